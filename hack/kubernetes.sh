@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# kube-apiserver, etcd and kubectl for envtest and `make run`.
+#
+#   hack/kubernetes.sh [path]       make sure they exist, print their folder (KUBEBUILDER_ASSETS)
+#   hack/kubernetes.sh pin VERSION  move hack/kubernetes to another Kubernetes, e.g. v1.37.0
+#
+# Taken from the first place that works: KUBEBUILDER_ASSETS, the cache, setup-envtest's
+# archive, and where none of them can be had, a build from the published Go modules.
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# required MODULE GO_MOD: the version that a go.mod requires.
+required() {
+  sed -nE "s|^(require)?[[:space:]]*$1 (v[^ ]+).*|\\2|p" "$2"
+}
+
+KUBERNETES=$(required k8s.io/kubernetes "$HACK_DIR/kubernetes/go.mod")
+ETCD=$(required go.etcd.io/etcd/server/v3 "$HACK_DIR/etcd/go.mod")
+CACHE="$WARREN_CACHE/kubernetes/$KUBERNETES-etcd-$ETCD"
+BINARIES=(kube-apiserver kubectl etcd)
+
+# missing FOLDER: the first binary that a folder lacks.
+missing() {
+  local name
+  for name in "${BINARIES[@]}"; do
+    [[ -x $1/$name ]] || {
+      echo "$name"
+      return
+    }
+  done
+}
+
+path() {
+  if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
+    [[ -z $(missing "$KUBEBUILDER_ASSETS") ]] ||
+      die "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS has no $(missing "$KUBEBUILDER_ASSETS"); add it or unset the variable"
+    echo "$KUBEBUILDER_ASSETS"
+    return
+  fi
+  [[ -z $(missing "$CACHE") ]] || alone kubernetes provide
+  echo "$CACHE"
+}
+
+provide() {
+  [[ -n $(missing "$CACHE") ]] || return 0 # another process was faster
+  have go || die "building kube-apiserver and etcd needs Go; install it, or set KUBEBUILDER_ASSETS to a folder that has ${BINARIES[*]}"
+  mkdir -p "$CACHE"
+  rm -f "$CACHE"/.*.[0-9]* # what a killed build left
+  download || build
+}
+
+# download takes setup-envtest's archive. Asking for the list of archives first tells in a few
+# seconds whether they can be reached; only the download itself may take its time.
+download() {
+  local version=${KUBERNETES#v} from name
+  local tool=(env GOWORK=off go -C "$HACK_DIR/tools" tool setup-envtest --bin-dir "$WARREN_CACHE/envtest")
+  grep -q setup-envtest "$HACK_DIR/tools/go.mod" 2>/dev/null || return 1
+  say "looking for the envtest archive of Kubernetes $version"
+  limited 60 env GOWORK=off go -C "$HACK_DIR/tools" build -o /dev/null sigs.k8s.io/controller-runtime/tools/setup-envtest >&2 || return 1
+  limited 10 "${tool[@]}" list --remote-only >/dev/null 2>&1 || {
+    say "the envtest archives cannot be reached from here"
+    return 1
+  }
+  if ! from=$(limited 600 "${tool[@]}" use "$version" -p path 2>/dev/null) || [[ -n $(missing "$from") ]]; then
+    say "there is no envtest archive of Kubernetes $version"
+    return 1
+  fi
+  for name in "${BINARIES[@]}"; do
+    cp "$from/$name" "$CACHE/.$name.$$"
+    mv "$CACHE/.$name.$$" "$CACHE/$name"
+  done
+}
+
+build() {
+  local set="" key minor=${KUBERNETES#v1.}
+  minor=${minor%%.*}
+  for key in gitVersion="$KUBERNETES" gitMajor=1 gitMinor="$minor" gitTreeState=clean; do
+    set+=" -X k8s.io/component-base/version.$key -X k8s.io/client-go/pkg/version.$key"
+  done
+  build_one kube-apiserver "$KUBERNETES" "4-6 minutes" kubernetes k8s.io/kubernetes/cmd/kube-apiserver "$set"
+  build_one kubectl "$KUBERNETES" "under a minute" kubernetes k8s.io/kubernetes/cmd/kubectl "$set"
+  build_one etcd "$ETCD" "under a minute" etcd go.etcd.io/etcd/server/v3 ""
+}
+
+# build_one NAME VERSION USUALLY MODULE PACKAGE LDFLAGS
+build_one() {
+  local name=$1 version=$2 usually=$3 module=$4 package=$5 ldflags=$6 begin=$SECONDS
+  [[ ! -x $CACHE/$name ]] || return 0
+  say "building $name $version from Go modules (once per machine, usually $usually on 2 cores)…"
+  quietly "$WARREN_CACHE/logs/build-$name.log" env CGO_ENABLED=0 GOWORK=off GOFLAGS= \
+    go -C "$HACK_DIR/$module" build -trimpath -ldflags "-s -w$ldflags" -o "$CACHE/.$name.$$" "$package" ||
+    die "cannot build $name; set KUBEBUILDER_ASSETS to a folder that has ${BINARIES[*]}, or give this machine access to a Go module proxy"
+  mv "$CACHE/.$name.$$" "$CACHE/$name"
+  say "built $name $version in $((SECONDS - begin)) s"
+}
+
+# pin writes the replacements anew: k8s.io/kubernetes names its parts as folders beside it;
+# outside of its own repository they are the modules that are published with it.
+pin() {
+  local version=$1 gomod=$HACK_DIR/kubernetes/go.mod source
+  [[ $version =~ ^v1\.[0-9]+\.[0-9]+$ ]] || die "not a version of Kubernetes: $version"
+  (cd "$(mktemp -d)" && GOWORK=off go mod init pin 2>/dev/null && go mod download "k8s.io/kubernetes@$version") ||
+    die "k8s.io/kubernetes $version cannot be downloaded"
+  source=$(go env GOMODCACHE)/cache/download/k8s.io/kubernetes/@v/$version.mod
+  {
+    sed -n '1,/^)$/p' "$gomod"
+    printf '\nrequire k8s.io/kubernetes %s\n\nreplace (\n' "$version"
+    awk -v version="v0.${version#v1.}" '$2 == "=>" { print "\t" $1 " => " $1 " " version }' "$source"
+    echo ")"
+  } >"$gomod.new"
+  mv "$gomod.new" "$gomod"
+  GOWORK=off go -C "$HACK_DIR/kubernetes" mod tidy
+}
+
+case ${1:-path} in
+  path) path ;;
+  pin) pin "${2:-}" ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+esac
