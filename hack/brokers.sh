@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# Real RabbitMQ brokers for the tests and for `make run`.
+#
+#   hack/brokers.sh start [VERSION…]  start what does not run yet; prints the versions it started
+#   hack/brokers.sh env [VERSION…]    print WARREN_TEST_BROKERS and friends, for eval
+#   hack/brokers.sh status            what runs, where, and which log to look into
+#   hack/brokers.sh stop [VERSION…]   stop what `start` started, and nothing else
+#
+# VERSION is 4.3, 4.0, 3.10 or `newest`; without one, all of them. A broker starts empty each
+# time, listens on 127.0.0.1 only, and knows the user guest/guest.
+#
+# Taken from the first place that works: WARREN_TEST_BROKERS (nothing is started then), Docker,
+# Debian's packages (neither root nor an installation is needed).
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=hack/brokers/docker.sh
+. "$HACK_DIR/brokers/docker.sh"
+# shellcheck source=hack/brokers/debian.sh
+. "$HACK_DIR/brokers/debian.sh"
+
+VERSIONS=(4.3 4.0 3.10) # newest first: who takes only one takes the first
+STATE="$WARREN_CACHE/brokers"
+TLS="$WARREN_CACHE/tls"
+REMEDY="start Docker, use a Debian or Ubuntu machine, or name brokers of your own: WARREN_TEST_BROKERS='amqp://user:password@host:5672,http://user:password@host:15672 …'"
+
+# --- what is known about a broker: $STATE/VERSION/endpoints, written at each start -----------
+
+# A broker of version 4.3 has the ports 21403 (AMQP), 22403 (AMQPS), 23403 (management) and
+# 24403 (management over TLS), all below the range from which clients get theirs; the next
+# free set where something else listens there.
+choose_ports() {
+  local version=$1 number offset base taken
+  number=$((${version%.*} * 100 + ${version#*.}))
+  for offset in $(seq 0 20 480); do
+    taken=""
+    for base in 21000 22000 23000 24000 26000 27000; do
+      ! listens $((base + number + offset)) || taken=yes
+    done
+    [[ -n $taken ]] || break
+  done
+  [[ -z $taken ]] || die "no free ports for RabbitMQ $version near $((21000 + number)); stop what listens there"
+  number=$((number + offset))
+  AMQP=$((21000 + number)) AMQPS=$((22000 + number)) HTTP=$((23000 + number)) HTTPS=$((24000 + number))
+  DIST=$((26000 + number)) EPMD=$((27000 + number))
+}
+
+remember() {
+  mkdir -p "$STATE/$1"
+  printf '%s=%s\n' BACKEND "$BACKEND" AMQP "$AMQP" AMQPS "$AMQPS" HTTP "$HTTP" HTTPS "$HTTPS" >"$STATE/$1/endpoints"
+}
+
+recall() {
+  [[ -f $STATE/$1/endpoints ]] || return 1
+  # shellcheck disable=SC1090
+  . "$STATE/$1/endpoints"
+}
+
+running() { recall "$1" && "${BACKEND}_running" "$1"; }
+
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# answers PORT: the management API accepts the test user. Bash's own TCP spares us curl.
+answers() {
+  (
+    exec 3<>"/dev/tcp/127.0.0.1/$1"
+    printf 'GET /api/overview HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n' >&3
+    head -n 1 <&3 | grep -q ' 200 '
+  ) 2>/dev/null
+}
+
+ready() { listens "$AMQP" && listens "$AMQPS" && listens "$HTTPS" && answers "$HTTP"; }
+
+# --- configuration -----------------------------------------------------------------------------
+
+# configuration ADDRESS AMQP AMQPS HTTP HTTPS: small limits, so that three brokers fit on a
+# laptop; everything that a client could notice stays as RabbitMQ ships it.
+configuration() {
+  cat <<CONF
+listeners.tcp.1 = $1:$2
+listeners.ssl.1 = $1:$3
+management.tcp.ip = $1
+management.tcp.port = $4
+management.ssl.ip = $1
+management.ssl.port = $5
+$(for prefix in ssl_options management.ssl; do
+    printf "$prefix.%s\n" 'cacertfile = /etc/rabbitmq/tls/ca.crt' 'certfile = /etc/rabbitmq/tls/server.crt' \
+      'keyfile = /etc/rabbitmq/tls/server.key' 'verify = verify_peer' 'fail_if_no_peer_cert = false'
+  done)
+loopback_users = none
+log.console = false
+disk_free_limit.absolute = 50MB
+vm_memory_high_watermark.absolute = 1GB
+vm_memory_calculation_strategy = allocated
+raft.wal_max_size_bytes = 67108864
+CONF
+}
+
+PLUGINS='[rabbitmq_management,rabbitmq_event_exchange].'
+
+certificates() {
+  [[ -f $TLS/ca.crt ]] || GOWORK=off go run "$HACK_DIR/certs/main.go" "$TLS" ||
+    die "the test certificates cannot be made in $TLS"
+}
+
+# --- commands ----------------------------------------------------------------------------------
+
+# backend names the first way that works on this machine.
+backend() {
+  if docker_available; then
+    echo docker
+  elif debian_available; then
+    echo debian
+  else
+    die "RabbitMQ cannot be provided here; $REMEDY"
+  fi
+}
+
+start() {
+  local version missing=() begin
+  for version in "$@"; do
+    running "$version" || missing+=("$version")
+  done
+  if [[ ${#missing[@]} -gt 0 ]]; then
+    BACKEND=$(backend)
+    certificates
+    for version in "${missing[@]}"; do
+      "${BACKEND}_provide" "$version"
+    done
+    for version in "${missing[@]}"; do
+      choose_ports "$version"
+      remember "$version"
+      "${BACKEND}_boot" "$version"
+      echo "$version"
+    done
+  fi
+  begin=$SECONDS
+  for version in "$@"; do
+    recall "$version"
+    await "$version" "$begin"
+  done
+}
+
+await() {
+  local version=$1 begin=$2 waited=""
+  until ready; do
+    waited=yes
+    if ! "${BACKEND}_running" "$version" || ((SECONDS - begin > 180)); then
+      "${BACKEND}_log" "$version" >&2 || true
+      die "RabbitMQ $version did not come up; its last words are above"
+    fi
+    sleep 0.2
+  done
+  say "RabbitMQ $version ${waited:+came up in $((SECONDS - begin)) s, }listens on amqp://127.0.0.1:$AMQP and http://127.0.0.1:$HTTP"
+}
+
+stop() {
+  local version
+  for version in "$@"; do
+    recall "$version" || continue
+    if "${BACKEND}_running" "$version"; then
+      "${BACKEND}_stop" "$version"
+      say "stopped RabbitMQ $version"
+    fi
+    rm -f "$STATE/$version/endpoints"
+  done
+}
+
+environment() {
+  local version plain=() tls=() user=guest:guest@127.0.0.1
+  for version in "$@"; do
+    running "$version" || continue
+    plain+=("amqp://$user:$AMQP,http://$user:$HTTP")
+    tls+=("amqps://$user:$AMQPS,https://$user:$HTTPS")
+  done
+  [[ ${#plain[@]} -gt 0 ]] || die "no broker of $* runs; start them with hack/brokers.sh start"
+  echo "export WARREN_TEST_BROKERS='${plain[*]}'"
+  echo "export WARREN_TEST_TLS_BROKERS='${tls[*]}'"
+  echo "export WARREN_TEST_TLS_DIR='$TLS'"
+}
+
+status() {
+  local version
+  for version in "$@"; do
+    if running "$version"; then
+      echo "$version runs ($BACKEND): amqp://127.0.0.1:$AMQP http://127.0.0.1:$HTTP amqps://127.0.0.1:$AMQPS https://127.0.0.1:$HTTPS, log: $("${BACKEND}_log_name" "$version")"
+    else
+      echo "$version does not run"
+    fi
+  done
+}
+
+# versions ARGUMENT…: all where none is given.
+versions() {
+  local given
+  [[ $# -gt 0 ]] || set -- "${VERSIONS[@]}"
+  for given in "$@"; do
+    [[ $given != newest ]] || given=${VERSIONS[0]}
+    [[ " ${VERSIONS[*]} " == *" $given "* ]] || die "no such version: $given (there are ${VERSIONS[*]})"
+    echo "$given"
+  done
+}
+
+command=${1:-}
+shift || true
+selected=$(versions "$@")
+# shellcheck disable=SC2086 # one word per version
+case $command in
+  start)
+    if [[ -n ${WARREN_TEST_BROKERS:-} ]]; then
+      say "using the brokers that WARREN_TEST_BROKERS names"
+    else
+      alone brokers start $selected
+    fi
+    ;;
+  env)
+    if [[ -n ${WARREN_TEST_BROKERS:-} ]]; then
+      echo "export WARREN_TEST_BROKERS='$WARREN_TEST_BROKERS'"
+    else
+      environment $selected
+    fi
+    ;;
+  stop) alone brokers stop $selected ;;
+  status) status $selected ;;
+  *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+esac

@@ -1,0 +1,172 @@
+# shellcheck shell=bash
+# Brokers from Debian's packages, in a folder of their own. Sourced by hack/brokers.sh.
+#
+# The packages are only unpacked: no package manager's database, no daemon and no file of the
+# machine is touched, and no root is needed. The broker runs in a chroot with its own process
+# namespace, so that ending one process ends all of it (Erlang's epmd and helpers too), and with
+# its own mount namespace, so that no mount outlives it.
+
+debian_suite() {
+  case $1 in
+    3.10) echo bookworm ;;
+    4.0) echo trixie ;;
+    4.3) echo forky ;;
+  esac
+}
+
+debian_root() { echo "$STATE/$1/root"; }
+
+debian_available() { [[ $(uname) == Linux ]] && have apt-get && have dpkg-deb; }
+
+# The machine's own mirror, where it is one of Debian.
+debian_mirror() {
+  local sources
+  sources=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null || true)
+  sources=$(sed -nE 's#^(URIs:|deb( \[[^]]*\])?)[[:space:]]+([a-z]+://[^[:space:]]*/debian)/?([[:space:]].*)?$#\3#p' <<<"$sources" | head -n 1)
+  echo "${WARREN_DEBIAN_MIRROR:-${sources:-http://deb.debian.org/debian}}"
+}
+
+debian_provide() {
+  local version=$1 suite root work begin=$SECONDS package
+  root=$(debian_root "$version")
+  [[ ! -d $root ]] || return 0
+  suite=$(debian_suite "$version")
+  debian_isolation >/dev/null
+  say "unpacking RabbitMQ $version from Debian $suite (once per machine, usually under a minute)…"
+  work="$STATE/$version/work"
+  rm -rf "$work"
+  mkdir -p "$work/apt/lists/partial" "$work/apt/archives/partial" "$work/root"
+  quietly "$WARREN_CACHE/logs/rabbitmq-$version.log" debian_download "$suite" "$work/apt" ||
+    die "RabbitMQ $version cannot be fetched from $(debian_mirror); check that mirror (WARREN_DEBIAN_MIRROR chooses another), or $REMEDY"
+  package=$(cd "$work/apt/archives" && ls rabbitmq-server_*)
+  [[ $package == "rabbitmq-server_$version."* ]] ||
+    die "Debian $suite has moved on to $package; for RabbitMQ $version, $REMEDY"
+  debian_unpack "$work/apt/archives" "$work/root"
+  mv "$work/root" "$root"
+  rm -rf "$work"
+  package=${package#*_}
+  say "unpacked RabbitMQ ${package%%-*} in $((SECONDS - begin)) s"
+}
+
+# debian_download SUITE FOLDER: rabbitmq-server and all that it needs, through an apt that knows
+# nothing but that suite and believes that nothing is installed.
+debian_download() {
+  local suite=$1 dir=$2 keyring
+  keyring=$(find /usr/share/keyrings -name 'debian-archive-keyring.*' | sort | head -n 1)
+  [[ -n $keyring ]] || {
+    echo "the package debian-archive-keyring is missing: apt-get install debian-archive-keyring"
+    return 1
+  }
+  echo "deb [signed-by=$keyring] $(debian_mirror) $suite main" >"$dir/sources.list"
+  : >"$dir/status"
+  local apt=(apt-get -q -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State="$dir" -o Dir::State::Lists="$dir/lists"
+    -o Dir::State::status="$dir/status" -o Dir::Cache="$dir" -o Dir::Cache::Archives="$dir/archives"
+    -o APT::Default-Release= -o APT::Sandbox::User= -o APT::Install-Recommends=false
+    -o Acquire::Languages=none -o Acquire::Retries=3)
+  "${apt[@]}" update &&
+    "${apt[@]}" install -y --download-only rabbitmq-server base-files bash coreutils dash findutils grep mawk sed
+}
+
+# debian_unpack ARCHIVES ROOT: what the packages' scripts would have set up is little enough to
+# be done here: merged /usr, one user, one host.
+debian_unpack() {
+  local archives=$1 root=$2 name package
+  for name in bin sbin lib lib64; do
+    mkdir -p "$root/usr/$name"
+    ln -s "usr/$name" "$root/$name"
+  done
+  for package in "$archives"/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$root" --keep-directory-symlink --no-same-owner \
+      --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
+  done
+  ln -sf mawk "$root/usr/bin/awk"
+  echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
+  echo '127.0.0.1 localhost' >"$root/etc/hosts"
+  echo localhost >"$root/etc/hostname"
+}
+
+# debian_isolation prints the command that gives a broker its own namespaces. Root in a container
+# without the right to make any does without.
+debian_isolation() {
+  local namespaces="unshare --mount --pid --fork --kill-child"
+  if $namespaces true 2>/dev/null; then
+    echo "$namespaces"
+  elif $namespaces --map-root-user true 2>/dev/null; then
+    echo "$namespaces --map-root-user"
+  elif [[ $(id -u) == 0 ]]; then
+    echo env
+  else
+    die "this user may not make user namespaces, which RabbitMQ from Debian's packages needs; run as root, $REMEDY"
+  fi
+}
+
+# What runs inside of the new namespaces, with ROOT and the broker's environment as arguments.
+# It stays the parent of the broker: its command line is how debian_running knows our process.
+# shellcheck disable=SC2016
+DEBIAN_INSIDE='
+root=$1
+shift
+if mount --rbind /dev "$root/dev" 2>/dev/null; then
+  mount -t proc proc "$root/proc" 2>/dev/null || mount --rbind /proc "$root/proc"
+else
+  for device in "null 3" "zero 5" "random 8" "urandom 9"; do
+    set -- "$device" "$@"
+    [ -e "$root/dev/${1% *}" ] || mknod -m 666 "$root/dev/${1% *}" c 1 "${1#* }"
+    shift
+  done
+fi
+chroot "$root" env -i PATH=/usr/sbin:/usr/bin LANG=C.UTF-8 HOME=/var/lib/rabbitmq "$@" \
+  sh -c "epmd & exec /usr/lib/rabbitmq/bin/rabbitmq-server"
+exit $?
+'
+
+# The outermost process notes its id, which is also that of the session and the process group,
+# and closes whatever the caller had open: a lock, or a pipe whose reader waits for its end.
+# shellcheck disable=SC2016
+DEBIAN_DETACH='
+for fd in /proc/self/fd/*; do
+  fd=${fd##*/}
+  [ "$fd" -le 2 ] || eval "exec $fd>&-"
+done
+echo $$ >"$1.new" && mv "$1.new" "$1"
+shift
+ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -H -n)"
+exec "$@"
+'
+
+debian_boot() {
+  local version=$1 root isolation
+  root=$(debian_root "$version")
+  isolation=$(debian_isolation)
+  rm -rf "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq" "$STATE/$version/pid"
+  mkdir -p "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq/tls"
+  configuration 127.0.0.1 "$AMQP" "$AMQPS" "$HTTP" "$HTTPS" >"$root/etc/rabbitmq/rabbitmq.conf"
+  echo "$PLUGINS" >"$root/etc/rabbitmq/enabled_plugins"
+  cp "$TLS"/{ca.crt,server.crt,server.key} "$root/etc/rabbitmq/tls/"
+  # shellcheck disable=SC2086 # the isolation is a command with options
+  setsid bash -c "$DEBIAN_DETACH" detach "$STATE/$version/pid" $isolation sh -c "$DEBIAN_INSIDE" rabbitmq "$root" \
+    RABBITMQ_NODENAME="warren@localhost" RABBITMQ_LOGS=/var/log/rabbitmq/rabbitmq.log \
+    RABBITMQ_DIST_PORT="$DIST" ERL_EPMD_PORT="$EPMD" ERL_EPMD_ADDRESS=127.0.0.1 \
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1}' \
+    </dev/null >"$STATE/$version/boot.log" 2>&1 &
+  until [[ -f $STATE/$version/pid ]]; do sleep 0.05; done
+}
+
+# A pid file outlives a reboot, and its number may be another process's by now.
+debian_running() {
+  local pid
+  pid=$(cat "$STATE/$1/pid" 2>/dev/null) && [[ -n $pid ]] &&
+    tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$(debian_root "$1")"
+}
+
+# Its data is wiped at the next start, so there is nothing to shut down in good order.
+debian_stop() {
+  kill -KILL -- "-$(cat "$STATE/$1/pid")"
+  while listens "$AMQP" || listens "$HTTP"; do sleep 0.05; done
+  rm -f "$STATE/$1/pid"
+}
+
+debian_log() { tail -n 20 "$STATE/$1/boot.log" "$(debian_log_name "$1")" 2>/dev/null; }
+
+debian_log_name() { echo "$(debian_root "$1")/var/log/rabbitmq/rabbitmq.log"; }

@@ -1,0 +1,43 @@
+# shellcheck shell=bash
+# Brokers as containers of the official image. Sourced by hack/brokers.sh.
+
+docker_available() { have docker && limited 10 docker info >/dev/null 2>&1; }
+
+docker_name() { echo "warren-rabbitmq-$1-$(id -u)"; }
+
+docker_image() { echo "rabbitmq:$1-management"; }
+
+docker_provide() {
+  local image
+  image=$(docker_image "$1")
+  docker image inspect "$image" >/dev/null 2>&1 && return
+  say "pulling $image (once per machine)…"
+  quietly "$WARREN_CACHE/logs/pull-$1.log" docker pull "$image" ||
+    die "$image cannot be pulled; check the Docker daemon's network, or name brokers of your own in WARREN_TEST_BROKERS"
+}
+
+# Files are copied in, not mounted: a mount would need a folder that the daemon can see.
+docker_boot() {
+  local name files
+  name=$(docker_name "$1")
+  files=$(mktemp -d)
+  configuration 0.0.0.0 5672 5671 15672 15671 >"$files/rabbitmq.conf"
+  echo "$PLUGINS" >"$files/enabled_plugins"
+  cp -r "$TLS" "$files/tls"
+  chmod -R a+rX "$files"
+  docker rm -f "$name" >/dev/null 2>&1 || true
+  docker create --name "$name" --hostname localhost \
+    -p "127.0.0.1:$AMQP:5672" -p "127.0.0.1:$AMQPS:5671" -p "127.0.0.1:$HTTP:15672" -p "127.0.0.1:$HTTPS:15671" \
+    "$(docker_image "$1")" >/dev/null
+  docker cp -q "$files/." "$name:/etc/rabbitmq/"
+  docker start "$name" >/dev/null
+  rm -r "$files"
+}
+
+docker_running() { [[ $(docker inspect -f '{{.State.Running}}' "$(docker_name "$1")" 2>/dev/null) == true ]]; }
+
+docker_stop() { docker rm -f -v "$(docker_name "$1")" >/dev/null; }
+
+docker_log() { docker logs --tail 20 "$(docker_name "$1")"; }
+
+docker_log_name() { echo "docker logs $(docker_name "$1")"; }
