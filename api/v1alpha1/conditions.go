@@ -1,0 +1,63 @@
+package v1alpha1
+
+// Condition types. Ready, Reconciling and Stalled follow kstatus: the latter two are present only while they are True,
+// and never both.
+const (
+	ConditionReady              = "Ready"
+	ConditionReconciling        = "Reconciling"
+	ConditionStalled            = "Stalled"
+	ConditionDrifted            = "Drifted"
+	ConditionRecreationRequired = "RecreationRequired"
+	ConditionSuspended          = "Suspended"
+)
+
+// Reasons of a condition; those of a ConsumerQueue first.
+const (
+	// ReasonPending: not yet looked at.
+	ReasonPending = "Pending"
+	// ReasonInSync: the broker has exactly what the spec asks for.
+	ReasonInSync = "InSync"
+	// ReasonCorrecting: objects are missing and are being declared.
+	ReasonCorrecting = "Correcting"
+	// ReasonDrifted: the broker differs from the spec.
+	ReasonDrifted = "Drifted"
+	// ReasonRecreationRequired: an object differs in what cannot be changed without deleting it.
+	ReasonRecreationRequired = "RecreationRequired"
+	// ReasonBrokerUpgraded: an object is as this spec asks for it on an older RabbitMQ.
+	ReasonBrokerUpgraded = "BrokerUpgraded"
+	// ReasonExchangeMissing: an exchange that Warren does not declare does not exist.
+	ReasonExchangeMissing = "ExchangeMissing"
+	// ReasonReturnRouteMissing: retry.returnTo leads to no queue.
+	ReasonReturnRouteMissing = "ReturnRouteMissing"
+	// ReasonConnectionNotReady: the BrokerConnection or its Secret is missing or not usable.
+	ReasonConnectionNotReady = "ConnectionNotReady"
+	// ReasonBrokerUnreachable: the broker does not answer.
+	ReasonBrokerUnreachable = "BrokerUnreachable"
+	// ReasonPermissionDenied: the broker's user lacks a permission.
+	ReasonPermissionDenied = "PermissionDenied"
+	// ReasonUnsupportedByBroker: the broker's version lacks what a field asks for.
+	ReasonUnsupportedByBroker = "UnsupportedByBroker"
+	// ReasonUnsafeTopology: on this broker the topology would lose or jam messages.
+	ReasonUnsafeTopology = "UnsafeTopology"
+	// ReasonSuspended: spec.suspend is set, here or on the BrokerConnection.
+	ReasonSuspended = "Suspended"
+	// ReasonInvalidSpec: the spec cannot be read; only an object stored past validation can show it.
+	ReasonInvalidSpec = "InvalidSpec"
+
+	// ReasonConnected: a BrokerConnection reaches its broker, over AMQP and the management API.
+	ReasonConnected = "Connected"
+	// ReasonConnecting: the first connection is being made.
+	ReasonConnecting = "Connecting"
+	// ReasonSecretNotFound: a referenced Secret does not exist.
+	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonSecretInvalid: a referenced Secret lacks a key, or a key's value cannot be used.
+	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonClusterNotReady: the referenced RabbitmqCluster does not exist or has no default user yet.
+	ReasonClusterNotReady = "ClusterNotReady"
+	// ReasonAuthenticationFailed: the broker refuses user and password.
+	ReasonAuthenticationFailed = "AuthenticationFailed"
+)
+
+// RequestedAtAnnotation asks for a look at the resource now; any new value does. The value that was last acted on is
+// echoed in status.lastHandledReconcileAt.
+const RequestedAtAnnotation = "messaging.warren.dev/requested-at"

@@ -1,0 +1,296 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The most entries of status.topology and status.changes; what exceeds them is counted.
+const (
+	MaxTopologyEntries = 256
+	MaxChangeEntries   = 64
+)
+
+// ConsumerQueueStatus compares the desired topology with the broker.
+type ConsumerQueueStatus struct {
+	// conditions are Ready, Drifted, RecreationRequired and, while they hold, Reconciling, Stalled and Suspended.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// queueName is the main queue's effective name.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	QueueName string `json:"queueName,omitempty"`
+
+	// connectionName is the effective name of the BrokerConnection.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ConnectionName string `json:"connectionName,omitempty"`
+
+	// vhost is the virtual host that the topology is in.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	VHost string `json:"vhost,omitempty"`
+
+	// topology lists the objects of this topology.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +optional
+	Topology []TopologyEntry `json:"topology,omitempty"`
+
+	// topologyOmitted is how many objects the list of the topology leaves out.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TopologyOmitted int32 `json:"topologyOmitted,omitempty"`
+
+	// changes is what differs between desired and observed; empty when in sync.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Changes []Change `json:"changes,omitempty"`
+
+	// changesOmitted is how many changes the list leaves out.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	ChangesOmitted int32 `json:"changesOmitted,omitempty"`
+
+	// advisories are things that are as asked for, and yet a trap. They never touch Ready.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Advisories []Advisory `json:"advisories,omitempty"`
+
+	// planHash identifies all changes, for approvals; empty when in sync.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	PlanHash string `json:"planHash,omitempty"`
+
+	// lastSyncedTime is when the topology last became in sync, not when it was last looked at.
+	// +optional
+	LastSyncedTime *metav1.Time `json:"lastSyncedTime,omitempty"`
+
+	// lastHandledReconcileAt echoes the annotation messaging.warren.dev/requested-at that was last acted on.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+}
+
+// ObjectKind is a kind of object at the broker.
+//
+// +kubebuilder:validation:Enum=Exchange;Queue;Binding
+type ObjectKind string
+
+// The values of ObjectKind.
+const (
+	KindExchange ObjectKind = "Exchange"
+	KindQueue    ObjectKind = "Queue"
+	KindBinding  ObjectKind = "Binding"
+)
+
+// Role is what an object is for in a topology.
+//
+// +kubebuilder:validation:Enum=Main;DelayTier;DeadLetter;Retry;Source
+type Role string
+
+// The values of Role.
+const (
+	// RoleMain is the queue that the application consumes.
+	RoleMain Role = "Main"
+	// RoleDelayTier is a queue in which messages wait, or its binding.
+	RoleDelayTier Role = "DelayTier"
+	// RoleDeadLetter is the dead-letter exchange or queue, or their binding.
+	RoleDeadLetter Role = "DeadLetter"
+	// RoleRetry is the exchange in front of the delay tiers.
+	RoleRetry Role = "Retry"
+	// RoleSource is an exchange that the main queue is bound to, or that binding.
+	RoleSource Role = "Source"
+)
+
+// ObjectState is how an object at the broker compares with what is desired.
+//
+// +kubebuilder:validation:Enum=InSync;Missing;Drifted;RecreationRequired;Foreign;Orphaned;Unknown
+type ObjectState string
+
+// The values of ObjectState.
+const (
+	// StateInSync: as desired.
+	StateInSync ObjectState = "InSync"
+	// StateMissing: not at the broker.
+	StateMissing ObjectState = "Missing"
+	// StateRecreationRequired: differs in what cannot be changed.
+	StateRecreationRequired ObjectState = "RecreationRequired"
+	// StateForeign: a binding into one of our queues that no ConsumerQueue wants.
+	StateForeign ObjectState = "Foreign"
+	// StateUnknown: the broker could not be read.
+	StateUnknown ObjectState = "Unknown"
+)
+
+// Origin says whether Warren declared an object or found it.
+//
+// +kubebuilder:validation:Enum=Declared;Adopted
+type Origin string
+
+// The values of Origin.
+const (
+	OriginDeclared Origin = "Declared"
+	OriginAdopted  Origin = "Adopted"
+)
+
+// TopologyEntry is an exchange, queue or binding of a topology. An exchange or queue has a name; a binding has source,
+// destination and routingKey.
+type TopologyEntry struct {
+	// kind of the object.
+	// +required
+	Kind ObjectKind `json:"kind,omitempty"`
+
+	// name of the exchange or queue.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// source is the exchange of a binding.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Source string `json:"source,omitempty"`
+
+	// destination is the queue of a binding.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Destination string `json:"destination,omitempty"`
+
+	// routingKey of a binding.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	RoutingKey string `json:"routingKey,omitempty"`
+
+	// arguments of a binding, as JSON.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	Arguments string `json:"arguments,omitempty"`
+
+	// role of the object in the topology; a foreign binding has none.
+	// +optional
+	Role Role `json:"role,omitempty"`
+
+	// state of the object.
+	// +required
+	State ObjectState `json:"state,omitempty"`
+
+	// origin says whether Warren declared the exchange or queue, or found it.
+	// +optional
+	Origin Origin `json:"origin,omitempty"`
+
+	// shape is a hash of what the object was when it was last seen in sync; empty if it never was.
+	// +kubebuilder:validation:MaxLength=16
+	// +optional
+	Shape string `json:"shape,omitempty"`
+}
+
+// Effect is what it takes to make a change.
+//
+// +kubebuilder:validation:Enum=Declare;Bind;Unbind;Delete;Recreate;None
+type Effect string
+
+// The values of Effect.
+const (
+	// EffectDeclare declares an exchange or queue.
+	EffectDeclare Effect = "Declare"
+	// EffectBind binds a queue to an exchange.
+	EffectBind Effect = "Bind"
+	// EffectRecreate deletes the object and declares it again.
+	EffectRecreate Effect = "Recreate"
+	// EffectNone: Warren has nothing to do; somebody else has.
+	EffectNone Effect = "None"
+)
+
+// Change is one difference between desired and observed.
+type Change struct {
+	// kind of the object.
+	// +required
+	Kind ObjectKind `json:"kind,omitempty"`
+
+	// name of the exchange or queue.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// source is the exchange of a binding.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Source string `json:"source,omitempty"`
+
+	// destination is the queue of a binding.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Destination string `json:"destination,omitempty"`
+
+	// routingKey of a binding.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	RoutingKey string `json:"routingKey,omitempty"`
+
+	// arguments of a binding, as JSON.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	Arguments string `json:"arguments,omitempty"`
+
+	// path of what differs within the object, such as arguments.x-message-ttl; empty where the whole object is missing.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// desired value; empty where there should be none.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	Desired string `json:"desired,omitempty"`
+
+	// observed value; empty where there is none.
+	// +kubebuilder:validation:MaxLength=65536
+	// +optional
+	Observed string `json:"observed,omitempty"`
+
+	// effect is what it takes to make the change.
+	// +required
+	Effect Effect `json:"effect,omitempty"`
+
+	// message says it in a sentence.
+	// +kubebuilder:validation:MaxLength=131072
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// AdvisoryCode names a kind of trap.
+//
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut
+type AdvisoryCode string
+
+// The values of AdvisoryCode.
+const (
+	// AdvisoryShadowedByPolicy: a policy changes what one of our queues does.
+	AdvisoryShadowedByPolicy AdvisoryCode = "ShadowedByPolicy"
+	// AdvisoryReturnRouteFansOut: the return route leads to further queues, so each retry is copied there.
+	AdvisoryReturnRouteFansOut AdvisoryCode = "ReturnRouteFansOut"
+)
+
+// Advisory is something that is as asked for, and yet a trap.
+type Advisory struct {
+	// code of the trap.
+	// +required
+	Code AdvisoryCode `json:"code,omitempty"`
+
+	// name of the object that is concerned.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// message says what to look out for.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Message string `json:"message,omitempty"`
+}
