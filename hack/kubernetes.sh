@@ -53,16 +53,14 @@ provide() {
 # download takes setup-envtest's archive. Asking for the list of archives first tells in a few
 # seconds whether they can be reached; only the download itself may take its time.
 download() {
-  local version=${KUBERNETES#v} from name
-  local tool=(env GOWORK=off go -C "$HACK_DIR/tools" tool setup-envtest --bin-dir "$WARREN_CACHE/envtest")
-  grep -q setup-envtest "$HACK_DIR/tools/go.mod" 2>/dev/null || return 1
+  local version=${KUBERNETES#v} folder="$WARREN_CACHE/envtest" from name
   say "looking for the envtest archive of Kubernetes $version"
-  limited 60 env GOWORK=off go -C "$HACK_DIR/tools" build -o /dev/null sigs.k8s.io/controller-runtime/tools/setup-envtest >&2 || return 1
-  limited 10 "${tool[@]}" list --remote-only >/dev/null 2>&1 || {
+  "$HACK_DIR/tool.sh" setup-envtest version >/dev/null || return 1 # built apart from the time limit
+  if ! limited 10 "$HACK_DIR/tool.sh" setup-envtest --bin-dir "$folder" list "$version" >/dev/null 2>&1; then
     say "the envtest archives cannot be reached from here"
     return 1
-  }
-  if ! from=$(limited 600 "${tool[@]}" use "$version" -p path 2>/dev/null) || [[ -n $(missing "$from") ]]; then
+  fi
+  if ! from=$(limited 600 "$HACK_DIR/tool.sh" setup-envtest --bin-dir "$folder" use "$version" -p path 2>/dev/null) || [[ -n $(missing "$from") ]]; then
     say "there is no envtest archive of Kubernetes $version"
     return 1
   fi

@@ -40,14 +40,14 @@ limited() {
 # alone NAME FUNCTION…: one process of this machine at a time. The lock's file descriptor (9)
 # must not be inherited by what is left running, see `9>&-` where something is started.
 alone() {
-  local name=$1
+  local lock=$1
   shift
   mkdir -p "$WARREN_CACHE"
   if ! have flock; then
     "$@"
     return
   fi
-  exec 9>"$WARREN_CACHE/.$name.lock"
+  exec 9>"$WARREN_CACHE/.$lock.lock"
   flock -n 9 || {
     say "another process is at it, waiting for it to finish"
     flock 9

@@ -1,0 +1,112 @@
+# The pinned tools, the API server and the brokers come from the scripts in hack/, which keep
+# them outside of the checkout.
+SHELL := /usr/bin/env bash -o pipefail
+.SHELLFLAGS := -ec
+.DEFAULT_GOAL := help
+
+# The image that `docker-build` makes and `deploy` runs.
+IMG ?= ghcr.io/warren-mq/warren:latest
+KUBECTL ?= kubectl
+CONTAINER_TOOL ?= docker
+TESTFLAGS ?=
+
+CONTROLLER_GEN = hack/tool.sh controller-gen
+KUSTOMIZE = hack/tool.sh kustomize
+
+##@ Try and test
+
+.PHONY: help
+help: ## Show this.
+	@awk 'BEGIN { FS = ":.*## "; print "make TARGET" } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## Run the operator with a real API server and a real broker; ONESHOT=1 ends after the tour.
+	go build -o bin/quickstart ./hack/quickstart
+	hack/with-parts.sh newest bin/quickstart
+
+.PHONY: test
+test: ## Run all tests on real parts, and check the coverage.
+	hack/with-parts.sh all go test -race -shuffle=on -timeout=30m $(TESTFLAGS) \
+		-coverpkg=./api/...,./internal/... -coverprofile=cover.out ./...
+	hack/coverage.sh cover.out
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need neither an API server nor a broker.
+	go test -race -shuffle=on $(TESTFLAGS) ./api/... ./internal/topology/...
+
+.PHONY: lint
+lint: ## Run the linters; FIX=1 corrects what they can.
+	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
+
+##@ Generate
+
+.PHONY: generate
+generate: ## Generate Go code: deep copies and apply configurations.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt \
+		applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
+	go generate ./...
+
+.PHONY: manifests
+manifests: ## Generate the CRDs and the manager's role.
+	$(CONTROLLER_GEN) crd rbac:roleName=manager-role paths=./... \
+		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
+
+.PHONY: docs
+docs: ## Generate the API reference.
+	@mkdir -p docs/reference
+	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown \
+		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
+
+.PHONY: verify
+verify: ## Check that generated files are fresh.
+	hack/verify.sh
+
+##@ Build
+
+.PHONY: build
+build: ## Build the manager into bin/.
+	go build -o bin/manager ./cmd
+
+.PHONY: docker-build
+docker-build: ## Build the image IMG.
+	$(CONTAINER_TOOL) build -t $(IMG) .
+
+.PHONY: build-installer
+build-installer: overlay ## Write all manifests with the image IMG into dist/install.yaml.
+	@mkdir -p dist
+	$(KUSTOMIZE) build bin/overlay >dist/install.yaml
+
+##@ Deploy to the cluster of the current kubectl context
+
+.PHONY: install
+install: ## Install the CRDs.
+	$(KUBECTL) apply --server-side -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Remove the CRDs, and with them every resource of theirs.
+	$(KUBECTL) delete --ignore-not-found -k config/crd
+
+.PHONY: deploy
+deploy: overlay ## Install the CRDs and the operator with the image IMG.
+	$(KUBECTL) apply --server-side -k bin/overlay
+
+.PHONY: undeploy
+undeploy: ## Remove the operator and the CRDs.
+	$(KUBECTL) delete --ignore-not-found -k config/default
+
+# The image is set in an overlay, so that deploying leaves the checkout as it was.
+.PHONY: overlay
+overlay:
+	@mkdir -p bin/overlay
+	@image='$(IMG)' tag=latest; \
+	case "$${image##*/}" in *:*) tag="$${image##*:}" image="$${image%:*}";; esac; \
+	printf '%s\n' 'resources: [../../config/default]' 'images:' \
+		"- {name: controller, newName: $$image, newTag: $$tag}" >bin/overlay/kustomization.yaml
+
+##@ Clean up
+
+.PHONY: clean-env
+clean-env: ## Stop the brokers that the scripts started.
+	hack/brokers.sh stop

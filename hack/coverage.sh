@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Reads a coverage profile, prints the coverage of each package, and fails where one falls short.
+#
+#   hack/coverage.sh PROFILE
+#
+# Every test binary reports on every package (-coverpkg), so a block counts as covered when any
+# of them ran it. Generated code and wiring do not count.
+set -euo pipefail
+
+awk '
+  function wanted(package) { return package ~ /\/internal\/topology$/ ? 95 : 80 }
+
+  NR == 1 || /zz_generated|\/applyconfiguration\/|\/cmd\/|\/hack\/|\/test\// { next }
+  { statements[$1] = $2; if ($3 > 0) covered[$1] = 1 }
+
+  END {
+    for (block in statements) {
+      package = block
+      sub(/\/[^\/]*$/, "", package)
+      total[package] += statements[block]
+      if (block in covered) hit[package] += statements[block]
+    }
+    for (package in total) {
+      percent = 100 * hit[package] / total[package]
+      short = percent < wanted(package)
+      failed += short
+      printf "%-55s %6.1f %%  (at least %d %%)%s\n", package, percent, wanted(package), short ? "  FALLS SHORT" : "" | "sort"
+    }
+    close("sort")
+    if (!length(total)) print "the coverage profile names no package of ours" > "/dev/stderr"
+    if (failed) print "coverage: " failed " package(s) fall short, see above; `go tool cover -html=" FILENAME "` shows what no test runs" > "/dev/stderr"
+    exit failed > 0 || !length(total)
+  }
+' "${1:?usage: hack/coverage.sh PROFILE}"

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs a pinned tool, built once per machine from hack/tools or hack/lint:
+#
+#   hack/tool.sh controller-gen|crd-ref-docs|gofumpt|golangci-lint|kustomize|setup-envtest [ARGUMENT…]
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+name=${1:-}
+case $name in
+  controller-gen) module=tools package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
+  crd-ref-docs) module=tools package=github.com/elastic/crd-ref-docs ;;
+  gofumpt) module=tools package=mvdan.cc/gofumpt ;;
+  kustomize) module=tools package=sigs.k8s.io/kustomize/kustomize/v5 ;;
+  setup-envtest) module=tools package=sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
+  golangci-lint) module=lint package=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter ;;
+  *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+esac
+shift
+
+# Other pins, or another Go, are another binary: a linter must not be older than the Go it reads.
+key=$({ cat "$HACK_DIR/$module"/go.{mod,sum} && go env GOVERSION; } | cksum | cut -d ' ' -f 1)
+binary="$WARREN_CACHE/tools/$module-$key/$name"
+
+build() {
+  local begin=$SECONDS note=""
+  [[ ! -x $binary ]] || return 0 # another process was faster
+  [[ $module != lint ]] || note=", usually 2 minutes on 2 cores"
+  say "building $name (once per machine$note)…"
+  quietly "$WARREN_CACHE/logs/build-$name.log" env CGO_ENABLED=0 GOWORK=off GOFLAGS= \
+    go -C "$HACK_DIR/$module" build -trimpath -ldflags '-s -w' -o "$binary.$$" "$package" ||
+    die "cannot build $name; this machine needs access to a Go module proxy"
+  mv "$binary.$$" "$binary"
+  say "built $name in $((SECONDS - begin)) s"
+}
+
+[[ -x $binary ]] || alone "tool-$name" build
+exec "$binary" "$@"

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Fails when generated files, or the go.mod files, are not what their sources make of them.
+# Works on a copy, so that a checkout with changes can be verified, and stays as it is.
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$HACK_DIR/.."
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+in_copy() { git -C "$copy" -c core.hooksPath=/dev/null -c core.excludesFile=/dev/null "$@"; }
+
+# Files deleted but not yet committed are still listed: hence the test for existence.
+git ls-files -z --cached --others --exclude-standard |
+  while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done |
+  tar -c --null -T - | tar -x -C "$copy"
+in_copy init -q
+in_copy add -A -f
+
+# What its sources no longer make must not stay behind.
+find "$copy" \( -name 'zz_generated.*' -o -path "$copy/config/crd/bases/*.yaml" \) -delete
+rm -rf "$copy/api/v1alpha1/applyconfiguration"
+make -s -C "$copy" generate manifests docs
+
+in_copy add -A -N
+if ! in_copy diff --exit-code --stat; then
+  in_copy --no-pager diff | head -n 60
+  die "generated files are not fresh, see above; run: make generate manifests docs"
+fi
+
+for module in . hack/tools hack/lint hack/kubernetes hack/etcd; do
+  GOWORK=off go -C "$module" mod tidy -diff ||
+    die "$module/go.mod is not tidy; run: go -C $module mod tidy"
+done
+say "everything generated is fresh"
