@@ -1,0 +1,106 @@
+package topology
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// The arguments of a quorum queue that Warren sets.
+const (
+	ArgQueueType            = "x-queue-type"
+	ArgMessageTTL           = "x-message-ttl"
+	ArgDeliveryLimit        = "x-delivery-limit"
+	ArgMaxLength            = "x-max-length"
+	ArgMaxLengthBytes       = "x-max-length-bytes"
+	ArgOverflow             = "x-overflow"
+	ArgSingleActiveConsumer = "x-single-active-consumer"
+	ArgInitialGroupSize     = "x-quorum-initial-group-size"
+	ArgLeaderLocator        = "x-queue-leader-locator"
+	ArgConsumerTimeout      = "x-consumer-timeout"
+	ArgDeadLetterExchange   = "x-dead-letter-exchange"
+	ArgDeadLetterRoutingKey = "x-dead-letter-routing-key"
+	ArgDeadLetterStrategy   = "x-dead-letter-strategy"
+	ArgDelayedRetryType     = "x-delayed-retry-type"
+	ArgDelayedRetryMin      = "x-delayed-retry-min"
+	ArgDelayedRetryMax      = "x-delayed-retry-max"
+)
+
+// Their values that are not taken from a spec as they are.
+const (
+	deadLetterAtLeastOnce = "at-least-once"
+	overflowRejectPublish = "reject-publish"
+	overflowDropHead      = "drop-head"
+	delayedRetryAll       = "all"
+	queueTypeQuorum       = "quorum"
+	unlimitedDeliveries   = int64(-1)
+)
+
+// Argument is one row of the table of queue arguments: everything that Desired, Diff, the messages and the reference page
+// know of an argument.
+type Argument struct {
+	// Name at the broker.
+	Name string
+	// Field of the ConsumerQueue that it comes from, relative to spec.
+	Field string
+	// Type of its value: int, string or bool.
+	Type string
+	// Since is the first RabbitMQ whose quorum queues know it.
+	Since Version
+	// Compared says whether the broker compares it when a queue is declared again; Warren always compares.
+	Compared bool
+}
+
+// ArgumentTable lists the arguments of quorum queues that Warren knows. None of them can be changed on an existing
+// queue: whatever differs needs recreation. Sources: RabbitMQ's documentation of quorum queues, and rabbit_amqqueue.erl
+// for what a declare compares.
+var ArgumentTable = []Argument{
+	{ArgQueueType, "(always quorum)", "string", RabbitMQ310, true},
+	{ArgMessageTTL, "queue.messageTTL, retry.delayTiers[].delay, deadLetter.queue.messageTTL", "int", RabbitMQ310, true},
+	{ArgDeliveryLimit, "queue.deliveryLimit, retry.maxAttempts, deadLetter.queue.deliveryLimit", "int", RabbitMQ310, true},
+	{ArgMaxLength, "queue.maxLength, deadLetter.queue.maxLength", "int", RabbitMQ310, true},
+	{ArgMaxLengthBytes, "queue.maxLengthBytes, deadLetter.queue.maxLengthBytes", "int", RabbitMQ310, true},
+	{ArgOverflow, "queue.overflow, deadLetter.queue.overflow, deadLetterStrategy", "string", RabbitMQ310, true},
+	{ArgSingleActiveConsumer, "queue.singleActiveConsumer", "bool", RabbitMQ310, true},
+	{ArgInitialGroupSize, "queue.initialGroupSize, deadLetter.queue.initialGroupSize", "int", RabbitMQ310, true},
+	{ArgLeaderLocator, "queue.leaderLocator, deadLetter.queue.leaderLocator", "string", RabbitMQ310, true},
+	{ArgConsumerTimeout, "queue.consumerTimeout, deadLetter.queue.consumerTimeout", "int", RabbitMQ312, true},
+	{ArgDeadLetterExchange, "retry.strategy, retry.exchange, retry.returnTo, deadLetter.exchange", "string", RabbitMQ310, true},
+	{ArgDeadLetterRoutingKey, "retry.delayTiers[].routingKey, retry.returnTo, deadLetter.routingKey", "string", RabbitMQ310, true},
+	{ArgDeadLetterStrategy, "deadLetterStrategy", "string", RabbitMQ310, true},
+	{ArgDelayedRetryType, "retry.redeliveryDelay", "string", RabbitMQ43, true},
+	{ArgDelayedRetryMin, "retry.redeliveryDelay.min", "int", RabbitMQ43, true},
+	{ArgDelayedRetryMax, "retry.redeliveryDelay.max", "int", RabbitMQ43, true},
+}
+
+// unsupported names the first argument of a queue that a broker of this version does not know; such a broker would
+// store it silently and do nothing.
+func unsupported(arguments Arguments, version Version) (Argument, bool) {
+	for _, row := range ArgumentTable {
+		if _, set := arguments[row.Name]; set && !version.AtLeast(row.Since) {
+			return row, true
+		}
+	}
+	return Argument{}, false
+}
+
+// compactDelay renders a delay in milliseconds as it appears in names: normalized, without zeros; 90 minutes are 1h30m.
+func compactDelay(milliseconds int64) string {
+	var text strings.Builder
+	for _, unit := range []struct {
+		size   int64
+		suffix string
+	}{{3600_000, "h"}, {60_000, "m"}, {1000, "s"}, {1, "ms"}} {
+		if count := milliseconds / unit.size; count > 0 {
+			fmt.Fprintf(&text, "%d%s", count, unit.suffix)
+		}
+		milliseconds %= unit.size
+	}
+	return text.String()
+}
+
+func milliseconds(duration v1alpha1.Duration) (int64, error) {
+	parsed, err := duration.Parse()
+	return parsed.Milliseconds(), err
+}

@@ -1,0 +1,305 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// Refusal says why a spec cannot become a topology on the broker it is meant for.
+type Refusal struct {
+	// Reason is one of UnsupportedByBroker, UnsafeTopology and InvalidSpec.
+	Reason  string
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+// Desired turns a ConsumerQueue into its topology on a broker of the given version. The error is a *Refusal.
+func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
+	spec, err := resolve(cq)
+	if err != nil {
+		return Topology{}, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+	}
+	if err := checkSafe(spec, version); err != nil {
+		return Topology{}, err
+	}
+	desired := Topology{}
+	addSources(&desired, spec)
+	addRetry(&desired, spec)
+	addDeadLetter(&desired, spec, version)
+	if err := addQueues(&desired, spec, version); err != nil {
+		return Topology{}, err
+	}
+	desired.Return = returnRoute(spec)
+	for _, queue := range desired.Queues {
+		if row, found := unsupported(queue.Arguments, version); found {
+			return Topology{}, &Refusal{
+				Reason: v1alpha1.ReasonUnsupportedByBroker,
+				Message: fmt.Sprintf("queue %q needs %s, which RabbitMQ knows from %s on and this broker (%s) does not: remove %s or upgrade the broker",
+					queue.Name, row.Name, row.Since, version, row.Field),
+			}
+		}
+	}
+	return desired, nil
+}
+
+// Older is what a ConsumerQueue asks for on those supported RabbitMQ versions before the given one that make a
+// difference, newest first.
+func Older(cq *v1alpha1.ConsumerQueue, version Version) []Topology {
+	var older []Topology
+	for _, before := range []Version{RabbitMQ40, RabbitMQ310} {
+		if before.AtLeast(version) {
+			continue
+		}
+		if desired, err := Desired(cq, before); err == nil {
+			older = append(older, desired)
+		}
+	}
+	return older
+}
+
+// checkSafe refuses what would lose or jam messages on this version, where validation could not know the version.
+// Source: the cycle rule in docs/concepts.md; a message that comes back to a queue in which it died for another reason
+// than a reject is dropped or stuck.
+func checkSafe(spec resolved, version Version) error {
+	if !spec.straight(version) {
+		return nil
+	}
+	limit := spec.queue.DeliveryLimit
+	switch {
+	case version.AtLeast(RabbitMQ40) && limit != nil && limit.StrVal == v1alpha1.DeliveryLimitBrokerDefault:
+		return unsafe("queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and what exceeds it would be lost: use Unlimited or remove it", version)
+	case limit != nil && limit.Type == intstr.Int:
+		return unsafe("a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (%s): use Unlimited, or upgrade to RabbitMQ 4.0", version)
+	case spec.queue.MessageTTL != "":
+		return unsafe("queue.messageTTL with retry.strategy Reject loses or jams what expires on this broker (%s): remove it, or upgrade to RabbitMQ 4.0", version)
+	case (spec.queue.MaxLength != nil || spec.queue.MaxLengthBytes != nil) && !spec.atLeastOnce:
+		return unsafe("queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose what exceeds them on this broker (%s): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0", version)
+	}
+	return nil
+}
+
+func unsafe(format string, version Version) error {
+	return &Refusal{Reason: v1alpha1.ReasonUnsafeTopology, Message: fmt.Sprintf(format, version)}
+}
+
+func addSources(desired *Topology, spec resolved) {
+	for _, source := range spec.bindings {
+		name := string(source.Exchange.Name)
+		at := slices.IndexFunc(desired.Exchanges, func(e Exchange) bool { return e.Name == name })
+		if at < 0 {
+			at = len(desired.Exchanges)
+			desired.Exchanges = append(desired.Exchanges, Exchange{Name: name, Role: v1alpha1.RoleSource})
+		}
+		if source.Exchange.Type != "" {
+			desired.Exchanges[at].Type, desired.Exchanges[at].Declare = source.Exchange.Type, true
+		}
+		keys := source.RoutingKeys
+		if len(keys) == 0 {
+			keys = []v1alpha1.RoutingKey{""}
+		}
+		for _, key := range keys {
+			desired.bind(Binding{
+				Source: name, Destination: spec.main, RoutingKey: string(key),
+				Arguments: specArguments(source.Arguments), Role: v1alpha1.RoleSource,
+			})
+		}
+	}
+}
+
+func addRetry(desired *Topology, spec resolved) {
+	if spec.retryExchange == nil {
+		return
+	}
+	desired.Exchanges = append(desired.Exchanges, *spec.retryExchange)
+	for _, tier := range spec.tiers {
+		desired.bind(Binding{Source: spec.retryExchange.Name, Destination: tier.queue, RoutingKey: tier.key, Role: v1alpha1.RoleDelayTier})
+	}
+}
+
+func addDeadLetter(desired *Topology, spec resolved, version Version) {
+	if spec.dlx == nil {
+		return
+	}
+	if !spec.byReason(version) {
+		desired.Exchanges = append(desired.Exchanges, *spec.dlx)
+		desired.bind(Binding{Source: spec.dlx.Name, Destination: spec.dlq, RoutingKey: spec.dlqKey, Role: v1alpha1.RoleDeadLetter})
+		return
+	}
+	desired.Exchanges = append(desired.Exchanges, Exchange{Name: spec.dlx.Name, Type: v1alpha1.ExchangeHeaders, Role: v1alpha1.RoleDeadLetter, Declare: true})
+	for _, tier := range spec.tiers {
+		desired.bind(Binding{Source: spec.dlx.Name, Destination: tier.queue, Arguments: deathReason("rejected"), Role: v1alpha1.RoleDelayTier})
+	}
+	for _, reason := range []string{"delivery_limit", "expired", "maxlen"} {
+		desired.bind(Binding{Source: spec.dlx.Name, Destination: spec.dlq, Arguments: deathReason(reason), Role: v1alpha1.RoleDeadLetter})
+	}
+}
+
+// deathReason matches messages by why they were dead-lettered last. The broker sets the header x-last-death-reason; a
+// headers exchange looks at headers that begin with x- only with all-with-x.
+func deathReason(reason string) Arguments {
+	return Arguments{"x-match": "all-with-x", "x-last-death-reason": reason}
+}
+
+// bind adds a binding unless it is there already: bindings are a set.
+func (t *Topology) bind(binding Binding) {
+	if !slices.ContainsFunc(t.Bindings, binding.same) {
+		t.Bindings = append(t.Bindings, binding)
+	}
+}
+
+func (b Binding) same(other Binding) bool {
+	return b.Source == other.Source && b.Destination == other.Destination && b.RoutingKey == other.RoutingKey && b.Arguments.Equal(other.Arguments)
+}
+
+func addQueues(desired *Topology, spec resolved, version Version) error {
+	main, err := mainQueue(spec, version)
+	if err != nil {
+		return err
+	}
+	desired.Queues = append(desired.Queues, main)
+	for _, tier := range spec.tiers {
+		desired.Queues = append(desired.Queues, tierQueue(spec, tier))
+	}
+	if spec.dlx == nil {
+		return nil
+	}
+	dlq, err := deadLetterQueue(spec, version)
+	desired.Queues = append(desired.Queues, dlq)
+	return err
+}
+
+func mainQueue(spec resolved, version Version) (Queue, error) {
+	arguments, err := settingsArguments(spec.queue.QueueSettings)
+	if err != nil {
+		return Queue{}, err
+	}
+	if spec.queue.SingleActiveConsumer != nil && *spec.queue.SingleActiveConsumer {
+		arguments[ArgSingleActiveConsumer] = true
+	}
+	if exchange, key, ok := spec.mainDeadLettersTo(version); ok {
+		deadLetterTo(arguments, exchange, key, spec.atLeastOnce)
+	}
+	limit := spec.queue.DeliveryLimit
+	switch {
+	case spec.strategy == v1alpha1.RetryStrategyRequeue:
+		arguments[ArgDeliveryLimit] = int64(spec.maxAttempts - 1)
+	case limit != nil:
+		setDeliveryLimit(arguments, *limit, version)
+	case spec.dlx == nil || spec.straight(version):
+		setDeliveryLimit(arguments, intstr.FromString(v1alpha1.DeliveryLimitUnlimited), version)
+	}
+	if spec.redelivery != nil {
+		arguments[ArgDelayedRetryType] = delayedRetryAll
+		arguments[ArgDelayedRetryMin] = spec.redelivery.min
+		arguments[ArgDelayedRetryMax] = spec.redelivery.max
+	}
+	return Queue{Name: spec.main, Role: v1alpha1.RoleMain, Arguments: arguments}, nil
+}
+
+func tierQueue(spec resolved, tier tier) Queue {
+	arguments := Arguments{ArgQueueType: queueTypeQuorum, ArgMessageTTL: tier.delay}
+	deadLetterTo(arguments, spec.returnExchange, spec.returnKey, spec.atLeastOnce)
+	return Queue{Name: tier.queue, Role: v1alpha1.RoleDelayTier, Arguments: arguments}
+}
+
+func deadLetterQueue(spec resolved, version Version) (Queue, error) {
+	arguments, err := settingsArguments(spec.dlqSettings)
+	if err != nil {
+		return Queue{}, err
+	}
+	if _, set := arguments[ArgOverflow]; !set && (spec.dlqSettings.MaxLength != nil || spec.dlqSettings.MaxLengthBytes != nil) {
+		arguments[ArgOverflow] = overflowRejectPublish // otherwise the oldest dead letters would be dropped silently
+	}
+	limit := intstr.FromString(v1alpha1.DeliveryLimitUnlimited)
+	if spec.dlqSettings.DeliveryLimit != nil {
+		limit = *spec.dlqSettings.DeliveryLimit
+	}
+	setDeliveryLimit(arguments, limit, version)
+	return Queue{Name: spec.dlq, Role: v1alpha1.RoleDeadLetter, Arguments: arguments}, nil
+}
+
+// deadLetterTo makes a queue dead-letter to an exchange; a nil key keeps each message's own. A quorum queue dead-letters
+// at least once only with strategy, reject-publish and DLX together.
+func deadLetterTo(arguments Arguments, exchange string, key *string, atLeastOnce bool) {
+	arguments[ArgDeadLetterExchange] = exchange
+	if key != nil {
+		arguments[ArgDeadLetterRoutingKey] = *key
+	}
+	if atLeastOnce {
+		arguments[ArgDeadLetterStrategy] = deadLetterAtLeastOnce
+		arguments[ArgOverflow] = overflowRejectPublish
+	}
+}
+
+// setDeliveryLimit writes a delivery limit. Unlimited is -1 from RabbitMQ 4.0 on; before, there is no limit unless one is
+// set, and -1 would drop at the first redelivery.
+func setDeliveryLimit(arguments Arguments, limit intstr.IntOrString, version Version) {
+	switch {
+	case limit.Type == intstr.Int:
+		arguments[ArgDeliveryLimit] = int64(limit.IntVal)
+	case limit.StrVal == v1alpha1.DeliveryLimitUnlimited && version.AtLeast(RabbitMQ40):
+		arguments[ArgDeliveryLimit] = unlimitedDeliveries
+	}
+}
+
+// settingsArguments are the arguments that follow from the settings of a main or dead-letter queue alone.
+func settingsArguments(settings v1alpha1.QueueSettings) (Arguments, error) {
+	arguments := specArguments(settings.Arguments)
+	if arguments == nil {
+		arguments = Arguments{}
+	}
+	arguments[ArgQueueType] = queueTypeQuorum
+	for name, duration := range map[string]v1alpha1.Duration{ArgMessageTTL: settings.MessageTTL, ArgConsumerTimeout: settings.ConsumerTimeout} {
+		if duration == "" {
+			continue
+		}
+		value, err := milliseconds(duration)
+		if err != nil {
+			return nil, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+		}
+		arguments[name] = value
+	}
+	if settings.MaxLength != nil {
+		arguments[ArgMaxLength] = int64(*settings.MaxLength)
+	}
+	if settings.MaxLengthBytes != nil {
+		arguments[ArgMaxLengthBytes] = settings.MaxLengthBytes.Value()
+	}
+	switch settings.Overflow {
+	case v1alpha1.OverflowRejectPublish:
+		arguments[ArgOverflow] = overflowRejectPublish
+	case v1alpha1.OverflowDropHead:
+		arguments[ArgOverflow] = overflowDropHead
+	}
+	if settings.InitialGroupSize != nil {
+		arguments[ArgInitialGroupSize] = int64(*settings.InitialGroupSize)
+	}
+	switch settings.LeaderLocator {
+	case v1alpha1.LeaderLocatorBalanced:
+		arguments[ArgLeaderLocator] = "balanced"
+	case v1alpha1.LeaderLocatorClientLocal:
+		arguments[ArgLeaderLocator] = "client-local"
+	}
+	return arguments, nil
+}
+
+// specArguments converts free arguments of a spec; nil for none.
+func specArguments(given v1alpha1.Arguments) Arguments {
+	if len(given) == 0 {
+		return nil
+	}
+	arguments := make(Arguments, len(given))
+	for key, value := range given {
+		if value.Type == intstr.Int {
+			arguments[key] = int64(value.IntVal)
+		} else {
+			arguments[key] = value.StrVal
+		}
+	}
+	return arguments
+}

@@ -1,0 +1,208 @@
+package topology
+
+import (
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// resolved is a spec with every default filled in that does not depend on the broker's version.
+type resolved struct {
+	main     string
+	queue    v1alpha1.QueueSpec
+	bindings []v1alpha1.SourceBinding
+
+	// strategy is empty where there is no retry.
+	strategy    v1alpha1.RetryStrategy
+	maxAttempts int32
+	tiers       []tier
+	// retryExchange is nil where tiers are reached through the default exchange.
+	retryExchange  *Exchange
+	returnTo       *v1alpha1.ReturnRoute
+	returnExchange string
+	// returnKey is nil where messages keep the key that they came to the tier with.
+	returnKey  *string
+	redelivery *redelivery
+
+	// dlx is nil where dead-lettering is disabled.
+	dlx *Exchange
+	// dlxGiven says that the spec names the dead-letter exchange.
+	dlxGiven    bool
+	dlq         string
+	dlqKey      string
+	dlqSettings v1alpha1.QueueSettings
+
+	atLeastOnce bool
+}
+
+type tier struct {
+	queue, key string
+	delay      int64 // milliseconds
+}
+
+type redelivery struct {
+	min, max int64 // milliseconds
+}
+
+func resolve(cq *v1alpha1.ConsumerQueue) (resolved, error) {
+	spec := resolved{
+		main:        cq.QueueName(),
+		bindings:    cq.Spec.Bindings,
+		atLeastOnce: cq.Spec.DeadLetterStrategy != v1alpha1.DeadLetterAtMostOnce,
+	}
+	if cq.Spec.Queue != nil {
+		spec.queue = *cq.Spec.Queue
+	}
+	resolveDeadLetter(&spec, cq.Spec.DeadLetter)
+	return spec, resolveRetry(&spec, cq.Spec.Retry)
+}
+
+func resolveDeadLetter(spec *resolved, given *v1alpha1.DeadLetterSpec) {
+	if given == nil {
+		given = &v1alpha1.DeadLetterSpec{}
+	}
+	if given.Policy == v1alpha1.DeadLetterPolicyDisabled {
+		return
+	}
+	spec.dlx = &Exchange{Name: spec.main + ".dlx", Type: v1alpha1.ExchangeFanout, Role: v1alpha1.RoleDeadLetter, Declare: true}
+	if given.Exchange != nil {
+		spec.dlxGiven = true
+		if given.Exchange.Name != "" {
+			spec.dlx.Name = string(given.Exchange.Name)
+		}
+		if given.Exchange.Type != "" {
+			spec.dlx.Type = given.Exchange.Type
+		}
+	}
+	spec.dlq = spec.main + ".dlq"
+	if given.Queue != nil {
+		spec.dlqSettings = given.Queue.QueueSettings
+		if given.Queue.Name != "" {
+			spec.dlq = string(given.Queue.Name)
+		}
+	}
+	switch {
+	case given.RoutingKey != nil:
+		spec.dlqKey = string(*given.RoutingKey)
+	case spec.dlx.Type != v1alpha1.ExchangeFanout:
+		spec.dlqKey = spec.dlq
+	}
+}
+
+func resolveRetry(spec *resolved, given *v1alpha1.RetrySpec) error {
+	if given == nil {
+		given = &v1alpha1.RetrySpec{}
+	}
+	if given.Policy == v1alpha1.RetryPolicyNone {
+		return nil
+	}
+	spec.strategy = v1alpha1.RetryStrategyPublish
+	if given.Strategy != "" {
+		spec.strategy = given.Strategy
+	}
+	spec.maxAttempts = 5
+	if given.MaxAttempts != nil {
+		spec.maxAttempts = *given.MaxAttempts
+	}
+	if given.Exchange != nil {
+		spec.retryExchange = &Exchange{Name: string(given.Exchange.Name), Type: v1alpha1.ExchangeDirect, Role: v1alpha1.RoleRetry, Declare: true}
+		if given.Exchange.Type != "" {
+			spec.retryExchange.Type = given.Exchange.Type
+		}
+	}
+	spec.returnKey = &spec.main
+	if given.ReturnTo != nil {
+		spec.returnTo = given.ReturnTo
+		spec.returnExchange = string(given.ReturnTo.Exchange)
+		spec.returnKey = (*string)(given.ReturnTo.RoutingKey)
+	}
+	if err := resolveTiers(spec, given.DelayTiers); err != nil {
+		return err
+	}
+	return resolveRedelivery(spec, given.RedeliveryDelay)
+}
+
+// defaultTiers are the delays that a strategy has where the spec gives none.
+var defaultTiers = map[v1alpha1.RetryStrategy][]v1alpha1.DelayTier{
+	v1alpha1.RetryStrategyPublish: {{Delay: "30s"}, {Delay: "5m"}, {Delay: "30m"}},
+	v1alpha1.RetryStrategyReject:  {{Delay: "30s"}},
+}
+
+func resolveTiers(spec *resolved, given []v1alpha1.DelayTier) error {
+	if given == nil {
+		given = defaultTiers[spec.strategy]
+	}
+	for _, want := range given {
+		delay, err := milliseconds(want.Delay)
+		if err != nil {
+			return err
+		}
+		resolved := tier{queue: string(want.QueueName), delay: delay}
+		if resolved.queue == "" {
+			resolved.queue = spec.main + ".retry." + compactDelay(delay)
+		}
+		resolved.key = resolved.queue
+		if want.RoutingKey != nil {
+			resolved.key = string(*want.RoutingKey)
+		}
+		spec.tiers = append(spec.tiers, resolved)
+	}
+	return nil
+}
+
+func resolveRedelivery(spec *resolved, given *v1alpha1.RedeliveryDelay) error {
+	if given == nil {
+		return nil
+	}
+	shortest, err := milliseconds(given.Min)
+	if err != nil {
+		return err
+	}
+	longest, err := milliseconds(given.Max)
+	if err != nil {
+		return err
+	}
+	spec.redelivery = &redelivery{min: shortest, max: longest}
+	return nil
+}
+
+// byReason says whether rejected messages are told from other dead letters by a headers exchange, which takes
+// RabbitMQ 4.0 and a dead-letter exchange that is all ours.
+func (r resolved) byReason(version Version) bool {
+	return r.strategy == v1alpha1.RetryStrategyReject && version.AtLeast(RabbitMQ40) &&
+		r.retryExchange == nil && r.dlx != nil && !r.dlxGiven
+}
+
+// straight says whether every dead letter of the main queue goes to its delay tier, whatever it died of.
+func (r resolved) straight(version Version) bool {
+	return r.strategy == v1alpha1.RetryStrategyReject && !r.byReason(version)
+}
+
+// mainDeadLettersTo is where the main queue's dead letters go; a nil key keeps each message's own.
+func (r resolved) mainDeadLettersTo(version Version) (exchange string, key *string, ok bool) {
+	switch {
+	case r.straight(version) && r.retryExchange != nil:
+		return r.retryExchange.Name, &r.tiers[0].key, true
+	case r.straight(version):
+		return "", &r.tiers[0].queue, true
+	case r.dlx == nil:
+		return "", nil, false
+	case r.byReason(version) || r.dlx.Type == v1alpha1.ExchangeFanout:
+		return r.dlx.Name, nil, true
+	}
+	return r.dlx.Name, &r.dlqKey, true
+}
+
+// returnRoute is what must be watched so that expired messages find back; nil where they go straight to the main queue.
+func returnRoute(spec resolved) *Return {
+	if spec.returnTo == nil {
+		return nil
+	}
+	route := &Return{Exchange: spec.returnExchange, Queue: spec.main}
+	if spec.returnKey != nil {
+		route.Keys = []string{*spec.returnKey}
+		return route
+	}
+	for _, tier := range spec.tiers {
+		route.Keys = append(route.Keys, tier.key)
+	}
+	return route
+}

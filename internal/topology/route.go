@@ -1,0 +1,110 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// returnRoute looks where messages go when their delay is over, and says when that is nowhere or more than one place.
+func (c *Comparison) returnRoute(route *Return, observed Observed) {
+	if route == nil {
+		return
+	}
+	if _, exists := observed.Exchanges[route.Exchange]; !exists {
+		c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo does not exist: messages whose delay is over would be lost or stay in their delay tier; declare it, or give a binding to it a type", route.Exchange))
+		return
+	}
+	for _, key := range route.Keys {
+		queues, known := observed.route(route.Exchange, key)
+		if !known {
+			continue // a headers exchange or the like: what it does depends on each message
+		}
+		if len(queues) == 0 {
+			c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo routes key %q to no queue: messages whose delay is over would be lost or stay in their delay tier; bind queue %q to it with that key", route.Exchange, key, route.Queue))
+			return
+		}
+		if others := slices.DeleteFunc(queues, func(q string) bool { return q == route.Queue }); len(others) > 0 {
+			c.Advisories = append(c.Advisories, v1alpha1.Advisory{
+				Code: v1alpha1.AdvisoryReturnRouteFansOut, Name: route.Exchange,
+				Message: fmt.Sprintf("exchange %q routes key %q to further queues (%s): each retry is copied there", route.Exchange, key, strings.Join(quoted(others), ", ")),
+			})
+		}
+	}
+}
+
+func (c *Comparison) missingReturn(route *Return, message string) {
+	c.MissingReturn = message
+	c.Changes = append(c.Changes, v1alpha1.Change{
+		Kind: v1alpha1.KindExchange, Name: route.Exchange, Path: "route", Desired: route.Queue,
+		Effect: v1alpha1.EffectNone, Message: message,
+	})
+}
+
+// route lists the queues, sorted, that an exchange leads a routing key to, through further exchanges too. It is not
+// known where an exchange decides by more than the key.
+func (o Observed) route(exchange, key string) (queues []string, known bool) {
+	seen := map[string]bool{exchange: true}
+	for open := []string{exchange}; len(open) > 0; open = open[1:] {
+		source := o.Exchanges[open[0]]
+		if _, alternate := source.Arguments["alternate-exchange"]; alternate {
+			return nil, false
+		}
+		for _, binding := range o.BindingsFrom[open[0]] {
+			matches, known := matchesKey(v1alpha1.ExchangeType(source.Type), binding.RoutingKey, key)
+			switch {
+			case !known:
+				return nil, false
+			case !matches:
+			case !binding.ToExchange:
+				queues = append(queues, binding.Destination)
+			case !seen[binding.Destination]:
+				seen[binding.Destination] = true
+				open = append(open, binding.Destination)
+			}
+		}
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues), true
+}
+
+func matchesKey(exchange v1alpha1.ExchangeType, bindingKey, key string) (matches, known bool) {
+	switch exchange {
+	case v1alpha1.ExchangeFanout:
+		return true, true
+	case v1alpha1.ExchangeDirect:
+		return bindingKey == key, true
+	case v1alpha1.ExchangeTopic:
+		return matchesTopic(topicWords(bindingKey), topicWords(key)), true
+	}
+	return false, false
+}
+
+// matchesTopic compares words: * stands for one, # for any number, none included.
+func matchesTopic(pattern, words []string) bool {
+	reached := make([]bool, len(words)+1) // reached[i]: the pattern so far matches the first i words
+	reached[0] = true
+	for _, part := range pattern {
+		next := make([]bool, len(words)+1)
+		for i := range next {
+			switch {
+			case part == "#":
+				next[i] = reached[i] || (i > 0 && next[i-1])
+			case i > 0 && (part == "*" || part == words[i-1]):
+				next[i] = reached[i-1]
+			}
+		}
+		reached = next
+	}
+	return reached[len(words)]
+}
+
+// topicWords splits a key; the empty key has no word.
+func topicWords(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return strings.Split(key, ".")
+}
