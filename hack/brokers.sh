@@ -105,35 +105,29 @@ certificates() {
 
 # --- commands ----------------------------------------------------------------------------------
 
-# backend names the first way that works on this machine.
-backend() {
-  if docker_available; then
-    echo docker
+# provide VERSION: gets it in the first way that works on this machine, and sets BACKEND.
+provide() {
+  if docker_available && docker_provide "$1"; then
+    BACKEND=docker
   elif debian_available; then
-    echo debian
+    BACKEND=debian
+    debian_provide "$1"
   else
-    die "RabbitMQ cannot be provided here; $REMEDY"
+    die "RabbitMQ $1 cannot be provided here; $REMEDY"
   fi
 }
 
 start() {
-  local version missing=() begin
+  local version begin
   for version in "$@"; do
-    running "$version" || missing+=("$version")
-  done
-  if [[ ${#missing[@]} -gt 0 ]]; then
-    BACKEND=$(backend)
+    ! running "$version" || continue
+    provide "$version"
     certificates
-    for version in "${missing[@]}"; do
-      "${BACKEND}_provide" "$version"
-    done
-    for version in "${missing[@]}"; do
-      choose_ports "$version"
-      remember "$version"
-      "${BACKEND}_boot" "$version"
-      echo "$version"
-    done
-  fi
+    choose_ports "$version"
+    remember "$version"
+    "${BACKEND}_boot" "$version"
+    echo "$version"
+  done
   begin=$SECONDS
   for version in "$@"; do
     recall "$version"

@@ -4,6 +4,8 @@
 # Everything that takes long to get lives outside of the checkout, so that the next clone on
 # the same machine starts at once.
 WARREN_CACHE="${WARREN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/warren}"
+mkdir -p "$WARREN_CACHE"
+WARREN_CACHE="$(cd "$WARREN_CACHE" && pwd)"
 HACK_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export WARREN_CACHE HACK_DIR
 
@@ -42,7 +44,6 @@ limited() {
 alone() {
   local lock=$1
   shift
-  mkdir -p "$WARREN_CACHE"
   if ! have flock; then
     "$@"
     return
