@@ -1,0 +1,149 @@
+// Package conformance holds what ConsumerQueues must become at a broker, vector by vector: resources, and the exact
+// content of the vhost for each range of RabbitMQ versions. Only tests use it; it knows nothing of how to get there.
+package conformance
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+//go:embed */consumerqueues.yaml */expect.json
+var files embed.FS
+
+// Vector is one or more ConsumerQueues that share a vhost, and what the vhost has to hold.
+type Vector struct {
+	Name           string
+	ConsumerQueues []v1alpha1.ConsumerQueue
+	// States by rising version.
+	States []State
+}
+
+// State is everything in a vhost from one RabbitMQ version on, in the form of the broker's definitions.
+type State struct {
+	// From is the first version that the state holds for.
+	From      string     `json:"from"`
+	Exchanges []Exchange `json:"exchanges"`
+	Queues    []Queue    `json:"queues"`
+	Bindings  []Binding  `json:"bindings"`
+}
+
+// Exchange is never auto-delete or internal and has no arguments.
+type Exchange struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Durable bool   `json:"durable"`
+}
+
+// Queue is durable.
+type Queue struct {
+	Name      string             `json:"name"`
+	Arguments topology.Arguments `json:"arguments"`
+}
+
+// Binding leads from an exchange to a queue.
+type Binding struct {
+	Source      string             `json:"source"`
+	Destination string             `json:"destination"`
+	RoutingKey  string             `json:"routing_key"`
+	Arguments   topology.Arguments `json:"arguments"`
+}
+
+// Load reads all vectors, in the order of their names. Arguments are normalized.
+func Load(tb testing.TB) []Vector {
+	tb.Helper()
+	folders, err := fs.Glob(files, "*")
+	if err != nil {
+		tb.Fatalf("list conformance vectors: %v", err)
+	}
+	vectors := make([]Vector, 0, len(folders))
+	for _, folder := range folders {
+		vectors = append(vectors, Vector{
+			Name:           folder,
+			ConsumerQueues: consumerQueues(tb, path.Join(folder, "consumerqueues.yaml")),
+			States:         states(tb, path.Join(folder, "expect.json")),
+		})
+	}
+	return vectors
+}
+
+// Expect returns the state that holds for a version, false where the resources must be UnsupportedByBroker and the
+// vhost stay empty.
+func (v Vector) Expect(version topology.Version) (State, bool) {
+	var holding State
+	found := false
+	for _, state := range v.States {
+		from, err := topology.ParseVersion(state.From)
+		if err == nil && version.AtLeast(from) { // Load has parsed it
+			holding, found = state, true
+		}
+	}
+	return holding, found
+}
+
+func consumerQueues(tb testing.TB, file string) []v1alpha1.ConsumerQueue {
+	tb.Helper()
+	var all []v1alpha1.ConsumerQueue
+	documents := yaml.NewYAMLToJSONDecoder(bytes.NewReader(read(tb, file)))
+	for {
+		var document json.RawMessage
+		if err := documents.Decode(&document); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			tb.Fatalf("%s: %v", file, err)
+		}
+		var cq v1alpha1.ConsumerQueue
+		strict(tb, file, document, &cq)
+		all = append(all, cq)
+	}
+}
+
+func states(tb testing.TB, file string) []State {
+	tb.Helper()
+	var all []State
+	strict(tb, file, read(tb, file), &all)
+	last := topology.Version{}
+	for _, state := range all {
+		from, err := topology.ParseVersion(state.From)
+		if err != nil || last.AtLeast(from) {
+			tb.Fatalf("%s: from %q: want versions that rise (%v)", file, state.From, err)
+		}
+		last = from
+		for i := range state.Queues {
+			state.Queues[i].Arguments = topology.Normalize(state.Queues[i].Arguments)
+		}
+		for i := range state.Bindings {
+			state.Bindings[i].Arguments = topology.Normalize(state.Bindings[i].Arguments)
+		}
+	}
+	return all
+}
+
+func read(tb testing.TB, file string) []byte {
+	tb.Helper()
+	content, err := files.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return content
+}
+
+// strict refuses unknown fields: a vector must not say anything that no test looks at.
+func strict(tb testing.TB, file string, content []byte, into any) {
+	tb.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		tb.Fatalf("%s: %v", file, err)
+	}
+}
