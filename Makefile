@@ -56,7 +56,7 @@ manifests: ## Generate the CRDs and the manager's role.
 .PHONY: docs
 docs: ## Generate the API reference.
 	@mkdir -p docs/reference
-	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown \
+	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 
 .PHONY: verify

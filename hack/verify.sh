@@ -24,7 +24,7 @@ make -s -C "$copy" generate manifests docs
 
 in_copy add -A -N
 if ! in_copy diff --exit-code --stat; then
-  in_copy --no-pager diff | head -n 60
+  in_copy --no-pager diff | sed -n '1,60p' >&2
   die "generated files are not fresh, see above; run: make generate manifests docs"
 fi
 
