@@ -1,0 +1,122 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const heartbeat = 10 * time.Second
+
+// link is one AMQP connection with the channels that are open on it. Calls of the library take no context and wait for
+// the broker for ever; kill makes all of them return.
+type link struct {
+	connection *amqp.Connection
+	socket     net.Conn
+	version    string // what the broker says of itself
+	overdue    atomic.Bool
+
+	mu   sync.Mutex
+	idle []*amqp.Channel
+}
+
+// dial opens an AMQP connection; limit holds for TCP, and again for TLS and the handshake of AMQP.
+func dial(ctx context.Context, config Config, to endpoints, limit time.Duration) (*link, error) {
+	l := &link{}
+	stop := func() bool { return true }
+	connect := func(network, address string) (net.Conn, error) {
+		dialer := net.Dialer{Timeout: limit}
+		socket, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		l.socket = socket
+		stop = context.AfterFunc(ctx, func() { _ = socket.Close() })
+		return socket, socket.SetDeadline(time.Now().Add(limit)) // the library takes it off when the handshake is done
+	}
+	begun := time.Now()
+	connection, err := amqp.DialConfig(to.amqp.Scheme+"://"+to.amqp.Host, amqp.Config{
+		SASL:            []amqp.Authentication{&amqp.PlainAuth{Username: config.Username, Password: config.Password}},
+		Vhost:           config.VHost,
+		Heartbeat:       heartbeat,
+		TLSClientConfig: to.tls.Clone(),
+		Properties:      properties(config.VHost),
+		Locale:          "en_US",
+		Dial:            connect,
+	})
+	stopped := stop()
+	if err != nil {
+		if l.socket != nil {
+			_ = l.socket.Close()
+		}
+		return nil, config.dialError(ctx, err, time.Since(begun) >= limit)
+	}
+	l.connection = connection
+	if !stopped { // the context ended in the very moment
+		l.kill()
+		return nil, config.unreachable(ctx.Err())
+	}
+	l.version, _ = l.connection.Properties["version"].(string)
+	return l, nil
+}
+
+// dialError knows two cases in which the library's guess would be wrong: it takes silence in the middle of the
+// handshake for a wrong password.
+func (c Config) dialError(ctx context.Context, err error, overdue bool) error {
+	if ctx.Err() != nil {
+		return c.unreachable(ctx.Err())
+	}
+	if reply, ok := errors.AsType[*amqp.Error](err); overdue && ok && !reply.Server {
+		return c.fail(ErrTimeout, "AMQP handshake")
+	}
+	return c.ofDial(err)
+}
+
+func properties(vhost string) amqp.Table {
+	version := "unknown"
+	if build, ok := debug.ReadBuildInfo(); ok {
+		version = build.Main.Version
+	}
+	return amqp.Table{
+		"product": "Warren", "version": version, "platform": "Go", "connection_name": "warren " + vhost,
+	}
+}
+
+// open takes a channel that is idle or opens one.
+func (l *link) open() (*amqp.Channel, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for last := len(l.idle) - 1; last >= 0; last-- {
+		channel := l.idle[last]
+		l.idle = l.idle[:last]
+		if !channel.IsClosed() {
+			return channel, nil
+		}
+	}
+	return l.connection.Channel()
+}
+
+// put gives a channel back; one that the broker closed is dropped.
+func (l *link) put(channel *amqp.Channel) {
+	if channel.IsClosed() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = append(l.idle, channel)
+}
+
+// kill cuts the line.
+func (l *link) kill() { _ = l.socket.Close() }
+
+// close says goodbye, and cuts the line if the broker does not answer in time.
+func (l *link) close(limit time.Duration) {
+	_ = l.connection.CloseDeadline(time.Now().Add(limit))
+	l.kill()
+}

@@ -1,0 +1,189 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+const (
+	opDeclare = "declare"
+	opBind    = "bind"
+
+	kindExchange = "exchange"
+	kindQueue    = "queue"
+	kindBinding  = "binding"
+
+	// shortString is the longest name or routing key that AMQP can carry, in bytes.
+	shortString = 255
+)
+
+// Apply declares the exchanges (those with Declare) and queues of a topology, then binds its bindings. What exists as
+// declared stays as it is. What the broker confirms is in Observe from then on.
+//
+// Each object fares for itself. A binding whose queue or exchange failed in the same call is left out. The error joins
+// one *ObjectError per failure, in the order of the topology.
+func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error {
+	var operations []operation
+	for _, exchange := range changes.Exchanges {
+		if exchange.Declare {
+			operations = append(operations, declareExchange(exchange))
+		}
+	}
+	for _, queue := range changes.Queues {
+		operations = append(operations, declareQueue(queue))
+	}
+	failures := c.perform(ctx, operations)
+	failed := map[[2]string]bool{}
+	for _, failure := range failures {
+		failed[[2]string{failure.Kind, failure.Name}] = true
+	}
+	operations = nil
+	for _, binding := range changes.Bindings {
+		if !failed[[2]string{kindQueue, binding.Destination}] && !failed[[2]string{kindExchange, binding.Source}] {
+			operations = append(operations, bind(binding))
+		}
+	}
+	failures = append(failures, c.perform(ctx, operations)...)
+	all := make([]error, len(failures))
+	for i, failure := range failures {
+		all[i] = failure
+	}
+	return errors.Join(all...)
+}
+
+// operation is one change of one object.
+type operation struct {
+	about ObjectError // without the reason
+	// names are what must fit into AMQP's short strings: the library closes the connection otherwise.
+	names []string
+	call  func(*amqp.Channel) error
+	write write
+}
+
+// perform runs operations at the same time, as many as the pool allows, and returns what failed, in their order.
+func (c *Connection) perform(ctx context.Context, operations []operation) []*ObjectError {
+	results := make([]error, len(operations))
+	var all sync.WaitGroup
+	for i, operation := range operations {
+		all.Go(func() { results[i] = c.performOne(ctx, operation) })
+	}
+	all.Wait()
+	var failures []*ObjectError
+	for i, err := range results {
+		if err == nil {
+			continue
+		}
+		failure := operations[i].about
+		failure.VHost, failure.Err = c.config.VHost, err
+		failures = append(failures, &failure)
+	}
+	return failures
+}
+
+func (c *Connection) performOne(ctx context.Context, operation operation) error {
+	for _, name := range operation.names {
+		if len(name) > shortString {
+			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", ErrPreconditionFailed, len(name), shortString)
+		}
+	}
+	err := c.channels.do(ctx, func(channel *amqp.Channel) error {
+		if err := operation.call(channel); err != nil {
+			return err
+		}
+		c.store.write(operation.write)
+		return nil
+	})
+	if errors.Is(err, ErrAccessRefused) && operation.about.Op != "" {
+		return permission(operation.about, err)
+	}
+	return err
+}
+
+// permission says which permission is missing. Newer brokers name it, "configure access to queue … refused", older
+// ones only the object: which permission an operation takes on which object is the same on all of them.
+func permission(about ObjectError, err error) error {
+	needs := "configure permission on it is needed, and with a dead-letter exchange also read on the queue and write on that exchange"
+	switch about.Kind {
+	case kindBinding:
+		needs = "write permission on the queue and read on the exchange are needed"
+	case kindExchange:
+		needs = "configure permission on it is needed"
+	}
+	return fmt.Errorf("%w; %s", err, needs)
+}
+
+func declareExchange(exchange topology.Exchange) operation {
+	kind := string(exchange.Type)
+	return operation{
+		about: ObjectError{Op: opDeclare, Kind: kindExchange, Name: exchange.Name},
+		names: []string{exchange.Name, kind},
+		call: func(channel *amqp.Channel) error {
+			return channel.ExchangeDeclare(exchange.Name, kind, true, false, false, false, nil)
+		},
+		write: func(s *snapshot) bool {
+			return s.putExchange(exchange.Name, topology.ObservedExchange{Type: kind, Durable: true})
+		},
+	}
+}
+
+func declareQueue(queue topology.Queue) operation {
+	return operation{
+		about: ObjectError{Op: opDeclare, Kind: kindQueue, Name: queue.Name},
+		names: []string{queue.Name},
+		call: func(channel *amqp.Channel) error {
+			_, err := channel.QueueDeclare(queue.Name, true, false, false, false, table(queue.Arguments))
+			return err
+		},
+		write: func(s *snapshot) bool {
+			item := queueItem{Durable: true, Arguments: queue.Arguments}
+			return s.putQueue(queue.Name, item.observed())
+		},
+	}
+}
+
+func bind(binding topology.Binding) operation {
+	return operation{
+		about: ObjectError{
+			Op: opBind, Kind: kindBinding, Name: binding.Destination, Source: binding.Source, RoutingKey: binding.RoutingKey,
+		},
+		names: []string{binding.Destination, binding.Source, binding.RoutingKey},
+		call: func(channel *amqp.Channel) error {
+			return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, table(binding.Arguments))
+		},
+		write: func(s *snapshot) bool {
+			return s.putBinding(topology.ObservedBinding{
+				Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
+				Arguments: topology.Normalize(binding.Arguments),
+			})
+		},
+	}
+}
+
+// table makes an AMQP table of arguments, tables within them included, which the library takes as its own type only.
+func table(arguments map[string]any) amqp.Table {
+	converted := make(amqp.Table, len(arguments))
+	for key, value := range topology.Normalize(arguments) {
+		converted[key] = field(value)
+	}
+	return converted
+}
+
+func field(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		return table(value)
+	case []any:
+		converted := make([]any, len(value))
+		for i := range value {
+			converted[i] = field(value[i])
+		}
+		return converted
+	}
+	return value
+}

@@ -1,0 +1,159 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// Capabilities are what this broker lets this user do.
+type Capabilities struct {
+	// Definitions: the whole vhost is read with one request; it takes the tag administrator.
+	Definitions bool
+	// Events: the plugin rabbitmq_event_exchange announces changes in this vhost.
+	Events bool
+	// Policies: the user may write policies; it takes the tag policymaker or administrator.
+	Policies bool
+	// DelayedRedelivery: quorum queues know x-delayed-retry-*, from RabbitMQ 4.3 on.
+	DelayedRedelivery bool
+}
+
+// contact is what is read once after each (re)connect.
+type contact struct {
+	version      string
+	clusterName  string
+	capabilities Capabilities
+	// upgrading: the nodes have different versions.
+	upgrading bool
+	// builtin are the exchanges amq.*, which definitions leave out.
+	builtin map[string]topology.ObservedExchange
+}
+
+const eventExchange = "amq.rabbitmq.event"
+
+// meet asks the broker who it is and what the user may do.
+func (m *management) meet(ctx context.Context) (*contact, error) {
+	var whoami struct{ Tags []string }
+	if _, err := m.get(ctx, "/whoami", "", &whoami); err != nil {
+		return nil, err
+	}
+	var overview struct {
+		RabbitMQVersion string `json:"rabbitmq_version"`
+		ClusterName     string `json:"cluster_name"`
+	}
+	if _, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name", "", &overview); err != nil {
+		return nil, err
+	}
+	versions := []string{overview.RabbitMQVersion}
+	administrator := slices.Contains(whoami.Tags, "administrator")
+	if administrator || slices.Contains(whoami.Tags, "monitoring") {
+		nodes, err := m.nodeVersions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		versions = append(versions, nodes...)
+	}
+	builtin, err := m.builtinExchanges(ctx, administrator)
+	if err != nil {
+		return nil, err
+	}
+	version := lowest(versions...)
+	parsed, err := topology.ParseVersion(version)
+	if err != nil {
+		return nil, m.describe("/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
+	}
+	_, events := builtin[eventExchange]
+	return &contact{
+		version:     version,
+		clusterName: overview.ClusterName,
+		capabilities: Capabilities{
+			Definitions:       administrator,
+			Events:            events,
+			Policies:          administrator || slices.Contains(whoami.Tags, "policymaker"),
+			DelayedRedelivery: parsed.AtLeast(topology.RabbitMQ43),
+		},
+		upgrading: slices.ContainsFunc(versions, func(other string) bool { return other != version }),
+		builtin:   builtin,
+	}, nil
+}
+
+// nodeVersions lists the versions of the running nodes: a cluster in the middle of an upgrade has several. Nodes say
+// rabbitmq_version from 4.3 on; before, it is that of their application "rabbit".
+func (m *management) nodeVersions(ctx context.Context) ([]string, error) {
+	var nodes []struct {
+		Version      string `json:"rabbitmq_version"`
+		Applications []struct{ Name, Version string }
+	}
+	if _, err := m.get(ctx, "/nodes?columns=rabbitmq_version,applications", "", &nodes); err != nil {
+		return nil, err
+	}
+	var versions []string
+	for _, node := range nodes {
+		if node.Version != "" {
+			versions = append(versions, node.Version)
+			continue
+		}
+		for _, application := range node.Applications { // none if the node is down
+			if application.Name == "rabbit" {
+				versions = append(versions, application.Version)
+			}
+		}
+	}
+	return versions, nil
+}
+
+// builtinExchanges lists the exchanges amq.* of the vhost. An administrator sees a vhost through definitions even
+// without a permission in it; the listing then refuses, and the exchanges that every vhost has must do.
+func (m *management) builtinExchanges(ctx context.Context, administrator bool) (map[string]topology.ObservedExchange, error) {
+	builtin := map[string]topology.ObservedExchange{}
+	for name, kind := range map[string]string{
+		"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers", "amq.match": "headers",
+	} {
+		builtin[name] = topology.ObservedExchange{Type: kind, Durable: true}
+	}
+	var page struct{ Items []exchangeItem }
+	_, err := m.get(ctx, "/exchanges/"+escape(m.config.VHost)+
+		"?page=1&page_size=100&disable_stats=true&use_regex=true&name=%5Eamq%5C.&columns="+exchangeColumns, "", &page)
+	if err != nil && administrator && errors.Is(err, ErrAccessRefused) {
+		return builtin, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range page.Items {
+		builtin[item.Name] = item.observed()
+	}
+	return builtin, nil
+}
+
+// lowest returns the lowest of versions such as 4.3.6, patch level included; those that are empty do not count.
+func lowest(versions ...string) string {
+	return slices.MinFunc(versions, func(a, b string) int {
+		if a == "" || b == "" {
+			return strings.Compare(b, a)
+		}
+		return slices.Compare(numbers(a), numbers(b))
+	})
+}
+
+// numbers reads the leading numbers of a version: 4.3.0-rc.1 is 4, 3, 0.
+func numbers(version string) []int {
+	var all []int
+	for part := range strings.SplitSeq(version, ".") {
+		digits := strings.TrimRightFunc(part, func(r rune) bool { return r < '0' || r > '9' })
+		digits, _, pre := strings.Cut(digits, "-")
+		number, err := strconv.Atoi(digits)
+		if err != nil {
+			break
+		}
+		all = append(all, number)
+		if pre || digits != part {
+			break
+		}
+	}
+	return all
+}

@@ -1,0 +1,141 @@
+package rabbit
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// Config says how to reach one vhost of a broker. It is a plain value: what belongs to TLS is given as PEM, so that two
+// of them can be compared through Fingerprint.
+type Config struct {
+	// AMQPURI is amqp://host[:port] or amqps://host[:port].
+	AMQPURI string
+	// ManagementURI is http://host[:port][/prefix] or https://host[:port][/prefix].
+	ManagementURI string
+
+	Username string
+	Password string `json:"-"`
+	VHost    string
+
+	// CA holds the PEM certificates that the broker's certificate must descend from; the system's if empty.
+	CA []byte
+	// ClientCert and ClientKey are the PEM certificate and key that the client shows; none if both are empty.
+	ClientCert []byte
+	ClientKey  []byte `json:"-"`
+	// ServerName is the name that the broker's certificate must have; the host of the URI if empty.
+	ServerName string
+	// InsecureSkipVerify accepts whatever certificate the broker shows.
+	InsecureSkipVerify bool
+
+	// ResyncInterval is the time between two looks at the vhost.
+	ResyncInterval time.Duration
+}
+
+// Validate reports the first field that cannot be used, by name. Its errors hold no credentials.
+func (c Config) Validate() error {
+	_, err := c.parse()
+	return err
+}
+
+// endpoints are what a configuration means.
+type endpoints struct {
+	amqp, management *url.URL
+	tls              *tls.Config
+}
+
+func (c Config) parse() (endpoints, error) {
+	amqp, err := parseURI("AMQPURI", c.AMQPURI, "amqp", "amqps")
+	if err != nil {
+		return endpoints{}, err
+	}
+	management, err := parseURI("ManagementURI", c.ManagementURI, "http", "https")
+	if err != nil {
+		return endpoints{}, err
+	}
+	if c.VHost == "" {
+		return endpoints{}, errors.New("VHost: must not be empty; the default vhost is \"/\"")
+	}
+	if c.ResyncInterval <= 0 {
+		return endpoints{}, fmt.Errorf("ResyncInterval: must be above zero, is %v", c.ResyncInterval)
+	}
+	tlsConfig, err := c.tlsConfig()
+	return endpoints{amqp: amqp, management: management, tls: tlsConfig}, err
+}
+
+// parseURI never quotes the URI: a URI that does not parse may hold a password in any place.
+func parseURI(field, text, plain, secure string) (*url.URL, error) {
+	uri, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: is not a URI", field)
+	case uri.User != nil:
+		return nil, fmt.Errorf("%s: must not contain a user or password", field)
+	case uri.Scheme != plain && uri.Scheme != secure:
+		return nil, fmt.Errorf("%s: must begin with %s:// or %s://", field, plain, secure)
+	case uri.Hostname() == "":
+		return nil, fmt.Errorf("%s: has no host", field)
+	}
+	return uri, nil
+}
+
+func (c Config) tlsConfig() (*tls.Config, error) {
+	config := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         c.ServerName,
+		InsecureSkipVerify: c.InsecureSkipVerify, //nolint:gosec // the user asked for it by name
+	}
+	if len(c.CA) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(c.CA) {
+			return nil, errors.New("CA: holds no PEM certificate")
+		}
+	}
+	if len(c.ClientCert) == 0 && len(c.ClientKey) == 0 {
+		return config, nil
+	}
+	if len(c.ClientCert) == 0 || len(c.ClientKey) == 0 {
+		return nil, errors.New("ClientCert and ClientKey: one is given without the other")
+	}
+	pair, err := tls.X509KeyPair(c.ClientCert, c.ClientKey)
+	if err != nil {
+		return nil, fmt.Errorf("ClientCert and ClientKey: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, nil
+}
+
+// Fingerprint tells two configurations apart: sha256 over every field, password and keys included, in hexadecimal.
+func (c Config) Fingerprint() string {
+	hash := sha256.New()
+	add := func(part []byte) { // with its length, so that no two divisions of the same bytes are alike
+		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		hash.Write(part)
+	}
+	for _, text := range []string{c.AMQPURI, c.ManagementURI, c.Username, c.Password, c.VHost, c.ServerName} {
+		add([]byte(text))
+	}
+	for _, pem := range [][]byte{c.CA, c.ClientCert, c.ClientKey} {
+		add(pem)
+	}
+	add(fmt.Appendf(nil, "%t %d", c.InsecureSkipVerify, c.ResyncInterval))
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// String names the connection without its secrets.
+func (c Config) String() string {
+	return fmt.Sprintf("vhost %q at %s and %s as user %q",
+		c.VHost, withoutCredentials(c.AMQPURI), withoutCredentials(c.ManagementURI), c.Username)
+}
+
+// Format keeps every verb, %+v and %#v too, from showing a secret.
+func (c Config) Format(state fmt.State, _ rune) { fmt.Fprint(state, c.String()) }
+
+// MarshalLog keeps loggers from looking into the fields.
+func (c Config) MarshalLog() any { return c.String() }

@@ -1,0 +1,283 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// timing is how long things may take.
+type timing struct {
+	dial      time.Duration // TCP; and again TLS with the handshake of AMQP
+	operation time.Duration // one declaration or binding
+	request   time.Duration // one request to the management API, with its answer
+	goodbye   time.Duration // closing in good order
+	first     time.Duration // the first wait before another attempt
+	limit     time.Duration // the longest
+}
+
+var usual = timing{
+	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, goodbye: time.Second,
+	first: 250 * time.Millisecond, limit: 30 * time.Second,
+}
+
+// steady is how long a connection must last before it counts as a success: one that is refused as soon as it stands is
+// not to be tried again and again without a pause.
+const steady = 5 * time.Second
+
+// Connection is one vhost of a broker: observed, changed, and kept connected until Close. Its methods may be called at
+// the same time.
+type Connection struct {
+	config     Config
+	to         endpoints
+	timing     timing
+	log        logr.Logger
+	management *management
+	channels   *channels
+	store      store
+	state      state
+	notices    *notices
+
+	strange atomic.Bool // the broker must be asked anew who it is
+	contact *contact    // the looking goroutine's own
+
+	waitingMu sync.Mutex
+	waiting   []chan<- error // for the next look
+	wake      chan struct{}
+
+	done    context.Context //nolint:containedctx // it is the life of the connection
+	end     context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Open begins to connect and to look, and returns at once; Health tells how it goes. Its only error is that of
+// Config.Validate. notify is called with what changed, from one goroutine, one call at a time; it must not call Close.
+func Open(config Config, logger logr.Logger, notify func(Notice)) (*Connection, error) {
+	return open(config, logger, notify, usual)
+}
+
+func open(config Config, logger logr.Logger, notify func(Notice), timing timing) (*Connection, error) {
+	to, err := config.parse()
+	if err != nil {
+		return nil, err
+	}
+	c := &Connection{
+		config: config, to: to, timing: timing, log: logger,
+		management: newManagement(config, to.management, to.tls, timing.request),
+		channels:   newChannels(config, timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
+	}
+	c.done, c.end = context.WithCancel(context.Background())
+	c.strange.Store(true)
+	c.running.Go(func() { c.notices.run(c.done) })
+	c.running.Go(c.connecting)
+	c.running.Go(c.looking)
+	return c, nil
+}
+
+// Close ends everything, and returns when it has ended. It may be called more than once.
+func (c *Connection) Close() {
+	c.end()
+	c.running.Wait()
+	c.channels.running.Wait()
+	c.management.close()
+}
+
+// Health tells how the connection fares.
+func (c *Connection) Health() Health { return c.state.read() }
+
+// Observe returns what the vhost has of the named objects, out of the snapshot in memory; false before the first look.
+// The exchanges that can be reached from names.Route are among the exchanges, with their bindings.
+func (c *Connection) Observe(names topology.Names) (topology.Observed, bool) {
+	return c.store.observe(names)
+}
+
+// Refresh looks at the vhost now. The look begins after the call, and serves all who wait for it.
+func (c *Connection) Refresh(ctx context.Context) error {
+	result := make(chan error, 1)
+	c.waitingMu.Lock()
+	c.waiting = append(c.waiting, result)
+	c.waitingMu.Unlock()
+	c.lookNow()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for a look at vhost %q: %w", c.config.VHost, ctx.Err())
+	case <-c.done.Done():
+		return ErrClosed
+	}
+}
+
+func (c *Connection) lookNow() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // a look is about to begin
+	}
+}
+
+// looking is the goroutine that makes all requests to the management API, one at a time.
+func (c *Connection) looking() {
+	retry := backoff{first: c.timing.first, limit: min(c.timing.limit, c.config.ResyncInterval)}
+	for {
+		c.waitingMu.Lock()
+		waiting := c.waiting
+		c.waiting = nil
+		c.waitingMu.Unlock()
+		err := c.look(c.done)
+		for _, result := range waiting {
+			result <- err
+		}
+		wait := jitter(c.config.ResyncInterval)
+		if err == nil {
+			retry.reset()
+		} else {
+			wait = retry.wait()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-c.wake:
+		case <-c.done.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// look reads the vhost, and before it who the broker is: after each (re)connect and each failure, and while its nodes are
+// being upgraded, for the last of them may do that without any of our connections being closed.
+func (c *Connection) look(ctx context.Context) error {
+	err := c.lookAndReplace(ctx)
+	if ctx.Err() != nil {
+		return ErrClosed
+	}
+	if err != nil {
+		c.strange.Store(true)
+	}
+	c.report("management API", func(s *state) {
+		s.management = err
+		if err == nil {
+			s.health.SyncedAt = time.Now()
+		}
+	})
+	return err
+}
+
+func (c *Connection) lookAndReplace(ctx context.Context) error {
+	if c.strange.Swap(false) || c.contact.upgrading {
+		met, err := c.management.meet(ctx)
+		if err != nil {
+			return err
+		}
+		c.meet(met)
+	}
+	etag := c.store.begin()
+	fresh, etag, err := c.read(ctx, etag)
+	if err != nil {
+		c.store.end()
+		if errors.Is(err, errNotModified) {
+			return nil
+		}
+		return err
+	}
+	queues, exchanges := c.store.replace(fresh, etag)
+	c.notices.add(false, queues, exchanges)
+	return nil
+}
+
+func (c *Connection) meet(met *contact) {
+	c.contact = met
+	c.store.forget() // it may be another cluster
+	c.report("management API", func(s *state) {
+		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = met.version, met.clusterName, met.capabilities
+	})
+}
+
+// read takes the one request where the user may, and the listings otherwise. An administrator who is one no longer is
+// noticed by the refusal.
+func (c *Connection) read(ctx context.Context, etag string) (*snapshot, string, error) {
+	if c.contact.capabilities.Definitions {
+		fresh, etag, err := c.management.observeDefinitions(ctx, etag, c.contact.builtin)
+		if !errors.Is(err, ErrAccessRefused) {
+			return fresh, etag, err
+		}
+		c.contact.capabilities.Definitions = false
+		c.meet(c.contact)
+	}
+	fresh, err := c.management.observeListings(ctx, c.contact.builtin)
+	return fresh, "", err
+}
+
+// connecting is the goroutine that keeps the AMQP connection.
+func (c *Connection) connecting() {
+	retry := backoff{first: c.timing.first, limit: c.timing.limit}
+	for first := true; ; first = false {
+		begun := time.Now()
+		l, err := dial(c.done, c.config, c.to, c.timing.dial)
+		if err == nil {
+			err = c.connected(l, first)
+			if time.Since(begun) > steady {
+				retry.reset()
+			}
+		}
+		err = fmt.Errorf("AMQP: %w", err)
+		if c.done.Err() != nil {
+			c.channels.set(nil, ErrClosed)
+			return
+		}
+		c.channels.set(nil, err)
+		c.report("AMQP", func(s *state) { s.amqp, s.health.Connected = err, false })
+		timer := time.NewTimer(retry.wait())
+		select {
+		case <-timer.C:
+		case <-c.done.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// connected is the time from opening a connection to its end, and returns why it ended. What was known of the broker
+// may be out of date after a time without: it is looked at again.
+func (c *Connection) connected(l *link, first bool) error {
+	ended := l.connection.NotifyClose(make(chan *amqp.Error, 1))
+	c.channels.set(l, nil)
+	c.report("AMQP", func(s *state) { s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.version })
+	if !first {
+		c.strange.Store(true)
+		c.lookNow()
+	}
+	select {
+	case reply := <-ended:
+		l.kill()
+		if reply == nil || l.overdue.Load() {
+			return c.config.fail(ErrTimeout, "AMQP operation")
+		}
+		return c.config.fail(ErrUnreachable, "the AMQP connection was closed: %s", withoutCode(reply.Reason))
+	case <-c.done.Done():
+		l.close(c.timing.goodbye)
+		return ErrClosed
+	}
+}
+
+// report changes the state, and says so where it matters.
+func (c *Connection) report(half string, apply func(*state)) {
+	if !c.state.change(apply) {
+		return
+	}
+	health := c.Health()
+	if health.Err != nil {
+		c.log.Info("broker connection fails", "vhost", c.config.VHost, "half", half, "reason", health.Err.Error())
+	} else {
+		c.log.Info("broker connection is well", "vhost", c.config.VHost, "version", health.Version, "cluster", health.ClusterName)
+	}
+	c.notices.add(true, nil, nil)
+}

@@ -1,0 +1,192 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The reasons why something failed. What Health, Refresh and Apply return wraps one of them, or several: a broker can
+// refuse a user over AMQP while the management API does not answer. Ask for them in this order, the most telling first.
+var (
+	// ErrAuthentication: the broker does not know this user and password.
+	ErrAuthentication = errors.New("authentication failed")
+	// ErrAccessRefused: the user is known and lacks a permission or a tag; the message says which.
+	ErrAccessRefused = errors.New("access refused")
+	// ErrVHostNotFound: there is no such vhost, or the user must not know of it.
+	ErrVHostNotFound = errors.New("vhost not found")
+	// ErrPreconditionFailed: the object exists and is not as declared.
+	ErrPreconditionFailed = errors.New("precondition failed")
+	// ErrNotFound: an object that was named does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrResourceLocked: the object is exclusive to somebody else's connection.
+	ErrResourceLocked = errors.New("resource locked")
+	// ErrUnreachable: no answer, or none that RabbitMQ would give.
+	ErrUnreachable = errors.New("broker unreachable")
+	// ErrTimeout: the broker did not answer in time. It is also an ErrUnreachable.
+	ErrTimeout = fmt.Errorf("%w: no answer in time", ErrUnreachable)
+	// ErrClosed: the connection was closed by Close.
+	ErrClosed = errors.New("connection closed")
+)
+
+// ObjectError is the failure of one operation on one object of the broker.
+type ObjectError struct {
+	// Op is declare or bind.
+	Op string
+	// Kind is exchange, queue or binding.
+	Kind string
+	// Name is the name of the exchange or queue, the destination for a binding.
+	Name string
+	// Source and RoutingKey are those of a binding.
+	Source, RoutingKey string
+	VHost              string
+	Err                error
+}
+
+// Error says it in one line: declare queue "orders" in vhost "/": …
+func (e *ObjectError) Error() string {
+	if e.Kind == kindBinding {
+		return fmt.Sprintf("%s queue %q to exchange %q with routing key %q in vhost %q: %v",
+			e.Op, e.Name, e.Source, e.RoutingKey, e.VHost, e.Err)
+	}
+	return fmt.Sprintf("%s %s %q in vhost %q: %v", e.Op, e.Kind, e.Name, e.VHost, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *ObjectError) Unwrap() error { return e.Err }
+
+// failure is what this package makes of an error: a reason and a text without secrets. It does not wrap the error that
+// it comes from, for those show URIs and addresses when printed field by field.
+type failure struct {
+	reasons []error
+	text    string
+}
+
+func (f *failure) Error() string   { return f.text }
+func (f *failure) Unwrap() []error { return f.reasons }
+
+// fail makes an error of a sentinel and a detail.
+func (c Config) fail(reason error, format string, args ...any) error {
+	return &failure{reasons: []error{reason}, text: c.redact(fmt.Sprintf("%v: %s", reason, fmt.Sprintf(format, args...)))}
+}
+
+// unreachable classifies an error of the network or of TLS.
+func (c Config) unreachable(err error) error {
+	reasons := []error{ErrUnreachable}
+	for _, sentinel := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, sentinel) {
+			reasons = append(reasons, sentinel)
+		}
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		reasons[0] = ErrTimeout
+		return &failure{reasons: reasons, text: c.redact(ErrTimeout.Error() + where(err))}
+	}
+	return &failure{reasons: reasons, text: c.redact(fmt.Sprintf("%v: %s", ErrUnreachable, plain(err)))}
+}
+
+// where names the address that a network operation was about, if there is one.
+func where(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
+		return fmt.Sprintf(" (%s %v)", op.Op, op.Addr)
+	}
+	return ""
+}
+
+// plain renders a network error so that the same trouble gives the same text each time: without the client's own port,
+// which is another one at each attempt, and without the URL.
+func plain(err error) string {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		if op.Addr == nil {
+			return fmt.Sprintf("%s: %v", op.Op, op.Err)
+		}
+		return fmt.Sprintf("%s %v: %v", op.Op, op.Addr, op.Err)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the connection was closed"
+	}
+	return err.Error()
+}
+
+// channelErrors are the reply codes of AMQP that close a channel and nothing else.
+var channelErrors = map[int]error{
+	amqp.AccessRefused:      ErrAccessRefused,
+	amqp.NotFound:           ErrNotFound,
+	amqp.ResourceLocked:     ErrResourceLocked,
+	amqp.PreconditionFailed: ErrPreconditionFailed,
+}
+
+// ofOperation classifies what an AMQP operation returned.
+func (c Config) ofOperation(err error) error {
+	reply, ok := errors.AsType[*amqp.Error](err)
+	if !ok {
+		return c.unreachable(err)
+	}
+	if reason, known := channelErrors[reply.Code]; known {
+		return c.fail(reason, "%s", withoutCode(reply.Reason))
+	}
+	return c.fail(ErrUnreachable, "the AMQP connection was closed: %s", withoutCode(reply.Reason))
+}
+
+// ofDial classifies what opening an AMQP connection returned.
+func (c Config) ofDial(err error) error {
+	reply, ok := errors.AsType[*amqp.Error](err)
+	if !ok {
+		return c.unreachable(err)
+	}
+	reason := withoutCode(reply.Reason)
+	switch {
+	case errors.Is(err, amqp.ErrVhost): // the library's guess when the broker goes away at this step
+		return c.fail(ErrUnreachable, "the connection was closed while opening vhost %q", c.VHost)
+	case reply.Code == amqp.AccessRefused:
+		return c.fail(ErrAuthentication, "user %q: %s", c.Username, reason)
+	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "access to vhost"):
+		return c.fail(ErrAccessRefused, "%s", reason)
+	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "not found"):
+		return c.fail(ErrVHostNotFound, "%s", reason)
+	}
+	return c.fail(ErrUnreachable, "%s", reason)
+}
+
+var (
+	replyCode   = regexp.MustCompile(`^[A-Z_]+ - `)
+	credentials = regexp.MustCompile(`(://)[^/?#\s"]*@`)
+	ownPort     = regexp.MustCompile(`\S+->`)
+)
+
+// withoutCode leaves out the name of the reply code, which the sentinel says already, and the client's own address, which
+// is another one each time.
+func withoutCode(reason string) string {
+	return ownPort.ReplaceAllString(replyCode.ReplaceAllString(reason, ""), "")
+}
+
+func withoutCredentials(text string) string { return credentials.ReplaceAllString(text, "$1") }
+
+const redacted = "[redacted]"
+
+// redact takes credentials out of a text: whatever stands before an @ in a URI, and the password in any spelling that
+// a URI may give it. Passwords shorter than four bytes are left to the first rule, for replacing each "a" in a text
+// would tell the password rather than hide it; so is one that equals the user's name.
+func (c Config) redact(text string) string {
+	text = withoutCredentials(text)
+	if len(c.Password) < 4 || c.Password == c.Username {
+		return text
+	}
+	spellings := []string{c.Password, url.QueryEscape(c.Password), url.PathEscape(c.Password), url.UserPassword("", c.Password).String()[1:]}
+	slices.SortFunc(spellings, func(a, b string) int { return len(b) - len(a) })
+	for _, spelling := range spellings {
+		text = strings.ReplaceAll(text, spelling, redacted)
+	}
+	return text
+}

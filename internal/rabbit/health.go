@@ -1,0 +1,77 @@
+package rabbit
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Health is how a connection fares.
+type Health struct {
+	// Version is the lowest version among the broker's nodes, such as 4.3.6; ClusterName is its name. Both, and
+	// Capabilities, are empty until the first contact and stay what they were while the broker cannot be reached.
+	Version      string
+	ClusterName  string
+	Capabilities Capabilities
+	// Connected: the AMQP connection is open, Apply can work.
+	Connected bool
+	// SyncedAt is the time of the last successful look; zero if there was none.
+	SyncedAt time.Time
+	// FailingSince is when the trouble began that Err tells; zero while all is well.
+	FailingSince time.Time
+	// Err is why looking fails, or why there is no AMQP connection, or both; without secrets. It wraps the sentinels of
+	// this package.
+	Err error
+}
+
+// state gathers what the two halves of a connection, AMQP and the management API, say of themselves.
+type state struct {
+	mu          sync.Mutex
+	health      Health
+	amqp        error
+	management  error
+	amqpVersion string
+	nodeVersion string
+}
+
+func (s *state) read() Health {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.health
+}
+
+// change applies a change and says whether the health is another than before, the time of the last look aside.
+func (s *state) change(apply func(*state)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.health
+	apply(s)
+	s.health.Version = lowest(s.nodeVersion, s.amqpVersion)
+	s.health.Err = joined(s.amqp, s.management)
+	switch {
+	case s.health.Err == nil:
+		s.health.FailingSince = time.Time{}
+	case before.Err == nil:
+		s.health.FailingSince = time.Now()
+	}
+	return text(before.Err) != text(s.health.Err) || before.Connected != s.health.Connected ||
+		before.Version != s.health.Version || before.ClusterName != s.health.ClusterName ||
+		before.Capabilities != s.health.Capabilities || before.SyncedAt.IsZero() != s.health.SyncedAt.IsZero()
+}
+
+func joined(amqp, management error) error {
+	switch {
+	case amqp == nil:
+		return management
+	case management == nil:
+		return amqp
+	}
+	return fmt.Errorf("%w; %w", amqp, management)
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

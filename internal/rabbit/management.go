@@ -1,0 +1,159 @@
+package rabbit
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// errNotModified is the answer that nothing changed since the ETag that was sent.
+var errNotModified = errors.New("not modified")
+
+// management is a client of the management API. It makes one request at a time and reuses its connection.
+type management struct {
+	config  Config
+	base    string // the URI up to and with /api
+	client  *http.Client
+	timeout time.Duration
+}
+
+// newManagement takes a configuration that Validate has passed.
+func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout time.Duration) *management {
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // documented to be one
+	transport.TLSClientConfig = tlsConfig
+	transport.MaxIdleConnsPerHost = 1
+	transport.IdleConnTimeout = 0 // an interval may be longer than any time-out; the server closes what it doesn't like
+	return &management{
+		config: config,
+		base:   uri.Scheme + "://" + uri.Host + strings.TrimRight(uri.EscapedPath(), "/") + "/api",
+		client: &http.Client{
+			Transport: transport,
+			// A redirect would carry the password to somewhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		timeout: timeout,
+	}
+}
+
+func (m *management) close() { m.client.CloseIdleConnections() }
+
+// get reads the resource at the path into result, which is a pointer; names in the path must be escaped (see escape).
+// With an ETag, errNotModified is the answer that it still holds. It returns the ETag of what it read, if there is one.
+func (m *management) get(ctx context.Context, path, etag string, result any) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+path, http.NoBody)
+	if err != nil {
+		return "", m.config.unreachable(err)
+	}
+	request.SetBasicAuth(m.config.Username, m.config.Password)
+	request.Header.Set("Accept", "application/json")
+	if etag != "" {
+		request.Header.Set("If-None-Match", etag)
+	}
+	response, err := m.client.Do(request)
+	if err != nil {
+		return "", m.describe(path, m.config.unreachable(err))
+	}
+	defer func() {
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // an unread rest would cost the connection
+		_ = response.Body.Close()
+	}()
+	switch response.StatusCode {
+	case http.StatusNotModified:
+		return etag, errNotModified
+	case http.StatusOK:
+		return response.Header.Get("ETag"), m.decode(path, response.Body, result)
+	}
+	return "", m.describe(path, m.refused(response))
+}
+
+// decode keeps numbers as they are written: an int64 does not survive as a float64.
+func (m *management) decode(path string, body io.Reader, result any) error {
+	decoder := json.NewDecoder(body)
+	decoder.UseNumber()
+	err := decoder.Decode(result)
+	syntax, mismatch := (*json.SyntaxError)(nil), (*json.UnmarshalTypeError)(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax) || errors.As(err, &mismatch):
+		return m.describe(path, m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
+	}
+	return m.describe(path, m.config.unreachable(err))
+}
+
+func (m *management) describe(path string, err error) error {
+	resource, _, _ := strings.Cut(path, "?")
+	return fmt.Errorf("management API, GET /api%s: %w", resource, err)
+}
+
+// refused makes an error of an answer that is neither 200 nor 304. RabbitMQ 3.10 to 4.3 answer
+// 401 "Login failed" or "Not_Authorized" to a wrong password, 401 "Not management user" (monitor, administrator) where a
+// tag is missing, 401 "User not authorised to access virtual host" (from 4.3 on 404), 404 for a vhost that isn't there,
+// and 400 "vhost_not_found" for its definitions.
+func (m *management) refused(response *http.Response) error {
+	var answer struct{ Error, Reason string }
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16)) //nolint:errcheck // a reason less, no more
+	_ = json.Unmarshal(text, &answer)                           //nolint:errcheck // a proxy may answer in HTML
+	user := fmt.Sprintf("user %q", m.config.Username)
+	switch {
+	case response.StatusCode == http.StatusUnauthorized && tagMissing(answer.Reason) != "":
+		return m.config.fail(ErrAccessRefused, "%s lacks the tag %s", user, tagMissing(answer.Reason))
+	case response.StatusCode == http.StatusUnauthorized && strings.Contains(answer.Reason, "access"):
+		return m.config.fail(ErrAccessRefused, "%s: %s %q", user, lowerFirst(answer.Reason), m.config.VHost)
+	case response.StatusCode == http.StatusUnauthorized:
+		return m.config.fail(ErrAuthentication, "%s", user)
+	case response.StatusCode == http.StatusForbidden:
+		return m.config.fail(ErrAccessRefused, "%s: %s", user, answer.Reason)
+	case answer.Reason == "vhost_not_found", response.StatusCode == http.StatusNotFound && answer.Error != "":
+		return m.config.fail(ErrVHostNotFound, "%q, or %s has no access to it", m.config.VHost, user)
+	case answer.Reason != "":
+		return m.config.fail(ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
+	}
+	return m.config.fail(ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
+}
+
+// tagMissing reads the tag out of RabbitMQ's "Not management user".
+func tagMissing(reason string) string {
+	tag, ok := strings.CutSuffix(reason, " user")
+	if !ok {
+		return ""
+	}
+	tag, ok = strings.CutPrefix(tag, "Not ")
+	if !ok {
+		return ""
+	}
+	if tag == "monitor" {
+		return "monitoring"
+	}
+	return tag
+}
+
+func lowerFirst(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToLower(text[:1]) + text[1:]
+}
+
+// escape makes a name one segment of a path, whatever is in it. Unlike url.PathEscape it escapes the dot, for "." and
+// ".." mean other things in a path, and the plus, which some servers read as a space.
+func escape(name string) string {
+	var escaped strings.Builder
+	for _, b := range []byte(name) {
+		if b == '-' || b == '_' || b == '~' || '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' {
+			escaped.WriteByte(b)
+		} else {
+			fmt.Fprintf(&escaped, "%%%02X", b)
+		}
+	}
+	return escaped.String()
+}

@@ -1,0 +1,82 @@
+package rabbit
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// each runs a test against every broker of the matrix, each with a vhost of its own.
+func each(t *testing.T, test func(t *testing.T, vhost *brokers.VHost)) {
+	t.Parallel()
+	for _, broker := range brokers.All(t) {
+		t.Run(broker.Version, func(t *testing.T) {
+			t.Parallel()
+			test(t, broker.NewVHost(t))
+		})
+	}
+}
+
+// within is how long what happens at once may take on a loaded machine.
+const within = 30 * time.Second
+
+// configOf connects to a vhost as its administrator, with an interval that no test lives to see.
+func configOf(vhost *brokers.VHost) Config {
+	return Config{
+		AMQPURI: vhost.Broker.AMQPURI, ManagementURI: vhost.Broker.ManagementURI,
+		Username: vhost.Broker.Username, Password: vhost.Broker.Password, VHost: vhost.Name, ResyncInterval: time.Hour,
+	}
+}
+
+// listener collects notices.
+type listener struct {
+	mu      sync.Mutex
+	notices []Notice
+}
+
+func (l *listener) hear(notice Notice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notices = append(l.notices, notice)
+}
+
+// heard is everything since the last call, as one notice without the names of objects that it has twice.
+func (l *listener) heard() []Notice {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	heard := l.notices
+	l.notices = nil
+	return heard
+}
+
+// opened opens a connection and closes it with the test.
+func opened(t *testing.T, config Config, notify func(Notice)) *Connection {
+	t.Helper()
+	if notify == nil {
+		notify = func(Notice) {}
+	}
+	connection, err := Open(config, testr.NewWithOptions(t, testr.Options{}), notify)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	return connection
+}
+
+// connected opens a connection and waits until all is well.
+func connected(t *testing.T, config Config, notify func(Notice)) *Connection {
+	t.Helper()
+	connection := opened(t, config, notify)
+	NewWithT(t).Eventually(func(g Gomega) {
+		health := connection.Health()
+		g.Expect(health.Err).NotTo(HaveOccurred())
+		g.Expect(health.Connected).To(BeTrue())
+		g.Expect(health.SyncedAt).NotTo(BeZero())
+	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
+	return connection
+}

@@ -1,0 +1,182 @@
+package rabbit
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+const argumentQueueType = "x-queue-type"
+
+// snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only
+// appended to or replaced; its maps are guarded by store.
+type snapshot struct {
+	exchanges    map[string]topology.ObservedExchange
+	queues       map[string]topology.ObservedQueue
+	bindingsTo   map[string][]topology.ObservedBinding // by destination queue
+	bindingsFrom map[string][]topology.ObservedBinding // by source exchange
+	policies     []topology.Policy
+}
+
+func newSnapshot(exchanges, queues int) *snapshot {
+	return &snapshot{
+		exchanges:    make(map[string]topology.ObservedExchange, exchanges),
+		queues:       make(map[string]topology.ObservedQueue, queues),
+		bindingsTo:   make(map[string][]topology.ObservedBinding, queues),
+		bindingsFrom: make(map[string][]topology.ObservedBinding, exchanges),
+	}
+}
+
+// putExchange adds an exchange unless there is one of that name, and says whether it did. A declaration that the broker
+// accepts changes nothing of an object that exists, even if some argument that it does not compare is another.
+func (s *snapshot) putExchange(name string, exchange topology.ObservedExchange) bool {
+	if _, exists := s.exchanges[name]; exists {
+		return false
+	}
+	s.exchanges[name] = exchange
+	return true
+}
+
+// putQueue is putExchange for queues.
+func (s *snapshot) putQueue(name string, queue topology.ObservedQueue) bool {
+	if _, exists := s.queues[name]; exists {
+		return false
+	}
+	s.queues[name] = queue
+	return true
+}
+
+// putBinding adds a binding to a queue unless it is there.
+func (s *snapshot) putBinding(binding topology.ObservedBinding) bool {
+	same := func(other topology.ObservedBinding) bool { return sameBinding(binding, other) }
+	if slices.ContainsFunc(s.bindingsTo[binding.Destination], same) {
+		return false
+	}
+	s.addBinding(binding)
+	return true
+}
+
+func (s *snapshot) addBinding(binding topology.ObservedBinding) {
+	s.bindingsFrom[binding.Source] = append(s.bindingsFrom[binding.Source], binding)
+	if !binding.ToExchange {
+		s.bindingsTo[binding.Destination] = append(s.bindingsTo[binding.Destination], binding)
+	}
+}
+
+// sort brings bindings and policies into an order that does not depend on the way they were read.
+func (s *snapshot) sort() {
+	for _, index := range []map[string][]topology.ObservedBinding{s.bindingsTo, s.bindingsFrom} {
+		for _, bindings := range index {
+			slices.SortFunc(bindings, compareBindings)
+		}
+	}
+	slices.SortFunc(s.policies, func(a, b topology.Policy) int {
+		if a.Operator != b.Operator {
+			return cmp.Compare(asInt(a.Operator), asInt(b.Operator))
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+}
+
+func asInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func compareBindings(a, b topology.ObservedBinding) int {
+	order := cmp.Or(
+		cmp.Compare(a.Source, b.Source), cmp.Compare(a.Destination, b.Destination),
+		cmp.Compare(asInt(a.ToExchange), asInt(b.ToExchange)), cmp.Compare(a.RoutingKey, b.RoutingKey))
+	if order != 0 || len(a.Arguments)+len(b.Arguments) == 0 {
+		return order
+	}
+	return cmp.Compare(a.Arguments.JSON(), b.Arguments.JSON())
+}
+
+// observe takes out what the names are about.
+func (s *snapshot) observe(names topology.Names) topology.Observed {
+	observed := topology.Observed{
+		Exchanges:    make(map[string]topology.ObservedExchange, len(names.Exchanges)),
+		Queues:       make(map[string]topology.ObservedQueue, len(names.Queues)),
+		BindingsTo:   make(map[string][]topology.ObservedBinding, len(names.Queues)),
+		BindingsFrom: map[string][]topology.ObservedBinding{},
+		Policies:     s.policies,
+	}
+	for _, name := range names.Exchanges {
+		s.copyExchange(name, observed)
+	}
+	for _, name := range names.Queues {
+		if queue, exists := s.queues[name]; exists {
+			observed.Queues[name] = queue
+		}
+		if bindings := s.bindingsTo[name]; len(bindings) > 0 {
+			observed.BindingsTo[name] = slices.Clip(bindings)
+		}
+	}
+	if names.Route != "" {
+		s.follow(names.Route, observed)
+	}
+	return observed
+}
+
+func (s *snapshot) copyExchange(name string, observed topology.Observed) {
+	if exchange, exists := s.exchanges[name]; exists {
+		observed.Exchanges[name] = exchange
+	}
+}
+
+// follow adds the bindings of an exchange and of all exchanges that can be reached from it.
+func (s *snapshot) follow(route string, observed topology.Observed) {
+	seen := map[string]bool{route: true}
+	for reach := []string{route}; len(reach) > 0; reach = reach[1:] {
+		name := reach[0]
+		s.copyExchange(name, observed)
+		bindings := s.bindingsFrom[name]
+		if len(bindings) == 0 {
+			continue
+		}
+		observed.BindingsFrom[name] = slices.Clip(bindings)
+		for _, binding := range bindings {
+			if binding.ToExchange && !seen[binding.Destination] {
+				seen[binding.Destination] = true
+				reach = append(reach, binding.Destination)
+			}
+		}
+	}
+}
+
+func sameExchange(a, b topology.ObservedExchange) bool {
+	return a.Type == b.Type && a.Durable == b.Durable && a.AutoDelete == b.AutoDelete && a.Internal == b.Internal &&
+		sameArguments(a.Arguments, b.Arguments)
+}
+
+func sameQueue(a, b topology.ObservedQueue) bool {
+	return a.Durable == b.Durable && a.AutoDelete == b.AutoDelete && a.Exclusive == b.Exclusive &&
+		sameArguments(a.Arguments, b.Arguments)
+}
+
+func sameBinding(a, b topology.ObservedBinding) bool {
+	return a.Source == b.Source && a.Destination == b.Destination && a.RoutingKey == b.RoutingKey &&
+		a.ToExchange == b.ToExchange && sameArguments(a.Arguments, b.Arguments)
+}
+
+func samePolicy(a, b topology.Policy) bool {
+	return a.Name == b.Name && a.Pattern == b.Pattern && a.Priority == b.Priority && a.ApplyTo == b.ApplyTo &&
+		a.Operator == b.Operator && sameArguments(a.Definition, b.Definition)
+}
+
+// sameArguments is Arguments.Equal for arguments that are normal already, as all in a snapshot are.
+func sameArguments(a, b topology.Arguments) bool {
+	return maps.EqualFunc(a, b, func(x, y any) bool {
+		switch x := x.(type) {
+		case string, int64, bool:
+			return x == y
+		}
+		return reflect.DeepEqual(x, y)
+	})
+}

@@ -1,0 +1,91 @@
+package rabbit
+
+import (
+	"sync"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// write is a change that the broker has confirmed. It says whether it changed the snapshot.
+type write func(*snapshot) bool
+
+// store holds the current snapshot and keeps two things from contradicting each other: looks at the broker, which take
+// their time, and what is written through in the meantime.
+type store struct {
+	// writing is held by whoever changes the store, and while two snapshots are compared, which takes tens of
+	// milliseconds in a large vhost: readers need not wait for that.
+	writing sync.Mutex
+	etag    string
+	looking bool
+	since   []write // confirmed since the look that is under way began
+
+	reading sync.RWMutex
+	current *snapshot // nil before the first look
+}
+
+func (s *store) observe(names topology.Names) (topology.Observed, bool) {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.current == nil {
+		return topology.Observed{}, false
+	}
+	return s.current.observe(names), true
+}
+
+// write takes over a change that the broker has confirmed. The ETag falls: should somebody undo the change, the broker
+// could be back at what the ETag stands for, and the snapshot would not be.
+func (s *store) write(w write) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.looking {
+		s.since = append(s.since, w)
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.current != nil && w(s.current) {
+		s.etag = ""
+	}
+}
+
+// begin marks the beginning of a look; one at a time. It returns the ETag of what is known.
+func (s *store) begin() string {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.looking, s.since = true, nil
+	return s.etag
+}
+
+// forget makes the next look read everything.
+func (s *store) forget() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.etag = ""
+}
+
+// end marks the end of a look without news, because it failed or nothing had changed.
+func (s *store) end() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.looking, s.since = false, nil
+}
+
+// replace ends a look with what was seen, and returns what changed; nothing if there was nothing to compare with.
+// The answer may be older than what was written through since the look began: that is done again, and the ETag, which
+// then stands for something else than the snapshot, is not kept.
+func (s *store) replace(fresh *snapshot, etag string) (queues, exchanges []string) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	for _, w := range s.since {
+		if w(fresh) {
+			etag = ""
+		}
+	}
+	s.etag, s.looking, s.since = etag, false, nil
+	if s.current != nil {
+		queues, exchanges = diff(s.current, fresh)
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.current = fresh
+	return queues, exchanges
+}

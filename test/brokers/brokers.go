@@ -1,0 +1,195 @@
+package brokers
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	remedy    = "no broker to test with: run make test, or set WARREN_TEST_BROKERS as `hack/brokers.sh env` prints it"
+	remedyTLS = "no broker to test TLS with: run make test, or set WARREN_TEST_TLS_BROKERS and WARREN_TEST_TLS_DIR as `hack/brokers.sh env` prints them"
+)
+
+// Broker is a running RabbitMQ.
+type Broker struct {
+	// AMQPURI and ManagementURI have no user and password.
+	AMQPURI, ManagementURI string
+	// Username and Password are an administrator's.
+	Username, Password string
+	// Version is the broker's, such as 4.3.6.
+	Version string
+
+	client *http.Client
+	tls    *tls.Config
+}
+
+// All lists the brokers that WARREN_TEST_BROKERS names: pairs of URIs with credentials, separated by spaces, as in
+// amqp://guest:guest@127.0.0.1:5672,http://guest:guest@127.0.0.1:15672.
+func All(tb testing.TB) []Broker {
+	tb.Helper()
+	return parse(tb, os.Getenv("WARREN_TEST_BROKERS"), remedy, nil)
+}
+
+// Newest is the first of All.
+func Newest(tb testing.TB) Broker {
+	tb.Helper()
+	return All(tb)[0]
+}
+
+// Certificates are the PEM files of the certification authority of the TLS brokers and of a client that they accept.
+type Certificates struct {
+	CA, ClientCert, ClientKey []byte
+}
+
+// AllTLS lists the same brokers at their TLS ports, which WARREN_TEST_TLS_BROKERS names, and the certificates in
+// WARREN_TEST_TLS_DIR.
+func AllTLS(tb testing.TB) ([]Broker, Certificates) {
+	tb.Helper()
+	directory := os.Getenv("WARREN_TEST_TLS_DIR")
+	if directory == "" {
+		tb.Fatal(remedyTLS)
+	}
+	read := func(name string) []byte {
+		text, err := os.ReadFile(filepath.Join(directory, name)) //nolint:gosec // the tester says where
+		if err != nil {
+			tb.Fatalf("WARREN_TEST_TLS_DIR: %v", err)
+		}
+		return text
+	}
+	certificates := Certificates{CA: read("ca.crt"), ClientCert: read("client.crt"), ClientKey: read("client.key")}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(certificates.CA) {
+		tb.Fatal("WARREN_TEST_TLS_DIR: ca.crt holds no certificate")
+	}
+	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return parse(tb, os.Getenv("WARREN_TEST_TLS_BROKERS"), remedyTLS, config), certificates
+}
+
+func parse(tb testing.TB, list, remedy string, config *tls.Config) []Broker {
+	tb.Helper()
+	var all []Broker
+	for pair := range strings.FieldsSeq(list) {
+		amqp, management, _ := strings.Cut(pair, ",")
+		broker := Broker{client: &http.Client{
+			Transport: &http.Transport{TLSClientConfig: config},
+			Timeout:   time.Minute,
+		}, tls: config}
+		broker.AMQPURI, _, _ = split(tb, amqp)
+		broker.ManagementURI, broker.Username, broker.Password = split(tb, management)
+		var overview struct {
+			Version string `json:"rabbitmq_version"`
+		}
+		broker.get(tb, &overview, "overview")
+		broker.Version = overview.Version
+		all = append(all, broker)
+	}
+	if len(all) == 0 {
+		tb.Fatal(remedy)
+	}
+	return all
+}
+
+// split takes the credentials out of a URI.
+func split(tb testing.TB, text string) (uri, username, password string) {
+	tb.Helper()
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.User == nil || parsed.Host == "" {
+		tb.Fatal("WARREN_TEST_BROKERS: each entry is two URIs with user and password, separated by a comma")
+	}
+	password, _ = parsed.User.Password()
+	return parsed.Scheme + "://" + parsed.Host, parsed.User.Username(), password
+}
+
+// User is an account for one test.
+type User struct{ Username, Password string }
+
+// NewUser makes a user with the given tags (management, policymaker, administrator, …; empty for none), without
+// permissions in any vhost, and removes it when the test ends.
+func (b Broker) NewUser(tb testing.TB, tags ...string) User {
+	tb.Helper()
+	user := User{Username: unique("user"), Password: rand.Text()}
+	b.call(tb, http.MethodPut, map[string]any{"password": user.Password, "tags": strings.Join(tags, ",")}, "users", user.Username)
+	tb.Cleanup(func() { b.call(tb, http.MethodDelete, nil, "users", user.Username) })
+	return user
+}
+
+// CloseConnections closes the AMQP connections whose client calls them by this name, from the broker's side, and
+// returns how many it closed. The management API learns of a connection only seconds after it was opened.
+func (b Broker) CloseConnections(tb testing.TB, name string) int {
+	tb.Helper()
+	var connections []struct {
+		Name       string
+		Properties struct {
+			Name string `json:"connection_name"`
+		} `json:"client_properties"`
+	}
+	b.get(tb, &connections, "connections")
+	closed := 0
+	for _, connection := range connections {
+		if connection.Properties.Name == name {
+			b.call(tb, http.MethodDelete, nil, "connections", connection.Name)
+			closed++
+		}
+	}
+	return closed
+}
+
+func unique(kind string) string { return "test-" + kind + "-" + rand.Text()[:12] }
+
+func (b Broker) get(tb testing.TB, result any, path ...string) {
+	tb.Helper()
+	if err := json.Unmarshal(b.call(tb, http.MethodGet, nil, path...), result); err != nil {
+		tb.Fatalf("GET %v: %v", path, err)
+	}
+}
+
+// call makes a request to the management API; each element of the path is a name, escaped here. A connection or an
+// object that is gone already counts as deleted.
+func (b Broker) call(tb testing.TB, method string, body any, path ...string) []byte {
+	tb.Helper()
+	uri := b.ManagementURI + "/api"
+	for _, name := range path {
+		name, query, _ := strings.Cut(name, "?")
+		uri += "/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
+		if query != "" {
+			uri += "?" + query
+		}
+	}
+	var content bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&content).Encode(body); err != nil {
+			tb.Fatalf("%s %v: %v", method, path, err)
+		}
+	}
+	request, err := http.NewRequestWithContext(tb.Context(), method, uri, &content)
+	if tb.Context().Err() != nil { // in a cleanup
+		request, err = http.NewRequest(method, uri, &content) //nolint:noctx // the client's time-out holds
+	}
+	if err != nil {
+		tb.Fatalf("%s %v: %v", method, path, err)
+	}
+	request.SetBasicAuth(b.Username, b.Password)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := b.client.Do(request)
+	if err != nil {
+		tb.Fatalf("%s %v: %v", method, path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
+	if err != nil || response.StatusCode >= http.StatusMultipleChoices && !gone {
+		tb.Fatalf("%s %v: %s %s %v", method, path, response.Status, answer, err)
+	}
+	return answer
+}

@@ -1,0 +1,245 @@
+package brokers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// VHost is a vhost for one test. Its methods end the test when something fails.
+type VHost struct {
+	Broker Broker
+	Name   string
+
+	tb testing.TB
+}
+
+// NewVHost makes a vhost with a random name, and removes it when the test ends.
+func (b Broker) NewVHost(tb testing.TB) *VHost {
+	tb.Helper()
+	return b.NewVHostNamed(tb, unique("vhost"))
+}
+
+// NewVHostNamed makes a vhost whose name begins with the given text, and removes it when the test ends.
+func (b Broker) NewVHostNamed(tb testing.TB, prefix string) *VHost {
+	tb.Helper()
+	v := &VHost{Broker: b, Name: prefix + unique(""), tb: tb}
+	b.call(tb, http.MethodPut, nil, "vhosts", v.Name)
+	tb.Cleanup(v.Delete)
+	v.Grant(User{Username: b.Username}, ".*", ".*", ".*")
+	return v
+}
+
+// Delete removes the vhost and all in it.
+func (v *VHost) Delete() {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodDelete, nil, "vhosts", v.Name)
+}
+
+// Grant gives a user permissions on the objects whose names match.
+func (v *VHost) Grant(user User, configure, write, read string) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodPut, map[string]any{"configure": configure, "write": write, "read": read},
+		"permissions", v.Name, user.Username)
+}
+
+// Exchange is an exchange as definitions show it.
+type Exchange struct {
+	Name       string         `json:"name"`
+	Type       string         `json:"type"`
+	Durable    bool           `json:"durable"`
+	AutoDelete bool           `json:"auto_delete"`
+	Internal   bool           `json:"internal"`
+	Arguments  map[string]any `json:"arguments"`
+}
+
+// Queue is a queue as definitions show it. Whole numbers among its arguments are float64, as encoding/json makes them.
+type Queue struct {
+	Name       string         `json:"name"`
+	Durable    bool           `json:"durable"`
+	AutoDelete bool           `json:"auto_delete"`
+	Arguments  map[string]any `json:"arguments"`
+}
+
+// Binding is a binding as definitions show it.
+type Binding struct {
+	Source          string         `json:"source"`
+	Destination     string         `json:"destination"`
+	DestinationType string         `json:"destination_type"`
+	RoutingKey      string         `json:"routing_key"`
+	Arguments       map[string]any `json:"arguments"`
+}
+
+// Definitions are all objects of a vhost, sorted; those of RabbitMQ's own, amq.* and the default exchange, are left out.
+type Definitions struct {
+	Exchanges []Exchange `json:"exchanges"`
+	Queues    []Queue    `json:"queues"`
+	Bindings  []Binding  `json:"bindings"`
+}
+
+// Definitions reads what is in the vhost now.
+func (v *VHost) Definitions() Definitions {
+	v.tb.Helper()
+	var definitions Definitions
+	v.Broker.get(v.tb, &definitions, "definitions", v.Name)
+	slices.SortFunc(definitions.Exchanges, func(a, b Exchange) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(definitions.Queues, func(a, b Queue) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(definitions.Bindings, func(a, b Binding) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Destination, b.Destination),
+			cmp.Compare(a.DestinationType, b.DestinationType), cmp.Compare(a.RoutingKey, b.RoutingKey),
+			cmp.Compare(arguments(a), arguments(b)))
+	})
+	return definitions
+}
+
+func arguments(binding Binding) string {
+	text, _ := json.Marshal(binding.Arguments) //nolint:errcheck,errchkjson // it came from JSON
+	return string(text)
+}
+
+// DeclareExchange declares a durable exchange.
+func (v *VHost) DeclareExchange(name, kind string, arguments map[string]any) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclare(name, kind, true, false, false, false, arguments)
+	})
+}
+
+// DeclareQueue declares a durable queue. Tables within the arguments must be amqp.Table.
+func (v *VHost) DeclareQueue(name string, arguments map[string]any) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(name, true, false, false, false, arguments)
+		return err
+	})
+}
+
+// Bind binds a queue to an exchange.
+func (v *VHost) Bind(exchange, queue, routingKey string, arguments map[string]any) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error { return ch.QueueBind(queue, routingKey, exchange, false, arguments) })
+}
+
+// BindExchange binds an exchange to another one, the source.
+func (v *VHost) BindExchange(source, destination, routingKey string, arguments map[string]any) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error {
+		return ch.ExchangeBind(destination, routingKey, source, false, arguments)
+	})
+}
+
+// Unbind removes a binding of a queue.
+func (v *VHost) Unbind(exchange, queue, routingKey string, arguments map[string]any) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error { return ch.QueueUnbind(queue, routingKey, exchange, arguments) })
+}
+
+// DeleteQueue deletes a queue with its messages and bindings.
+func (v *VHost) DeleteQueue(name string) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(name, false, false, false)
+		return err
+	})
+}
+
+// DeleteExchange deletes an exchange with its bindings.
+func (v *VHost) DeleteExchange(name string) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) })
+}
+
+// Policy is a policy to set.
+type Policy struct {
+	Pattern    string         `json:"pattern"`
+	Definition map[string]any `json:"definition"`
+	ApplyTo    string         `json:"apply-to"`
+	Priority   int            `json:"priority"`
+}
+
+// SetPolicy makes or replaces a policy.
+func (v *VHost) SetPolicy(name string, policy Policy) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodPut, policy, "policies", v.Name, name)
+}
+
+// SetOperatorPolicy makes or replaces an operator policy.
+func (v *VHost) SetOperatorPolicy(name string, policy Policy) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodPut, policy, "operator-policies", v.Name, name)
+}
+
+// DeletePolicy deletes a policy.
+func (v *VHost) DeletePolicy(name string) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodDelete, nil, "policies", v.Name, name)
+}
+
+// Publish publishes messages with the given bodies, persistent, and returns when the broker has confirmed them all.
+func (v *VHost) Publish(exchange, routingKey string, bodies ...string) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error {
+		if err := ch.Confirm(false); err != nil {
+			return err
+		}
+		var confirmations []*amqp.DeferredConfirmation
+		for _, body := range bodies {
+			confirmation, err := ch.PublishWithDeferredConfirm(exchange, routingKey, false, false,
+				amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
+			if err != nil {
+				return err
+			}
+			confirmations = append(confirmations, confirmation)
+		}
+		ctx, cancel := context.WithTimeout(v.tb.Context(), time.Minute)
+		defer cancel()
+		for i, confirmation := range confirmations {
+			confirmed, err := confirmation.WaitContext(ctx)
+			if err != nil {
+				return err
+			}
+			if !confirmed {
+				v.tb.Fatalf("publish to %q: message %d was not confirmed", exchange, i+1)
+			}
+		}
+		return nil
+	})
+}
+
+// Ready counts the messages of a queue that a consumer would get.
+func (v *VHost) Ready(queue string) int {
+	v.tb.Helper()
+	count := 0
+	v.amqp(func(ch *amqp.Channel) error {
+		declared, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		count = declared.Messages
+		return err
+	})
+	return count
+}
+
+// amqp runs a step on a connection of its own: tests meddle seldom, and what one step breaks the next must not feel.
+func (v *VHost) amqp(step func(*amqp.Channel) error) {
+	v.tb.Helper()
+	connection, err := amqp.DialConfig(v.Broker.AMQPURI, amqp.Config{
+		SASL:  []amqp.Authentication{&amqp.PlainAuth{Username: v.Broker.Username, Password: v.Broker.Password}},
+		Vhost: v.Name, Heartbeat: 10 * time.Second, Locale: "en_US", TLSClientConfig: v.Broker.tls.Clone(),
+	})
+	if err != nil {
+		v.tb.Fatalf("connect to vhost %q: %v", v.Name, err)
+	}
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	if err == nil {
+		err = step(channel)
+	}
+	if err != nil {
+		v.tb.Fatalf("vhost %q of RabbitMQ %s: %v", v.Name, v.Broker.Version, err)
+	}
+}
