@@ -90,16 +90,22 @@ func properties(vhost string) amqp.Table {
 
 // open takes a channel that is idle or opens one.
 func (l *link) open() (*amqp.Channel, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for last := len(l.idle) - 1; last >= 0; last-- {
-		channel := l.idle[last]
-		l.idle = l.idle[:last]
-		if !channel.IsClosed() {
-			return channel, nil
-		}
+	if channel := l.take(); channel != nil {
+		return channel, nil
 	}
 	return l.connection.Channel()
+}
+
+func (l *link) take() *amqp.Channel {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := len(l.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	channel := l.idle[last]
+	l.idle = l.idle[:last]
+	return channel
 }
 
 // put gives a channel back; one that the broker closed is dropped.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -62,8 +63,10 @@ type operation struct {
 	about ObjectError // without the reason
 	// names are what must fit into AMQP's short strings: the library closes the connection otherwise.
 	names []string
-	call  func(*amqp.Channel) error
-	write write
+	// permissions are those that the operation takes, by kind of object.
+	permissions map[string]string
+	call        func(*amqp.Channel) error
+	write       write
 }
 
 // perform runs operations at the same time, as many as the pool allows, and returns what failed, in their order.
@@ -99,23 +102,22 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 		c.store.write(operation.write)
 		return nil
 	})
-	if errors.Is(err, ErrAccessRefused) && operation.about.Op != "" {
-		return permission(operation.about, err)
-	}
-	return err
+	return operation.namePermission(err)
 }
 
-// permission says which permission is missing. Newer brokers name it, "configure access to queue … refused", older
-// ones only the object: which permission an operation takes on which object is the same on all of them.
-func permission(about ObjectError, err error) error {
-	needs := "configure permission on it is needed, and with a dead-letter exchange also read on the queue and write on that exchange"
-	switch about.Kind {
-	case kindBinding:
-		needs = "write permission on the queue and read on the exchange are needed"
-	case kindExchange:
-		needs = "configure permission on it is needed"
+// refusal is how RabbitMQ 3.10 says that a permission is missing. From 4.0 on it is "configure access to queue …".
+var refusal = regexp.MustCompile(`: access to (queue|exchange) '`)
+
+// namePermission puts in what a refusal leaves out: which permission an operation takes on which object.
+func (o operation) namePermission(err error) error {
+	if !errors.Is(err, ErrAccessRefused) {
+		return err
 	}
-	return fmt.Errorf("%w; %s", err, needs)
+	text := refusal.ReplaceAllStringFunc(err.Error(), func(match string) string {
+		object := refusal.FindStringSubmatch(match)[1]
+		return fmt.Sprintf(": %s access to %s '", o.permissions[object], object)
+	})
+	return &failure{reasons: []error{ErrAccessRefused}, text: text}
 }
 
 func declareExchange(exchange topology.Exchange) operation {
@@ -123,6 +125,8 @@ func declareExchange(exchange topology.Exchange) operation {
 	return operation{
 		about: ObjectError{Op: opDeclare, Kind: kindExchange, Name: exchange.Name},
 		names: []string{exchange.Name, kind},
+
+		permissions: map[string]string{kindExchange: "configure"},
 		call: func(channel *amqp.Channel) error {
 			return channel.ExchangeDeclare(exchange.Name, kind, true, false, false, false, nil)
 		},
@@ -133,9 +137,15 @@ func declareExchange(exchange topology.Exchange) operation {
 }
 
 func declareQueue(queue topology.Queue) operation {
+	onQueue := "configure"
+	if _, dead := queue.Arguments["x-dead-letter-exchange"]; dead {
+		onQueue = "configure or read" // the latter for the dead-letter exchange's sake
+	}
 	return operation{
 		about: ObjectError{Op: opDeclare, Kind: kindQueue, Name: queue.Name},
 		names: []string{queue.Name},
+
+		permissions: map[string]string{kindQueue: onQueue, kindExchange: "write"},
 		call: func(channel *amqp.Channel) error {
 			_, err := channel.QueueDeclare(queue.Name, true, false, false, false, table(queue.Arguments))
 			return err
@@ -153,6 +163,8 @@ func bind(binding topology.Binding) operation {
 			Op: opBind, Kind: kindBinding, Name: binding.Destination, Source: binding.Source, RoutingKey: binding.RoutingKey,
 		},
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey},
+
+		permissions: map[string]string{kindQueue: "write", kindExchange: "read"},
 		call: func(channel *amqp.Channel) error {
 			return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, table(binding.Arguments))
 		},

@@ -36,11 +36,11 @@ func TestApplyCreatesAndWritesThrough(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		written, _ := connection.Observe(wanted.Names())
+		written, _ := connection.Observe(namesOf(wanted))
 		if err := connection.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		seen, ok := connection.Observe(wanted.Names())
+		seen, ok := connection.Observe(namesOf(wanted))
 		if !ok {
 			t.Fatal("nothing observed")
 		}

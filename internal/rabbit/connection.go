@@ -163,7 +163,7 @@ func (c *Connection) look(ctx context.Context) error {
 	if err != nil {
 		c.strange.Store(true)
 	}
-	c.report("management API", func(s *state) {
+	c.report(func(s *state) {
 		s.management = err
 		if err == nil {
 			s.health.SyncedAt = time.Now()
@@ -197,7 +197,7 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 func (c *Connection) meet(met *contact) {
 	c.contact = met
 	c.store.forget() // it may be another cluster
-	c.report("management API", func(s *state) {
+	c.report(func(s *state) {
 		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = met.version, met.clusterName, met.capabilities
 	})
 }
@@ -235,7 +235,7 @@ func (c *Connection) connecting() {
 			return
 		}
 		c.channels.set(nil, err)
-		c.report("AMQP", func(s *state) { s.amqp, s.health.Connected = err, false })
+		c.report(func(s *state) { s.amqp, s.health.Connected = err, false })
 		timer := time.NewTimer(retry.wait())
 		select {
 		case <-timer.C:
@@ -250,7 +250,7 @@ func (c *Connection) connecting() {
 func (c *Connection) connected(l *link, first bool) error {
 	ended := l.connection.NotifyClose(make(chan *amqp.Error, 1))
 	c.channels.set(l, nil)
-	c.report("AMQP", func(s *state) { s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.version })
+	c.report(func(s *state) { s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.version })
 	if !first {
 		c.strange.Store(true)
 		c.lookNow()
@@ -269,15 +269,16 @@ func (c *Connection) connected(l *link, first bool) error {
 }
 
 // report changes the state, and says so where it matters.
-func (c *Connection) report(half string, apply func(*state)) {
-	if !c.state.change(apply) {
+func (c *Connection) report(apply func(*state)) {
+	before, after := c.state.change(apply)
+	if before.same(after) {
 		return
 	}
-	health := c.Health()
-	if health.Err != nil {
-		c.log.Info("broker connection fails", "vhost", c.config.VHost, "half", half, "reason", health.Err.Error())
-	} else {
-		c.log.Info("broker connection is well", "vhost", c.config.VHost, "version", health.Version, "cluster", health.ClusterName)
+	if text(after.Err) != text(before.Err) && after.Err != nil {
+		c.log.Info("The broker connection fails", "vhost", c.config.VHost, "reason", after.Err.Error())
+	}
+	if after.well() && !before.well() {
+		c.log.Info("The broker connection is well", "vhost", c.config.VHost, "version", after.Version, "cluster", after.ClusterName)
 	}
 	c.notices.add(true, nil, nil)
 }

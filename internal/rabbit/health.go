@@ -40,11 +40,11 @@ func (s *state) read() Health {
 	return s.health
 }
 
-// change applies a change and says whether the health is another than before, the time of the last look aside.
-func (s *state) change(apply func(*state)) bool {
+// change applies a change and returns the health before and after.
+func (s *state) change(apply func(*state)) (before, after Health) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.health
+	before = s.health
 	apply(s)
 	s.health.Version = lowest(s.nodeVersion, s.amqpVersion)
 	s.health.Err = joined(s.amqp, s.management)
@@ -54,9 +54,17 @@ func (s *state) change(apply func(*state)) bool {
 	case before.Err == nil:
 		s.health.FailingSince = time.Now()
 	}
-	return text(before.Err) != text(s.health.Err) || before.Connected != s.health.Connected ||
-		before.Version != s.health.Version || before.ClusterName != s.health.ClusterName ||
-		before.Capabilities != s.health.Capabilities || before.SyncedAt.IsZero() != s.health.SyncedAt.IsZero()
+	return before, s.health
+}
+
+// well: there was a look, and there is nothing to complain about.
+func (h Health) well() bool { return h.Err == nil && h.Connected && !h.SyncedAt.IsZero() }
+
+// same compares all but the times: errors by what they say, and whether there was a look.
+func (h Health) same(other Health) bool {
+	return text(h.Err) == text(other.Err) && h.Connected == other.Connected && h.Version == other.Version &&
+		h.ClusterName == other.ClusterName && h.Capabilities == other.Capabilities &&
+		h.SyncedAt.IsZero() == other.SyncedAt.IsZero()
 }
 
 func joined(amqp, management error) error {

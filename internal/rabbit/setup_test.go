@@ -1,6 +1,8 @@
 package rabbit
 
 import (
+	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -79,4 +82,29 @@ func connected(t *testing.T, config Config, notify func(Notice)) *Connection {
 		g.Expect(health.SyncedAt).NotTo(BeZero())
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
 	return connection
+}
+
+// mustBe checks what an error is and what it says.
+func mustBe(t *testing.T, err, reason error, says ...string) {
+	t.Helper()
+	if !errors.Is(err, reason) {
+		t.Fatalf("%v is not %q", err, reason)
+	}
+	for _, part := range says {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+}
+
+// namesOf lists the objects of a topology.
+func namesOf(t topology.Topology) topology.Names {
+	names := topology.Names{}
+	for _, exchange := range t.Exchanges {
+		names.Exchanges = append(names.Exchanges, exchange.Name)
+	}
+	for _, queue := range t.Queues {
+		names.Queues = append(names.Queues, queue.Name)
+	}
+	return names
 }

@@ -118,7 +118,7 @@ type User struct{ Username, Password string }
 // permissions in any vhost, and removes it when the test ends.
 func (b Broker) NewUser(tb testing.TB, tags ...string) User {
 	tb.Helper()
-	user := User{Username: unique("user"), Password: rand.Text()}
+	user := User{Username: "test-user-" + random(), Password: rand.Text()}
 	b.call(tb, http.MethodPut, map[string]any{"password": user.Password, "tags": strings.Join(tags, ",")}, "users", user.Username)
 	tb.Cleanup(func() { b.call(tb, http.MethodDelete, nil, "users", user.Username) })
 	return user
@@ -145,7 +145,7 @@ func (b Broker) CloseConnections(tb testing.TB, name string) int {
 	return closed
 }
 
-func unique(kind string) string { return "test-" + kind + "-" + rand.Text()[:12] }
+func random() string { return rand.Text()[:12] }
 
 func (b Broker) get(tb testing.TB, result any, path ...string) {
 	tb.Helper()

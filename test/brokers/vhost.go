@@ -23,13 +23,14 @@ type VHost struct {
 // NewVHost makes a vhost with a random name, and removes it when the test ends.
 func (b Broker) NewVHost(tb testing.TB) *VHost {
 	tb.Helper()
-	return b.NewVHostNamed(tb, unique("vhost"))
+	return b.NewVHostNamed(tb, "test vhost ")
 }
 
-// NewVHostNamed makes a vhost whose name begins with the given text, and removes it when the test ends.
+// NewVHostNamed makes a vhost whose name begins with the given text and ends at random, and removes it when the test
+// ends.
 func (b Broker) NewVHostNamed(tb testing.TB, prefix string) *VHost {
 	tb.Helper()
-	v := &VHost{Broker: b, Name: prefix + unique(""), tb: tb}
+	v := &VHost{Broker: b, Name: prefix + random(), tb: tb}
 	b.call(tb, http.MethodPut, nil, "vhosts", v.Name)
 	tb.Cleanup(v.Delete)
 	v.Grant(User{Username: b.Username}, ".*", ".*", ".*")

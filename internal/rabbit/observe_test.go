@@ -1,0 +1,206 @@
+package rabbit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+const odd = "größe/50% off + more.#"
+
+// fill puts a bit of everything into a vhost.
+func fill(vhost *brokers.VHost) {
+	vhost.DeclareExchange(odd, "headers", nil)
+	vhost.DeclareExchange("source", "topic", nil)
+	vhost.DeclareExchange("onward", "fanout", map[string]any{"alternate-exchange": "source"})
+	vhost.DeclareQueue(odd, map[string]any{
+		"x-queue-type": "quorum", "x-message-ttl": int64(60000), "x-single-active-consumer": true, "x-dead-letter-exchange": "",
+	})
+	vhost.DeclareQueue("classic", nil)
+	vhost.DeclareQueue("stream", map[string]any{"x-queue-type": "stream", "x-max-length-bytes": int32(1 << 20)})
+	vhost.Bind(odd, odd, "", map[string]any{
+		"x-match": "all", "number": int64(7), "negative": int16(-7), "truth": true, "fraction": 1.5, "text": "ü",
+		"table": amqp.Table{"inner": amqp.Table{"list": []any{int64(1), "two", amqp.Table{"three": false}}}},
+	})
+	vhost.Bind(odd, odd, "", map[string]any{"x-match": "any", "number": int64(8)})
+	vhost.Bind("source", "classic", "a.*", nil)
+	vhost.Bind("source", "classic", "b.*", nil)
+	vhost.Bind("amq.topic", "classic", "c", nil)
+	vhost.BindExchange("source", "onward", "#", nil)
+	vhost.Bind("onward", odd, "", nil)
+	vhost.SetPolicy("limits", brokers.Policy{
+		Pattern: "^gr.ße", ApplyTo: "queues", Priority: 3, Definition: map[string]any{"max-length": 10, "overflow": "reject-publish"},
+	})
+	vhost.SetOperatorPolicy("ceiling", brokers.Policy{
+		Pattern: ".*", ApplyTo: "queues", Definition: map[string]any{"message-ttl": 3600000},
+	})
+}
+
+func seen(t *testing.T, connection *Connection) *snapshot {
+	t.Helper()
+	if err := connection.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return connection.store.current
+}
+
+var compareSnapshots = cmp.AllowUnexported(snapshot{})
+
+func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		fill(vhost)
+		lesser := vhost.Broker.NewUser(t, "management")
+		vhost.Grant(lesser, "", "", "")
+		config := configOf(vhost)
+		administrator := connected(t, config, nil)
+		config.Username, config.Password = lesser.Username, lesser.Password
+		other := connected(t, config, nil)
+
+		definitions, listings := seen(t, administrator), seen(t, other)
+		if !administrator.Health().Capabilities.Definitions || other.Health().Capabilities.Definitions {
+			t.Error("the administrator should read definitions, the other should not")
+		}
+		if difference := cmp.Diff(definitions, listings, compareSnapshots); difference != "" {
+			t.Errorf("definitions (-) and listings (+) differ:\n%s", difference)
+		}
+	})
+}
+
+func TestObservesWhatIsThere(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		fill(vhost)
+		connection := connected(t, configOf(vhost), nil)
+		observed, _ := connection.Observe(topology.Names{
+			Exchanges: []string{odd, "amq.headers", "missing"}, Queues: []string{odd, "classic", "missing"}, Route: "source",
+		})
+		toOdd := []topology.ObservedBinding{
+			{Source: odd, Destination: odd, Arguments: topology.Arguments{"x-match": "any", "number": int64(8)}},
+			{Source: odd, Destination: odd, Arguments: topology.Arguments{
+				"x-match": "all", "number": int64(7), "negative": int64(-7), "truth": true, "fraction": 1.5, "text": "ü",
+				"table": map[string]any{"inner": map[string]any{"list": []any{int64(1), "two", map[string]any{"three": false}}}},
+			}},
+			{Source: "onward", Destination: odd},
+		}
+		fromSource := []topology.ObservedBinding{
+			{Source: "source", Destination: "classic", RoutingKey: "a.*"},
+			{Source: "source", Destination: "classic", RoutingKey: "b.*"},
+			{Source: "source", Destination: "onward", RoutingKey: "#", ToExchange: true},
+		}
+		slices.SortFunc(toOdd, compareBindings)
+		want := topology.Observed{
+			Exchanges: map[string]topology.ObservedExchange{
+				odd:           {Type: "headers", Durable: true},
+				"amq.headers": {Type: "headers", Durable: true},
+				"source":      {Type: "topic", Durable: true},
+				"onward":      {Type: "fanout", Durable: true, Arguments: topology.Arguments{"alternate-exchange": "source"}},
+			},
+			Queues: map[string]topology.ObservedQueue{
+				odd: {Durable: true, Arguments: topology.Arguments{
+					"x-queue-type": "quorum", "x-message-ttl": int64(60000), "x-single-active-consumer": true, "x-dead-letter-exchange": "",
+				}},
+				"classic": {Durable: true, Arguments: topology.Arguments{"x-queue-type": "classic"}},
+			},
+			BindingsTo: map[string][]topology.ObservedBinding{
+				odd: toOdd,
+				"classic": {
+					{Source: "amq.topic", Destination: "classic", RoutingKey: "c"}, fromSource[0], fromSource[1],
+				},
+			},
+			BindingsFrom: map[string][]topology.ObservedBinding{
+				"source": fromSource, "onward": {{Source: "onward", Destination: odd}},
+			},
+			Policies: []topology.Policy{
+				{
+					Name: "limits", Pattern: "^gr.ße", ApplyTo: "queues", Priority: 3,
+					Definition: topology.Arguments{"max-length": int64(10), "overflow": "reject-publish"},
+				},
+				{
+					Name: "ceiling", Pattern: ".*", ApplyTo: "queues", Operator: true,
+					Definition: topology.Arguments{"message-ttl": int64(3600000)},
+				},
+			},
+		}
+		if difference := cmp.Diff(want, observed); difference != "" {
+			t.Errorf("wanted (-), observed (+):\n%s", difference)
+		}
+	})
+}
+
+// Definitions have transient queues as well, and lack exclusive ones, which listings have.
+func TestObservesTransientQueuesAlways(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		lesser := vhost.Broker.NewUser(t, "management")
+		vhost.Grant(lesser, ".*", ".*", ".*")
+		config := configOf(vhost)
+		administrator := connected(t, config, nil)
+		config.Username, config.Password = lesser.Username, lesser.Password
+		other := connected(t, config, nil)
+		err := administrator.channels.do(t.Context(), func(channel *amqp.Channel) error {
+			if _, err := channel.QueueDeclare("exclusive", false, false, true, false, nil); err != nil {
+				return err
+			}
+			_, err := channel.QueueDeclare("fleeting", true, true, false, false, nil)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		definitions, listings := seen(t, administrator), seen(t, other)
+		want := topology.ObservedQueue{Durable: true, AutoDelete: true, Arguments: topology.Arguments{"x-queue-type": "classic"}}
+		for name, s := range map[string]*snapshot{"definitions": definitions, "listings": listings} {
+			if difference := cmp.Diff(want, s.queues["fleeting"]); difference != "" {
+				t.Errorf("%s, wanted (-), observed (+):\n%s", name, difference)
+			}
+		}
+		if _, listed := definitions.queues["exclusive"]; listed {
+			t.Error("definitions have an exclusive queue")
+		}
+		if !listings.queues["exclusive"].Exclusive {
+			t.Errorf("listings have %+v for the exclusive queue", listings.queues["exclusive"])
+		}
+		lock := other.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "exclusive"}}})
+		mustBe(t, lock, ErrResourceLocked, `declare queue "exclusive"`)
+	})
+}
+
+func TestObservesManyPages(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	lesser := vhost.Broker.NewUser(t, "management")
+	vhost.Grant(lesser, ".*", ".*", ".*")
+	config := configOf(vhost)
+	config.Username, config.Password = lesser.Username, lesser.Password
+	proxy := newProxy(t, config.ManagementURI, "")
+	config.ManagementURI = proxy.URI
+	connection := connected(t, config, nil)
+	many := topology.Topology{}
+	for i := range 2*pageSize + 1 {
+		many.Exchanges = append(many.Exchanges, topology.Exchange{Name: fmt.Sprintf("x%04d", i), Type: "fanout", Declare: true})
+		// classic queues, for these come into being fast
+		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprintf("q%04d", i), Arguments: topology.Arguments{"x-queue-type": "classic"}})
+	}
+	if err := connection.Apply(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
+	proxy.requests()
+	now := seen(t, connection)
+	if len(now.queues) != len(many.Queues) || len(now.exchanges) < len(many.Exchanges) {
+		t.Errorf("seen: %d queues and %d exchanges", len(now.queues), len(now.exchanges))
+	}
+	pages := 0
+	for _, request := range proxy.requests() {
+		if strings.HasPrefix(request.path, "/api/queues/") {
+			pages++
+		}
+	}
+	if pages != 3 {
+		t.Errorf("the queues took %d pages", pages)
+	}
+}
