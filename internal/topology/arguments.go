@@ -85,6 +85,16 @@ func unsupported(arguments Arguments, version Version) (Argument, bool) {
 	return Argument{}, false
 }
 
+// fieldOf is the field that an argument of a queue in this role comes from.
+func (a Argument) fieldOf(role v1alpha1.Role) string {
+	for field := range strings.SplitSeq(a.Field, ", ") {
+		if strings.HasPrefix(field, "deadLetter.queue.") == (role == v1alpha1.RoleDeadLetter) {
+			return field
+		}
+	}
+	return a.Field
+}
+
 // compactDelay renders a delay in milliseconds as it appears in names: normalized, without zeros; 90 minutes are 1h30m.
 func compactDelay(milliseconds int64) string {
 	var text strings.Builder

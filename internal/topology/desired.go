@@ -24,6 +24,12 @@ func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
 	if err != nil {
 		return Topology{}, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 	}
+	if !version.AtLeast(RabbitMQ310) {
+		return Topology{}, &Refusal{
+			Reason:  v1alpha1.ReasonUnsupportedByBroker,
+			Message: fmt.Sprintf("Warren needs RabbitMQ %s or newer and this broker is %s: upgrade the broker", RabbitMQ310, version),
+		}
+	}
 	if err := checkSafe(spec, version); err != nil {
 		return Topology{}, err
 	}
@@ -34,13 +40,13 @@ func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
 	if err := addQueues(&desired, spec, version); err != nil {
 		return Topology{}, err
 	}
-	desired.Return = returnRoute(spec)
+	desired.Return = returnRoute(spec, version)
 	for _, queue := range desired.Queues {
 		if row, found := unsupported(queue.Arguments, version); found {
 			return Topology{}, &Refusal{
 				Reason: v1alpha1.ReasonUnsupportedByBroker,
 				Message: fmt.Sprintf("queue %q needs %s, which RabbitMQ knows from %s on and this broker (%s) does not: remove %s or upgrade the broker",
-					queue.Name, row.Name, row.Since, version, row.Field),
+					queue.Name, row.Name, row.Since, version, row.fieldOf(queue.Role)),
 			}
 		}
 	}
@@ -51,7 +57,7 @@ func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
 // difference, newest first.
 func Older(cq *v1alpha1.ConsumerQueue, version Version) []Topology {
 	var older []Topology
-	for _, before := range []Version{RabbitMQ40, RabbitMQ310} {
+	for _, before := range []Version{RabbitMQ40, RabbitMQ312, RabbitMQ310} {
 		if before.AtLeast(version) {
 			continue
 		}
@@ -147,12 +153,13 @@ func deathReason(reason string) Arguments {
 
 // bind adds a binding unless it is there already: bindings are a set.
 func (t *Topology) bind(binding Binding) {
-	if !slices.ContainsFunc(t.Bindings, binding.same) {
+	if !slices.ContainsFunc(t.Bindings, binding.Same) {
 		t.Bindings = append(t.Bindings, binding)
 	}
 }
 
-func (b Binding) same(other Binding) bool {
+// Same says whether two bindings are one to the broker.
+func (b Binding) Same(other Binding) bool {
 	return b.Source == other.Source && b.Destination == other.Destination && b.RoutingKey == other.RoutingKey && b.Arguments.Equal(other.Arguments)
 }
 

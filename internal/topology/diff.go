@@ -136,7 +136,7 @@ func withArguments(arguments Arguments) string {
 }
 
 func (o ObservedBinding) is(desired Binding) bool {
-	return !o.ToExchange && o.binding().same(desired)
+	return !o.ToExchange && o.binding().Same(desired)
 }
 
 func (o ObservedBinding) binding() Binding {
@@ -148,7 +148,7 @@ func (c *Comparison) foreign(desired Topology, observed Observed, wanted func(Bi
 	for _, queue := range desired.Queues {
 		for _, found := range observed.BindingsTo[queue.Name] {
 			binding := found.binding()
-			ours := slices.ContainsFunc(desired.Bindings, binding.same) || (older != nil && slices.ContainsFunc(older.Bindings, binding.same))
+			ours := slices.ContainsFunc(desired.Bindings, binding.Same) || (older != nil && slices.ContainsFunc(older.Bindings, binding.Same))
 			if ours || (wanted != nil && wanted(binding)) {
 				continue
 			}

@@ -47,7 +47,8 @@ type Topology struct {
 // Return is the route that messages take when their delay is over.
 type Return struct {
 	Exchange string
-	// Keys are the routing keys that messages arrive with: retry.returnTo's, or those of the tiers.
+	// Keys are the routing keys that messages arrive with: retry.returnTo's, or those of the tiers; empty where that
+	// depends on each message.
 	Keys []string
 	// Queue is the main queue, where messages should arrive.
 	Queue string
@@ -106,21 +107,6 @@ type Names struct {
 	Queues    []string
 	// Route is an exchange whose onward bindings matter; empty if none does.
 	Route string
-}
-
-// Names lists the objects that must be observed to compare the topology.
-func (t Topology) Names() Names {
-	names := Names{}
-	for _, exchange := range t.Exchanges {
-		names.Exchanges = append(names.Exchanges, exchange.Name)
-	}
-	for _, queue := range t.Queues {
-		names.Queues = append(names.Queues, queue.Name)
-	}
-	if t.Return != nil {
-		names.Route = t.Return.Exchange
-	}
-	return names
 }
 
 // Equal says whether two sets of arguments are the same to a broker: integer widths and the order of keys don't matter,

@@ -192,7 +192,7 @@ func (r resolved) mainDeadLettersTo(version Version) (exchange string, key *stri
 }
 
 // returnRoute is what must be watched so that expired messages find back; nil where they go straight to the main queue.
-func returnRoute(spec resolved) *Return {
+func returnRoute(spec resolved, version Version) *Return {
 	if spec.returnTo == nil {
 		return nil
 	}
@@ -201,8 +201,34 @@ func returnRoute(spec resolved) *Return {
 		route.Keys = []string{*spec.returnKey}
 		return route
 	}
+	if spec.byReason(version) {
+		return route // a message has kept the key that it was first published with, whatever that was
+	}
 	for _, tier := range spec.tiers {
 		route.Keys = append(route.Keys, tier.key)
 	}
 	return route
+}
+
+// NamesOf lists the broker objects that a ConsumerQueue has to do with, on whatever version.
+func NamesOf(cq *v1alpha1.ConsumerQueue) Names {
+	spec, err := resolve(cq)
+	if err != nil {
+		return Names{Queues: []string{cq.QueueName()}}
+	}
+	names := Names{Queues: []string{spec.main}, Route: spec.returnExchange}
+	for _, source := range spec.bindings {
+		names.Exchanges = append(names.Exchanges, string(source.Exchange.Name))
+	}
+	for _, tier := range spec.tiers {
+		names.Queues = append(names.Queues, tier.queue)
+	}
+	if spec.retryExchange != nil {
+		names.Exchanges = append(names.Exchanges, spec.retryExchange.Name)
+	}
+	if spec.dlx != nil {
+		names.Exchanges = append(names.Exchanges, spec.dlx.Name)
+		names.Queues = append(names.Queues, spec.dlq)
+	}
+	return names
 }

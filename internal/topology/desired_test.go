@@ -1,0 +1,454 @@
+package topology_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// Fragments of specs and of topologies that many cases share. alone is a main queue and nothing else.
+const (
+	alone    = "retry: {policy: None}\ndeadLetter: {policy: Disabled}\n"
+	noRetry  = "retry: {policy: None}\n"
+	defaults = `
+		exchange orders.dlx: DeadLetter, fanout
+		queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+		queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=30000, x-overflow=reject-publish
+		queue orders.retry.5m: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=300000, x-overflow=reject-publish
+		queue orders.retry.30m: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=1800000, x-overflow=reject-publish
+		queue orders.dlq: DeadLetter, x-delivery-limit=-1
+		binding orders.dlx -> orders.dlq: DeadLetter, ""`
+	byReasonBindings = `
+		binding orders.dlx -> orders.retry.30s: DelayTier, "" {"x-last-death-reason":"rejected","x-match":"all-with-x"}
+		binding orders.dlx -> orders.dlq: DeadLetter, "" {"x-last-death-reason":"delivery_limit","x-match":"all-with-x"}
+		binding orders.dlx -> orders.dlq: DeadLetter, "" {"x-last-death-reason":"expired","x-match":"all-with-x"}
+		binding orders.dlx -> orders.dlq: DeadLetter, "" {"x-last-death-reason":"maxlen","x-match":"all-with-x"}`
+	deadLettering = "x-dead-letter-strategy=at-least-once"
+	deadQueue     = "queue orders.dlq: DeadLetter, x-delivery-limit=-1"
+)
+
+// Each case is the whole topology, on RabbitMQ 4.3 unless it says otherwise.
+func TestDesired(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		on   topology.Version
+		spec string
+		want string
+	}{
+		"an empty spec is a full topology":       {spec: `{}`, want: defaults},
+		"defaults may be spelled out":            {spec: "{queue: {name: orders}, retry: {policy: MaxAttempts, strategy: Publish, maxAttempts: 5, delayTiers: [{delay: 30s}, {delay: 5m}, {delay: 30m}]}, deadLetter: {policy: Enabled, exchange: {name: orders.dlx, type: fanout}, queue: {name: orders.dlq}}, deadLetterStrategy: AtLeastOnce}", want: defaults},
+		"empty objects are as good as none":      {spec: `{queue: {}, bindings: [], retry: {}, deadLetter: {queue: {}, exchange: {}}}`, want: defaults},
+		"no retry and no dead-lettering":         {spec: alone, want: `queue orders: Main, x-delivery-limit=-1`},
+		"no retry and no dead-lettering on 3.13": {on: v313, spec: alone, want: `queue orders: Main`},
+
+		// queue
+		"queue.name": {spec: alone + `queue: {name: a/b c%2F.ü}`, want: `queue a/b c%2F.ü: Main, x-delivery-limit=-1`},
+		"names follow from queue.name": {
+			spec: `{queue: {name: a/b c%2F.ü}, retry: {delayTiers: [{delay: 1s}]}}`,
+			want: `
+				exchange a/b c%2F.ü.dlx: DeadLetter, fanout
+				queue a/b c%2F.ü: Main, x-dead-letter-exchange=a/b c%2F.ü.dlx, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+				queue a/b c%2F.ü.retry.1s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=a/b c%2F.ü, x-dead-letter-strategy=at-least-once, x-message-ttl=1000, x-overflow=reject-publish
+				queue a/b c%2F.ü.dlq: DeadLetter, x-delivery-limit=-1
+				binding a/b c%2F.ü.dlx -> a/b c%2F.ü.dlq: DeadLetter, ""`,
+		},
+		"queue.messageTTL":                         {spec: alone + `queue: {messageTTL: 1m500ms}`, want: `queue orders: Main, x-delivery-limit=-1, x-message-ttl=60500`},
+		"queue.deliveryLimit, a number":            {spec: alone + `queue: {deliveryLimit: 7}`, want: `queue orders: Main, x-delivery-limit=7`},
+		"queue.deliveryLimit, zero":                {spec: alone + `queue: {deliveryLimit: 0}`, want: `queue orders: Main, x-delivery-limit=0`},
+		"queue.deliveryLimit, Unlimited":           {spec: alone + `queue: {deliveryLimit: Unlimited}`, want: `queue orders: Main, x-delivery-limit=-1`},
+		"queue.deliveryLimit, Unlimited on 3.10":   {on: v310, spec: alone + `queue: {deliveryLimit: Unlimited}`, want: `queue orders: Main`},
+		"queue.deliveryLimit, BrokerDefault":       {spec: alone + `queue: {deliveryLimit: BrokerDefault}`, want: `queue orders: Main`},
+		"queue.maxLength":                          {spec: alone + `queue: {maxLength: 10}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length=10`},
+		"queue.maxLength, zero":                    {spec: alone + `queue: {maxLength: 0}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length=0`},
+		"queue.maxLengthBytes, a quantity":         {spec: alone + `queue: {maxLengthBytes: 1Gi}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length-bytes=1073741824`},
+		"queue.maxLengthBytes, a number":           {spec: alone + `queue: {maxLengthBytes: 5000000000}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length-bytes=5000000000`},
+		"queue.overflow RejectPublish":             {spec: alone + `queue: {overflow: RejectPublish}`, want: `queue orders: Main, x-delivery-limit=-1, x-overflow=reject-publish`},
+		"queue.overflow DropHead":                  {spec: alone + `queue: {overflow: DropHead}`, want: `queue orders: Main, x-delivery-limit=-1, x-overflow=drop-head`},
+		"queue.singleActiveConsumer":               {spec: alone + `queue: {singleActiveConsumer: true}`, want: `queue orders: Main, x-delivery-limit=-1, x-single-active-consumer=true`},
+		"queue.singleActiveConsumer false":         {spec: alone + `queue: {singleActiveConsumer: false}`, want: `queue orders: Main, x-delivery-limit=-1`},
+		"queue.initialGroupSize":                   {spec: alone + `queue: {initialGroupSize: 5}`, want: `queue orders: Main, x-delivery-limit=-1, x-quorum-initial-group-size=5`},
+		"queue.leaderLocator Balanced":             {spec: alone + `queue: {leaderLocator: Balanced}`, want: `queue orders: Main, x-delivery-limit=-1, x-queue-leader-locator=balanced`},
+		"queue.leaderLocator ClientLocal":          {spec: alone + `queue: {leaderLocator: ClientLocal}`, want: `queue orders: Main, x-delivery-limit=-1, x-queue-leader-locator=client-local`},
+		"queue.consumerTimeout":                    {spec: alone + `queue: {consumerTimeout: 1h}`, want: `queue orders: Main, x-consumer-timeout=3600000, x-delivery-limit=-1`},
+		"queue.consumerTimeout on 3.12":            {on: v312, spec: alone + `queue: {consumerTimeout: 1h}`, want: `queue orders: Main, x-consumer-timeout=3600000`},
+		"queue.arguments":                          {spec: alone + `queue: {arguments: {x-quorum-target-group-size: 3, x-note: "3"}}`, want: `queue orders: Main, x-delivery-limit=-1, x-note=3, x-quorum-target-group-size=3`},
+		"overflow follows deadLetterStrategy":      {spec: noRetry + `queue: {maxLength: 3}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-max-length=3, x-overflow=reject-publish`)},
+		"AtMostOnce leaves strategy, overflow out": {spec: noRetry + `deadLetterStrategy: AtMostOnce`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx`)},
+		"AtMostOnce and DropHead":                  {spec: noRetry + "deadLetterStrategy: AtMostOnce\nqueue: {overflow: DropHead}", want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, x-overflow=drop-head`)},
+		"AtMostOnce on every queue with a DLX": {
+			spec: "{deadLetterStrategy: AtMostOnce, retry: {delayTiers: [{delay: 1s}]}}",
+			want: `
+				exchange orders.dlx: DeadLetter, fanout
+				queue orders: Main, x-dead-letter-exchange=orders.dlx
+				queue orders.retry.1s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=1000
+				queue orders.dlq: DeadLetter, x-delivery-limit=-1
+				binding orders.dlx -> orders.dlq: DeadLetter, ""`,
+		},
+		"a main queue with a DLQ has the broker's delivery limit": {spec: noRetry, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-overflow=reject-publish`)},
+		"and may have another":                                    {spec: noRetry + `queue: {deliveryLimit: Unlimited}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=-1, x-overflow=reject-publish`)},
+
+		// bindings
+		"a binding has one empty key": {
+			spec: alone + `bindings: [{exchange: {name: events, type: fanout}}]`,
+			want: `
+				exchange events: Source, fanout
+				queue orders: Main, x-delivery-limit=-1
+				binding events -> orders: Source, ""`,
+		},
+		"an exchange without type must exist": {
+			spec: alone + `bindings: [{exchange: {name: events}, routingKeys: [a, b.#]}]`,
+			want: `
+				exchange events: Source, must exist
+				queue orders: Main, x-delivery-limit=-1
+				binding events -> orders: Source, "a"
+				binding events -> orders: Source, "b.#"`,
+		},
+		"an exchange may be named twice, with its type once": {
+			spec: alone + `bindings: [{exchange: {name: events}, routingKeys: [a]}, {exchange: {name: events, type: topic}, routingKeys: [b]}, {exchange: {name: events}, routingKeys: [c]}]`,
+			want: `
+				exchange events: Source, topic
+				queue orders: Main, x-delivery-limit=-1
+				binding events -> orders: Source, "a"
+				binding events -> orders: Source, "b"
+				binding events -> orders: Source, "c"`,
+		},
+		"the same binding twice is one": {
+			spec: alone + `bindings: [{exchange: {name: events}, routingKeys: [a, b, a]}, {exchange: {name: events}, routingKeys: [b], arguments: {}}]`,
+			want: `
+				exchange events: Source, must exist
+				queue orders: Main, x-delivery-limit=-1
+				binding events -> orders: Source, "a"
+				binding events -> orders: Source, "b"`,
+		},
+		"bindings that differ in arguments are two": {
+			spec: alone + `bindings: [{exchange: {name: events, type: headers}, arguments: {x-match: all, priority: 1}}, {exchange: {name: events}, arguments: {x-match: all, priority: "1"}}]`,
+			want: `
+				exchange events: Source, headers
+				queue orders: Main, x-delivery-limit=-1
+				binding events -> orders: Source, "" {"priority":1,"x-match":"all"}
+				binding events -> orders: Source, "" {"priority":"1","x-match":"all"}`,
+		},
+
+		// retry
+		"compact delays are normalized": {
+			spec: `{retry: {delayTiers: [{delay: 1ms}, {delay: 1500ms}, {delay: 120s}, {delay: 90m}, {delay: 24h}, {delay: 24h0m1s}, {delay: 1500m90s1ms}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				queue orders: Main, x-delivery-limit=-1
+				queue orders.retry.1ms: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=1
+				queue orders.retry.1s500ms: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=1500
+				queue orders.retry.2m: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=120000
+				queue orders.retry.1h30m: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=5400000
+				queue orders.retry.24h: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=86400000
+				queue orders.retry.24h1s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=86401000
+				queue orders.retry.25h1m30s1ms: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=90090001`,
+		},
+		"a tier's queue can be named": {
+			spec: `{retry: {delayTiers: [{delay: 1s, queueName: later}]}, deadLetter: {policy: Disabled}}`,
+			want: `
+				queue orders: Main, x-delivery-limit=-1
+				queue later: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=1000, x-overflow=reject-publish`,
+		},
+		"retry.exchange binds each tier with its key": {
+			spec: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1s}, {delay: 2s, queueName: later}, {delay: 3s, routingKey: k}, {delay: 4s, routingKey: ""}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange again: Retry, direct
+				queue orders: Main, x-delivery-limit=-1
+				queue orders.retry.1s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=1000
+				queue later: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=2000
+				queue orders.retry.3s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=3000
+				queue orders.retry.4s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=4000
+				binding again -> orders.retry.1s: DelayTier, "orders.retry.1s"
+				binding again -> later: DelayTier, "later"
+				binding again -> orders.retry.3s: DelayTier, "k"
+				binding again -> orders.retry.4s: DelayTier, ""`,
+		},
+		"retry.exchange can be a topic": {
+			spec: `{retry: {exchange: {name: again, type: topic}, delayTiers: [{delay: 1s, routingKey: "#.1s"}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange again: Retry, topic
+				queue orders: Main, x-delivery-limit=-1
+				queue orders.retry.1s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=1000
+				binding again -> orders.retry.1s: DelayTier, "#.1s"`,
+		},
+		"retry.returnTo": {
+			spec: `{retry: {returnTo: {exchange: events, routingKey: orders.again}, delayTiers: [{delay: 1s}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				queue orders: Main, x-delivery-limit=-1
+				queue orders.retry.1s: DelayTier, x-dead-letter-exchange=events, x-dead-letter-routing-key=orders.again, x-message-ttl=1000
+				return events -> orders: ["orders.again"]`,
+		},
+		"retry.returnTo with an empty key": {
+			spec: `{retry: {returnTo: {exchange: events, routingKey: ""}, delayTiers: [{delay: 1s}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				queue orders: Main, x-delivery-limit=-1
+				queue orders.retry.1s: DelayTier, x-dead-letter-exchange=events, x-dead-letter-routing-key=, x-message-ttl=1000
+				return events -> orders: [""]`,
+		},
+		"retry.returnTo without a key: messages keep that of their tier": {
+			spec: `{retry: {exchange: {name: again}, returnTo: {exchange: events}, delayTiers: [{delay: 1s, routingKey: one}, {delay: 2s}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange again: Retry, direct
+				queue orders: Main, x-delivery-limit=-1
+				queue orders.retry.1s: DelayTier, x-dead-letter-exchange=events, x-message-ttl=1000
+				queue orders.retry.2s: DelayTier, x-dead-letter-exchange=events, x-message-ttl=2000
+				binding again -> orders.retry.1s: DelayTier, "one"
+				binding again -> orders.retry.2s: DelayTier, "orders.retry.2s"
+				return events -> orders: ["one" "orders.retry.2s"]`,
+		},
+
+		// retry.strategy Reject
+		"Reject by reason": {
+			spec: `{retry: {strategy: Reject}}`,
+			want: `
+				exchange orders.dlx: DeadLetter, headers
+				queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=30000, x-overflow=reject-publish
+				` + deadQueue + byReasonBindings,
+		},
+		"Reject by reason takes TTL, lengths and a numeric limit": {
+			on:   v40,
+			spec: `{retry: {strategy: Reject}, queue: {messageTTL: 1m, maxLength: 9, deliveryLimit: 3}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange orders.dlx: DeadLetter, headers
+				queue orders: Main, x-dead-letter-exchange=orders.dlx, x-delivery-limit=3, x-max-length=9, x-message-ttl=60000
+				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=30000
+				` + deadQueue + byReasonBindings,
+		},
+		"Reject by reason with another DLQ": {
+			spec: `{retry: {strategy: Reject}, deadLetter: {queue: {name: dead}}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange orders.dlx: DeadLetter, headers
+				queue orders: Main, x-dead-letter-exchange=orders.dlx
+				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=30000
+				queue dead: DeadLetter, x-delivery-limit=-1
+				binding orders.dlx -> orders.retry.30s: DelayTier, "" {"x-last-death-reason":"rejected","x-match":"all-with-x"}
+				binding orders.dlx -> dead: DeadLetter, "" {"x-last-death-reason":"delivery_limit","x-match":"all-with-x"}
+				binding orders.dlx -> dead: DeadLetter, "" {"x-last-death-reason":"expired","x-match":"all-with-x"}
+				binding orders.dlx -> dead: DeadLetter, "" {"x-last-death-reason":"maxlen","x-match":"all-with-x"}`,
+		},
+		"Reject by reason returns with the message's own key where none is given": {
+			spec: `{retry: {strategy: Reject, returnTo: {exchange: events}}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange orders.dlx: DeadLetter, headers
+				queue orders: Main, x-dead-letter-exchange=orders.dlx
+				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=events, x-message-ttl=30000
+				` + deadQueue + byReasonBindings + `
+				return events -> orders: []`,
+		},
+		"Reject on 3.13 is straight": {
+			on:   v313,
+			spec: `{retry: {strategy: Reject}}`,
+			want: `
+				exchange orders.dlx: DeadLetter, fanout
+				queue orders: Main, x-dead-letter-exchange=, x-dead-letter-routing-key=orders.retry.30s, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=30000, x-overflow=reject-publish
+				queue orders.dlq: DeadLetter
+				binding orders.dlx -> orders.dlq: DeadLetter, ""`,
+		},
+		"Reject with retry.exchange is straight": {
+			spec: `{retry: {strategy: Reject, exchange: {name: again}, delayTiers: [{delay: 5s, routingKey: k}]}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange again: Retry, direct
+				exchange orders.dlx: DeadLetter, fanout
+				queue orders: Main, x-dead-letter-exchange=again, x-dead-letter-routing-key=k, x-delivery-limit=-1
+				queue orders.retry.5s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=5000
+				` + deadQueue + `
+				binding again -> orders.retry.5s: DelayTier, "k"
+				binding orders.dlx -> orders.dlq: DeadLetter, ""`,
+		},
+		"Reject with deadLetter.exchange is straight": {
+			spec: `{retry: {strategy: Reject}, deadLetter: {exchange: {name: dead, type: direct}, routingKey: parked}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange dead: DeadLetter, direct
+				queue orders: Main, x-dead-letter-exchange=, x-dead-letter-routing-key=orders.retry.30s, x-delivery-limit=-1
+				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=30000
+				` + deadQueue + `
+				binding dead -> orders.dlq: DeadLetter, "parked"`,
+		},
+		"Reject without dead-lettering is straight": {
+			spec: `{retry: {strategy: Reject, delayTiers: [{delay: 5s}]}, deadLetter: {policy: Disabled}}`,
+			want: `
+				queue orders: Main, x-dead-letter-exchange=, x-dead-letter-routing-key=orders.retry.5s, x-dead-letter-strategy=at-least-once, x-delivery-limit=-1, x-overflow=reject-publish
+				queue orders.retry.5s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=5000, x-overflow=reject-publish`,
+		},
+		"straight Reject takes lengths with AtLeastOnce": {
+			spec: `{queue: {maxLength: 9}, retry: {strategy: Reject, delayTiers: [{delay: 5s}]}, deadLetter: {policy: Disabled}}`,
+			want: `
+				queue orders: Main, x-dead-letter-exchange=, x-dead-letter-routing-key=orders.retry.5s, x-dead-letter-strategy=at-least-once, x-delivery-limit=-1, x-max-length=9, x-overflow=reject-publish
+				queue orders.retry.5s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=5000, x-overflow=reject-publish`,
+		},
+		"straight Reject takes BrokerDefault on 3.x, where there is none": {
+			on:   v313,
+			spec: `{queue: {deliveryLimit: BrokerDefault}, retry: {strategy: Reject, delayTiers: [{delay: 5s}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				queue orders: Main, x-dead-letter-exchange=, x-dead-letter-routing-key=orders.retry.5s
+				queue orders.retry.5s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=5000`,
+		},
+
+		// retry.strategy Requeue
+		"Requeue":                             {spec: `{retry: {strategy: Requeue}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=4, x-overflow=reject-publish`)},
+		"Requeue with maxAttempts":            {spec: `{retry: {strategy: Requeue, maxAttempts: 1}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=0, x-overflow=reject-publish`)},
+		"Requeue with retry.redeliveryDelay":  {spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 250ms, max: 10s}}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delayed-retry-max=10000, x-delayed-retry-min=250, x-delayed-retry-type=all, x-delivery-limit=4, x-overflow=reject-publish`)},
+		"maxAttempts is the consumer's matter": {spec: `{retry: {maxAttempts: 9}}`, want: defaults},
+
+		// deadLetter
+		"deadLetter.exchange.name": {spec: noRetry + `deadLetter: {exchange: {name: dead}}`, want: `
+			exchange dead: DeadLetter, fanout
+			queue orders: Main, x-dead-letter-exchange=dead, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+			` + deadQueue + `
+			binding dead -> orders.dlq: DeadLetter, ""`},
+		"a direct DLX uses the DLQ's name as key": {spec: noRetry + `deadLetter: {exchange: {type: direct}, queue: {name: dead}}`, want: `
+			exchange orders.dlx: DeadLetter, direct
+			queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-routing-key=dead, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+			queue dead: DeadLetter, x-delivery-limit=-1
+			binding orders.dlx -> dead: DeadLetter, "dead"`},
+		"deadLetter.routingKey with a topic DLX": {spec: noRetry + `deadLetter: {exchange: {type: topic}, routingKey: a.b}`, want: `
+			exchange orders.dlx: DeadLetter, topic
+			queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-routing-key=a.b, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+			` + deadQueue + `
+			binding orders.dlx -> orders.dlq: DeadLetter, "a.b"`},
+		"an empty deadLetter.routingKey is one": {spec: noRetry + `deadLetter: {exchange: {type: direct}, routingKey: ""}`, want: `
+			exchange orders.dlx: DeadLetter, direct
+			queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-routing-key=, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+			` + deadQueue + `
+			binding orders.dlx -> orders.dlq: DeadLetter, ""`},
+		"a DLQ with a maximum length refuses what does not fit": {spec: noRetry + `deadLetter: {queue: {maxLength: 9}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length=9, x-overflow=reject-publish`)},
+		"in bytes too":                         {spec: noRetry + `deadLetter: {queue: {maxLengthBytes: 1k}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length-bytes=1000, x-overflow=reject-publish`)},
+		"unless it is asked to drop":           {spec: noRetry + `deadLetter: {queue: {maxLength: 9, overflow: DropHead}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length=9, x-overflow=drop-head`)},
+		"a DLQ without one has no overflow":    {spec: noRetry + `deadLetter: {queue: {messageTTL: 1h}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-message-ttl=3600000`)},
+		"deadLetter.queue.deliveryLimit":       {spec: noRetry + `deadLetter: {queue: {deliveryLimit: 9}}`, want: deadLetterQueue(`x-delivery-limit=9`)},
+		"a DLQ may have the broker's limit":    {spec: noRetry + `deadLetter: {queue: {deliveryLimit: BrokerDefault}}`, want: withDeadLetters("queue orders.dlq: DeadLetter")},
+		"a DLQ on 3.13 has no limit anyway":    {on: v313, spec: noRetry, want: withDeadLetters("queue orders.dlq: DeadLetter")},
+		"the other fields of deadLetter.queue": {spec: noRetry + `deadLetter: {queue: {initialGroupSize: 3, leaderLocator: Balanced, consumerTimeout: 2m, arguments: {x-note: text}}}`, want: deadLetterQueue(`x-consumer-timeout=120000, x-delivery-limit=-1, x-note=text, x-queue-leader-locator=balanced, x-quorum-initial-group-size=3`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			version := test.on
+			if version == (topology.Version{}) {
+				version = v43
+			}
+			got := describe(t, desired(t, test.spec, version))
+			if difference := cmp.Diff(trimmed(test.want), got); difference != "" {
+				t.Errorf("topology (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+// dead is the topology of a main queue with the default dead-letter exchange and queue.
+func dead(main string) string {
+	return "exchange orders.dlx: DeadLetter, fanout\n" + main + "\n" + deadQueue + "\nbinding orders.dlx -> orders.dlq: DeadLetter, \"\""
+}
+
+// withDeadLetters is the topology of a main queue without retry whose dead-letter queue is given.
+func withDeadLetters(queue string) string {
+	return `exchange orders.dlx: DeadLetter, fanout
+		queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
+		` + queue + `
+		binding orders.dlx -> orders.dlq: DeadLetter, ""`
+}
+
+func deadLetterQueue(arguments string) string {
+	return withDeadLetters("queue orders.dlq: DeadLetter, " + arguments)
+}
+
+func TestDesiredRefuses(t *testing.T) {
+	t.Parallel()
+	const straight = "{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {deliveryLimit: BrokerDefault}}"
+	for name, test := range map[string]struct {
+		on      topology.Version
+		spec    string
+		reason  string
+		message string
+	}{
+		"a RabbitMQ that is too old": {
+			on: v39, spec: `{}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			message: `Warren needs RabbitMQ 3.10 or newer and this broker is 3.9: upgrade the broker`,
+		},
+		"consumerTimeout on 3.10": {
+			on: v310, spec: `{queue: {consumerTimeout: 1h}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			message: `queue "orders" needs x-consumer-timeout, which RabbitMQ knows from 3.12 on and this broker (3.10) does not: remove queue.consumerTimeout or upgrade the broker`,
+		},
+		"consumerTimeout of the DLQ on 3.10": {
+			on: v310, spec: `{deadLetter: {queue: {consumerTimeout: 1h}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			message: `queue "orders.dlq" needs x-consumer-timeout, which RabbitMQ knows from 3.12 on and this broker (3.10) does not: remove deadLetter.queue.consumerTimeout or upgrade the broker`,
+		},
+		"redeliveryDelay on 4.2": {
+			on: v42, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			message: `queue "orders" needs x-delayed-retry-type, which RabbitMQ knows from 4.3 on and this broker (4.2) does not: remove retry.redeliveryDelay or upgrade the broker`,
+		},
+		"straight Reject with BrokerDefault on 4.0": {
+			on: v40, spec: straight, reason: v1alpha1.ReasonUnsafeTopology,
+			message: `queue.deliveryLimit BrokerDefault is 20 on this broker (4.0), and what exceeds it would be lost: use Unlimited or remove it`,
+		},
+		"straight Reject with a numeric limit on 3.13": {
+			on: v313, spec: `{retry: {strategy: Reject}, queue: {deliveryLimit: 3}}`, reason: v1alpha1.ReasonUnsafeTopology,
+			message: `a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (3.13): use Unlimited, or upgrade to RabbitMQ 4.0`,
+		},
+		"straight Reject with messageTTL on 3.13": {
+			on: v313, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, reason: v1alpha1.ReasonUnsafeTopology,
+			message: `queue.messageTTL with retry.strategy Reject loses or jams what expires on this broker (3.13): remove it, or upgrade to RabbitMQ 4.0`,
+		},
+		"straight Reject with maxLength AtMostOnce on 3.13": {
+			on: v313, spec: `{retry: {strategy: Reject}, queue: {maxLength: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
+			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose what exceeds them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
+		},
+		"straight Reject with maxLengthBytes AtMostOnce on 3.13": {
+			on: v313, spec: `{retry: {strategy: Reject}, queue: {maxLengthBytes: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
+			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose what exceeds them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
+		},
+
+		// What only objects stored past validation can show:
+		"a TTL that is none":             {spec: `{queue: {messageTTL: 1 day}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "1 day": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a TTL of a DLQ that is none":    {spec: `{deadLetter: {queue: {consumerTimeout: soon}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "soon": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a delay that is none":           {spec: `{retry: {delayTiers: [{delay: later}]}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "later": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a redeliveryDelay without ends": {spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a redeliveryDelay without min":  {spec: `{retry: {strategy: Requeue, redeliveryDelay: {max: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": want integers with h, m, s, ms in that order, such as 1h30m`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			version := test.on
+			if version == (topology.Version{}) {
+				version = v43
+			}
+			got, err := topology.Desired(consumerQueue(t, test.spec), version)
+			var refusal *topology.Refusal
+			if !errors.As(err, &refusal) {
+				t.Fatalf("want a refusal, got %v", err)
+			}
+			equal(t, "refusal", &topology.Refusal{Reason: test.reason, Message: test.message}, refusal)
+			equal(t, "message", test.message, err.Error())
+			equal(t, "nothing is desired", topology.Topology{}, got)
+		})
+	}
+}
+
+func TestOlder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		on   topology.Version
+		spec string
+		want []topology.Version
+	}{
+		"3.10 is the oldest":                          {on: v310, spec: `{}`},
+		"3.13 has two before it":                      {on: v313, spec: `{}`, want: []topology.Version{v312, v310}},
+		"4.0 is not older than itself":                {on: v40, spec: `{}`, want: []topology.Version{v312, v310}},
+		"4.3":                                         {on: v43, spec: `{}`, want: []topology.Version{v40, v312, v310}},
+		"only what knows the spec's arguments":        {on: v43, spec: `{queue: {consumerTimeout: 1h}}`, want: []topology.Version{v40, v312}},
+		"only where the topology would have been safe": {on: v43, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, want: []topology.Version{v40}},
+		"nothing knew it":                             {on: v43, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want []topology.Topology
+			for _, version := range test.want {
+				want = append(want, desired(t, test.spec, version))
+			}
+			equal(t, "older topologies", want, topology.Older(consumerQueue(t, test.spec), test.on))
+		})
+	}
+}
