@@ -54,7 +54,7 @@ func Diff(desired Topology, observed Observed, context Context) Comparison {
 	older := explaining(comparison, observed, context.Older)
 	comparison.Upgraded = older != nil
 	comparison.foreign(desired, observed, context.Wanted, older)
-	comparison.returnRoute(desired.Return, observed)
+	comparison.returnRoute(desired, observed)
 	comparison.Advisories = append(comparison.Advisories, shadowed(desired, observed.Policies)...)
 	return comparison
 }

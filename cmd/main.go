@@ -1,0 +1,103 @@
+// The manager runs Warren's controllers.
+package main
+
+import (
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // every way to log in to a cluster
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller"
+)
+
+type flags struct {
+	metricsAddress string
+	metricsSecure  bool
+	probeAddress   string
+	leaderElect    bool
+	maxConcurrent  int
+	zap            zap.Options
+}
+
+func main() {
+	given := parseFlags()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&given.zap)))
+	if err := run(given); err != nil {
+		ctrl.Log.Error(err, "Stopped")
+		os.Exit(1)
+	}
+}
+
+func parseFlags() flags {
+	given := flags{}
+	flag.StringVar(&given.metricsAddress, "metrics-bind-address", "0",
+		"Where metrics are served, such as :8443 for HTTPS or :8080 for HTTP; 0 turns them off.")
+	flag.BoolVar(&given.metricsSecure, "metrics-secure", true,
+		"Serve metrics by HTTPS, to those whom the API server lets read them.")
+	flag.StringVar(&given.probeAddress, "health-probe-bind-address", ":8081", "Where /healthz and /readyz are served.")
+	flag.BoolVar(&given.leaderElect, "leader-elect", false,
+		"Let only one of several managers work at a time.")
+	flag.IntVar(&given.maxConcurrent, "max-concurrent-reconciles", 8, "How many ConsumerQueues are reconciled at a time.")
+	given.zap.BindFlags(flag.CommandLine)
+	flag.Parse()
+	return given
+}
+
+func run(given flags) error {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find cluster (--kubeconfig, KUBECONFIG, in-cluster): %w", err)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Metrics:                       metricsOptions(given),
+		HealthProbeBindAddress:        given.probeAddress,
+		LeaderElection:                given.leaderElect,
+		LeaderElectionID:              "warren.messaging.warren.dev",
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("make manager: %w", err)
+	}
+	ctx := ctrl.SetupSignalHandler()
+	if err := controller.Setup(ctx, mgr, controller.Options{MaxConcurrentReconciles: given.maxConcurrent}); err != nil {
+		return err
+	}
+	// Neither check asks a broker: the operator is well while brokers are not.
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add liveness check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+func metricsOptions(given flags) metricsserver.Options {
+	options := metricsserver.Options{
+		BindAddress:   given.metricsAddress,
+		SecureServing: given.metricsSecure,
+		// HTTP/2 has had denials of service that a metrics endpoint need not risk (CVE-2023-44487).
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
+	}
+	if given.metricsSecure {
+		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return options
+}

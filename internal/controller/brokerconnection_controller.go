@@ -1,0 +1,202 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+)
+
+// BrokerConnectionReconciler keeps one connection per BrokerConnection and says in its status how it fares.
+type BrokerConnectionReconciler struct {
+	client      client.Client
+	live        client.Reader
+	connections *Connections
+}
+
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=get;list;watch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rabbitmq.com,resources=rabbitmqclusters,verbs=get
+
+// clusterPoll is how often a RabbitmqCluster is asked for its Secret, for it is not watched.
+const clusterPoll = 30 * time.Second
+
+// countDelay gathers changes of the number of ConsumerQueues, which often come in crowds.
+const countDelay = time.Second
+
+func (r *BrokerConnectionReconciler) setup(mgr ctrl.Manager) error {
+	timeout := reconciliationTimeout
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("brokerconnection").
+		For(&v1alpha1.BrokerConnection{}, builder.WithPredicates(specOrRequest())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectionsOfSecret)).
+		Watches(&v1alpha1.ConsumerQueue{}, countHandler()).
+		WatchesRawSource(source.Channel(r.connections.brokerConnections,
+			&handler.TypedEnqueueRequestForObject[*v1alpha1.BrokerConnection]{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: timeout}).
+		Complete(r)
+}
+
+// specOrRequest lets pass what is new, has a new generation, or has a new value of the requested-at annotation.
+func specOrRequest() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return requestedAt(e.ObjectOld) != requestedAt(e.ObjectNew) },
+	})
+}
+
+func requestedAt(object client.Object) string {
+	return object.GetAnnotations()[v1alpha1.RequestedAtAnnotation]
+}
+
+// countHandler has a BrokerConnection reconciled, a little later, when ConsumerQueues come or go.
+func countHandler() handler.EventHandler {
+	later := func(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		cq := object.(*v1alpha1.ConsumerQueue)
+		queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: cq.Namespace, Name: cq.ConnectionName()}}, countDelay)
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			later(e.Object, queue)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			later(e.Object, queue)
+		},
+	}
+}
+
+func (r *BrokerConnectionReconciler) connectionsOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	list := &v1alpha1.BrokerConnectionList{}
+	err := r.client.List(ctx, list, client.InNamespace(secret.GetNamespace()), client.MatchingFields{indexSecret: secret.GetName()})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "List BrokerConnections", "secret", client.ObjectKeyFromObject(secret))
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return requests
+}
+
+// Reconcile brings the connection in line with the spec and its Secrets, and the status in line with the connection.
+func (r *BrokerConnectionReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	bc := &v1alpha1.BrokerConnection{}
+	err := r.client.Get(ctx, request.NamespacedName, bc)
+	if apierrors.IsNotFound(err) {
+		r.connections.Close(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get BrokerConnection: %w", err)
+	}
+	status := *bc.Status.DeepCopy()
+	result, err := r.look(ctx, bc, &status)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.count(ctx, bc, &status); err != nil {
+		return ctrl.Result{}, err
+	}
+	if equality.Semantic.DeepEqual(bc.Status, status) {
+		return result, nil
+	}
+	if err := applyBrokerConnectionStatus(ctx, r.client, bc, status); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return result, nil
+}
+
+// look opens or closes the connection as the spec asks for, and writes into the status what it is like.
+func (r *BrokerConnectionReconciler) look(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, status *v1alpha1.BrokerConnectionStatus,
+) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(bc)
+	conditions := conditionWriter{&status.Conditions, bc.Generation}
+	status.ObservedGeneration = bc.Generation
+	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
+		r.connections.Close(key)
+		conditions.suspended("spec.suspend is set: the broker is neither read nor written")
+		return ctrl.Result{}, nil
+	}
+	conditions.resumed()
+	connection, err := r.connect(ctx, bc)
+	if problem, ok := errors.AsType[*unusable](err); ok {
+		r.connections.Close(key)
+		conditions.ready(no(problem.reason, problem.message), reconciling)
+		return ctrl.Result{RequeueAfter: jittered(clusterPoll)}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.describe(bc, connection.Health(), status), nil
+}
+
+func (r *BrokerConnectionReconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (*rabbit.Connection, error) {
+	config, err := configOf(ctx, r.live, bc)
+	if err != nil {
+		return nil, err
+	}
+	return r.connections.Ensure(client.ObjectKeyFromObject(bc), config)
+}
+
+// describe writes a connection's health into the status.
+func (r *BrokerConnectionReconciler) describe(
+	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
+) ctrl.Result {
+	if health.Version != "" {
+		status.BrokerVersion, status.ClusterName = health.Version, health.ClusterName
+		status.Capabilities = &v1alpha1.BrokerCapabilities{
+			Definitions: health.Capabilities.Definitions, Events: health.Capabilities.Events,
+			Policies: health.Capabilities.Policies, DelayedRedelivery: health.Capabilities.DelayedRedelivery,
+		}
+	}
+	value, p, again := judgeHealth(health, bc, time.Now())
+	conditions := conditionWriter{&status.Conditions, bc.Generation}
+	if value == nil {
+		conditions.keep(v1alpha1.ConditionReady)
+	} else {
+		conditions.ready(*value, p)
+	}
+	if bc.Spec.ClusterRef != nil && (again == 0 || again > clusterPoll) {
+		again = clusterPoll
+	}
+	if again == 0 {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: jittered(again)}
+}
+
+func (r *BrokerConnectionReconciler) count(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, status *v1alpha1.BrokerConnectionStatus,
+) error {
+	list := &v1alpha1.ConsumerQueueList{}
+	err := r.client.List(ctx, list, client.InNamespace(bc.Namespace),
+		client.MatchingFields{indexConnection: bc.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("count ConsumerQueues: %w", err)
+	}
+	count := int32(min(len(list.Items), math.MaxInt32)) //nolint:gosec // bounded
+	status.ConsumerQueues = &count
+	return nil
+}

@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+)
+
+// patience is for how many resync intervals a broker may fail before a condition that was good changes: a broker's
+// restart must not mean ten thousand writes and alerts.
+const patience = 3
+
+// judgeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to look next
+// without being told of a change; zero for never.
+func judgeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.Time) (value *truth, p progress, again time.Duration) {
+	ready := meta.FindStatusCondition(bc.Status.Conditions, v1alpha1.ConditionReady)
+	wasReady := ready != nil && ready.Status == "True" && ready.ObservedGeneration == bc.Generation
+	switch {
+	case health.Err == nil && !health.SyncedAt.IsZero():
+		connected := yes(v1alpha1.ReasonConnected, fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q",
+			health.Version, health.ClusterName, bc.Spec.VHost))
+		return &connected, settled, 0
+	case health.Err == nil && wasReady:
+		return nil, settled, 0 // this is the first look after a restart of the operator, and nothing is known to be wrong
+	case health.Err == nil:
+		connecting := maybe(v1alpha1.ReasonConnecting, "connecting to the broker")
+		return &connecting, reconciling, 0
+	}
+	if wasReady {
+		interval, err := bc.Spec.ResyncInterval.Parse()
+		if left := health.FailingSince.Add(patience * interval).Sub(now); err == nil && left > 0 {
+			return nil, settled, left
+		}
+	}
+	reason, p := reasonOf(health.Err)
+	failed := no(reason, health.Err.Error())
+	return &failed, p, 0
+}
+
+// reasonOf names why a connection fails. What a person has to mend is stalled.
+func reasonOf(err error) (string, progress) {
+	switch {
+	case errors.Is(err, rabbit.ErrAuthentication):
+		return v1alpha1.ReasonAuthenticationFailed, stalled
+	case errors.Is(err, rabbit.ErrAccessRefused), errors.Is(err, rabbit.ErrVHostNotFound):
+		return v1alpha1.ReasonPermissionDenied, stalled
+	}
+	return v1alpha1.ReasonBrokerUnreachable, reconciling
+}

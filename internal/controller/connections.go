@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// Connections holds the one connection of each BrokerConnection, shared by its ConsumerQueues, and turns what a
+// connection notices into reconciliations of just those resources that are concerned.
+type Connections struct {
+	reader client.Reader
+	logger logr.Logger
+
+	// brokerConnections and consumerQueues feed the controllers' queues.
+	brokerConnections chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
+	consumerQueues    chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]
+	// stopping ends when the manager does; until then events wait for the controllers to take them.
+	stopping context.Context //nolint:containedctx // the life of the component, not of a call
+	stop     context.CancelFunc
+
+	mu   sync.Mutex
+	open map[types.NamespacedName]openConnection
+}
+
+type openConnection struct {
+	*rabbit.Connection
+	fingerprint string
+}
+
+// NewConnections makes a component that the manager must run, so that connections are closed when it stops.
+func NewConnections(reader client.Reader, logger logr.Logger) *Connections {
+	stopping, stop := context.WithCancel(context.Background())
+	return &Connections{
+		reader: reader, logger: logger,
+		brokerConnections: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
+		consumerQueues:    make(chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]),
+		stopping:          stopping, stop: stop,
+		open: map[types.NamespacedName]openConnection{},
+	}
+}
+
+// Start waits for the manager to stop, then closes every connection.
+func (c *Connections) Start(ctx context.Context) error {
+	<-ctx.Done()
+	c.stop()
+	c.mu.Lock()
+	keys := make([]types.NamespacedName, 0, len(c.open))
+	for key := range c.open {
+		keys = append(keys, key)
+	}
+	c.mu.Unlock()
+	for _, key := range keys {
+		c.Close(key)
+	}
+	return nil
+}
+
+// Ensure opens the connection of a BrokerConnection, again if its configuration changed.
+func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (*rabbit.Connection, error) {
+	fingerprint := config.Fingerprint()
+	if found, ok := c.get(key); ok && found.fingerprint == fingerprint {
+		return found.Connection, nil
+	}
+	c.Close(key)
+	opened, err := rabbit.Open(config, c.logger.WithValues("brokerConnection", key), func(notice rabbit.Notice) { c.handle(key, notice) })
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[key] = openConnection{opened, fingerprint}
+	return opened, nil
+}
+
+// Get returns the open connection of a BrokerConnection, nil if there is none.
+func (c *Connections) Get(key types.NamespacedName) *rabbit.Connection {
+	found, _ := c.get(key)
+	return found.Connection
+}
+
+func (c *Connections) get(key types.NamespacedName) (openConnection, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.open[key]
+	return found, ok
+}
+
+// Close ends a connection, if there is one.
+func (c *Connections) Close(key types.NamespacedName) {
+	c.mu.Lock()
+	found, ok := c.open[key]
+	delete(c.open, key)
+	c.mu.Unlock()
+	if ok {
+		found.Close() // not while locked: it waits for a notice that is being handled
+	}
+}
+
+// handle passes a notice on. A change of health concerns the BrokerConnection, and every ConsumerQueue of it, for
+// everything may differ from what they know; otherwise only those with one of the objects are concerned.
+func (c *Connections) handle(key types.NamespacedName, notice rabbit.Notice) {
+	if notice.Health {
+		object := &v1alpha1.BrokerConnection{}
+		object.Namespace, object.Name = key.Namespace, key.Name
+		select {
+		case c.brokerConnections <- event.TypedGenericEvent[*v1alpha1.BrokerConnection]{Object: object}:
+		case <-c.stopping.Done():
+		}
+		c.enqueue(key, indexConnection, key.Name)
+	}
+	changed := topology.Names{Queues: notice.Queues, Exchanges: notice.Exchanges}
+	for _, object := range brokerObjects(changed) {
+		c.enqueue(key, indexBrokerObject, object)
+	}
+	for _, exchange := range notice.Exchanges {
+		c.enqueue(key, indexBrokerObject, "route/"+exchange)
+	}
+}
+
+// enqueue has the ConsumerQueues of a connection reconciled that an index has under a value.
+func (c *Connections) enqueue(key types.NamespacedName, index, value string) {
+	list := &v1alpha1.ConsumerQueueList{}
+	err := c.reader.List(c.stopping, list, client.InNamespace(key.Namespace), client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		c.logger.Error(err, "List ConsumerQueues", "brokerConnection", key)
+		return
+	}
+	for i := range list.Items {
+		if list.Items[i].ConnectionName() != key.Name {
+			continue
+		}
+		select {
+		case c.consumerQueues <- event.TypedGenericEvent[*v1alpha1.ConsumerQueue]{Object: &list.Items[i]}:
+		case <-c.stopping.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// ConsumerQueueReconciler keeps the topology of each ConsumerQueue as its spec asks for, and its status truthful.
+type ConsumerQueueReconciler struct {
+	client      client.Client
+	recorder    events.EventRecorder
+	connections *Connections
+}
+
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// The rate limit of reconciliations that failed for a transient reason.
+const (
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = 5 * time.Minute
+)
+
+func (r *ConsumerQueueReconciler) setup(mgr ctrl.Manager, concurrent int) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("consumerqueue").
+		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(specOrRequest())).
+		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfConnection), builder.WithPredicates(readinessChanged())).
+		WatchesRawSource(source.Channel(r.connections.consumerQueues, &handler.TypedEnqueueRequestForObject[*v1alpha1.ConsumerQueue]{})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: concurrent,
+			ReconciliationTimeout:   reconciliationTimeout,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		Complete(r)
+}
+
+// readinessChanged lets pass what changes whether a BrokerConnection can be used, and why not.
+func readinessChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
+			was, is := readyOf(before), readyOf(after)
+			return before.Generation != after.Generation ||
+				was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
+		},
+	}
+}
+
+func readyOf(bc *v1alpha1.BrokerConnection) metav1.Condition {
+	if found := meta.FindStatusCondition(bc.Status.Conditions, v1alpha1.ConditionReady); found != nil {
+		return *found
+	}
+	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
+}
+
+func (r *ConsumerQueueReconciler) queuesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
+	list := &v1alpha1.ConsumerQueueList{}
+	err := r.client.List(ctx, list, client.InNamespace(bc.GetNamespace()),
+		client.MatchingFields{indexConnection: bc.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "List ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return requests
+}
+
+// Reconcile looks at one ConsumerQueue, mends what it may, and writes its status if that changed.
+func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	cq := &v1alpha1.ConsumerQueue{}
+	if err := r.client.Get(ctx, request.NamespacedName, cq); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !cq.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	look := &look{ConsumerQueueReconciler: r, cq: cq, status: cq.Status.DeepCopy()}
+	result, err := look.run(ctx)
+	if equality.Semantic.DeepEqual(cq.Status, *look.status) {
+		return result, err
+	}
+	if writing := applyConsumerQueueStatus(ctx, r.client, cq, *look.status); !apierrors.IsNotFound(writing) {
+		err = errors.Join(err, writing)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	look.recordEvents()
+	return result, nil
+}
+
+// connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.
+func (r *ConsumerQueueReconciler) connectionOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
+	bc := &v1alpha1.BrokerConnection{}
+	err := r.client.Get(ctx, types.NamespacedName{Namespace: cq.Namespace, Name: cq.ConnectionName()}, bc)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // none is an answer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get BrokerConnection %q: %w", cq.ConnectionName(), err)
+	}
+	return bc, nil
+}
+
+// wantedByOthers says of bindings whether another ConsumerQueue of the same connection wants them. It asks the cache
+// only for queues that have bindings nobody was expected to make.
+func (r *ConsumerQueueReconciler) wantedByOthers(
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, version topology.Version,
+) func(topology.Binding) bool {
+	wanted := map[string][]topology.Binding{}
+	return func(binding topology.Binding) bool {
+		bindings, known := wanted[binding.Destination]
+		if !known {
+			bindings = r.bindingsOfOthers(ctx, cq, binding.Destination, version)
+			wanted[binding.Destination] = bindings
+		}
+		for _, other := range bindings {
+			if other.Same(binding) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (r *ConsumerQueueReconciler) bindingsOfOthers(
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version topology.Version,
+) []topology.Binding {
+	list := &v1alpha1.ConsumerQueueList{}
+	err := r.client.List(ctx, list, client.InNamespace(cq.Namespace),
+		client.MatchingFields{indexBrokerObject: "queue/" + queue}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "List ConsumerQueues", "queue", queue)
+		return nil
+	}
+	var bindings []topology.Binding
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.Name == cq.Name || other.ConnectionName() != cq.ConnectionName() {
+			continue
+		}
+		if desired, err := topology.Desired(other, version); err == nil {
+			bindings = append(bindings, desired.Bindings...)
+		}
+	}
+	return bindings
+}
+
+// usable returns the connection that a BrokerConnection has open, if it can be asked.
+func (r *ConsumerQueueReconciler) usable(bc *v1alpha1.BrokerConnection) (*rabbit.Connection, topology.Version, bool) {
+	connection := r.connections.Get(client.ObjectKeyFromObject(bc))
+	if connection == nil {
+		return nil, topology.Version{}, false
+	}
+	health := connection.Health()
+	version, err := topology.ParseVersion(health.Version)
+	return connection, version, err == nil && !health.SyncedAt.IsZero()
+}

@@ -1,0 +1,62 @@
+package controller
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// The reasons of Warren's Events. They are recorded on transitions only.
+const (
+	eventDeclared           = "Declared"
+	eventDriftDetected      = "DriftDetected"
+	eventDriftCorrected     = "DriftCorrected"
+	eventRecreationRequired = "RecreationRequired"
+)
+
+// occurrence is an Event to be recorded once the status that speaks of it is written.
+type occurrence struct {
+	kind, reason, action, note string
+}
+
+// tell gathers the Events of a look, by what the conditions said before.
+func (l *look) tell(done plan, before []v1alpha1.Change, outcome verdict, applied error) {
+	wasDrifted := l.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
+	isDrifted := outcome.drifted != nil && outcome.drifted.status == metav1.ConditionTrue
+	detected := done.drift || (isDrifted && l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
+	if detected && !wasDrifted {
+		l.event(corev1.EventTypeWarning, eventDriftDetected, "Compare", summary(before))
+	}
+	declared := fmt.Sprintf("declared %d exchanges, %d queues and %d bindings",
+		len(done.declare.Exchanges), len(done.declare.Queues), len(done.declare.Bindings))
+	switch {
+	case applied != nil || done.count() == 0:
+	case done.drift && !isDrifted:
+		l.event(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+": the broker has what the spec asks for again")
+	case !done.drift:
+		l.event(corev1.EventTypeNormal, eventDeclared, "Declare", declared)
+	}
+	required := outcome.recreation != nil && outcome.recreation.status == metav1.ConditionTrue
+	if required && l.condition(v1alpha1.ConditionRecreationRequired) != metav1.ConditionTrue {
+		l.event(corev1.EventTypeWarning, eventRecreationRequired, "Compare", outcome.recreation.message)
+	}
+}
+
+func (l *look) event(kind, reason, action, note string) {
+	l.events = append(l.events, occurrence{kind, reason, action, note})
+}
+
+// recordEvents hands the gathered Events to the recorder; a note may hold 1024 bytes.
+func (l *look) recordEvents() {
+	const limit = 1024
+	for _, e := range l.events {
+		note := e.note
+		if len(note) > limit {
+			note = note[:limit-len("…")] + "…"
+		}
+		l.recorder.Eventf(l.cq, nil, e.kind, e.reason, e.action, "%s", note)
+	}
+}

@@ -1,0 +1,148 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// identity tells objects of a topology apart.
+type identity struct {
+	kind                                             v1alpha1.ObjectKind
+	name, source, destination, routingKey, arguments string
+}
+
+func identityOf(entry v1alpha1.TopologyEntry) identity {
+	return identity{entry.Kind, entry.Name, entry.Source, entry.Destination, entry.RoutingKey, entry.Arguments}
+}
+
+// history is what a status remembers of objects.
+type history map[identity]v1alpha1.TopologyEntry
+
+func historyOf(entries []v1alpha1.TopologyEntry) history {
+	known := make(history, len(entries))
+	for _, entry := range entries {
+		known[identityOf(entry)] = entry
+	}
+	return known
+}
+
+// wasInSync says whether an object was once seen just as it is desired now.
+func (h history) wasInSync(entry v1alpha1.TopologyEntry, shape string) bool {
+	return shape != "" && h[identityOf(entry)].Shape == shape
+}
+
+// plan is what to do about a comparison.
+type plan struct {
+	// declare holds the objects to declare and bind now.
+	declare topology.Topology
+	// drift says that an object is missing that was once in sync.
+	drift bool
+}
+
+// decide chooses which missing objects are declared. Under Report none is. While an object needs recreation, only what
+// was in sync before comes back, and the bindings of that object stay as they are; if a broker upgrade is all that made
+// it differ, its bindings come back too.
+func decide(desired topology.Topology, comparison topology.Comparison, known history, policy v1alpha1.DriftPolicy) plan {
+	decided := plan{}
+	shapes := desired.Shapes()
+	frozen := objects{}
+	if !comparison.Upgraded {
+		frozen = recreatedObjects(comparison)
+	}
+	recreate := comparison.Recreate()
+	takes := func(at int) bool {
+		entry := comparison.Entries[at]
+		if entry.State != v1alpha1.StateMissing {
+			return false
+		}
+		before := known.wasInSync(entry, shapes[at])
+		decided.drift = decided.drift || before
+		switch {
+		case policy == v1alpha1.DriftPolicyReport:
+			return false
+		case recreate && !before:
+			return false
+		}
+		return !frozen.holds(entry.Source, entry.Destination)
+	}
+	at := 0
+	for _, exchange := range desired.Exchanges {
+		if takes(at) && exchange.Declare {
+			decided.declare.Exchanges = append(decided.declare.Exchanges, exchange)
+		}
+		at++
+	}
+	for _, queue := range desired.Queues {
+		if takes(at) {
+			decided.declare.Queues = append(decided.declare.Queues, queue)
+		}
+		at++
+	}
+	for _, binding := range desired.Bindings {
+		if takes(at) && !slices.Contains(comparison.MissingExchanges, binding.Source) {
+			decided.declare.Bindings = append(decided.declare.Bindings, binding)
+		}
+		at++
+	}
+	return decided
+}
+
+// objects is a set of exchanges and queues, which may have the same names.
+type objects map[identity]bool
+
+// holds says whether the set has either end of a binding.
+func (o objects) holds(source, destination string) bool {
+	return o[identity{kind: v1alpha1.KindExchange, name: source}] || o[identity{kind: v1alpha1.KindQueue, name: destination}]
+}
+
+func recreatedObjects(comparison topology.Comparison) objects {
+	set := objects{}
+	for _, entry := range comparison.Entries {
+		if entry.State == v1alpha1.StateRecreationRequired {
+			set[identity{kind: entry.Kind, name: entry.Name}] = true
+		}
+	}
+	return set
+}
+
+// count is how many objects a plan declares.
+func (p plan) count() int {
+	return len(p.declare.Exchanges) + len(p.declare.Queues) + len(p.declare.Bindings)
+}
+
+// declares says whether a plan declares the object of an entry.
+func (p plan) declares(entry v1alpha1.TopologyEntry) bool {
+	switch entry.Kind {
+	case v1alpha1.KindExchange:
+		return slices.ContainsFunc(p.declare.Exchanges, func(e topology.Exchange) bool { return e.Name == entry.Name })
+	case v1alpha1.KindQueue:
+		return slices.ContainsFunc(p.declare.Queues, func(q topology.Queue) bool { return q.Name == entry.Name })
+	}
+	return false
+}
+
+// remember adds to the entries of a comparison what outlives one look: where an object came from, and the shape in
+// which it was last in sync.
+func remember(entries []v1alpha1.TopologyEntry, shapes []string, known history, done plan) []v1alpha1.TopologyEntry {
+	remembered := slices.Clone(entries)
+	for i := range remembered {
+		entry := &remembered[i]
+		before := known[identityOf(*entry)]
+		entry.Shape = before.Shape
+		if entry.State == v1alpha1.StateInSync {
+			entry.Shape = shapes[i]
+		}
+		if entry.Kind != v1alpha1.KindBinding && entry.State != v1alpha1.StateMissing {
+			entry.Origin = before.Origin
+			switch {
+			case done.declares(*entry):
+				entry.Origin = v1alpha1.OriginDeclared
+			case entry.Origin == "":
+				entry.Origin = v1alpha1.OriginAdopted
+			}
+		}
+	}
+	return remembered
+}

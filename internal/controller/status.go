@@ -1,0 +1,44 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	ac "github.com/warren-mq/warren/api/v1alpha1/applyconfiguration/api/v1alpha1"
+)
+
+// applyConsumerQueueStatus writes a status by server-side apply.
+func applyConsumerQueueStatus(ctx context.Context, c client.Client, cq *v1alpha1.ConsumerQueue, status v1alpha1.ConsumerQueueStatus) error {
+	configuration := &ac.ConsumerQueueStatusApplyConfiguration{}
+	if err := convert(status, configuration); err != nil {
+		return err
+	}
+	return c.Status().Apply(ctx, ac.ConsumerQueue(cq.Name, cq.Namespace).WithStatus(configuration), fieldOwner, client.ForceOwnership)
+}
+
+// applyBrokerConnectionStatus writes a status by server-side apply.
+func applyBrokerConnectionStatus(
+	ctx context.Context, c client.Client, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus,
+) error {
+	configuration := &ac.BrokerConnectionStatusApplyConfiguration{}
+	if err := convert(status, configuration); err != nil {
+		return err
+	}
+	return c.Status().Apply(ctx, ac.BrokerConnection(bc.Name, bc.Namespace).WithStatus(configuration), fieldOwner, client.ForceOwnership)
+}
+
+// convert brings a status into the form of its apply configuration, which has the same fields as pointers.
+func convert(status, configuration any) error {
+	text, err := json.Marshal(status)
+	if err != nil {
+		return fmt.Errorf("encode status: %w", err)
+	}
+	if err := json.Unmarshal(text, configuration); err != nil {
+		return fmt.Errorf("decode status: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// verdict is what the conditions of a ConsumerQueue say after a look. A nil truth leaves the condition's value.
+type verdict struct {
+	ready               truth
+	progress            progress
+	drifted, recreation *truth
+}
+
+// inSync says whether the topology is as desired.
+func (v verdict) inSync() bool { return v.ready.reason == v1alpha1.ReasonInSync }
+
+// waiting is the verdict where the broker cannot be looked at: nothing is known of drift, and whether recreation is
+// required keeps its value.
+func waiting(reason, message string) verdict {
+	unknown := maybe(reason, message)
+	return verdict{ready: no(reason, message), progress: reconciling, drifted: &unknown}
+}
+
+// refused is the verdict on a spec that cannot become a topology on this broker.
+func refused(reason, message string) verdict {
+	unknown := maybe(reason, message)
+	return verdict{ready: no(reason, message), progress: stalled, drifted: &unknown, recreation: &unknown}
+}
+
+// judge decides what a comparison means, together with what came of declaring what was missing.
+func judge(comparison topology.Comparison, known history, shapes []string, policy v1alpha1.DriftPolicy, applied error) verdict {
+	v := verdict{recreation: recreation(comparison)}
+	open := unsettled(comparison, known, shapes)
+	drifted := no(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
+	if len(open) > 0 {
+		drifted = yes(v1alpha1.ReasonDrifted, summary(open))
+	}
+	v.drifted = &drifted
+	v.ready, v.progress = readiness(comparison, open, policy, applied)
+	if v.progress != settled && drifted.status == "False" {
+		drifted = yes(v1alpha1.ReasonDrifted, v.ready.message)
+	}
+	return v
+}
+
+func readiness(
+	comparison topology.Comparison, open []v1alpha1.Change, policy v1alpha1.DriftPolicy, applied error,
+) (truth, progress) {
+	recreate := slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
+	blocked := comparison.Upgraded && slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
+	switch {
+	case errors.Is(applied, rabbit.ErrAccessRefused):
+		return no(v1alpha1.ReasonPermissionDenied, applied.Error()), stalled
+	case recreate, errors.Is(applied, rabbit.ErrPreconditionFailed), errors.Is(applied, rabbit.ErrResourceLocked):
+		return no(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, applied)), stalled
+	case len(comparison.MissingExchanges) > 0:
+		return no(v1alpha1.ReasonExchangeMissing, effectSummary(comparison.Changes, v1alpha1.EffectNone)), reconciling
+	case applied != nil:
+		return maybe(v1alpha1.ReasonCorrecting, applied.Error()), reconciling
+	case comparison.MissingReturn != "" && onlyNone(open):
+		return no(v1alpha1.ReasonReturnRouteMissing, comparison.MissingReturn), reconciling
+	case len(open) > 0 && policy == v1alpha1.DriftPolicyReport:
+		return no(v1alpha1.ReasonDrifted, summary(open)), stalled
+	case blocked:
+		return no(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, nil)), stalled
+	case len(open) > 0:
+		return maybe(v1alpha1.ReasonCorrecting, summary(open)), reconciling
+	}
+	return yes(v1alpha1.ReasonInSync, fmt.Sprintf("all %d objects are as desired", ours(comparison.Entries))), settled
+}
+
+// unsettled are the changes that matter: all but those that only a broker upgrade explains, which are objects that are
+// as an older RabbitMQ needs them, and those of their bindings that are new.
+func unsettled(comparison topology.Comparison, known history, shapes []string) []v1alpha1.Change {
+	if !comparison.Upgraded {
+		return comparison.Changes
+	}
+	upgraded := recreatedObjects(comparison)
+	explained := func(change v1alpha1.Change) bool {
+		if change.Effect != v1alpha1.EffectBind {
+			return change.Effect == v1alpha1.EffectRecreate
+		}
+		at := slices.IndexFunc(comparison.Entries, func(entry v1alpha1.TopologyEntry) bool {
+			return identityOf(entry) == identity{change.Kind, change.Name, change.Source, change.Destination, change.RoutingKey, change.Arguments}
+		})
+		return upgraded.holds(change.Source, change.Destination) && !known.wasInSync(comparison.Entries[at], shapes[at])
+	}
+	return slices.DeleteFunc(slices.Clone(comparison.Changes), explained)
+}
+
+func onlyNone(changes []v1alpha1.Change) bool {
+	return !slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
+}
+
+func ours(entries []v1alpha1.TopologyEntry) int {
+	count := 0
+	for _, entry := range entries {
+		if entry.State != v1alpha1.StateForeign {
+			count++
+		}
+	}
+	return count
+}
+
+func recreation(comparison topology.Comparison) *truth {
+	value := no(v1alpha1.ReasonInSync, "no object needs to be recreated")
+	switch {
+	case comparison.Upgraded:
+		value = yes(v1alpha1.ReasonBrokerUpgraded, recreationMessage(comparison.Changes, nil)+
+			". These objects are as this spec needs them on an older RabbitMQ, and work: recreate them when it suits you")
+	case comparison.Recreate():
+		value = yes(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, nil))
+	}
+	return &value
+}
+
+// recreationMessage lists the objects that need recreation with what differs, and what the broker said.
+func recreationMessage(changes []v1alpha1.Change, refusal error) string {
+	var objects []string
+	differences := map[string][]string{}
+	for _, change := range changes {
+		if change.Effect != v1alpha1.EffectRecreate {
+			continue
+		}
+		object := fmt.Sprintf("%s %q", strings.ToLower(string(change.Kind)), change.Name)
+		if differences[object] == nil {
+			objects = append(objects, object)
+		}
+		difference, _, _ := strings.Cut(change.Message, ";")
+		differences[object] = append(differences[object], difference)
+	}
+	parts := make([]string, 0, len(objects))
+	for _, object := range objects {
+		parts = append(parts, object+" must be recreated: "+strings.Join(differences[object], "; "))
+	}
+	if len(parts) == 0 && refusal != nil {
+		parts = append(parts, refusal.Error())
+	}
+	return strings.Join(parts, ". ")
+}
+
+func effectSummary(changes []v1alpha1.Change, effect v1alpha1.Effect) string {
+	return summary(slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect != effect }))
+}
+
+// summary says the first few changes.
+func summary(changes []v1alpha1.Change) string {
+	const most = 5
+	var messages []string
+	for i, change := range changes {
+		if i == most {
+			messages = append(messages, fmt.Sprintf("and %d more", len(changes)-most))
+			break
+		}
+		messages = append(messages, change.Message)
+	}
+	return strings.Join(messages, "; ")
+}
