@@ -48,13 +48,23 @@ func (l *listener) hear(notice Notice) {
 	l.notices = append(l.notices, notice)
 }
 
-// heard is everything since the last call, as one notice without the names of objects that it has twice.
-func (l *listener) heard() []Notice {
+// awaits waits for a notice about objects and fails if another one comes first. What was said of health is left out.
+func (l *listener) awaits(t *testing.T, want Notice) {
+	t.Helper()
+	NewWithT(t).Eventually(func() []Notice {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		heard := []Notice{}
+		for _, notice := range l.notices {
+			if notice.Health = false; len(notice.Queues)+len(notice.Exchanges) > 0 {
+				heard = append(heard, notice)
+			}
+		}
+		return heard
+	}).WithTimeout(within).WithPolling(time.Millisecond).Should(Equal([]Notice{want}))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	heard := l.notices
 	l.notices = nil
-	return heard
 }
 
 // opened opens a connection and closes it with the test.

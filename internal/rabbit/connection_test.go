@@ -1,0 +1,396 @@
+package rabbit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// hasty is for brokers that do not answer.
+var hasty = timing{
+	dial: 300 * time.Millisecond, operation: 300 * time.Millisecond, request: 300 * time.Millisecond, goodbye: 100 * time.Millisecond,
+	first: 10 * time.Millisecond, limit: 100 * time.Millisecond,
+}
+
+func openedHastily(t *testing.T, config Config) *Connection {
+	t.Helper()
+	connection, err := open(config, testr.New(t), func(Notice) {}, hasty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	return connection
+}
+
+// eventually waits until the health is as wanted.
+func eventually(t *testing.T, connection *Connection, wanted func(Gomega, Health)) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) { wanted(g, connection.Health()) }).
+		WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
+}
+
+func isWell(g Gomega, health Health) { g.Expect(health.well()).To(BeTrue(), "%+v", health) }
+
+func failsWith(reason error, says ...string) func(Gomega, Health) {
+	return func(g Gomega, health Health) {
+		g.Expect(health.Err).To(MatchError(reason))
+		for _, part := range says {
+			g.Expect(health.Err).To(MatchError(ContainSubstring(part)))
+		}
+		g.Expect(health.FailingSince).NotTo(BeZero())
+	}
+}
+
+var oneQueue = topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: quorum(nil)}}}
+
+func TestHealthTellsWhoTheBrokerIs(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		health := connected(t, configOf(vhost), nil).Health()
+		if health.Version != vhost.Broker.Version || health.ClusterName == "" || !health.FailingSince.IsZero() {
+			t.Errorf("%+v", health)
+		}
+	})
+}
+
+func TestSteadyStateIsOneRequestPerInterval(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		fill(vhost)
+		config := configOf(vhost)
+		proxy := newProxy(t, config.ManagementURI, "")
+		config.ManagementURI, config.ResyncInterval = proxy.URI, 200*time.Millisecond
+		connection := connected(t, config, nil)
+		if err := connection.Apply(t.Context(), oneQueue); err != nil {
+			t.Fatal(err)
+		}
+		seen(t, connection)
+		proxy.requests()
+		var steady []request
+		NewWithT(t).Eventually(func() int {
+			steady = append(steady, proxy.requests()...)
+			return len(steady)
+		}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 6))
+		for i, request := range steady {
+			if request.path != "/api/definitions/"+escape(vhost.Name) {
+				t.Errorf("request %d: %s", i, request.path)
+			}
+			if i > 0 && request.at.Sub(steady[i-1].at) < config.ResyncInterval*85/100 {
+				t.Errorf("request %d came %v after the one before", i, request.at.Sub(steady[i-1].at))
+			}
+		}
+		if proxy.connections() != 1 {
+			t.Errorf("%d TCP connections were opened for all requests", proxy.connections())
+		}
+	})
+}
+
+func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	user := vhost.Broker.NewUser(t, "management")
+	vhost.Grant(user, ".*", ".*", ".*")
+	config := configOf(vhost)
+	proxy := newProxy(t, config.ManagementURI, "")
+	config.ManagementURI, config.Username, config.Password = proxy.URI, user.Username, user.Password
+	connection := connected(t, config, nil)
+	proxy.requests()
+	seen(t, connection)
+	kinds := ""
+	for _, request := range proxy.requests() {
+		kinds += strings.Split(request.path, "/")[2] + " "
+	}
+	if kinds != "queues exchanges bindings policies operator-policies " {
+		t.Error(kinds)
+	}
+}
+
+func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	config := configOf(vhost)
+	proxy := newProxy(t, config.ManagementURI, "")
+	config.ManagementURI = proxy.URI
+	connection := connected(t, config, nil)
+	look := func() int {
+		t.Helper()
+		proxy.requests()
+		seen(t, connection)
+		requests := proxy.requests()
+		if len(requests) != 1 {
+			t.Fatalf("%+v, should be one request", requests)
+		}
+		return requests[0].status
+	}
+	same := func() { // a change in any vhost of the broker changes the ETag of all, and other tests run
+		t.Helper()
+		NewWithT(t).Eventually(look).WithTimeout(within).Should(Equal(http.StatusNotModified))
+	}
+	other := func() {
+		t.Helper()
+		if status := look(); status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+	}
+	before := connection.Health().SyncedAt
+	same()
+	if !connection.Health().SyncedAt.After(before) {
+		t.Error("a look that found nothing new is a successful look")
+	}
+	vhost.DeclareQueue("q", nil)
+	other()
+	same()
+	vhost.DeleteQueue("q")
+	other()
+	vhost.SetPolicy("p", brokers.Policy{Pattern: ".*", ApplyTo: "queues", Definition: map[string]any{"max-length": 1}})
+	other()
+	if err := connection.Apply(t.Context(), oneQueue); err != nil {
+		t.Fatal(err)
+	}
+	vhost.DeleteQueue("q")
+	other()
+	if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != 0 {
+		t.Error("an ETag from before our own change stood for what is after it")
+	}
+}
+
+func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		config := configOf(vhost)
+		proxy := newProxy(t, config.ManagementURI, "")
+		config.ManagementURI = proxy.URI
+		connection := connected(t, config, nil)
+		if err := connection.Apply(t.Context(), oneQueue); err != nil {
+			t.Fatal(err)
+		}
+		proxy.requests()
+		vhost.DeleteQueue("q")
+		NewWithT(t).Eventually(func() int { // the management API learns of connections late
+			return vhost.Broker.CloseConnections(t, "warren "+vhost.Name)
+		}).WithTimeout(within).WithPolling(50 * time.Millisecond).Should(Equal(1))
+		eventually(t, connection, func(g Gomega, _ Health) { // it looks again at once, and at what the user may do
+			g.Expect(fmt.Sprint(proxy.requests())).To(ContainSubstring("/api/definitions/"))
+		})
+		eventually(t, connection, isWell)
+		if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != 0 {
+			t.Error("the deletion was not seen after the reconnect")
+		}
+		if err := connection.Apply(t.Context(), oneQueue); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	config := configOf(vhost)
+	relay, proxy := newRelay(t, config.AMQPURI), newProxy(t, config.ManagementURI, "")
+	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
+	connection := openedHastily(t, config)
+	eventually(t, connection, isWell)
+
+	relay.freeze()
+	relay.cut()
+	eventually(t, connection, failsWith(ErrUnreachable, "AMQP: "))
+	since := connection.Health().FailingSince
+	vhost.DeclareQueue("seen", nil)
+	if now := seen(t, connection); len(now.queues) != 1 {
+		t.Error("without AMQP nothing is seen")
+	}
+	mustBe(t, connection.Apply(t.Context(), oneQueue), ErrUnreachable, `declare queue "q" in vhost`)
+	if health := connection.Health(); health.Connected || !health.FailingSince.Equal(since) || health.Version != vhost.Broker.Version {
+		t.Errorf("%+v", health)
+	}
+	relay.thaw()
+	eventually(t, connection, isWell)
+
+	proxy.answer(func(response *http.Response) error {
+		response.StatusCode, response.Status = http.StatusServiceUnavailable, "503 Service Unavailable"
+		return nil
+	})
+	mustBe(t, connection.Refresh(t.Context()), ErrUnreachable, "503")
+	if err := connection.Apply(t.Context(), oneQueue); err != nil {
+		t.Fatal(err)
+	}
+	if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != 1 {
+		t.Error("without the management API nothing is written through")
+	}
+	eventually(t, connection, failsWith(ErrUnreachable, "management API, GET /api/", "503"))
+	proxy.answer(nil)
+	eventually(t, connection, isWell)
+}
+
+func TestABrokerThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	t.Run("from the start", func(t *testing.T) {
+		t.Parallel()
+		config := configOf(vhost)
+		config.AMQPURI, config.ManagementURI = "amqp://"+mute(t), "http://"+mute(t)
+		connection := openedHastily(t, config)
+		eventually(t, connection, failsWith(ErrTimeout, "AMQP: ", "management API, GET /api/whoami"))
+		mustBe(t, connection.Apply(t.Context(), oneQueue), ErrTimeout)
+		mustBe(t, connection.Refresh(t.Context()), ErrTimeout)
+		promptly(t, connection.Close)
+	})
+	t.Run("in the TLS handshake", func(t *testing.T) {
+		t.Parallel()
+		config := configOf(vhost)
+		config.AMQPURI, config.ManagementURI = "amqps://"+mute(t), "https://"+mute(t)
+		connection := openedHastily(t, config)
+		eventually(t, connection, failsWith(ErrTimeout, "AMQP: ", "management API"))
+		promptly(t, connection.Close)
+	})
+	t.Run("in the middle of the handshake", func(t *testing.T) {
+		t.Parallel()
+		config := configOf(vhost)
+		relay := newRelay(t, config.AMQPURI)
+		relay.freeze() // the TCP connection is there, and nothing comes
+		config.AMQPURI = relay.URI
+		connection := openedHastily(t, config)
+		eventually(t, connection, failsWith(ErrTimeout, "AMQP: "))
+		relay.thaw()
+		eventually(t, connection, isWell)
+	})
+	t.Run("in the middle of an operation", func(t *testing.T) {
+		t.Parallel()
+		config := configOf(vhost)
+		relay := newRelay(t, config.AMQPURI)
+		config.AMQPURI = relay.URI
+		connection := openedHastily(t, config)
+		eventually(t, connection, isWell)
+		relay.freeze()
+		mustBe(t, connection.Apply(t.Context(), oneQueue), ErrTimeout, `declare queue "q"`)
+		eventually(t, connection, failsWith(ErrTimeout))
+		relay.thaw()
+		eventually(t, connection, isWell)
+		if err := connection.Apply(t.Context(), oneQueue); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestContextsEndWaiting(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	config := configOf(vhost)
+	relay, proxy := newRelay(t, config.AMQPURI), newProxy(t, config.ManagementURI, "")
+	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
+	connection := connected(t, config, nil)
+	relay.freeze()
+	blocked := make(chan struct{})
+	proxy.answer(func(*http.Response) error { <-blocked; return nil })
+	defer close(blocked)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	many := topology.Topology{}
+	for i := range 3 * channelLimit { // more than there are channels
+		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprint(i), Arguments: quorum(nil)})
+	}
+	mustBe(t, connection.Apply(ctx, many), context.Canceled)
+	mustBe(t, connection.Refresh(ctx), context.Canceled)
+	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	mustBe(t, connection.Apply(soon, oneQueue), context.DeadlineExceeded)
+	promptly(t, connection.Close) // with operations and a look under way
+	mustBe(t, connection.Refresh(t.Context()), ErrClosed)
+	mustBe(t, connection.Apply(t.Context(), oneQueue), ErrClosed)
+}
+
+func TestWaitsForTheFirstConnection(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	config := configOf(vhost)
+	relay := newRelay(t, config.AMQPURI)
+	config.AMQPURI = relay.URI
+	relay.freeze()
+	connection := opened(t, config, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	mustBe(t, connection.Apply(ctx, oneQueue), context.Canceled)
+	applied := make(chan error, 1)
+	go func() { applied <- connection.Apply(t.Context(), oneQueue) }()
+	relay.thaw()
+	if err := <-applied; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// promptly fails if a step takes longer than a process that is being stopped can wait.
+func promptly(t *testing.T, step func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		step()
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatal("took more than 5 s")
+	}
+}
+
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		config := configOf(vhost)
+		hung := config
+		hung.AMQPURI, hung.ManagementURI = "amqp://"+mute(t), "http://"+mute(t)
+		// Goroutines inherit labels from those that start them: this tells ours from those of other tests.
+		pprof.Do(t.Context(), pprof.Labels("opened by", t.Name()), func(context.Context) {
+			for name, config := range map[string]Config{"well": config, "hung": hung} {
+				connection, err := Open(config, logr.Discard(), func(Notice) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "well" {
+					if err := connection.Apply(t.Context(), oneQueue); err != nil {
+						t.Error(err)
+					}
+					seen(t, connection)
+				}
+				promptly(t, connection.Close)
+				connection.Close() // once more does no harm
+			}
+		})
+		NewWithT(t).Eventually(func() string {
+			var profile bytes.Buffer
+			if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+				t.Fatal(err)
+			}
+			for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+				if strings.Contains(stack, t.Name()) && !strings.Contains(stack, "testing.tRunner") {
+					return stack
+				}
+			}
+			return ""
+		}).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(BeEmpty())
+	})
+}
+
+func TestAVHostThatIsDeleted(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		connection := connected(t, configOf(vhost), nil)
+		vhost.Delete()
+		mustBe(t, connection.Refresh(t.Context()), ErrVHostNotFound)
+		eventually(t, connection, func(g Gomega, health Health) {
+			failsWith(ErrVHostNotFound)(g, health)
+			g.Expect(health.Connected).To(BeFalse())
+		})
+		if _, ok := connection.Observe(topology.Names{}); !ok {
+			t.Error("what was known should stay known")
+		}
+	})
+}

@@ -1,0 +1,117 @@
+package rabbit
+
+import (
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+func TestNoticesSayExactlyWhatChanged(t *testing.T) {
+	steps := []struct {
+		name   string
+		change func(*brokers.VHost)
+		want   Notice
+	}{
+		{"queue declared", func(v *brokers.VHost) { v.DeclareQueue("orders", nil) }, Notice{Queues: []string{"orders"}}},
+		{"exchange declared", func(v *brokers.VHost) { v.DeclareExchange("x", "topic", nil) }, Notice{Exchanges: []string{"x"}}},
+		{
+			"bound", func(v *brokers.VHost) { v.Bind("x", "orders", "a", nil) },
+			Notice{Queues: []string{"orders"}, Exchanges: []string{"x"}},
+		},
+		{
+			"exchanges bound", func(v *brokers.VHost) { v.BindExchange("amq.fanout", "x", "", nil) },
+			Notice{Exchanges: []string{"amq.fanout"}},
+		},
+		{
+			"unbound", func(v *brokers.VHost) { v.Unbind("x", "orders", "a", nil) },
+			Notice{Queues: []string{"orders"}, Exchanges: []string{"x"}},
+		},
+		{
+			"policy", func(v *brokers.VHost) {
+				v.SetPolicy("p", brokers.Policy{Pattern: "^ord", ApplyTo: "all", Definition: map[string]any{"max-length": 5}})
+			}, Notice{Queues: []string{"orders"}},
+		},
+		{
+			"policy to other queues", func(v *brokers.VHost) {
+				v.SetPolicy("p", brokers.Policy{Pattern: "^bill", ApplyTo: "all", Definition: map[string]any{"max-length": 5}})
+			}, Notice{Queues: []string{"bills", "orders"}},
+		},
+		{"policy deleted", func(v *brokers.VHost) { v.DeletePolicy("p") }, Notice{Queues: []string{"bills"}}},
+		{
+			"recreated otherwise", func(v *brokers.VHost) {
+				v.DeleteQueue("orders")
+				v.DeclareQueue("orders", map[string]any{"x-max-length": 3})
+			}, Notice{Queues: []string{"orders"}},
+		},
+		{"queue deleted", func(v *brokers.VHost) { v.DeleteQueue("orders") }, Notice{Queues: []string{"orders"}}},
+		{"exchange deleted", func(v *brokers.VHost) { v.DeleteExchange("x") }, Notice{Exchanges: []string{"amq.fanout", "x"}}},
+	}
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("bills", nil)
+		var listener listener
+		connection := connected(t, configOf(vhost), listener.hear)
+		for _, step := range steps {
+			t.Run(step.name, func(t *testing.T) {
+				step.change(vhost)
+				// What was declared by the connection itself is no news, nor is a look that finds nothing.
+				own := topology.Topology{
+					Exchanges: []topology.Exchange{{Name: "own " + step.name, Type: "headers", Declare: true}},
+					Queues:    []topology.Queue{{Name: "own " + step.name, Arguments: quorum(topology.Arguments{"x-expires": int64(600000)})}},
+					Bindings: []topology.Binding{{
+						Source: "own " + step.name, Destination: "own " + step.name, RoutingKey: "k",
+						Arguments: topology.Arguments{"x-match": "all", "n": int64(1)},
+					}},
+				}
+				if err := connection.Apply(t.Context(), own); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					seen(t, connection)
+				}
+				listener.awaits(t, step.want)
+			})
+		}
+	})
+}
+
+func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	vhost.DeclareQueue("orders", nil)
+	var listener listener
+	connection := connected(t, configOf(vhost), listener.hear)
+	NewWithT(t).Eventually(func() bool {
+		listener.mu.Lock()
+		defer listener.mu.Unlock()
+		return slices.ContainsFunc(listener.notices, func(n Notice) bool { return n.Health })
+	}).WithTimeout(within).Should(BeTrue())
+	for _, notice := range listener.notices {
+		if len(notice.Queues)+len(notice.Exchanges) > 0 {
+			t.Errorf("%+v", notice)
+		}
+	}
+	if _, ok := connection.Observe(topology.Names{}); !ok {
+		t.Error("nothing to observe after the first look")
+	}
+}
+
+// What comes while the receiver is busy is put together.
+func TestNoticesAreGathered(t *testing.T) {
+	t.Parallel()
+	n := newNotices(nil)
+	n.add(false, nil, nil)
+	select {
+	case <-n.wake:
+		t.Error("woken for nothing")
+	default:
+	}
+	n.add(false, []string{"b", "a"}, []string{"x"})
+	n.add(true, []string{"c", "a"}, nil)
+	g := NewWithT(t)
+	g.Expect(n.take()).To(Equal(Notice{Health: true, Queues: []string{"a", "b", "c"}, Exchanges: []string{"x"}}))
+	g.Expect(n.take()).To(Equal(Notice{}))
+}
