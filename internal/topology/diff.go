@@ -188,11 +188,14 @@ func (t Topology) has(entry v1alpha1.TopologyEntry, observed Observed) bool {
 	})
 }
 
-// difference is one property that cannot be changed on an existing object. A nil side has none.
+// difference is one property that cannot be changed on an existing object.
 type difference struct {
 	path              string
 	desired, observed any
 }
+
+// absent is the side of a difference that does not have the property; nil is an argument without a value.
+type absent struct{}
 
 func exchangeDifferences(desired Exchange, found ObservedExchange) []difference {
 	if !desired.Declare {
@@ -235,7 +238,14 @@ func argumentDifferences(desired, found Arguments) []difference {
 		if isWanted == isThere && sameValue(want, have) {
 			continue
 		}
-		differences = append(differences, difference{path: "arguments." + name, desired: want, observed: have})
+		d := difference{path: "arguments." + name, desired: want, observed: have}
+		if !isWanted {
+			d.desired = absent{}
+		}
+		if !isThere {
+			d.observed = absent{}
+		}
+		differences = append(differences, d)
 	}
 	return differences
 }
@@ -243,11 +253,11 @@ func argumentDifferences(desired, found Arguments) []difference {
 func (d difference) change(kind v1alpha1.ObjectKind, object, why string) v1alpha1.Change {
 	change := v1alpha1.Change{Kind: kind, Name: object, Path: d.path, Effect: v1alpha1.EffectRecreate}
 	name, is, should := strings.TrimPrefix(d.path, "arguments."), "is not set", "should not be set"
-	if d.observed != nil {
+	if d.observed != any(absent{}) {
 		change.Observed = display(d.observed)
 		is = "is " + change.Observed
 	}
-	if d.desired != nil {
+	if d.desired != any(absent{}) {
 		change.Desired = display(d.desired)
 		should = "should be " + change.Desired
 	}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,10 +10,13 @@ import (
 )
 
 // returnRoute looks where messages go when their delay is over, and says when that is nowhere or more than one place.
-func (c *Comparison) returnRoute(route *Return, observed Observed) {
+// What this topology itself lacks on the way is a change of its own, and counts as being there.
+func (c *Comparison) returnRoute(desired Topology, observed Observed) {
+	route := desired.Return
 	if route == nil {
 		return
 	}
+	observed = observed.with(desired)
 	if _, exists := observed.Exchanges[route.Exchange]; !exists {
 		c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo does not exist: messages whose delay is over would be lost or stay in their delay tier; declare it, or give a binding to it a type", route.Exchange))
 		return
@@ -41,6 +45,23 @@ func (c *Comparison) missingReturn(route *Return, message string) {
 		Kind: v1alpha1.KindExchange, Name: route.Exchange, Path: "route", Desired: route.Queue,
 		Effect: v1alpha1.EffectNone, Message: message,
 	})
+}
+
+// with is what the broker will have when the exchanges and bindings of a topology have been declared.
+func (o Observed) with(desired Topology) Observed {
+	exchanges, from := map[string]ObservedExchange{}, map[string][]ObservedBinding{}
+	for _, exchange := range desired.Exchanges {
+		if exchange.Declare {
+			exchanges[exchange.Name] = ObservedExchange{Type: string(exchange.Type)}
+		}
+	}
+	maps.Copy(exchanges, o.Exchanges)
+	maps.Copy(from, o.BindingsFrom)
+	for _, binding := range desired.Bindings {
+		wanted := ObservedBinding{Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey}
+		from[binding.Source] = append(slices.Clip(from[binding.Source]), wanted)
+	}
+	return Observed{Exchanges: exchanges, BindingsFrom: from}
 }
 
 // route lists the queues, sorted, that an exchange leads a routing key to, through further exchanges too. It is not

@@ -69,6 +69,7 @@ func sameValue(a, b any) bool {
 
 // display renders a value for people: strings bare, unless that would make them look like a number or a truth value.
 func display(value any) string {
+	value = normalValue(value)
 	text, isString := value.(string)
 	if !isString {
 		encoded, err := json.Marshal(value)
