@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,8 +28,7 @@ func (l *look) tell(done plan, before []v1alpha1.Change, outcome verdict, applie
 	if detected && !wasDrifted {
 		l.event(corev1.EventTypeWarning, eventDriftDetected, "Compare", summary(before))
 	}
-	declared := fmt.Sprintf("declared %d exchanges, %d queues and %d bindings",
-		len(done.declare.Exchanges), len(done.declare.Queues), len(done.declare.Bindings))
+	declared := "declared " + done.summary()
 	switch {
 	case applied != nil || done.count() == 0:
 	case done.drift && !isDrifted:

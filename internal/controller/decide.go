@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
@@ -110,6 +112,32 @@ func recreatedObjects(comparison topology.Comparison) objects {
 // count is how many objects a plan declares.
 func (p plan) count() int {
 	return len(p.declare.Exchanges) + len(p.declare.Queues) + len(p.declare.Bindings)
+}
+
+// summary counts what a plan declares: 1 exchange, 5 queues and 1 binding.
+func (p plan) summary() string {
+	var parts []string
+	for _, part := range []struct {
+		count int
+		noun  string
+	}{
+		{len(p.declare.Exchanges), "exchange"},
+		{len(p.declare.Queues), "queue"},
+		{len(p.declare.Bindings), "binding"},
+	} {
+		switch part.count {
+		case 0:
+		case 1:
+			parts = append(parts, "1 "+part.noun)
+		default:
+			parts = append(parts, fmt.Sprintf("%d %ss", part.count, part.noun))
+		}
+	}
+	last := len(parts) - 1
+	if last < 1 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
 // declares says whether a plan declares the object of an entry.
