@@ -89,7 +89,7 @@ func TestDesired(t *testing.T) {
 				binding orders.dlx -> orders.dlq: DeadLetter, ""`,
 		},
 		"a main queue with a DLQ has the broker's delivery limit": {spec: noRetry, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-overflow=reject-publish`)},
-		"and may have another":                                    {spec: noRetry + `queue: {deliveryLimit: Unlimited}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=-1, x-overflow=reject-publish`)},
+		"and may have another": {spec: noRetry + `queue: {deliveryLimit: Unlimited}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=-1, x-overflow=reject-publish`)},
 
 		// bindings
 		"a binding has one empty key": {
@@ -290,9 +290,9 @@ func TestDesired(t *testing.T) {
 		},
 
 		// retry.strategy Requeue
-		"Requeue":                             {spec: `{retry: {strategy: Requeue}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=4, x-overflow=reject-publish`)},
-		"Requeue with maxAttempts":            {spec: `{retry: {strategy: Requeue, maxAttempts: 1}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=0, x-overflow=reject-publish`)},
-		"Requeue with retry.redeliveryDelay":  {spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 250ms, max: 10s}}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delayed-retry-max=10000, x-delayed-retry-min=250, x-delayed-retry-type=all, x-delivery-limit=4, x-overflow=reject-publish`)},
+		"Requeue":                              {spec: `{retry: {strategy: Requeue}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=4, x-overflow=reject-publish`)},
+		"Requeue with maxAttempts":             {spec: `{retry: {strategy: Requeue, maxAttempts: 1}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=0, x-overflow=reject-publish`)},
+		"Requeue with retry.redeliveryDelay":   {spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 250ms, max: 10s}}}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delayed-retry-max=10000, x-delayed-retry-min=250, x-delayed-retry-type=all, x-delivery-limit=4, x-overflow=reject-publish`)},
 		"maxAttempts is the consumer's matter": {spec: `{retry: {maxAttempts: 9}}`, want: defaults},
 
 		// deadLetter
@@ -434,13 +434,13 @@ func TestOlder(t *testing.T) {
 		spec string
 		want []topology.Version
 	}{
-		"3.10 is the oldest":                          {on: v310, spec: `{}`},
-		"3.13 has two before it":                      {on: v313, spec: `{}`, want: []topology.Version{v312, v310}},
-		"4.0 is not older than itself":                {on: v40, spec: `{}`, want: []topology.Version{v312, v310}},
-		"4.3":                                         {on: v43, spec: `{}`, want: []topology.Version{v40, v312, v310}},
-		"only what knows the spec's arguments":        {on: v43, spec: `{queue: {consumerTimeout: 1h}}`, want: []topology.Version{v40, v312}},
+		"3.10 is the oldest":                           {on: v310, spec: `{}`},
+		"3.13 has two before it":                       {on: v313, spec: `{}`, want: []topology.Version{v312, v310}},
+		"4.0 is not older than itself":                 {on: v40, spec: `{}`, want: []topology.Version{v312, v310}},
+		"4.3":                                          {on: v43, spec: `{}`, want: []topology.Version{v40, v312, v310}},
+		"only what knows the spec's arguments":         {on: v43, spec: `{queue: {consumerTimeout: 1h}}`, want: []topology.Version{v40, v312}},
 		"only where the topology would have been safe": {on: v43, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, want: []topology.Version{v40}},
-		"nothing knew it":                             {on: v43, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`},
+		"nothing knew it":                              {on: v43, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -358,17 +358,19 @@ func TestDiffUpgraded(t *testing.T) {
 		recreate []string
 		foreign  int
 	}{
-		"the DLQ's limit came with 4.0":            {spec: `{}`, from: v313, on: v43, want: true, recreate: []string{"orders.dlq"}},
-		"and a consumerTimeout does not hide it":   {spec: `{queue: {consumerTimeout: 1h}}`, from: v313, on: v40, want: true, recreate: []string{"orders.dlq"}},
-		"reject by reason came with 4.0":           {spec: reject, from: v313, on: v40, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
-		"its old binding is not foreign":           {spec: `{retry: {strategy: Reject}}`, from: v310, on: v43, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
-		"some of it may be new already":            {spec: reject, from: v313, on: v40, change: func(o topology.Observed) { o.Queues["orders.dlq"].Arguments["x-delivery-limit"] = -1 }, want: true, recreate: []string{"orders.dlx", "orders"}},
-		"nothing needs recreation":                 {spec: `{}`, from: v40, on: v43},
+		"the DLQ's limit came with 4.0":             {spec: `{}`, from: v313, on: v43, want: true, recreate: []string{"orders.dlq"}},
+		"and a consumerTimeout does not hide it":    {spec: `{queue: {consumerTimeout: 1h}}`, from: v313, on: v40, want: true, recreate: []string{"orders.dlq"}},
+		"reject by reason came with 4.0":            {spec: reject, from: v313, on: v40, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"its old binding is not foreign":            {spec: `{retry: {strategy: Reject}}`, from: v310, on: v43, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"some of it may be new already":             {spec: reject, from: v313, on: v40, change: func(o topology.Observed) { o.Queues["orders.dlq"].Arguments["x-delivery-limit"] = -1 }, want: true, recreate: []string{"orders.dlx", "orders"}},
+		"nothing needs recreation":                  {spec: `{}`, from: v40, on: v43},
 		"missing objects are no sign of an upgrade": {spec: `{}`, from: v40, on: v43, change: func(o topology.Observed) { delete(o.Queues, "orders") }},
-		"a missing object does not matter":         {spec: `{}`, from: v313, on: v43, change: func(o topology.Observed) { delete(o.Queues, "orders.retry.5m") }, want: true, recreate: []string{"orders.dlq"}},
-		"another difference as well":               {spec: `{}`, from: v313, on: v43, change: func(o topology.Observed) { o.Queues["orders"].Arguments["x-max-length"] = 1 }, recreate: []string{"orders", "orders.dlq"}},
-		"another difference of the same object":    {spec: `{}`, from: v313, on: v43, change: func(o topology.Observed) { o.Queues["orders.dlq"].Arguments["x-max-length"] = 1 }, recreate: []string{"orders.dlq"}},
-		"an exchange that neither wants":           {spec: reject, from: v313, on: v43, change: func(o topology.Observed) { o.Exchanges["orders.dlx"] = topology.ObservedExchange{Type: "direct", Durable: true} }, recreate: []string{"orders.dlx", "orders", "orders.dlq"}, foreign: 1},
+		"a missing object does not matter":          {spec: `{}`, from: v313, on: v43, change: func(o topology.Observed) { delete(o.Queues, "orders.retry.5m") }, want: true, recreate: []string{"orders.dlq"}},
+		"another difference as well":                {spec: `{}`, from: v313, on: v43, change: func(o topology.Observed) { o.Queues["orders"].Arguments["x-max-length"] = 1 }, recreate: []string{"orders", "orders.dlq"}},
+		"another difference of the same object":     {spec: `{}`, from: v313, on: v43, change: func(o topology.Observed) { o.Queues["orders.dlq"].Arguments["x-max-length"] = 1 }, recreate: []string{"orders.dlq"}},
+		"an exchange that neither wants": {spec: reject, from: v313, on: v43, change: func(o topology.Observed) {
+			o.Exchanges["orders.dlx"] = topology.ObservedExchange{Type: "direct", Durable: true}
+		}, recreate: []string{"orders.dlx", "orders", "orders.dlq"}, foreign: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -471,26 +473,23 @@ func TestDiffReturnRoute(t *testing.T) {
 // The first look at a broker must not complain of a route that declaring the topology makes.
 func TestDiffReturnRouteOfOurOwn(t *testing.T) {
 	t.Parallel()
+	const returns = `retry: {returnTo: {exchange: back, routingKey: again}}, `
 	for name, test := range map[string]struct {
-		bindings string
+		spec     string
 		declared bool
 		missing  bool
 	}{
-		"a binding makes it":             {bindings: `[{exchange: {name: back, type: topic}, routingKeys: ["#"]}]`},
-		"and a broker that has it":       {bindings: `[{exchange: {name: back, type: topic}, routingKeys: ["#"]}]`, declared: true},
-		"a binding with another key":     {bindings: `[{exchange: {name: back, type: topic}, routingKeys: [else]}]`, missing: true},
-		"a binding that must find one":   {bindings: `[{exchange: {name: back}, routingKeys: ["#"]}]`, missing: true},
-		"and finds one":                  {bindings: `[{exchange: {name: back}, routingKeys: ["#"]}]`, declared: true},
-		"a binding to another exchange":  {bindings: `[{exchange: {name: events, type: topic}, routingKeys: ["#"]}]`, missing: true},
-		"keys of each message: anything": {bindings: `[{exchange: {name: back, type: direct}}], retry: {strategy: Reject, returnTo: {exchange: back}}`},
+		"a binding makes it":             {spec: returns + `bindings: [{exchange: {name: back, type: topic}, routingKeys: ["#"]}]`},
+		"and a broker that has it":       {spec: returns + `bindings: [{exchange: {name: back, type: topic}, routingKeys: ["#"]}]`, declared: true},
+		"a binding with another key":     {spec: returns + `bindings: [{exchange: {name: back, type: topic}, routingKeys: [else]}]`, missing: true},
+		"a binding that must find one":   {spec: returns + `bindings: [{exchange: {name: back}, routingKeys: ["#"]}]`, missing: true},
+		"and finds one":                  {spec: returns + `bindings: [{exchange: {name: back}, routingKeys: ["#"]}]`, declared: true},
+		"a binding to another exchange":  {spec: returns + `bindings: [{exchange: {name: events, type: topic}, routingKeys: ["#"]}]`, missing: true},
+		"keys of each message: anything": {spec: `retry: {strategy: Reject, returnTo: {exchange: back}}, bindings: [{exchange: {name: back, type: direct}}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			spec := `{bindings: ` + test.bindings
-			if name != "keys of each message: anything" {
-				spec += `, retry: {returnTo: {exchange: back, routingKey: again}}`
-			}
-			topo := desired(t, spec+`}`, v43)
+			topo := desired(t, `{`+test.spec+`}`, v43)
 			observed := topology.Observed{}
 			if test.declared {
 				observed = observe(t, topo)
@@ -519,25 +518,25 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		policies []topology.Policy
 		want     []string // queue: message
 	}{
-		"overflow":                     {spec: everything, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or the other way round`}},
-		"overflow without an own":      {spec: alone, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's default: messages can be dropped instead of refused, or the other way round`}},
-		"the same overflow":            {spec: everything, policies: policy("overflow", "reject-publish")},
-		"message-ttl":                  {spec: everything, policies: policy("message-ttl", 299999), want: []string{`orders: policy "p" sets message-ttl 299999 over the queue's 300000: messages expire early`}},
-		"message-ttl without an own":   {spec: alone, policies: policy("message-ttl", 5), want: []string{`orders: policy "p" sets message-ttl 5 over the queue's none: messages expire early`}},
-		"a longer message-ttl":         {spec: everything, policies: policy("message-ttl", 300000)},
-		"max-length":                   {spec: everything, policies: policy("max-length", 99), want: []string{`orders: policy "p" sets max-length 99 over the queue's 100: messages can be dropped or refused early`}},
-		"max-length-bytes":             {spec: everything, policies: policy("max-length-bytes", 999), want: []string{`orders: policy "p" sets max-length-bytes 999 over the queue's 1000: messages can be dropped or refused early`}},
-		"delivery-limit":               {spec: everything, policies: policy("delivery-limit", 5), want: []string{`orders: policy "p" sets delivery-limit 5 over the queue's 50: messages can be dropped or dead-lettered early`}},
+		"overflow":                      {spec: everything, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or the other way round`}},
+		"overflow without an own":       {spec: alone, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's default: messages can be dropped instead of refused, or the other way round`}},
+		"the same overflow":             {spec: everything, policies: policy("overflow", "reject-publish")},
+		"message-ttl":                   {spec: everything, policies: policy("message-ttl", 299999), want: []string{`orders: policy "p" sets message-ttl 299999 over the queue's 300000: messages expire early`}},
+		"message-ttl without an own":    {spec: alone, policies: policy("message-ttl", 5), want: []string{`orders: policy "p" sets message-ttl 5 over the queue's none: messages expire early`}},
+		"a longer message-ttl":          {spec: everything, policies: policy("message-ttl", 300000)},
+		"max-length":                    {spec: everything, policies: policy("max-length", 99), want: []string{`orders: policy "p" sets max-length 99 over the queue's 100: messages can be dropped or refused early`}},
+		"max-length-bytes":              {spec: everything, policies: policy("max-length-bytes", 999), want: []string{`orders: policy "p" sets max-length-bytes 999 over the queue's 1000: messages can be dropped or refused early`}},
+		"delivery-limit":                {spec: everything, policies: policy("delivery-limit", 5), want: []string{`orders: policy "p" sets delivery-limit 5 over the queue's 50: messages can be dropped or dead-lettered early`}},
 		"delivery-limit over unlimited": {spec: alone, policies: policy("delivery-limit", 5), want: []string{`orders: policy "p" sets delivery-limit 5 over the queue's unlimited: messages can be dropped or dead-lettered early`}},
-		"an unlimited delivery-limit":  {spec: everything, policies: policy("delivery-limit", -1)},
-		"a limit that is no number":    {spec: everything, policies: policy("delivery-limit", "5")},
-		"dead-letter-exchange":         {spec: alone, policies: policy("dead-letter-exchange", "x"), want: []string{`orders: policy "p" sets dead-letter-exchange x over the queue's none: messages go where this ConsumerQueue does not send them`}},
-		"dead-letter-exchange loses":   {spec: everything, policies: policy("dead-letter-exchange", "x")},
-		"dead-letter-routing-key":      {spec: noRetry, policies: policy("dead-letter-routing-key", "x"), want: []string{`orders: policy "p" sets dead-letter-routing-key x over the queue's none: messages go where this ConsumerQueue does not send them`}},
-		"a routing key loses":          {spec: everything, policies: policy("dead-letter-routing-key", "x")},
-		"dead-letter-strategy":         {spec: `{retry: {policy: None}, deadLetterStrategy: AtMostOnce}`, policies: policy("dead-letter-strategy", "at-least-once"), want: []string{`orders: policy "p" sets dead-letter-strategy at-least-once over the queue's none: messages are dead-lettered in another way than asked for`}},
-		"a strategy loses":             {spec: everything, policies: policy("dead-letter-strategy", "at-most-once")},
-		"keys that do no harm":         {spec: everything, policies: policy("target-group-size", 5)},
+		"an unlimited delivery-limit":   {spec: everything, policies: policy("delivery-limit", -1)},
+		"a limit that is no number":     {spec: everything, policies: policy("delivery-limit", "5")},
+		"dead-letter-exchange":          {spec: alone, policies: policy("dead-letter-exchange", "x"), want: []string{`orders: policy "p" sets dead-letter-exchange x over the queue's none: messages go where this ConsumerQueue does not send them`}},
+		"dead-letter-exchange loses":    {spec: everything, policies: policy("dead-letter-exchange", "x")},
+		"dead-letter-routing-key":       {spec: noRetry, policies: policy("dead-letter-routing-key", "x"), want: []string{`orders: policy "p" sets dead-letter-routing-key x over the queue's none: messages go where this ConsumerQueue does not send them`}},
+		"a routing key loses":           {spec: everything, policies: policy("dead-letter-routing-key", "x")},
+		"dead-letter-strategy":          {spec: `{retry: {policy: None}, deadLetterStrategy: AtMostOnce}`, policies: policy("dead-letter-strategy", "at-least-once"), want: []string{`orders: policy "p" sets dead-letter-strategy at-least-once over the queue's none: messages are dead-lettered in another way than asked for`}},
+		"a strategy loses":              {spec: everything, policies: policy("dead-letter-strategy", "at-most-once")},
+		"keys that do no harm":          {spec: everything, policies: policy("target-group-size", 5)},
 
 		"dead letters at risk": {spec: noRetry, policies: onDLQ("delivery-limit", 5), want: []string{`orders.dlq: policy "p" sets delivery-limit 5 over the queue's unlimited: dead letters can be lost`}},
 		"dead letters moved":   {spec: noRetry, policies: onDLQ("dead-letter-exchange", "x"), want: []string{`orders.dlq: policy "p" sets dead-letter-exchange x over the queue's none: messages go where this ConsumerQueue does not send them`}},

@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -133,7 +134,7 @@ func bind(observed *topology.Observed, binding topology.ObservedBinding) {
 	observed.BindingsFrom[binding.Source] = append([]topology.ObservedBinding{binding}, observed.BindingsFrom[binding.Source]...)
 }
 
-// throughJSON makes every number a float64 and an empty set of arguments an empty map, as a broker's answer has them.
+// throughJSON makes every number a json.Number and an empty set of arguments an empty map, as a broker's answer has them.
 func throughJSON(t testing.TB, arguments topology.Arguments) topology.Arguments {
 	t.Helper()
 	text, err := json.Marshal(arguments)
@@ -141,7 +142,9 @@ func throughJSON(t testing.TB, arguments topology.Arguments) topology.Arguments 
 		t.Fatal(err)
 	}
 	read := topology.Arguments{}
-	if err := json.Unmarshal(text, &read); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&read); err != nil {
 		t.Fatal(err)
 	}
 	return read
