@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/warren-mq/warren/internal/topology"
 )
 
 // Capabilities are what this broker lets this user do.
 type Capabilities struct {
-	// Definitions: the whole vhost is read with one request; it takes the tag administrator.
+	// Definitions: the whole vhost is read with one request; it takes the tag administrator, and a vhost whose name is
+	// ASCII.
 	Definitions bool
 	// Events: the plugin rabbitmq_event_exchange announces changes in this vhost.
 	Events bool
@@ -71,7 +73,7 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 		version:     version,
 		clusterName: overview.ClusterName,
 		capabilities: Capabilities{
-			Definitions:       administrator,
+			Definitions:       administrator && definitionsWork(m.config.VHost),
 			Events:            events,
 			Policies:          administrator || slices.Contains(whoami.Tags, "policymaker"),
 			DelayedRedelivery: parsed.AtLeast(topology.RabbitMQ43),
@@ -79,6 +81,17 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 		upgrading: slices.ContainsFunc(versions, func(other string) bool { return other != version }),
 		builtin:   builtin,
 	}, nil
+}
+
+// definitionsWork is false for vhosts whose names go beyond ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of
+// the answer, in Latin-1, and then cannot encode it: 4.0 answers 500, 4.3 closes the connection in the middle.
+func definitionsWork(vhost string) bool {
+	for _, b := range []byte(vhost) {
+		if b >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // nodeVersions lists the versions of the running nodes: a cluster in the middle of an upgrade has several. Nodes say

@@ -156,6 +156,7 @@ func (c *Connection) looking() {
 // look reads the vhost, and before it who the broker is: after each (re)connect and each failure, and while its nodes are
 // being upgraded, for the last of them may do that without any of our connections being closed.
 func (c *Connection) look(ctx context.Context) error {
+	began := time.Now()
 	err := c.lookAndReplace(ctx)
 	if ctx.Err() != nil {
 		return ErrClosed
@@ -166,7 +167,7 @@ func (c *Connection) look(ctx context.Context) error {
 	c.report(func(s *state) {
 		s.management = err
 		if err == nil {
-			s.health.SyncedAt = time.Now()
+			s.health.SyncedAt = began
 		}
 	})
 	return err

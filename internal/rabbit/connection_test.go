@@ -20,7 +20,7 @@ import (
 
 // hasty is for brokers that do not answer.
 var hasty = timing{
-	dial: 300 * time.Millisecond, operation: 300 * time.Millisecond, request: 300 * time.Millisecond, goodbye: 100 * time.Millisecond,
+	dial: time.Second, operation: 3 * time.Second, request: time.Second, goodbye: 100 * time.Millisecond,
 	first: 10 * time.Millisecond, limit: 100 * time.Millisecond,
 }
 

@@ -15,7 +15,7 @@ type Health struct {
 	Capabilities Capabilities
 	// Connected: the AMQP connection is open, Apply can work.
 	Connected bool
-	// SyncedAt is the time of the last successful look; zero if there was none.
+	// SyncedAt is when the last successful look began; zero if there was none.
 	SyncedAt time.Time
 	// FailingSince is when the trouble began that Err tells; zero while all is well.
 	FailingSince time.Time

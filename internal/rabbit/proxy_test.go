@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -32,6 +33,11 @@ type request struct {
 // newProxy passes on what comes to its prefix, which must begin with a slash or be empty.
 func newProxy(t *testing.T, target, prefix string) *proxy {
 	t.Helper()
+	return newTLSProxy(t, target, prefix, nil)
+}
+
+func newTLSProxy(t *testing.T, target, prefix string, certificates *tls.Config) *proxy {
+	t.Helper()
 	uri, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +48,7 @@ func newProxy(t *testing.T, target, prefix string) *proxy {
 			r.SetURL(uri)
 			r.Out.URL.RawPath = strings.TrimPrefix(r.In.URL.EscapedPath(), prefix)
 			r.Out.URL.Path, _ = url.PathUnescape(r.Out.URL.RawPath)
+			r.Out.Header.Del("Accept-Encoding") // answers that are replaced are not compressed
 		},
 		ModifyResponse: p.pass,
 	}
@@ -52,6 +59,9 @@ func newProxy(t *testing.T, target, prefix string) *proxy {
 		}
 		reverse.ServeHTTP(w, r)
 	}))
+	if certificates != nil {
+		server.TLS = certificates
+	}
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -59,7 +69,11 @@ func newProxy(t *testing.T, target, prefix string) *proxy {
 			p.sockets++
 		}
 	}
-	server.Start()
+	if server.TLS != nil {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
 	t.Cleanup(server.Close)
 	p.URI = server.URL + prefix
 	return p
@@ -102,7 +116,6 @@ func (p *proxy) answer(through func(*http.Response) error) {
 func replace(response *http.Response, body string) {
 	response.Body = io.NopCloser(strings.NewReader(body))
 	response.ContentLength = int64(len(body))
-	response.Header.Set("Content-Length", "")
 	response.Header.Del("Content-Length")
 }
 
@@ -122,7 +135,7 @@ func newRelay(t *testing.T, target string) *relay {
 		t.Fatal(err)
 	}
 	r := &relay{}
-	listener := listen(t, func(client net.Conn) {
+	address := listen(t, func(client net.Conn) {
 		server, err := net.Dial("tcp", uri.Host)
 		if err != nil {
 			_ = client.Close()
@@ -135,7 +148,7 @@ func newRelay(t *testing.T, target string) *relay {
 		go r.copy(server, client)
 	})
 	t.Cleanup(func() { r.thaw(); r.cut() })
-	r.URI = uri.Scheme + "://" + listener
+	r.URI = uri.Scheme + "://" + address
 	return r
 }
 

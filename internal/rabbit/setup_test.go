@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 
@@ -118,3 +119,5 @@ func namesOf(t topology.Topology) topology.Names {
 	}
 	return names
 }
+
+var discard = logr.Discard()

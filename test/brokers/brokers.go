@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -119,9 +120,15 @@ type User struct{ Username, Password string }
 func (b Broker) NewUser(tb testing.TB, tags ...string) User {
 	tb.Helper()
 	user := User{Username: "test-user-" + random(), Password: rand.Text()}
-	b.call(tb, http.MethodPut, map[string]any{"password": user.Password, "tags": strings.Join(tags, ",")}, "users", user.Username)
+	b.SetTags(tb, user, tags...)
 	tb.Cleanup(func() { b.call(tb, http.MethodDelete, nil, "users", user.Username) })
 	return user
+}
+
+// SetTags gives a user other tags; the password stays.
+func (b Broker) SetTags(tb testing.TB, user User, tags ...string) {
+	tb.Helper()
+	b.call(tb, http.MethodPut, map[string]any{"password": user.Password, "tags": strings.Join(tags, ",")}, "users", user.Username)
 }
 
 // CloseConnections closes the AMQP connections whose client calls them by this name, from the broker's side, and
@@ -160,11 +167,7 @@ func (b Broker) call(tb testing.TB, method string, body any, path ...string) []b
 	tb.Helper()
 	uri := b.ManagementURI + "/api"
 	for _, name := range path {
-		name, query, _ := strings.Cut(name, "?")
 		uri += "/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
-		if query != "" {
-			uri += "?" + query
-		}
 	}
 	var content bytes.Buffer
 	if body != nil {
@@ -172,10 +175,8 @@ func (b Broker) call(tb testing.TB, method string, body any, path ...string) []b
 			tb.Fatalf("%s %v: %v", method, path, err)
 		}
 	}
-	request, err := http.NewRequestWithContext(tb.Context(), method, uri, &content)
-	if tb.Context().Err() != nil { // in a cleanup
-		request, err = http.NewRequest(method, uri, &content) //nolint:noctx // the client's time-out holds
-	}
+	// Not the test's context: this runs in cleanups too. The client has a time-out.
+	request, err := http.NewRequestWithContext(context.Background(), method, uri, &content)
 	if err != nil {
 		tb.Fatalf("%s %v: %v", method, path, err)
 	}

@@ -1,0 +1,337 @@
+package rabbit
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+func TestConnectionsThatAreRefused(t *testing.T) {
+	none := func(*Config, *brokers.VHost, *testing.T) {}
+	as := func(granted bool, tags ...string) func(*Config, *brokers.VHost, *testing.T) {
+		return func(config *Config, vhost *brokers.VHost, t *testing.T) {
+			user := vhost.Broker.NewUser(t, tags...)
+			if granted {
+				vhost.Grant(user, ".*", ".*", ".*")
+			}
+			config.Username, config.Password = user.Username, user.Password
+		}
+	}
+	cases := map[string]struct {
+		change    func(*Config, *brokers.VHost, *testing.T)
+		alter     func(*Config)
+		reason    error
+		says      []string
+		otherwise bool // works over the half that is not refused
+	}{
+		"wrong password": {
+			none, func(c *Config) { c.Password = "is wrong" }, ErrAuthentication,
+			[]string{"AMQP: authentication failed: user \"guest\"", "management API, GET /api/whoami: authentication failed: user \"guest\""}, false,
+		},
+		"no such vhost": {
+			none, func(c *Config) { c.VHost = "no/such %" }, ErrVHostNotFound,
+			[]string{"AMQP: vhost not found", "management API", `"no/such %"`}, false,
+		},
+		"no access to the vhost": {
+			as(false, "management"), nil, ErrAccessRefused, []string{"AMQP: access refused: access to vhost 'test vhost"}, false,
+		},
+		"administrator without access to the vhost": {
+			as(false, "administrator"), nil, ErrAccessRefused, []string{"AMQP: access refused: access to vhost 'test vhost"}, true,
+		},
+		"no tag": {as(true), nil, ErrAccessRefused, []string{"management API, GET /api/whoami: access refused", "lacks the tag management"}, true},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, vhost *brokers.VHost) {
+				config := configOf(vhost)
+				test.change(&config, vhost, t)
+				if test.alter != nil {
+					test.alter(&config)
+				}
+				connection := opened(t, config, nil)
+				eventually(t, connection, failsWith(test.reason, test.says...))
+				eventually(t, connection, func(g Gomega, health Health) {
+					g.Expect(!health.SyncedAt.IsZero() || health.Connected).To(Equal(test.otherwise), "%+v", health)
+				})
+			})
+		})
+	}
+}
+
+func TestCapabilitiesByTag(t *testing.T) {
+	cases := map[string]Capabilities{
+		"management":    {},
+		"policymaker":   {Policies: true},
+		"monitoring":    {},
+		"administrator": {Policies: true, Definitions: true},
+	}
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		for tag, want := range cases {
+			t.Run(tag, func(t *testing.T) {
+				user := vhost.Broker.NewUser(t, tag)
+				vhost.Grant(user, "", "", "")
+				config := configOf(vhost)
+				config.Username, config.Password = user.Username, user.Password
+				health := connected(t, config, nil).Health()
+				want.DelayedRedelivery = strings.HasPrefix(health.Version, "4.3.")
+				if health.Capabilities != want || health.Version != vhost.Broker.Version {
+					t.Errorf("%+v, should be able to %+v", health, want)
+				}
+			})
+		}
+	})
+}
+
+// The event exchange lives in one vhost of the broker, by default "/".
+func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
+	t.Parallel()
+	for _, broker := range brokers.All(t) {
+		t.Run(broker.Version, func(t *testing.T) {
+			t.Parallel()
+			config := configOf(&brokers.VHost{Broker: broker, Name: "/"})
+			connection := connected(t, config, nil)
+			if !connection.Health().Capabilities.Events {
+				t.Error("the plugin is enabled, its exchange should be seen")
+			}
+			observed, _ := connection.Observe(topology.Names{Exchanges: []string{eventExchange}})
+			if observed.Exchanges[eventExchange].Type != "topic" {
+				t.Errorf("%+v", observed.Exchanges)
+			}
+		})
+	}
+}
+
+func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		user := vhost.Broker.NewUser(t, "administrator")
+		vhost.Grant(user, ".*", ".*", ".*")
+		config := configOf(vhost)
+		config.Username, config.Password = user.Username, user.Password
+		connection := connected(t, config, nil)
+		vhost.Broker.SetTags(t, user, "management")
+		vhost.DeclareQueue("q", nil)
+		if now := seen(t, connection); len(now.queues) != 1 {
+			t.Errorf("%+v", now.queues)
+		}
+		if connection.Health().Capabilities.Definitions {
+			t.Error("the capability should be gone")
+		}
+	})
+}
+
+// A fact about RabbitMQ that observing relies on: if this fails, definitionsWork has become too careful.
+func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
+	each(t, func(t *testing.T, own *brokers.VHost) {
+		vhost := own.Broker.NewVHostNamed(t, "größe ")
+		connection := connected(t, configOf(vhost), nil)
+		if connection.Health().Capabilities.Definitions {
+			t.Error("definitions should not be read")
+		}
+		_, _, err := connection.management.observeDefinitions(t.Context(), "", nil)
+		if works := err == nil; works != strings.HasPrefix(vhost.Broker.Version, "3.") {
+			t.Errorf("definitions: %v", err)
+		}
+	})
+}
+
+// While a cluster is being upgraded its nodes differ, and the last one may change without our connections being closed.
+func TestVersionIsThatOfTheLowestNode(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	config := configOf(vhost)
+	proxy := newProxy(t, config.ManagementURI, "")
+	config.ManagementURI = proxy.URI
+	nodes := func(body string) {
+		proxy.answer(func(response *http.Response) error {
+			if strings.HasSuffix(response.Request.URL.Path, "/nodes") {
+				replace(response, body)
+			}
+			return nil
+		})
+	}
+	nodes(`[{"rabbitmq_version": "4.3.0"}, {"applications": [{"name": "os_mon", "version": "2.1"}, {"name": "rabbit", "version": "4.2.9"}]}, {"applications": []}]`)
+	connection := connected(t, config, nil)
+	if health := connection.Health(); health.Version != "4.2.9" || health.Capabilities.DelayedRedelivery {
+		t.Errorf("%+v", health)
+	}
+	nodes(fmt.Sprintf(`[{"rabbitmq_version": %q}]`, vhost.Broker.Version))
+	seen(t, connection)
+	if health := connection.Health(); health.Version != vhost.Broker.Version || !health.Capabilities.DelayedRedelivery {
+		t.Errorf("%+v", health)
+	}
+	proxy.requests()
+	seen(t, connection)
+	if requests := proxy.requests(); len(requests) != 1 {
+		t.Errorf("when all nodes are alike, nothing is asked: %+v", requests)
+	}
+}
+
+func TestOddVHostsAndPrefixes(t *testing.T) {
+	for _, name := range []string{"a/b", "100%41", "größe & co", "a+b;c=d?e#f", "../x", "."} {
+		for _, prefix := range []string{"", "/rabbit%20mq/%C3%BC"} {
+			t.Run(name+" at "+prefix, func(t *testing.T) {
+				each(t, func(t *testing.T, own *brokers.VHost) {
+					vhost := own.Broker.NewVHostNamed(t, name)
+					config := configOf(vhost)
+					proxy := newProxy(t, config.ManagementURI, prefix)
+					config.ManagementURI = proxy.URI + "/" // one slash more does no harm
+					connection := connected(t, config, nil)
+					if err := connection.Apply(t.Context(), oneQueue); err != nil {
+						t.Fatal(err)
+					}
+					seen(t, connection)
+					user := vhost.Broker.NewUser(t, "management")
+					vhost.Grant(user, "", "", "")
+					config.Username, config.Password = user.Username, user.Password
+					if now := seen(t, connected(t, config, nil)); len(now.queues) != 1 || len(vhost.Definitions().Queues) != 1 {
+						t.Errorf("%+v", now.queues)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	all, certificates := brokers.AllTLS(t)
+	foreign := selfSigned(t)
+	for _, broker := range all {
+		t.Run(broker.Version, func(t *testing.T) {
+			t.Parallel()
+			config := configOf(broker.NewVHost(t))
+			cases := map[string]struct {
+				change func(*Config)
+				says   string // empty if it works
+			}{
+				"CA":          {func(c *Config) { c.CA = certificates.CA }, ""},
+				"server name": {func(c *Config) { c.CA, c.ServerName = certificates.CA, "localhost" }, ""},
+				"client certificate": {func(c *Config) {
+					c.CA, c.ClientCert, c.ClientKey = certificates.CA, certificates.ClientCert, certificates.ClientKey
+				}, ""},
+				"no CA, no check":   {func(c *Config) { c.InsecureSkipVerify = true }, ""},
+				"no CA":             {func(*Config) {}, "unknown authority"},
+				"wrong CA":          {func(c *Config) { c.CA = foreign.cert }, "unknown authority"},
+				"wrong server name": {func(c *Config) { c.CA, c.ServerName = certificates.CA, "elsewhere.example" }, "elsewhere.example"},
+			}
+			for name, test := range cases {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					config := config
+					test.change(&config)
+					if test.says == "" {
+						if err := connected(t, config, nil).Apply(t.Context(), oneQueue); err != nil {
+							t.Error(err)
+						}
+						return
+					}
+					eventually(t, opened(t, config, nil), failsWith(ErrUnreachable, "AMQP: ", "management API", test.says))
+				})
+			}
+		})
+	}
+}
+
+func TestClientCertificatesAreShown(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	server, client := selfSigned(t), selfSigned(t)
+	known := x509.NewCertPool()
+	known.AppendCertsFromPEM(client.cert)
+	identity, err := tls.X509KeyPair(server.cert, server.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	demanding := &tls.Config{
+		Certificates: []tls.Certificate{identity}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: known, MinVersion: tls.VersionTLS12,
+	}
+	config := configOf(vhost)
+	plain := strings.TrimPrefix(config.AMQPURI, "amqp://")
+	config.AMQPURI = "amqps://" + listen(t, func(socket net.Conn) { pipe(tls.Server(socket, demanding), plain) })
+	config.ManagementURI = newTLSProxy(t, config.ManagementURI, "", demanding).URI
+	config.CA = server.cert
+	eventually(t, opened(t, config, nil), failsWith(ErrUnreachable, "AMQP: ", "management API", "certificate"))
+	config.ClientCert, config.ClientKey = client.cert, client.key
+	if err := connected(t, config, nil).Apply(t.Context(), oneQueue); err != nil {
+		t.Error(err)
+	}
+}
+
+// pipe connects a client with a server until one of them ends it.
+func pipe(client net.Conn, address string) {
+	server, err := net.Dial("tcp", address)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		go func() {
+			_, _ = io.Copy(way[0], way[1])
+			_, _ = client.Close(), server.Close()
+		}()
+	}
+}
+
+// Whatever goes wrong, and whatever is printed of it, no secret is in it.
+func TestNoSecretIsEverSaid(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	const password = "s3cret/p@ss wörd%"
+	spellings := []string{password, "s3cret", "wörd", "w%C3%B6rd"}
+	mean := newProxy(t, vhost.Broker.ManagementURI, "")
+	mean.answer(func(response *http.Response) error { // a server that repeats what it was told
+		response.StatusCode = http.StatusInternalServerError
+		replace(response, fmt.Sprintf(`{"error":"e","reason":"no %s at amqp://guest:s3cret%%2Fp%%40ss%%20w%%C3%%B6rd%%25@host/"}`, password))
+		return nil
+	})
+	right := configOf(vhost)
+	cases := map[string]func(*Config){
+		"wrong password": func(*Config) {},
+		"nobody listens": func(c *Config) { c.AMQPURI, c.ManagementURI = "amqp://127.0.0.1:1", "http://127.0.0.1:1" },
+		"no such host":   func(c *Config) { c.AMQPURI, c.ManagementURI = "amqp://no.such.invalid", "http://no.such.invalid" },
+		"no TLS there": func(c *Config) {
+			c.AMQPURI, c.ManagementURI = strings.Replace(c.AMQPURI, "amqp", "amqps", 1), strings.Replace(c.ManagementURI, "http", "https", 1)
+		},
+		"wrong protocols":       func(c *Config) { c.AMQPURI, c.ManagementURI = "amqp"+c.ManagementURI[4:], "http"+c.AMQPURI[4:] },
+		"a server that says it": func(c *Config) { c.ManagementURI = mean.URI },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := right
+			config.Password, config.ClientKey = password, nil
+			change(&config)
+			var said strings.Builder
+			logger := funcr.New(func(prefix, args string) { said.WriteString(prefix + args) }, funcr.Options{})
+			logger.Info("configuration", "config", config)
+			connection, err := open(config, logger, func(Notice) {}, hasty)
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, connection, func(g Gomega, health Health) {
+				g.Expect(health.Err).To(And(MatchError(ContainSubstring("AMQP")), MatchError(ContainSubstring("management API"))))
+			})
+			for _, err := range []error{connection.Health().Err, connection.Refresh(t.Context()), connection.Apply(t.Context(), oneQueue)} {
+				fmt.Fprintf(&said, "%v %+v %#v %q ", err, err, err, err)
+			}
+			fmt.Fprintf(&said, "%v %+v %#v %s %q %v", config, config, config, config, config, &config)
+			connection.Close()
+			for _, spelling := range spellings {
+				if strings.Contains(said.String(), spelling) {
+					t.Errorf("%q is in: %s", spelling, said.String())
+				}
+			}
+		})
+	}
+}

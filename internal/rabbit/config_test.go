@@ -1,0 +1,127 @@
+package rabbit
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+type pair struct{ cert, key []byte }
+
+// selfSigned makes a certificate that no broker knows.
+func selfSigned(t *testing.T) pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "nobody"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{
+		cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}),
+	}
+}
+
+var plausible = Config{
+	AMQPURI: "amqps://rabbit.example", ManagementURI: "https://rabbit.example/prefix", Username: "warren", Password: "s3cret-word",
+	VHost: "/", ResyncInterval: time.Second,
+}
+
+func TestConfigValidate(t *testing.T) {
+	t.Parallel()
+	own := selfSigned(t)
+	cases := map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"as it should be":          {func(*Config) {}, ""},
+		"with certificates":        {func(c *Config) { c.CA, c.ClientCert, c.ClientKey = own.cert, own.cert, own.key }, ""},
+		"no AMQP URI":              {func(c *Config) { c.AMQPURI = "" }, "AMQPURI: must begin with amqp:// or amqps://"},
+		"AMQP over HTTP":           {func(c *Config) { c.AMQPURI = "http://h" }, "AMQPURI: must begin with amqp:// or amqps://"},
+		"management over AMQP":     {func(c *Config) { c.ManagementURI = "amqp://h" }, "ManagementURI: must begin with http:// or https://"},
+		"no host":                  {func(c *Config) { c.ManagementURI = "http://:15672" }, "ManagementURI: has no host"},
+		"password in the AMQP URI": {func(c *Config) { c.AMQPURI = "amqp://u:s3cret-word@h" }, "AMQPURI: must not contain a user or password"},
+		"user in the URI":          {func(c *Config) { c.ManagementURI = "http://u@h" }, "ManagementURI: must not contain a user or password"},
+		"URI that is none":         {func(c *Config) { c.AMQPURI = "amqp://u:s3cret-word@h:x" }, "AMQPURI: is not a URI"},
+		"no vhost":                 {func(c *Config) { c.VHost = "" }, `VHost: must not be empty; the default vhost is "/"`},
+		"no interval":              {func(c *Config) { c.ResyncInterval = 0 }, "ResyncInterval: must be above zero, is 0s"},
+		"CA that is none":          {func(c *Config) { c.CA = []byte("s3cret-word") }, "CA: holds no PEM certificate"},
+		"certificate without key":  {func(c *Config) { c.ClientCert = own.cert }, "ClientCert and ClientKey: one is given without the other"},
+		"key without certificate":  {func(c *Config) { c.ClientKey = own.key }, "ClientCert and ClientKey: one is given without the other"},
+		"key of another":           {func(c *Config) { c.ClientCert, c.ClientKey = own.cert, selfSigned(t).key }, "ClientCert and ClientKey: tls: private key does not match public key"},
+		"key that is none":         {func(c *Config) { c.ClientCert, c.ClientKey = own.cert, []byte("s3cret-word") }, "ClientCert and ClientKey: tls: failed to find any PEM data in key input"},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := plausible
+			test.change(&config)
+			err := config.Validate()
+			if text(err) != test.says {
+				t.Errorf("said %q, should say %q", text(err), test.says)
+			}
+			if _, opened := Open(config, discard, func(Notice) {}); test.says != "" && text(opened) != test.says {
+				t.Errorf("Open said %v", opened)
+			}
+		})
+	}
+}
+
+func TestConfigFingerprintTellsEveryFieldApart(t *testing.T) {
+	t.Parallel()
+	changes := map[string]func(*Config){
+		"AMQPURI": func(c *Config) { c.AMQPURI += "x" }, "ManagementURI": func(c *Config) { c.ManagementURI += "x" },
+		"Username": func(c *Config) { c.Username += "x" }, "Password": func(c *Config) { c.Password += "x" },
+		"VHost": func(c *Config) { c.VHost += "x" }, "ServerName": func(c *Config) { c.ServerName += "x" },
+		"CA": func(c *Config) { c.CA = []byte("x") }, "ClientCert": func(c *Config) { c.ClientCert = []byte("x") },
+		"ClientKey": func(c *Config) { c.ClientKey = []byte("x") }, "InsecureSkipVerify": func(c *Config) { c.InsecureSkipVerify = true },
+		"ResyncInterval": func(c *Config) { c.ResyncInterval++ },
+		"a letter moved": func(c *Config) { c.Username, c.Password = "warrens", "3cret-word" },
+	}
+	seen := map[string]string{plausible.Fingerprint(): "none"}
+	for name, change := range changes {
+		config := plausible
+		change(&config)
+		print := config.Fingerprint()
+		if other, exists := seen[print]; exists {
+			t.Errorf("%s has the fingerprint of %s", name, other)
+		}
+		if seen[print] = name; print != config.Fingerprint() {
+			t.Errorf("%s: the fingerprint is not stable", name)
+		}
+	}
+}
+
+func TestConfigShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	config := plausible
+	config.ClientKey = []byte("s3cret-key")
+	config.AMQPURI = "amqp://u:s3cret-uri@host" // refused, and perhaps logged for that
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+		for _, value := range []any{config, &config, []Config{config}, map[string]Config{"a": config}, struct{ C Config }{config}} {
+			if shown := fmt.Sprintf(verb, value); strings.Contains(shown, "s3cret") || !strings.Contains(shown, "amqp://host") {
+				t.Errorf("%s of a %T is %s", verb, value, shown)
+			}
+		}
+	}
+}
