@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
@@ -312,8 +313,13 @@ func TestNoSecretIsEverSaid(t *testing.T) {
 			config := right
 			config.Password, config.ClientKey = password, nil
 			change(&config)
+			var mu sync.Mutex
 			var said strings.Builder
-			logger := funcr.New(func(prefix, args string) { said.WriteString(prefix + args) }, funcr.Options{})
+			logger := funcr.New(func(prefix, args string) {
+				mu.Lock()
+				defer mu.Unlock()
+				said.WriteString(prefix + args)
+			}, funcr.Options{})
 			logger.Info("configuration", "config", config)
 			connection, err := open(config, logger, func(Notice) {}, hasty)
 			if err != nil {
@@ -322,11 +328,12 @@ func TestNoSecretIsEverSaid(t *testing.T) {
 			eventually(t, connection, func(g Gomega, health Health) {
 				g.Expect(health.Err).To(And(MatchError(ContainSubstring("AMQP")), MatchError(ContainSubstring("management API"))))
 			})
-			for _, err := range []error{connection.Health().Err, connection.Refresh(t.Context()), connection.Apply(t.Context(), oneQueue)} {
+			errs := []error{connection.Health().Err, connection.Refresh(t.Context()), connection.Apply(t.Context(), oneQueue)}
+			connection.Close()
+			for _, err := range errs {
 				fmt.Fprintf(&said, "%v %+v %#v %q ", err, err, err, err)
 			}
 			fmt.Fprintf(&said, "%v %+v %#v %s %q %v", config, config, config, config, config, &config)
-			connection.Close()
 			for _, spelling := range spellings {
 				if strings.Contains(said.String(), spelling) {
 					t.Errorf("%q is in: %s", spelling, said.String())

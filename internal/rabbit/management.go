@@ -27,7 +27,7 @@ type management struct {
 // newManagement takes a configuration that Validate has passed.
 func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout time.Duration) *management {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // documented to be one
-	transport.TLSClientConfig = tlsConfig
+	transport.TLSClientConfig = tlsConfig.Clone()                // it writes protocols into it that AMQP doesn't speak
 	transport.MaxIdleConnsPerHost = 1
 	transport.IdleConnTimeout = 0 // an interval may be longer than any time-out; the server closes what it doesn't like
 	return &management{
