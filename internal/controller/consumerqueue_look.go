@@ -73,7 +73,7 @@ func (l *look) throughConnection(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("resyncInterval of BrokerConnection %q: %w", bc.Name, err)
 	}
-	if err := l.refreshIfAsked(ctx, connection); err != nil {
+	if err := l.refreshIfStale(ctx, connection); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := l.compareAndCorrect(ctx, connection, version); err != nil {
@@ -93,14 +93,17 @@ func connectionReason(ready metav1.Condition) string {
 	return v1alpha1.ReasonConnectionNotReady
 }
 
-// refreshIfAsked looks at the broker at once when the requested-at annotation has a new value.
-func (l *look) refreshIfAsked(ctx context.Context, connection *rabbit.Connection) error {
+// refreshIfStale looks at the broker at once when the requested-at annotation has a new value, and when what is known of
+// the broker is older than a resource that is looked at for the first time: its objects may have been made just before
+// it, and are then adopted, not declared. A creation time is in whole seconds.
+func (l *look) refreshIfStale(ctx context.Context, connection *rabbit.Connection) error {
 	asked := requestedAt(l.cq)
-	if asked == l.status.LastHandledReconcileAt {
+	isNew := len(l.status.Topology) == 0 && connection.Health().SyncedAt.Before(l.cq.CreationTimestamp.Add(time.Second))
+	if asked == l.status.LastHandledReconcileAt && !isNew {
 		return nil
 	}
 	if err := connection.Refresh(ctx); err != nil {
-		return fmt.Errorf("look at vhost %q as requested: %w", l.status.VHost, err)
+		return fmt.Errorf("look at vhost %q: %w", l.status.VHost, err)
 	}
 	l.status.LastHandledReconcileAt = asked
 	return nil
@@ -155,6 +158,9 @@ func retryable(applied error) error {
 	return applied
 }
 
+// maxAdvisoryMessage is how long the message of an advisory may be: one that names queues can have any length.
+const maxAdvisoryMessage = 4096
+
 // describe writes what was found of the topology into the status, cut to size.
 func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Comparison, done plan) error {
 	hash, err := topology.PlanHash(comparison.Changes)
@@ -165,6 +171,9 @@ func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Co
 	l.status.Topology, l.status.TopologyOmitted = cut(entries, v1alpha1.MaxTopologyEntries)
 	l.status.Changes, l.status.ChangesOmitted = cut(comparison.Changes, v1alpha1.MaxChangeEntries)
 	l.status.Advisories, _ = cut(comparison.Advisories, v1alpha1.MaxChangeEntries)
+	for i := range l.status.Advisories {
+		l.status.Advisories[i].Message = shortened(l.status.Advisories[i].Message, maxAdvisoryMessage)
+	}
 	if done.count() > 0 && len(comparison.Changes) == 0 {
 		l.synced()
 	}

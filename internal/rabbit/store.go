@@ -15,7 +15,8 @@ type store struct {
 	// writing is held by whoever changes the store, and while two snapshots are compared, which takes tens of
 	// milliseconds in a large vhost: readers need not wait for that.
 	writing sync.Mutex
-	etag    string
+	etag    string // empty where it cannot be trusted
+	heard   string // the ETag of the last full answer, to be trusted if it comes again
 	looking bool
 	since   []write // confirmed since the look that is under way began
 
@@ -43,7 +44,7 @@ func (s *store) write(w write) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if s.current != nil && w(s.current) {
-		s.etag = ""
+		s.etag, s.heard = "", ""
 	}
 }
 
@@ -59,7 +60,7 @@ func (s *store) begin() string {
 func (s *store) forget() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.etag = ""
+	s.etag, s.heard = "", ""
 }
 
 // end marks the end of a look without news, because it failed or nothing had changed.
@@ -80,7 +81,8 @@ func (s *store) replace(fresh *snapshot, etag string) (queues, exchanges []strin
 			etag = ""
 		}
 	}
-	s.etag, s.looking, s.since = etag, false, nil
+	s.trust(etag)
+	s.looking, s.since = false, nil
 	if s.current != nil {
 		queues, exchanges = diff(s.current, fresh)
 	}
@@ -88,4 +90,15 @@ func (s *store) replace(fresh *snapshot, etag string) (queues, exchanges []strin
 	defer s.reading.Unlock()
 	s.current = fresh
 	return queues, exchanges
+}
+
+// trust takes over the ETag of a full answer once two answers in a row have carried it. RabbitMQ does not compute ETag
+// and content at one moment: while something changed, 4.3.6 has been seen to send old content with the new ETag, which
+// would hide the change for ever.
+func (s *store) trust(etag string) {
+	s.etag = ""
+	if etag == s.heard {
+		s.etag = etag
+	}
+	s.heard = etag
 }

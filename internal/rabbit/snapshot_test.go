@@ -1,0 +1,340 @@
+package rabbit
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// some is a small vhost; each change is made to a copy of it.
+func some() *snapshot {
+	return build(
+		map[string]topology.ObservedExchange{"amq.topic": {Type: "topic", Durable: true}},
+		[]exchangeItem{{Name: "x", Type: "topic", Durable: true}, {Name: "y", Type: "fanout", Durable: true}},
+		[]queueItem{
+			{Name: "q", Durable: true, Arguments: map[string]any{"x-message-ttl": json.Number("5")}},
+			{Name: "r", Durable: true, Type: "quorum"},
+		},
+		[]bindingItem{
+			{Source: "", Destination: "q", DestinationType: "queue", RoutingKey: "q"},
+			{Source: "x", Destination: "q", DestinationType: "queue", RoutingKey: "b"},
+			{Source: "x", Destination: "q", DestinationType: "queue", RoutingKey: "a"},
+			{Source: "x", Destination: "y", DestinationType: "exchange"},
+			{Source: "y", Destination: "x", DestinationType: "exchange"},
+			{Source: "y", Destination: "y", DestinationType: "exchange", RoutingKey: "to itself"},
+			{Source: "y", Destination: "r", DestinationType: "queue", Arguments: map[string]any{"t": map[string]any{"n": json.Number("1")}}},
+		},
+		[]policyItem{{Name: "p", Pattern: "^q", Priority: 1, ApplyTo: "queues", Definition: map[string]any{"max-length": json.Number("1")}}},
+		[]policyItem{{Name: "p", Pattern: "^r", ApplyTo: "all", Definition: map[string]any{"max-length": json.Number("1")}}},
+	)
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	all := []string{"q", "r"}
+	cases := map[string]struct {
+		change            func(*snapshot)
+		queues, exchanges []string
+	}{
+		"nothing":    {func(*snapshot) {}, nil, nil},
+		"queue gone": {func(s *snapshot) { delete(s.queues, "r") }, []string{"r"}, nil},
+		"queue new":  {func(s *snapshot) { s.putQueue("z", topology.ObservedQueue{}) }, []string{"z"}, nil},
+		"argument": {func(s *snapshot) {
+			s.queues["q"] = queueItem{Durable: true, Arguments: map[string]any{"x-message-ttl": 6}}.observed()
+		}, []string{"q"}, nil},
+		"argument gone": {func(s *snapshot) { s.queues["q"] = queueItem{Durable: true}.observed() }, []string{"q"}, nil},
+		"other kind of value": {func(s *snapshot) {
+			s.queues["q"] = queueItem{Durable: true, Arguments: map[string]any{"x-message-ttl": "5"}}.observed()
+		}, []string{"q"}, nil},
+		"queue not durable": {func(s *snapshot) { s.queues["r"] = queueItem{Type: "quorum"}.observed() }, []string{"r"}, nil},
+		"exchange gone":     {func(s *snapshot) { delete(s.exchanges, "y") }, nil, []string{"y"}},
+		"exchange's type":   {func(s *snapshot) { s.exchanges["x"] = topology.ObservedExchange{Type: "direct", Durable: true} }, nil, []string{"x"}},
+		"binding new":       {func(s *snapshot) { s.putBinding(topology.ObservedBinding{Source: "amq.topic", Destination: "r"}) }, []string{"r"}, []string{"amq.topic"}},
+		"bindings gone":     {func(s *snapshot) { delete(s.bindingsTo, "q"); s.bindingsFrom["x"] = s.bindingsFrom["x"][2:] }, []string{"q"}, []string{"x"}},
+		"other routing key": {func(s *snapshot) {
+			s.bindingsTo["q"] = slices.Clone(s.bindingsTo["q"])
+			s.bindingsTo["q"][0].RoutingKey = "c"
+		}, []string{"q"}, nil},
+		"other order":       {func(s *snapshot) { slices.Reverse(s.bindingsTo["q"]); slices.Reverse(s.bindingsFrom["x"]) }, nil, nil},
+		"nested argument":   {func(s *snapshot) { s.bindingsTo["r"][0].Arguments["t"] = map[string]any{"n": int64(2)} }, []string{"r"}, []string{"y"}},
+		"policy gone":       {func(s *snapshot) { s.policies = s.policies[1:] }, []string{"q"}, nil},
+		"policy's priority": {func(s *snapshot) { s.policies[0].Priority = 2 }, []string{"q"}, nil},
+		"policy's pattern":  {func(s *snapshot) { s.policies[0].Pattern = "^r" }, all, nil},
+		"operator policy":   {func(s *snapshot) { s.policies[1].Definition = nil }, []string{"r"}, nil},
+		"pattern of Perl's": {func(s *snapshot) { s.policies[0].Pattern = "^(?!amq)" }, all, nil},
+		"exchanges' policy": {func(s *snapshot) {
+			s.policies = append(s.policies, topology.Policy{Name: "e", Pattern: ".*", ApplyTo: "exchanges"})
+		}, nil, nil},
+		"policy, other kind": {func(s *snapshot) { s.policies[0].Operator = true }, []string{"q"}, nil},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fresh := some()
+			test.change(fresh)
+			for _, sides := range [][2]*snapshot{{some(), fresh}, {fresh, some()}} {
+				queues, exchanges := diff(sides[0], sides[1])
+				if !slices.Equal(queues, test.queues) || !slices.Equal(exchanges, test.exchanges) {
+					t.Errorf("changed: %v and %v, should be %v and %v", queues, exchanges, test.queues, test.exchanges)
+				}
+			}
+		})
+	}
+}
+
+func TestObserveFollowsExchanges(t *testing.T) {
+	t.Parallel()
+	s := some()
+	cases := map[string]struct {
+		names                 topology.Names
+		exchanges, from, into []string
+	}{
+		"nothing":                           {topology.Names{}, nil, nil, nil},
+		"what is there only":                {topology.Names{Exchanges: []string{"x", "none"}, Queues: []string{"q", "none"}}, []string{"x"}, nil, []string{"q"}},
+		"all round":                         {topology.Names{Route: "x"}, []string{"x", "y"}, []string{"x", "y"}, nil},
+		"from an exchange without bindings": {topology.Names{Route: "amq.topic"}, []string{"amq.topic"}, nil, nil},
+		"from an exchange that is missing":  {topology.Names{Route: "none"}, nil, nil, nil},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			observed := s.observe(test.names)
+			for what, sides := range map[string][2][]string{
+				"exchanges": {keys(observed.Exchanges), test.exchanges},
+				"from":      {keys(observed.BindingsFrom), test.from},
+				"to":        {keys(observed.BindingsTo), test.into},
+			} {
+				if !slices.Equal(sides[0], sides[1]) {
+					t.Errorf("%s: %v, should be %v", what, sides[0], sides[1])
+				}
+			}
+			if len(observed.Policies) != 2 {
+				t.Errorf("policies: %+v", observed.Policies)
+			}
+		})
+	}
+}
+
+func keys[V any](m map[string]V) []string {
+	var all []string
+	for key := range m {
+		all = append(all, key)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// What was given out stays as it was, whatever is written through later.
+func TestObservedDoesNotChange(t *testing.T) {
+	t.Parallel()
+	var s store
+	s.replace(some(), "")
+	names := topology.Names{Exchanges: []string{"x"}, Queues: []string{"q", "new"}, Route: "x"}
+	observed, _ := s.observe(names)
+	before := some().observe(names)
+	var together sync.WaitGroup
+	for i := range 20 {
+		together.Go(func() {
+			s.write(func(s *snapshot) bool {
+				return s.putBinding(topology.ObservedBinding{Source: "x", Destination: "q", RoutingKey: fmt.Sprint(i)})
+			})
+			s.write(func(s *snapshot) bool { return s.putQueue("new", topology.ObservedQueue{}) })
+			s.observe(names)
+		})
+	}
+	together.Wait()
+	if difference := cmp.Diff(before, observed); difference != "" {
+		t.Error(difference)
+	}
+	if now, _ := s.observe(names); len(now.BindingsTo["q"]) != 22 || len(now.Queues) != 2 {
+		t.Errorf("%+v", now)
+	}
+}
+
+// An ETag is trusted when it came with two answers one after the other, and only as long as the snapshot is what it
+// stands for.
+func TestStoreKeepsTheETagOfWhatItHas(t *testing.T) {
+	t.Parallel()
+	declare := func(name string) write {
+		return func(s *snapshot) bool { return s.putQueue(name, topology.ObservedQueue{}) }
+	}
+	look := func(s *store, etag string, meanwhile ...write) {
+		s.begin()
+		for _, w := range meanwhile {
+			s.write(w)
+		}
+		s.replace(some(), etag)
+	}
+	cases := map[string]struct {
+		after func(*store)
+		want  string
+	}{
+		"two looks":                    {func(*store) {}, "first"},
+		"a look without news":          {func(s *store) { s.begin(); s.end() }, "first"},
+		"another ETag":                 {func(s *store) { look(s, "second") }, ""},
+		"another ETag twice":           {func(s *store) { look(s, "second"); look(s, "second") }, "second"},
+		"a write that changes nothing": {func(s *store) { s.write(declare("q")) }, "first"},
+		"a write":                      {func(s *store) { s.write(declare("new")) }, ""},
+		"a write and one look":         {func(s *store) { s.write(declare("new")); look(s, "first") }, ""},
+		"a write and two looks":        {func(s *store) { s.write(declare("new")); look(s, "second"); look(s, "second") }, "second"},
+		"a write during a look":        {func(s *store) { look(s, "first", declare("new")) }, ""},
+		"a write that the look saw":    {func(s *store) { look(s, "first", declare("q")) }, "first"},
+		"a write during no news":       {func(s *store) { s.begin(); s.write(declare("new")); s.end() }, ""},
+		"a reconnect":                  {func(s *store) { s.forget() }, ""},
+		"a reconnect and one look":     {func(s *store) { s.forget(); look(s, "first") }, ""},
+		"a broker without ETags":       {func(s *store) { look(s, ""); look(s, "") }, ""},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var s store
+			look(&s, "first")
+			look(&s, "first")
+			test.after(&s)
+			if etag := s.begin(); etag != test.want {
+				t.Errorf("%q, should be %q", etag, test.want)
+			}
+		})
+	}
+}
+
+func TestLowestVersion(t *testing.T) {
+	t.Parallel()
+	cases := map[string][]string{
+		"4.3.6":      {"4.3.6"},
+		"4.2.10":     {"4.3.0", "4.2.10", "", "4.10.0"},
+		"4.3.0":      {"4.3.1", "4.3.0"},
+		"3.10.8":     {"3.10.8", ""},
+		"3.9.27":     {"3.10.8", "3.9.27"},
+		"4.3.0-rc.1": {"4.3.1", "4.3.0-rc.1"},
+		"":           {"", ""},
+	}
+	for want, versions := range cases {
+		for range 2 {
+			if got := lowest(versions...); got != want {
+				t.Errorf("lowest of %q is %q, should be %q", versions, got, want)
+			}
+			slices.Reverse(versions)
+		}
+	}
+}
+
+// large answers the definitions of a vhost with 60,000 objects: 20,000 queues, 10,000 exchanges, 30,000 bindings.
+func large(b *testing.B) (*management, *httptest.Server) {
+	b.Helper()
+	definitions := map[string][]any{}
+	for i := range 20000 {
+		queue, exchange := fmt.Sprintf("service.orders.%05d", i), fmt.Sprintf("exchange.%05d", i/2)
+		definitions["queues"] = append(definitions["queues"], map[string]any{
+			"name": queue, "durable": true, "type": "quorum", "arguments": map[string]any{
+				"x-queue-type": "quorum", "x-dead-letter-exchange": queue + ".dlx", "x-dead-letter-strategy": "at-least-once",
+				"x-overflow": "reject-publish", "x-message-ttl": 30000,
+			},
+		})
+		definitions["bindings"] = append(definitions["bindings"], map[string]any{
+			"source": exchange, "destination": queue, "destination_type": "queue", "routing_key": queue, "arguments": map[string]any{},
+		})
+		if i%2 == 0 {
+			definitions["exchanges"] = append(definitions["exchanges"], map[string]any{"name": exchange, "type": "topic", "durable": true})
+			definitions["bindings"] = append(definitions["bindings"], map[string]any{
+				"source": exchange, "destination": queue, "destination_type": "queue", "routing_key": "#", "arguments": map[string]any{"x-match": "all"},
+			})
+		}
+	}
+	text, err := json.Marshal(definitions)
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) }))
+	b.Cleanup(server.Close)
+	config := Config{AMQPURI: "amqp://localhost", ManagementURI: server.URL, VHost: "/", ResyncInterval: time.Second}
+	to, err := config.parse()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return newManagement(config, to.management, to.tls, time.Minute), server
+}
+
+// BenchmarkLook is a look at 60,000 objects in which one queue has changed: request, decoding, comparing, notice.
+func BenchmarkLook(b *testing.B) {
+	management, _ := large(b)
+	var s store
+	for b.Loop() {
+		s.begin()
+		fresh, etag, err := management.observeDefinitions(b.Context(), "", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		fresh.queues["service.orders.00007"] = topology.ObservedQueue{}
+		s.replace(fresh, etag)
+		s.write(func(s *snapshot) bool { delete(s.queues, "service.orders.00007"); return true })
+	}
+}
+
+// BenchmarkDiff is the comparing alone.
+func BenchmarkDiff(b *testing.B) {
+	management, _ := large(b)
+	old, _, err := management.observeDefinitions(b.Context(), "", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	fresh, _, err := management.observeDefinitions(b.Context(), "", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		diff(old, fresh)
+	}
+}
+
+// BenchmarkObserve is one ConsumerQueue's view of 60,000 objects, all cores at once.
+func BenchmarkObserve(b *testing.B) {
+	management, _ := large(b)
+	fresh, _, err := management.observeDefinitions(b.Context(), "", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var s store
+	s.replace(fresh, "")
+	names := topology.Names{
+		Exchanges: []string{"exchange.00001"}, Route: "exchange.00002",
+		Queues: []string{"service.orders.00007", "service.orders.00008", "service.orders.00009", "service.orders.00010"},
+	}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			s.observe(names)
+		}
+	})
+}
+
+func TestAnETagIsTrustedOnceTwoAnswersCarriedIt(t *testing.T) {
+	t.Parallel()
+	s := &store{}
+	answer := func(etag string) {
+		s.begin()
+		s.replace(newSnapshot(0, 0), etag)
+	}
+	for i, step := range []struct{ answer, want string }{
+		{`"1"`, ""}, {`"1"`, `"1"`}, {`"2"`, ""}, {`"3"`, ""}, {`"3"`, `"3"`}, {"", ""}, {"", ""},
+	} {
+		answer(step.answer)
+		if got := s.begin(); got != step.want {
+			t.Errorf("step %d: after ETag %s the next look has If-None-Match %q, want %q", i, step.answer, got, step.want)
+		}
+	}
+	answer(`"4"`)
+	s.write(func(*snapshot) bool { return true })
+	answer(`"4"`)
+	if got := s.begin(); got != "" {
+		t.Errorf("an ETag %s from before a change of our own was kept", got)
+	}
+}
