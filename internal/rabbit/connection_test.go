@@ -178,12 +178,13 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 		NewWithT(t).Eventually(func() int { // the management API learns of connections late
 			return vhost.Broker.CloseConnections(t, "warren "+vhost.Name)
 		}).WithTimeout(within).WithPolling(50 * time.Millisecond).Should(Equal(1))
-		eventually(t, connection, func(g Gomega, _ Health) { // it looks again at once, and at what the user may do
-			g.Expect(fmt.Sprint(proxy.requests())).To(ContainSubstring("/api/definitions/"))
+		eventually(t, connection, func(g Gomega, health Health) { // it looks again at once, and at what the user may do
+			observed, _ := connection.Observe(namesOf(oneQueue))
+			g.Expect(observed.Queues).To(BeEmpty())
+			isWell(g, health)
 		})
-		eventually(t, connection, isWell)
-		if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != 0 {
-			t.Error("the deletion was not seen after the reconnect")
+		if requests := fmt.Sprint(proxy.requests()); !strings.Contains(requests, "/api/whoami") {
+			t.Errorf("who the broker is was not asked again: %s", requests)
 		}
 		if err := connection.Apply(t.Context(), oneQueue); err != nil {
 			t.Fatal(err)
