@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/conformance"
+)
+
+var _ = Describe("The conformance vectors", func() {
+	for _, vector := range conformance.Load(GinkgoTB()) {
+		Describe(vector.Name, func() {
+			onEachBroker("become exactly what they must at the broker", func(broker brokers.Broker) {
+				w := newWorld(broker)
+				want, supported := vector.Expect(versionOf(broker))
+				w.applyVector(vector)
+				if !supported {
+					for _, cq := range vector.ConsumerQueues {
+						w.eventually(cq.Name, condition("Ready", metav1.ConditionFalse, "UnsupportedByBroker"),
+							condition("Stalled", metav1.ConditionTrue, "UnsupportedByBroker"))
+					}
+					Expect(w.holds()).To(equalState(conformance.State{}))
+					return
+				}
+				for _, cq := range vector.ConsumerQueues {
+					w.ready(cq.Name)
+				}
+				Expect(w.holds()).To(equalState(want))
+			})
+
+			onEachBroker("are adopted where they exist, without a write", func(broker brokers.Broker) {
+				w := newWorld(broker)
+				want, supported := vector.Expect(versionOf(broker))
+				if !supported {
+					return // there is nothing to adopt
+				}
+				w.declareState(want)
+				before := w.vhost.Definitions()
+				w.applyVector(vector)
+				for _, cq := range vector.ConsumerQueues {
+					adopted := w.ready(cq.Name)
+					for _, entry := range adopted.Status.Topology {
+						if entry.Kind != "Binding" {
+							Expect(entry.Origin).To(BeEquivalentTo("Adopted"), "%+v", entry)
+						}
+					}
+					Expect(w.events(cq.Name)).To(BeEmpty())
+				}
+				Expect(w.vhost.Definitions()).To(Equal(before))
+			})
+		})
+	}
+})
+
+func versionOf(broker brokers.Broker) topology.Version {
+	GinkgoHelper()
+	version, err := topology.ParseVersion(broker.Version)
+	Expect(err).NotTo(HaveOccurred())
+	return version
+}
+
+func (w *world) applyVector(vector conformance.Vector) {
+	GinkgoHelper()
+	for _, cq := range vector.ConsumerQueues {
+		w.queueOf(cq)
+	}
+}
+
+// declareState makes the objects of a vector by other means than Warren, in another order.
+func (w *world) declareState(state conformance.State) {
+	GinkgoHelper()
+	for _, queue := range slices.Backward(state.Queues) {
+		w.vhost.DeclareQueue(queue.Name, queue.Arguments)
+	}
+	for _, exchange := range state.Exchanges {
+		w.vhost.DeclareExchange(exchange.Name, exchange.Type, nil)
+	}
+	for _, binding := range slices.Backward(state.Bindings) {
+		w.vhost.Bind(binding.Source, binding.Destination, binding.RoutingKey, binding.Arguments)
+	}
+}

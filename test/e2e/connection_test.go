@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+var _ = Describe("A BrokerConnection", func() {
+	onEachBroker("tells what it is connected to", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.queue("orders", `{}`)
+		w.queue("invoices", `{}`)
+		bc := w.eventuallyConnection(condition("Ready", metav1.ConditionTrue, "Connected"),
+			HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(2))))
+		Expect(bc.Status.BrokerVersion).To(Equal(broker.Version))
+		Expect(bc.Status.ClusterName).NotTo(BeEmpty())
+		Expect(bc.Status.Capabilities).To(HaveValue(administratorsOf(broker)))
+		Expect(kstatusOf(bc)).To(Equal(status.CurrentStatus))
+	})
+
+	It("waits for a Secret that is missing, and names it", func() {
+		w := newBareWorld(matrix[0])
+		w.connection(v1alpha1.BrokerConnectionSpec{})
+		w.queue("orders", `{}`)
+		w.eventuallyConnection(condition("Ready", metav1.ConditionFalse, "SecretNotFound"), message(ContainSubstring(`Secret "rabbitmq"`)))
+		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
+			condition("Reconciling", metav1.ConditionTrue, "ConnectionNotReady"),
+			condition("Drifted", metav1.ConditionUnknown, "ConnectionNotReady"),
+			message(ContainSubstring(`Secret "rabbitmq" not found`)))
+		Expect(kstatusOf(cq)).To(Equal(status.InProgressStatus))
+		w.secret(w.broker.Username, w.broker.Password)
+		w.ready("orders")
+	})
+
+	It("takes over a changed Secret without a restart, and never shows the password", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		const wrong = "hunter2-is-not-the-password"
+		w.secret(w.broker.Username, wrong)
+		bc := w.eventuallyConnection(condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
+		Expect(bc.Status.Conditions).NotTo(ContainElement(HaveField("Message", ContainSubstring(wrong))))
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"), message(Not(ContainSubstring(wrong))))
+		w.secret(w.broker.Username, w.broker.Password)
+		w.ready("orders")
+	})
+
+	It("is missing: the ConsumerQueue says which, and is Ready when it comes", func() {
+		w := newBareWorld(matrix[0])
+		w.queue("orders", `{connectionRef: {name: default}}`)
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
+			message(ContainSubstring(`BrokerConnection "default" not found`)))
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{})
+		w.ready("orders")
+	})
+
+	It("follows a RabbitmqCluster, and says so where there is no such resource", func() {
+		w := newBareWorld(matrix[0])
+		w.connection(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}})
+		w.eventuallyConnection(condition("Ready", metav1.ConditionFalse, "ClusterNotReady"), message(ContainSubstring("no resource RabbitmqCluster")))
+	})
+
+	onEachBroker("whose user may not read definitions works through the lesser listings", func(broker brokers.Broker) {
+		w := newBareWorld(broker)
+		user := broker.NewUser(GinkgoTB(), "management")
+		w.vhost.Grant(user, ".*", ".*", ".*")
+		w.secret(user.Username, user.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{})
+		w.queue("orders", typed)
+		w.ready("orders")
+		before := w.vhost.Definitions()
+		w.vhost.DeleteQueue("orders.dlq")
+		Eventually(w.vhost.Definitions).Should(Equal(before))
+		Expect(w.getConnection().Status.Capabilities.Definitions).To(BeFalse())
+	})
+
+	onEachBroker("whose user may not declare names the permission; what there is, is still compared", func(broker brokers.Broker) {
+		w := newBareWorld(broker)
+		user := broker.NewUser(GinkgoTB(), "management")
+		w.vhost.Grant(user, "^$", ".*", ".*")
+		w.secret(user.Username, user.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{})
+		w.queue("orders", `{retry: {policy: None}, deadLetter: {policy: Disabled}}`)
+		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"),
+			condition("Stalled", metav1.ConditionTrue, "PermissionDenied"), message(ContainSubstring("configure")))
+		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
+		w.vhost.Grant(user, ".*", ".*", ".*")
+		w.ready("orders")
+	})
+
+	It("that is suspended stops everything that uses it", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		suspend := true
+		w.connection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+		w.eventuallyConnection(condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		w.eventually("orders", condition("Suspended", metav1.ConditionTrue, "Suspended"), condition("Ready", metav1.ConditionTrue, "InSync"))
+		w.vhost.DeleteQueue("orders.dlq")
+		Consistently(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(4))
+		w.connection(v1alpha1.BrokerConnectionSpec{})
+		w.eventually("orders", noCondition("Suspended"), condition("Ready", metav1.ConditionTrue, "InSync"))
+		Eventually(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(5))
+	})
+})
+
+var _ = Describe("A broker that cannot be read", func() {
+	It("changes nothing for three intervals, then is Unreachable, and its objects Unknown, never Missing", func() {
+		w := newBareWorld(matrix[0])
+		entry := newGateway(w.broker)
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri})
+		w.queue("orders", `{}`)
+		synced := w.ready("orders")
+
+		entry.cut.Store(true)
+		Consistently(func() *v1alpha1.ConsumerQueue { return w.get("orders") }).WithTimeout(1500 * time.Millisecond).
+			Should(HaveField("ResourceVersion", synced.ResourceVersion))
+		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"),
+			condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"),
+			condition("Drifted", metav1.ConditionUnknown, "BrokerUnreachable"),
+			condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
+		Expect(cq.Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateUnknown)))
+		Expect(kstatusOf(cq)).To(Equal(status.InProgressStatus))
+
+		entry.cut.Store(false)
+		back := w.ready("orders")
+		Expect(back.Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
+		Expect(w.events("orders")).To(Equal([]string{"Declared"}))
+	})
+
+	It("makes a new generation Reconciling at once", func() {
+		w := newBareWorld(matrix[0])
+		entry := newGateway(w.broker)
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri, ResyncInterval: "20s"})
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		entry.cut.Store(true)
+		w.request("orders", "now") // so that the failure is noticed before the interval is over
+		w.queue("orders", `{retry: {maxAttempts: 3}}`)
+		w.eventually("orders", condition("Reconciling", metav1.ConditionTrue, "ConnectionNotReady"))
+		entry.cut.Store(false)
+		w.ready("orders")
+	})
+})
+
+var _ = Describe("In a steady state", func() {
+	It("nothing is written to the API server, and one request per interval goes to the broker", func() {
+		w := newBareWorld(matrix[0])
+		entry := newGateway(w.broker)
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri})
+		for _, name := range []string{"a", "b", "c"} {
+			w.queue(name, typedAs(name))
+		}
+		versions := func() []string {
+			var found []string
+			for _, name := range []string{"a", "b", "c"} {
+				found = append(found, w.get(name).ResourceVersion)
+			}
+			return append(found, w.getConnection().ResourceVersion)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			w.ready(name)
+		}
+		w.eventuallyConnection(HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(3))))
+		before, requests, began := versions(), entry.requests.Load(), time.Now()
+		Consistently(versions).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(Equal(before))
+		intervals := time.Since(began).Seconds()
+		Expect(entry.requests.Load()-requests).To(BeNumerically("~", intervals, 2), "requests in %.1f intervals of a second", intervals)
+	})
+})
+
+// request sets the annotation that asks for a look now.
+func (w *world) request(name, value string) {
+	GinkgoHelper()
+	cq := w.get(name)
+	patch := client.MergeFrom(cq.DeepCopy())
+	metav1.SetMetaDataAnnotation(&cq.ObjectMeta, v1alpha1.RequestedAtAnnotation, value)
+	Expect(kube.Patch(ctx(), cq, patch)).To(Succeed())
+}
+
+var _ = Describe("The annotation requested-at", func() {
+	It("has the broker looked at now, and is echoed", func() {
+		w := newBareWorld(matrix[0])
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		w.vhost.DeleteQueue("orders.dlq")
+		w.request("orders", "2026-11-21T10:00:00Z")
+		Eventually(func() string { return w.get("orders").Status.LastHandledReconcileAt }).Should(Equal("2026-11-21T10:00:00Z"))
+		Expect(w.vhost.Definitions().Queues).To(ContainElement(HaveField("Name", "orders.dlq")))
+	})
+})
+
+var _ = Describe("A broker behind TLS", func() {
+	It("is reached with its CA and a client certificate", func() {
+		secured, certificates := brokers.AllTLS(GinkgoTB())
+		w := newBareWorld(secured[0])
+		for name, data := range map[string]map[string][]byte{
+			"ca":     {"ca.crt": certificates.CA},
+			"client": {"tls.crt": certificates.ClientCert, "tls.key": certificates.ClientKey},
+		} {
+			w.apply(&corev1.Secret{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data,
+			})
+		}
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{
+			CASecretRef: &v1alpha1.SecretReference{Name: "ca"}, ClientSecretRef: &v1alpha1.SecretReference{Name: "client"},
+		}})
+		w.queue("orders", `{}`)
+		w.ready("orders")
+	})
+})
+
+// administratorsOf is what an administrator can do on a broker of this version.
+func administratorsOf(broker brokers.Broker) types.GomegaMatcher {
+	return SatisfyAll(
+		HaveField("Definitions", true), HaveField("Policies", true),
+		HaveField("DelayedRedelivery", versionOf(broker).AtLeast(topology.RabbitMQ43)))
+}
+
+// typedAs is typed with names that don't meet those of another.
+func typedAs(name string) string {
+	return `
+bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]
+retry: {exchange: {name: retries}, delayTiers: [{delay: 10s}]}
+deadLetter: {exchange: {name: ` + name + `.dead, type: direct}}`
+}

@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// typed is a topology with every kind of object: a source exchange, a retry exchange, tiers, DLX and DLQ.
+const typed = `
+bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed, order.paid]}]
+retry: {exchange: {name: retries}, delayTiers: [{delay: 10s}, {delay: 1m}]}
+deadLetter: {exchange: {name: dead, type: direct}}`
+
+var _ = Describe("Drift", func() {
+	for what, meddle := range map[string]func(*brokers.VHost){
+		"a main queue": func(v *brokers.VHost) { v.DeleteQueue("orders") },
+		"a delay tier": func(v *brokers.VHost) { v.DeleteQueue("orders.retry.1m") },
+		"an exchange":  func(v *brokers.VHost) { v.DeleteExchange("dead") },
+		"a binding":    func(v *brokers.VHost) { v.Unbind("shop", "orders", "order.paid", nil) },
+		"a tier's key": func(v *brokers.VHost) { v.Unbind("retries", "orders.retry.10s", "orders.retry.10s", nil) },
+		"everything else": func(v *brokers.VHost) {
+			v.DeleteQueue("orders.dlq")
+			v.DeleteExchange("shop")
+			v.DeleteExchange("retries")
+		},
+	} {
+		onEachBroker("is corrected where somebody deletes "+what, func(broker brokers.Broker) {
+			w := newWorld(broker)
+			w.queue("orders", typed)
+			w.ready("orders")
+			before := w.vhost.Definitions()
+
+			meddle(w.vhost)
+
+			Eventually(w.vhost.Definitions).WithTimeout(5 * time.Second).Should(Equal(before))
+			Eventually(func() []string { return w.events("orders") }).Should(Equal([]string{"Declared", "DriftDetected", "DriftCorrected"}))
+			w.ready("orders")
+		})
+	}
+
+	onEachBroker("is only said with driftPolicy Report", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.queue("orders", typed)
+		w.ready("orders")
+		w.queue("orders", typed+"\ndriftPolicy: Report")
+		w.ready("orders")
+		w.vhost.DeleteQueue("orders.retry.10s")
+		damaged := w.vhost.Definitions()
+
+		cq := w.eventually("orders",
+			condition("Ready", metav1.ConditionFalse, "Drifted"), condition("Stalled", metav1.ConditionTrue, "Drifted"),
+			condition("Drifted", metav1.ConditionTrue, "Drifted"), condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
+		Expect(cq.Status.Changes).To(ContainElement(v1alpha1.Change{
+			Kind: "Queue", Name: "orders.retry.10s", Effect: "Declare", Message: `queue "orders.retry.10s" is missing`,
+		}))
+		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
+		Consistently(w.vhost.Definitions).Should(Equal(damaged))
+		Expect(w.events("orders")).To(Equal([]string{"Declared", "DriftDetected"}))
+
+		By("becoming Ready by itself when mended by hand")
+		w.vhost.DeclareQueue("orders.retry.10s", map[string]any{
+			"x-queue-type": "quorum", "x-message-ttl": 10000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		})
+		w.vhost.Bind("retries", "orders.retry.10s", "orders.retry.10s", nil)
+		w.ready("orders")
+	})
+
+	It("is what a topology that does not exist is with driftPolicy Report: nothing is declared", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{driftPolicy: Report}`)
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"))
+		Expect(w.vhost.Definitions()).To(Equal(brokers.Definitions{
+			Exchanges: []brokers.Exchange{}, Queues: []brokers.Queue{}, Bindings: []brokers.Binding{},
+		}))
+	})
+
+	onEachBroker("is not what a further binding is: it is Foreign and left alone", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.queue("orders", typed)
+		synced := w.ready("orders").Status.LastSyncedTime
+		w.vhost.Bind("amq.topic", "orders", "audit.#", map[string]any{"note": "x"})
+		Eventually(func() []v1alpha1.TopologyEntry { return w.get("orders").Status.Topology }).Should(ContainElement(v1alpha1.TopologyEntry{
+			Kind: "Binding", Source: "amq.topic", Destination: "orders", RoutingKey: "audit.#", Arguments: `{"note":"x"}`, State: "Foreign",
+		}))
+		cq := w.ready("orders")
+		Expect(cq.Status.Changes).To(BeEmpty())
+		Expect(cq.Status.PlanHash).To(BeEmpty())
+		Expect(cq.Status.LastSyncedTime).To(Equal(synced))
+		Expect(w.vhost.Definitions().Bindings).To(ContainElement(HaveField("Source", "amq.topic")))
+	})
+
+	It("is not what another ConsumerQueue binds to a shared dead-letter queue", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: orders, queue: {name: graveyard}}}`)
+		w.queue("invoices", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: invoices, queue: {name: graveyard}}}`)
+		for _, name := range []string{"orders", "invoices"} {
+			w.ready(name)
+			Eventually(func() []v1alpha1.TopologyEntry { return w.get(name).Status.Topology }).
+				ShouldNot(ContainElement(HaveField("State", v1alpha1.StateForeign)))
+		}
+	})
+})
+
+var _ = Describe("A policy that shadows an argument", func() {
+	onEachBroker("is an advisory and never touches Ready", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		w.vhost.SetPolicy("limits", brokers.Policy{
+			Pattern: `\.dlq$`, ApplyTo: "queues", Definition: map[string]any{"delivery-limit": 5},
+		})
+		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
+			HaveField("Code", v1alpha1.AdvisoryShadowedByPolicy), HaveField("Name", "orders.dlq"),
+			HaveField("Message", MatchRegexp(`policy "limits" sets delivery-limit 5 over the queue's (unlimited|none): dead letters can be lost`)))))
+		w.ready("orders")
+		w.vhost.DeletePolicy("limits")
+		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(BeEmpty())
+	})
+})

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/conformance"
+)
+
+var _ = Describe("GitOps", func() {
+	It("sees no difference: the spec read back has nothing but the defaults of top-level scalars more", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", typed)
+		w.ready("orders")
+		stored := &unstructured.Unstructured{}
+		stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueue"))
+		Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "orders"}, stored)).To(Succeed())
+		want := map[string]any{}
+		Expect(yaml.Unmarshal([]byte(typed), &want)).To(Succeed())
+		for field, value := range map[string]any{
+			"deadLetterStrategy": "AtLeastOnce", "driftPolicy": "Correct", "recreatePolicy": "Manual",
+			"deletionPolicy": "DeleteIfEmpty", "suspend": false,
+		} {
+			want[field] = value
+		}
+		Expect(stored.Object["spec"]).To(Equal(want))
+	})
+
+	It("does not hang on a suspended resource", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		w.queue("orders", `{suspend: true, retry: {maxAttempts: 3}}`)
+		cq := w.eventually("orders", condition("Suspended", metav1.ConditionTrue, "Suspended"),
+			condition("Ready", metav1.ConditionTrue, "InSync"), noCondition("Reconciling"), noCondition("Stalled"))
+		Expect(cq.Status.Conditions).To(HaveEach(HaveField("ObservedGeneration", cq.Generation)))
+		Expect(kstatusOf(cq)).To(Equal(status.CurrentStatus))
+		kubectl("wait", "-n", w.namespace, "--for=condition=Ready", "consumerqueue/orders", "--timeout=5s")
+
+		By("not touching the broker")
+		w.vhost.DeleteQueue("orders.dlq")
+		Consistently(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(4))
+		w.queue("orders", `{suspend: false}`)
+		w.eventually("orders", noCondition("Suspended"))
+		Eventually(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(5))
+	})
+})
+
+var _ = Describe("kubectl", func() {
+	It("lists, waits and explains", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{queue: {name: shop.orders}}`)
+		kubectl("wait", "-n", w.namespace, "--for=condition=Ready", "cqueue/orders", "--timeout=30s")
+		table := strings.Split(kubectl("get", "-n", w.namespace, "cqueue", "-o", "wide"), "\n")
+		Expect(strings.Fields(table[0])).To(Equal([]string{"NAME", "QUEUE", "READY", "DRIFTED", "RECREATE", "REASON", "AGE", "CONNECTION", "MESSAGE"}))
+		Expect(table[1]).To(MatchRegexp(`^orders +shop\.orders +True +False +False +InSync +\S+ +default +all 7 objects are as desired`))
+		Expect(kubectl("get", "-n", w.namespace, "warren")).To(And(ContainSubstring("consumerqueue"), ContainSubstring("brokerconnection")))
+		Expect(kubectl("get", "-n", w.namespace, "bc")).To(ContainSubstring("Connected"))
+		Expect(kubectl("explain", "consumerqueue.spec.retry")).To(And(
+			ContainSubstring("maxAttempts"), ContainSubstring("how many times a message is delivered"), ContainSubstring("Publish, Reject, Requeue")))
+	})
+})
+
+var _ = Describe("The samples", func() {
+	samples := map[string]string{ // by file, the conformance vector that it equals
+		"foodies": "seed-000-foodies", "chronicle": "seed-001-chronicle", "chronicle-delayed": "seed-001-chronicle-delayed",
+		"freeflow": "seed-002-freeflow", "ratatoskr": "seed-003-ratatoskr", "pipeline": "seed-004-pipeline", "quickstart": "",
+	}
+	for name, vector := range samples {
+		It("work: "+name, func() {
+			w := newWorld(matrix[0])
+			var given []v1alpha1.ConsumerQueue
+			for _, object := range readSample(name) {
+				cq := v1alpha1.ConsumerQueue{}
+				Expect(yaml.UnmarshalStrict([]byte(object), &cq)).To(Succeed())
+				given = append(given, cq)
+			}
+			for _, known := range conformance.Load(GinkgoTB()) {
+				if known.Name == vector {
+					Expect(given).To(Equal(known.ConsumerQueues))
+				}
+			}
+			for _, cq := range given {
+				w.queueOf(cq)
+			}
+			for _, cq := range given {
+				w.ready(cq.Name)
+			}
+		})
+	}
+
+	It("cover every file", func() {
+		files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "*.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		for _, file := range files {
+			name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+			if name == "kustomization" || strings.HasPrefix(name, "brokerconnection") {
+				continue // these are applied as a whole, below
+			}
+			Expect(samples).To(HaveKey(name))
+		}
+	})
+
+	It("are accepted by the API server as they are", func() {
+		for _, namespace := range []string{"foodies", "chronicle", "freeflow", "ratatoskr", "pipeline"} {
+			kubectl("create", "namespace", namespace)
+		}
+		kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection.yaml"))
+		kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection-rabbitmqcluster.yaml"))
+		kubectl("apply", "--server-side", "--dry-run=server", "-k", filepath.Join("..", "..", "config", "samples"))
+	})
+
+	It("lead a connection to the broker once the Secret tells where it is", func() {
+		w := newBareWorld(matrix[0])
+		for _, object := range readSample("brokerconnection") {
+			content := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(object), &content.Object)).To(Succeed())
+			if content.GetKind() == "Secret" {
+				w.secretOf(content.GetName(), w.broker.Username, w.broker.Password)
+				continue
+			}
+			Expect(unstructured.SetNestedField(content.Object, w.vhost.Name, "spec", "vhost")).To(Succeed())
+			w.apply(content)
+		}
+		w.queue("orders", `{}`)
+		w.ready("orders")
+	})
+})
+
+func readSample(name string) []string {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", name+".yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	var objects []string
+	for _, part := range strings.Split("\n"+string(content), "\n---") {
+		if strings.Contains(part, "kind:") {
+			objects = append(objects, part)
+		}
+	}
+	return objects
+}
