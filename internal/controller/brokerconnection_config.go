@@ -123,20 +123,28 @@ func configFromSecret(spec v1alpha1.BrokerConnectionSpec, secretName string, dat
 	if amqpURI == "" {
 		return rabbit.Config{}, invalid("has neither amqpURI nor host: add the key amqpURI (amqp://host:port), or set spec.amqpURI")
 	}
-	amqp, err := withoutUser(amqpURI, &config)
-	if err != nil {
-		return rabbit.Config{}, invalid("holds no usable AMQP address: want amqp://host:port or amqps://host:port")
+	amqp, err := withoutUser(amqpURI, "amqp", &config)
+	switch {
+	case err != nil && spec.AMQPURI != "":
+		return rabbit.Config{}, &unusable{v1alpha1.ReasonInvalidSpec, "spec.amqpURI cannot be used: " + err.Error()}
+	case err != nil:
+		return rabbit.Config{}, invalid("holds no usable AMQP address: %v", err)
 	}
-	config.AMQPURI = amqp.String()
-	management, err := withoutUser(firstOf(spec.ManagementURI, value("managementURI", "uri"), managementURI(amqp)), &config)
-	if err != nil {
-		return rabbit.Config{}, invalid("holds no usable address of the management API: want http://host:port or https://host:port")
+	management, err := withoutUser(firstOf(spec.ManagementURI, value("managementURI", "uri"), managementURI(amqp)), "http", &config)
+	switch {
+	case err != nil && spec.ManagementURI != "":
+		return rabbit.Config{}, &unusable{v1alpha1.ReasonInvalidSpec, "spec.managementURI cannot be used: " + err.Error()}
+	case err != nil:
+		return rabbit.Config{}, invalid("holds no usable address of the management API: %v", err)
 	}
-	config.ManagementURI = management.String()
-	for key, text := range map[string]string{"username": config.Username, "password": config.Password} {
-		if text == "" {
-			return rabbit.Config{}, invalid("lacks the key %s: add it", key)
-		}
+	config.AMQPURI, config.ManagementURI = amqp.String(), management.String()
+	switch {
+	case config.Username == "" && config.Password == "":
+		return rabbit.Config{}, invalid("lacks the keys username and password: add them")
+	case config.Username == "":
+		return rabbit.Config{}, invalid("lacks the key username: add it")
+	case config.Password == "":
+		return rabbit.Config{}, invalid("lacks the key password: add it")
 	}
 	return config, nil
 }
@@ -158,7 +166,7 @@ func hostURI(host, port string) string {
 	if port == "5671" {
 		scheme = "amqps"
 	}
-	return scheme + "://" + net.JoinHostPort(host, firstOf(port, "5672"))
+	return scheme + "://" + net.JoinHostPort(strings.Trim(host, "[]"), firstOf(port, "5672"))
 }
 
 // managementURI is where the management API of a broker usually is.
@@ -170,11 +178,16 @@ func managementURI(amqp *url.URL) string {
 }
 
 // withoutUser reads a URI, moves a user and password in it into the configuration where that has none, and drops what
-// stands behind the host of an AMQP URI: the vhost is spec.vhost.
-func withoutUser(text string, config *rabbit.Config) (*url.URL, error) {
+// stands behind the host of an AMQP URI: the vhost is spec.vhost. The scheme may have an s behind it, for TLS.
+//
+// An @ behind the host is refused: it shows that what was taken for the host is part of a password with a /, ? or #.
+func withoutUser(text, scheme string, config *rabbit.Config) (*url.URL, error) {
 	uri, err := url.Parse(text)
-	if err != nil || uri.Host == "" {
-		return nil, errors.New("not a URI with a host")
+	if err != nil || (uri.Scheme != scheme && uri.Scheme != scheme+"s") || uri.Hostname() == "" {
+		return nil, fmt.Errorf("want %s://host:port or %ss://host:port", scheme, scheme)
+	}
+	if strings.Contains(uri.EscapedPath()+uri.RawQuery+uri.EscapedFragment(), "@") {
+		return nil, errors.New("user and password in it must be percent-encoded")
 	}
 	if uri.User != nil {
 		password, _ := uri.User.Password()
@@ -182,7 +195,7 @@ func withoutUser(text string, config *rabbit.Config) (*url.URL, error) {
 		config.Password = firstOf(config.Password, password)
 	}
 	uri.User, uri.RawQuery, uri.Fragment = nil, "", ""
-	if strings.HasPrefix(uri.Scheme, "amqp") {
+	if scheme == "amqp" {
 		uri.Path, uri.RawPath = "", ""
 	}
 	return uri, nil
@@ -194,25 +207,30 @@ func addTLS(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnecti
 	}
 	config.ServerName = bc.Spec.TLS.ServerName
 	config.InsecureSkipVerify = bc.Spec.TLS.InsecureSkipVerify != nil && *bc.Spec.TLS.InsecureSkipVerify
-	for _, part := range []struct {
-		ref  *v1alpha1.SecretReference
+	type part struct {
 		key  string
 		into *[]byte
+	}
+	for _, secret := range []struct {
+		ref   *v1alpha1.SecretReference
+		parts []part
 	}{
-		{bc.Spec.TLS.CASecretRef, "ca.crt", &config.CA},
-		{bc.Spec.TLS.ClientSecretRef, corev1.TLSCertKey, &config.ClientCert},
-		{bc.Spec.TLS.ClientSecretRef, corev1.TLSPrivateKeyKey, &config.ClientKey},
+		{bc.Spec.TLS.CASecretRef, []part{{"ca.crt", &config.CA}}},
+		// Read at once: a certificate and a key of two versions would not fit.
+		{bc.Spec.TLS.ClientSecretRef, []part{{corev1.TLSCertKey, &config.ClientCert}, {corev1.TLSPrivateKeyKey, &config.ClientKey}}},
 	} {
-		if part.ref == nil {
+		if secret.ref == nil {
 			continue
 		}
-		data, err := readSecret(ctx, live, bc.Namespace, part.ref.Name)
+		data, err := readSecret(ctx, live, bc.Namespace, secret.ref.Name)
 		if err != nil {
 			return err
 		}
-		*part.into = data[part.key]
-		if len(*part.into) == 0 {
-			return &unusable{v1alpha1.ReasonSecretInvalid, fmt.Sprintf("Secret %q lacks the key %s: add it", part.ref.Name, part.key)}
+		for _, part := range secret.parts {
+			*part.into = data[part.key]
+			if len(*part.into) == 0 {
+				return &unusable{v1alpha1.ReasonSecretInvalid, fmt.Sprintf("Secret %q lacks the key %s: add it", secret.ref.Name, part.key)}
+			}
 		}
 	}
 	return nil

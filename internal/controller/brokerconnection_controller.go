@@ -65,8 +65,9 @@ func specOrRequest() predicate.Predicate {
 	})
 }
 
+// requestedAt is cut to what status.lastHandledReconcileAt may hold.
 func requestedAt(object client.Object) string {
-	return object.GetAnnotations()[v1alpha1.RequestedAtAnnotation]
+	return shortened(object.GetAnnotations()[v1alpha1.RequestedAtAnnotation], 1024)
 }
 
 // countHandler has a BrokerConnection reconciled, a little later, when ConsumerQueues come or go.

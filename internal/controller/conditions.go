@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -29,6 +31,9 @@ func yes(reason, message string) truth   { return truth{metav1.ConditionTrue, re
 func no(reason, message string) truth    { return truth{metav1.ConditionFalse, reason, message} }
 func maybe(reason, message string) truth { return truth{metav1.ConditionUnknown, reason, message} }
 
+// maxConditionMessage is how many bytes the message of a condition may have.
+const maxConditionMessage = 32768
+
 // conditionWriter changes conditions for one generation; times of transition are kept where the status stays.
 type conditionWriter struct {
 	conditions *[]metav1.Condition
@@ -37,7 +42,7 @@ type conditionWriter struct {
 
 func (w conditionWriter) set(condition string, value truth) {
 	meta.SetStatusCondition(w.conditions, metav1.Condition{
-		Type: condition, Status: value.status, Reason: value.reason, Message: shortened(value.message),
+		Type: condition, Status: value.status, Reason: value.reason, Message: shortened(value.message, maxConditionMessage),
 		ObservedGeneration: w.generation,
 	})
 }
@@ -83,11 +88,10 @@ func (w conditionWriter) resumed() {
 	meta.RemoveStatusCondition(w.conditions, v1alpha1.ConditionSuspended)
 }
 
-// shortened cuts a message to what a condition may hold.
-func shortened(message string) string {
-	const limit = 32768
-	if len(message) <= limit {
-		return message
+// shortened cuts a text to a number of bytes, between two characters.
+func shortened(text string, limit int) string {
+	if len(text) <= limit {
+		return text
 	}
-	return message[:limit-len("…")] + "…"
+	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }

@@ -105,17 +105,22 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 	}
 	look := &look{ConsumerQueueReconciler: r, cq: cq, status: cq.Status.DeepCopy()}
 	result, err := look.run(ctx)
-	if equality.Semantic.DeepEqual(cq.Status, *look.status) {
-		return result, err
-	}
-	if writing := applyConsumerQueueStatus(ctx, r.client, cq, *look.status); !apierrors.IsNotFound(writing) {
-		err = errors.Join(err, writing)
-	}
-	if err != nil {
+	if err := errors.Join(err, look.finish(ctx)); err != nil {
 		return ctrl.Result{}, err
 	}
-	look.recordEvents()
 	return result, nil
+}
+
+// finish writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
+// retry sees the status that was written and no transition any more.
+func (l *look) finish(ctx context.Context) error {
+	if !equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
+		if err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	l.recordEvents()
+	return nil
 }
 
 // connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.

@@ -30,7 +30,7 @@ func (l *look) tell(done plan, before []v1alpha1.Change, outcome verdict, applie
 	}
 	declared := "declared " + done.summary()
 	switch {
-	case applied != nil || done.count() == 0:
+	case done.count() == 0 || (applied != nil && !outcome.inSync()):
 	case done.drift && !isDrifted:
 		l.event(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+": the broker has what the spec asks for again")
 	case !done.drift:
@@ -48,12 +48,7 @@ func (l *look) event(kind, reason, action, note string) {
 
 // recordEvents hands the gathered Events to the recorder; a note may hold 1024 bytes.
 func (l *look) recordEvents() {
-	const limit = 1024
 	for _, e := range l.events {
-		note := e.note
-		if len(note) > limit {
-			note = note[:limit-len("…")] + "…"
-		}
-		l.recorder.Eventf(l.cq, nil, e.kind, e.reason, e.action, "%s", note)
+		l.recorder.Eventf(l.cq, nil, e.kind, e.reason, e.action, "%s", shortened(e.note, 1024))
 	}
 }

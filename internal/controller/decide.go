@@ -45,7 +45,7 @@ type plan struct {
 
 // decide chooses which missing objects are declared. Under Report none is. While an object needs recreation, only what
 // was in sync before comes back, and the bindings of that object stay as they are; if a broker upgrade is all that made
-// it differ, its bindings come back too.
+// it differ, its bindings come back too. What is missing and not declared cannot be bound.
 func decide(desired topology.Topology, comparison topology.Comparison, known history, policy v1alpha1.DriftPolicy) plan {
 	decided := plan{}
 	shapes := desired.Shapes()
@@ -53,7 +53,7 @@ func decide(desired topology.Topology, comparison topology.Comparison, known his
 	if !comparison.Upgraded {
 		frozen = recreatedObjects(comparison)
 	}
-	recreate := comparison.Recreate()
+	recreate, absent := comparison.Recreate(), objects{}
 	takes := func(at int) bool {
 		entry := comparison.Entries[at]
 		if entry.State != v1alpha1.StateMissing {
@@ -67,23 +67,29 @@ func decide(desired topology.Topology, comparison topology.Comparison, known his
 		case recreate && !before:
 			return false
 		}
-		return !frozen.holds(entry.Source, entry.Destination)
+		return !frozen.holds(entry.Source, entry.Destination) && !absent.holds(entry.Source, entry.Destination)
 	}
 	at := 0
 	for _, exchange := range desired.Exchanges {
-		if takes(at) && exchange.Declare {
+		switch {
+		case takes(at) && exchange.Declare:
 			decided.declare.Exchanges = append(decided.declare.Exchanges, exchange)
+		case comparison.Entries[at].State == v1alpha1.StateMissing:
+			absent.add(comparison.Entries[at])
 		}
 		at++
 	}
 	for _, queue := range desired.Queues {
-		if takes(at) {
+		switch {
+		case takes(at):
 			decided.declare.Queues = append(decided.declare.Queues, queue)
+		case comparison.Entries[at].State == v1alpha1.StateMissing:
+			absent.add(comparison.Entries[at])
 		}
 		at++
 	}
 	for _, binding := range desired.Bindings {
-		if takes(at) && !slices.Contains(comparison.MissingExchanges, binding.Source) {
+		if takes(at) {
 			decided.declare.Bindings = append(decided.declare.Bindings, binding)
 		}
 		at++
@@ -94,6 +100,10 @@ func decide(desired topology.Topology, comparison topology.Comparison, known his
 // objects is a set of exchanges and queues, which may have the same names.
 type objects map[identity]bool
 
+func (o objects) add(entry v1alpha1.TopologyEntry) {
+	o[identity{kind: entry.Kind, name: entry.Name}] = true
+}
+
 // holds says whether the set has either end of a binding.
 func (o objects) holds(source, destination string) bool {
 	return o[identity{kind: v1alpha1.KindExchange, name: source}] || o[identity{kind: v1alpha1.KindQueue, name: destination}]
@@ -103,7 +113,7 @@ func recreatedObjects(comparison topology.Comparison) objects {
 	set := objects{}
 	for _, entry := range comparison.Entries {
 		if entry.State == v1alpha1.StateRecreationRequired {
-			set[identity{kind: entry.Kind, name: entry.Name}] = true
+			set.add(entry)
 		}
 	}
 	return set
@@ -165,7 +175,7 @@ func remember(entries []v1alpha1.TopologyEntry, shapes []string, known history, 
 		if entry.Kind != v1alpha1.KindBinding && entry.State != v1alpha1.StateMissing {
 			entry.Origin = before.Origin
 			switch {
-			case done.declares(*entry):
+			case entry.State == v1alpha1.StateInSync && done.declares(*entry):
 				entry.Origin = v1alpha1.OriginDeclared
 			case entry.Origin == "":
 				entry.Origin = v1alpha1.OriginAdopted

@@ -34,20 +34,28 @@ func refused(reason, message string) verdict {
 	return verdict{ready: no(reason, message), progress: stalled, drifted: &unknown, recreation: &unknown}
 }
 
-// judge decides what a comparison means, together with what came of declaring what was missing.
+// judge decides what a comparison means, together with what came of declaring what was missing. The comparison is the
+// later of the two: where nothing is open, the failure of a declaration does not matter any more.
 func judge(comparison topology.Comparison, known history, shapes []string, policy v1alpha1.DriftPolicy, applied error) verdict {
-	v := verdict{recreation: recreation(comparison)}
 	open := unsettled(comparison, known, shapes)
 	drifted := no(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
 	if len(open) > 0 {
 		drifted = yes(v1alpha1.ReasonDrifted, summary(open))
+	} else {
+		applied = nil
 	}
-	v.drifted = &drifted
+	v := verdict{drifted: &drifted, recreation: recreation(comparison, refusal(applied))}
 	v.ready, v.progress = readiness(comparison, open, policy, applied)
-	if v.progress != settled && drifted.status == "False" {
-		drifted = yes(v1alpha1.ReasonDrifted, v.ready.message)
-	}
 	return v
+}
+
+// refusal is the error if the broker has an object and says that it is not as declared, which need not be one that it
+// lists; nil otherwise.
+func refusal(applied error) error {
+	if errors.Is(applied, rabbit.ErrPreconditionFailed) || errors.Is(applied, rabbit.ErrResourceLocked) {
+		return applied
+	}
+	return nil
 }
 
 func readiness(
@@ -57,23 +65,35 @@ func readiness(
 	blocked := comparison.Upgraded && slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
 	switch {
 	case errors.Is(applied, rabbit.ErrAccessRefused):
-		return no(v1alpha1.ReasonPermissionDenied, applied.Error()), stalled
-	case recreate, errors.Is(applied, rabbit.ErrPreconditionFailed), errors.Is(applied, rabbit.ErrResourceLocked):
-		return no(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, applied)), stalled
+		return no(v1alpha1.ReasonPermissionDenied, said(applied)), stalled
+	case recreate, refusal(applied) != nil:
+		return no(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refusal(applied))), stalled
 	case len(comparison.MissingExchanges) > 0:
 		return no(v1alpha1.ReasonExchangeMissing, effectSummary(comparison.Changes, v1alpha1.EffectNone)), reconciling
 	case applied != nil:
-		return maybe(v1alpha1.ReasonCorrecting, applied.Error()), reconciling
+		return maybe(v1alpha1.ReasonCorrecting, said(applied)), reconciling
 	case comparison.MissingReturn != "" && onlyNone(open):
 		return no(v1alpha1.ReasonReturnRouteMissing, comparison.MissingReturn), reconciling
 	case len(open) > 0 && policy == v1alpha1.DriftPolicyReport:
 		return no(v1alpha1.ReasonDrifted, summary(open)), stalled
 	case blocked:
-		return no(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, nil)), stalled
+		return no(v1alpha1.ReasonRecreationRequired,
+			recreationMessage(comparison.Changes, nil)+". Until then nothing new is declared: "+summary(open)), stalled
 	case len(open) > 0:
 		return maybe(v1alpha1.ReasonCorrecting, summary(open)), reconciling
 	}
-	return yes(v1alpha1.ReasonInSync, fmt.Sprintf("all %d objects are as desired", ours(comparison.Entries))), settled
+	return yes(v1alpha1.ReasonInSync, inSyncMessage(comparison)), settled
+}
+
+func inSyncMessage(comparison topology.Comparison) string {
+	message := "the one object is as desired"
+	if count := ours(comparison.Entries); count != 1 {
+		message = fmt.Sprintf("all %d objects are as desired", count)
+	}
+	if comparison.Upgraded {
+		message += " now or before the broker was upgraded"
+	}
+	return message
 }
 
 // unsettled are the changes that matter: all but those that only a broker upgrade explains, which are objects that are
@@ -109,20 +129,20 @@ func ours(entries []v1alpha1.TopologyEntry) int {
 	return count
 }
 
-func recreation(comparison topology.Comparison) *truth {
+func recreation(comparison topology.Comparison, refused error) *truth {
 	value := no(v1alpha1.ReasonInSync, "no object needs to be recreated")
 	switch {
-	case comparison.Upgraded:
+	case refused == nil && comparison.Upgraded:
 		value = yes(v1alpha1.ReasonBrokerUpgraded, recreationMessage(comparison.Changes, nil)+
 			". These objects are as this spec needs them on an older RabbitMQ, and work: recreate them when it suits you")
-	case comparison.Recreate():
-		value = yes(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, nil))
+	case refused != nil || comparison.Recreate():
+		value = yes(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refused))
 	}
 	return &value
 }
 
-// recreationMessage lists the objects that need recreation with what differs, and what the broker said.
-func recreationMessage(changes []v1alpha1.Change, refusal error) string {
+// recreationMessage lists the objects that need recreation with what differs, and what the broker said if it refused.
+func recreationMessage(changes []v1alpha1.Change, refused error) string {
 	var objects []string
 	differences := map[string][]string{}
 	for _, change := range changes {
@@ -140,8 +160,8 @@ func recreationMessage(changes []v1alpha1.Change, refusal error) string {
 	for _, object := range objects {
 		parts = append(parts, object+" must be recreated: "+strings.Join(differences[object], "; "))
 	}
-	if len(parts) == 0 && refusal != nil {
-		parts = append(parts, refusal.Error())
+	if refused != nil {
+		parts = append(parts, said(refused))
 	}
 	return strings.Join(parts, ". ")
 }
@@ -152,14 +172,22 @@ func effectSummary(changes []v1alpha1.Change, effect v1alpha1.Effect) string {
 
 // summary says the first few changes.
 func summary(changes []v1alpha1.Change) string {
-	const most = 5
-	var messages []string
+	messages := make([]string, len(changes))
 	for i, change := range changes {
-		if i == most {
-			messages = append(messages, fmt.Sprintf("and %d more", len(changes)-most))
-			break
-		}
-		messages = append(messages, change.Message)
+		messages[i] = change.Message
+	}
+	return firstFew(messages)
+}
+
+// said is an error on one line, of one that joins several the first few.
+func said(err error) string {
+	return firstFew(strings.Split(err.Error(), "\n"))
+}
+
+func firstFew(messages []string) string {
+	const most = 5
+	if more := len(messages) - most; more > 0 {
+		messages = append(slices.Clone(messages[:most]), fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(messages, "; ")
 }

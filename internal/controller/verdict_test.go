@@ -1,0 +1,339 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+var comparingVerdicts = cmp.AllowUnexported(verdict{}, truth{})
+
+// failed is an error as Apply returns it for the declaration of a queue.
+func failed(queue string, reason error) error {
+	return &rabbit.ObjectError{Op: "declare", Kind: "queue", Name: queue, VHost: "/", Err: reason}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	const plain = `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	const withTTL = `{queue: {messageTTL: 5m}, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	const withReturn = `{
+		retry: {delayTiers: [{delay: 30s, queueName: tier}], returnTo: {exchange: back, routingKey: again}},
+		deadLetter: {policy: Disabled}
+	}`
+	const (
+		mustDeclare  = `exchange "legacy" does not exist and Warren is not asked to declare it: declare it, or give the binding's exchange a type`
+		noReturn     = `exchange "back" of retry.returnTo does not exist: messages whose delay is over would be lost or stay in their delay tier; declare it, or give a binding to it a type`
+		ttlRecreate  = `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`
+		ttlChange    = `x-message-ttl is not set, should be 300000; a queue's arguments cannot be changed: it must be recreated`
+		limitUpgrade = `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1`
+		upgradeNote  = `. These objects are as this spec needs them on an older RabbitMQ, and work: recreate them when it suits you`
+	)
+	var (
+		same    = no(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
+		noneToo = no(v1alpha1.ReasonInSync, "no object needs to be recreated")
+	)
+	drift := func(message string) *truth {
+		value := yes(v1alpha1.ReasonDrifted, message)
+		return &value
+	}
+	mustRecreate := func(message string) *truth {
+		value := yes(v1alpha1.ReasonRecreationRequired, message)
+		return &value
+	}
+	upgraded := func(message string) *truth {
+		value := yes(v1alpha1.ReasonBrokerUpgraded, message+upgradeNote)
+		return &value
+	}
+	without := func(queues ...string) func(o topology.Observed) {
+		return func(o topology.Observed) {
+			for _, name := range queues {
+				delete(o.Queues, name)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		story
+
+		policy  v1alpha1.DriftPolicy
+		applied error
+		want    verdict
+	}{
+		"in sync": {
+			story: story{was: plain},
+			want: verdict{
+				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
+				drifted: &same, recreation: &noneToo,
+			},
+		},
+		"in sync under Report": {
+			story: story{was: plain}, policy: v1alpha1.DriftPolicyReport,
+			want: verdict{
+				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
+				drifted: &same, recreation: &noneToo,
+			},
+		},
+		"one object in sync": {
+			story: story{was: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`},
+			want: verdict{
+				ready:   yes(v1alpha1.ReasonInSync, "the one object is as desired"),
+				drifted: &same, recreation: &noneToo,
+			},
+		},
+		"a foreign binding is not drift and not counted": {
+			story: story{was: plain, then: func(o topology.Observed) {
+				bind(o, topology.ObservedBinding{Source: "elsewhere", Destination: "orders"})
+			}},
+			want: verdict{
+				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
+				drifted: &same, recreation: &noneToo,
+			},
+		},
+		"correcting": {
+			story: story{was: plain, then: without("orders", "dlq")},
+			want: verdict{
+				ready:    maybe(v1alpha1.ReasonCorrecting, `queue "orders" is missing; queue "dlq" is missing`),
+				progress: reconciling,
+				drifted:  drift(`queue "orders" is missing; queue "dlq" is missing`), recreation: &noneToo,
+			},
+		},
+		"correcting failed for a transient reason": {
+			story:   story{was: plain, then: without("orders", "dlq")},
+			applied: errors.Join(failed("orders", rabbit.ErrTimeout), failed("dlq", rabbit.ErrUnreachable)),
+			want: verdict{
+				ready: maybe(v1alpha1.ReasonCorrecting,
+					`declare queue "orders" in vhost "/": broker unreachable: no answer in time; declare queue "dlq" in vhost "/": broker unreachable`),
+				progress: reconciling,
+				drifted:  drift(`queue "orders" is missing; queue "dlq" is missing`), recreation: &noneToo,
+			},
+		},
+		"correcting failed, and what was missing is there": {
+			story: story{was: plain}, applied: failed("orders", rabbit.ErrPreconditionFailed),
+			want: verdict{
+				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
+				drifted: &same, recreation: &noneToo,
+			},
+		},
+		"drift under Report": {
+			story: story{was: plain, then: func(o topology.Observed) { unbind(o, "dlx", "dlq") }}, policy: v1alpha1.DriftPolicyReport,
+			want: verdict{
+				ready:    no(v1alpha1.ReasonDrifted, `queue "dlq" is not bound to exchange "dlx" with routing key ""`),
+				progress: stalled,
+				drifted:  drift(`queue "dlq" is not bound to exchange "dlx" with routing key ""`), recreation: &noneToo,
+			},
+		},
+		"more drift than fits a line": {
+			story: story{
+				was:  `{bindings: [{exchange: {name: e, type: direct}, routingKeys: [a, b, c, d, e, f, g]}], retry: {policy: None}}`,
+				then: func(o topology.Observed) { unbind(o, "e", "orders") },
+			},
+			policy: v1alpha1.DriftPolicyReport,
+			want: func() verdict {
+				message := ""
+				for _, key := range []string{"a", "b", "c", "d", "e"} {
+					message += fmt.Sprintf(`queue "orders" is not bound to exchange "e" with routing key %q; `, key)
+				}
+				message += "and 2 more"
+				return verdict{
+					ready: no(v1alpha1.ReasonDrifted, message), progress: stalled,
+					drifted: drift(message), recreation: &noneToo,
+				}
+			}(),
+		},
+		"an immutable difference": {
+			story: story{was: plain, spec: withTTL},
+			want: verdict{
+				ready:    no(v1alpha1.ReasonRecreationRequired, ttlRecreate),
+				progress: stalled, drifted: drift(ttlChange), recreation: mustRecreate(ttlRecreate),
+			},
+		},
+		"immutable differences of several objects": {
+			story: story{was: plain, then: func(o topology.Observed) {
+				setArgument(o, "orders", "x-max-length", 9)
+				setArgument(o, "orders", "x-message-ttl", 1)
+				o.Exchanges["dlx"] = topology.ObservedExchange{Type: "topic", Durable: true}
+			}},
+			want: func() verdict {
+				message := `exchange "dlx" must be recreated: type is topic, should be fanout. ` +
+					`queue "orders" must be recreated: x-max-length is 9, should not be set; x-message-ttl is 1, should not be set`
+				return verdict{
+					ready: no(v1alpha1.ReasonRecreationRequired, message), progress: stalled,
+					drifted: drift(`type is topic, should be fanout; an exchange cannot be changed: it must be recreated; ` +
+						`x-max-length is 9, should not be set; a queue's arguments cannot be changed: it must be recreated; ` +
+						`x-message-ttl is 1, should not be set; a queue's arguments cannot be changed: it must be recreated`),
+					recreation: mustRecreate(message),
+				}
+			}(),
+		},
+		"an immutable difference tells more than a missing exchange": {
+			story: story{
+				was:  plain,
+				spec: `{queue: {messageTTL: 5m}, bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`,
+			},
+			want: verdict{
+				ready:      no(v1alpha1.ReasonRecreationRequired, ttlRecreate),
+				progress:   stalled,
+				drifted:    drift(mustDeclare + "; " + ttlChange + `; queue "orders" is not bound to exchange "legacy" with routing key ""`),
+				recreation: mustRecreate(ttlRecreate),
+			},
+		},
+		"the broker refuses a queue that it does not list": {
+			story: story{was: plain, then: without("orders")}, applied: failed("orders", rabbit.ErrPreconditionFailed),
+			want: verdict{
+				ready:      no(v1alpha1.ReasonRecreationRequired, `declare queue "orders" in vhost "/": precondition failed`),
+				progress:   stalled,
+				drifted:    drift(`queue "orders" is missing`),
+				recreation: mustRecreate(`declare queue "orders" in vhost "/": precondition failed`),
+			},
+		},
+		"a queue is exclusive to somebody": {
+			story: story{was: plain, spec: withTTL, then: without("dlq")}, applied: failed("dlq", rabbit.ErrResourceLocked),
+			want: verdict{
+				ready:      no(v1alpha1.ReasonRecreationRequired, ttlRecreate+`. declare queue "dlq" in vhost "/": resource locked`),
+				progress:   stalled,
+				drifted:    drift(ttlChange + `; queue "dlq" is missing`),
+				recreation: mustRecreate(ttlRecreate + `. declare queue "dlq" in vhost "/": resource locked`),
+			},
+		},
+		"only explained by a broker upgrade": {
+			story: story{was: plain, from: v313, on: v40},
+			want: verdict{
+				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired now or before the broker was upgraded"),
+				drifted: &same, recreation: upgraded(limitUpgrade),
+			},
+		},
+		"only explained by a broker upgrade, under Report": {
+			story: story{was: plain, from: v313, on: v40}, policy: v1alpha1.DriftPolicyReport,
+			want: verdict{
+				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired now or before the broker was upgraded"),
+				drifted: &same, recreation: upgraded(limitUpgrade),
+			},
+		},
+		"a broker upgrade explains the new bindings of upgraded objects": {
+			story: story{was: `{retry: {strategy: Reject}}`, from: v313, on: v40},
+			want: verdict{
+				ready:   yes(v1alpha1.ReasonInSync, "all 8 objects are as desired now or before the broker was upgraded"),
+				drifted: &same,
+				recreation: upgraded(`exchange "orders.dlx" must be recreated: type is fanout, should be headers. ` +
+					`queue "orders" must be recreated: x-dead-letter-exchange is "", should be orders.dlx; ` +
+					`x-dead-letter-routing-key is orders.retry.30s, should not be set. ` +
+					`queue "orders.dlq" must be recreated: x-delivery-limit is not set, should be -1`),
+			},
+		},
+		"a broker upgrade does not explain a deleted queue": {
+			story: story{was: plain, from: v313, on: v40, then: without("orders")}, applied: failed("orders", rabbit.ErrUnreachable),
+			want: verdict{
+				ready:    maybe(v1alpha1.ReasonCorrecting, `declare queue "orders" in vhost "/": broker unreachable`),
+				progress: reconciling,
+				drifted:  drift(`queue "orders" is missing`), recreation: upgraded(limitUpgrade),
+			},
+		},
+		"a broker upgrade does not explain a missing exchange": {
+			story: story{
+				was: `{bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`, from: v313, on: v40,
+				then: func(o topology.Observed) { delete(o.Exchanges, "legacy") },
+			},
+			want: verdict{
+				ready:    no(v1alpha1.ReasonExchangeMissing, mustDeclare),
+				progress: reconciling,
+				drifted:  drift(mustDeclare), recreation: upgraded(limitUpgrade),
+			},
+		},
+		"a source exchange is missing": {
+			story: story{was: plain, spec: `{bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`},
+			want: verdict{
+				ready:      no(v1alpha1.ReasonExchangeMissing, mustDeclare),
+				progress:   reconciling,
+				drifted:    drift(mustDeclare + `; queue "orders" is not bound to exchange "legacy" with routing key ""`),
+				recreation: &noneToo,
+			},
+		},
+		"the return route is missing": {
+			story: story{was: withReturn},
+			want: verdict{
+				ready:    no(v1alpha1.ReasonReturnRouteMissing, noReturn),
+				progress: reconciling,
+				drifted:  drift(noReturn), recreation: &noneToo,
+			},
+		},
+		"a missing return route waits for what can be corrected": {
+			story: story{was: withReturn, then: without("tier")},
+			want: verdict{
+				ready:    maybe(v1alpha1.ReasonCorrecting, `queue "tier" is missing; `+noReturn),
+				progress: reconciling,
+				drifted:  drift(`queue "tier" is missing; ` + noReturn), recreation: &noneToo,
+			},
+		},
+		"a permission is missing": {
+			story: story{spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`}, applied: failed("orders", fmt.Errorf("%w: configure", rabbit.ErrAccessRefused)),
+			want: verdict{
+				ready:    no(v1alpha1.ReasonPermissionDenied, `declare queue "orders" in vhost "/": access refused: configure`),
+				progress: stalled,
+				drifted:  drift(`queue "orders" is missing`), recreation: &noneToo,
+			},
+		},
+		"a missing permission tells more than an immutable difference, which is said where it belongs": {
+			story:   story{was: plain, spec: withTTL, then: without("dlq")},
+			applied: errors.Join(failed("dlq", rabbit.ErrAccessRefused), rabbit.ErrTimeout),
+			want: verdict{
+				ready:      no(v1alpha1.ReasonPermissionDenied, `declare queue "dlq" in vhost "/": access refused; broker unreachable: no answer in time`),
+				progress:   stalled,
+				drifted:    drift(ttlChange + `; queue "dlq" is missing`),
+				recreation: mustRecreate(ttlRecreate),
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told := tellStory(t, test.story)
+			got := judge(told.comparison, told.known, told.shapes, test.policy, test.applied)
+			equal(t, "verdict", test.want, got, comparingVerdicts)
+			equal(t, "in sync", test.want.ready.reason == v1alpha1.ReasonInSync, got.inSync())
+		})
+	}
+}
+
+// What a broker upgrade holds up although nothing is wrong with what is there.
+func TestJudgeNewObjectsAfterAnUpgrade(t *testing.T) {
+	t.Parallel()
+	told := tellStory(t, story{
+		was:  `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`,
+		from: v313,
+		spec: `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}, bindings: [{exchange: {name: events, type: fanout}}]}`,
+		on:   v40,
+	})
+	got := judge(told.comparison, told.known, told.shapes, v1alpha1.DriftPolicyCorrect, nil)
+	const missing = `fanout exchange "events" is missing; queue "orders" is not bound to exchange "events" with routing key ""`
+	equal(t, "ready", no(v1alpha1.ReasonRecreationRequired,
+		`queue "dlq" must be recreated: x-delivery-limit is not set, should be -1. Until then nothing new is declared: `+missing),
+		got.ready, comparingVerdicts)
+	equal(t, "progress", stalled, got.progress)
+	equal(t, "drifted", yes(v1alpha1.ReasonDrifted, missing), *got.drifted, comparingVerdicts)
+	equal(t, "recreation", v1alpha1.ReasonBrokerUpgraded, got.recreation.reason)
+}
+
+func TestVerdictsWithoutAComparison(t *testing.T) {
+	t.Parallel()
+	unknown := maybe("Why", "because")
+	equal(t, "waiting", verdict{ready: no("Why", "because"), progress: reconciling, drifted: &unknown},
+		waiting("Why", "because"), comparingVerdicts)
+	equal(t, "refused", verdict{ready: no("Why", "because"), progress: stalled, drifted: &unknown, recreation: &unknown},
+		refused("Why", "because"), comparingVerdicts)
+}
+
+func TestRetryable(t *testing.T) {
+	t.Parallel()
+	transient := failed("orders", rabbit.ErrTimeout)
+	equal(t, "a transient error", true, errors.Is(retryable(transient), transient))
+	for _, lasting := range []error{nil, rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrResourceLocked} {
+		if err := retryable(errors.Join(transient, lasting)); lasting != nil && err != nil {
+			t.Errorf("%v is retried at once: %v", lasting, err)
+		}
+	}
+}
