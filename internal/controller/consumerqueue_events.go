@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,7 +28,7 @@ func (l *look) tell(done plan, before []v1alpha1.Change, outcome verdict, applie
 	isDrifted := outcome.drifted != nil && outcome.drifted.status == metav1.ConditionTrue
 	detected := done.drift || (isDrifted && l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
 	if detected && !wasDrifted {
-		l.event(corev1.EventTypeWarning, eventDriftDetected, "Compare", summary(before))
+		l.event(corev1.EventTypeWarning, eventDriftDetected, "Compare", driftNote(before))
 	}
 	declared := "declared " + done.summary()
 	switch {
@@ -40,6 +42,15 @@ func (l *look) tell(done plan, before []v1alpha1.Change, outcome verdict, applie
 	if required && l.condition(v1alpha1.ConditionRecreationRequired) != metav1.ConditionTrue {
 		l.event(corev1.EventTypeWarning, eventRecreationRequired, "Compare", outcome.recreation.message)
 	}
+}
+
+// driftNote says what is missing; what needs recreation has an Event of its own, unless there is nothing else.
+func driftNote(changes []v1alpha1.Change) string {
+	missing := slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
+	if len(missing) == 0 {
+		missing = changes
+	}
+	return summary(missing)
 }
 
 func (l *look) event(kind, reason, action, note string) {

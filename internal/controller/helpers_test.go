@@ -7,9 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -213,4 +216,25 @@ func planned(p plan) []string {
 		lines = append(lines, fmt.Sprintf("binding %s -> %s %q", binding.Source, binding.Destination, binding.RoutingKey))
 	}
 	return lines
+}
+
+// comparing looks into the unexported fields of a type.
+func comparing[T any]() cmp.Option {
+	var zero T
+	return cmp.AllowUnexported(zero)
+}
+
+var comparingOccurrences = comparing[occurrence]()
+
+// statusApply has every apply of a status answered by a function.
+func statusApply(answer func() error) interceptor.Funcs {
+	return interceptor.Funcs{
+		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+			return answer()
+		},
+	}
+}
+
+func notFound(name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "consumerqueues"}, name)
 }

@@ -1,0 +1,124 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+)
+
+func TestJudgeHealth(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	well := rabbit.Health{Version: "4.3.6", ClusterName: "rabbit@a", Connected: true, SyncedAt: now.Add(-time.Hour)}
+	failing := func(since time.Duration, err error) rabbit.Health {
+		health := well
+		health.Connected, health.Err, health.FailingSince = false, err, now.Add(-since)
+		return health
+	}
+	ready := func(status metav1.ConditionStatus, generation int64) *metav1.Condition {
+		return &metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, ObservedGeneration: generation}
+	}
+	var (
+		wasReady    = ready("True", 3)
+		refused     = fmt.Errorf("%w: user %q", rabbit.ErrAuthentication, "bob")
+		noAccess    = fmt.Errorf("%w: vhost %q", rabbit.ErrAccessRefused, "/")
+		noVHost     = fmt.Errorf("%w: vhost %q", rabbit.ErrVHostNotFound, "/")
+		unreachable = fmt.Errorf("%w: dial 10.0.0.1:5672", rabbit.ErrUnreachable)
+	)
+	type answer struct {
+		value *truth
+		p     progress
+		again time.Duration
+	}
+	says := func(value truth, p progress) answer { return answer{value: &value, p: p} }
+	for name, test := range map[string]struct {
+		health   rabbit.Health
+		ready    *metav1.Condition
+		interval v1alpha1.Duration
+		want     answer
+	}{
+		"well": {
+			health: well, ready: wasReady,
+			want: says(yes(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), settled),
+		},
+		"well again": {
+			health: well, ready: ready("False", 3),
+			want: says(yes(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), settled),
+		},
+		"the first look ever":                           {want: says(maybe(v1alpha1.ReasonConnecting, "connecting to the broker"), reconciling)},
+		"the first look after a restart":                {ready: wasReady, want: answer{}},
+		"the first look after a restart, of one failed": {ready: ready("False", 3), want: says(maybe(v1alpha1.ReasonConnecting, "connecting to the broker"), reconciling)},
+		"the first look of a new generation":            {ready: ready("True", 2), want: says(maybe(v1alpha1.ReasonConnecting, "connecting to the broker"), reconciling)},
+
+		"failing for a moment": {
+			health: failing(0, unreachable), ready: wasReady, want: answer{again: 90 * time.Second},
+		},
+		"failing for almost three intervals": {
+			health: failing(90*time.Second-1, unreachable), ready: wasReady, want: answer{again: 1},
+		},
+		"failing for three intervals": {
+			health: failing(90*time.Second, unreachable), ready: wasReady,
+			want: says(no(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), reconciling),
+		},
+		"three intervals of another length": {
+			health: failing(5*time.Second, unreachable), ready: wasReady, interval: "2s", want: answer{again: time.Second},
+		},
+		"an interval that cannot be read gives no patience": {
+			health: failing(0, unreachable), ready: wasReady, interval: "1 day",
+			want: says(no(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), reconciling),
+		},
+		"failing, and never was ready": {
+			health: failing(0, unreachable),
+			want:   says(no(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), reconciling),
+		},
+		"failing still": {
+			health: failing(time.Hour, unreachable), ready: ready("False", 3),
+			want: says(no(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), reconciling),
+		},
+		"failing with a new generation": {
+			health: failing(0, unreachable), ready: ready("True", 2),
+			want: says(no(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), reconciling),
+		},
+		"user and password refused for a moment": {
+			health: failing(0, refused), ready: wasReady, want: answer{again: 90 * time.Second},
+		},
+		"user and password refused": {
+			health: failing(0, refused),
+			want:   says(no(v1alpha1.ReasonAuthenticationFailed, `authentication failed: user "bob"`), stalled),
+		},
+		"a permission is missing": {
+			health: failing(0, noAccess),
+			want:   says(no(v1alpha1.ReasonPermissionDenied, `access refused: vhost "/"`), stalled),
+		},
+		"the vhost is missing": {
+			health: failing(0, noVHost),
+			want:   says(no(v1alpha1.ReasonPermissionDenied, `vhost not found: vhost "/"`), stalled),
+		},
+		"what a person must mend tells more than what may pass": {
+			health: failing(0, fmt.Errorf("%w; %w", unreachable, refused)),
+			want: says(no(v1alpha1.ReasonAuthenticationFailed,
+				`broker unreachable: dial 10.0.0.1:5672; authentication failed: user "bob"`), stalled),
+		},
+		"an error of another kind": {
+			health: failing(0, errors.New("no such luck")),
+			want:   says(no(v1alpha1.ReasonBrokerUnreachable, "no such luck"), reconciling),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bc := brokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
+			if test.ready != nil {
+				bc.Status.Conditions = []metav1.Condition{*test.ready}
+			}
+			value, p, again := judgeHealth(test.health, bc, now)
+			equal(t, "answer", test.want, answer{value, p, again}, cmp.AllowUnexported(answer{}, truth{}))
+		})
+	}
+}

@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// lines renders conditions, each as type=status reason message, generation.
+func lines(conditions []metav1.Condition) []string {
+	var text []string
+	for _, c := range conditions {
+		text = append(text, fmt.Sprintf("%s=%s %s %q, %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration))
+	}
+	return text
+}
+
+var anyOrder = cmpopts.SortSlices(func(a, b string) bool { return a < b })
+
+func TestConditionWriter(t *testing.T) {
+	t.Parallel()
+	condition := func(name string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: name, Status: status, Reason: "Old", Message: "old", ObservedGeneration: 1}
+	}
+	var (
+		ready       = condition(v1alpha1.ConditionReady, "True")
+		drifted     = condition(v1alpha1.ConditionDrifted, "False")
+		recreation  = condition(v1alpha1.ConditionRecreationRequired, "False")
+		reconciles  = condition(v1alpha1.ConditionReconciling, "True")
+		stalls      = condition(v1alpha1.ConditionStalled, "True")
+		suspended   = condition(v1alpha1.ConditionSuspended, "True")
+		keptDrifted = `Drifted=False Old "old", 1`
+	)
+	for name, test := range map[string]struct {
+		before []metav1.Condition
+		write  func(w conditionWriter)
+		want   []string
+	}{
+		"ready and settled": {
+			before: []metav1.Condition{drifted, reconciles, stalls},
+			write:  func(w conditionWriter) { w.ready(yes("Why", "because"), settled) },
+			want:   []string{keptDrifted, `Ready=True Why "because", 2`},
+		},
+		"reconciling takes the place of stalled": {
+			before: []metav1.Condition{ready, stalls},
+			write:  func(w conditionWriter) { w.ready(maybe("Why", "because"), reconciling) },
+			want:   []string{`Ready=Unknown Why "because", 2`, `Reconciling=True Why "because", 2`},
+		},
+		"stalled takes the place of reconciling": {
+			before: []metav1.Condition{ready, reconciles},
+			write:  func(w conditionWriter) { w.ready(no("Why", "because"), stalled) },
+			want:   []string{`Ready=False Why "because", 2`, `Stalled=True Why "because", 2`},
+		},
+		"keep only says that the generation was seen": {
+			before: []metav1.Condition{ready, drifted},
+			write:  func(w conditionWriter) { w.keep(v1alpha1.ConditionReady) },
+			want:   []string{`Ready=True Old "old", 2`, keptDrifted},
+		},
+		"keep makes nothing up": {
+			write: func(w conditionWriter) { w.keep(v1alpha1.ConditionReady) },
+		},
+		"suspended": {
+			before: []metav1.Condition{ready, drifted, recreation, reconciles},
+			write:  func(w conditionWriter) { w.suspended("spec.suspend is set") },
+			want: []string{
+				`Ready=True Old "old", 2`, `Drifted=False Old "old", 2`, `RecreationRequired=False Old "old", 2`,
+				`Suspended=True Suspended "spec.suspend is set", 2`,
+			},
+		},
+		"suspended while stalled": {
+			before: []metav1.Condition{ready, stalls},
+			write:  func(w conditionWriter) { w.suspended("spec.suspend is set") },
+			want:   []string{`Ready=True Old "old", 2`, `Suspended=True Suspended "spec.suspend is set", 2`},
+		},
+		"resumed": {
+			before: []metav1.Condition{ready, suspended},
+			write:  func(w conditionWriter) { w.resumed() },
+			want:   []string{`Ready=True Old "old", 1`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conditions := append([]metav1.Condition(nil), test.before...)
+			test.write(conditionWriter{&conditions, 2})
+			equal(t, "conditions", test.want, lines(conditions), anyOrder)
+		})
+	}
+}
+
+func TestConditionTransitionTimes(t *testing.T) {
+	t.Parallel()
+	long := metav1.NewTime(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC))
+	conditions := []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: "False", Reason: "Old", LastTransitionTime: long},
+		{Type: v1alpha1.ConditionReconciling, Status: "True", Reason: "Old", LastTransitionTime: long},
+	}
+	writer := conditionWriter{&conditions, 2}
+	writer.ready(no("New", "another reason, the same status"), reconciling)
+	for _, condition := range conditions {
+		equal(t, "time of "+condition.Type, long, condition.LastTransitionTime)
+		equal(t, "reason of "+condition.Type, "New", condition.Reason)
+	}
+	writer.keep(v1alpha1.ConditionReady)
+	equal(t, "time after keep", long, conditions[0].LastTransitionTime)
+	writer.ready(yes("Newer", "another status"), settled)
+	equal(t, "conditions", []string{`Ready=True Newer "another status", 2`}, lines(conditions))
+	if !conditions[0].LastTransitionTime.After(long.Time) {
+		t.Errorf("the time of transition stayed %v", conditions[0].LastTransitionTime)
+	}
+}
+
+func TestShortened(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ text, want string }{
+		"short":                      {"12345678", "12345678"},
+		"long":                       {"123456789", "12345…"},
+		"no character is cut in two": {"1234äöüß", "1234…"},
+		"nor a long one":             {"1234😀😀", "1234…"},
+		"empty":                      {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			equal(t, "text", test.want, shortened(test.text, 8))
+		})
+	}
+}
+
+// A message that is cut must read back as it was written: otherwise each look would write the status again.
+func TestLongConditionMessage(t *testing.T) {
+	t.Parallel()
+	for offset := range 3 {
+		var conditions []metav1.Condition
+		message := strings.Repeat("x", offset) + strings.Repeat("ä", 20000)
+		conditionWriter{&conditions, 1}.set(v1alpha1.ConditionReady, yes("Why", message))
+		got := conditions[0].Message
+		if !utf8.ValidString(got) || len(got) > 32768 || len(got) < 32764 || !strings.HasSuffix(got, "ä…") {
+			t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-8:])
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package controller
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// attempt is one look at a broker: what it has by then, and what comes of declaring what is missing.
+type attempt struct {
+	spec  string
+	on    topology.Version
+	then  func(o topology.Observed)
+	fails error
+	// want are the Events of this look.
+	want []occurrence
+}
+
+const (
+	twoQueues = `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	withLimit = `{queue: {maxLength: 9}, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+)
+
+// Each case is a history of looks at one ConsumerQueue, each with the status that the one before left.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	const (
+		limitEvent = `queue "orders" must be recreated: x-max-length is not set, should be 9`
+	)
+	var (
+		declared  = occurrence{"Normal", "Declared", "Declare", "declared 1 exchange, 2 queues and 1 binding"}
+		missing   = occurrence{"Warning", "DriftDetected", "Compare", `queue "orders" is missing`}
+		corrected = occurrence{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"}
+		recreate  = occurrence{"Warning", "RecreationRequired", "Compare", limitEvent}
+	)
+	deleted := func(o topology.Observed) { delete(o.Queues, "orders") }
+	for name, test := range map[string]struct {
+		policy   v1alpha1.DriftPolicy
+		attempts []attempt
+	}{
+		"declared once": {attempts: []attempt{{spec: twoQueues, want: []occurrence{declared}}, {spec: twoQueues}}},
+		"adopted, which is no event": {attempts: []attempt{
+			{spec: twoQueues, then: func(o topology.Observed) { adopt(o, desired(t, twoQueues, v43)) }},
+		}},
+		"declared at the second attempt": {attempts: []attempt{
+			{spec: twoQueues, fails: rabbit.ErrUnreachable},
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: twoQueues},
+		}},
+		"drift is detected and corrected": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: twoQueues, then: deleted, want: []occurrence{missing, corrected}},
+			{spec: twoQueues},
+			{spec: twoQueues, then: deleted, want: []occurrence{missing, corrected}},
+		}},
+		"drift is corrected at the third attempt": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: twoQueues, then: deleted, fails: rabbit.ErrUnreachable, want: []occurrence{missing}},
+			{spec: twoQueues, fails: rabbit.ErrTimeout},
+			{spec: twoQueues, want: []occurrence{corrected}},
+			{spec: twoQueues},
+		}},
+		"drift after a broker upgrade": {attempts: []attempt{
+			{spec: twoQueues, on: v313, want: []occurrence{declared}},
+			{spec: twoQueues, on: v40, want: []occurrence{{
+				"Warning", "RecreationRequired", "Compare", `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1` +
+					". These objects are as this spec needs them on an older RabbitMQ, and work: recreate them when it suits you",
+			}}},
+			{spec: twoQueues, on: v40, then: deleted, want: []occurrence{missing, corrected}},
+			{spec: twoQueues, on: v40},
+		}},
+		"drift under Report": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
+			{spec: twoQueues, then: func(o topology.Observed) { adopt(o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
+			{spec: twoQueues},
+			{spec: twoQueues, then: func(o topology.Observed) { adopt(o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
+		}},
+		"recreation is required": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: withLimit, want: []occurrence{recreate}},
+			{spec: withLimit},
+			{spec: twoQueues},
+			{spec: withLimit, want: []occurrence{recreate}},
+		}},
+		"recreation is required under Report, which is all that drifted": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
+			{spec: twoQueues, then: func(o topology.Observed) { adopt(o, desired(t, twoQueues, v43)) }},
+			{spec: withLimit, want: []occurrence{
+				{"Warning", "DriftDetected", "Compare", "x-max-length is not set, should be 9; a queue's arguments cannot be changed: it must be recreated"},
+				recreate,
+			}},
+			{spec: withLimit},
+		}},
+		"recreation is required, and something else is healed": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: withLimit, then: func(o topology.Observed) { unbind(o, "dlx", "dlq") }, want: []occurrence{
+				{"Warning", "DriftDetected", "Compare", `queue "dlq" is not bound to exchange "dlx" with routing key ""`},
+				recreate,
+			}},
+			{spec: withLimit},
+		}},
+		"more was asked for": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{
+				spec: `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}, bindings: [{exchange: {name: events, type: fanout}}]}`,
+				want: []occurrence{{"Normal", "Declared", "Declare", "declared 1 exchange and 1 binding"}},
+			},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			observed := observe(topology.Topology{})
+			status := v1alpha1.ConsumerQueueStatus{}
+			for i, a := range test.attempts {
+				if a.on == (topology.Version{}) {
+					a.on = v43
+				}
+				if a.then != nil {
+					a.then(observed)
+				}
+				cq := consumerQueue(t, a.spec)
+				cq.Spec.DriftPolicy, cq.Status = test.policy, status
+				look := &look{cq: cq, status: cq.Status.DeepCopy()}
+				lookAt(t, look, observed, a)
+				for _, got := range look.events {
+					t.Logf("look %d: %+v", i+1, got)
+				}
+				equal(t, "events of the look", a.want, look.events, comparingOccurrences)
+				status = *look.status
+			}
+		})
+	}
+}
+
+// lookAt is what compareAndCorrect does with a broker, with a map in place of the broker.
+func lookAt(t *testing.T, l *look, observed topology.Observed, a attempt) {
+	t.Helper()
+	now := desired(t, a.spec, a.on)
+	compare := func() topology.Comparison {
+		return topology.Diff(now, observed, topology.Context{Older: topology.Older(l.cq, a.on)})
+	}
+	known, comparison := historyOf(l.status.Topology), compare()
+	done, before := decide(now, comparison, known, l.cq.Spec.DriftPolicy), comparison.Changes
+	var applied error
+	switch {
+	case done.count() == 0:
+	case a.fails != nil:
+		applied = a.fails
+	default:
+		adopt(observed, done.declare)
+		comparison = compare()
+	}
+	outcome := judge(comparison, known, now.Shapes(), l.cq.Spec.DriftPolicy, applied)
+	l.tell(done, before, outcome, applied)
+	if err := l.describe(remember(comparison.Entries, now.Shapes(), known, done), comparison, done); err != nil {
+		t.Fatal(err)
+	}
+	l.conclude(outcome)
+}
+
+// adopt puts the objects of a topology that are missing at the broker there.
+func adopt(o topology.Observed, topo topology.Topology) {
+	there := observe(topo)
+	for name, exchange := range there.Exchanges {
+		o.Exchanges[name] = exchange
+	}
+	for name, queue := range there.Queues {
+		if _, exists := o.Queues[name]; !exists {
+			o.Queues[name] = queue
+		}
+	}
+	for _, binding := range topo.Bindings {
+		unbind(o, binding.Source, binding.Destination)
+	}
+	for _, binding := range topo.Bindings {
+		bind(o, topology.ObservedBinding{
+			Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
+		})
+	}
+}
+
+// Somebody else declared what was missing while our own declaration failed: the incident is over.
+func TestTellWhenSomebodyElseWasFaster(t *testing.T) {
+	t.Parallel()
+	told := tellStory(t, story{was: twoQueues})
+	look := &look{cq: consumerQueue(t, twoQueues), status: &v1alpha1.ConsumerQueueStatus{}}
+	done := plan{drift: true}
+	done.declare.Queues = []topology.Queue{{Name: "orders"}}
+	failure := errors.New("no answer")
+	outcome := judge(told.comparison, told.known, told.shapes, v1alpha1.DriftPolicyCorrect, failure)
+	look.tell(done, []v1alpha1.Change{{Message: "it is missing"}}, outcome, failure)
+	equal(t, "events", []occurrence{
+		{"Warning", "DriftDetected", "Compare", "it is missing"},
+		{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"},
+	}, look.events, comparingOccurrences)
+}
+
+// A note may have 1024 bytes, and what is no longer text is refused with the whole Event.
+func TestRecordEvents(t *testing.T) {
+	t.Parallel()
+	recorder := &eventLog{}
+	look := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{recorder: recorder}, cq: consumerQueue(t, `{}`)}
+	look.event("Normal", "Declared", "Declare", "100% done")
+	for offset := range 2 {
+		look.event("Normal", "Declared", "Declare", strings.Repeat("x", offset)+strings.Repeat("ä", 600))
+	}
+	look.recordEvents()
+	equal(t, "first note", "100% done", recorder.notes[0])
+	equal(t, "events", 3, len(recorder.notes))
+	for _, note := range recorder.notes[1:] {
+		if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1020 {
+			t.Errorf("%d bytes, ending in %q", len(note), note[len(note)-8:])
+		}
+	}
+}
+
+// eventLog keeps the notes of Events.
+type eventLog struct {
+	events.EventRecorder
+
+	reasons, notes []string
+}
+
+func (e *eventLog) Eventf(_, _ runtime.Object, _, reason, _, _ string, args ...any) {
+	e.reasons = append(e.reasons, reason)
+	e.notes = append(e.notes, args[0].(string))
+}
+
+func TestFinish(t *testing.T) {
+	t.Parallel()
+	type outcome struct {
+		written bool
+		events  []string
+		failed  bool
+	}
+	change := func(status *v1alpha1.ConsumerQueueStatus) {
+		conditionWriter{&status.Conditions, 3}.ready(maybe("Correcting", "still"), reconciling)
+	}
+	for name, test := range map[string]struct {
+		change  func(status *v1alpha1.ConsumerQueueStatus)
+		missing bool
+		broken  bool
+		want    outcome
+	}{
+		"a changed status is written, and events recorded":    {change: change, want: outcome{written: true, events: []string{"DriftDetected"}}},
+		"an unchanged status is not written, events recorded": {want: outcome{events: []string{"DriftDetected"}}},
+		"the resource is gone":                                {change: change, missing: true},
+		"the API server is broken":                            {change: change, broken: true, want: outcome{failed: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cq := consumerQueue(t, `{}`)
+			written := false
+			builder := testClientBuilder(t)
+			builder.WithInterceptorFuncs(statusApply(func() error {
+				switch {
+				case test.missing:
+					return notFound(cq.Name)
+				case test.broken:
+					return errors.New("the API server is tired")
+				}
+				written = true
+				return nil
+			}))
+			recorder := &eventLog{}
+			look := &look{
+				ConsumerQueueReconciler: &ConsumerQueueReconciler{client: builder.Build(), recorder: recorder},
+				cq:                      cq, status: cq.Status.DeepCopy(),
+			}
+			look.event("Warning", eventDriftDetected, "Compare", "it is missing")
+			if test.change != nil {
+				test.change(look.status)
+			}
+			err := look.finish(t.Context())
+			got := outcome{written, recorder.reasons, err != nil}
+			equal(t, "outcome", test.want, got, comparing[outcome]())
+		})
+	}
+}
+
+func TestCondition(t *testing.T) {
+	t.Parallel()
+	look := &look{status: &v1alpha1.ConsumerQueueStatus{}}
+	equal(t, "a condition that is not there", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionDrifted))
+}
