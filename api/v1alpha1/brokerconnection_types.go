@@ -23,7 +23,7 @@ type BrokerConnectionSpec struct {
 	// amqpURI overrides where AMQP is spoken, as amqp://host:port or amqps://host:port, without user and password.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^amqps?://[^/?#]+')",message="must be amqp://host:port or amqps://host:port"
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^amqps?://[^/?#]+')",message="must be amqp://host:port or amqps://host:port"
 	// +kubebuilder:validation:XValidation:rule="!self.contains('@')",message="must not hold a user or password: put them into the Secret"
 	// +optional
 	AMQPURI string `json:"amqpURI,omitempty"`
@@ -32,7 +32,7 @@ type BrokerConnectionSpec struct {
 	// password. A path prefix is honoured.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#]+')",message="must be http://host:port or https://host:port"
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^https?://[^/?#]+')",message="must be http://host:port or https://host:port"
 	// +kubebuilder:validation:XValidation:rule="!self.contains('@')",message="must not hold a user or password: put them into the Secret"
 	// +optional
 	ManagementURI string `json:"managementURI,omitempty"`
@@ -52,7 +52,7 @@ type BrokerConnectionSpec struct {
 
 	// resyncInterval is how often the vhost is compared with what is desired, at least 1s.
 	// +kubebuilder:default="30s"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$') || duration(self) >= duration('1s')",message="must be at least 1s"
+	// +kubebuilder:validation:XValidation:rule="self == '' || !self.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$') || duration(self) >= duration('1s')",message="must be at least 1s"
 	// +optional
 	ResyncInterval Duration `json:"resyncInterval,omitempty"`
 

@@ -75,7 +75,7 @@ func settings(t *rapid.T) v1alpha1.QueueSettings {
 		return intstr.FromInt32(rapid.Int32Min(0).Draw(t, "number"))
 	})
 	quantity := rapid.Custom(func(t *rapid.T) resource.Quantity {
-		return resource.MustParse(oneOf(t, "quantity", "0", "1", "500M", "1Gi", "5000000000", "1e3", "9223372036854775807"))
+		return resource.MustParse(oneOf(t, "quantity", "0", "1", "500M", "1Gi", "5000000000", "1e3", "999999999999999999"))
 	})
 	return v1alpha1.QueueSettings{
 		MessageTTL:       maybeDuration(t, "messageTTL"),

@@ -1,0 +1,270 @@
+package v1alpha1_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/conformance"
+	"github.com/warren-mq/warren/test/specs"
+)
+
+func namespace(t *testing.T) string {
+	t.Helper()
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := kube.Create(t.Context(), space); err != nil {
+		t.Fatal(err)
+	}
+	return space.Name
+}
+
+func TestAnyCombinationOfFieldsIsAccepted(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		cq := specs.ConsumerQueue().Draw(rt, "ConsumerQueue")
+		sent := unstructuredOf(t, cq)
+		if err := kube.Create(t.Context(), sent, client.DryRunAll); err != nil {
+			text, _ := json.Marshal(cq.Spec) //nolint:errchkjson // for a message only
+			rt.Fatalf("%v\n%s", err, text)
+		}
+		wantDecodes(t, sent)
+	})
+}
+
+// TestStoredObjectsAreListed: whatever was accepted can be listed by Go, or no controller would ever start again.
+func TestStoredObjectsAreListed(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	for i, spec := range []string{
+		`{}`, `queue: {deliveryLimit: 2147483647, maxLengthBytes: 9223372036854775807, arguments: {x-a: -2147483648, x-b: "3000000000"}}`,
+		`{queue: {messageTTL: 4294967295ms, consumerTimeout: 000001h}, retry: {delayTiers: [{delay: 1ms}]}}`, `queue: {maxLengthBytes: 1e3}`,
+	} {
+		stored := object(t, "ConsumerQueue", "stored-"+string(rune('a'+i)), spec)
+		stored.SetNamespace(space)
+		if err := kube.Create(t.Context(), stored); err != nil {
+			t.Fatalf("%s: %v", spec, err)
+		}
+		var list v1alpha1.ConsumerQueueList
+		if err := kube.List(t.Context(), &list, client.InNamespace(space)); err != nil || len(list.Items) != i+1 {
+			t.Fatalf("%s: listed %d, %v", spec, len(list.Items), err)
+		}
+	}
+}
+
+// pending is a condition that every new object has.
+func pending(kind string) map[string]any {
+	return map[string]any{"type": kind, "status": "Unknown", "reason": "Pending", "message": "not yet looked at", "lastTransitionTime": "1970-01-01T00:00:00Z"}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind, spec string
+		wantSpec   map[string]any
+		wantStatus map[string]any
+	}{
+		"of a ConsumerQueue": {
+			kind: "ConsumerQueue", spec: `{}`,
+			wantSpec: map[string]any{
+				"deadLetterStrategy": "AtLeastOnce", "driftPolicy": "Correct", "recreatePolicy": "Manual", "deletionPolicy": "DeleteIfEmpty", "suspend": false,
+			},
+			wantStatus: map[string]any{
+				"observedGeneration": int64(-1), "conditions": []any{pending("Ready"), pending("Drifted"), pending("RecreationRequired")},
+			},
+		},
+		"of a BrokerConnection": {
+			kind: "BrokerConnection", spec: `{secretRef: {name: s}}`,
+			wantSpec:   map[string]any{"secretRef": map[string]any{"name": "s"}, "vhost": "/", "resyncInterval": "30s", "suspend": false},
+			wantStatus: map[string]any{"observedGeneration": int64(-1), "conditions": []any{pending("Ready")}},
+		},
+		"nothing deeper than the top level": {
+			kind: "ConsumerQueue", spec: `{queue: {}, retry: {delayTiers: [{delay: 1s}]}, deadLetter: {queue: {}, exchange: {}}, bindings: [{exchange: {name: e}}]}`,
+			wantSpec: map[string]any{
+				"deadLetterStrategy": "AtLeastOnce", "driftPolicy": "Correct", "recreatePolicy": "Manual", "deletionPolicy": "DeleteIfEmpty", "suspend": false,
+				"queue":      map[string]any{},
+				"retry":      map[string]any{"delayTiers": []any{map[string]any{"delay": "1s"}}},
+				"deadLetter": map[string]any{"queue": map[string]any{}, "exchange": map[string]any{}},
+				"bindings":   []any{map[string]any{"exchange": map[string]any{"name": "e"}}},
+			},
+			wantStatus: map[string]any{
+				"observedGeneration": int64(-1), "conditions": []any{pending("Ready"), pending("Drifted"), pending("RecreationRequired")},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			created := object(t, test.kind, "defaults", test.spec)
+			created.SetNamespace(namespace(t))
+			if err := kube.Create(t.Context(), created); err != nil {
+				t.Fatal(err)
+			}
+			if err := kube.Get(t.Context(), client.ObjectKeyFromObject(created), created); err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(test.wantSpec, created.Object["spec"]); difference != "" {
+				t.Errorf("spec (-want +got):\n%s", difference)
+			}
+			if difference := cmp.Diff(test.wantStatus, created.Object["status"]); difference != "" {
+				t.Errorf("status (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+// TestGitOpsToolsSeeNoDifference applies each conformance vector and some specs by server-side apply and reads back: the
+// spec is what was applied, and the top-level defaults.
+func TestGitOpsToolsSeeNoDifference(t *testing.T) {
+	t.Parallel()
+	given := []*unstructured.Unstructured{
+		object(t, "ConsumerQueue", "orders", `{}`),
+		object(t, "ConsumerQueue", "odd", `{queue: {deliveryLimit: 5, maxLengthBytes: 1024Mi, arguments: {x-a: 1, x-b: "1"}}, retry: {delayTiers: [{delay: 90m}], exchange: {name: e}}, suspend: true}`),
+	}
+	for _, vector := range conformance.Load(t) {
+		for i := range vector.ConsumerQueues {
+			given = append(given, unstructuredOf(t, &vector.ConsumerQueues[i]))
+		}
+	}
+	for _, applied := range given {
+		t.Run(applied.GetName(), func(t *testing.T) {
+			t.Parallel()
+			applied.SetNamespace(namespace(t))
+			want := applied.DeepCopy().Object["spec"].(map[string]any) //nolint:forcetypeassert // a spec is an object
+			for field, value := range map[string]any{
+				"deadLetterStrategy": "AtLeastOnce", "driftPolicy": "Correct", "recreatePolicy": "Manual", "deletionPolicy": "DeleteIfEmpty", "suspend": false,
+			} {
+				if _, set := want[field]; !set {
+					want[field] = value
+				}
+			}
+			for range 2 { // and applied again, nothing changes
+				sent := applied.DeepCopy()
+				if err := kube.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner("gitops")); err != nil {
+					t.Fatal(err)
+				}
+				read := applied.DeepCopy()
+				if err := kube.Get(t.Context(), client.ObjectKeyFromObject(applied), read); err != nil {
+					t.Fatal(err)
+				}
+				if difference := cmp.Diff(want, read.Object["spec"]); difference != "" {
+					t.Errorf("spec (-want +got):\n%s", difference)
+				}
+				if read.GetGeneration() != 1 {
+					t.Errorf("generation %d, want 1", read.GetGeneration())
+				}
+			}
+		})
+	}
+}
+
+// TestDefaultedConditionsCanBeReplaced: what applies status must own every condition that the default has put there.
+func TestDefaultedConditionsCanBeReplaced(t *testing.T) {
+	t.Parallel()
+	created := object(t, "ConsumerQueue", "orders", `{}`)
+	created.SetNamespace(namespace(t))
+	if err := kube.Create(t.Context(), created); err != nil {
+		t.Fatal(err)
+	}
+	status := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"observedGeneration": int64(1)}}}
+	status.SetGroupVersionKind(created.GroupVersionKind())
+	status.SetNamespace(created.GetNamespace())
+	status.SetName(created.GetName())
+	conditions := []any{}
+	for _, kind := range []string{"Ready", "Drifted", "RecreationRequired"} {
+		condition := maps.Clone(pending(kind))
+		condition["status"], condition["reason"] = "False", "InSync"
+		conditions = append(conditions, condition)
+	}
+	status.Object["status"].(map[string]any)["conditions"] = conditions //nolint:forcetypeassert // made above
+	if err := kube.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner("warren"), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	var read v1alpha1.ConsumerQueue
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(created), &read); err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Status.Conditions) != 3 {
+		t.Errorf("conditions: %v", read.Status.Conditions)
+	}
+	for _, condition := range read.Status.Conditions {
+		if condition.Reason != v1alpha1.ReasonInSync {
+			t.Errorf("left over: %v", condition)
+		}
+	}
+}
+
+func TestKubectlExplains(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string][]string{
+		"consumerqueue": {"ConsumerQueue is one consumer's topology"},
+		"consumerqueue.spec.retry": {
+			"says how a message that failed", "delayTiers", "exchange", "maxAttempts", "policy", "redeliveryDelay", "returnTo", "strategy",
+			"enum: Publish, Reject, Requeue", "enum: MaxAttempts, None",
+		},
+		"consumerqueue.spec.queue.deliveryLimit": {"Unlimited", "BrokerDefault", "x-delivery-limit"},
+		"brokerconnection.spec":                  {"secretRef", "clusterRef", "resyncInterval"},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			output := kubectl(t, "explain", path)
+			for _, part := range want {
+				if !strings.Contains(output, part) {
+					t.Errorf("%q is missing in:\n%s", part, output)
+				}
+			}
+		})
+	}
+}
+
+func TestKubectlGet(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	for kind, spec := range map[string]string{"ConsumerQueue": `{}`, "BrokerConnection": `{secretRef: {name: s}}`} {
+		created := object(t, kind, "orders", spec)
+		created.SetNamespace(space)
+		if err := kube.Create(t.Context(), created); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for arguments, want := range map[string]string{
+		"cqueue":         "NAME QUEUE READY DRIFTED RECREATE REASON AGE",
+		"cqueue -o wide": "NAME QUEUE READY DRIFTED RECREATE REASON AGE CONNECTION MESSAGE",
+		"bc":             "NAME VHOST READY VERSION QUEUES REASON AGE",
+		"bc -o wide":     "NAME VHOST READY VERSION QUEUES REASON AGE CLUSTER MESSAGE",
+	} {
+		output := kubectl(t, append([]string{"get", "-n", space}, strings.Fields(arguments)...)...)
+		header, _, _ := strings.Cut(output, "\n")
+		if got := strings.Join(strings.Fields(header), " "); got != want {
+			t.Errorf("kubectl get %s: %s, want %s", arguments, got, want)
+		}
+	}
+	if output := kubectl(t, "get", "warren", "-n", space, "-o", "name"); len(strings.Fields(output)) != 2 {
+		t.Errorf("kubectl get warren: %s", output)
+	}
+}
+
+// kubectl runs the command as a user would.
+func kubectl(t *testing.T, arguments ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	var messages bytes.Buffer
+	command.Stderr = &messages
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("kubectl %v: %v\n%s", arguments, err, messages.String())
+	}
+	return string(output)
+}
