@@ -34,7 +34,7 @@ test: ## Run all tests on real parts, and check the coverage.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
-	go test -race -shuffle=on $(TESTFLAGS) ./api/... ./internal/topology/...
+	go test -race -shuffle=on $(TESTFLAGS) ./internal/topology/... ./test/conformance/...
 
 .PHONY: lint
 lint: ## Run the linters; FIX=1 corrects what they can.
@@ -54,10 +54,11 @@ manifests: ## Generate the CRDs and the manager's role.
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
 
 .PHONY: docs
-docs: ## Generate the API reference.
+docs: ## Generate the reference: API and queue arguments.
 	@mkdir -p docs/reference
 	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
+	go run ./hack/reference >docs/reference/arguments.md
 
 .PHONY: verify
 verify: ## Check that generated files are fresh.
