@@ -38,11 +38,13 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 	}{
 		"wrong password": {
 			none, func(c *Config) { c.Password = "is wrong" }, ErrAuthentication,
-			[]string{"AMQP: authentication failed: user \"guest\"", "management API, GET /api/whoami: authentication failed: user \"guest\""}, false,
+			[]string{"AMQP: authentication failed: user \"guest\"", "management API, GET /api/whoami: authentication failed: user \"guest\""},
+			false,
 		},
 		"no such vhost": {
 			none, func(c *Config) { c.VHost = "no/such %" }, ErrVHostNotFound,
-			[]string{"AMQP: vhost not found", "management API", `"no/such %"`}, false,
+			[]string{"AMQP: vhost not found", "management API", `"no/such %"`},
+			false,
 		},
 		"no access to the vhost": {
 			as(false, "management"), nil, ErrAccessRefused, []string{"AMQP: access refused: access to vhost 'test vhost"}, false,

@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,9 +15,7 @@ import (
 
 func quorum(arguments topology.Arguments) topology.Arguments {
 	all := topology.Arguments{"x-queue-type": "quorum"}
-	for key, value := range arguments {
-		all[key] = value
-	}
+	maps.Copy(all, arguments)
 	return all
 }
 

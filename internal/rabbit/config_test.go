@@ -102,11 +102,11 @@ func TestConfigFingerprintTellsEveryFieldApart(t *testing.T) {
 	for name, change := range changes {
 		config := plausible
 		change(&config)
-		print := config.Fingerprint()
-		if other, exists := seen[print]; exists {
+		fingerprint := config.Fingerprint()
+		if other, exists := seen[fingerprint]; exists {
 			t.Errorf("%s has the fingerprint of %s", name, other)
 		}
-		if seen[print] = name; print != config.Fingerprint() {
+		if seen[fingerprint] = name; fingerprint != config.Fingerprint() {
 			t.Errorf("%s: the fingerprint is not stable", name)
 		}
 	}

@@ -53,7 +53,7 @@ type Connection struct {
 	waiting   []chan<- error // for the next look
 	wake      chan struct{}
 
-	done    context.Context //nolint:containedctx // it is the life of the connection
+	done    context.Context // it is the life of the connection
 	end     context.CancelFunc
 	running sync.WaitGroup
 }

@@ -20,7 +20,7 @@ import (
 
 // hasty is for brokers that do not answer.
 var hasty = timing{
-	dial: time.Second, operation: 3 * time.Second, request: time.Second, goodbye: 100 * time.Millisecond,
+	dial: 2 * time.Second, operation: 3 * time.Second, request: 5 * time.Second, goodbye: 100 * time.Millisecond,
 	first: 10 * time.Millisecond, limit: 100 * time.Millisecond,
 }
 
@@ -115,53 +115,90 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	}
 }
 
+// RabbitMQ 4.3.5 and newer have ETags, of the whole broker: a change in any vhost changes them all.
+func TestBrokersWithETags(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		m := connected(t, configOf(vhost), nil).management
+		version, err := topology.ParseVersion(vhost.Broker.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var definitions any
+		etag, err := m.get(t.Context(), "/definitions/"+escape(vhost.Name), "", &definitions)
+		if has := etag != ""; err != nil || has != version.AtLeast(topology.RabbitMQ43) {
+			t.Fatalf("ETag %q, %v", etag, err)
+		}
+		if etag == "" {
+			return
+		}
+		NewWithT(t).Eventually(func() (err error) { // other tests change the broker in between
+			before := etag
+			etag, err = m.get(t.Context(), "/definitions/"+escape(vhost.Name), before, &definitions)
+			return err
+		}).WithTimeout(within).WithPolling(time.Millisecond).Should(MatchError(errNotModified))
+	})
+}
+
+// The proxy plays the part of a broker that nobody else uses.
 func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
 	config := configOf(vhost)
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI = proxy.URI
+	etagIs := func(etag string) {
+		proxy.answer(func(response *http.Response) error {
+			if !strings.Contains(response.Request.URL.Path, "/definitions/") {
+				return nil
+			}
+			response.Header.Set("ETag", etag)
+			if response.Request.Header.Get("If-None-Match") == etag {
+				response.StatusCode = http.StatusNotModified
+				replace(response, "")
+			}
+			return nil
+		})
+	}
+	etagIs(`"one"`)
 	connection := connected(t, config, nil)
-	look := func() int {
+	looks := func(statuses ...int) {
 		t.Helper()
-		proxy.requests()
-		seen(t, connection)
-		requests := proxy.requests()
-		if len(requests) != 1 {
-			t.Fatalf("%+v, should be one request", requests)
+		for i, status := range statuses {
+			proxy.requests()
+			seen(t, connection)
+			if requests := proxy.requests(); len(requests) != 1 || requests[0].status != status {
+				t.Fatalf("look %d: %+v, should be one request answered with %d", i+1, requests, status)
+			}
 		}
-		return requests[0].status
 	}
-	same := func() { // a change in any vhost of the broker changes the ETag of all, and other tests run
+	has := func(queues int) {
 		t.Helper()
-		NewWithT(t).Eventually(look).WithTimeout(within).Should(Equal(http.StatusNotModified))
-	}
-	other := func() {
-		t.Helper()
-		if status := look(); status != http.StatusOK {
-			t.Errorf("status %d", status)
+		if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != queues {
+			t.Errorf("%d queues observed, should be %d", len(observed.Queues), queues)
 		}
 	}
 	before := connection.Health().SyncedAt
-	same()
+	looks(200, 304, 304)
 	if !connection.Health().SyncedAt.After(before) {
 		t.Error("a look that found nothing new is a successful look")
 	}
-	vhost.DeclareQueue("q", nil)
-	other()
-	same()
+	vhost.DeclareQueue("q", quorum(nil))
+	etagIs(`"two"`)
+	looks(200, 200, 304)
+	has(1)
 	vhost.DeleteQueue("q")
-	other()
-	vhost.SetPolicy("p", brokers.Policy{Pattern: ".*", ApplyTo: "queues", Definition: map[string]any{"max-length": 1}})
-	other()
+	etagIs(`"one"`)
+	looks(200)
+	has(0)
+	looks(200, 304)
 	if err := connection.Apply(t.Context(), oneQueue); err != nil {
 		t.Fatal(err)
 	}
-	vhost.DeleteQueue("q")
-	other()
-	if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != 0 {
-		t.Error("an ETag from before our own change stood for what is after it")
-	}
+	has(1)
+	vhost.DeleteQueue("q") // and the broker is back at what the ETag stands for
+	looks(200)
+	has(0)
+	looks(200, 304)
 }
 
 func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
@@ -201,7 +238,7 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 	connection := openedHastily(t, config)
 	eventually(t, connection, isWell)
 
-	relay.freeze()
+	relay.refuse(true)
 	relay.cut()
 	eventually(t, connection, failsWith(ErrUnreachable, "AMQP: "))
 	since := connection.Health().FailingSince
@@ -213,7 +250,7 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 	if health := connection.Health(); health.Connected || !health.FailingSince.Equal(since) || health.Version != vhost.Broker.Version {
 		t.Errorf("%+v", health)
 	}
-	relay.thaw()
+	relay.refuse(false)
 	eventually(t, connection, isWell)
 
 	proxy.answer(func(response *http.Response) error {

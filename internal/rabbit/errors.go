@@ -183,7 +183,9 @@ func (c Config) redact(text string) string {
 	if len(c.Password) < 4 || c.Password == c.Username {
 		return text
 	}
-	spellings := []string{c.Password, url.QueryEscape(c.Password), url.PathEscape(c.Password), url.UserPassword("", c.Password).String()[1:]}
+	spellings := []string{
+		c.Password, url.QueryEscape(c.Password), url.PathEscape(c.Password), url.UserPassword("", c.Password).String()[1:],
+	}
 	slices.SortFunc(spellings, func(a, b string) int { return len(b) - len(a) })
 	for _, spelling := range spellings {
 		text = strings.ReplaceAll(text, spelling, redacted)

@@ -26,7 +26,7 @@ type management struct {
 
 // newManagement takes a configuration that Validate has passed.
 func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout time.Duration) *management {
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // documented to be one
+	transport := http.DefaultTransport.(*http.Transport).Clone() // documented to be one
 	transport.TLSClientConfig = tlsConfig.Clone()                // it writes protocols into it that AMQP doesn't speak
 	transport.MaxIdleConnsPerHost = 1
 	transport.IdleConnTimeout = 0 // an interval may be longer than any time-out; the server closes what it doesn't like
@@ -101,8 +101,8 @@ func (m *management) describe(path string, err error) error {
 // and 400 "vhost_not_found" for its definitions.
 func (m *management) refused(response *http.Response) error {
 	var answer struct{ Error, Reason string }
-	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16)) //nolint:errcheck // a reason less, no more
-	_ = json.Unmarshal(text, &answer)                           //nolint:errcheck // a proxy may answer in HTML
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16)) // a reason less, no more
+	_ = json.Unmarshal(text, &answer)                           // a proxy may answer in HTML
 	user := fmt.Sprintf("user %q", m.config.Username)
 	switch {
 	case response.StatusCode == http.StatusUnauthorized && tagMissing(answer.Reason) != "":

@@ -96,7 +96,9 @@ func (p policyItem) observed(operator bool) topology.Policy {
 
 // observeDefinitions reads the whole vhost with one request; errNotModified if the ETag still holds. Operator policies
 // are among the parameters.
-func (m *management) observeDefinitions(ctx context.Context, etag string, builtin map[string]topology.ObservedExchange) (*snapshot, string, error) {
+func (m *management) observeDefinitions(
+	ctx context.Context, etag string, builtin map[string]topology.ObservedExchange,
+) (*snapshot, string, error) {
 	var definitions struct {
 		Queues     []queueItem
 		Exchanges  []exchangeItem

@@ -81,13 +81,17 @@ func newTLSProxy(t *testing.T, target, prefix string, certificates *tls.Config) 
 
 func (p *proxy) pass(response *http.Response) error {
 	p.mu.Lock()
-	p.seen = append(p.seen, request{response.Request.URL.EscapedPath(), response.StatusCode, time.Now()})
 	answers := p.answers
 	p.mu.Unlock()
-	if answers == nil {
-		return nil
+	if answers != nil {
+		if err := answers(response); err != nil {
+			return err
+		}
 	}
-	return answers(response)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = append(p.seen, request{response.Request.URL.EscapedPath(), response.StatusCode, time.Now()})
+	return nil
 }
 
 // requests are those since the last call.
@@ -125,6 +129,7 @@ type relay struct {
 
 	mu     sync.Mutex
 	frozen chan struct{} // nil, or closed by thaw
+	closed bool
 	open   []net.Conn
 }
 
@@ -142,8 +147,12 @@ func newRelay(t *testing.T, target string) *relay {
 			return
 		}
 		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.closed {
+			_, _ = client.Close(), server.Close()
+			return
+		}
 		r.open = append(r.open, client, server)
-		r.mu.Unlock()
 		go r.copy(client, server)
 		go r.copy(server, client)
 	})
@@ -185,6 +194,13 @@ func (r *relay) thaw() {
 		close(r.frozen)
 		r.frozen = nil
 	}
+}
+
+// refuse closes each connection as soon as it is opened, or ceases to.
+func (r *relay) refuse(closed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = closed
 }
 
 // cut closes every connection that is open.

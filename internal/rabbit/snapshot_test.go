@@ -3,6 +3,7 @@ package rabbit
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -124,14 +125,7 @@ func TestObserveFollowsExchanges(t *testing.T) {
 	}
 }
 
-func keys[V any](m map[string]V) []string {
-	var all []string
-	for key := range m {
-		all = append(all, key)
-	}
-	slices.Sort(all)
-	return all
-}
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // What was given out stays as it was, whatever is written through later.
 func TestObservedDoesNotChange(t *testing.T) {

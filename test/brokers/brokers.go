@@ -19,7 +19,8 @@ import (
 
 const (
 	remedy    = "no broker to test with: run make test, or set WARREN_TEST_BROKERS as `hack/brokers.sh env` prints it"
-	remedyTLS = "no broker to test TLS with: run make test, or set WARREN_TEST_TLS_BROKERS and WARREN_TEST_TLS_DIR as `hack/brokers.sh env` prints them"
+	remedyTLS = "no broker to test TLS with: run make test, or set WARREN_TEST_TLS_BROKERS and WARREN_TEST_TLS_DIR " +
+		"as `hack/brokers.sh env` prints them"
 )
 
 // Broker is a running RabbitMQ.
@@ -62,7 +63,7 @@ func AllTLS(tb testing.TB) ([]Broker, Certificates) {
 		tb.Fatal(remedyTLS)
 	}
 	read := func(name string) []byte {
-		text, err := os.ReadFile(filepath.Join(directory, name)) //nolint:gosec // the tester says where
+		text, err := os.ReadFile(filepath.Join(directory, name)) // the tester says where
 		if err != nil {
 			tb.Fatalf("WARREN_TEST_TLS_DIR: %v", err)
 		}
@@ -165,9 +166,10 @@ func (b Broker) get(tb testing.TB, result any, path ...string) {
 // object that is gone already counts as deleted.
 func (b Broker) call(tb testing.TB, method string, body any, path ...string) []byte {
 	tb.Helper()
-	uri := b.ManagementURI + "/api"
+	var uri strings.Builder
+	uri.WriteString(b.ManagementURI + "/api")
 	for _, name := range path {
-		uri += "/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
+		uri.WriteString("/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E"))
 	}
 	var content bytes.Buffer
 	if body != nil {
@@ -176,7 +178,7 @@ func (b Broker) call(tb testing.TB, method string, body any, path ...string) []b
 		}
 	}
 	// Not the test's context: this runs in cleanups too. The client has a time-out.
-	request, err := http.NewRequestWithContext(context.Background(), method, uri, &content)
+	request, err := http.NewRequestWithContext(context.Background(), method, uri.String(), &content)
 	if err != nil {
 		tb.Fatalf("%s %v: %v", method, path, err)
 	}

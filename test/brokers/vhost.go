@@ -149,7 +149,7 @@ func pick[T any](all []within[T], vhost string) []T {
 }
 
 func arguments(binding Binding) string {
-	text, _ := json.Marshal(binding.Arguments) //nolint:errcheck,errchkjson // it came from JSON
+	text, _ := json.Marshal(binding.Arguments) // it came from JSON
 	return string(text)
 }
 
