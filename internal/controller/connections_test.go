@@ -1,0 +1,179 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+)
+
+// named is a ConsumerQueue of some name.
+func named(t *testing.T, namespace, name, spec string) client.Object {
+	t.Helper()
+	cq := consumerQueue(t, spec)
+	cq.Namespace, cq.Name = namespace, name
+	return cq
+}
+
+// A notice has just those reconciled whom it concerns.
+func TestHandleNotice(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		notice rabbit.Notice
+		want   []string
+	}{
+		"nothing":                  {},
+		"health concerns all":      {notice: rabbit.Notice{Health: true}, want: []string{"bc/default", "cq/invoices", "cq/orders", "cq/returns"}},
+		"a main queue":             {notice: rabbit.Notice{Queues: []string{"orders"}}, want: []string{"cq/orders"}},
+		"a delay tier":             {notice: rabbit.Notice{Queues: []string{"orders.retry.5m"}}, want: []string{"cq/orders"}},
+		"a dead-letter queue":      {notice: rabbit.Notice{Queues: []string{"invoices.dlq"}}, want: []string{"cq/invoices"}},
+		"a queue of nobody":        {notice: rabbit.Notice{Queues: []string{"orders.dlx"}}},
+		"a dead-letter exchange":   {notice: rabbit.Notice{Exchanges: []string{"orders.dlx"}}, want: []string{"cq/orders"}},
+		"a shared source exchange": {notice: rabbit.Notice{Exchanges: []string{"events"}}, want: []string{"cq/invoices", "cq/orders"}},
+		"an exchange on a return route, once as such and once as an object": {
+			notice: rabbit.Notice{Exchanges: []string{"back"}}, want: []string{"cq/returns"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connections := NewConnections(testClient(t,
+				named(t, "shop", "orders", `{bindings: [{exchange: {name: events, type: topic}}]}`),
+				named(t, "shop", "invoices", `{bindings: [{exchange: {name: events, type: topic}}]}`),
+				named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
+				named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
+				named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
+			), logr.Discard())
+			handled := make(chan struct{})
+			go func() {
+				defer close(handled)
+				connections.handle(types.NamespacedName{Namespace: "shop", Name: "default"}, test.notice)
+			}()
+			var got []string
+			for open := true; open; {
+				select {
+				case e := <-connections.brokerConnections:
+					equal(t, "namespace", "shop", e.Object.Namespace)
+					got = append(got, "bc/"+e.Object.Name)
+				case e := <-connections.consumerQueues:
+					equal(t, "namespace", "shop", e.Object.Namespace)
+					got = append(got, "cq/"+e.Object.Name)
+				case <-handled:
+					open = false
+				}
+			}
+			slices.Sort(got)
+			equal(t, "reconciled", test.want, got)
+		})
+	}
+}
+
+// What waits for a controller that will not come ends with the manager.
+func TestNoticeWhileStopping(t *testing.T) {
+	t.Parallel()
+	connections := NewConnections(testClient(t, named(t, "shop", "orders", `{}`)), logr.Discard())
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	equal(t, "error", nil, connections.Start(stopped))
+	connections.handle(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Health: true, Queues: []string{"orders"}})
+}
+
+func TestNoticeWithoutAnAPIServer(t *testing.T) {
+	t.Parallel()
+	connections := NewConnections(brokenClient(t), logr.Discard())
+	connections.handle(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Queues: []string{"orders"}})
+}
+
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	key := types.NamespacedName{Namespace: "shop", Name: "default"}
+	connections := NewConnections(testClient(t), logr.Discard())
+	connections.stop() // nobody takes the notices
+	config := rabbit.Config{
+		// Nothing listens at port 1.
+		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", Username: "bob", Password: password, VHost: "/", ResyncInterval: time.Hour,
+	}
+	if got := connections.Get(key); got != nil {
+		t.Errorf("a connection before there is one: %v", got)
+	}
+	first, err := connections.Ensure(key, config)
+	equal(t, "error", nil, err)
+	again, err := connections.Ensure(key, config)
+	equal(t, "error", nil, err)
+	if again != first || connections.Get(key) != first {
+		t.Error("the same configuration made another connection")
+	}
+	config.Password = "another"
+	second, err := connections.Ensure(key, config)
+	equal(t, "error", nil, err)
+	if second == first || connections.Get(key) != second {
+		t.Error("another configuration did not make another connection")
+	}
+	if err := first.Refresh(t.Context()); err == nil {
+		t.Error("the first connection is still open")
+	}
+	config.VHost = ""
+	if _, err := connections.Ensure(key, config); err == nil {
+		t.Error("a configuration that cannot be used was used")
+	}
+	config.VHost = "/"
+	third, err := connections.Ensure(key, config)
+	equal(t, "error", nil, err)
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	equal(t, "error", nil, connections.Start(stopped))
+	if connections.Get(key) != nil {
+		t.Error("a connection is left when the manager has stopped")
+	}
+	if err := third.Refresh(t.Context()); err == nil {
+		t.Error("the third connection is still open")
+	}
+	connections.Close(key)
+}
+
+func TestBrokerObjects(t *testing.T) {
+	t.Parallel()
+	index := map[string][]string{}
+	collect := indexerFunc(func(object client.Object, field string, values client.IndexerFunc) {
+		switch object.(type) {
+		case *v1alpha1.ConsumerQueue:
+			index[field] = values(named(t, "shop", "orders", `{
+				retry: {exchange: {name: orders}, delayTiers: [{delay: 1s}], returnTo: {exchange: back}},
+				bindings: [{exchange: {name: events}}]
+			}`))
+		case *v1alpha1.BrokerConnection:
+			index[field] = values(brokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}))
+		}
+	})
+	equal(t, "error", nil, addIndexes(t.Context(), collect))
+	equal(t, "index", map[string][]string{
+		indexConnection: {"default"},
+		indexBrokerObject: {
+			"queue/orders", "queue/orders.retry.1s", "queue/orders.dlq", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
+		},
+		indexSecret: {"broker"},
+	}, index)
+}
+
+type indexerFunc func(object client.Object, field string, values client.IndexerFunc)
+
+func (f indexerFunc) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	f(object, field, values)
+	return nil
+}
+
+func TestJittered(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		if got := jittered(time.Second); got < time.Second || got > 1100*time.Millisecond {
+			t.Fatalf("%v", got)
+		}
+	}
+	equal(t, "the shortest", time.Duration(1), jittered(1))
+}
