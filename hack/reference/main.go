@@ -17,8 +17,8 @@ Every argument that Warren sets on a queue, the field of a ConsumerQueue that it
 knows it for quorum queues. On an older broker a ConsumerQueue that needs it is Stalled with the reason
 ` + "`UnsupportedByBroker`" + `, and nothing is declared.
 
-Warren compares all of them with what it finds. "Compared" says whether the broker does, when a queue is declared again.
-No argument of an existing queue can be changed: whatever differs needs the queue to be recreated.
+Warren compares all of them with what it finds; the broker does too when a queue is declared again, from the version on
+that is given here. No argument of an existing queue can be changed: whatever differs needs the queue to be recreated.
 
 | argument | field | type | since | compared by the broker | a change needs |
 | --- | --- | --- | --- | --- | --- |
@@ -35,15 +35,11 @@ func page() error {
 	var text strings.Builder
 	text.WriteString(head)
 	for _, row := range topology.ArgumentTable {
-		compared := "no"
-		if row.Compared {
-			compared = "yes"
-		}
 		fields := "`" + strings.ReplaceAll(row.Field, ", ", "`, `") + "`"
 		if strings.HasPrefix(row.Field, "(") {
 			fields = strings.Trim(row.Field, "()")
 		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s | recreation |\n", row.Name, fields, row.Type, row.Since, compared)
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | from %s | recreation |\n", row.Name, fields, row.Type, row.Since, row.Compared)
 	}
 	_, err := os.Stdout.WriteString(text.String())
 	return err
