@@ -54,6 +54,8 @@ const (
 	ReasonSecretInvalid = "SecretInvalid"
 	// ReasonClusterNotReady: the referenced RabbitmqCluster does not exist or has no default user yet.
 	ReasonClusterNotReady = "ClusterNotReady"
+	// ReasonVHostNotFound: the broker has no such vhost, or the user must not know of it.
+	ReasonVHostNotFound = "VHostNotFound"
 	// ReasonAuthenticationFailed: the broker refuses user and password.
 	ReasonAuthenticationFailed = "AuthenticationFailed"
 )

@@ -64,7 +64,7 @@ func run(ctx context.Context) error {
 		"    export KUBECONFIG=%s\n"+
 		"    kubectl get consumerqueues -o wide\n"+
 		"    kubectl explain consumerqueue.spec.retry\n"+
-		"    kubectl apply -f config/samples/ratatoskr.yaml\n\n"+
+		"    kubectl describe consumerqueue orders\n\n"+
 		"RabbitMQ's own page, vhost %q: %s\n\n"+
 		"Ctrl-C ends the operator and the API server; make clean-env ends the broker.", cluster.kubeconfig, vhost, broker.management)
 	select {

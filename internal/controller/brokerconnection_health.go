@@ -31,13 +31,13 @@ func judgeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.T
 		connecting := maybe(v1alpha1.ReasonConnecting, "connecting to the broker")
 		return &connecting, reconciling, 0
 	}
-	if wasReady {
+	reason, p := reasonOf(health.Err)
+	if wasReady && (p == reconciling || !health.SyncedAt.IsZero()) { // new credentials that are refused are said at once
 		interval, err := bc.Spec.ResyncInterval.Parse()
 		if left := health.FailingSince.Add(patience * interval).Sub(now); err == nil && left > 0 {
 			return nil, settled, left
 		}
 	}
-	reason, p := reasonOf(health.Err)
 	failed := no(reason, health.Err.Error())
 	return &failed, p, 0
 }
@@ -47,8 +47,10 @@ func reasonOf(err error) (string, progress) {
 	switch {
 	case errors.Is(err, rabbit.ErrAuthentication):
 		return v1alpha1.ReasonAuthenticationFailed, stalled
-	case errors.Is(err, rabbit.ErrAccessRefused), errors.Is(err, rabbit.ErrVHostNotFound):
+	case errors.Is(err, rabbit.ErrAccessRefused):
 		return v1alpha1.ReasonPermissionDenied, stalled
+	case errors.Is(err, rabbit.ErrVHostNotFound):
+		return v1alpha1.ReasonVHostNotFound, stalled
 	}
 	return v1alpha1.ReasonBrokerUnreachable, reconciling
 }

@@ -89,6 +89,10 @@ func TestJudgeHealth(t *testing.T) {
 		"user and password refused for a moment": {
 			health: failing(0, refused), ready: wasReady, want: answer{again: 90 * time.Second},
 		},
+		"new credentials refused are said at once": {
+			health: rabbit.Health{Err: refused, FailingSince: now}, ready: wasReady,
+			want: says(no(v1alpha1.ReasonAuthenticationFailed, `authentication failed: user "bob"`), stalled),
+		},
 		"user and password refused": {
 			health: failing(0, refused),
 			want:   says(no(v1alpha1.ReasonAuthenticationFailed, `authentication failed: user "bob"`), stalled),
@@ -99,7 +103,7 @@ func TestJudgeHealth(t *testing.T) {
 		},
 		"the vhost is missing": {
 			health: failing(0, noVHost),
-			want:   says(no(v1alpha1.ReasonPermissionDenied, `vhost not found: vhost "/"`), stalled),
+			want:   says(no(v1alpha1.ReasonVHostNotFound, `vhost not found: vhost "/"`), stalled),
 		},
 		"what a person must mend tells more than what may pass": {
 			health: failing(0, fmt.Errorf("%w; %w", unreachable, refused)),
