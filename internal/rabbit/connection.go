@@ -104,8 +104,8 @@ func (c *Connection) Refresh(ctx context.Context) error {
 	result := make(chan error, 1)
 	c.waitingMu.Lock()
 	c.waiting = append(c.waiting, result)
-	c.waitingMu.Unlock()
 	c.lookNow()
+	c.waitingMu.Unlock()
 	select {
 	case err := <-result:
 		return err
@@ -123,14 +123,24 @@ func (c *Connection) lookNow() {
 	}
 }
 
+// takeWaiting returns those who wait for the look that begins now. What woke us up before has its look with that.
+func (c *Connection) takeWaiting() []chan<- error {
+	c.waitingMu.Lock()
+	defer c.waitingMu.Unlock()
+	select {
+	case <-c.wake:
+	default:
+	}
+	waiting := c.waiting
+	c.waiting = nil
+	return waiting
+}
+
 // looking is the goroutine that makes all requests to the management API, one at a time.
 func (c *Connection) looking() {
 	retry := backoff{first: c.timing.first, limit: min(c.timing.limit, c.config.ResyncInterval)}
 	for {
-		c.waitingMu.Lock()
-		waiting := c.waiting
-		c.waiting = nil
-		c.waitingMu.Unlock()
+		waiting := c.takeWaiting()
 		err := c.look(c.done)
 		for _, result := range waiting {
 			result <- err
