@@ -53,7 +53,7 @@ func (b *broker) call(ctx context.Context, method, path string, result any) erro
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // read to its end
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)

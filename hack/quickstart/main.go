@@ -71,8 +71,8 @@ func run(ctx context.Context) error {
 	case <-ctx.Done():
 		fmt.Println()
 		return nil
-	case err := <-operator.ended:
-		return fmt.Errorf("the operator ended by itself: %w; see %s", err, operator.log)
+	case <-operator.ended:
+		return fmt.Errorf("the operator ended by itself (%w); see %s", operator.err, operator.log)
 	}
 }
 

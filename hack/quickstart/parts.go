@@ -40,7 +40,7 @@ func (c *cluster) stop() {
 
 // kubectl prints and runs a command, and returns what it wrote.
 func (c *cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...) //nolint:gosec // our own arguments
+	command := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
 	command.Stdin = strings.NewReader(input)
 	output, err := command.CombinedOutput()
@@ -53,26 +53,28 @@ func (c *cluster) kubectl(ctx context.Context, input string, args ...string) (st
 // operator is the manager, as it runs in a cluster too.
 type operator struct {
 	process *os.Process
-	ended   chan error
 	log     string
+	ended   chan struct{} // closed once err is set
+	err     error
 }
 
 func startOperator(folder, kubeconfig string) (*operator, error) {
 	path := filepath.Join(folder, "manager.log")
-	log, err := os.Create(path) //nolint:gosec // bin/ of the checkout
+	log, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("write the operator's log: %w", err)
 	}
-	command := exec.Command(filepath.Join(folder, "manager"), "--kubeconfig", kubeconfig, "--health-probe-bind-address=0") //nolint:gosec // ditto
+	command := exec.Command(filepath.Join(folder, "manager"), "--kubeconfig", kubeconfig, "--health-probe-bind-address=0")
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to handle
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}
-	started := &operator{command.Process, make(chan error, 1), relative(path)}
+	started := &operator{process: command.Process, log: relative(path), ended: make(chan struct{})}
 	go func() {
-		started.ended <- command.Wait()
+		started.err = command.Wait()
 		_ = log.Close()
+		close(started.ended)
 	}()
 	return started, nil
 }

@@ -2,14 +2,13 @@ package e2e
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
-	"net/http/httptest"
 
 	"github.com/warren-mq/warren/test/brokers"
 )

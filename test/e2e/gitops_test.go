@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,12 +29,10 @@ var _ = Describe("GitOps", func() {
 		Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "orders"}, stored)).To(Succeed())
 		want := map[string]any{}
 		Expect(yaml.Unmarshal([]byte(typed), &want)).To(Succeed())
-		for field, value := range map[string]any{
+		maps.Copy(want, map[string]any{
 			"deadLetterStrategy": "AtLeastOnce", "driftPolicy": "Correct", "recreatePolicy": "Manual",
 			"deletionPolicy": "DeleteIfEmpty", "suspend": false,
-		} {
-			want[field] = value
-		}
+		})
 		Expect(stored.Object["spec"]).To(Equal(want))
 	})
 
@@ -143,7 +142,7 @@ func readSample(name string) []string {
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", name+".yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	var objects []string
-	for _, part := range strings.Split("\n"+string(content), "\n---") {
+	for part := range strings.SplitSeq("\n"+string(content), "\n---") {
 		if strings.Contains(part, "kind:") {
 			objects = append(objects, part)
 		}

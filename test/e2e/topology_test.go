@@ -39,7 +39,8 @@ var _ = Describe("Odd names and combinations", func() {
 		Expect(w.holds()).To(equalState(conformance.State{
 			Exchanges: []conformance.Exchange{
 				{Name: "ex/change ä%2F", Type: "headers", Durable: true},
-				{Name: "retry %", Type: "topic", Durable: true}, {Name: "tot/er", Type: "topic", Durable: true},
+				{Name: "retry %", Type: "topic", Durable: true},
+				{Name: "tot/er", Type: "topic", Durable: true},
 			},
 			Queues: []conformance.Queue{
 				{Name: main, Arguments: safely(topology.Arguments{
