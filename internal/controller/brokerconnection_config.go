@@ -117,7 +117,8 @@ func configFromSecret(spec v1alpha1.BrokerConnectionSpec, secretName string, dat
 		return rabbit.Config{}, &unusable{v1alpha1.ReasonInvalidSpec, "spec.resyncInterval: " + err.Error()}
 	}
 	config := rabbit.Config{
-		Username: value("username"), Password: strings.TrimRight(string(data["password"]), "\r\n"), VHost: spec.VHost, ResyncInterval: resync,
+		Username: value("username"), Password: strings.TrimRight(string(data["password"]), "\r\n"),
+		VHost: spec.VHost, ResyncInterval: resync,
 	}
 	amqpURI := firstOf(spec.AMQPURI, value("amqpURI"), value("connection_string"), hostURI(value("host"), value("port")))
 	if amqpURI == "" {

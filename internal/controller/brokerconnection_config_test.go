@@ -454,10 +454,10 @@ func TestConnectionsOfSecret(t *testing.T) {
 		connection("shop", "cluster", v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "a"}}),
 		connection("elsewhere", "credentials", v1alpha1.BrokerConnectionSpec{SecretRef: reference("a")}),
 	)}
-	for secret, want := range map[string][]string{"a": {"ca", "client", "credentials"}, "b": {"ca", "client"}, "c": nil} {
+	for secret, want := range map[string][]string{"a": {"ca", "client", "credentials"}, "b": {"ca", "client"}, "c": {}} {
 		object := &corev1.Secret{}
 		object.Namespace, object.Name = "shop", secret
-		var got []string
+		got := []string{}
 		for _, request := range r.connectionsOfSecret(t.Context(), object) {
 			equal(t, "namespace", "shop", request.Namespace)
 			got = append(got, request.Name)

@@ -74,7 +74,8 @@ func requestedAt(object client.Object) string {
 func countHandler() handler.EventHandler {
 	later := func(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		cq := object.(*v1alpha1.ConsumerQueue)
-		queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: cq.Namespace, Name: cq.ConnectionName()}}, countDelay)
+		connection := types.NamespacedName{Namespace: cq.Namespace, Name: cq.ConnectionName()}
+		queue.AddAfter(reconcile.Request{NamespacedName: connection}, countDelay)
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -197,7 +198,7 @@ func (r *BrokerConnectionReconciler) count(
 	if err != nil {
 		return fmt.Errorf("count ConsumerQueues: %w", err)
 	}
-	count := int32(min(len(list.Items), math.MaxInt32)) //nolint:gosec // bounded
+	count := int32(min(len(list.Items), math.MaxInt32))
 	status.ConsumerQueues = &count
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 
 // lines renders conditions, each as type=status reason message, generation.
 func lines(conditions []metav1.Condition) []string {
-	var text []string
-	for _, c := range conditions {
-		text = append(text, fmt.Sprintf("%s=%s %s %q, %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration))
+	text := make([]string, len(conditions))
+	for i, c := range conditions {
+		text[i] = fmt.Sprintf("%s=%s %s %q, %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
 	}
 	return text
 }
@@ -65,6 +65,7 @@ func TestConditionWriter(t *testing.T) {
 		},
 		"keep makes nothing up": {
 			write: func(w conditionWriter) { w.keep(v1alpha1.ConditionReady) },
+			want:  []string{},
 		},
 		"suspended": {
 			before: []metav1.Condition{ready, drifted, recreation, reconciles},

@@ -24,7 +24,7 @@ type Connections struct {
 	brokerConnections chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
 	consumerQueues    chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]
 	// stopping ends when the manager does; until then events wait for the controllers to take them.
-	stopping context.Context //nolint:containedctx // the life of the component, not of a call
+	stopping context.Context // the life of the component, not of a call
 	stop     context.CancelFunc
 
 	mu   sync.Mutex
@@ -129,7 +129,8 @@ func (c *Connections) handle(key types.NamespacedName, notice rabbit.Notice) {
 // enqueue has the ConsumerQueues of a connection reconciled that an index has under a value.
 func (c *Connections) enqueue(key types.NamespacedName, index, value string) {
 	list := &v1alpha1.ConsumerQueueList{}
-	err := c.reader.List(c.stopping, list, client.InNamespace(key.Namespace), client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy)
+	err := c.reader.List(c.stopping, list, client.InNamespace(key.Namespace),
+		client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		c.logger.Error(err, "List ConsumerQueues", "brokerConnection", key)
 		return

@@ -50,7 +50,8 @@ func (r *ConsumerQueueReconciler) setup(mgr ctrl.Manager, concurrent int) error 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(specOrRequest())).
-		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfConnection), builder.WithPredicates(readinessChanged())).
+		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfConnection),
+			builder.WithPredicates(readinessChanged())).
 		WatchesRawSource(source.Channel(r.connections.consumerQueues, &handler.TypedEnqueueRequestForObject[*v1alpha1.ConsumerQueue]{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
@@ -128,7 +129,7 @@ func (r *ConsumerQueueReconciler) connectionOf(ctx context.Context, cq *v1alpha1
 	bc := &v1alpha1.BrokerConnection{}
 	err := r.client.Get(ctx, types.NamespacedName{Namespace: cq.Namespace, Name: cq.ConnectionName()}, bc)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // none is an answer
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get BrokerConnection %q: %w", cq.ConnectionName(), err)

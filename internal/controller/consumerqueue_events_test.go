@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -170,9 +171,7 @@ func lookAt(t *testing.T, l *look, observed topology.Observed, a attempt) {
 // adopt puts the objects of a topology that are missing at the broker there.
 func adopt(o topology.Observed, topo topology.Topology) {
 	there := observe(topo)
-	for name, exchange := range there.Exchanges {
-		o.Exchanges[name] = exchange
-	}
+	maps.Copy(o.Exchanges, there.Exchanges)
 	for name, queue := range there.Queues {
 		if _, exists := o.Queues[name]; !exists {
 			o.Queues[name] = queue

@@ -185,7 +185,7 @@ func cut[T any](list []T, most int) (kept []T, omitted int32) {
 	if len(list) <= most {
 		return list, 0
 	}
-	return list[:most], int32(len(list) - most) //nolint:gosec // lists of the spec are bounded
+	return list[:most], int32(len(list) - most)
 }
 
 // conclude writes a verdict into the conditions.

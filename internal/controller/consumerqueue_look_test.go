@@ -39,11 +39,10 @@ func TestCut(t *testing.T) {
 // The status holds no more than its schema admits, and the plan hash speaks of all.
 func TestDescribeCutsToSize(t *testing.T) {
 	t.Parallel()
-	var entries []v1alpha1.TopologyEntry
-	comparison := topology.Comparison{}
-	for i := range 300 {
+	entries, comparison := make([]v1alpha1.TopologyEntry, 300), topology.Comparison{}
+	for i := range entries {
 		name := fmt.Sprint(i)
-		entries = append(entries, v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name})
+		entries[i] = v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name}
 		comparison.Changes = append(comparison.Changes, v1alpha1.Change{Kind: v1alpha1.KindQueue, Name: name})
 		comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{Name: name, Message: strings.Repeat("ä", 3000)})
 	}

@@ -90,7 +90,7 @@ func TestQueuesOfConnection(t *testing.T) {
 		named(t, "shop", "c", `{connectionRef: {name: other}}`), named(t, "elsewhere", "d", `{}`),
 	)}
 	bc := brokerConnection(v1alpha1.BrokerConnectionSpec{})
-	var got []string
+	got := []string{}
 	for _, request := range r.queuesOfConnection(t.Context(), bc) {
 		got = append(got, request.String())
 	}

@@ -205,7 +205,7 @@ func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option)
 
 // planned renders a plan with one line for each object.
 func planned(p plan) []string {
-	var lines []string
+	lines := make([]string, 0, p.count())
 	for _, exchange := range p.declare.Exchanges {
 		lines = append(lines, fmt.Sprintf("exchange %s (%s)", exchange.Name, exchange.Type))
 	}

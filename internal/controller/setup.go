@@ -102,5 +102,5 @@ func brokerObjects(names topology.Names) []string {
 
 // jittered spreads what would otherwise come at the same moment: the interval, up to a tenth longer.
 func jittered(interval time.Duration) time.Duration {
-	return interval + rand.N(interval/10+1) //nolint:gosec // no secret hangs on it
+	return interval + rand.N(interval/10+1)
 }

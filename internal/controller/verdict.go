@@ -108,7 +108,8 @@ func unsettled(comparison topology.Comparison, known history, shapes []string) [
 			return change.Effect == v1alpha1.EffectRecreate
 		}
 		at := slices.IndexFunc(comparison.Entries, func(entry v1alpha1.TopologyEntry) bool {
-			return identityOf(entry) == identity{change.Kind, change.Name, change.Source, change.Destination, change.RoutingKey, change.Arguments}
+			return entry.Kind == change.Kind && entry.Source == change.Source && entry.Destination == change.Destination &&
+				entry.RoutingKey == change.RoutingKey && entry.Arguments == change.Arguments
 		})
 		return upgraded.holds(change.Source, change.Destination) && !known.wasInSync(comparison.Entries[at], shapes[at])
 	}
