@@ -139,20 +139,20 @@ type BrokerConnectionStatus struct {
 
 // BrokerCapabilities are what the broker's version and the user's permissions allow.
 type BrokerCapabilities struct {
-	// definitions: the user may read the vhost's definitions, so one request shows everything (tag administrator).
-	// +optional
+	// definitions says that the user may read the vhost's definitions, so one request shows everything (tag administrator).
+	// +required
 	Definitions bool `json:"definitions"`
 
-	// events: the broker announces changes through the plugin rabbitmq_event_exchange.
-	// +optional
+	// events says that the broker announces changes through the plugin rabbitmq_event_exchange.
+	// +required
 	Events bool `json:"events"`
 
-	// policies: the user may write policies (tag policymaker or administrator).
-	// +optional
+	// policies says that the user may write policies (tag policymaker or administrator).
+	// +required
 	Policies bool `json:"policies"`
 
-	// delayedRedelivery: the broker knows retry.redeliveryDelay (RabbitMQ 4.3).
-	// +optional
+	// delayedRedelivery says that the broker knows retry.redeliveryDelay (RabbitMQ 4.3).
+	// +required
 	DelayedRedelivery bool `json:"delayedRedelivery"`
 }
 

@@ -262,7 +262,7 @@ type RetrySpec struct {
 	// +optional
 	DelayTiers []DelayTier `json:"delayTiers,omitempty"`
 
-	// exchange, if given, is declared and has each delay tier bound to it. Otherwise tiers are reached through the
+	// exchange is declared, if given, and has each delay tier bound to it. Otherwise tiers are reached through the
 	// default exchange by their queue names.
 	// +optional
 	Exchange *RetryExchange `json:"exchange,omitempty"`

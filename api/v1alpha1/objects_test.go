@@ -3,7 +3,6 @@ package v1alpha1_test
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +36,7 @@ func TestAnyCombinationOfFieldsIsAccepted(t *testing.T) {
 		cq := specs.ConsumerQueue().Draw(rt, "ConsumerQueue")
 		sent := unstructuredOf(t, cq)
 		if err := kube.Create(t.Context(), sent, client.DryRunAll); err != nil {
-			text, _ := json.Marshal(cq.Spec) //nolint:errchkjson // for a message only
+			text, _ := json.Marshal(cq.Spec)
 			rt.Fatalf("%v\n%s", err, text)
 		}
 		wantDecodes(t, sent)
@@ -141,7 +140,7 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 		t.Run(applied.GetName(), func(t *testing.T) {
 			t.Parallel()
 			applied.SetNamespace(namespace(t))
-			want := applied.DeepCopy().Object["spec"].(map[string]any) //nolint:forcetypeassert // a spec is an object
+			want := applied.DeepCopy().Object["spec"].(map[string]any)
 			for field, value := range map[string]any{
 				"deadLetterStrategy": "AtLeastOnce", "driftPolicy": "Correct", "recreatePolicy": "Manual", "deletionPolicy": "DeleteIfEmpty", "suspend": false,
 			} {
@@ -181,13 +180,11 @@ func TestDefaultedConditionsCanBeReplaced(t *testing.T) {
 	status.SetGroupVersionKind(created.GroupVersionKind())
 	status.SetNamespace(created.GetNamespace())
 	status.SetName(created.GetName())
-	conditions := []any{}
-	for _, kind := range []string{"Ready", "Drifted", "RecreationRequired"} {
-		condition := maps.Clone(pending(kind))
-		condition["status"], condition["reason"] = "False", "InSync"
-		conditions = append(conditions, condition)
+	conditions := []any{pending("Ready"), pending("Drifted"), pending("RecreationRequired")}
+	for _, condition := range conditions {
+		condition.(map[string]any)["reason"] = "InSync"
 	}
-	status.Object["status"].(map[string]any)["conditions"] = conditions //nolint:forcetypeassert // made above
+	status.Object["status"].(map[string]any)["conditions"] = conditions
 	if err := kube.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner("warren"), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
 		if row, found := unsupported(queue.Arguments, version); found {
 			return Topology{}, &Refusal{
 				Reason: v1alpha1.ReasonUnsupportedByBroker,
-				Message: fmt.Sprintf("queue %q needs %s, which RabbitMQ knows from %s on and this broker (%s) does not: remove %s or upgrade the broker",
-					queue.Name, row.Name, row.Since, version, row.fieldOf(queue.Role)),
+				Message: fmt.Sprintf("queue %q needs %s, which RabbitMQ knows from %s on and this broker (%s) does not: "+
+					"remove %s or upgrade the broker", queue.Name, row.Name, row.Since, version, row.fieldOf(queue.Role)),
 			}
 		}
 	}
@@ -78,13 +78,17 @@ func checkSafe(spec resolved, version Version) error {
 	limit := spec.queue.DeliveryLimit
 	switch {
 	case version.AtLeast(RabbitMQ40) && limit != nil && limit.StrVal == v1alpha1.DeliveryLimitBrokerDefault:
-		return unsafe("queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and what exceeds it would be lost: use Unlimited or remove it", version)
+		return unsafe("queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and what exceeds it would be lost: "+
+			"use Unlimited or remove it", version)
 	case limit != nil && limit.Type == intstr.Int:
-		return unsafe("a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (%s): use Unlimited, or upgrade to RabbitMQ 4.0", version)
+		return unsafe("a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (%s): "+
+			"use Unlimited, or upgrade to RabbitMQ 4.0", version)
 	case spec.queue.MessageTTL != "":
-		return unsafe("queue.messageTTL with retry.strategy Reject loses or jams what expires on this broker (%s): remove it, or upgrade to RabbitMQ 4.0", version)
+		return unsafe("queue.messageTTL with retry.strategy Reject loses or jams what expires on this broker (%s): "+
+			"remove it, or upgrade to RabbitMQ 4.0", version)
 	case (spec.queue.MaxLength != nil || spec.queue.MaxLengthBytes != nil) && !spec.atLeastOnce:
-		return unsafe("queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose what exceeds them on this broker (%s): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0", version)
+		return unsafe("queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce "+
+			"lose what exceeds them on this broker (%s): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0", version)
 	}
 	return nil
 }
@@ -136,9 +140,13 @@ func addDeadLetter(desired *Topology, spec resolved, version Version) {
 		desired.bind(Binding{Source: spec.dlx.Name, Destination: spec.dlq, RoutingKey: spec.dlqKey, Role: v1alpha1.RoleDeadLetter})
 		return
 	}
-	desired.Exchanges = append(desired.Exchanges, Exchange{Name: spec.dlx.Name, Type: v1alpha1.ExchangeHeaders, Role: v1alpha1.RoleDeadLetter, Declare: true})
+	dlx := *spec.dlx
+	dlx.Type = v1alpha1.ExchangeHeaders
+	desired.Exchanges = append(desired.Exchanges, dlx)
 	for _, tier := range spec.tiers {
-		desired.bind(Binding{Source: spec.dlx.Name, Destination: tier.queue, Arguments: deathReason("rejected"), Role: v1alpha1.RoleDelayTier})
+		desired.bind(Binding{
+			Source: dlx.Name, Destination: tier.queue, Arguments: deathReason("rejected"), Role: v1alpha1.RoleDelayTier,
+		})
 	}
 	for _, reason := range []string{"delivery_limit", "expired", "maxlen"} {
 		desired.bind(Binding{Source: spec.dlx.Name, Destination: spec.dlq, Arguments: deathReason(reason), Role: v1alpha1.RoleDeadLetter})
@@ -160,7 +168,8 @@ func (t *Topology) bind(binding Binding) {
 
 // Same says whether two bindings are one to the broker.
 func (b Binding) Same(other Binding) bool {
-	return b.Source == other.Source && b.Destination == other.Destination && b.RoutingKey == other.RoutingKey && b.Arguments.Equal(other.Arguments)
+	return b.Source == other.Source && b.Destination == other.Destination && b.RoutingKey == other.RoutingKey &&
+		b.Arguments.Equal(other.Arguments)
 }
 
 func addQueues(desired *Topology, spec resolved, version Version) error {
@@ -261,7 +270,9 @@ func settingsArguments(settings v1alpha1.QueueSettings) (Arguments, error) {
 		arguments = Arguments{}
 	}
 	arguments[ArgQueueType] = queueTypeQuorum
-	for name, duration := range map[string]v1alpha1.Duration{ArgMessageTTL: settings.MessageTTL, ArgConsumerTimeout: settings.ConsumerTimeout} {
+	for name, duration := range map[string]v1alpha1.Duration{
+		ArgMessageTTL: settings.MessageTTL, ArgConsumerTimeout: settings.ConsumerTimeout,
+	} {
 		if duration == "" {
 			continue
 		}

@@ -69,7 +69,8 @@ func (c *Comparison) exchange(desired Exchange, observed Observed) {
 		c.MissingExchanges = append(c.MissingExchanges, desired.Name)
 		c.Changes = append(c.Changes, v1alpha1.Change{
 			Kind: v1alpha1.KindExchange, Name: desired.Name, Effect: v1alpha1.EffectNone,
-			Message: fmt.Sprintf("exchange %q does not exist and Warren is not asked to declare it: declare it, or give the binding's exchange a type", desired.Name),
+			Message: fmt.Sprintf("exchange %q does not exist and Warren is not asked to declare it: "+
+				"declare it, or give the binding's exchange a type", desired.Name),
 		})
 	case !exists:
 		entry.State = v1alpha1.StateMissing
@@ -116,8 +117,9 @@ func (c *Comparison) binding(desired Binding, observed Observed) {
 	c.Entries = append(c.Entries, entry)
 	c.Changes = append(c.Changes, v1alpha1.Change{
 		Kind: entry.Kind, Source: entry.Source, Destination: entry.Destination, RoutingKey: entry.RoutingKey, Arguments: entry.Arguments,
-		Effect:  v1alpha1.EffectBind,
-		Message: fmt.Sprintf("queue %q is not bound to exchange %q with routing key %q%s", desired.Destination, desired.Source, desired.RoutingKey, withArguments(desired.Arguments)),
+		Effect: v1alpha1.EffectBind,
+		Message: fmt.Sprintf("queue %q is not bound to exchange %q with routing key %q%s",
+			desired.Destination, desired.Source, desired.RoutingKey, withArguments(desired.Arguments)),
 	})
 }
 
@@ -148,8 +150,9 @@ func (c *Comparison) foreign(desired Topology, observed Observed, wanted func(Bi
 	for _, queue := range desired.Queues {
 		for _, found := range observed.BindingsTo[queue.Name] {
 			binding := found.binding()
-			ours := slices.ContainsFunc(desired.Bindings, binding.Same) || (older != nil && slices.ContainsFunc(older.Bindings, binding.Same))
-			if ours || (wanted != nil && wanted(binding)) {
+			ours := slices.ContainsFunc(desired.Bindings, binding.Same)
+			before := older != nil && slices.ContainsFunc(older.Bindings, binding.Same)
+			if ours || before || (wanted != nil && wanted(binding)) {
 				continue
 			}
 			entry := bindingEntry(binding)

@@ -112,7 +112,7 @@ type Names struct {
 // Equal says whether two sets of arguments are the same to a broker: integer widths and the order of keys don't matter,
 // absent and empty sets are the same.
 func (a Arguments) Equal(b Arguments) bool {
-	return maps.EqualFunc(a, b, func(x, y any) bool { return sameValue(x, y) })
+	return maps.EqualFunc(a, b, sameValue)
 }
 
 // JSON renders arguments with sorted keys; an empty set as the empty string.

@@ -36,7 +36,7 @@ func PlanHash(changes []v1alpha1.Change) (string, error) {
 // Shapes tells, for each object of a topology in the order of Diff's entries, a short hash of what it is wanted to be.
 // An object whose shape is the one that it last was in sync with is wanted as before.
 func (t Topology) Shapes() []string {
-	var shapes []string
+	shapes := make([]string, 0, len(t.Exchanges)+len(t.Queues)+len(t.Bindings))
 	for _, exchange := range t.Exchanges {
 		shapes = append(shapes, shape(exchange))
 	}

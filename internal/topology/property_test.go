@@ -219,7 +219,7 @@ func shown(value any) string {
 	if text, isString := value.(string); isString && text != "" && !json.Valid([]byte(text)) {
 		return text
 	}
-	encoded, _ := json.Marshal(value) //nolint:errchkjson // plain values
+	encoded, _ := json.Marshal(value)
 	return string(encoded)
 }
 
@@ -271,8 +271,8 @@ func inSomeWidth(rt *rapid.T, received json.Number) any {
 	if -1<<53 < number && number < 1<<53 {
 		widths = append(widths, float64(number))
 	}
-	if int64(int32(number)) == number { //nolint:gosec // that is the question
-		widths = append(widths, int32(number), int(number)) //nolint:gosec // compared above
+	if int64(int32(number)) == number {
+		widths = append(widths, int32(number), int(number))
 	}
 	if number >= 0 {
 		widths = append(widths, uint64(number))

@@ -103,7 +103,9 @@ func resolveRetry(spec *resolved, given *v1alpha1.RetrySpec) error {
 		spec.maxAttempts = *given.MaxAttempts
 	}
 	if given.Exchange != nil {
-		spec.retryExchange = &Exchange{Name: string(given.Exchange.Name), Type: v1alpha1.ExchangeDirect, Role: v1alpha1.RoleRetry, Declare: true}
+		spec.retryExchange = &Exchange{
+			Name: string(given.Exchange.Name), Type: v1alpha1.ExchangeDirect, Role: v1alpha1.RoleRetry, Declare: true,
+		}
 		if given.Exchange.Type != "" {
 			spec.retryExchange.Type = given.Exchange.Type
 		}

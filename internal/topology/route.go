@@ -9,6 +9,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
+const lostOrStuck = "messages whose delay is over would be lost or stay in their delay tier"
+
 // returnRoute looks where messages go when their delay is over, and says when that is nowhere or more than one place.
 // What this topology itself lacks on the way is a change of its own, and counts as being there.
 func (c *Comparison) returnRoute(desired Topology, observed Observed) {
@@ -18,7 +20,8 @@ func (c *Comparison) returnRoute(desired Topology, observed Observed) {
 	}
 	observed = observed.with(desired)
 	if _, exists := observed.Exchanges[route.Exchange]; !exists {
-		c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo does not exist: messages whose delay is over would be lost or stay in their delay tier; declare it, or give a binding to it a type", route.Exchange))
+		c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo does not exist: "+lostOrStuck+
+			"; declare it, or give a binding to it a type", route.Exchange))
 		return
 	}
 	for _, key := range route.Keys {
@@ -27,13 +30,15 @@ func (c *Comparison) returnRoute(desired Topology, observed Observed) {
 			continue // a headers exchange or the like: what it does depends on each message
 		}
 		if len(queues) == 0 {
-			c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo routes key %q to no queue: messages whose delay is over would be lost or stay in their delay tier; bind queue %q to it with that key", route.Exchange, key, route.Queue))
+			c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo routes key %q to no queue: "+lostOrStuck+
+				"; bind queue %q to it with that key", route.Exchange, key, route.Queue))
 			return
 		}
 		if others := slices.DeleteFunc(queues, func(q string) bool { return q == route.Queue }); len(others) > 0 {
 			c.Advisories = append(c.Advisories, v1alpha1.Advisory{
 				Code: v1alpha1.AdvisoryReturnRouteFansOut, Name: route.Exchange,
-				Message: fmt.Sprintf("exchange %q routes key %q to further queues (%s): each retry is copied there", route.Exchange, key, strings.Join(quoted(others), ", ")),
+				Message: fmt.Sprintf("exchange %q routes key %q to further queues (%s): each retry is copied there",
+					route.Exchange, key, strings.Join(quoted(others), ", ")),
 			})
 		}
 	}

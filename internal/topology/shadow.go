@@ -96,7 +96,8 @@ func (p Policy) shadows(queue Queue) []v1alpha1.Advisory {
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisoryShadowedByPolicy, Name: queue.Name,
-			Message: fmt.Sprintf("%s %q sets %s %s over the queue's %s: %s", kind, p.Name, known.key, display(value), ownValue(known.key, own), risk),
+			Message: fmt.Sprintf("%s %q sets %s %s over the queue's %s: %s",
+				kind, p.Name, known.key, display(value), ownValue(known.key, own), risk),
 		})
 	}
 	return advisories

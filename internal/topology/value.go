@@ -58,7 +58,7 @@ func normalValue(value any) any {
 	case v.CanInt():
 		return v.Int()
 	case v.CanUint() && v.Uint() <= math.MaxInt64:
-		return int64(v.Uint()) //nolint:gosec // bounded above
+		return int64(v.Uint())
 	}
 	return value
 }

@@ -92,7 +92,7 @@ func settings(t *rapid.T) v1alpha1.QueueSettings {
 
 func sourceBinding(t *rapid.T) v1alpha1.SourceBinding {
 	kinds := []v1alpha1.ExchangeType{"", v1alpha1.ExchangeDirect, v1alpha1.ExchangeFanout, v1alpha1.ExchangeTopic, v1alpha1.ExchangeHeaders}
-	keys := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) v1alpha1.RoutingKey { return key(t) }), 0, 3)
+	keys := rapid.SliceOfN(rapid.Custom(key), 0, 3)
 	return v1alpha1.SourceBinding{
 		Exchange: v1alpha1.SourceExchange{
 			Name: v1alpha1.ExchangeName(oneOf(t, "number", "s1", "s2 ü", "s/3%")),
@@ -157,8 +157,9 @@ func retry(t *rapid.T) *v1alpha1.RetrySpec {
 }
 
 func tiers(t *rapid.T, most int, keyed bool) []v1alpha1.DelayTier {
-	var all []v1alpha1.DelayTier
-	for i, delay := range delays(t, 1, most) {
+	waits := delays(t, 1, most)
+	all := make([]v1alpha1.DelayTier, 0, len(waits))
+	for i, delay := range waits {
 		tier := v1alpha1.DelayTier{Delay: delay}
 		if yes(t, "has queueName") {
 			tier.QueueName = v1alpha1.QueueName(name(t, fmt.Sprintf("t%d.", i)))
@@ -202,7 +203,7 @@ func deadLetter(t *rapid.T, mayBeDisabled bool) *v1alpha1.DeadLetterSpec {
 func delays(t *rapid.T, least, most int) []v1alpha1.Duration {
 	lengths := rapid.SliceOfNDistinct(rapid.Int64Range(1, 1<<32-1), least, most, rapid.ID).Draw(t, "delays")
 	slices.Sort(lengths)
-	var all []v1alpha1.Duration
+	all := make([]v1alpha1.Duration, 0, len(lengths))
 	for _, length := range lengths {
 		all = append(all, written(t, length))
 	}

@@ -13,13 +13,13 @@ package v1alpha1
 //
 // BrokerCapabilities are what the broker's version and the user's permissions allow.
 type BrokerCapabilitiesApplyConfiguration struct {
-	// definitions: the user may read the vhost's definitions, so one request shows everything (tag administrator).
+	// definitions says that the user may read the vhost's definitions, so one request shows everything (tag administrator).
 	Definitions *bool `json:"definitions,omitempty"`
-	// events: the broker announces changes through the plugin rabbitmq_event_exchange.
+	// events says that the broker announces changes through the plugin rabbitmq_event_exchange.
 	Events *bool `json:"events,omitempty"`
-	// policies: the user may write policies (tag policymaker or administrator).
+	// policies says that the user may write policies (tag policymaker or administrator).
 	Policies *bool `json:"policies,omitempty"`
-	// delayedRedelivery: the broker knows retry.redeliveryDelay (RabbitMQ 4.3).
+	// delayedRedelivery says that the broker knows retry.redeliveryDelay (RabbitMQ 4.3).
 	DelayedRedelivery *bool `json:"delayedRedelivery,omitempty"`
 }
 

@@ -29,7 +29,7 @@ type RetrySpecApplyConfiguration struct {
 	// delayTiers are the queues in which messages wait, by ascending delay: 30s, 5m, 30m for Publish and 30s for
 	// Reject if not given. Reject has exactly one, Requeue none.
 	DelayTiers []DelayTierApplyConfiguration `json:"delayTiers,omitempty"`
-	// exchange, if given, is declared and has each delay tier bound to it. Otherwise tiers are reached through the
+	// exchange is declared, if given, and has each delay tier bound to it. Otherwise tiers are reached through the
 	// default exchange by their queue names.
 	Exchange *RetryExchangeApplyConfiguration `json:"exchange,omitempty"`
 	// returnTo is where a message goes when its delay is over: to the main queue, through the default exchange, if not
