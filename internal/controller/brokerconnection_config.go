@@ -54,8 +54,11 @@ func configOf(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnec
 
 // credentialsSecret is the name of the Secret with user and password.
 func credentialsSecret(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnection) (string, error) {
-	if bc.Spec.ClusterRef == nil {
+	switch {
+	case bc.Spec.SecretRef != nil:
 		return bc.Spec.SecretRef.Name, nil
+	case bc.Spec.ClusterRef == nil: // only an object stored past validation has neither
+		return "", &unusable{v1alpha1.ReasonInvalidSpec, "neither spec.secretRef nor spec.clusterRef is given: set one"}
 	}
 	name := bc.Spec.ClusterRef.Name
 	cluster := &unstructured.Unstructured{}

@@ -121,7 +121,7 @@ func (c *Connections) handle(key types.NamespacedName, notice rabbit.Notice) {
 	for _, object := range brokerObjects(changed) {
 		c.enqueue(key, indexBrokerObject, object)
 	}
-	for _, exchange := range notice.Exchanges {
+	for _, exchange := range notice.Routes {
 		c.enqueue(key, indexBrokerObject, "route/"+exchange)
 	}
 }

@@ -212,8 +212,10 @@ func (l *look) conclude(v verdict) {
 	l.status.ObservedGeneration = l.cq.Generation
 }
 
-// forgetStates says of every object that it is not known how it compares; which objects there are stays known.
+// forgetStates says of every object that it is not known how it compares, and drops what followed from the comparison;
+// which objects there are stays known.
 func (l *look) forgetStates() {
+	l.status.Changes, l.status.ChangesOmitted, l.status.PlanHash, l.status.Advisories = nil, 0, "", nil
 	for i := range l.status.Topology {
 		l.status.Topology[i].State = v1alpha1.StateUnknown
 	}

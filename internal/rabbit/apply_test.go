@@ -232,6 +232,6 @@ func TestApplyDuringALook(t *testing.T) {
 		if now := seen(t, connection); len(now.queues) != 0 {
 			t.Errorf("after the deletion: %+v", now.queues)
 		}
-		listener.awaits(t, Notice{Queues: []string{"q"}, Exchanges: []string{"x"}})
+		listener.awaits(t, Notice{Queues: []string{"q"}, Routes: []string{"x"}})
 	})
 }

@@ -200,8 +200,7 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 		}
 		return err
 	}
-	queues, exchanges := c.store.replace(fresh, etag)
-	c.notices.add(false, queues, exchanges)
+	c.notices.add(c.store.replace(fresh, etag))
 	return nil
 }
 
@@ -291,5 +290,5 @@ func (c *Connection) report(apply func(*state)) {
 	if after.well() && !before.well() {
 		c.log.Info("The broker connection is well", "vhost", c.config.VHost, "version", after.Version, "cluster", after.ClusterName)
 	}
-	c.notices.add(true, nil, nil)
+	c.notices.add(Notice{Health: true})
 }

@@ -8,19 +8,47 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 )
 
-// diff lists what changed from one snapshot to another, sorted: the queues whose object, bindings or applying policies
-// differ, and the exchanges whose object or outgoing bindings differ.
-func diff(old, fresh *snapshot) (queues, exchanges []string) {
-	changedQueues, changedExchanges := map[string]bool{}, map[string]bool{}
-	differing(old.queues, fresh.queues, sameQueue, changedQueues)
-	differing(old.bindingsTo, fresh.bindingsTo, sameBindings, changedQueues)
-	differing(old.exchanges, fresh.exchanges, sameExchange, changedExchanges)
-	differing(old.bindingsFrom, fresh.bindingsFrom, sameBindings, changedExchanges)
+// diff lists what changed from one snapshot to another.
+func diff(old, fresh *snapshot) Notice {
+	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	differing(old.queues, fresh.queues, sameQueue, queues)
+	differing(old.bindingsTo, fresh.bindingsTo, sameBindings, queues)
+	differing(old.exchanges, fresh.exchanges, sameExchange, exchanges)
+	differing(old.bindingsFrom, fresh.bindingsFrom, sameBindings, routes)
+	maps.Copy(routes, exchanges)
+	upstream(routes, old, fresh)
 	for _, policy := range changedPolicies(old.policies, fresh.policies) {
-		concerned(policy, old, changedQueues)
-		concerned(policy, fresh, changedQueues)
+		concerned(policy, old, queues)
+		concerned(policy, fresh, queues)
 	}
-	return slices.Sorted(maps.Keys(changedQueues)), slices.Sorted(maps.Keys(changedExchanges))
+	return Notice{
+		Queues: slices.Sorted(maps.Keys(queues)), Exchanges: slices.Sorted(maps.Keys(exchanges)), Routes: slices.Sorted(maps.Keys(routes)),
+	}
+}
+
+// upstream adds the exchanges that lead to one of the set through bindings of exchanges to exchanges.
+func upstream(set map[string]bool, snapshots ...*snapshot) {
+	if len(set) == 0 {
+		return
+	}
+	sources := map[string][]string{}
+	for _, s := range snapshots {
+		for source, bindings := range s.bindingsFrom {
+			for _, binding := range bindings {
+				if binding.ToExchange {
+					sources[binding.Destination] = append(sources[binding.Destination], source)
+				}
+			}
+		}
+	}
+	for open := slices.Collect(maps.Keys(set)); len(open) > 0; open = open[1:] {
+		for _, source := range sources[open[0]] {
+			if !set[source] {
+				set[source] = true
+				open = append(open, source)
+			}
+		}
+	}
 }
 
 // differing adds the keys that only one of the maps has, or that have other values.

@@ -2,7 +2,6 @@ package rabbit
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 )
@@ -14,8 +13,16 @@ type Notice struct {
 	Health bool
 	// Queues are those whose object, bindings into them or applying policies changed, sorted.
 	Queues []string
-	// Exchanges are those whose object or bindings from them changed, sorted.
+	// Exchanges are those that came, went or changed themselves, sorted.
 	Exchanges []string
+	// Routes are exchanges from which messages may now go elsewhere: those whose bindings changed, or that changed
+	// themselves, and those that lead to them, sorted.
+	Routes []string
+}
+
+// empty says that there is nothing to say.
+func (n Notice) empty() bool {
+	return !n.Health && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
 }
 
 // notices gathers what there is to say until the receiver is free to hear it, so that a slow receiver holds nothing up.
@@ -23,45 +30,45 @@ type notices struct {
 	notify func(Notice)
 	wake   chan struct{}
 
-	mu                sync.Mutex
-	health            bool
-	queues, exchanges map[string]bool
+	mu      sync.Mutex
+	waiting Notice
 }
 
 func newNotices(notify func(Notice)) *notices {
-	return &notices{
-		notify: notify, wake: make(chan struct{}, 1), queues: map[string]bool{}, exchanges: map[string]bool{},
-	}
+	return &notices{notify: notify, wake: make(chan struct{}, 1)}
 }
 
-func (n *notices) add(health bool, queues, exchanges []string) {
-	if !health && len(queues)+len(exchanges) == 0 {
+func (n *notices) add(notice Notice) {
+	if notice.empty() {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.health = n.health || health
-	for _, name := range queues {
-		n.queues[name] = true
-	}
-	for _, name := range exchanges {
-		n.exchanges[name] = true
-	}
+	n.waiting.Health = n.waiting.Health || notice.Health
+	n.waiting.Queues = union(n.waiting.Queues, notice.Queues)
+	n.waiting.Exchanges = union(n.waiting.Exchanges, notice.Exchanges)
+	n.waiting.Routes = union(n.waiting.Routes, notice.Routes)
 	select {
 	case n.wake <- struct{}{}:
 	default: // it will wake anyway
 	}
 }
 
+// union merges two sorted sets.
+func union(a, b []string) []string {
+	if len(a) == 0 || len(b) == 0 {
+		return append(a, b...)
+	}
+	merged := slices.Concat(a, b)
+	slices.Sort(merged)
+	return slices.Compact(merged)
+}
+
 func (n *notices) take() Notice {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	notice := Notice{
-		Health: n.health, Queues: slices.Sorted(maps.Keys(n.queues)), Exchanges: slices.Sorted(maps.Keys(n.exchanges)),
-	}
-	n.health = false
-	clear(n.queues)
-	clear(n.exchanges)
+	notice := n.waiting
+	n.waiting = Notice{}
 	return notice
 }
 

@@ -17,18 +17,18 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 		want   Notice
 	}{
 		{"queue declared", func(v *brokers.VHost) { v.DeclareQueue("orders", nil) }, Notice{Queues: []string{"orders"}}},
-		{"exchange declared", func(v *brokers.VHost) { v.DeclareExchange("x", "topic", nil) }, Notice{Exchanges: []string{"x"}}},
+		{"exchange declared", func(v *brokers.VHost) { v.DeclareExchange("x", "topic", nil) }, Notice{Exchanges: []string{"x"}, Routes: []string{"x"}}},
 		{
 			"bound", func(v *brokers.VHost) { v.Bind("x", "orders", "a", nil) },
-			Notice{Queues: []string{"orders"}, Exchanges: []string{"x"}},
+			Notice{Queues: []string{"orders"}, Routes: []string{"x"}},
 		},
 		{
 			"exchanges bound", func(v *brokers.VHost) { v.BindExchange("amq.fanout", "x", "", nil) },
-			Notice{Exchanges: []string{"amq.fanout"}},
+			Notice{Routes: []string{"amq.fanout"}},
 		},
 		{
 			"unbound", func(v *brokers.VHost) { v.Unbind("x", "orders", "a", nil) },
-			Notice{Queues: []string{"orders"}, Exchanges: []string{"x"}},
+			Notice{Queues: []string{"orders"}, Routes: []string{"amq.fanout", "x"}},
 		},
 		{
 			"policy", func(v *brokers.VHost) {
@@ -48,7 +48,7 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 			}, Notice{Queues: []string{"orders"}},
 		},
 		{"queue deleted", func(v *brokers.VHost) { v.DeleteQueue("orders") }, Notice{Queues: []string{"orders"}}},
-		{"exchange deleted", func(v *brokers.VHost) { v.DeleteExchange("x") }, Notice{Exchanges: []string{"amq.fanout", "x"}}},
+		{"exchange deleted", func(v *brokers.VHost) { v.DeleteExchange("x") }, Notice{Exchanges: []string{"x"}, Routes: []string{"amq.fanout", "x"}}},
 	}
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		vhost.DeclareQueue("bills", nil)
@@ -90,7 +90,7 @@ func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 		return slices.ContainsFunc(listener.notices, func(n Notice) bool { return n.Health })
 	}).WithTimeout(within).Should(BeTrue())
 	for _, notice := range listener.notices {
-		if len(notice.Queues)+len(notice.Exchanges) > 0 {
+		if len(notice.Queues)+len(notice.Exchanges)+len(notice.Routes) > 0 {
 			t.Errorf("%+v", notice)
 		}
 	}
@@ -103,15 +103,15 @@ func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 func TestNoticesAreGathered(t *testing.T) {
 	t.Parallel()
 	n := newNotices(nil)
-	n.add(false, nil, nil)
+	n.add(Notice{})
 	select {
 	case <-n.wake:
 		t.Error("woken for nothing")
 	default:
 	}
-	n.add(false, []string{"b", "a"}, []string{"x"})
-	n.add(true, []string{"c", "a"}, nil)
+	n.add(Notice{Queues: []string{"a", "b"}, Exchanges: []string{"x"}})
+	n.add(Notice{Health: true, Queues: []string{"a", "c"}, Routes: []string{"y"}})
 	g := NewWithT(t)
-	g.Expect(n.take()).To(Equal(Notice{Health: true, Queues: []string{"a", "b", "c"}, Exchanges: []string{"x"}}))
+	g.Expect(n.take()).To(Equal(Notice{Health: true, Queues: []string{"a", "b", "c"}, Exchanges: []string{"x"}, Routes: []string{"y"}}))
 	g.Expect(n.take()).To(Equal(Notice{}))
 }

@@ -57,7 +57,7 @@ func (l *listener) awaits(t *testing.T, want Notice) {
 		defer l.mu.Unlock()
 		heard := []Notice{}
 		for _, notice := range l.notices {
-			if notice.Health = false; len(notice.Queues)+len(notice.Exchanges) > 0 {
+			if notice.Health = false; !notice.empty() {
 				heard = append(heard, notice)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/warren-mq/warren/internal/topology"
 )
@@ -42,40 +43,41 @@ func some() *snapshot {
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	all := []string{"q", "r"}
+	both := []string{"x", "y"} // exchanges that lead to each other
 	cases := map[string]struct {
-		change            func(*snapshot)
-		queues, exchanges []string
+		change                    func(*snapshot)
+		queues, exchanges, routes []string
 	}{
-		"nothing":    {func(*snapshot) {}, nil, nil},
-		"queue gone": {func(s *snapshot) { delete(s.queues, "r") }, []string{"r"}, nil},
-		"queue new":  {func(s *snapshot) { s.putQueue("z", topology.ObservedQueue{}) }, []string{"z"}, nil},
+		"nothing":    {func(*snapshot) {}, nil, nil, nil},
+		"queue gone": {func(s *snapshot) { delete(s.queues, "r") }, []string{"r"}, nil, nil},
+		"queue new":  {func(s *snapshot) { s.putQueue("z", topology.ObservedQueue{}) }, []string{"z"}, nil, nil},
 		"argument": {func(s *snapshot) {
 			s.queues["q"] = queueItem{Durable: true, Arguments: map[string]any{"x-message-ttl": 6}}.observed()
-		}, []string{"q"}, nil},
-		"argument gone": {func(s *snapshot) { s.queues["q"] = queueItem{Durable: true}.observed() }, []string{"q"}, nil},
+		}, []string{"q"}, nil, nil},
+		"argument gone": {func(s *snapshot) { s.queues["q"] = queueItem{Durable: true}.observed() }, []string{"q"}, nil, nil},
 		"other kind of value": {func(s *snapshot) {
 			s.queues["q"] = queueItem{Durable: true, Arguments: map[string]any{"x-message-ttl": "5"}}.observed()
-		}, []string{"q"}, nil},
-		"queue not durable": {func(s *snapshot) { s.queues["r"] = queueItem{Type: "quorum"}.observed() }, []string{"r"}, nil},
-		"exchange gone":     {func(s *snapshot) { delete(s.exchanges, "y") }, nil, []string{"y"}},
-		"exchange's type":   {func(s *snapshot) { s.exchanges["x"] = topology.ObservedExchange{Type: "direct", Durable: true} }, nil, []string{"x"}},
-		"binding new":       {func(s *snapshot) { s.putBinding(topology.ObservedBinding{Source: "amq.topic", Destination: "r"}) }, []string{"r"}, []string{"amq.topic"}},
-		"bindings gone":     {func(s *snapshot) { delete(s.bindingsTo, "q"); s.bindingsFrom["x"] = s.bindingsFrom["x"][2:] }, []string{"q"}, []string{"x"}},
+		}, []string{"q"}, nil, nil},
+		"queue not durable": {func(s *snapshot) { s.queues["r"] = queueItem{Type: "quorum"}.observed() }, []string{"r"}, nil, nil},
+		"exchange gone":     {func(s *snapshot) { delete(s.exchanges, "y") }, nil, []string{"y"}, both},
+		"exchange's type":   {func(s *snapshot) { s.exchanges["x"] = topology.ObservedExchange{Type: "direct", Durable: true} }, nil, []string{"x"}, both},
+		"binding new":       {func(s *snapshot) { s.putBinding(topology.ObservedBinding{Source: "amq.topic", Destination: "r"}) }, []string{"r"}, nil, []string{"amq.topic"}},
+		"bindings gone":     {func(s *snapshot) { delete(s.bindingsTo, "q"); s.bindingsFrom["x"] = s.bindingsFrom["x"][2:] }, []string{"q"}, nil, both},
 		"other routing key": {func(s *snapshot) {
 			s.bindingsTo["q"] = slices.Clone(s.bindingsTo["q"])
 			s.bindingsTo["q"][0].RoutingKey = "c"
-		}, []string{"q"}, nil},
-		"other order":       {func(s *snapshot) { slices.Reverse(s.bindingsTo["q"]); slices.Reverse(s.bindingsFrom["x"]) }, nil, nil},
-		"nested argument":   {func(s *snapshot) { s.bindingsTo["r"][0].Arguments["t"] = map[string]any{"n": int64(2)} }, []string{"r"}, []string{"y"}},
-		"policy gone":       {func(s *snapshot) { s.policies = s.policies[1:] }, []string{"q"}, nil},
-		"policy's priority": {func(s *snapshot) { s.policies[0].Priority = 2 }, []string{"q"}, nil},
-		"policy's pattern":  {func(s *snapshot) { s.policies[0].Pattern = "^r" }, all, nil},
-		"operator policy":   {func(s *snapshot) { s.policies[1].Definition = nil }, []string{"r"}, nil},
-		"pattern of Perl's": {func(s *snapshot) { s.policies[0].Pattern = "^(?!amq)" }, all, nil},
+		}, []string{"q"}, nil, nil},
+		"other order":       {func(s *snapshot) { slices.Reverse(s.bindingsTo["q"]); slices.Reverse(s.bindingsFrom["x"]) }, nil, nil, nil},
+		"nested argument":   {func(s *snapshot) { s.bindingsTo["r"][0].Arguments["t"] = map[string]any{"n": int64(2)} }, []string{"r"}, nil, both},
+		"policy gone":       {func(s *snapshot) { s.policies = s.policies[1:] }, []string{"q"}, nil, nil},
+		"policy's priority": {func(s *snapshot) { s.policies[0].Priority = 2 }, []string{"q"}, nil, nil},
+		"policy's pattern":  {func(s *snapshot) { s.policies[0].Pattern = "^r" }, all, nil, nil},
+		"operator policy":   {func(s *snapshot) { s.policies[1].Definition = nil }, []string{"r"}, nil, nil},
+		"pattern of Perl's": {func(s *snapshot) { s.policies[0].Pattern = "^(?!amq)" }, all, nil, nil},
 		"exchanges' policy": {func(s *snapshot) {
 			s.policies = append(s.policies, topology.Policy{Name: "e", Pattern: ".*", ApplyTo: "exchanges"})
-		}, nil, nil},
-		"policy, other kind": {func(s *snapshot) { s.policies[0].Operator = true }, []string{"q"}, nil},
+		}, nil, nil, nil},
+		"policy, other kind": {func(s *snapshot) { s.policies[0].Operator = true }, []string{"q"}, nil, nil},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -83,9 +85,9 @@ func TestDiff(t *testing.T) {
 			fresh := some()
 			test.change(fresh)
 			for _, sides := range [][2]*snapshot{{some(), fresh}, {fresh, some()}} {
-				queues, exchanges := diff(sides[0], sides[1])
-				if !slices.Equal(queues, test.queues) || !slices.Equal(exchanges, test.exchanges) {
-					t.Errorf("changed: %v and %v, should be %v and %v", queues, exchanges, test.queues, test.exchanges)
+				want := Notice{Queues: test.queues, Exchanges: test.exchanges, Routes: test.routes}
+				if difference := cmp.Diff(want, diff(sides[0], sides[1]), cmpopts.EquateEmpty()); difference != "" {
+					t.Error(difference)
 				}
 			}
 		})

@@ -73,7 +73,7 @@ func (s *store) end() {
 // replace ends a look with what was seen, and returns what changed; nothing if there was nothing to compare with.
 // The answer may be older than what was written through since the look began: that is done again, and the ETag, which
 // then stands for something else than the snapshot, is not kept.
-func (s *store) replace(fresh *snapshot, etag string) (queues, exchanges []string) {
+func (s *store) replace(fresh *snapshot, etag string) Notice {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for _, w := range s.since {
@@ -83,13 +83,14 @@ func (s *store) replace(fresh *snapshot, etag string) (queues, exchanges []strin
 	}
 	s.trust(etag)
 	s.looking, s.since = false, nil
+	changed := Notice{}
 	if s.current != nil {
-		queues, exchanges = diff(s.current, fresh)
+		changed = diff(s.current, fresh)
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	s.current = fresh
-	return queues, exchanges
+	return changed
 }
 
 // trust takes over the ETag of a full answer once two answers in a row have carried it. RabbitMQ does not compute ETag
