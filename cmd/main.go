@@ -65,6 +65,7 @@ func run(given flags) error {
 	if err != nil {
 		return fmt.Errorf("find cluster (--kubeconfig, KUBECONFIG, in-cluster): %w", err)
 	}
+	config.QPS = -1 // the API server's priority and fairness knows better when to slow down
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // nobody reads them here
