@@ -18,12 +18,12 @@ debian_root() { echo "$STATE/$1/root"; }
 
 debian_available() { [[ $(uname) == Linux ]] && have apt-get && have dpkg-deb; }
 
-# The machine's own mirror, where it is one of Debian.
+# The machine's own mirror, where it is one of Debian; nothing where there is none.
 debian_mirror() {
   local sources
   sources=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null || true)
   sources=$(sed -nE 's#^(URIs:|deb( \[[^]]*\])?)[[:space:]]+([a-z]+://[^[:space:]]*/debian)/?([[:space:]].*)?$#\3#p' <<<"$sources" | head -n 1)
-  echo "${WARREN_DEBIAN_MIRROR:-${sources:-http://deb.debian.org/debian}}"
+  echo "${WARREN_DEBIAN_MIRROR:-$sources}"
 }
 
 debian_provide() {
@@ -32,6 +32,7 @@ debian_provide() {
   [[ ! -d $root ]] || return 0
   suite=$(debian_suite "$version")
   debian_isolation >/dev/null
+  [[ -n $(debian_mirror) ]] || die "apt knows no mirror of Debian: name one in WARREN_DEBIAN_MIRROR, or $REMEDY"
   say "unpacking RabbitMQ $version from Debian $suite (once per machine, usually under a minute)…"
   work="$STATE/$version/work"
   rm -rf "$work"
