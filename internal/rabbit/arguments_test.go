@@ -1,0 +1,54 @@
+package rabbit
+
+import (
+	"errors"
+	"maps"
+	"testing"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// What the table of arguments says that a broker compares, it compares when a queue is declared again, and nothing else.
+func TestBrokersCompareTheArgumentsThatTheTableSays(t *testing.T) {
+	values := map[string][2]any{ // two values for each argument that is no plain number
+		topology.ArgQueueType:            {"quorum", "classic"},
+		topology.ArgOverflow:             {"reject-publish", "drop-head"},
+		topology.ArgSingleActiveConsumer: {true, false},
+		topology.ArgLeaderLocator:        {"balanced", "client-local"},
+		topology.ArgDeadLetterExchange:   {"one", "other"},
+		topology.ArgDeadLetterRoutingKey: {"one", "other"},
+		topology.ArgDeadLetterStrategy:   {"at-least-once", "at-most-once"},
+		topology.ArgDelayedRetryType:     {"all", "failed"},
+	}
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		version, err := topology.ParseVersion(vhost.Broker.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		connection := connected(t, configOf(vhost), nil)
+		for _, row := range topology.ArgumentTable {
+			if !version.AtLeast(row.Since) {
+				continue // such a broker stores what it is told
+			}
+			t.Run(row.Name, func(t *testing.T) {
+				pair, special := values[row.Name]
+				if !special {
+					pair = [2]any{int64(1), int64(2)}
+				}
+				declare := func(value any) error {
+					arguments := quorum(topology.Arguments{topology.ArgDeadLetterExchange: "dlx"}) // which a dead-letter key needs
+					maps.Copy(arguments, topology.Arguments{row.Name: value})
+					return connection.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: row.Name, Arguments: arguments}}})
+				}
+				if err := declare(pair[0]); err != nil {
+					t.Fatal(err)
+				}
+				err := declare(pair[1])
+				if refused := errors.Is(err, ErrPreconditionFailed); refused != version.AtLeast(row.Compared) {
+					t.Errorf("declared with %v and again with %v: %v; the table says compared from %s on", pair[0], pair[1], err, row.Compared)
+				}
+			})
+		}
+	})
+}
