@@ -32,6 +32,7 @@ import (
 // ConsumerQueueReconciler keeps the topology of each ConsumerQueue as its spec asks for, and its status truthful.
 type ConsumerQueueReconciler struct {
 	client      client.Client
+	live        client.Reader
 	recorder    events.EventRecorder
 	connections *Connections
 }
@@ -106,22 +107,51 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 	}
 	look := &look{ConsumerQueueReconciler: r, cq: cq, status: cq.Status.DeepCopy()}
 	result, err := look.run(ctx)
-	if err := errors.Join(err, look.finish(ctx)); err != nil {
+	if errors.Is(err, errOldStatus) {
+		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
+	}
+	writing := look.finish(ctx)
+	if apierrors.IsConflict(writing) {
+		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
+	}
+	if err := errors.Join(err, writing); err != nil {
 		return ctrl.Result{}, err
 	}
 	return result, nil
 }
 
+// errOldStatus ends a look that began with another status or spec than the API server has by now.
+var errOldStatus = errors.New("the cache has not heard of the newest status yet")
+
+// cacheDelay is how long the cache is given to hear of a status that was written a moment ago.
+const cacheDelay = 100 * time.Millisecond
+
 // finish writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
-// retry sees the status that was written and no transition any more.
+// retry sees the status that was written and no transition any more. It returns a conflict if the look began with an old
+// status; that the resource changed otherwise in the meantime does no harm.
 func (l *look) finish(ctx context.Context) error {
 	if !equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
-		if err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status); err != nil {
+		err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
+		if apierrors.IsConflict(err) && l.isCurrent(ctx) {
+			err = applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
+		}
+		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	l.recordEvents()
 	return nil
+}
+
+// isCurrent says whether spec and status are still those that the look began with, and takes over the new version of a
+// resource of which something else changed.
+func (l *look) isCurrent(ctx context.Context) bool {
+	now := &v1alpha1.ConsumerQueue{}
+	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.cq), now); err != nil {
+		return false
+	}
+	l.cq.ResourceVersion = now.ResourceVersion
+	return now.UID == l.cq.UID && now.Generation == l.cq.Generation && equality.Semantic.DeepEqual(now.Status, l.cq.Status)
 }
 
 // connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.

@@ -245,34 +245,47 @@ func TestFinish(t *testing.T) {
 		conditionWriter{&status.Conditions, 3}.ready(maybe("Correcting", "still"), reconciling)
 	}
 	for name, test := range map[string]struct {
-		change  func(status *v1alpha1.ConsumerQueueStatus)
-		missing bool
-		broken  bool
-		want    outcome
+		change   func(status *v1alpha1.ConsumerQueueStatus)
+		missing  bool
+		broken   bool
+		conflict bool // until the version is the one that the API server has
+		old      bool
+		want     outcome
 	}{
 		"a changed status is written, and events recorded":    {change: change, want: outcome{written: true, events: []string{"DriftDetected"}}},
 		"an unchanged status is not written, events recorded": {want: outcome{events: []string{"DriftDetected"}}},
 		"the resource is gone":                                {change: change, missing: true},
 		"the API server is broken":                            {change: change, broken: true, want: outcome{failed: true}},
+		"the resource was changed otherwise in the meantime":  {change: change, conflict: true, want: outcome{written: true, events: []string{"DriftDetected"}}},
+		"the look began with an old status":                   {change: change, conflict: true, old: true, want: outcome{failed: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cq := consumerQueue(t, `{}`)
+			stored := consumerQueue(t, `{}`)
+			stored.ResourceVersion = "2"
+			read := stored.DeepCopy()
+			read.ResourceVersion = "1"
+			if test.old {
+				stored.Status.QueueName = "written since"
+			}
+			cq := read.DeepCopy()
 			written := false
-			builder := testClientBuilder(t)
+			builder := testClientBuilder(t).WithObjects(stored)
 			builder.WithInterceptorFuncs(statusApply(func() error {
 				switch {
 				case test.missing:
 					return notFound(cq.Name)
 				case test.broken:
 					return errors.New("the API server is tired")
+				case test.conflict && cq.ResourceVersion == read.ResourceVersion:
+					return conflict(cq.Name)
 				}
 				written = true
 				return nil
 			}))
-			recorder := &eventLog{}
+			recorder, c := &eventLog{}, builder.Build()
 			look := &look{
-				ConsumerQueueReconciler: &ConsumerQueueReconciler{client: builder.Build(), recorder: recorder},
+				ConsumerQueueReconciler: &ConsumerQueueReconciler{client: c, live: c, recorder: recorder},
 				cq:                      cq, status: cq.Status.DeepCopy(),
 			}
 			look.event("Warning", eventDriftDetected, "Compare", "it is missing")

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -233,6 +234,10 @@ func statusApply(answer func() error) interceptor.Funcs {
 			return answer()
 		},
 	}
+}
+
+func conflict(name string) error {
+	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("consumerqueues").GroupResource(), name, errors.New("it was changed"))
 }
 
 func notFound(name string) error {

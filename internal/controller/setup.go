@@ -44,7 +44,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("set up BrokerConnections: %w", err)
 	}
 	consumerQueues := &ConsumerQueueReconciler{
-		client: mgr.GetClient(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
 	}
 	if err := consumerQueues.setup(mgr, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)

@@ -11,13 +11,15 @@ import (
 	ac "github.com/warren-mq/warren/api/v1alpha1/applyconfiguration/api/v1alpha1"
 )
 
-// applyConsumerQueueStatus writes a status by server-side apply.
+// applyConsumerQueueStatus writes a status by server-side apply. It fails with a conflict if the resource is not the one
+// that was read any more: what is remembered in a status must not be overwritten from an old copy.
 func applyConsumerQueueStatus(ctx context.Context, c client.Client, cq *v1alpha1.ConsumerQueue, status v1alpha1.ConsumerQueueStatus) error {
 	configuration := &ac.ConsumerQueueStatusApplyConfiguration{}
 	if err := convert(status, configuration); err != nil {
 		return err
 	}
-	return c.Status().Apply(ctx, ac.ConsumerQueue(cq.Name, cq.Namespace).WithStatus(configuration), fieldOwner, client.ForceOwnership)
+	applied := ac.ConsumerQueue(cq.Name, cq.Namespace).WithResourceVersion(cq.ResourceVersion).WithStatus(configuration)
+	return c.Status().Apply(ctx, applied, fieldOwner, client.ForceOwnership)
 }
 
 // applyBrokerConnectionStatus writes a status by server-side apply.

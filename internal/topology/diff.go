@@ -162,17 +162,20 @@ func (c *Comparison) foreign(desired Topology, observed Observed, wanted func(Bi
 	}
 }
 
-// explaining is the older topology that has every object that needs recreation just as it was observed; nil if there
-// is none, or nothing needs recreation.
+// explaining is the older topology that the observed objects are; nil if there is none, or nothing needs recreation. It
+// must have every object that needs recreation just as it was observed, and also what decides where dead letters go: the
+// main queue and the exchanges. Otherwise it may be another change of the spec that made a part alike, and messages would
+// take a way that neither topology means.
 func explaining(comparison Comparison, observed Observed, older []Topology) *Topology {
 	if !comparison.Recreate() {
 		return nil
 	}
 	for i := range older {
-		explained := func(entry v1alpha1.TopologyEntry) bool {
-			return entry.State != v1alpha1.StateRecreationRequired || older[i].has(entry, observed)
+		unexplained := func(entry v1alpha1.TopologyEntry) bool {
+			leads := entry.State == v1alpha1.StateInSync && (entry.Role == v1alpha1.RoleMain || entry.Kind == v1alpha1.KindExchange)
+			return (leads || entry.State == v1alpha1.StateRecreationRequired) && !older[i].has(entry, observed)
 		}
-		if !slices.ContainsFunc(comparison.Entries, func(entry v1alpha1.TopologyEntry) bool { return !explained(entry) }) {
+		if !slices.ContainsFunc(comparison.Entries, unexplained) {
 			return &older[i]
 		}
 	}

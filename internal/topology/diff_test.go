@@ -358,11 +358,17 @@ func TestDiffUpgraded(t *testing.T) {
 		recreate []string
 		foreign  int
 	}{
-		"the DLQ's limit came with 4.0":             {spec: `{}`, from: v313, on: v43, want: true, recreate: []string{"orders.dlq"}},
-		"and a consumerTimeout does not hide it":    {spec: `{queue: {consumerTimeout: 1h}}`, from: v313, on: v40, want: true, recreate: []string{"orders.dlq"}},
-		"reject by reason came with 4.0":            {spec: reject, from: v313, on: v40, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
-		"its old binding is not foreign":            {spec: `{retry: {strategy: Reject}}`, from: v310, on: v43, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
-		"some of it may be new already":             {spec: reject, from: v313, on: v40, change: func(o topology.Observed) { o.Queues["orders.dlq"].Arguments["x-delivery-limit"] = -1 }, want: true, recreate: []string{"orders.dlx", "orders"}},
+		"the DLQ's limit came with 4.0":          {spec: `{}`, from: v313, on: v43, want: true, recreate: []string{"orders.dlq"}},
+		"and a consumerTimeout does not hide it": {spec: `{queue: {consumerTimeout: 1h}}`, from: v313, on: v40, want: true, recreate: []string{"orders.dlq"}},
+		"reject by reason came with 4.0":         {spec: reject, from: v313, on: v40, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"its old binding is not foreign":         {spec: `{retry: {strategy: Reject}}`, from: v310, on: v43, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"some of it may be new already":          {spec: reject, from: v313, on: v40, change: func(o topology.Observed) { o.Queues["orders.dlq"].Arguments["x-delivery-limit"] = -1 }, want: true, recreate: []string{"orders.dlx", "orders"}},
+		"but not the main queue: rejects would go to the DLQ, not to the tier": {
+			spec: reject, from: v313, on: v40, change: func(o topology.Observed) {
+				delete(o.Queues["orders"].Arguments, "x-dead-letter-routing-key")
+				o.Queues["orders"].Arguments["x-dead-letter-exchange"] = "orders.dlx"
+			}, recreate: []string{"orders.dlx", "orders.dlq"}, foreign: 1,
+		},
 		"nothing needs recreation":                  {spec: `{}`, from: v40, on: v43},
 		"missing objects are no sign of an upgrade": {spec: `{}`, from: v40, on: v43, change: func(o topology.Observed) { delete(o.Queues, "orders") }},
 		"a missing object does not matter":          {spec: `{}`, from: v313, on: v43, change: func(o topology.Observed) { delete(o.Queues, "orders.retry.5m") }, want: true, recreate: []string{"orders.dlq"}},

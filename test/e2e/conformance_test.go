@@ -31,6 +31,9 @@ var _ = Describe("The conformance vectors", func() {
 					w.ready(cq.Name)
 				}
 				Expect(w.holds()).To(equalState(want))
+				if len(vector.ConsumerQueues) == 1 { // several declare what they share, whoever comes first
+					w.expectDeclared(vector.ConsumerQueues[0].Name)
+				}
 			})
 
 			onEachBroker("are adopted where they exist, without a write", func(broker brokers.Broker) {
@@ -82,5 +85,16 @@ func (w *world) declareState(state conformance.State) {
 	}
 	for _, binding := range slices.Backward(state.Bindings) {
 		w.vhost.Bind(binding.Source, binding.Destination, binding.RoutingKey, binding.Arguments)
+	}
+}
+
+// expectDeclared checks that a status knows of every exchange and queue that Warren declared it, and that one Event said so.
+func (w *world) expectDeclared(name string) {
+	GinkgoHelper()
+	Eventually(func() []string { return w.events(name) }).Should(Equal([]string{"Declared"}))
+	for _, entry := range w.get(name).Status.Topology {
+		if entry.Kind != "Binding" {
+			Expect(entry.Origin).To(BeEquivalentTo("Declared"), "%+v", entry)
+		}
 	}
 }

@@ -48,11 +48,34 @@ func newBareWorld(broker brokers.Broker) *world {
 	Expect(kube.Create(ctx(), namespace)).To(Succeed())
 	w := &world{broker: broker, vhost: broker.NewVHost(GinkgoTB()), namespace: namespace.Name}
 	DeferCleanup(func() {
+		w.disconnect()
 		for _, kind := range []client.Object{&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}} {
 			Expect(kube.DeleteAllOf(context.Background(), kind, client.InNamespace(w.namespace))).To(Succeed())
 		}
 	})
 	return w
+}
+
+// disconnect has the operator close its connection, and returns when it has: what is declared again while the vhost is
+// being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup), and with it every further
+// declaration of a queue that dead-letters at least once.
+func (w *world) disconnect() {
+	GinkgoHelper()
+	background := context.Background()
+	list := &v1alpha1.BrokerConnectionList{}
+	Expect(kube.List(background, list, client.InNamespace(w.namespace))).To(Succeed())
+	for i := range list.Items {
+		bc := &list.Items[i]
+		patch := client.MergeFrom(bc.DeepCopy())
+		suspend := true
+		bc.Spec.Suspend = &suspend
+		Expect(kube.Patch(background, bc, patch)).To(Succeed())
+		Eventually(func() *v1alpha1.BrokerConnection {
+			now := &v1alpha1.BrokerConnection{}
+			Expect(kube.Get(background, client.ObjectKeyFromObject(bc), now)).To(Succeed())
+			return now
+		}).Should(condition("Suspended", metav1.ConditionTrue, "Suspended"))
+	}
 }
 
 func ctx() context.Context { return GinkgoT().Context() }
