@@ -475,21 +475,6 @@ const (
 	DeletionPolicyDelete        DeletionPolicy = "Delete"
 )
 
-// ConsumerQueue is one consumer's topology at a RabbitMQ broker: its main queue, delay tiers, dead-letter exchange and
-// dead-letter queue, all quorum queues, kept as described and compared with the broker in status.
-//
-// +kubebuilder:object:root=true
-// +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=cqueue,categories=warren
-// +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.status.queueName`
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Drifted",type=string,JSONPath=`.status.conditions[?(@.type=="Drifted")].status`
-// +kubebuilder:printcolumn:name="Recreate",type=string,JSONPath=`.status.conditions[?(@.type=="RecreationRequired")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Connection",type=string,priority=1,JSONPath=`.status.connectionName`
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
-//
 // The queue's name and the connection are what makes the topology this one:
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.queue) && has(self.spec.queue.name) ? self.spec.queue.name : self.metadata.name) == (has(oldSelf.spec.queue) && has(oldSelf.spec.queue.name) ? oldSelf.spec.queue.name : oldSelf.metadata.name)",fieldPath=".spec.queue",message="the name of the main queue cannot be changed: create another ConsumerQueue for another queue"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.connectionRef) ? self.spec.connectionRef.name : 'default') == (has(oldSelf.spec.connectionRef) ? oldSelf.spec.connectionRef.name : 'default')",fieldPath=".spec.connectionRef",message="the connection cannot be changed: create another ConsumerQueue for another connection"
@@ -506,6 +491,21 @@ const (
 // +kubebuilder:validation:XValidation:rule="[(has(self.spec.queue) && has(self.spec.queue.name) ? self.spec.queue.name : self.metadata.name) + '.retry.'].all(prefix, !((has(self.spec.retry) && has(self.spec.retry.delayTiers)) && has(self.spec.retry.exchange)) || self.spec.retry.delayTiers.all(t, has(t.routingKey) || self.spec.retry.delayTiers.all(u, !has(u.routingKey) || (has(t.queueName) ? u.routingKey != t.queueName : !(u.routingKey.startsWith(prefix) && u.routingKey.substring(size(prefix)).matches('^([1-9][0-9]*h)?(([1-9]|[1-5][0-9])m)?(([1-9]|[1-5][0-9])s)?([1-9][0-9]{0,2}ms)?$') && size(u.routingKey) > size(prefix) && duration(u.routingKey.substring(size(prefix))) == duration(t.delay))))))",fieldPath=".spec.retry.delayTiers",message="two delay tiers have the same routing key, so a message would wait in both: choose another routingKey"
 // +kubebuilder:validation:XValidation:rule="[has(self.spec.queue) && has(self.spec.queue.name) ? self.spec.queue.name : self.metadata.name].all(main, (has(self.spec.deadLetter) && has(self.spec.deadLetter.policy) && self.spec.deadLetter.policy == 'Disabled') || (!(has(self.spec.retry) && has(self.spec.retry.exchange) && self.spec.retry.exchange.name == (has(self.spec.deadLetter) && has(self.spec.deadLetter.exchange) && has(self.spec.deadLetter.exchange.name) ? self.spec.deadLetter.exchange.name : main + '.dlx')) && !(has(self.spec.bindings) && self.spec.bindings.exists(b, b.exchange.name == (has(self.spec.deadLetter) && has(self.spec.deadLetter.exchange) && has(self.spec.deadLetter.exchange.name) ? self.spec.deadLetter.exchange.name : main + '.dlx')))))",fieldPath=".spec.deadLetter",message="the dead-letter exchange must be another than retry.exchange and those of bindings: choose another deadLetter.exchange.name"
 // +kubebuilder:validation:XValidation:rule="!(has(self.spec.retry) && has(self.spec.retry.exchange) && has(self.spec.bindings)) || self.spec.bindings.all(b, b.exchange.name != self.spec.retry.exchange.name)",fieldPath=".spec.retry.exchange",message="the retry exchange must be another than those of bindings: choose another name"
+
+// ConsumerQueue is one consumer's topology at a RabbitMQ broker: its main queue, delay tiers, dead-letter exchange and
+// dead-letter queue, all quorum queues, kept as described and compared with the broker in status.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=cqueue,categories=warren
+// +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.status.queueName`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Drifted",type=string,JSONPath=`.status.conditions[?(@.type=="Drifted")].status`
+// +kubebuilder:printcolumn:name="Recreate",type=string,JSONPath=`.status.conditions[?(@.type=="RecreationRequired")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Connection",type=string,priority=1,JSONPath=`.status.connectionName`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type ConsumerQueue struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -132,7 +132,7 @@ const cacheDelay = 100 * time.Millisecond
 func (l *look) finish(ctx context.Context) error {
 	if !equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
 		err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
-		if apierrors.IsConflict(err) && l.isCurrent(ctx) {
+		if apierrors.IsConflict(err) && l.checkCurrent(ctx) == nil {
 			err = applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
 		}
 		if err != nil {
@@ -143,15 +143,19 @@ func (l *look) finish(ctx context.Context) error {
 	return nil
 }
 
-// isCurrent says whether spec and status are still those that the look began with, and takes over the new version of a
-// resource of which something else changed.
-func (l *look) isCurrent(ctx context.Context) bool {
+// checkCurrent returns errOldStatus if spec or status are other than those that the look began with. It takes over the new
+// version of a resource of which something else changed.
+func (l *look) checkCurrent(ctx context.Context) error {
 	now := &v1alpha1.ConsumerQueue{}
-	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.cq), now); err != nil {
-		return false
+	err := l.live.Get(ctx, client.ObjectKeyFromObject(l.cq), now)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get ConsumerQueue: %w", err)
+	}
+	if err != nil || now.UID != l.cq.UID || now.Generation != l.cq.Generation || !equality.Semantic.DeepEqual(now.Status, l.cq.Status) {
+		return errOldStatus
 	}
 	l.cq.ResourceVersion = now.ResourceVersion
-	return now.UID == l.cq.UID && now.Generation == l.cq.Generation && equality.Semantic.DeepEqual(now.Status, l.cq.Status)
+	return nil
 }
 
 // connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.

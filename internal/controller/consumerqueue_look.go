@@ -131,8 +131,8 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	before := comparison.Changes
 	var applied error
 	if decided.count() > 0 {
-		if !l.isCurrent(ctx) {
-			return errOldStatus // what is missing may have been declared, and told, a moment ago
+		if err := l.checkCurrent(ctx); err != nil {
+			return err // what is missing may have been declared, and told, a moment ago
 		}
 		if applied = connection.Apply(ctx, decided.declare); applied != nil {
 			// Somebody else may have been there first: look again before anything is said.
