@@ -26,6 +26,7 @@ type flags struct {
 	metricsSecure  bool
 	probeAddress   string
 	leaderElect    bool
+	leaderSpace    string
 	maxConcurrent  int
 	zap            zap.Options
 }
@@ -48,6 +49,8 @@ func parseFlags() flags {
 	flag.StringVar(&given.probeAddress, "health-probe-bind-address", ":8081", "Where /healthz and /readyz are served.")
 	flag.BoolVar(&given.leaderElect, "leader-elect", false,
 		"Let only one of several managers work at a time.")
+	flag.StringVar(&given.leaderSpace, "leader-election-namespace", "",
+		"Where managers elect their leader; that of the manager's own pod if not given.")
 	flag.IntVar(&given.maxConcurrent, "max-concurrent-reconciles", 8, "How many ConsumerQueues are reconciled at a time.")
 	given.zap.BindFlags(flag.CommandLine)
 	flag.Parse()
@@ -72,6 +75,7 @@ func run(given flags) error {
 		Metrics:                       metricsOptions(given),
 		HealthProbeBindAddress:        given.probeAddress,
 		LeaderElection:                given.leaderElect,
+		LeaderElectionNamespace:       given.leaderSpace,
 		LeaderElectionID:              "warren.messaging.warren.dev",
 		LeaderElectionReleaseOnCancel: true,
 	})

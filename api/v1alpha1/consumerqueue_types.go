@@ -256,7 +256,7 @@ type RetrySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.exists(t, t.delay == '' || !t.delay.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$')) || (self.map(t, duration(t.delay)).isSorted() && self.all(t, self.exists_one(u, duration(u.delay) == duration(t.delay))))",message="delays must ascend"
+	// +kubebuilder:validation:XValidation:rule="self.exists(t, t.delay == '' || !t.delay.matches('^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$')) || (self.map(t, duration(t.delay)).isSorted() && self.all(t, self.exists_one(u, duration(u.delay) == duration(t.delay))))",message="delays must ascend, each longer than the one before"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.queueName) || self.exists_one(u, has(u.queueName) && u.queueName == t.queueName))",message="two delay tiers have the same queue name: choose another queueName"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.routingKey) || self.exists_one(u, has(u.routingKey) && u.routingKey == t.routingKey))",message="two delay tiers have the same routing key, so a message would wait in both: choose another routingKey"
 	// +optional

@@ -250,8 +250,8 @@ var consumerQueueRules = map[string]rule{
 		refused: map[string]string{
 			`retry: {delayTiers: []}`:                          "spec.retry.delayTiers: Invalid value: … should have at least 1 items",
 			`retry: {delayTiers: ` + tiersOf(17) + `}`:         "spec.retry.delayTiers: Too many: 17: must have at most 16 items",
-			`retry: {delayTiers: [{delay: 5m}, {delay: 30s}]}`: "spec.retry.delayTiers: Invalid value: … delays must ascend",
-			`retry: {delayTiers: [{delay: 60s}, {delay: 1m}]}`: "spec.retry.delayTiers: Invalid value: … delays must ascend",
+			`retry: {delayTiers: [{delay: 5m}, {delay: 30s}]}`: "spec.retry.delayTiers: Invalid value: … delays must ascend, each longer than the one before",
+			`retry: {delayTiers: [{delay: 60s}, {delay: 1m}]}`: "spec.retry.delayTiers: Invalid value: … delays must ascend, each longer than the one before",
 			`retry: {delayTiers: [{queueName: later}]}`:        "spec.retry.delayTiers[0].delay: Required value",
 		},
 	},

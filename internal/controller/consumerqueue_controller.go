@@ -171,7 +171,7 @@ func (r *ConsumerQueueReconciler) connectionOf(ctx context.Context, cq *v1alpha1
 	return bc, nil
 }
 
-// wantedByOthers says of bindings whether another ConsumerQueue of the same connection wants them. It asks the cache
+// wantedByOthers says of bindings whether another ConsumerQueue of the same vhost wants them. It asks the cache
 // only for queues that have bindings nobody was expected to make.
 func (r *ConsumerQueueReconciler) wantedByOthers(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, version topology.Version,
@@ -192,20 +192,22 @@ func (r *ConsumerQueueReconciler) wantedByOthers(
 	}
 }
 
+// bindingsOfOthers lists what the other ConsumerQueues bind that have a queue of this name in the same vhost, whichever
+// connection leads them there.
 func (r *ConsumerQueueReconciler) bindingsOfOthers(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version topology.Version,
 ) []topology.Binding {
 	list := &v1alpha1.ConsumerQueueList{}
-	err := r.client.List(ctx, list, client.InNamespace(cq.Namespace),
-		client.MatchingFields{indexBrokerObject: "queue/" + queue}, client.UnsafeDisableDeepCopy)
+	err := r.client.List(ctx, list, client.MatchingFields{indexBrokerObject: "queue/" + queue}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "List ConsumerQueues", "queue", queue)
 		return nil
 	}
+	here := r.placeOf(ctx, cq)
 	var bindings []topology.Binding
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.Name == cq.Name || other.ConnectionName() != cq.ConnectionName() {
+		if client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(cq) || r.placeOf(ctx, other) != here {
 			continue
 		}
 		if desired, err := topology.Desired(other, version); err == nil {
@@ -213,6 +215,18 @@ func (r *ConsumerQueueReconciler) bindingsOfOthers(
 		}
 	}
 	return bindings
+}
+
+// place is a vhost of a broker. Connections may spell the way to it differently.
+type place struct{ cluster, vhost string }
+
+// placeOf is where a ConsumerQueue's topology is; of connections that have not been made, none is the place of another.
+func (r *ConsumerQueueReconciler) placeOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) place {
+	bc, err := r.connectionOf(ctx, cq)
+	if err != nil || bc == nil || bc.Status.ClusterName == "" {
+		return place{cluster: "unknown, for " + cq.Namespace + "/" + cq.ConnectionName()}
+	}
+	return place{bc.Status.ClusterName, bc.Spec.VHost}
 }
 
 // usable returns the connection that a BrokerConnection has open, if it can be asked.

@@ -74,7 +74,7 @@ func TestTell(t *testing.T) {
 			{spec: twoQueues, on: v313, want: []occurrence{declared}},
 			{spec: twoQueues, on: v40, want: []occurrence{{
 				"Warning", "RecreationRequired", "Compare", `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1` +
-					". These objects are as this spec needs them on an older RabbitMQ, and work: recreate them when it suits you",
+					". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost",
 			}}},
 			{spec: twoQueues, on: v40, then: deleted, want: []occurrence{missing, corrected}},
 			{spec: twoQueues, on: v40},

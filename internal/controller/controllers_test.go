@@ -127,7 +127,10 @@ func TestWantedByOthers(t *testing.T) {
 		named(t, "shop", "invoices", shared),
 		named(t, "shop", "unsupported", `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}, deadLetter: {exchange: {name: never}, queue: {name: dlq}}}`),
 		named(t, "shop", "other", `{connectionRef: {name: other}, deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
-		named(t, "elsewhere", "invoices", `{deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
+		named(t, "elsewhere", "invoices", `{deadLetter: {exchange: {name: afar}, queue: {name: dlq}}}`),
+		named(t, "unconnected", "invoices", `{deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
+		connectedTo("shop", "default", "rabbit@a", "/"), connectedTo("elsewhere", "default", "rabbit@a", "/"),
+		connectedTo("shop", "other", "rabbit@a", "other"),
 	)}
 	wanted := r.wantedByOthers(t.Context(), consumerQueue(t, `{}`), v40)
 	for name, test := range map[string]struct {
@@ -137,7 +140,8 @@ func TestWantedByOthers(t *testing.T) {
 		"by another":                            {topology.Binding{Source: "dlx", Destination: "dlq"}, true},
 		"by another, with another key":          {topology.Binding{Source: "dlx", Destination: "dlq", RoutingKey: "a"}, false},
 		"by itself alone":                       {topology.Binding{Source: "mine", Destination: "dlq"}, false},
-		"on another connection or namespace":    {topology.Binding{Source: "others", Destination: "dlq"}, false},
+		"from another namespace, in this vhost": {topology.Binding{Source: "afar", Destination: "dlq"}, true},
+		"in another vhost, or nobody knows":     {topology.Binding{Source: "others", Destination: "dlq"}, false},
 		"by one that the broker is too old for": {topology.Binding{Source: "never", Destination: "dlq"}, false},
 		"by nobody":                             {topology.Binding{Source: "dlx", Destination: "orders"}, false},
 	} {
@@ -145,6 +149,14 @@ func TestWantedByOthers(t *testing.T) {
 	}
 	unknown := (&ConsumerQueueReconciler{client: brokenClient(t)}).wantedByOthers(t.Context(), consumerQueue(t, `{}`), v40)
 	equal(t, "without an API server", false, unknown(topology.Binding{Source: "dlx", Destination: "dlq"}))
+}
+
+func connectedTo(namespace, name, cluster, vhost string) *v1alpha1.BrokerConnection {
+	return &v1alpha1.BrokerConnection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.BrokerConnectionSpec{VHost: vhost},
+		Status:     v1alpha1.BrokerConnectionStatus{ClusterName: cluster},
+	}
 }
 
 func TestReconcileConsumerQueue(t *testing.T) {

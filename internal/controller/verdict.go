@@ -134,12 +134,21 @@ func recreation(comparison topology.Comparison, refused error) *truth {
 	value := no(v1alpha1.ReasonInSync, "no object needs to be recreated")
 	switch {
 	case refused == nil && comparison.Upgraded:
-		value = yes(v1alpha1.ReasonBrokerUpgraded, recreationMessage(comparison.Changes, nil)+
-			". These objects are as this spec needs them on an older RabbitMQ, and work: recreate them when it suits you")
+		value = yes(v1alpha1.ReasonBrokerUpgraded, recreationMessage(comparison.Changes, nil)+upgradeAdvice(comparison.Changes))
 	case refused != nil || comparison.Recreate():
 		value = yes(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refused))
 	}
 	return &value
+}
+
+// upgradeAdvice says what it means that objects are as an older RabbitMQ needs them. From 4.0 on a queue without
+// x-delivery-limit has a limit of 20, where it had none before.
+func upgradeAdvice(changes []v1alpha1.Change) string {
+	advice := ". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"
+	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+topology.ArgDeliveryLimit }) {
+		advice += "; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost"
+	}
+	return advice
 }
 
 // recreationMessage lists the objects that need recreation with what differs, and what the broker said if it refused.

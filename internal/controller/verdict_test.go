@@ -33,7 +33,7 @@ func TestJudge(t *testing.T) {
 		ttlRecreate  = `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`
 		ttlChange    = `x-message-ttl is not set, should be 300000; a queue's arguments cannot be changed: it must be recreated`
 		limitUpgrade = `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1`
-		upgradeNote  = `. These objects are as this spec needs them on an older RabbitMQ, and work: recreate them when it suits you`
+		upgradeNote  = `. This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost`
 	)
 	var (
 		same    = no(v1alpha1.ReasonInSync, "the broker has what the spec asks for")

@@ -152,7 +152,7 @@ func (c *Comparison) foreign(desired Topology, observed Observed, wanted func(Bi
 			binding := found.binding()
 			ours := slices.ContainsFunc(desired.Bindings, binding.Same)
 			before := older != nil && slices.ContainsFunc(older.Bindings, binding.Same)
-			if ours || before || (wanted != nil && wanted(binding)) {
+			if ours || before || desired.Return.has(binding, observed) || (wanted != nil && wanted(binding)) {
 				continue
 			}
 			entry := bindingEntry(binding)

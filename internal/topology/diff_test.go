@@ -3,6 +3,7 @@ package topology_test
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -689,5 +690,32 @@ func TestParseVersion(t *testing.T) {
 		if want := `RabbitMQ version "` + text + `": want numbers as in 4.3.6`; err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
+	}
+}
+
+func TestWhatMakesTheReturnRouteIsNotForeign(t *testing.T) {
+	t.Parallel()
+	const spec = `{retry: {returnTo: {exchange: back, routingKey: again}}}`
+	for name, test := range map[string]struct {
+		exchange, key string
+		foreign       bool
+	}{
+		"its key":                {"direct", "again", false},
+		"a pattern that has it":  {"topic", "#", false},
+		"another key":            {"direct", "else", true},
+		"by more than the key":   {"headers", "", false},
+		"from a fanout, any key": {"fanout", "x", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			observed := observe(t, desired(t, spec, v43))
+			observed.Exchanges["back"] = topology.ObservedExchange{Type: test.exchange, Durable: true}
+			binding := topology.ObservedBinding{Source: "back", Destination: "orders", RoutingKey: test.key}
+			observed.BindingsTo["orders"] = append(observed.BindingsTo["orders"], binding)
+			observed.BindingsFrom["back"] = append(observed.BindingsFrom["back"], binding)
+			got := topology.Diff(desired(t, spec, v43), observed, topology.Context{})
+			foreign := slices.ContainsFunc(got.Entries, func(e v1alpha1.TopologyEntry) bool { return e.State == v1alpha1.StateForeign })
+			equal(t, "foreign", test.foreign, foreign)
+		})
 	}
 }

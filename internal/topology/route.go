@@ -44,6 +44,17 @@ func (c *Comparison) returnRoute(desired Topology, observed Observed) {
 	}
 }
 
+// has says whether a binding is part of the route: somebody made it so that messages find back.
+func (r *Return) has(binding Binding, observed Observed) bool {
+	if r == nil || binding.Source != r.Exchange || binding.Destination != r.Queue {
+		return false
+	}
+	return slices.ContainsFunc(r.Keys, func(key string) bool {
+		matches, known := matchesKey(v1alpha1.ExchangeType(observed.Exchanges[r.Exchange].Type), binding.RoutingKey, key)
+		return matches || !known
+	})
+}
+
 func (c *Comparison) missingReturn(route *Return, message string) {
 	c.MissingReturn = message
 	c.Changes = append(c.Changes, v1alpha1.Change{

@@ -89,7 +89,7 @@ var _ = Describe("A return route", func() {
 		w.vhost.DeclareExchange("back", "topic", nil)
 		w.eventually("orders", message(ContainSubstring(`routes key "again" to no queue`)))
 		w.vhost.Bind("back", "orders", "#", nil)
-		w.ready("orders")
+		Expect(w.ready("orders").Status.Topology).NotTo(ContainElement(HaveField("State", v1alpha1.StateForeign)))
 
 		By("warning where each retry is copied to further queues")
 		w.vhost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
