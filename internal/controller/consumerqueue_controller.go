@@ -120,7 +120,7 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 	return result, nil
 }
 
-// errOldStatus ends a look that began with another status or spec than the API server has by now.
+// errOldStatus ends a look that began with another status than the API server has by now.
 var errOldStatus = errors.New("the cache has not heard of the newest status yet")
 
 // cacheDelay is how long the cache is given to hear of a status that was written a moment ago.
@@ -143,15 +143,15 @@ func (l *look) finish(ctx context.Context) error {
 	return nil
 }
 
-// checkCurrent returns errOldStatus if spec or status are other than those that the look began with. It takes over the new
-// version of a resource of which something else changed.
+// checkCurrent returns errOldStatus if the status is another than the look began with. It takes over the new version of a
+// resource of which something else changed; of a new spec there will be another look.
 func (l *look) checkCurrent(ctx context.Context) error {
 	now := &v1alpha1.ConsumerQueue{}
 	err := l.live.Get(ctx, client.ObjectKeyFromObject(l.cq), now)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get ConsumerQueue: %w", err)
 	}
-	if err != nil || now.UID != l.cq.UID || now.Generation != l.cq.Generation || !equality.Semantic.DeepEqual(now.Status, l.cq.Status) {
+	if err != nil || now.UID != l.cq.UID || !equality.Semantic.DeepEqual(now.Status, l.cq.Status) {
 		return errOldStatus
 	}
 	l.cq.ResourceVersion = now.ResourceVersion
