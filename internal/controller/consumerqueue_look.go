@@ -119,11 +119,11 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	if err != nil {
 		return err
 	}
+	names := topology.NamesOf(l.cq)
+	background := topology.Context{Older: topology.Older(l.cq, version), Wanted: l.wantedByOthers(ctx, l.cq, version)}
 	compare := func() topology.Comparison {
-		observed, _ := connection.Observe(topology.NamesOf(l.cq))
-		return topology.Diff(desired, observed, topology.Context{
-			Older: topology.Older(l.cq, version), Wanted: l.wantedByOthers(ctx, l.cq, version),
-		})
+		observed, _ := connection.Observe(names)
+		return topology.Diff(desired, observed, background)
 	}
 	known := historyOf(l.status.Topology)
 	comparison := compare()

@@ -61,13 +61,13 @@ const (
 // definitions have no type.
 func (q queueItem) observed() topology.ObservedQueue {
 	arguments := topology.Normalize(q.Arguments)
-	if _, given := arguments[argumentQueueType]; !given {
+	if _, given := arguments[topology.ArgQueueType]; !given {
 		if arguments == nil {
 			arguments = topology.Arguments{}
 		}
-		arguments[argumentQueueType] = "classic"
+		arguments[topology.ArgQueueType] = "classic"
 		if q.Type != "" {
-			arguments[argumentQueueType] = q.Type
+			arguments[topology.ArgQueueType] = q.Type
 		}
 	}
 	return topology.ObservedQueue{Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Arguments: arguments}

@@ -9,8 +9,6 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 )
 
-const argumentQueueType = "x-queue-type"
-
 // snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only
 // appended to or replaced; its maps are guarded by store.
 type snapshot struct {
