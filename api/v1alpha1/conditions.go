@@ -35,6 +35,10 @@ const (
 	ReasonBrokerUnreachable = "BrokerUnreachable"
 	// ReasonPermissionDenied: the broker's user lacks a permission.
 	ReasonPermissionDenied = "PermissionDenied"
+	// ReasonConflict: another ConsumerQueue holds an object, and wants it otherwise or for itself.
+	ReasonConflict = "Conflict"
+	// ReasonTerminating: the resource is being deleted, and its topology as deletionPolicy says.
+	ReasonTerminating = "Terminating"
 	// ReasonUnsupportedByBroker: the broker's version lacks what a field asks for.
 	ReasonUnsupportedByBroker = "UnsupportedByBroker"
 	// ReasonUnsafeTopology: on this broker the topology would lose or jam messages.
@@ -59,6 +63,9 @@ const (
 	// ReasonAuthenticationFailed: the broker refuses user and password.
 	ReasonAuthenticationFailed = "AuthenticationFailed"
 )
+
+// TopologyFinalizer keeps a ConsumerQueue that is being deleted until its topology has been dealt with.
+const TopologyFinalizer = "messaging.warren.dev/topology"
 
 // RequestedAtAnnotation asks for a look at the resource now; any new value does. The value that was last acted on is
 // echoed in status.lastHandledReconcileAt.

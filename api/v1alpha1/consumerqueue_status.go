@@ -38,6 +38,11 @@ type ConsumerQueueStatus struct {
 	// +optional
 	VHost string `json:"vhost,omitempty"`
 
+	// clusterName is the RabbitMQ cluster that the topology is in.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
+
 	// topology lists the objects of this topology.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -127,11 +132,13 @@ const (
 	StateRecreationRequired ObjectState = "RecreationRequired"
 	// StateForeign: a binding into one of our queues that no ConsumerQueue wants.
 	StateForeign ObjectState = "Foreign"
+	// StateOrphaned: ours, no longer wanted, and not yet safe to delete.
+	StateOrphaned ObjectState = "Orphaned"
 	// StateUnknown: the broker could not be read.
 	StateUnknown ObjectState = "Unknown"
 )
 
-// Origin says whether Warren declared an object or found it.
+// Origin says whether Warren declared an object or found it. An object that is yet to be declared has it already.
 //
 // +kubebuilder:validation:Enum=Declared;Adopted
 type Origin string
@@ -182,7 +189,7 @@ type TopologyEntry struct {
 	// +required
 	State ObjectState `json:"state,omitempty"`
 
-	// origin says whether Warren declared the exchange or queue, or found it.
+	// origin says whether Warren declared the object, or found it. An object without one is not Warren's to delete.
 	// +optional
 	Origin Origin `json:"origin,omitempty"`
 
@@ -203,6 +210,10 @@ const (
 	EffectDeclare Effect = "Declare"
 	// EffectBind binds a queue to an exchange.
 	EffectBind Effect = "Bind"
+	// EffectUnbind takes away a binding that is not wanted any more.
+	EffectUnbind Effect = "Unbind"
+	// EffectDelete deletes an exchange or queue that is not wanted any more.
+	EffectDelete Effect = "Delete"
 	// EffectRecreate deletes the object and declares it again.
 	EffectRecreate Effect = "Recreate"
 	// EffectNone: Warren has nothing to do; somebody else has.

@@ -99,6 +99,18 @@ type Observed struct {
 	// BindingsFrom lists, by exchange, the bindings from it.
 	BindingsFrom map[string][]ObservedBinding
 	Policies     []Policy
+	// DeadLetters are those queues of the whole vhost that may dead-letter to a named object; only with
+	// Names.Surroundings.
+	DeadLetters []DeadLetter
+	// Cluster is the name of the cluster that was looked at.
+	Cluster string
+}
+
+// DeadLetter says where a queue sends its dead letters, by its arguments or by the policy that applies to it.
+type DeadLetter struct {
+	Queue, Exchange string
+	// RoutingKey is nil where each message keeps its own.
+	RoutingKey *string
 }
 
 // Names are the broker objects that a topology has to do with: what must be observed to compare it.
@@ -107,6 +119,9 @@ type Names struct {
 	Queues    []string
 	// Route is an exchange whose onward bindings matter; empty if none does.
 	Route string
+	// Surroundings asks also for what has to do with the named objects: the bindings from each named exchange, those
+	// between any exchanges, exchanges with an alternate exchange, and the queues that dead-letter here.
+	Surroundings bool
 }
 
 // Equal says whether two sets of arguments are the same to a broker: integer widths and the order of keys don't matter,

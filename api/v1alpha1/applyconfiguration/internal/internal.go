@@ -287,6 +287,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: changesOmitted
       type:
         scalar: numeric
+    - name: clusterName
+      type:
+        scalar: string
     - name: conditions
       type:
         list:

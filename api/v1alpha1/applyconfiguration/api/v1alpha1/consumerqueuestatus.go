@@ -28,6 +28,8 @@ type ConsumerQueueStatusApplyConfiguration struct {
 	ConnectionName *string `json:"connectionName,omitempty"`
 	// vhost is the virtual host that the topology is in.
 	VHost *string `json:"vhost,omitempty"`
+	// clusterName is the RabbitMQ cluster that the topology is in.
+	ClusterName *string `json:"clusterName,omitempty"`
 	// topology lists the objects of this topology.
 	Topology []TopologyEntryApplyConfiguration `json:"topology,omitempty"`
 	// topologyOmitted is how many objects the list of the topology leaves out.
@@ -94,6 +96,14 @@ func (b *ConsumerQueueStatusApplyConfiguration) WithConnectionName(value string)
 // If called multiple times, the VHost field is set to the value of the last call.
 func (b *ConsumerQueueStatusApplyConfiguration) WithVHost(value string) *ConsumerQueueStatusApplyConfiguration {
 	b.VHost = &value
+	return b
+}
+
+// WithClusterName sets the ClusterName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterName field is set to the value of the last call.
+func (b *ConsumerQueueStatusApplyConfiguration) WithClusterName(value string) *ConsumerQueueStatusApplyConfiguration {
+	b.ClusterName = &value
 	return b
 }
 
