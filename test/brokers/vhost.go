@@ -274,13 +274,19 @@ func (v *VHost) Ready(queue string) int {
 	return count
 }
 
+// Connect opens an AMQP connection to the vhost, as the administrator, that calls itself by the given name.
+func (v *VHost) Connect(name string) (*amqp.Connection, error) {
+	return amqp.DialConfig(v.Broker.AMQPURI, amqp.Config{
+		SASL:  []amqp.Authentication{&amqp.PlainAuth{Username: v.Broker.Username, Password: v.Broker.Password}},
+		Vhost: v.Name, Heartbeat: 10 * time.Second, Locale: "en_US", TLSClientConfig: v.Broker.tls.Clone(),
+		Properties: amqp.Table{"connection_name": name},
+	})
+}
+
 // amqp runs a step on a connection of its own: tests meddle seldom, and what one step breaks the next must not feel.
 func (v *VHost) amqp(step func(*amqp.Channel) error) {
 	v.tb.Helper()
-	connection, err := amqp.DialConfig(v.Broker.AMQPURI, amqp.Config{
-		SASL:  []amqp.Authentication{&amqp.PlainAuth{Username: v.Broker.Username, Password: v.Broker.Password}},
-		Vhost: v.Name, Heartbeat: 10 * time.Second, Locale: "en_US", TLSClientConfig: v.Broker.tls.Clone(),
-	})
+	connection, err := v.Connect("test")
 	if err != nil {
 		v.tb.Fatalf("connect to vhost %q: %v", v.Name, err)
 	}

@@ -1,0 +1,204 @@
+package traffic
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// Accounting says what belongs together.
+type Accounting struct {
+	Publishers []*Publisher
+	Consumers  []*Consumer
+	// Queues are where a message may still be; without any, all queues of the vhost. Those that don't exist are empty.
+	Queues []string
+	// Quiet is for how long nothing must arrive until a message that is not there counts as lost; 15 seconds if zero.
+	Quiet time.Duration
+}
+
+// Report is where the confirmed messages are.
+type Report struct {
+	// Confirmed is how many messages the broker confirmed and did not return.
+	Confirmed int
+	// Consumed is how many of them consumers processed.
+	Consumed int
+	// Found counts those that were in a queue, by queue; a copy in two queues counts in both.
+	Found map[string]int
+	// Missing are the ids of those that are nowhere.
+	Missing []string
+	// Duplicates is how often a consumer processed a message again.
+	Duplicates int
+	// Sentinels counts Warren's own messages: those that consumers got, and those that were left in queues.
+	SentinelsConsumed, SentinelsLeft int
+}
+
+// Account stops the publishers and consumers, empties the queues, and tells which confirmed messages are neither consumed
+// nor were in a queue. It returns as soon as all have been found.
+func Account(tb testing.TB, vhost *brokers.VHost, of Accounting) Report {
+	tb.Helper()
+	report := Report{Found: map[string]int{}}
+	missing := map[string]bool{}
+	for _, p := range of.Publishers {
+		p.Stop()
+		for _, id := range p.Confirmed() {
+			missing[id] = true
+		}
+	}
+	report.Confirmed = len(missing)
+	for _, c := range of.Consumers {
+		c.Stop()
+		report.Duplicates += c.Duplicates()
+		report.SentinelsConsumed += c.Sentinels()
+		for _, id := range c.Consumed() {
+			delete(missing, id)
+		}
+	}
+	report.Consumed = report.Confirmed - len(missing)
+	quiet := of.Quiet
+	if quiet == 0 {
+		quiet = 15 * time.Second
+	}
+	drain(tb, vhost, of.Queues, quiet, func() bool { return len(missing) == 0 }, func(queue string, delivery amqp.Delivery) {
+		if delivery.Type == Sentinel {
+			report.SentinelsLeft++
+			return
+		}
+		report.Found[queue]++
+		delete(missing, delivery.MessageId)
+	})
+	for id := range missing {
+		report.Missing = append(report.Missing, id)
+	}
+	slices.Sort(report.Missing)
+	return report
+}
+
+// Drain empties queues, all of the vhost if none is named, until nothing arrives for the given time; it returns the ids
+// of the messages by queue. Warren's sentinels are taken out too, and are not among them.
+func Drain(tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...string) map[string][]string {
+	tb.Helper()
+	found := map[string][]string{}
+	drain(tb, vhost, queues, quiet, func() bool { return false }, func(queue string, delivery amqp.Delivery) {
+		if delivery.Type != Sentinel {
+			found[queue] = append(found[queue], delivery.MessageId)
+		}
+	})
+	return found
+}
+
+// drain consumes queues until nothing is left to find and the queues have no ready message, or it was quiet for long.
+func drain(
+	tb testing.TB, vhost *brokers.VHost, queues []string, quiet time.Duration, complete func() bool, take func(string, amqp.Delivery),
+) {
+	tb.Helper()
+	connection, err := vhost.Connect("drain-" + rand.Text()[:8])
+	if err != nil {
+		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
+	}
+	defer func() { _ = connection.Close() }()
+	deliveries, total, err := subscribe(connection, existing(vhost, queues))
+	if err != nil {
+		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
+	}
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	for total > 0 || !complete() {
+		select {
+		case one := <-deliveries:
+			take(one.queue, one.Delivery)
+			total--
+			if err := one.Ack(false); err != nil {
+				tb.Fatalf("drain queue %q: %v", one.queue, err)
+			}
+			timer.Reset(quiet)
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// existing picks the queues that there are.
+func existing(vhost *brokers.VHost, queues []string) []string {
+	var names []string
+	for _, queue := range vhost.Definitions().Queues {
+		if len(queues) == 0 || slices.Contains(queues, queue.Name) {
+			names = append(names, queue.Name)
+		}
+	}
+	return names
+}
+
+type drained struct {
+	amqp.Delivery
+
+	queue string
+}
+
+// subscribe consumes all queues, and counts the messages that were ready in them before. It ends with the connection.
+func subscribe(connection *amqp.Connection, queues []string) (<-chan drained, int, error) {
+	merged := make(chan drained)
+	channel, err := connection.Channel()
+	if err != nil {
+		return nil, 0, err
+	}
+	closed := channel.NotifyClose(make(chan *amqp.Error, 1))
+	ended := make(chan struct{})
+	go func() {
+		for range closed { // it gets one reason at most, and is then closed
+		}
+		close(ended)
+	}()
+	total := 0
+	for _, queue := range queues {
+		declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil {
+			return nil, 0, err
+		}
+		total += declared.Messages
+		deliveries, err := channel.Consume(queue, "drain-"+queue, false, false, false, false, nil)
+		if err != nil {
+			return nil, 0, err
+		}
+		go func() {
+			for delivery := range deliveries {
+				select {
+				case merged <- drained{delivery, queue}:
+				case <-ended:
+				}
+			}
+		}()
+	}
+	return merged, total, nil
+}
+
+// Err says what was lost; nil if nothing was.
+func (r Report) Err() error {
+	if len(r.Missing) == 0 {
+		return nil
+	}
+	const most = 50
+	shown, more := r.Missing, ""
+	if len(shown) > most {
+		shown, more = shown[:most], fmt.Sprintf(" and %d more", len(r.Missing)-most)
+	}
+	return fmt.Errorf("%d of %d confirmed messages are lost (%d were consumed, queues held %v): %s%s",
+		len(r.Missing), r.Confirmed, r.Consumed, r.Found, strings.Join(shown, " "), more)
+}
+
+// NoneLost fails the test if a confirmed message is nowhere, or if there was no message at all.
+func (r Report) NoneLost(tb testing.TB) {
+	tb.Helper()
+	if err := r.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	if r.Confirmed == 0 {
+		tb.Fatal("not one message was confirmed: nothing is shown")
+	}
+}

@@ -1,0 +1,205 @@
+package traffic
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// Delivery is what a consumer decides about.
+type Delivery struct {
+	ID string
+	// Attempt is 1 for a message that was not published to a tier yet.
+	Attempt int
+	// Redelivered says that the broker delivered it before, from this queue.
+	Redelivered bool
+}
+
+// Action is what a consumer does with a delivery.
+type Action struct {
+	kind actionKind
+	tier Target
+}
+
+type actionKind int
+
+const (
+	ack actionKind = iota
+	reject
+	requeue
+	hold
+	retry
+)
+
+var (
+	// Ack is for a message that was processed.
+	Ack = Action{kind: ack}
+	// Reject gives a message up: the broker dead-letters it.
+	Reject = Action{kind: reject}
+	// Requeue asks for the message again, by basic.reject.
+	Requeue = Action{kind: requeue}
+	// Hold leaves a message unacknowledged until the consumer stops.
+	Hold = Action{kind: hold}
+)
+
+// Retry publishes a copy, waits for its confirm, and then acknowledges the message, as an application does that waits in
+// delay tiers. When the copy does not arrive, the message is asked for again.
+func Retry(tier Target) Action { return Action{retry, tier} }
+
+// attemptHeader counts deliveries across copies, for the broker's own counters don't survive one.
+const attemptHeader = "x-attempt"
+
+// Consumer consumes one queue, on one connection and channel that it keeps; it waits for a queue that does not exist.
+type Consumer struct {
+	client
+
+	queue  string
+	decide func(Delivery) Action
+
+	// The following are guarded by client.mu.
+	consumed   map[string]int // how often
+	deliveries int
+	sentinels  int
+}
+
+// Consume starts a consumer, which is stopped with the test at the latest. Without decide it acknowledges all.
+func Consume(tb testing.TB, vhost *brokers.VHost, queue string, decide func(Delivery) Action) *Consumer {
+	tb.Helper()
+	if decide == nil {
+		decide = func(Delivery) Action { return Ack }
+	}
+	c := &Consumer{
+		client: client{vhost: vhost, name: "consumer-" + rand.Text()[:8]}, queue: queue, decide: decide, consumed: map[string]int{},
+	}
+	c.start(tb, c.session)
+	return c
+}
+
+// Stop ends the subscription and the connection; what is unacknowledged goes back into the queue.
+func (c *Consumer) Stop() { c.stop() }
+
+// Consumed lists the ids of the messages that were acknowledged as processed.
+func (c *Consumer) Consumed() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.consumed))
+}
+
+// Duplicates counts messages that were processed more than once, each time but the first. A broker may deliver again
+// what it confirmed to a connection that was lost.
+func (c *Consumer) Duplicates() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := 0
+	for _, times := range c.consumed {
+		count += times - 1
+	}
+	return count
+}
+
+// Deliveries counts what was delivered, whatever became of it; Warren's sentinels are not among them.
+func (c *Consumer) Deliveries() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deliveries
+}
+
+// Sentinels counts the messages of Warren's own that came.
+func (c *Consumer) Sentinels() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sentinels
+}
+
+const prefetch = 64
+
+func (c *Consumer) session(channel *amqp.Channel) error {
+	if err := channel.Qos(prefetch, 0, false); err != nil {
+		return err
+	}
+	if err := channel.Confirm(false); err != nil {
+		return err
+	}
+	returns := channel.NotifyReturn(make(chan amqp.Return, 1))
+	deliveries, err := channel.Consume(c.queue, c.name, false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case delivery, ok := <-deliveries:
+			if !ok {
+				return errors.New("the subscription was ended")
+			}
+			if err := c.handle(channel, delivery, returns); err != nil {
+				return err
+			}
+		case <-c.ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns <-chan amqp.Return) error {
+	if delivery.Type == Sentinel {
+		c.mu.Lock()
+		c.sentinels++
+		c.mu.Unlock()
+		return delivery.Ack(false)
+	}
+	attempt := 1
+	if count, ok := delivery.Headers[attemptHeader].(int32); ok {
+		attempt = int(count)
+	}
+	action := c.decide(Delivery{ID: delivery.MessageId, Attempt: attempt, Redelivered: delivery.Redelivered})
+	c.mu.Lock()
+	c.deliveries++
+	if action.kind == ack {
+		c.consumed[delivery.MessageId]++
+	}
+	c.mu.Unlock()
+	switch action.kind {
+	case reject:
+		return delivery.Reject(false)
+	case requeue:
+		return delivery.Reject(true)
+	case hold:
+		return nil
+	case retry:
+		if c.copy(channel, delivery, action.tier, attempt+1, returns) {
+			return delivery.Ack(false)
+		}
+		return delivery.Reject(true)
+	}
+	return delivery.Ack(false)
+}
+
+// copy publishes a message to a tier and says whether it is there.
+func (c *Consumer) copy(channel *amqp.Channel, delivery amqp.Delivery, tier Target, attempt int, returns <-chan amqp.Return) bool {
+	confirmation, err := channel.PublishWithDeferredConfirm(tier.Exchange, tier.RoutingKey, true, false, amqp.Publishing{
+		DeliveryMode: amqp.Persistent, MessageId: delivery.MessageId, Body: delivery.Body,
+		Headers: amqp.Table{attemptHeader: int32(attempt)},
+	})
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
+	defer cancel()
+	if confirmed, err := confirmation.WaitContext(ctx); err != nil || !confirmed {
+		return false
+	}
+	select {
+	case <-returns:
+		return false
+	default:
+		return true
+	}
+}
