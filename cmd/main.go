@@ -11,7 +11,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // every way to log in to a cluster
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -27,6 +26,7 @@ type flags struct {
 	probeAddress   string
 	leaderElect    bool
 	leaderSpace    string
+	namespaces     string
 	maxConcurrent  int
 	zap            zap.Options
 }
@@ -51,6 +51,8 @@ func parseFlags() flags {
 		"Let only one of several managers work at a time.")
 	flag.StringVar(&given.leaderSpace, "leader-election-namespace", "",
 		"Where managers elect their leader; that of the manager's own pod if not given.")
+	flag.StringVar(&given.namespaces, "watch-namespaces", "",
+		"The namespaces to work in, separated by commas; all if not given.")
 	flag.IntVar(&given.maxConcurrent, "max-concurrent-reconciles", 8, "How many ConsumerQueues are reconciled at a time.")
 	given.zap.BindFlags(flag.CommandLine)
 	flag.Parse()
@@ -69,9 +71,13 @@ func run(given flags) error {
 		return fmt.Errorf("find cluster (--kubeconfig, KUBECONFIG, in-cluster): %w", err)
 	}
 	config.QPS = -1 // the API server's priority and fairness knows better when to slow down
+	caching, err := controller.CacheOptions(given.namespaces)
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, // nobody reads them here
+		Cache:                         caching,
 		Metrics:                       metricsOptions(given),
 		HealthProbeBindAddress:        given.probeAddress,
 		LeaderElection:                given.leaderElect,

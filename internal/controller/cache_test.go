@@ -1,0 +1,77 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+func TestCacheOptionsNamespaces(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string][]string{
+		"":                  nil,
+		"shop":              {"shop"},
+		"shop,bank":         {"bank", "shop"},
+		" shop , bank,shop": {"bank", "shop"},
+	} {
+		options, err := CacheOptions(list)
+		if err != nil {
+			t.Errorf("%q: %v", list, err)
+		}
+		equal(t, list, want, slices.Sorted(maps.Keys(options.DefaultNamespaces)))
+	}
+}
+
+func TestCacheOptionsRefusesWhatIsNoNamespace(t *testing.T) {
+	t.Parallel()
+	const form = `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an ` +
+		`alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`
+	for list, name := range map[string]string{
+		" ": "", ",": "", "shop,": "", "shop,,bank": "", "Shop": "Shop", "shop bank": "shop bank", "shop,*": "*", "$(NAMESPACES)": "$(NAMESPACES)",
+	} {
+		_, err := CacheOptions(list)
+		if err == nil {
+			t.Errorf("%q is accepted", list)
+			continue
+		}
+		equal(t, list, `--watch-namespaces="`+list+`": "`+name+`" is not the name of a namespace: `+form+
+			"; give names separated by commas, or leave the flag out to watch all", err.Error())
+	}
+}
+
+// What kubectl apply writes into an annotation of a Secret holds the Secret's data.
+func TestCacheKeepsOfASecretOnlyItsName(t *testing.T) {
+	t.Parallel()
+	options, err := CacheOptions("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "rabbitmq", UID: "1", ResourceVersion: "2",
+		Annotations:   map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"stringData":{"password":"hunter2"}}`},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+	}}
+	kept, err := options.DefaultTransform(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal[any](t, "Secret", &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "rabbitmq", UID: "1", ResourceVersion: "2"},
+	}, kept)
+
+	cq := consumerQueue(t, "{}")
+	cq.Annotations = map[string]string{v1alpha1.RequestedAtAnnotation: "now"}
+	cq.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	whole := cq.DeepCopy()
+	whole.ManagedFields = nil
+	kept, err = options.DefaultTransform(cq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal[any](t, "ConsumerQueue", whole, kept)
+}
