@@ -49,9 +49,10 @@ generate: ## Generate Go code: deep copies and apply configurations.
 	go generate ./...
 
 .PHONY: manifests
-manifests: ## Generate the CRDs and the manager's role.
+manifests: ## Generate the CRDs and the manager's role, for the cluster and for single namespaces.
 	$(CONTROLLER_GEN) crd rbac:roleName=manager-role paths=./... \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
+	sed 's/^kind: ClusterRole$$/kind: Role/' config/rbac/role.yaml >config/namespaced/watched/role.yaml
 
 .PHONY: docs
 docs: ## Generate the reference: API and queue arguments.
