@@ -20,6 +20,7 @@ type link struct {
 	connection *amqp.Connection
 	socket     net.Conn
 	version    string // what the broker says of itself
+	cluster    string // the name of its cluster
 	overdue    atomic.Bool
 
 	mu   sync.Mutex
@@ -63,6 +64,7 @@ func dial(ctx context.Context, config Config, to endpoints, limit time.Duration)
 		return nil, config.unreachable(ctx.Err())
 	}
 	l.version, _ = l.connection.Properties["version"].(string)
+	l.cluster, _ = l.connection.Properties["cluster_name"].(string)
 	return l, nil
 }
 
@@ -86,6 +88,16 @@ func properties(vhost string) amqp.Table {
 	return amqp.Table{
 		"product": "Warren", "version": version, "platform": "Go", "connection_name": "warren " + vhost,
 	}
+}
+
+// withChannel runs an operation on a channel of the pool.
+func (l *link) withChannel(operation func(*amqp.Channel) error) error {
+	channel, err := l.open()
+	if err != nil {
+		return err
+	}
+	defer l.put(channel)
+	return operation(channel)
 }
 
 // open takes a channel that is idle or opens one.

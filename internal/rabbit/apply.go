@@ -51,6 +51,10 @@ func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error
 		}
 	}
 	failures = append(failures, c.perform(ctx, operations)...)
+	return joinFailures(failures)
+}
+
+func joinFailures(failures []*ObjectError) error {
 	all := make([]error, len(failures))
 	for i, failure := range failures {
 		all[i] = failure
@@ -63,6 +67,8 @@ type operation struct {
 	about ObjectError // without the reason
 	// names are what must fit into AMQP's short strings: the library closes the connection otherwise.
 	names []string
+	// cluster is the one that the operation must not miss; any if empty.
+	cluster string
 	// permissions are those that the operation takes, by kind of object.
 	permissions map[string]string
 	call        func(*amqp.Channel) error
@@ -90,19 +96,25 @@ func (c *Connection) perform(ctx context.Context, operations []operation) []*Obj
 }
 
 func (c *Connection) performOne(ctx context.Context, operation operation) error {
+	if operation.about.Name == "" { // to AMQP, the queue declared last on the channel, and channels are shared
+		return fmt.Errorf("%w: it has no name", ErrPreconditionFailed)
+	}
 	for _, name := range operation.names {
 		if len(name) > shortString {
 			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", ErrPreconditionFailed, len(name), shortString)
 		}
 	}
-	err := c.channels.do(ctx, func(channel *amqp.Channel) error {
+	call := func(channel *amqp.Channel) error {
 		if err := operation.call(channel); err != nil {
 			return err
 		}
 		c.store.write(operation.write)
 		return nil
-	})
-	return operation.namePermission(err)
+	}
+	if operation.cluster == "" {
+		return operation.namePermission(c.channels.do(ctx, call))
+	}
+	return operation.namePermission(c.channels.doAt(ctx, operation.cluster, call))
 }
 
 // refusal is how RabbitMQ 3.10 says that a permission is missing. From 4.0 on it is "configure access to queue …".

@@ -43,11 +43,9 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	if _, err := m.get(ctx, "/whoami", "", &whoami); err != nil {
 		return nil, err
 	}
-	var overview struct {
-		RabbitMQVersion string `json:"rabbitmq_version"`
-		ClusterName     string `json:"cluster_name"`
-	}
-	if _, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name", "", &overview); err != nil {
+	m.opened.Store(false)
+	overview, err := m.overview(ctx)
+	if err != nil {
 		return nil, err
 	}
 	versions := []string{overview.RabbitMQVersion}
@@ -81,6 +79,17 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 		upgrading: slices.ContainsFunc(versions, func(other string) bool { return other != version }),
 		builtin:   builtin,
 	}, nil
+}
+
+type overview struct {
+	RabbitMQVersion string `json:"rabbitmq_version"`
+	ClusterName     string `json:"cluster_name"`
+}
+
+func (m *management) overview(ctx context.Context) (overview, error) {
+	answer := overview{}
+	_, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name", "", &answer)
+	return answer, err
 }
 
 // definitionsWork is false for vhosts whose names go beyond ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of

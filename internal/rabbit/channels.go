@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -64,6 +65,20 @@ func (c *channels) enter(ctx context.Context) (*link, error) {
 // do runs an operation. When the context ends, do returns, and the operation goes on until it or its own time ends: a
 // channel cannot be used again before its answer is there.
 func (c *channels) do(ctx context.Context, operation func(*amqp.Channel) error) error {
+	return c.doOn(ctx, func(l *link) error { return l.withChannel(operation) })
+}
+
+// doAt is do for what must not reach another cluster than the one of this name.
+func (c *channels) doAt(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return c.doOn(ctx, func(l *link) error {
+		if err := c.config.sameCluster(l.cluster, cluster); err != nil {
+			return err
+		}
+		return l.withChannel(operation)
+	})
+}
+
+func (c *channels) doOn(ctx context.Context, operation func(*link) error) error {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -88,22 +103,21 @@ func (c *channels) do(ctx context.Context, operation func(*amqp.Channel) error) 
 	}
 }
 
-// run gives the operation a channel and its time. When that is over, the whole connection is: a broker that leaves one
+// run gives the operation its time. When that is over, the whole connection is: a broker that leaves one
 // channel without an answer is not well, and nothing less makes the library return.
-func (c *channels) run(l *link, operation func(*amqp.Channel) error) error {
+func (c *channels) run(l *link, operation func(*link) error) error {
 	watchdog := time.AfterFunc(c.timeout, func() {
 		l.overdue.Store(true)
 		l.kill()
 	})
 	defer watchdog.Stop()
-	channel, err := l.open()
-	if err == nil {
-		err = operation(channel)
-		l.put(channel)
-	}
+	err := operation(l)
+	own, classified := errors.AsType[*failure](err)
 	switch {
 	case err == nil:
 		return nil
+	case classified:
+		return own
 	case l.overdue.Load():
 		return c.config.fail(ErrTimeout, "AMQP operation")
 	}

@@ -34,6 +34,10 @@ type Config struct {
 	// InsecureSkipVerify accepts whatever certificate the broker shows.
 	InsecureSkipVerify bool
 
+	// Owner tells this user of the vhost from others of Warren's, such as the UID of a BrokerConnection: it marks what is
+	// at the broker for a short time only, so that it can be cleared away after a crash.
+	Owner string
+
 	// ResyncInterval is the time between two looks at the vhost.
 	ResyncInterval time.Duration
 }
@@ -118,7 +122,7 @@ func (c Config) Fingerprint() string {
 		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		hash.Write(part)
 	}
-	for _, text := range []string{c.AMQPURI, c.ManagementURI, c.Username, c.Password, c.VHost, c.ServerName} {
+	for _, text := range []string{c.AMQPURI, c.ManagementURI, c.Username, c.Password, c.VHost, c.ServerName, c.Owner} {
 		add([]byte(text))
 	}
 	for _, pem := range [][]byte{c.CA, c.ClientCert, c.ClientKey} {

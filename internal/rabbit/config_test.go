@@ -95,7 +95,7 @@ func TestConfigFingerprintTellsEveryFieldApart(t *testing.T) {
 		"VHost": func(c *Config) { c.VHost += "x" }, "ServerName": func(c *Config) { c.ServerName += "x" },
 		"CA": func(c *Config) { c.CA = []byte("x") }, "ClientCert": func(c *Config) { c.ClientCert = []byte("x") },
 		"ClientKey": func(c *Config) { c.ClientKey = []byte("x") }, "InsecureSkipVerify": func(c *Config) { c.InsecureSkipVerify = true },
-		"ResyncInterval": func(c *Config) { c.ResyncInterval++ },
+		"ResyncInterval": func(c *Config) { c.ResyncInterval++ }, "Owner": func(c *Config) { c.Owner += "x" },
 		"a letter moved": func(c *Config) { c.Username, c.Password = "warrens", "3cret-word" },
 	}
 	seen := map[string]string{plausible.Fingerprint(): "none"}

@@ -191,8 +191,7 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 		}
 		c.meet(met)
 	}
-	etag := c.store.begin()
-	fresh, etag, err := c.read(ctx, etag)
+	fresh, etag, err := c.readOf(ctx)
 	if err != nil {
 		c.store.end()
 		if errors.Is(err, errNotModified) {
@@ -202,6 +201,25 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 	}
 	c.notices.add(c.store.replace(fresh, etag))
 	return nil
+}
+
+// readOf reads the vhost and sees to it that what it read is of the cluster that was met: behind a new TCP connection may
+// be another one, and its objects must not pass for those of the first.
+func (c *Connection) readOf(ctx context.Context) (*snapshot, string, error) {
+	fresh, etag, err := c.read(ctx, c.store.begin())
+	if (err == nil || errors.Is(err, errNotModified)) && c.management.opened.Swap(false) {
+		now, unclear := c.management.overview(ctx)
+		if unclear != nil {
+			return nil, "", unclear
+		}
+		if now.ClusterName != c.contact.clusterName {
+			return nil, "", c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q", now.ClusterName, c.contact.clusterName)
+		}
+	}
+	if fresh != nil {
+		fresh.cluster = c.contact.clusterName
+	}
+	return fresh, etag, err
 }
 
 func (c *Connection) meet(met *contact) {

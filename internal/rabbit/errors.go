@@ -29,6 +29,11 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrResourceLocked: the object is exclusive to somebody else's connection.
 	ErrResourceLocked = errors.New("resource locked")
+	// ErrInUse: an exchange was not deleted, for something is bound from it.
+	ErrInUse = errors.New("in use")
+	// ErrOtherCluster: the broker that would be changed belongs to another cluster than the one that was meant. Nothing
+	// was done.
+	ErrOtherCluster = errors.New("another cluster")
 	// ErrUnreachable: no answer, or none that RabbitMQ would give.
 	ErrUnreachable = errors.New("broker unreachable")
 	// ErrTimeout: the broker did not answer in time. It is also an ErrUnreachable.
@@ -39,7 +44,7 @@ var (
 
 // ObjectError is the failure of one operation on one object of the broker.
 type ObjectError struct {
-	// Op is declare or bind.
+	// Op is declare, bind, unbind or delete.
 	Op string
 	// Kind is exchange, queue or binding.
 	Kind string
@@ -54,8 +59,12 @@ type ObjectError struct {
 // Error says it in one line: declare queue "orders" in vhost "/": …
 func (e *ObjectError) Error() string {
 	if e.Kind == kindBinding {
-		return fmt.Sprintf("%s queue %q to exchange %q with routing key %q in vhost %q: %v",
-			e.Op, e.Name, e.Source, e.RoutingKey, e.VHost, e.Err)
+		direction := "to"
+		if e.Op == opUnbind {
+			direction = "from"
+		}
+		return fmt.Sprintf("%s queue %q %s exchange %q with routing key %q in vhost %q: %v",
+			e.Op, e.Name, direction, e.Source, e.RoutingKey, e.VHost, e.Err)
 	}
 	return fmt.Sprintf("%s %s %q in vhost %q: %v", e.Op, e.Kind, e.Name, e.VHost, e.Err)
 }
@@ -119,6 +128,14 @@ func plain(err error) string {
 	return err.Error()
 }
 
+// sameCluster makes an error of a cluster name that is not the wanted one. No name is no cluster's.
+func (c Config) sameCluster(name, wanted string) error {
+	if name == wanted && wanted != "" {
+		return nil
+	}
+	return c.fail(ErrOtherCluster, "the broker belongs to cluster %q, not to %q", name, wanted)
+}
+
 // channelErrors are the reply codes of AMQP that close a channel and nothing else.
 var channelErrors = map[int]error{
 	amqp.AccessRefused:      ErrAccessRefused,
@@ -132,6 +149,9 @@ func (c Config) ofOperation(err error) error {
 	reply, ok := errors.AsType[*amqp.Error](err)
 	if !ok {
 		return c.unreachable(err)
+	}
+	if reply.Code == amqp.PreconditionFailed && strings.HasSuffix(reply.Reason, " in use") {
+		return c.fail(ErrInUse, "%s", withoutCode(reply.Reason))
 	}
 	if reason, known := channelErrors[reply.Code]; known {
 		return c.fail(reason, "%s", withoutCode(reply.Reason))

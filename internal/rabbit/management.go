@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +24,7 @@ type management struct {
 	base    string // the URI up to and with /api
 	client  *http.Client
 	timeout time.Duration
+	opened  atomic.Bool // a connection, since this was last asked
 }
 
 // newManagement takes a configuration that Validate has passed.
@@ -42,12 +45,18 @@ func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout t
 	}
 }
 
+func (m *management) gotConn(connection httptrace.GotConnInfo) {
+	if !connection.Reused {
+		m.opened.Store(true)
+	}
+}
+
 func (m *management) close() { m.client.CloseIdleConnections() }
 
 // get reads the resource at the path into result, which is a pointer; names in the path must be escaped (see escape).
 // With an ETag, errNotModified is the answer that it still holds. It returns the ETag of what it read, if there is one.
 func (m *management) get(ctx context.Context, path, etag string, result any) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.timeout)
+	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: m.gotConn}), m.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+path, http.NoBody)
 	if err != nil {

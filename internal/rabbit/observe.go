@@ -204,9 +204,7 @@ func build(builtin map[string]topology.ObservedExchange, exchanges []exchangeIte
 			s.addBinding(item.observed())
 		}
 	}
-	for _, item := range policies {
-		s.policies = append(s.policies, item.observed(false))
-	}
+	s.policies, s.fences = splitFences(policies)
 	for _, item := range operator {
 		s.policies = append(s.policies, item.observed(true))
 	}

@@ -119,6 +119,7 @@ func TestObservesWhatIsThere(t *testing.T) {
 			BindingsFrom: map[string][]topology.ObservedBinding{
 				"source": fromSource, "onward": {{Source: "onward", Destination: odd}},
 			},
+			Cluster: connection.Health().ClusterName,
 			Policies: []topology.Policy{
 				{
 					Name: "limits", Pattern: "^gr.ße", ApplyTo: "queues", Priority: 3,

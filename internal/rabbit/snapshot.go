@@ -17,6 +17,8 @@ type snapshot struct {
 	bindingsTo   map[string][]topology.ObservedBinding // by destination queue
 	bindingsFrom map[string][]topology.ObservedBinding // by source exchange
 	policies     []topology.Policy
+	fences       []topology.Policy // of Warren's own, and of its doing only: not among policies
+	cluster      string
 }
 
 func newSnapshot(exchanges, queues int) *snapshot {
@@ -71,6 +73,7 @@ func (s *snapshot) sort() {
 			slices.SortFunc(bindings, compareBindings)
 		}
 	}
+	slices.SortFunc(s.fences, func(a, b topology.Policy) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.policies, func(a, b topology.Policy) int {
 		if a.Operator != b.Operator {
 			return cmp.Compare(asInt(a.Operator), asInt(b.Operator))
@@ -104,6 +107,7 @@ func (s *snapshot) observe(names topology.Names) topology.Observed {
 		BindingsTo:   make(map[string][]topology.ObservedBinding, len(names.Queues)),
 		BindingsFrom: map[string][]topology.ObservedBinding{},
 		Policies:     s.policies,
+		Cluster:      s.cluster,
 	}
 	for _, name := range names.Exchanges {
 		s.copyExchange(name, observed)
@@ -118,6 +122,9 @@ func (s *snapshot) observe(names topology.Names) topology.Observed {
 	}
 	if names.Route != "" {
 		s.follow(names.Route, observed)
+	}
+	if names.Surroundings {
+		observed.DeadLetters = s.surround(names, observed)
 	}
 	return observed
 }

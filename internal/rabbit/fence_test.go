@@ -1,0 +1,48 @@
+package rabbit
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNamesOfFences(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(1763750000, 0)
+	for _, owner := range []string{"", "7b0c3ac5-33f6-4a5c-9a0e-6b2d2f8f3a11", "a:b %/ü"} {
+		for _, queue := range []string{"orders", "", "a:b:c", odd, strings.Repeat("ü", 127)} {
+			name := fenceName{owner, begun}.String(queue)
+			parsed, ok := parseFenceName(name)
+			if !ok || parsed.owner != owner || !parsed.begun.Equal(begun) {
+				t.Errorf("%q: %+v, %t", name, parsed, ok)
+			}
+			if !utf8.ValidString(name) || len(name) > 200 {
+				t.Errorf("%q", name)
+			}
+		}
+	}
+	for _, name := range []string{"", "warren-fence", "warren-fence-1763750000:a:b", "warren-fence-x-ABCDEF:a:b", "my-warren-fence-1-ABCDEF:a:b"} {
+		if _, ok := parseFenceName(name); ok {
+			t.Errorf("%q passes for a fence", name)
+		}
+	}
+}
+
+func TestPatternsOfFences(t *testing.T) {
+	t.Parallel()
+	for _, queues := range [][]string{
+		{"orders"}, {"orders", "orders.retry.30s"}, {"a|b", "(c)", `\d`, `\`, "x*[y]^$", "ü-ß", "two words", "#", "\n", `)\z`, "_"},
+	} {
+		if difference := cmp.Diff(queues, fencedQueues(fencePattern(queues))); difference != "" {
+			t.Error(difference)
+		}
+	}
+	for _, pattern := range []string{"", ".*", `\A(?:a`, "^orders$"} {
+		if queues := fencedQueues(pattern); queues != nil {
+			t.Errorf("%q is taken for a fence around %q", pattern, queues)
+		}
+	}
+}

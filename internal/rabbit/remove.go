@@ -1,0 +1,150 @@
+package rabbit
+
+import (
+	"context"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+const (
+	opUnbind = "unbind"
+	opDelete = "delete"
+)
+
+// Removal is what Remove takes away, in this order.
+type Removal struct {
+	Bindings  []topology.Binding
+	Queues    []string // with whatever they hold
+	Exchanges []string // only those that nothing is bound from (AMQP if-unused)
+}
+
+// Remove unbinds and deletes. cluster is the name that the broker's cluster must have; any other makes every operation
+// fail with ErrOtherCluster. What does not exist counts as removed. What the broker confirms is gone from Observe from
+// then on.
+//
+// Each object fares for itself, as in Apply; an exchange from which something is bound fails with ErrInUse. The error
+// joins one *ObjectError per failure, in the order of the removal.
+func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal) error {
+	if cluster == "" {
+		return c.config.sameCluster(c.Health().ClusterName, cluster)
+	}
+	groups := make([][]operation, 3)
+	for _, binding := range removal.Bindings {
+		groups[0] = append(groups[0], unbind(binding))
+	}
+	for _, name := range removal.Queues {
+		groups[1] = append(groups[1], deleteQueue(name))
+	}
+	for _, name := range removal.Exchanges {
+		groups[2] = append(groups[2], deleteExchange(name))
+	}
+	var failures []*ObjectError
+	for _, operations := range groups {
+		for i := range operations {
+			operations[i].cluster = cluster
+		}
+		failures = append(failures, c.perform(ctx, operations)...)
+	}
+	return joinFailures(failures)
+}
+
+func unbind(binding topology.Binding) operation {
+	return operation{
+		about: ObjectError{
+			Op: opUnbind, Kind: kindBinding, Name: binding.Destination, Source: binding.Source, RoutingKey: binding.RoutingKey,
+		},
+		names: []string{binding.Destination, binding.Source, binding.RoutingKey},
+
+		permissions: map[string]string{kindQueue: "write", kindExchange: "read"},
+		call: func(channel *amqp.Channel) error {
+			return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, table(binding.Arguments))
+		},
+		write: func(s *snapshot) bool {
+			return s.dropBinding(topology.ObservedBinding{
+				Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
+				Arguments: topology.Normalize(binding.Arguments),
+			})
+		},
+	}
+}
+
+func deleteQueue(name string) operation {
+	return operation{
+		about: ObjectError{Op: opDelete, Kind: kindQueue, Name: name},
+		names: []string{name},
+
+		permissions: map[string]string{kindQueue: "configure"},
+		call: func(channel *amqp.Channel) error {
+			_, err := channel.QueueDelete(name, false, false, false)
+			return err
+		},
+		write: func(s *snapshot) bool { return s.dropQueue(name) },
+	}
+}
+
+func deleteExchange(name string) operation {
+	return operation{
+		about: ObjectError{Op: opDelete, Kind: kindExchange, Name: name},
+		names: []string{name},
+
+		permissions: map[string]string{kindExchange: "configure"},
+		call:        func(channel *amqp.Channel) error { return channel.ExchangeDelete(name, true, false) },
+		write:       func(s *snapshot) bool { return s.dropExchange(name) },
+	}
+}
+
+// dropBinding takes out a binding to a queue, and says whether it was there. Slices that were given out stay as they are.
+func (s *snapshot) dropBinding(binding topology.ObservedBinding) bool {
+	same := func(other topology.ObservedBinding) bool { return sameBinding(binding, other) }
+	existed := drop(s.bindingsTo, binding.Destination, same)
+	drop(s.bindingsFrom, binding.Source, same)
+	return existed
+}
+
+// dropQueue takes out a queue with its bindings.
+func (s *snapshot) dropQueue(name string) bool {
+	_, existed := s.queues[name]
+	delete(s.queues, name)
+	for _, binding := range s.bindingsTo[name] {
+		drop(s.bindingsFrom, binding.Source, func(other topology.ObservedBinding) bool {
+			return !other.ToExchange && other.Destination == name
+		})
+	}
+	delete(s.bindingsTo, name)
+	return existed
+}
+
+// dropExchange takes out an exchange with the bindings from it and to it.
+func (s *snapshot) dropExchange(name string) bool {
+	_, existed := s.exchanges[name]
+	delete(s.exchanges, name)
+	for _, binding := range s.bindingsFrom[name] {
+		if !binding.ToExchange {
+			drop(s.bindingsTo, binding.Destination, func(other topology.ObservedBinding) bool { return other.Source == name })
+		}
+	}
+	delete(s.bindingsFrom, name)
+	for source := range s.bindingsFrom {
+		drop(s.bindingsFrom, source, func(other topology.ObservedBinding) bool {
+			return other.ToExchange && other.Destination == name
+		})
+	}
+	return existed
+}
+
+// drop replaces the bindings under a key by those that stay, and removes the key with the last one. It says whether any
+// is gone.
+func drop(index map[string][]topology.ObservedBinding, key string, gone func(topology.ObservedBinding) bool) bool {
+	if !slices.ContainsFunc(index[key], gone) {
+		return false
+	}
+	stay := slices.DeleteFunc(slices.Clone(index[key]), gone)
+	index[key] = stay
+	if len(stay) == 0 {
+		delete(index, key)
+	}
+	return true
+}

@@ -1,0 +1,249 @@
+package rabbit
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// family is a queue with a binding of its own, one with arguments, and a dead-letter exchange that leads elsewhere too.
+func family(vhost *brokers.VHost) {
+	vhost.DeclareExchange("events", "headers", nil)
+	vhost.DeclareExchange("orders.dlx", "fanout", nil)
+	vhost.DeclareExchange("audit", "fanout", nil)
+	vhost.DeclareQueue("orders", quorum(nil))
+	vhost.DeclareQueue("orders.dlq", quorum(nil))
+	vhost.Bind("events", "orders", "a", map[string]any{"x-match": "all", "n": int64(1)})
+	vhost.Bind("events", "orders", "a", map[string]any{"x-match": "all", "n": int64(2)})
+	vhost.Bind("orders.dlx", "orders.dlq", "", nil)
+	vhost.BindExchange("events", "orders.dlx", "b", nil)
+	vhost.BindExchange("audit", "orders.dlx", "", nil)
+}
+
+// What Remove leaves is what the broker has, and what Observe says without a look.
+func TestRemove(t *testing.T) {
+	one := topology.Binding{
+		Source: "events", Destination: "orders", RoutingKey: "a", Arguments: topology.Arguments{"x-match": "all", "n": int64(1)},
+	}
+	cases := map[string]struct {
+		removal                     Removal
+		queues, exchanges, bindings []string // that are left
+		reason                      error
+		says                        string
+	}{
+		"nothing": {
+			Removal{}, []string{"orders", "orders.dlq"}, []string{"audit", "events", "orders.dlx"}, []string{"orders", "orders", "orders.dlq"}, nil, "",
+		},
+		"a binding": {
+			Removal{Bindings: []topology.Binding{one}},
+			[]string{"orders", "orders.dlq"},
+			[]string{"audit", "events", "orders.dlx"},
+			[]string{"orders", "orders.dlq"},
+			nil, "",
+		},
+		"a queue with its bindings": {
+			Removal{Queues: []string{"orders"}}, []string{"orders.dlq"}, []string{"audit", "events", "orders.dlx"}, []string{"orders.dlq"}, nil, "",
+		},
+		"a queue with messages, and the exchange that led to it": {
+			Removal{Queues: []string{"orders.dlq"}, Exchanges: []string{"orders.dlx"}},
+			[]string{"orders"},
+			[]string{"audit", "events"},
+			[]string{"orders", "orders"},
+			nil, "",
+		},
+		"everything": {
+			Removal{Bindings: []topology.Binding{one}, Queues: []string{"orders", "orders.dlq"}, Exchanges: []string{"orders.dlx"}},
+			nil,
+			[]string{"audit", "events"},
+			nil, nil, "",
+		},
+		"what is not there": {
+			Removal{
+				Bindings:  []topology.Binding{{Source: "none", Destination: "orders"}, {Source: "events", Destination: "none"}, {Source: "events", Destination: "orders"}},
+				Queues:    []string{"none"},
+				Exchanges: []string{"none"},
+			},
+			[]string{"orders", "orders.dlq"},
+			[]string{"audit", "events", "orders.dlx"},
+			[]string{"orders", "orders", "orders.dlq"},
+			nil, "",
+		},
+		"an exchange in use": {
+			Removal{Exchanges: []string{"orders.dlx", "audit", "none"}},
+			[]string{"orders", "orders.dlq"},
+			[]string{"audit", "events", "orders.dlx"},
+			[]string{"orders", "orders", "orders.dlq"},
+			ErrInUse, `delete exchange "audit" in vhost`,
+		},
+		"no name": {
+			Removal{Queues: []string{""}, Bindings: []topology.Binding{{Source: "events"}}},
+			[]string{"orders", "orders.dlq"},
+			[]string{"audit", "events", "orders.dlx"},
+			[]string{"orders", "orders", "orders.dlq"},
+			ErrPreconditionFailed, `it has no name`,
+		},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, vhost *brokers.VHost) {
+				family(vhost)
+				vhost.Publish("", "orders.dlq", "one", "two")
+				connection := connected(t, configOf(vhost), nil)
+				err := connection.Remove(t.Context(), connection.Health().ClusterName, test.removal)
+				if test.reason != nil {
+					mustBe(t, err, test.reason, test.says)
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				definitions := vhost.Definitions()
+				var queues, exchanges, bindings []string
+				for _, queue := range definitions.Queues {
+					queues = append(queues, queue.Name)
+				}
+				for _, exchange := range definitions.Exchanges {
+					exchanges = append(exchanges, exchange.Name)
+				}
+				for _, binding := range definitions.Bindings {
+					if binding.DestinationType == "queue" {
+						bindings = append(bindings, binding.Destination)
+					}
+				}
+				want := [][]string{test.queues, test.exchanges, test.bindings}
+				if difference := cmp.Diff(want, [][]string{queues, exchanges, bindings}); difference != "" {
+					t.Errorf("wanted (-), is (+):\n%s", difference)
+				}
+				mustAgree(t, connection)
+			})
+		})
+	}
+}
+
+// mustAgree fails if what was written through is not what the broker has.
+func mustAgree(t *testing.T, connection *Connection) {
+	t.Helper()
+	written := connection.store.current
+	if difference := cmp.Diff(seen(t, connection), written, compareSnapshots); difference != "" {
+		t.Errorf("written through (+) differs from what the broker says (-):\n%s", difference)
+	}
+}
+
+// What is written through does not change what was given out.
+func TestRemovingLeavesWhatWasObserved(t *testing.T) {
+	t.Parallel()
+	var s store
+	s.replace(some(), "")
+	names := topology.Names{Exchanges: []string{"x"}, Queues: []string{"q", "r"}, Route: "x"}
+	observed, _ := s.observe(names)
+	want := some().observe(names)
+	for _, w := range []write{
+		func(s *snapshot) bool {
+			return s.dropBinding(topology.ObservedBinding{Source: "x", Destination: "q", RoutingKey: "a"})
+		},
+		func(s *snapshot) bool { return s.dropQueue("q") },
+		func(s *snapshot) bool { return s.dropExchange("y") },
+	} {
+		s.write(w)
+	}
+	if difference := cmp.Diff(want, observed); difference != "" {
+		t.Error(difference)
+	}
+	now, _ := s.observe(names)
+	if len(now.Queues) != 1 || len(now.BindingsTo)+len(now.BindingsFrom) != 0 || len(now.Exchanges) != 1 {
+		t.Errorf("%+v", now)
+	}
+}
+
+func TestRemoveNamesTheMissingPermission(t *testing.T) {
+	cases := map[string]struct {
+		remove Removal
+		says   string
+	}{
+		"queue":             {Removal{Queues: []string{"none"}}, "configure access to queue 'none'"},
+		"exchange":          {Removal{Exchanges: []string{"none"}}, "configure access to exchange 'none'"},
+		"binding, queue":    {Removal{Bindings: []topology.Binding{{Source: "r.exchange", Destination: "none"}}}, "write access to queue 'none'"},
+		"binding, exchange": {Removal{Bindings: []topology.Binding{{Source: "none", Destination: "w.queue"}}}, "read access to exchange 'none'"},
+	}
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("w.queue", nil)
+		vhost.DeclareQueue("none", nil)
+		vhost.DeclareExchange("r.exchange", "fanout", nil)
+		vhost.DeclareExchange("none", "fanout", nil)
+		vhost.Bind("r.exchange", "none", "", nil)
+		vhost.Bind("none", "w.queue", "", nil)
+		before := vhost.Definitions()
+		user := vhost.Broker.NewUser(t, "management")
+		vhost.Grant(user, "^$", "^w", "^r")
+		config := configOf(vhost)
+		config.Username, config.Password = user.Username, user.Password
+		connection := connected(t, config, nil)
+		for name, test := range cases {
+			t.Run(name, func(t *testing.T) {
+				mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, test.remove), ErrAccessRefused, test.says)
+			})
+		}
+		if difference := cmp.Diff(before, vhost.Definitions()); difference != "" {
+			t.Error(difference)
+		}
+	})
+}
+
+func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		family(vhost)
+		before := vhost.Definitions()
+		connection := connected(t, configOf(vhost), nil)
+		everything := Removal{
+			Bindings: []topology.Binding{{Source: "orders.dlx", Destination: "orders.dlq"}},
+			Queues:   []string{"orders", "orders.dlq"}, Exchanges: []string{"orders.dlx", "audit"},
+		}
+		for _, other := range []string{"rabbit@elsewhere", ""} {
+			err := connection.Remove(t.Context(), other, everything)
+			mustBe(t, err, ErrOtherCluster, fmt.Sprintf("the broker belongs to cluster %q, not to %q", connection.Health().ClusterName, other))
+		}
+		if difference := cmp.Diff(before, vhost.Definitions()); difference != "" {
+			t.Error(difference)
+		}
+		mustAgree(t, connection)
+		if !connection.Health().Connected {
+			t.Error("the refusal cost the connection")
+		}
+	})
+}
+
+// Behind an address there can be another cluster from one TCP connection to the next.
+func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	config := configOf(vhost)
+	proxy := newProxy(t, config.ManagementURI, "")
+	config.ManagementURI = proxy.URI
+	connection := connected(t, config, nil)
+	first := connection.Health().ClusterName
+	named := func(name string) {
+		proxy.answer(func(response *http.Response) error {
+			if strings.HasSuffix(response.Request.URL.Path, "/overview") {
+				replace(response, fmt.Sprintf(`{"rabbitmq_version": "4.3.6", "cluster_name": %q}`, name))
+			}
+			return nil
+		})
+	}
+	named("second")
+	seen(t, connection)
+	if name := connection.store.current.cluster; name != first {
+		t.Errorf("on the same TCP connection, the look is of %q", name)
+	}
+	connection.management.close() // as the server does after a time
+	err := connection.Refresh(t.Context())
+	mustBe(t, err, ErrUnreachable, `cluster "second" answered in the place of `)
+	seen(t, connection)
+	observed, _ := connection.Observe(topology.Names{})
+	if observed.Cluster != "second" || connection.Health().ClusterName != "second" {
+		t.Errorf("the look is of %q, the connection to %q", observed.Cluster, connection.Health().ClusterName)
+	}
+}

@@ -1,0 +1,112 @@
+package rabbit
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+func TestSurroundings(t *testing.T) {
+	t.Parallel()
+	dead := func(name, exchange string, key any) queueItem {
+		arguments := map[string]any{"x-dead-letter-exchange": exchange}
+		if key != nil {
+			arguments["x-dead-letter-routing-key"] = key
+		}
+		return queueItem{Name: name, Type: "quorum", Durable: true, Arguments: arguments}
+	}
+	plain := func(name, kind string) queueItem { return queueItem{Name: name, Type: kind, Durable: true} }
+	exchanges := []exchangeItem{
+		{Name: "dlx", Type: "fanout"},
+		{Name: "onward", Type: "fanout"},
+		{Name: "other", Type: "fanout"},
+		{Name: "alternating", Type: "direct", Arguments: map[string]any{"alternate-exchange": "dlx"}},
+	}
+	bindings := []bindingItem{
+		{Source: "dlx", Destination: "dlq", DestinationType: "queue"},
+		{Source: "onward", Destination: "dlx", DestinationType: "exchange"},
+		{Source: "other", Destination: "dlq", DestinationType: "queue"},
+	}
+	policy := func(name, pattern, applyTo string, priority int, definition map[string]any) policyItem {
+		return policyItem{Name: name, Pattern: pattern, ApplyTo: applyTo, Priority: priority, Definition: definition}
+	}
+	toDLX := map[string]any{"dead-letter-exchange": "dlx"}
+	key := func(text string) *string { return &text }
+	cases := map[string]struct {
+		queues             []queueItem
+		policies, operator []policyItem
+		want               []topology.DeadLetter
+	}{
+		"none": {nil, nil, nil, nil},
+		"by argument": {[]queueItem{
+			dead("a named exchange", "dlx", nil), dead("its own key", "dlx", "k"), dead("one that leads on", "onward", nil),
+			dead("an alternating one", "alternating", nil), dead("somewhere else", "other", nil), dead("missing", "nowhere", nil),
+			dead("named queue", "", "q"), dead("other queue", "", "x"), dead("each its own", "", nil), plain("nothing", "quorum"),
+		}, nil, nil, []topology.DeadLetter{
+			{Queue: "a named exchange", Exchange: "dlx"},
+			{Queue: "an alternating one", Exchange: "alternating"},
+			{Queue: "each its own"},
+			{Queue: "its own key", Exchange: "dlx", RoutingKey: key("k")},
+			{Queue: "named queue", RoutingKey: key("q")},
+			{Queue: "one that leads on", Exchange: "onward"},
+		}},
+		"by policy": {
+			[]queueItem{plain("a", "quorum"), plain("b", "quorum"), plain("c", "quorum")},
+			[]policyItem{policy("p", "^a$", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
+			[]policyItem{policy("o", "^b$", "all", 0, toDLX)},
+			[]topology.DeadLetter{{Queue: "a", Exchange: "dlx", RoutingKey: key("k")}, {Queue: "b", Exchange: "dlx"}},
+		},
+		"the argument wins, key by key": {
+			[]queueItem{dead("a", "other", nil), dead("b", "dlx", nil)},
+			[]policyItem{policy("p", ".", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
+			nil,
+			[]topology.DeadLetter{{Queue: "b", Exchange: "dlx", RoutingKey: key("k")}},
+		},
+		"the strongest policy hides the others": {
+			[]queueItem{plain("a", "quorum"), plain("b", "quorum")},
+			[]policyItem{
+				policy("p", ".", "queues", 1, toDLX), policy("q", "a", "queues", 2, map[string]any{"max-length": json.Number("5")}),
+				policy("r", "b", "queues", 1, map[string]any{"dead-letter-exchange": "other"}), // the first by name holds
+			},
+			nil,
+			[]topology.DeadLetter{{Queue: "b", Exchange: "dlx"}},
+		},
+		"policies for certain types": {
+			[]queueItem{plain("c", "classic"), plain("q", "quorum"), plain("s", "stream")},
+			[]policyItem{
+				policy("1", "^.$", "exchanges", 9, map[string]any{"dead-letter-exchange": "other"}),
+				policy("2", "^.$", "classic_queues", 3, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "classic"}),
+				policy("3", "^.$", "quorum_queues", 3, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "quorum"}),
+				policy("4", "^.$", "streams", 3, map[string]any{"max-age": "1h"}),
+				policy("5", "^(?!c)", "all", 4, map[string]any{"dead-letter-exchange": "other"}), // not readable
+			},
+			nil,
+			[]topology.DeadLetter{{Queue: "c", Exchange: "dlx", RoutingKey: key("classic")}, {Queue: "q", Exchange: "dlx", RoutingKey: key("quorum")}},
+		},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := build(nil, exchanges, test.queues, bindings, test.policies, test.operator)
+			names := topology.Names{Exchanges: []string{"dlx", "none"}, Queues: []string{"q"}}
+			if without := s.observe(names); len(without.DeadLetters)+len(without.BindingsFrom) != 0 {
+				t.Errorf("without being asked for: %+v", without)
+			}
+			names.Surroundings = true
+			observed := s.observe(names)
+			if difference := cmp.Diff(test.want, observed.DeadLetters, cmpopts.EquateEmpty()); difference != "" {
+				t.Errorf("wanted (-), observed (+):\n%s", difference)
+			}
+			if difference := cmp.Diff([]string{"alternating", "dlx", "onward"}, keys(observed.Exchanges)); difference != "" {
+				t.Error(difference)
+			}
+			if difference := cmp.Diff([]string{"dlx", "onward"}, keys(observed.BindingsFrom)); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}
