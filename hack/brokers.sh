@@ -6,6 +6,13 @@
 #   hack/brokers.sh status            what runs, where, and which log to look into
 #   hack/brokers.sh stop [VERSION…]   stop what `start` started, and nothing else
 #
+#   hack/brokers.sh private start FOLDER [VERSION]  one more broker, for a test that stops it:
+#                                     the newest unless said otherwise. Prints where it listens,
+#                                     as an entry of WARREN_TEST_BROKERS. Started again with the
+#                                     same FOLDER, it has the same ports and all its data.
+#   hack/brokers.sh private stop FOLDER    end it as a power cut would; what it wrote stays
+#   hack/brokers.sh private remove FOLDER  end it, and remove all that it wrote
+#
 # VERSION is 4.3, 4.0, 3.10 or `newest`; without one, all of them. A broker starts empty each
 # time, listens on 127.0.0.1 only, and knows the user guest/guest.
 #
@@ -22,17 +29,21 @@ set -euo pipefail
 VERSIONS=(4.3 4.0 3.10) # newest first: who takes only one takes the first
 STATE="$WARREN_CACHE/brokers"
 TLS="$WARREN_CACHE/tls"
+PRIVATE="" # the name of a private broker's cluster
 REMEDY="start Docker, use a Debian or Ubuntu machine, or name brokers of your own: WARREN_TEST_BROKERS='amqp://user:password@host:5672,http://user:password@host:15672 …'"
 
 # --- what is known about a broker: $STATE/VERSION/endpoints, written at each start -----------
 
 # A broker of version 4.3 has the ports 21403 (AMQP), 22403 (AMQPS), 23403 (management) and
 # 24403 (management over TLS), all below the range from which clients get theirs; the next
-# free set where something else listens there.
+# free set where something else listens there. A private broker begins anywhere among sets that
+# the others don't use, so that hardly anything takes its ports while it is stopped.
 choose_ports() {
-  local version=$1 number offset base taken
+  local version=$1 number offset base taken offsets
   number=$((${version%.*} * 100 + ${version#*.}))
-  for offset in $(seq 0 20 480); do
+  offsets=$(seq 0 20 480)
+  [[ -z $PRIVATE ]] || offsets=$(for offset in $(seq 510 20 990); do echo "$RANDOM $offset"; done | sort -n | cut -d ' ' -f 2)
+  for offset in $offsets; do
     taken=""
     for base in 21000 22000 23000 24000 26000 27000; do
       ! listens $((base + number + offset)) || taken=yes
@@ -47,7 +58,8 @@ choose_ports() {
 
 remember() {
   mkdir -p "$STATE/$1"
-  printf '%s=%s\n' BACKEND "$BACKEND" AMQP "$AMQP" AMQPS "$AMQPS" HTTP "$HTTP" HTTPS "$HTTPS" >"$STATE/$1/endpoints"
+  printf '%s=%s\n' BACKEND "$BACKEND" AMQP "$AMQP" AMQPS "$AMQPS" HTTP "$HTTP" HTTPS "$HTTPS" DIST "$DIST" EPMD "$EPMD" \
+    >"$STATE/$1/endpoints"
 }
 
 recall() {
@@ -93,6 +105,7 @@ disk_free_limit.absolute = 50MB
 vm_memory_high_watermark.absolute = 1GB
 vm_memory_calculation_strategy = allocated
 raft.wal_max_size_bytes = 67108864
+${PRIVATE:+cluster_name = $PRIVATE}
 CONF
 }
 
@@ -184,6 +197,57 @@ status() {
   done
 }
 
+# private ACTION FOLDER [VERSION]: what is known about the broker, and what it writes, is in the
+# folder; the programs come from where the other brokers have them.
+private() {
+  local action=$1 folder=${2:-} version=${3:-}
+  [[ -n $folder ]] || usage
+  if [[ $action == start ]]; then
+    mkdir -p "$folder"
+    [[ -n $version || ! -f $folder/version ]] || version=$(cat "$folder/version")
+    version=$(versions "${version:-newest}")
+    provide "$version"
+    certificates
+  fi
+  [[ -d $folder ]] || die "no such folder: $folder"
+  folder=$(cd "$folder" && pwd)
+  PRIVATE="private-$(cksum <<<"$folder" | cut -d ' ' -f 1)"
+  case $action in
+    start) private_start "$folder" "$version" ;;
+    stop | remove)
+      version=$(cat "$folder/version" 2>/dev/null) || return 0
+      private_end "$action" "$folder" "$version"
+      ;;
+    *) usage ;;
+  esac
+}
+
+private_start() {
+  local folder=$1 version=$2
+  if [[ ! -f $folder/version ]]; then
+    "${BACKEND}_copy" "$version" "$folder"
+    STATE=$folder
+    choose_ports "$version"
+    remember "$version"
+    "${BACKEND}_boot" "$version"
+    echo "$version" >"$folder/version"
+  else
+    STATE=$folder
+    running "$version" || "${BACKEND}_boot_again" "$version"
+  fi
+  await "$version" "$SECONDS"
+  echo "amqp://guest:guest@127.0.0.1:$AMQP,http://guest:guest@127.0.0.1:$HTTP"
+}
+
+private_end() {
+  local action=$1 folder=$2 version=$3
+  STATE=$folder
+  ! running "$version" || "${BACKEND}_cut" "$version"
+  [[ $action == remove ]] || return 0
+  "${BACKEND}_remove" "$version"
+  rm -rf "${folder:?}/$version" "$folder/version"
+}
+
 # versions ARGUMENT…: all where none is given.
 versions() {
   local given
@@ -195,8 +259,18 @@ versions() {
   done
 }
 
+usage() {
+  sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+
 command=${1:-}
 shift || true
+if [[ $command == private ]]; then
+  [[ $# -ge 1 ]] || usage
+  alone brokers private "$@"
+  exit
+fi
 selected=$(versions "$@")
 # shellcheck disable=SC2086 # one word per version
 case $command in
@@ -216,5 +290,5 @@ case $command in
     ;;
   stop) alone brokers stop $selected ;;
   status) status $selected ;;
-  *) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) usage ;;
 esac

@@ -137,14 +137,21 @@ exec "$@"
 '
 
 debian_boot() {
-  local version=$1 root isolation
+  local version=$1 root
   root=$(debian_root "$version")
-  isolation=$(debian_isolation)
-  rm -rf "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq" "$STATE/$version/pid"
+  rm -rf "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq"
   mkdir -p "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq/tls"
   configuration 127.0.0.1 "$AMQP" "$AMQPS" "$HTTP" "$HTTPS" >"$root/etc/rabbitmq/rabbitmq.conf"
   echo "$PLUGINS" >"$root/etc/rabbitmq/enabled_plugins"
   cp "$TLS"/{ca.crt,server.crt,server.key} "$root/etc/rabbitmq/tls/"
+  debian_boot_again "$version"
+}
+
+debian_boot_again() {
+  local version=$1 root isolation
+  root=$(debian_root "$version")
+  isolation=$(debian_isolation)
+  rm -f "$STATE/$version/pid"
   # shellcheck disable=SC2086 # the isolation is a command with options
   setsid bash -c "$DEBIAN_DETACH" detach "$STATE/$version/pid" $isolation sh -c "$DEBIAN_INSIDE" rabbitmq "$root" \
     RABBITMQ_NODENAME="warren@localhost" RABBITMQ_LOGS=/var/log/rabbitmq/rabbitmq.log \
@@ -162,11 +169,31 @@ debian_running() {
 }
 
 # Its data is wiped at the next start, so there is nothing to shut down in good order.
-debian_stop() {
-  kill -KILL -- "-$(cat "$STATE/$1/pid")"
-  while listens "$AMQP" || listens "$HTTP"; do sleep 0.05; done
+debian_stop() { debian_cut "$1"; }
+
+# It returns when all has ended: a broker on its way out may still hold its data.
+debian_cut() {
+  local pid
+  pid=$(cat "$STATE/$1/pid")
+  kill -KILL -- "-$pid"
+  while listens "$AMQP" || listens "$HTTP" || listens "${EPMD:-0}" || kill -0 -- "-$pid" 2>/dev/null; do sleep 0.05; done
   rm -f "$STATE/$1/pid"
 }
+
+# debian_copy VERSION FOLDER: the programs are shared by hard links where the file system lets them.
+# Whatever is mounted into the original is left out.
+debian_copy() {
+  local from to="$2/$1/root"
+  from=$(debian_root "$1")
+  mkdir -p "$2/$1"
+  rm -rf "$to"
+  cp -alx "$from" "$to" 2>/dev/null || {
+    rm -rf "$to"
+    cp -ax "$from" "$to"
+  }
+}
+
+debian_remove() { :; }
 
 debian_log() { tail -n 20 "$STATE/$1/boot.log" "$(debian_log_name "$1")" 2>/dev/null; }
 

@@ -3,7 +3,7 @@
 
 docker_available() { have docker && limited 10 docker info >/dev/null 2>&1; }
 
-docker_name() { echo "warren-rabbitmq-$1-$(id -u)"; }
+docker_name() { echo "warren-rabbitmq-$1-$(id -u)${PRIVATE:+-$PRIVATE}"; }
 
 docker_image() { echo "rabbitmq:$1-management"; }
 
@@ -39,6 +39,15 @@ docker_boot() {
 docker_running() { [[ $(docker inspect -f '{{.State.Running}}' "$(docker_name "$1")" 2>/dev/null) == true ]]; }
 
 docker_stop() { docker rm -f -v "$(docker_name "$1")" >/dev/null; }
+
+# A private broker is its container, which keeps what it wrote while it is stopped.
+docker_copy() { :; }
+
+docker_boot_again() { docker start "$(docker_name "$1")" >/dev/null; }
+
+docker_cut() { docker kill "$(docker_name "$1")" >/dev/null; }
+
+docker_remove() { docker rm -f -v "$(docker_name "$1")" >/dev/null 2>&1 || true; }
 
 docker_log() { docker logs --tail 20 "$(docker_name "$1")"; }
 
