@@ -22,15 +22,8 @@ type Private struct {
 // name than that of any other broker.
 func NewPrivate(tb testing.TB) *Private {
 	tb.Helper()
-	folder, err := os.MkdirTemp("", "warren-broker-")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := &Private{tb: tb, folder: folder}
-	tb.Cleanup(func() {
-		p.script("remove")
-		_ = os.RemoveAll(folder)
-	})
+	p := &Private{tb: tb, folder: tb.TempDir()}
+	tb.Cleanup(func() { p.script("remove") })
 	p.Broker = parse(tb, p.script("start"), remedy, nil)[0]
 	return p
 }
