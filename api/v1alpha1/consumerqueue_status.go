@@ -189,7 +189,8 @@ type TopologyEntry struct {
 	// +required
 	State ObjectState `json:"state,omitempty"`
 
-	// origin says whether Warren declared the object, or found it. An object without one is not Warren's to delete.
+	// origin says whether Warren declared the exchange or queue, or found it. What Warren found is its to delete only if
+	// it was in sync once, which is when it has a shape.
 	// +optional
 	Origin Origin `json:"origin,omitempty"`
 
@@ -278,7 +279,7 @@ type Change struct {
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -287,6 +288,8 @@ const (
 	AdvisoryShadowedByPolicy AdvisoryCode = "ShadowedByPolicy"
 	// AdvisoryReturnRouteFansOut: the return route leads to further queues, so each retry is copied there.
 	AdvisoryReturnRouteFansOut AdvisoryCode = "ReturnRouteFansOut"
+	// AdvisoryOrphaned: an exchange or queue has left the spec and cannot be deleted yet.
+	AdvisoryOrphaned AdvisoryCode = "Orphaned"
 )
 
 // Advisory is something that is as asked for, and yet a trap.

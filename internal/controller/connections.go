@@ -146,3 +146,13 @@ func (c *Connections) enqueue(key types.NamespacedName, index, value string) {
 		}
 	}
 }
+
+// reconcile has one ConsumerQueue reconciled.
+func (c *Connections) reconcile(key client.ObjectKey) {
+	object := &v1alpha1.ConsumerQueue{}
+	object.Namespace, object.Name = key.Namespace, key.Name
+	select {
+	case c.consumerQueues <- event.TypedGenericEvent[*v1alpha1.ConsumerQueue]{Object: object}:
+	case <-c.stopping.Done():
+	}
+}

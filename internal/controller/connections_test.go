@@ -154,7 +154,7 @@ func TestBrokerObjects(t *testing.T) {
 	equal(t, "index", map[string][]string{
 		indexConnection: {"default"},
 		indexBrokerObject: {
-			"queue/orders", "queue/orders.retry.1s", "queue/orders.dlq", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
+			"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
 		},
 		indexSecret: {"broker"},
 	}, index)

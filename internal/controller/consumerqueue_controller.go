@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,9 +36,14 @@ type ConsumerQueueReconciler struct {
 	live        client.Reader
 	recorder    events.EventRecorder
 	connections *Connections
+	removals    *removals
+	releases    *releases
+	// claiming is held while a resource writes down what it takes for its own: of two that want the same, the second sees
+	// what the first has taken.
+	claiming sync.Mutex
 }
 
-// +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -53,6 +59,7 @@ func (r *ConsumerQueueReconciler) setup(mgr ctrl.Manager, concurrent int) error 
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(specOrRequest())).
 		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfConnection),
 			builder.WithPredicates(readinessChanged())).
+		Watches(&v1alpha1.ConsumerQueue{}, r.waitingNeighbours()).
 		WatchesRawSource(source.Channel(r.connections.consumerQueues, &handler.TypedEnqueueRequestForObject[*v1alpha1.ConsumerQueue]{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
@@ -74,8 +81,10 @@ func readinessChanged() predicate.Predicate {
 	}
 }
 
-func readyOf(bc *v1alpha1.BrokerConnection) metav1.Condition {
-	if found := meta.FindStatusCondition(bc.Status.Conditions, v1alpha1.ConditionReady); found != nil {
+func readyOf(bc *v1alpha1.BrokerConnection) metav1.Condition { return readyIn(bc.Status.Conditions) }
+
+func readyIn(conditions []metav1.Condition) metav1.Condition {
+	if found := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); found != nil {
 		return *found
 	}
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
@@ -99,14 +108,20 @@ func (r *ConsumerQueueReconciler) queuesOfConnection(ctx context.Context, bc cli
 // Reconcile looks at one ConsumerQueue, mends what it may, and writes its status if that changed.
 func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cq := &v1alpha1.ConsumerQueue{}
-	if err := r.client.Get(ctx, request.NamespacedName, cq); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if !cq.DeletionTimestamp.IsZero() {
+	err := r.client.Get(ctx, request.NamespacedName, cq)
+	if apierrors.IsNotFound(err) {
+		r.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
+	}
 	look := &look{ConsumerQueueReconciler: r, cq: cq, status: cq.Status.DeepCopy()}
-	result, err := look.run(ctx)
+	run := look.run
+	if !cq.DeletionTimestamp.IsZero() {
+		run = look.terminate
+	}
+	result, err := run(ctx)
 	if errors.Is(err, errOldStatus) {
 		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
 	}
@@ -120,8 +135,22 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 	return result, nil
 }
 
+// forget drops what is remembered of a ConsumerQueue that is gone.
+func (r *ConsumerQueueReconciler) forget(key client.ObjectKey) {
+	r.removals.only(key)
+	r.releases.forget(key)
+}
+
 // errOldStatus ends a look that began with another status than the API server has by now.
 var errOldStatus = errors.New("the cache has not heard of the newest status yet")
+
+// orOldStatus makes errOldStatus of a conflict.
+func orOldStatus(err error) error {
+	if apierrors.IsConflict(err) {
+		return errOldStatus
+	}
+	return err
+}
 
 // cacheDelay is how long the cache is given to hear of a status that was written a moment ago.
 const cacheDelay = 100 * time.Millisecond
@@ -169,64 +198,6 @@ func (r *ConsumerQueueReconciler) connectionOf(ctx context.Context, cq *v1alpha1
 		return nil, fmt.Errorf("get BrokerConnection %q: %w", cq.ConnectionName(), err)
 	}
 	return bc, nil
-}
-
-// wantedByOthers says of bindings whether another ConsumerQueue of the same vhost wants them. It asks the cache
-// only for queues that have bindings nobody was expected to make.
-func (r *ConsumerQueueReconciler) wantedByOthers(
-	ctx context.Context, cq *v1alpha1.ConsumerQueue, version topology.Version,
-) func(topology.Binding) bool {
-	wanted := map[string][]topology.Binding{}
-	return func(binding topology.Binding) bool {
-		bindings, known := wanted[binding.Destination]
-		if !known {
-			bindings = r.bindingsOfOthers(ctx, cq, binding.Destination, version)
-			wanted[binding.Destination] = bindings
-		}
-		for _, other := range bindings {
-			if other.Same(binding) {
-				return true
-			}
-		}
-		return false
-	}
-}
-
-// bindingsOfOthers lists what the other ConsumerQueues bind that have a queue of this name in the same vhost, whichever
-// connection leads them there.
-func (r *ConsumerQueueReconciler) bindingsOfOthers(
-	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version topology.Version,
-) []topology.Binding {
-	list := &v1alpha1.ConsumerQueueList{}
-	err := r.client.List(ctx, list, client.MatchingFields{indexBrokerObject: "queue/" + queue}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "List ConsumerQueues", "queue", queue)
-		return nil
-	}
-	here := r.placeOf(ctx, cq)
-	var bindings []topology.Binding
-	for i := range list.Items {
-		other := &list.Items[i]
-		if client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(cq) || r.placeOf(ctx, other) != here {
-			continue
-		}
-		if desired, err := topology.Desired(other, version); err == nil {
-			bindings = append(bindings, desired.Bindings...)
-		}
-	}
-	return bindings
-}
-
-// place is a vhost of a broker. Connections may spell the way to it differently.
-type place struct{ cluster, vhost string }
-
-// placeOf is where a ConsumerQueue's topology is; of connections that have not been made, none is the place of another.
-func (r *ConsumerQueueReconciler) placeOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) place {
-	bc, err := r.connectionOf(ctx, cq)
-	if err != nil || bc == nil || bc.Status.ClusterName == "" {
-		return place{cluster: "unknown, for " + cq.Namespace + "/" + cq.ConnectionName()}
-	}
-	return place{bc.Status.ClusterName, bc.Spec.VHost}
 }
 
 // usable returns the connection that a BrokerConnection has open, if it can be asked.

@@ -15,6 +15,8 @@ const (
 	eventDriftDetected      = "DriftDetected"
 	eventDriftCorrected     = "DriftCorrected"
 	eventRecreationRequired = "RecreationRequired"
+	eventConflict           = "Conflict"
+	eventRetained           = "Retained"
 )
 
 // occurrence is an Event to be recorded once the status that speaks of it is written.

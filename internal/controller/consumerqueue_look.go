@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -22,6 +24,8 @@ type look struct {
 	cq     *v1alpha1.ConsumerQueue
 	status *v1alpha1.ConsumerQueueStatus
 	events []occurrence
+	// claimed: this look has written the status, so that no other can have done anything since it began.
+	claimed bool
 }
 
 func (l *look) run(ctx context.Context) (ctrl.Result, error) {
@@ -109,6 +113,19 @@ func (l *look) refreshIfStale(ctx context.Context, connection *rabbit.Connection
 	return nil
 }
 
+// scene is what a look has to do with at the broker.
+type scene struct {
+	connection *rabbit.Connection
+	version    topology.Version
+	place      place
+	desired    topology.Topology
+	older      []topology.Topology
+	near       neighbours
+	// owned are the objects that were this resource's own when the look began.
+	owned []v1alpha1.TopologyEntry
+	known history
+}
+
 // compareAndCorrect is the way of the data: desired, observed, diff, decision, apply, status.
 func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connection, version topology.Version) error {
 	desired, err := topology.Desired(l.cq, version)
@@ -119,35 +136,108 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	if err != nil {
 		return err
 	}
-	names := topology.NamesOf(l.cq)
-	background := topology.Context{Older: topology.Older(l.cq, version), Wanted: l.wantedByOthers(ctx, l.cq, version)}
-	compare := func() topology.Comparison {
-		observed, _ := connection.Observe(names)
-		return topology.Diff(desired, observed, background)
+	s, err := l.enter(ctx, connection, version, desired)
+	if err != nil {
+		return err
 	}
-	known := historyOf(l.status.Topology)
-	comparison := compare()
-	decided := decide(desired, comparison, known, l.cq.Spec.DriftPolicy)
+	conflict, err := l.contest(ctx, l.claimant(s), s.near, version)
+	if err != nil {
+		return err
+	}
+	if conflict != nil {
+		l.yield(*conflict)
+		return nil
+	}
+	comparison := s.compare(l.cq)
+	decided := decide(desired, comparison, s.known, l.cq.Spec.DriftPolicy)
+	if conflict, err = l.claim(ctx, s, comparison, decided); err != nil || conflict != nil {
+		if conflict != nil {
+			l.yield(*conflict)
+		}
+		return err
+	}
 	before := comparison.Changes
-	var applied error
-	if decided.count() > 0 {
-		if err := l.checkCurrent(ctx); err != nil {
-			return err // what is missing may have been declared, and told, a moment ago
-		}
-		if applied = connection.Apply(ctx, decided.declare); applied != nil {
-			// Somebody else may have been there first: look again before anything is said.
-			applied = errors.Join(applied, connection.Refresh(ctx))
-		}
-		comparison = compare()
+	comparison, applied, err := l.correct(ctx, s, comparison, decided)
+	if err != nil {
+		return err
 	}
-	entries := remember(comparison.Entries, desired.Shapes(), known, decided)
-	outcome := judge(comparison, known, desired.Shapes(), l.cq.Spec.DriftPolicy, applied)
+	l.cleanUp(s, &comparison)
+	entries := remember(comparison.Entries, desired.Shapes(), s.known, decided)
+	outcome := judge(comparison, s.known, desired.Shapes(), l.cq.Spec.DriftPolicy, applied)
 	l.tell(decided, before, outcome, applied)
 	if err := l.describe(entries, comparison, decided); err != nil {
 		return err
 	}
 	l.conclude(outcome)
 	return retryable(applied)
+}
+
+// enter finds out where the topology is and who else is there. If that is another place than the one that the status
+// speaks of, what the status remembers says nothing about this place.
+func (l *look) enter(
+	ctx context.Context, connection *rabbit.Connection, version topology.Version, desired topology.Topology,
+) (*scene, error) {
+	observed, _ := connection.Observe(topology.Names{})
+	l.moveTo(place{observed.Cluster, l.status.VHost})
+	s := &scene{
+		connection: connection, version: version, place: place{observed.Cluster, l.status.VHost},
+		desired: desired, older: topology.Older(l.cq, version),
+		owned: topology.Owned(l.status.Topology), known: historyOf(l.status.Topology),
+	}
+	var err error
+	s.near, err = l.neighboursOf(ctx, l.cq, topology.NamesOf(l.cq).With(s.owned), s.place, version)
+	return s, err
+}
+
+// moveTo forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.
+func (l *look) moveTo(here place) {
+	before := place{l.cq.Status.ClusterName, l.cq.Status.VHost}
+	moved := before.cluster != "" && before != here
+	if moved {
+		l.event(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
+			"BrokerConnection %q leads to vhost %q of cluster %q now; what is in vhost %q of cluster %q stays there: %s",
+			l.cq.ConnectionName(), here.vhost, here.cluster, before.vhost, before.cluster, listed(topology.Owned(l.status.Topology))))
+		l.status.Topology, l.status.TopologyOmitted = nil, 0
+	}
+	l.status.ClusterName = here.cluster
+}
+
+// compare looks around only where something has left the spec: that takes a walk through the whole vhost.
+func (s *scene) compare(cq *v1alpha1.ConsumerQueue) topology.Comparison {
+	names := topology.NamesOf(cq).With(s.owned)
+	names.Surroundings = slices.ContainsFunc(s.owned, func(entry v1alpha1.TopologyEntry) bool { return !s.desired.Wants(entry) })
+	observed, _ := s.connection.Observe(names)
+	return topology.Diff(s.desired, observed, topology.Context{
+		Older: s.older, Wanted: s.near.wantBinding, Owned: s.owned,
+		Shared: func(entry v1alpha1.TopologyEntry) bool { return s.near.sharer(entry) != "" },
+	})
+}
+
+// correct declares what was decided, then takes away what may go, and compares again.
+func (l *look) correct(
+	ctx context.Context, s *scene, comparison topology.Comparison, decided plan,
+) (after topology.Comparison, applied, err error) {
+	removal := removalOf(comparison, l.cq.Spec.DriftPolicy)
+	if !l.claimed && decided.count()+len(removal.Bindings)+len(removal.Exchanges) > 0 {
+		if err := l.checkCurrent(ctx); err != nil {
+			return comparison, nil, err // another look may have done it, and told, a moment ago
+		}
+	}
+	if decided.count() > 0 {
+		if applied = s.connection.Apply(ctx, decided.declare); applied != nil {
+			// Somebody else may have been there first: look again before anything is said.
+			applied = errors.Join(applied, s.connection.Refresh(ctx))
+		}
+		comparison = s.compare(l.cq)
+	}
+	removal = removalOf(comparison, l.cq.Spec.DriftPolicy)
+	if applied != nil || len(removal.Bindings)+len(removal.Exchanges) == 0 {
+		return comparison, applied, nil
+	}
+	if applied = s.connection.Remove(ctx, s.place.cluster, removal); applied != nil {
+		applied = errors.Join(applied, s.connection.Refresh(ctx))
+	}
+	return s.compare(l.cq), applied, nil
 }
 
 // retryable keeps the errors that may go away by themselves; what a person has to mend is looked at again at the next
@@ -248,8 +338,8 @@ func (l *look) isReady() bool { return l.condition(v1alpha1.ConditionReady) == m
 // settled says that nothing is to be looked at again before the broker or the spec changes.
 func (l *look) settled() bool {
 	for _, entry := range l.status.Topology {
-		if entry.State == v1alpha1.StateForeign {
-			return false // another ConsumerQueue may come to want it
+		if entry.State == v1alpha1.StateForeign || entry.State == v1alpha1.StateOrphaned {
+			return false // another ConsumerQueue may come to want it; or it may be safe to delete now
 		}
 	}
 	return l.isReady()

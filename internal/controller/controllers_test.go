@@ -119,7 +119,7 @@ func TestCountHandler(t *testing.T) {
 	equal(t, "added", []string{"shop/other in 1s", "shop/other in 1s"}, queue.added)
 }
 
-func TestWantedByOthers(t *testing.T) {
+func TestNeighboursOf(t *testing.T) {
 	t.Parallel()
 	const shared = `{retry: {policy: None}, bindings: [{exchange: {name: events}, routingKeys: [a]}], deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
 	r := &ConsumerQueueReconciler{client: testClient(t,
@@ -132,23 +132,32 @@ func TestWantedByOthers(t *testing.T) {
 		connectedTo("shop", "default", "rabbit@a", "/"), connectedTo("elsewhere", "default", "rabbit@a", "/"),
 		connectedTo("shop", "other", "rabbit@a", "other"),
 	)}
-	wanted := r.wantedByOthers(t.Context(), consumerQueue(t, `{}`), v40)
+	near, err := r.neighboursOf(t.Context(), consumerQueue(t, `{}`), topology.Names{Queues: []string{"dlq"}}, place{"rabbit@a", "/"}, v40)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		binding topology.Binding
 		want    bool
 	}{
 		"by another":                            {topology.Binding{Source: "dlx", Destination: "dlq"}, true},
 		"by another, with another key":          {topology.Binding{Source: "dlx", Destination: "dlq", RoutingKey: "a"}, false},
-		"by itself alone":                       {topology.Binding{Source: "mine", Destination: "dlq"}, false},
 		"from another namespace, in this vhost": {topology.Binding{Source: "afar", Destination: "dlq"}, true},
 		"in another vhost, or nobody knows":     {topology.Binding{Source: "others", Destination: "dlq"}, false},
 		"by one that the broker is too old for": {topology.Binding{Source: "never", Destination: "dlq"}, false},
 		"by nobody":                             {topology.Binding{Source: "dlx", Destination: "orders"}, false},
 	} {
-		equal(t, name, test.want, wanted(test.binding))
+		equal(t, name, test.want, near.wantBinding(test.binding))
 	}
-	unknown := (&ConsumerQueueReconciler{client: brokenClient(t)}).wantedByOthers(t.Context(), consumerQueue(t, `{}`), v40)
-	equal(t, "without an API server", false, unknown(topology.Binding{Source: "dlx", Destination: "dlq"}))
+	equal(t, "itself is none of them", false, near.wantBinding(topology.Binding{Source: "mine", Destination: "dlq"}))
+	names := []string{}
+	for _, other := range near {
+		names = append(names, other.Name)
+	}
+	equal(t, "neighbours", []string{"elsewhere/invoices", "shop/invoices", "shop/unsupported"}, names)
+	_, err = (&ConsumerQueueReconciler{client: brokenClient(t)}).neighboursOf(
+		t.Context(), consumerQueue(t, `{}`), topology.Names{Queues: []string{"dlq"}}, place{}, v40)
+	equal(t, "without an API server", "list ConsumerQueues that have to do with queue/dlq: the API server is tired", err.Error())
 }
 
 func connectedTo(namespace, name, cluster, vhost string) *v1alpha1.BrokerConnection {
@@ -172,12 +181,16 @@ func TestReconcileConsumerQueue(t *testing.T) {
 	}{
 		"it is gone":              {client: testClient(t)},
 		"it is being deleted":     {client: testClient(t, deleted)},
-		"the API server is tired": {client: brokenClient(t), err: "the API server is tired"},
+		"the API server is tired": {client: brokenClient(t), err: "get ConsumerQueue: the API server is tired"},
 		"its status is written":   {client: testClient(t, consumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &ConsumerQueueReconciler{client: test.client, connections: NewConnections(test.client, logr.Discard()), recorder: &eventLog{}}
+			connections := NewConnections(test.client, logr.Discard())
+			r := &ConsumerQueueReconciler{
+				client: test.client, connections: connections, recorder: &eventLog{},
+				removals: newRemovals(t.Context(), connections.reconcile), releases: newReleases(),
+			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			equal(t, "result", ctrl.Result{}, result)
 			if (err == nil) != (test.err == "") || (err != nil && err.Error() != test.err) {

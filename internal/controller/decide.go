@@ -25,10 +25,12 @@ type history map[identity]v1alpha1.TopologyEntry
 func historyOf(entries []v1alpha1.TopologyEntry) history {
 	known := make(history, len(entries))
 	for _, entry := range entries {
-		known[identityOf(entry)] = entry
+		known.add(entry)
 	}
 	return known
 }
+
+func (h history) add(entry v1alpha1.TopologyEntry) { h[identityOf(entry)] = entry }
 
 // wasInSync says whether an object was once seen just as it is desired now.
 func (h history) wasInSync(entry v1alpha1.TopologyEntry, shape string) bool {
@@ -39,6 +41,8 @@ func (h history) wasInSync(entry v1alpha1.TopologyEntry, shape string) bool {
 type plan struct {
 	// declare holds the objects to declare and bind now.
 	declare topology.Topology
+	// planned tells of the same objects by their entries.
+	planned history
 	// drift says that an object is missing that was once in sync.
 	drift bool
 }
@@ -47,7 +51,7 @@ type plan struct {
 // was in sync before comes back, and the bindings of that object stay as they are; if a broker upgrade is all that made
 // it differ, its bindings come back too. What is missing and not declared cannot be bound.
 func decide(desired topology.Topology, comparison topology.Comparison, known history, policy v1alpha1.DriftPolicy) plan {
-	decided := plan{}
+	decided := plan{planned: history{}}
 	shapes := desired.Shapes()
 	frozen := objects{}
 	if !comparison.Upgraded {
@@ -73,6 +77,7 @@ func decide(desired topology.Topology, comparison topology.Comparison, known his
 	for _, exchange := range desired.Exchanges {
 		switch {
 		case takes(at) && exchange.Declare:
+			decided.planned.add(comparison.Entries[at])
 			decided.declare.Exchanges = append(decided.declare.Exchanges, exchange)
 		case comparison.Entries[at].State == v1alpha1.StateMissing:
 			absent.add(comparison.Entries[at])
@@ -82,6 +87,7 @@ func decide(desired topology.Topology, comparison topology.Comparison, known his
 	for _, queue := range desired.Queues {
 		switch {
 		case takes(at):
+			decided.planned.add(comparison.Entries[at])
 			decided.declare.Queues = append(decided.declare.Queues, queue)
 		case comparison.Entries[at].State == v1alpha1.StateMissing:
 			absent.add(comparison.Entries[at])
@@ -90,6 +96,7 @@ func decide(desired topology.Topology, comparison topology.Comparison, known his
 	}
 	for _, binding := range desired.Bindings {
 		if takes(at) {
+			decided.planned.add(comparison.Entries[at])
 			decided.declare.Bindings = append(decided.declare.Bindings, binding)
 		}
 		at++
@@ -152,35 +159,49 @@ func (p plan) summary() string {
 
 // declares says whether a plan declares the object of an entry.
 func (p plan) declares(entry v1alpha1.TopologyEntry) bool {
-	switch entry.Kind {
-	case v1alpha1.KindExchange:
-		return slices.ContainsFunc(p.declare.Exchanges, func(e topology.Exchange) bool { return e.Name == entry.Name })
-	case v1alpha1.KindQueue:
-		return slices.ContainsFunc(p.declare.Queues, func(q topology.Queue) bool { return q.Name == entry.Name })
-	}
-	return false
+	_, planned := p.planned[identityOf(entry)]
+	return planned
 }
 
 // remember adds to the entries of a comparison what outlives one look: where an object came from, and the shape in
-// which it was last in sync.
+// which it was last in sync. What is about to be declared counts as declared already, so that nothing is at the broker
+// that is not written down, even if the operator dies in between.
 func remember(entries []v1alpha1.TopologyEntry, shapes []string, known history, done plan) []v1alpha1.TopologyEntry {
 	remembered := slices.Clone(entries)
 	for i := range remembered {
 		entry := &remembered[i]
+		if entry.Role == "" {
+			continue // it is foreign
+		}
 		before := known[identityOf(*entry)]
 		entry.Shape = before.Shape
 		if entry.State == v1alpha1.StateInSync {
 			entry.Shape = shapes[i]
 		}
-		if entry.Kind != v1alpha1.KindBinding && entry.State != v1alpha1.StateMissing {
-			entry.Origin = before.Origin
-			switch {
-			case entry.State == v1alpha1.StateInSync && done.declares(*entry):
-				entry.Origin = v1alpha1.OriginDeclared
-			case entry.Origin == "":
-				entry.Origin = v1alpha1.OriginAdopted
-			}
+		if entry.Kind != v1alpha1.KindBinding {
+			entry.Origin = origin(*entry, before.Origin, done)
 		}
 	}
 	return remembered
+}
+
+// origin is where an exchange or queue came from. One that is not as it was to be declared, and never was, is somebody
+// else's, who was there first.
+func origin(entry v1alpha1.TopologyEntry, before v1alpha1.Origin, done plan) v1alpha1.Origin {
+	switch {
+	case entry.State == v1alpha1.StateRecreationRequired && entry.Shape == "":
+		return v1alpha1.OriginAdopted
+	case entry.State != v1alpha1.StateRecreationRequired && done.declares(entry):
+		return v1alpha1.OriginDeclared
+	case before == "" && entry.State != v1alpha1.StateMissing:
+		return v1alpha1.OriginAdopted
+	}
+	return before
+}
+
+// newlyOwned says whether entries have an object that was not this resource's own before.
+func newlyOwned(entries []v1alpha1.TopologyEntry, known history) bool {
+	return slices.ContainsFunc(topology.Owned(entries), func(entry v1alpha1.TopologyEntry) bool {
+		return len(topology.Owned([]v1alpha1.TopologyEntry{known[identityOf(entry)]})) == 0
+	})
 }

@@ -210,12 +210,12 @@ func TestRemember(t *testing.T) {
 	const spec = `{retry: {policy: None}, deadLetter: {exchange: {name: orders}, queue: {name: dlq}}}`
 	const withTTL = `{queue: {messageTTL: 5m}, retry: {policy: None}, deadLetter: {exchange: {name: orders}, queue: {name: dlq}}}`
 	declared := func(exchanges, queues []string) plan {
-		p := plan{}
+		p := plan{planned: history{}}
 		for _, name := range exchanges {
-			p.declare.Exchanges = append(p.declare.Exchanges, topology.Exchange{Name: name})
+			p.planned.add(v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: name})
 		}
 		for _, name := range queues {
-			p.declare.Queues = append(p.declare.Queues, topology.Queue{Name: name})
+			p.planned.add(v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name})
 		}
 		return p
 	}
@@ -267,12 +267,12 @@ func TestRemember(t *testing.T) {
 				"Binding orders -> dlq: InSync, , shape as now",
 			},
 		},
-		"an object that is missing keeps its shape and has no origin": {
+		"an object that is missing keeps its shape and its origin": {
 			story: story{was: spec, then: func(o topology.Observed) { deleteQueue(o, "dlq") }},
 			want: []string{
 				"Exchange orders: InSync, Adopted, shape as now",
 				"Queue orders: InSync, Adopted, shape as now",
-				"Queue dlq: Missing, , shape as now",
+				"Queue dlq: Missing, Adopted, shape as now",
 				"Binding orders -> dlq: Missing, , shape as now",
 			},
 		},
@@ -332,7 +332,7 @@ func TestOriginIsKept(t *testing.T) {
 	t.Parallel()
 	told := tellStory(t, story{was: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`})
 	entries := told.comparison.Entries
-	first := remember(entries, told.shapes, nil, plan{declare: told.desired})
+	first := remember(entries, told.shapes, nil, plan{planned: historyOf(entries)})
 	equal(t, "origin when declared", v1alpha1.OriginDeclared, first[0].Origin)
 	later := remember(entries, told.shapes, historyOf(first), plan{})
 	equal(t, "origin later", v1alpha1.OriginDeclared, later[0].Origin)

@@ -45,6 +45,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	consumerQueues := &ConsumerQueueReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
+		removals: newRemovals(connections.stopping, connections.reconcile), releases: newReleases(),
 	}
 	if err := consumerQueues.setup(mgr, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)
@@ -72,7 +73,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return []string{object.(*v1alpha1.ConsumerQueue).ConnectionName()}
 		}},
 		{&v1alpha1.ConsumerQueue{}, indexBrokerObject, func(object client.Object) []string {
-			return brokerObjects(topology.NamesOf(object.(*v1alpha1.ConsumerQueue)))
+			return objectsOf(object.(*v1alpha1.ConsumerQueue))
 		}},
 		{&v1alpha1.BrokerConnection{}, indexSecret, func(object client.Object) []string {
 			return referencedSecrets(object.(*v1alpha1.BrokerConnection))

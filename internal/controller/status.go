@@ -12,14 +12,20 @@ import (
 )
 
 // applyConsumerQueueStatus writes a status by server-side apply. It fails with a conflict if the resource is not the one
-// that was read any more: what is remembered in a status must not be overwritten from an old copy.
+// that was read or written last: what is remembered in a status must not be overwritten from an old copy.
 func applyConsumerQueueStatus(ctx context.Context, c client.Client, cq *v1alpha1.ConsumerQueue, status v1alpha1.ConsumerQueueStatus) error {
 	configuration := &ac.ConsumerQueueStatusApplyConfiguration{}
 	if err := convert(status, configuration); err != nil {
 		return err
 	}
 	applied := ac.ConsumerQueue(cq.Name, cq.Namespace).WithResourceVersion(cq.ResourceVersion).WithStatus(configuration)
-	return c.Status().Apply(ctx, applied, fieldOwner, client.ForceOwnership)
+	if err := c.Status().Apply(ctx, applied, fieldOwner, client.ForceOwnership); err != nil {
+		return err
+	}
+	if version := applied.ResourceVersion; version != nil { // the answer of the API server is in it
+		cq.ResourceVersion = *version
+	}
+	return nil
 }
 
 // applyBrokerConnectionStatus writes a status by server-side apply.

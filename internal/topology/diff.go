@@ -16,14 +16,20 @@ type Context struct {
 	Older []Topology
 	// Wanted says whether another ConsumerQueue wants a binding. Nil if none does.
 	Wanted func(Binding) bool
+	// Owned are the objects that Warren declared or took over for this ConsumerQueue.
+	Owned []v1alpha1.TopologyEntry
+	// Shared says whether another ConsumerQueue has, or is to have, an object. Nil if none does.
+	Shared func(v1alpha1.TopologyEntry) bool
 }
 
 // Comparison is what Diff found.
 type Comparison struct {
-	// Entries lists every object of the topology with its state, then foreign bindings.
+	// Entries lists every object of the topology with its state, then what has left it, then foreign bindings.
 	Entries []v1alpha1.TopologyEntry
 	// Changes is what differs, in the order of the entries; empty when in sync.
 	Changes []v1alpha1.Change
+	// Departures are the objects that are not wanted any more and still there.
+	Departures []Departure
 	// Advisories are traps in what is as asked for.
 	Advisories []v1alpha1.Advisory
 	// MissingExchanges names exchanges that do not exist and that Warren does not declare.
@@ -53,6 +59,7 @@ func Diff(desired Topology, observed Observed, context Context) Comparison {
 	}
 	older := explaining(comparison, observed, context.Older)
 	comparison.Upgraded = older != nil
+	comparison.departing(desired, observed, context)
 	comparison.foreign(desired, observed, context.Wanted, older)
 	comparison.returnRoute(desired, observed)
 	comparison.Advisories = append(comparison.Advisories, shadowed(desired, observed.Policies)...)
@@ -152,7 +159,7 @@ func (c *Comparison) foreign(desired Topology, observed Observed, wanted func(Bi
 			binding := found.binding()
 			ours := slices.ContainsFunc(desired.Bindings, binding.Same)
 			before := older != nil && slices.ContainsFunc(older.Bindings, binding.Same)
-			if ours || before || desired.Return.has(binding, observed) || (wanted != nil && wanted(binding)) {
+			if ours || before || c.lists(binding) || desired.Return.has(binding, observed) || (wanted != nil && wanted(binding)) {
 				continue
 			}
 			entry := bindingEntry(binding)
@@ -160,6 +167,11 @@ func (c *Comparison) foreign(desired Topology, observed Observed, wanted func(Bi
 			c.Entries = append(c.Entries, entry)
 		}
 	}
+}
+
+// lists says whether a binding is among the entries already.
+func (c *Comparison) lists(binding Binding) bool {
+	return slices.ContainsFunc(c.Entries, func(entry v1alpha1.TopologyEntry) bool { return SameObject(entry, bindingEntry(binding)) })
 }
 
 // explaining is the older topology that the observed objects are; nil if there is none, or nothing needs recreation. It

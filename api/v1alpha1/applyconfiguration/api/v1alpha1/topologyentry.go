@@ -34,7 +34,8 @@ type TopologyEntryApplyConfiguration struct {
 	Role *apiv1alpha1.Role `json:"role,omitempty"`
 	// state of the object.
 	State *apiv1alpha1.ObjectState `json:"state,omitempty"`
-	// origin says whether Warren declared the object, or found it. An object without one is not Warren's to delete.
+	// origin says whether Warren declared the exchange or queue, or found it. What Warren found is its to delete only if
+	// it was in sync once, which is when it has a shape.
 	Origin *apiv1alpha1.Origin `json:"origin,omitempty"`
 	// shape is a hash of what the object was when it was last seen in sync; empty if it never was.
 	Shape *string `json:"shape,omitempty"`

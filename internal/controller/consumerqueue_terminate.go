@@ -1,0 +1,274 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// A deletion that fails for a reason that may pass is tried again for terminationPatience, or three resync intervals if
+// that is longer; then the resource goes and what is at the broker stays.
+const terminationPatience = time.Minute
+
+// terminationRetry is how soon it is tried again.
+const terminationRetry = 3 * time.Second
+
+// terminate deals with the topology of a resource that is being deleted, as its deletionPolicy says, and lets it go.
+func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(l.cq, v1alpha1.TopologyFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	owned := topology.Owned(l.status.Topology)
+	switch {
+	case l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
+		return l.leave(ctx, corev1.EventTypeNormal, "deletionPolicy is Retain", owned)
+	case l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend:
+		return l.leave(ctx, corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched", owned)
+	case len(owned) == 0:
+		return l.leave(ctx, corev1.EventTypeNormal, "", nil)
+	}
+	bc, err := l.connectionOf(ctx, l.cq)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	switch {
+	case bc == nil:
+		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is gone", l.cq.ConnectionName()), owned)
+	case bc.Spec.Suspend != nil && *bc.Spec.Suspend:
+		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
+	}
+	connection, version, usable := l.usable(bc)
+	if !usable || connection.Health().Err != nil {
+		return l.await(ctx, bc, fmt.Sprintf("BrokerConnection %q is not ready: %s", bc.Name, readyOf(bc).Message), owned)
+	}
+	d := &dismantling{connection: connection, version: version, vhost: bc.Spec.VHost, owned: owned}
+	stays, trouble := l.dismantle(ctx, d)
+	switch {
+	case errors.Is(trouble, errInProgress):
+		l.terminating("looking whether the queues are empty")
+		return ctrl.Result{RequeueAfter: jittered(terminationPatience)}, nil // the attempt tells when it is over
+	case trouble != nil && !final(trouble):
+		log.FromContext(ctx).Info("The topology cannot be deleted yet", "reason", said(trouble))
+		return l.await(ctx, bc, said(trouble), owned)
+	case trouble != nil:
+		return l.leave(ctx, corev1.EventTypeWarning, said(trouble), d.remaining(l.cq))
+	}
+	return l.letGo(ctx, corev1.EventTypeNormal, stays)
+}
+
+// terminating is the verdict on a resource that is being deleted.
+func (l *look) terminating(message string) {
+	l.conclude(verdict{ready: no(v1alpha1.ReasonTerminating, message), progress: reconciling})
+}
+
+// await has the deletion tried again, as long as patience lasts.
+func (l *look) await(ctx context.Context, bc *v1alpha1.BrokerConnection, why string, owned []v1alpha1.TopologyEntry) (ctrl.Result, error) {
+	patient := terminationPatience
+	if interval, err := bc.Spec.ResyncInterval.Parse(); err == nil {
+		patient = max(patient, patience*interval)
+	}
+	left := time.Until(l.cq.DeletionTimestamp.Add(patient))
+	if left <= 0 {
+		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("given up after %v: %s", patient, why), owned)
+	}
+	l.terminating("waiting to delete the topology: " + why)
+	return ctrl.Result{RequeueAfter: min(left, jittered(terminationRetry))}, nil
+}
+
+// leave lets the resource go with its whole topology left at the broker.
+func (l *look) leave(ctx context.Context, kind, why string, owned []v1alpha1.TopologyEntry) (ctrl.Result, error) {
+	var stays []topology.Stay
+	for _, entry := range owned {
+		stays = append(stays, topology.Stay{Entry: entry, Why: why})
+	}
+	return l.letGo(ctx, kind, stays)
+}
+
+// letGo says what stays at the broker, and takes the finalizer off. The log says it too: in a namespace that is being
+// deleted no Event can be made.
+func (l *look) letGo(ctx context.Context, kind string, stays []topology.Stay) (ctrl.Result, error) {
+	before := l.cq.DeepCopy()
+	controllerutil.RemoveFinalizer(l.cq, v1alpha1.TopologyFinalizer)
+	if err := l.patchMetadata(ctx, before); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("remove finalizer: %w", orOldStatus(err))
+	}
+	if note := retained(stays); note != "" {
+		log.FromContext(ctx).Info("Deleted; a part of the topology stays at the broker", "stays", note)
+		l.event(kind, eventRetained, "Delete", note)
+	}
+	l.forget(client.ObjectKeyFromObject(l.cq))
+	l.status = l.cq.Status.DeepCopy() // the resource is gone: there is nothing to write to
+	return ctrl.Result{}, nil
+}
+
+// retained says what stays and why, reasons in the order in which they come.
+func retained(stays []topology.Stay) string {
+	var reasons []string
+	objects := map[string][]v1alpha1.TopologyEntry{}
+	for _, stay := range stays {
+		if stay.Entry.Kind == v1alpha1.KindBinding || (stay.Entry.Kind == v1alpha1.KindExchange && stay.Entry.Role == v1alpha1.RoleSource) {
+			continue
+		}
+		if objects[stay.Why] == nil {
+			reasons = append(reasons, stay.Why)
+		}
+		objects[stay.Why] = append(objects[stay.Why], stay.Entry)
+	}
+	parts := make([]string, len(reasons))
+	for i, reason := range reasons {
+		parts[i] = fmt.Sprintf("%s: %s", reason, listed(objects[reason]))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "left at the broker: " + strings.Join(parts, ". ")
+}
+
+// errInProgress: the deletion goes on by itself, and tells when it is over.
+var errInProgress = errors.New("in progress")
+
+// final says whether a failure will not go away by waiting.
+func final(err error) bool {
+	for _, lasting := range []error{
+		rabbit.ErrNotEmpty, rabbit.ErrUnproven, rabbit.ErrAccessRefused, rabbit.ErrOtherCluster, errNeeded,
+	} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return false
+}
+
+// errNeeded: somebody else's queue sends its dead letters here.
+var errNeeded = errors.New("still needed")
+
+// dismantling is what taking a topology away has to do with.
+type dismantling struct {
+	connection *rabbit.Connection
+	version    topology.Version
+	vhost      string
+	owned      []v1alpha1.TopologyEntry
+}
+
+// dismantle takes away what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It
+// returns what stays; an error means that nothing more can be done now, or at all.
+func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, error) {
+	if err := d.connection.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	observed := d.observe(l.cq)
+	if recorded := (place{l.status.ClusterName, l.status.VHost}); recorded.cluster != "" && recorded != (place{observed.Cluster, d.vhost}) {
+		return nil, fmt.Errorf("%w: the topology is in vhost %q of cluster %q, and BrokerConnection %q leads to vhost %q of cluster %q",
+			rabbit.ErrOtherCluster, recorded.vhost, recorded.cluster, l.cq.ConnectionName(), d.vhost, observed.Cluster)
+	}
+	near, err := l.neighboursOf(ctx, l.cq, topology.NamesOf(l.cq).With(d.owned), place{observed.Cluster, d.vhost}, d.version)
+	if err != nil {
+		return nil, err
+	}
+	step := topology.Dismantle(d.owned, observed, near.sharer, nil)
+	l.onlyFor(step)
+	if len(step.Work) > 0 {
+		if err := l.deleteWork(ctx, d, observed.Cluster, step); err != nil {
+			return nil, err
+		}
+	}
+	shared := l.releases.settle(l.cq, d.owned, near)
+	kept, err := l.deleteDeadLetter(ctx, d, observed.Cluster, topology.Dismantle(d.owned, d.observe(l.cq), shared, nil))
+	if err != nil {
+		return nil, err
+	}
+	step = topology.Dismantle(d.owned, d.observe(l.cq), shared, kept)
+	if err := d.connection.Remove(ctx, observed.Cluster, rabbit.Removal{Bindings: step.Bindings, Exchanges: step.Exchanges}); err != nil {
+		return nil, err
+	}
+	return topology.Dismantle(d.owned, d.observe(l.cq), shared, kept).Stays, nil
+}
+
+func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) topology.Observed {
+	names := topology.NamesOf(cq).With(d.owned)
+	names.Surroundings = true
+	observed, _ := d.connection.Observe(names)
+	return observed
+}
+
+// remaining is what is still there of what this resource owned; at another cluster nothing is known of that.
+func (d *dismantling) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyEntry {
+	observed := d.observe(cq)
+	if cq.Status.ClusterName != observed.Cluster {
+		return d.owned
+	}
+	return slices.DeleteFunc(slices.Clone(d.owned), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(entry) })
+}
+
+// deleteWork deletes delay tiers and main queue. Unless their messages are to go with them, they must be provably empty,
+// and nobody else may send messages here.
+func (l *look) deleteWork(ctx context.Context, d *dismantling, cluster string, step topology.Dismantling) error {
+	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
+		return d.deleteWithMessages(ctx, cluster, step.Work)
+	}
+	if step.WorkFedBy != "" {
+		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.WorkFedBy)
+	}
+	return l.deleteEmpty(d, cluster, step.Work)
+}
+
+// deleteDeadLetter deletes dead-letter queues, one by one, and returns why others are kept.
+func (l *look) deleteDeadLetter(
+	ctx context.Context, d *dismantling, cluster string, step topology.Dismantling,
+) (kept map[string]string, err error) {
+	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
+		return nil, d.deleteWithMessages(ctx, cluster, step.DeadLetter)
+	}
+	kept = map[string]string{}
+	for _, queue := range step.DeadLetter {
+		err := l.deleteEmpty(d, cluster, []string{queue})
+		switch {
+		case err == nil:
+		case final(err):
+			kept[queue] = said(err)
+		default:
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
+// onlyFor ends attempts that began before the resource was to be deleted, or for a step that is over.
+func (l *look) onlyFor(step topology.Dismantling) {
+	groups := [][]string{step.Work}
+	for _, queue := range step.DeadLetter {
+		groups = append(groups, []string{queue})
+	}
+	l.removals.only(client.ObjectKeyFromObject(l.cq), groups...)
+}
+
+func (l *look) deleteEmpty(d *dismantling, cluster string, queues []string) error {
+	known, err := l.removals.attempt(client.ObjectKeyFromObject(l.cq), d.connection, cluster, queues, terminationRetry)
+	if !known {
+		return errInProgress
+	}
+	return err
+}
+
+// deleteWithMessages deletes queues one after the other.
+func (d *dismantling) deleteWithMessages(ctx context.Context, cluster string, queues []string) error {
+	for _, queue := range queues {
+		if err := d.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// place is a vhost of a broker. Connections may spell the way to it differently.
+type place struct{ cluster, vhost string }
+
+// placeOf is where a ConsumerQueue's connection leads; of connections that have not been made, none is the place of
+// another.
+func (r *ConsumerQueueReconciler) placeOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) place {
+	bc, err := r.connectionOf(ctx, cq)
+	if err != nil || bc == nil || bc.Status.ClusterName == "" {
+		return place{cluster: "unknown, for " + cq.Namespace + "/" + cq.ConnectionName()}
+	}
+	return place{bc.Status.ClusterName, bc.Spec.VHost}
+}
+
+// isAt says whether a ConsumerQueue has its topology at a place, or is to have it there.
+func (r *ConsumerQueueReconciler) isAt(ctx context.Context, cq *v1alpha1.ConsumerQueue, here place) bool {
+	recorded := place{cq.Status.ClusterName, cq.Status.VHost}
+	return recorded == here || r.placeOf(ctx, cq) == here
+}
+
+// neighbour is another ConsumerQueue that has to do with the same objects at the same place.
+type neighbour struct {
+	topology.Claimant
+	key client.ObjectKey
+	uid types.UID
+	// terminating: it is being deleted, and takes nothing new.
+	terminating bool
+}
+
+// has says whether an object is a neighbour's, or is to be: it must be left to that.
+func (n neighbour) has(entry v1alpha1.TopologyEntry) bool {
+	owns := slices.ContainsFunc(n.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.SameObject(owned, entry) })
+	return owns || (!n.terminating && n.Desired.Wants(entry))
+}
+
+// neighbours are all of them, sorted by name.
+type neighbours []neighbour
+
+// neighboursOf finds the ConsumerQueues of a place that have to do with one of the named objects, whichever connection
+// leads them there.
+func (r *ConsumerQueueReconciler) neighboursOf(
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, names topology.Names, here place, version topology.Version,
+) (neighbours, error) {
+	found := map[client.ObjectKey]*v1alpha1.ConsumerQueue{}
+	for _, object := range brokerObjects(topology.Names{Queues: names.Queues, Exchanges: names.Exchanges}) {
+		list := &v1alpha1.ConsumerQueueList{}
+		err := r.client.List(ctx, list, client.MatchingFields{indexBrokerObject: object}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return nil, fmt.Errorf("list ConsumerQueues that have to do with %s: %w", object, err)
+		}
+		for i := range list.Items {
+			found[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+		}
+	}
+	delete(found, client.ObjectKeyFromObject(cq))
+	var near neighbours
+	for _, other := range found {
+		if r.isAt(ctx, other, here) {
+			near = append(near, neighbourFrom(other, version))
+		}
+	}
+	slices.SortFunc(near, func(a, b neighbour) int { return strings.Compare(a.Name, b.Name) })
+	return near, nil
+}
+
+// neighbourFrom reads what matters of a ConsumerQueue. One that is being deleted has no right but to what it owns.
+func neighbourFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) neighbour {
+	n := neighbour{Claimant: claimantFrom(cq, version), key: client.ObjectKeyFromObject(cq), uid: cq.UID, terminating: !cq.DeletionTimestamp.IsZero()}
+	if n.terminating {
+		n.Created = time.Unix(math.MaxInt32, 0)
+	}
+	return n
+}
+
+func claimantFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) topology.Claimant {
+	desired, _ := topology.Desired(cq, version) // what cannot become a topology claims nothing
+	return topology.Claimant{
+		Name: client.ObjectKeyFromObject(cq).String(), Created: cq.CreationTimestamp.Time,
+		Desired: desired, Owned: topology.Owned(cq.Status.Topology),
+	}
+}
+
+// wantBinding says whether another ConsumerQueue wants a binding.
+func (n neighbours) wantBinding(binding topology.Binding) bool {
+	return slices.ContainsFunc(n, func(other neighbour) bool { return slices.ContainsFunc(other.Desired.Bindings, binding.Same) })
+}
+
+// sharer is the first neighbour that has an object, or is to have it; empty if there is none.
+func (n neighbours) sharer(entry v1alpha1.TopologyEntry) string {
+	for _, other := range n {
+		if other.has(entry) {
+			return other.Name
+		}
+	}
+	return ""
+}
+
+func (n neighbours) claimants() []topology.Claimant {
+	claimants := make([]topology.Claimant, len(n))
+	for i, other := range n {
+		claimants[i] = other.Claimant
+	}
+	return claimants
+}
+
+// contest finds a conflict that a ConsumerQueue loses. Where it would win only because a neighbour is not known to hold
+// what both want, the neighbour is read from the API server: the cache may not have heard of it yet.
+func (r *ConsumerQueueReconciler) contest(
+	ctx context.Context, own topology.Claimant, near neighbours, version topology.Version,
+) (*topology.Conflict, error) {
+	if conflict := topology.Contest(own, near.claimants()); conflict != nil {
+		return conflict, nil
+	}
+	uncertain := topology.Uncertain(own, near.claimants())
+	var read []topology.Claimant
+	for _, other := range near {
+		if !slices.Contains(uncertain, other.Name) {
+			continue
+		}
+		now := &v1alpha1.ConsumerQueue{}
+		err := r.live.Get(ctx, other.key, now)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get ConsumerQueue %s: %w", other.Name, err)
+		}
+		read = append(read, neighbourFrom(now, version).Claimant)
+	}
+	return topology.Contest(own, read), nil
+}
+
+// waitingNeighbours has those ConsumerQueues reconciled that wait for what another one has: because they lost a conflict,
+// have something left over that it may have taken over, or are being deleted.
+func (r *ConsumerQueueReconciler) waitingNeighbours() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*v1alpha1.ConsumerQueue), e.ObjectNew.(*v1alpha1.ConsumerQueue)
+			if before.Generation != after.Generation || !slices.Equal(objectsOf(before), objectsOf(after)) {
+				r.wakeWaiting(ctx, before, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.wakeWaiting(ctx, e.Object.(*v1alpha1.ConsumerQueue), q)
+		},
+	}
+}
+
+func (r *ConsumerQueueReconciler) wakeWaiting(
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+) {
+	for _, object := range objectsOf(cq) {
+		list := &v1alpha1.ConsumerQueueList{}
+		err := r.client.List(ctx, list, client.MatchingFields{indexBrokerObject: object}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "List ConsumerQueues", "object", object)
+			return
+		}
+		for i := range list.Items {
+			if waits(&list.Items[i]) {
+				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
+		}
+	}
+}
+
+func waits(cq *v1alpha1.ConsumerQueue) bool {
+	orphans := slices.ContainsFunc(cq.Status.Topology, func(e v1alpha1.TopologyEntry) bool { return e.State == v1alpha1.StateOrphaned })
+	return orphans || !cq.DeletionTimestamp.IsZero() || readyIn(cq.Status.Conditions).Reason == v1alpha1.ReasonConflict
+}
+
+// objectsOf are the keys of indexBrokerObject of a ConsumerQueue: what it wants and what it owns.
+func objectsOf(cq *v1alpha1.ConsumerQueue) []string {
+	return brokerObjects(topology.NamesOf(cq).With(topology.Owned(cq.Status.Topology)))
+}

@@ -1,0 +1,199 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// Claimant is a ConsumerQueue as far as it matters to others in the same vhost.
+type Claimant struct {
+	// Name is namespace/name.
+	Name    string
+	Created time.Time
+	// Desired is what it wants; empty where its spec cannot become a topology.
+	Desired Topology
+	// Owned is what Warren declared or took over for it.
+	Owned []v1alpha1.TopologyEntry
+}
+
+// Conflict says why a ConsumerQueue cannot have what it wants.
+type Conflict struct {
+	// Holder is the namespace/name of the ConsumerQueue that has the better right.
+	Holder  string
+	Message string
+}
+
+// dispute is an object that two claimants cannot both have.
+type dispute struct {
+	about v1alpha1.TopologyEntry // which of the two has it decides
+	what  string
+}
+
+// Contest finds the first conflict that a claimant loses against one of the others; nil if there is none. Exchanges and
+// dead-letter queues can be shared, in the same role and with equal settings; main queues and delay tiers cannot. Who
+// holds an object just as it wants it keeps it, then who holds it at all; between newcomers it is the oldest, then the
+// first by name.
+func Contest(own Claimant, others []Claimant) *Conflict {
+	for _, other := range others {
+		for _, d := range disputes(own.Desired, other.Desired) {
+			if own.beats(other, d.about) {
+				continue
+			}
+			return &Conflict{Holder: other.Name, Message: fmt.Sprintf(
+				"ConsumerQueue %s %s; choose another name here or there, or the same settings where both mean to share it", other.Name, d.what)}
+		}
+	}
+	return nil
+}
+
+// Uncertain lists the others that a claimant beats only because they are not known to hold what both want.
+func Uncertain(own Claimant, others []Claimant) []string {
+	var names []string
+	for _, other := range others {
+		if slices.ContainsFunc(disputes(own.Desired, other.Desired), func(d dispute) bool { return other.right(d.about) == newcomer }) {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}
+
+// right is how good a claimant's right to an object is.
+type right int
+
+const (
+	newcomer right = iota
+	holder
+	holderAsWanted
+)
+
+func (c Claimant) beats(other Claimant, about v1alpha1.TopologyEntry) bool {
+	mine, theirs := c.right(about), other.right(about)
+	switch {
+	case mine != theirs:
+		return mine > theirs
+	case !c.Created.Equal(other.Created):
+		return c.Created.Before(other.Created)
+	}
+	return c.Name < other.Name
+}
+
+func (c Claimant) right(about v1alpha1.TopologyEntry) right {
+	at := slices.IndexFunc(c.Owned, func(entry v1alpha1.TopologyEntry) bool { return c.isAbout(entry, about) })
+	switch {
+	case at < 0:
+		return newcomer
+	case c.Owned[at].Shape != "" && c.Owned[at].Shape == c.Desired.shapeOf(c.Owned[at]):
+		return holderAsWanted
+	}
+	return holder
+}
+
+// isAbout says whether an entry of a claimant is what a dispute is about: an exchange or queue by its name, a binding by
+// its source and key and where this claimant leads it.
+func (c Claimant) isAbout(entry, about v1alpha1.TopologyEntry) bool {
+	if about.Kind != v1alpha1.KindBinding {
+		return SameObject(entry, v1alpha1.TopologyEntry{Kind: about.Kind, Name: about.Name})
+	}
+	return entry.Kind == about.Kind && entry.Source == about.Source && entry.RoutingKey == about.RoutingKey &&
+		slices.ContainsFunc(c.Desired.Bindings, func(b Binding) bool { return SameObject(bindingEntry(b), entry) })
+}
+
+// shapeOf is the shape that a topology wants an object in; empty if it does not want it.
+func (t Topology) shapeOf(entry v1alpha1.TopologyEntry) string {
+	for _, exchange := range t.Exchanges {
+		if entry.Kind == v1alpha1.KindExchange && exchange.Name == entry.Name {
+			return shape(exchange)
+		}
+	}
+	for _, queue := range t.Queues {
+		if entry.Kind == v1alpha1.KindQueue && queue.Name == entry.Name {
+			return shape(queue)
+		}
+	}
+	for _, binding := range t.Bindings {
+		if SameObject(bindingEntry(binding), entry) {
+			return shape(binding)
+		}
+	}
+	return ""
+}
+
+// disputes lists what two topologies cannot both have.
+func disputes(own, other Topology) []dispute {
+	var found []dispute
+	for _, mine := range own.Queues {
+		for _, theirs := range other.Queues {
+			if mine.Name == theirs.Name {
+				found = append(found, queueDispute(mine, theirs)...)
+			}
+		}
+	}
+	for _, mine := range own.Exchanges {
+		for _, theirs := range other.Exchanges {
+			if mine.Name == theirs.Name && mine.Declare && theirs.Declare {
+				found = append(found, exchangeDispute(mine, theirs)...)
+			}
+		}
+	}
+	for _, mine := range own.Bindings {
+		if mine.Role == v1alpha1.RoleSource {
+			continue
+		}
+		for _, theirs := range other.Bindings {
+			if mine.Role == theirs.Role && mine.Source == theirs.Source && mine.Destination != theirs.Destination {
+				found = append(found, bindingDispute(own, mine, theirs)...)
+			}
+		}
+	}
+	return found
+}
+
+// roleNames are how messages call the roles.
+var roleNames = map[v1alpha1.Role]string{
+	v1alpha1.RoleMain: "main queue", v1alpha1.RoleDelayTier: "delay tier", v1alpha1.RoleDeadLetter: "dead-letter",
+	v1alpha1.RoleRetry: "retry", v1alpha1.RoleSource: "source",
+}
+
+func queueDispute(mine, theirs Queue) []dispute {
+	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: mine.Name}
+	shareable := mine.Role == v1alpha1.RoleDeadLetter && theirs.Role == v1alpha1.RoleDeadLetter
+	switch {
+	case !shareable && theirs.Role == v1alpha1.RoleDeadLetter:
+		return []dispute{{about, fmt.Sprintf("has queue %q as its dead-letter queue", mine.Name)}}
+	case !shareable:
+		return []dispute{{about, fmt.Sprintf("has queue %q as its %s", mine.Name, roleNames[theirs.Role])}}
+	case !mine.Arguments.Equal(theirs.Arguments):
+		return []dispute{{about, fmt.Sprintf("has the dead-letter queue %q with other settings (%s; here %s)",
+			mine.Name, theirs.Arguments.JSON(), mine.Arguments.JSON())}}
+	}
+	return nil
+}
+
+func exchangeDispute(mine, theirs Exchange) []dispute {
+	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: mine.Name}
+	if mine.Role == theirs.Role && mine.Type == theirs.Type {
+		return nil
+	}
+	return []dispute{{about, fmt.Sprintf("has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)",
+		mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
+}
+
+// bindingDispute: a shared fanout exchange would copy each dead letter into both dead-letter queues, and a key of a shared
+// retry exchange each retry into both delay tiers.
+func bindingDispute(own Topology, mine, theirs Binding) []dispute {
+	at := slices.IndexFunc(own.Exchanges, func(e Exchange) bool { return e.Name == mine.Source })
+	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: mine.Source, RoutingKey: mine.RoutingKey}
+	switch {
+	case at < 0:
+	case mine.Role == v1alpha1.RoleDeadLetter && own.Exchanges[at].Type == v1alpha1.ExchangeFanout:
+		return []dispute{{about, fmt.Sprintf("leads the fanout exchange %q to dead-letter queue %q (here to %q)",
+			mine.Source, theirs.Destination, mine.Destination)}}
+	case mine.Role == v1alpha1.RoleDelayTier && own.Exchanges[at].Role == v1alpha1.RoleRetry && mine.RoutingKey == theirs.RoutingKey:
+		return []dispute{{about, fmt.Sprintf("leads key %q of the retry exchange %q to delay tier %q (here to %q)",
+			mine.RoutingKey, mine.Source, theirs.Destination, mine.Destination)}}
+	}
+	return nil
+}
