@@ -3,6 +3,7 @@ package rabbit
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	version := lowest(versions...)
 	parsed, err := topology.ParseVersion(version)
 	if err != nil {
-		return nil, m.describe("/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
+		return nil, m.describe(http.MethodGet, "/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
 	}
 	_, events := builtin[eventExchange]
 	return &contact{

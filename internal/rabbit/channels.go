@@ -78,7 +78,28 @@ func (c *channels) doAt(ctx context.Context, cluster string, operation func(*amq
 	})
 }
 
+// alone is doAt with a channel that nobody else uses, before or after: its operation leaves traces on it, such as confirm
+// mode or an unacknowledged message. It returns when the operation has ended, for what it does must not be done later.
+func (c *channels) alone(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return c.start(ctx, context.WithoutCancel(ctx), func(l *link) error {
+		if err := c.config.sameCluster(l.cluster, cluster); err != nil {
+			return err
+		}
+		channel, err := l.connection.Channel()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = channel.Close() }()
+		return operation(channel)
+	})
+}
+
 func (c *channels) doOn(ctx context.Context, operation func(*link) error) error {
+	return c.start(ctx, ctx, operation)
+}
+
+// start begins an operation until the first context ends, and waits for its result until the second does.
+func (c *channels) start(ctx, wait context.Context, operation func(*link) error) error {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -98,8 +119,8 @@ func (c *channels) doOn(ctx context.Context, operation func(*link) error) error 
 	select {
 	case err := <-done:
 		return err
-	case <-ctx.Done():
-		return c.config.unreachable(ctx.Err())
+	case <-wait.Done():
+		return c.config.unreachable(wait.Err())
 	}
 }
 

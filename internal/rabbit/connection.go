@@ -22,11 +22,13 @@ type timing struct {
 	goodbye   time.Duration // closing in good order
 	first     time.Duration // the first wait before another attempt
 	limit     time.Duration // the longest
+	reading   time.Duration // between two readings of counters that lag
+	settle    time.Duration // from closing a fence until all publishers know
 }
 
 var usual = timing{
 	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, goodbye: time.Second,
-	first: 250 * time.Millisecond, limit: 30 * time.Second,
+	first: 250 * time.Millisecond, limit: 30 * time.Second, reading: 10 * time.Second, settle: 400 * time.Millisecond,
 }
 
 // steady is how long a connection must last before it counts as a success: one that is refused as soon as it stands is
@@ -40,11 +42,14 @@ type Connection struct {
 	to         endpoints
 	timing     timing
 	log        logr.Logger
-	management *management
+	management *management // for looking
+	writing    *management // for deleting, with what that takes of reading
 	channels   *channels
 	store      store
 	state      state
 	notices    *notices
+	deletions  *deletions
+	between    func(step string) bool // tests only; false abandons a deletion there
 
 	strange atomic.Bool // the broker must be asked anew who it is
 	contact *contact    // the looking goroutine's own
@@ -71,7 +76,9 @@ func open(config Config, logger logr.Logger, notify func(Notice), timing timing)
 	}
 	c := &Connection{
 		config: config, to: to, timing: timing, log: logger,
-		management: newManagement(config, to.management, to.tls, timing.request),
+		management: newManagement(config, to.management, to.tls, timing.request, 1),
+		writing:    newManagement(config, to.management, to.tls, timing.request, requestLimit),
+		deletions:  newDeletions(),
 		channels:   newChannels(config, timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
 	}
 	c.done, c.end = context.WithCancel(context.Background())
@@ -82,12 +89,18 @@ func open(config Config, logger logr.Logger, notify func(Notice), timing timing)
 	return c, nil
 }
 
+// patience is how long Close waits for deletions to undo what they have begun. What they don't manage is left to the next
+// connection (see strays.go).
+const patience = 4 * time.Second
+
 // Close ends everything, and returns when it has ended. It may be called more than once.
 func (c *Connection) Close() {
+	c.deletions.stop(patience)
 	c.end()
 	c.running.Wait()
 	c.channels.running.Wait()
 	c.management.close()
+	c.writing.close()
 }
 
 // Health tells how the connection fares.
@@ -192,14 +205,16 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 		c.meet(met)
 	}
 	fresh, etag, err := c.readOf(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotModified):
 		c.store.end()
-		if errors.Is(err, errNotModified) {
-			return nil
-		}
+	case err != nil:
+		c.store.end()
 		return err
+	default:
+		c.notices.add(c.store.replace(fresh, etag))
 	}
-	c.notices.add(c.store.replace(fresh, etag))
+	c.clearStrays()
 	return nil
 }
 

@@ -31,6 +31,10 @@ var (
 	ErrResourceLocked = errors.New("resource locked")
 	// ErrInUse: an exchange was not deleted, for something is bound from it.
 	ErrInUse = errors.New("in use")
+	// ErrNotEmpty: a queue was not deleted, for it holds messages or has consumers.
+	ErrNotEmpty = errors.New("not empty")
+	// ErrUnproven: a queue was not deleted, for it could not be shown to be empty; the message says why.
+	ErrUnproven = errors.New("not proved empty")
 	// ErrOtherCluster: the broker that would be changed belongs to another cluster than the one that was meant. Nothing
 	// was done.
 	ErrOtherCluster = errors.New("another cluster")

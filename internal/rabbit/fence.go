@@ -1,10 +1,13 @@
 package rabbit
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,6 +93,90 @@ func fencedQueues(pattern string) []string {
 		queues[last] += inner[i : i+1]
 	}
 	return queues
+}
+
+// fence is a policy that keeps some queues, all under the same policy so far, from taking anything more.
+type fence struct {
+	name     string
+	pattern  string
+	queues   []string
+	priority int
+	// effective is what is in effect for the queues without the fence.
+	effective topology.Arguments
+	// drops: some of the queues have a maximum length and drop messages when it is reached.
+	drops bool
+}
+
+const (
+	keyMaxLength      = "max-length"
+	keyMaxLengthBytes = "max-length-bytes"
+	keyOverflow       = "overflow"
+	rejectPublish     = "reject-publish"
+	// boundless is a length that no queue reaches. Lifting a fence goes by it: only a queue that has a maximum length, and
+	// refuses what is beyond, tells publishers that it takes messages again.
+	boundless = int64(1000000000)
+)
+
+// marking is the form of a fence that changes nothing.
+func (f fence) marking() topology.Arguments {
+	definition := topology.Arguments{keyMaxLength: boundless}
+	maps.Copy(definition, f.effective)
+	return definition
+}
+
+// closed is the form that lets nothing in while something is ready.
+func (f fence) closed() topology.Arguments { return f.refusingAbove(0) }
+
+// open is the form that makes the queue tell publishers that it takes messages again.
+func (f fence) open() topology.Arguments { return f.refusingAbove(boundless) }
+
+func (f fence) refusingAbove(length int64) topology.Arguments {
+	definition := maps.Clone(f.effective)
+	if definition == nil {
+		definition = topology.Arguments{}
+	}
+	delete(definition, keyMaxLengthBytes)
+	definition[keyMaxLength], definition[keyOverflow] = length, rejectPublish
+	return definition
+}
+
+func (m *management) putFence(ctx context.Context, f fence, definition topology.Arguments) error {
+	return m.put(ctx, m.policyPath(f.name), map[string]any{
+		"pattern": f.pattern, "apply-to": "queues", "priority": f.priority, "definition": definition,
+	})
+}
+
+func (m *management) policyPath(name string) string {
+	return "/policies/" + escape(m.config.VHost) + "/" + escape(name)
+}
+
+// lift ends a fence, in a way that lets publishers go on which it held up if it was closed; in between, take takes out
+// the sentinels. What fails leaves the policy, which is the record that there is something left to do.
+func (c *Connection) lift(ctx context.Context, f fence, closed bool, take func() error) error {
+	if closed {
+		if err := c.writing.putFence(ctx, f, f.open()); err != nil {
+			return err
+		}
+	}
+	if closed && f.drops { // else the queue could become full in the meantime, and nobody would be told when it is no longer
+		if err := c.writing.putFence(ctx, f, f.marking()); err != nil {
+			return err
+		}
+	}
+	if err := take(); err != nil {
+		return err
+	}
+	if err := c.writing.delete(ctx, c.writing.policyPath(f.name)); err != nil {
+		return err
+	}
+	c.store.write(func(s *snapshot) bool { return s.dropFence(f.name) })
+	return nil
+}
+
+func (s *snapshot) dropFence(name string) bool {
+	before := len(s.fences)
+	s.fences = slices.DeleteFunc(slices.Clone(s.fences), func(p topology.Policy) bool { return p.Name == name })
+	return len(s.fences) != before
 }
 
 // splitFences tells the policies of Warren's own making apart.

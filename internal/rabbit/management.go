@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -18,7 +19,8 @@ import (
 // errNotModified is the answer that nothing changed since the ETag that was sent.
 var errNotModified = errors.New("not modified")
 
-// management is a client of the management API. It makes one request at a time and reuses its connection.
+// management is a client of the management API. Whoever looks at the vhost has one to itself, and makes one request at a
+// time; deletions share another. Each keeps as many idle connections as it uses at a time.
 type management struct {
 	config  Config
 	base    string // the URI up to and with /api
@@ -28,10 +30,10 @@ type management struct {
 }
 
 // newManagement takes a configuration that Validate has passed.
-func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout time.Duration) *management {
+func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout time.Duration, connections int) *management {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // documented to be one
 	transport.TLSClientConfig = tlsConfig.Clone()                // it writes protocols into it that AMQP doesn't speak
-	transport.MaxIdleConnsPerHost = 1
+	transport.MaxIdleConnsPerHost = connections
 	transport.IdleConnTimeout = 0 // an interval may be longer than any time-out; the server closes what it doesn't like
 	return &management{
 		config: config,
@@ -56,32 +58,73 @@ func (m *management) close() { m.client.CloseIdleConnections() }
 // get reads the resource at the path into result, which is a pointer; names in the path must be escaped (see escape).
 // With an ETag, errNotModified is the answer that it still holds. It returns the ETag of what it read, if there is one.
 func (m *management) get(ctx context.Context, path, etag string, result any) (string, error) {
+	err := m.do(ctx, http.MethodGet, path, etag, nil, func(response *http.Response) error {
+		switch response.StatusCode {
+		case http.StatusNotModified:
+			return errNotModified
+		case http.StatusOK:
+			etag = response.Header.Get("ETag")
+			return m.decode(path, response.Body, result)
+		}
+		return m.describe(http.MethodGet, path, m.refused(response))
+	})
+	if err != nil && !errors.Is(err, errNotModified) {
+		etag = ""
+	}
+	return etag, err
+}
+
+// put writes the resource at the path.
+func (m *management) put(ctx context.Context, path string, content any) error {
+	return m.write(ctx, http.MethodPut, path, content)
+}
+
+// delete deletes the resource at the path; that it does not exist is no error.
+func (m *management) delete(ctx context.Context, path string) error {
+	return m.write(ctx, http.MethodDelete, path, nil)
+}
+
+func (m *management) write(ctx context.Context, method, path string, content any) error {
+	return m.do(ctx, method, path, "", content, func(response *http.Response) error {
+		gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
+		if response.StatusCode < http.StatusMultipleChoices || gone {
+			return nil
+		}
+		return m.describe(method, path, m.refused(response))
+	})
+}
+
+// do makes one request and has its answer read.
+func (m *management) do(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
 	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: m.gotConn}), m.timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+path, http.NoBody)
+	body := io.Reader(http.NoBody)
+	if content != nil {
+		text, err := json.Marshal(content)
+		if err != nil {
+			return m.describe(method, path, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, m.base+path, body)
 	if err != nil {
-		return "", m.config.unreachable(err)
+		return m.config.unreachable(err)
 	}
 	request.SetBasicAuth(m.config.Username, m.config.Password)
 	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
 	if etag != "" {
 		request.Header.Set("If-None-Match", etag)
 	}
 	response, err := m.client.Do(request)
 	if err != nil {
-		return "", m.describe(path, m.config.unreachable(err))
+		return m.describe(method, path, m.config.unreachable(err))
 	}
 	defer func() {
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // an unread rest would cost the connection
 		_ = response.Body.Close()
 	}()
-	switch response.StatusCode {
-	case http.StatusNotModified:
-		return etag, errNotModified
-	case http.StatusOK:
-		return response.Header.Get("ETag"), m.decode(path, response.Body, result)
-	}
-	return "", m.describe(path, m.refused(response))
+	return read(response)
 }
 
 // decode keeps numbers as they are written: an int64 does not survive as a float64.
@@ -94,14 +137,14 @@ func (m *management) decode(path string, body io.Reader, result any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &syntax) || errors.As(err, &mismatch):
-		return m.describe(path, m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
+		return m.describe(http.MethodGet, path, m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
 	}
-	return m.describe(path, m.config.unreachable(err))
+	return m.describe(http.MethodGet, path, m.config.unreachable(err))
 }
 
-func (m *management) describe(path string, err error) error {
+func (m *management) describe(method, path string, err error) error {
 	resource, _, _ := strings.Cut(path, "?")
-	return fmt.Errorf("management API, GET /api%s: %w", resource, err)
+	return fmt.Errorf("management API, %s /api%s: %w", method, resource, err)
 }
 
 // refused makes an error of an answer that is neither 200 nor 304. RabbitMQ 3.10 to 4.3 answer

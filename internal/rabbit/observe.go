@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 
 	"github.com/warren-mq/warren/internal/topology"
 )
@@ -162,7 +163,8 @@ func list[T any](ctx context.Context, m *management, path, query string) ([]T, e
 			return items, err
 		}
 	}
-	return nil, m.describe(path, m.config.fail(ErrUnreachable, "the listing changed each of %d times it was read", pagingAttempts))
+	return nil, m.describe(http.MethodGet, path,
+		m.config.fail(ErrUnreachable, "the listing changed each of %d times it was read", pagingAttempts))
 }
 
 func pages[T any](ctx context.Context, m *management, path, query string) (items []T, whole bool, err error) {

@@ -233,7 +233,7 @@ func TestPagesThatChangeAreReadAnew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			items, err := list[queueItem](t.Context(), newManagement(config, to.management, to.tls, within), "/queues/%2F", "x=y")
+			items, err := list[queueItem](t.Context(), newManagement(config, to.management, to.tls, within, 1), "/queues/%2F", "x=y")
 			if requests != len(test.totals) {
 				t.Errorf("%d requests", requests)
 			}

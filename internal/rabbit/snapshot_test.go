@@ -257,7 +257,7 @@ func large(b *testing.B) (*management, *httptest.Server) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return newManagement(config, to.management, to.tls, time.Minute), server
+	return newManagement(config, to.management, to.tls, time.Minute, 1), server
 }
 
 // BenchmarkLook is a look at 60,000 objects in which one queue has changed: request, decoding, comparing, notice.

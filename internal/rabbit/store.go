@@ -33,6 +33,15 @@ func (s *store) observe(names topology.Names) (topology.Observed, bool) {
 	return s.current.observe(names), true
 }
 
+// view shows the snapshot, if there is one; what it gives out must not be changed.
+func (s *store) view(show func(*snapshot)) {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.current != nil {
+		show(s.current)
+	}
+}
+
 // write takes over a change that the broker has confirmed. The ETag falls: should somebody undo the change, the broker
 // could be back at what the ETag stands for, and the snapshot would not be.
 func (s *store) write(w write) {

@@ -41,7 +41,7 @@ func (s *snapshot) surround(names topology.Names, observed topology.Observed) []
 	var found []topology.DeadLetter
 	policies := deadLetterPolicies(s.policies)
 	for name, queue := range s.queues {
-		letter, dead := deadLetterOf(name, queue, policies)
+		letter, dead := deadLetterOf(name, queue, inEffect(name, queue, policies))
 		byName := letter.Exchange == "" && (letter.RoutingKey == nil || queues[*letter.RoutingKey])
 		if dead && (byName || letter.Exchange != "" && targets[letter.Exchange]) {
 			found = append(found, letter)
@@ -109,8 +109,8 @@ func (c compiled) matches(queue string, kind any) bool {
 	return c.pattern.MatchString(queue)
 }
 
-// deadLetterOf says where a queue sends its dead letters: an argument wins over a policy; false if nowhere.
-func deadLetterOf(name string, queue topology.ObservedQueue, policies map[bool][]compiled) (topology.DeadLetter, bool) {
+// inEffect is what policies say about a queue.
+func inEffect(name string, queue topology.ObservedQueue, policies map[bool][]compiled) topology.Arguments {
 	effective := topology.Arguments{}
 	for _, operator := range []bool{false, true} {
 		strongest := slices.IndexFunc(policies[operator], func(c compiled) bool {
@@ -119,6 +119,15 @@ func deadLetterOf(name string, queue topology.ObservedQueue, policies map[bool][
 		if strongest >= 0 {
 			maps.Copy(effective, policies[operator][strongest].Definition)
 		}
+	}
+	return effective
+}
+
+// deadLetterOf says where a queue sends its dead letters: an argument wins over a policy; false if nowhere.
+func deadLetterOf(name string, queue topology.ObservedQueue, policy topology.Arguments) (topology.DeadLetter, bool) {
+	effective := maps.Clone(policy)
+	if effective == nil {
+		effective = topology.Arguments{}
 	}
 	for key, argument := range map[string]string{
 		keyDeadLetterExchange: topology.ArgDeadLetterExchange, keyDeadLetterRoutingKey: topology.ArgDeadLetterRoutingKey,

@@ -1,0 +1,171 @@
+package rabbit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// held is what a passive declaration counts. Both are current; unacknowledged, delayed and dead-letter-pending messages
+// are in neither.
+type held struct{ ready, consumers int }
+
+// passive counts; false if there is no such queue.
+func passive(channel *amqp.Channel, queue string) (held, bool, error) {
+	declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
+		return held{}, false, nil // and the channel is closed
+	}
+	return held{ready: declared.Messages, consumers: declared.Consumers}, err == nil, err
+}
+
+// held counts on the cluster of this name.
+func (c *Connection) held(ctx context.Context, cluster, queue string) (now held, exists bool, err error) {
+	err = c.channels.doAt(ctx, cluster, func(channel *amqp.Channel) error {
+		var err error
+		now, exists, err = passive(channel, queue)
+		return err
+	})
+	return now, exists, about(queue, err)
+}
+
+// about names the queue in an error of the broker.
+func about(queue string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("queue %q: %w", queue, err)
+}
+
+// reading is what the management API says of one queue. Its counters are 4 to 9 seconds old, and its policy too.
+type reading struct {
+	Type      string
+	State     string
+	Leader    string
+	Arguments map[string]any
+
+	Effective looseObject `json:"effective_policy_definition"`
+
+	// Messages is nil until a queue has been counted for the first time. The others are absent where the version
+	// doesn't know them.
+	Messages       *int
+	Ready          int `json:"messages_ready"`
+	Unacknowledged int `json:"messages_unacknowledged"`
+	DeadLetters    int `json:"messages_dlx"`
+	Delayed        int `json:"messages_delayed"`
+}
+
+const readingColumns = "type,state,leader,arguments,effective_policy_definition," +
+	"messages,messages_ready,messages_unacknowledged,messages_dlx,messages_delayed"
+
+// looseObject is a JSON object; RabbitMQ writes an empty one as [] at times.
+type looseObject map[string]any
+
+func (o *looseObject) UnmarshalJSON(text []byte) error {
+	*o = nil
+	if len(text) > 0 && text[0] == '[' {
+		return nil
+	}
+	return json.Unmarshal(text, (*map[string]any)(o))
+}
+
+// reading asks for one queue; nil if there is no such queue.
+func (m *management) reading(ctx context.Context, queue string) (*reading, error) {
+	path := "/queues/" + escape(m.config.VHost) + "/" + escape(queue)
+	answer, gone := &reading{}, false
+	err := m.do(ctx, http.MethodGet, path+"?columns="+readingColumns, "", nil, func(response *http.Response) error {
+		switch response.StatusCode {
+		case http.StatusOK:
+			return m.decode(path, response.Body, answer)
+		case http.StatusNotFound:
+			gone = true
+			return nil
+		}
+		return m.describe(http.MethodGet, path, m.refused(response))
+	})
+	if err != nil || gone {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// fit says why a queue can never be shown to be empty; nil if it can.
+func (r *reading) fit(config Config, queue string) error {
+	unproven := func(format string, args ...any) error {
+		return config.fail(ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
+	}
+	switch ttl, expires := r.lowest("message-ttl"); {
+	case r.Type != "quorum":
+		return unproven("is of type %s; only quorum queues can be shown to be empty", r.Type)
+	case expires && ttl < shortestTTL.Milliseconds():
+		return unproven("keeps messages for %d ms; that is too short to show that it is empty", ttl)
+	}
+	if length, limited := r.lowest("max-length"); limited && length < sentinels {
+		return unproven("takes %d messages at most; it takes %d to show that it is empty", length, sentinels)
+	}
+	return nil
+}
+
+// lowest is the limit in effect, of a policy key and the argument x- of the same name.
+func (r *reading) lowest(key string) (limit int64, set bool) {
+	for _, value := range []any{topology.Normalize(r.Arguments)["x-"+key], topology.Normalize(r.Effective)[key]} {
+		if number, ok := value.(int64); ok && (!set || number < limit) {
+			limit, set = number, true
+		}
+	}
+	return limit, set
+}
+
+// rejects says whether the queue, when full, refuses messages in place of dropping some.
+func (r *reading) rejects() bool {
+	value, given := r.Effective["overflow"]
+	if !given {
+		value = r.Arguments["x-overflow"]
+	}
+	return value == rejectPublish
+}
+
+// holds says what a queue that has no ready message and no consumer was last counted to hold; nil if nothing.
+func (r *reading) holds(config Config, queue string) error {
+	switch {
+	case r.Leader == "":
+		return config.fail(ErrUnproven, "queue %q has no leader", queue)
+	case r.Messages == nil || r.State == "": // 3.10 leaves out the state until then
+		return config.fail(ErrUnproven, "queue %q has not been counted yet", queue)
+	case r.State != "running":
+		return config.fail(ErrUnproven, "queue %q is %s", queue, r.State)
+	case r.Unacknowledged > 0:
+		return config.fail(ErrNotEmpty, "queue %q holds %s", queue, count(r.Unacknowledged, "unacknowledged message"))
+	case r.DeadLetters > 0:
+		return config.fail(ErrNotEmpty, "queue %q holds messages that wait to be dead-lettered", queue)
+	case r.Delayed > 0:
+		return config.fail(ErrNotEmpty, "queue %q holds %s", queue, count(r.Delayed, "delayed message"))
+	case *r.Messages > 0 || r.Ready > 0:
+		return config.fail(ErrNotEmpty, "queue %q holds %s", queue, count(max(*r.Messages, r.Ready), "message"))
+	}
+	return nil
+}
+
+// holds says what a passive declaration found beyond the messages that are Warren's own; nil if nothing.
+func (h held) holds(config Config, queue string) error {
+	switch {
+	case h.ready > 0:
+		return config.fail(ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
+	case h.consumers > 0:
+		return config.fail(ErrNotEmpty, "queue %q has %s", queue, count(h.consumers, "consumer"))
+	}
+	return nil
+}
+
+func count(number int, what string) string {
+	if number != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", number, what)
+}

@@ -1,0 +1,441 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+const (
+	// shortestTTL is the shortest time after which a queue may let messages expire: a sentinel must not.
+	shortestTTL = time.Second
+	// readings is how often counters are read at most, until two in a row say that a queue holds nothing.
+	readings = 4
+	// budget is the time from the first sentinel to the last deletion.
+	budget = 10 * time.Second
+	// undoing is the time that undoing may take.
+	undoing = 10 * time.Second
+	// stale is how old the last reading may be when a fence is put up.
+	stale = 2 * time.Second
+)
+
+// The steps of a deletion, as tests call them.
+const (
+	stepLooked   = "looked"
+	stepMarked   = "marked"
+	stepSentinel = "sentinel put in"
+	stepFenced   = "fenced"
+	stepSettled  = "settled"
+	stepDeleted  = "deleted"
+	stepOpened   = "opened"
+)
+
+// DeleteEmpty deletes queues, in the order given, if every one of them is provably empty and without consumers; otherwise
+// none. cluster is as for Remove. Queues that do not exist count as deleted. It takes some 11 s, and up to 35 s where
+// counts change; calls for different queues go on at the same time.
+//
+// What is not proved stays: the error wraps ErrNotEmpty if a queue holds messages or has consumers, ErrUnproven if that
+// cannot be told. It writes policies, for which the user needs the tag policymaker (ErrAccessRefused). Whatever happens,
+// and also when ctx ends, messages that the broker confirmed to others stay, and what was put up is taken down; what
+// cannot be, because the broker is gone, is when it is back. Once the first queue is deleted the others are not safe from
+// staying: if something comes into them in that very moment, the error says so, and they stay.
+//
+// RabbitMQ cannot delete a queue on condition that it is empty, and shows unacknowledged messages only seconds later. So
+// counters are read twice; then a policy refuses whatever is published, while sentinels stand in the queue; and then the
+// queue is deleted if nothing is ready but these. What expires or is dead-lettered into the queue at-most-once within the
+// last millisecond passes the fence.
+func (c *Connection) DeleteEmpty(ctx context.Context, cluster string, queues []string) error {
+	queues = unique(queues)
+	if err := c.mayDelete(cluster, queues); err != nil || len(queues) == 0 {
+		return err
+	}
+	ctx, end, busy, err := c.deletions.begin(ctx, queues)
+	switch {
+	case errors.Is(err, errBusy):
+		return c.config.fail(ErrUnproven, "queue %q is being deleted by another call", busy)
+	case err != nil:
+		return err
+	}
+	defer end()
+	d := &deletion{c: c, cluster: cluster, queues: queues, readings: map[string]*reading{}}
+	err = d.run(ctx)
+	if ctx.Err() != nil && !errors.Is(err, errAbandoned) && err != nil {
+		return c.config.ended(ctx, err)
+	}
+	return err
+}
+
+// ended says that a call came to nothing because its context ended, or because the connection was closed.
+func (c Config) ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
+		return ErrClosed
+	}
+	if errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return errors.Join(c.unreachable(ctx.Err()), err)
+}
+
+func unique(names []string) []string {
+	var kept []string
+	for _, name := range names {
+		if !slices.Contains(kept, name) {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
+func (c *Connection) mayDelete(cluster string, queues []string) error {
+	health := c.Health()
+	if health.ClusterName == "" {
+		return c.config.fail(ErrUnreachable, "the broker has not been reached yet")
+	}
+	if err := c.config.sameCluster(health.ClusterName, cluster); err != nil {
+		return err
+	}
+	for _, queue := range queues {
+		if queue == "" || len(queue) > shortString {
+			return c.config.fail(ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
+		}
+	}
+	if !health.Capabilities.Policies {
+		return c.config.fail(ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
+			c.config.Username)
+	}
+	return nil
+}
+
+// deletion is one call of DeleteEmpty.
+type deletion struct {
+	c       *Connection
+	cluster string
+	// queues are those that exist, as far as is known.
+	queues   []string
+	readings map[string]*reading
+	readAt   time.Time
+	policies []topology.Policy // at the first reading
+	fences   []fence
+	// published is when the sentinels were about to be; most is how many there are in a queue at most.
+	published time.Time
+	closed    bool // the fences may be
+	most      int
+	priority  int // of the fences
+}
+
+// errAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
+var errAbandoned = errors.New("abandoned")
+
+// step is called between two steps.
+func (d *deletion) step(name string) error {
+	if d.c.between != nil && !d.c.between(name) {
+		return errAbandoned
+	}
+	return nil
+}
+
+func (d *deletion) run(ctx context.Context) error {
+	if err := d.look(ctx); err != nil || len(d.queues) == 0 {
+		return err
+	}
+	if err := d.step(stepLooked); err != nil {
+		return err
+	}
+	return d.c.config.inPlace(ctx, d.c.deletions.fencing, func() error {
+		if err := d.lookAgain(ctx); err != nil || len(d.queues) == 0 {
+			return err
+		}
+		err := d.fenceAndDelete(ctx)
+		if errors.Is(err, errAbandoned) {
+			return err
+		}
+		return d.undo(ctx, err)
+	})
+}
+
+// fenceAndDelete has left traces when it returns, whatever it returns.
+func (d *deletion) fenceAndDelete(ctx context.Context) error {
+	planned, err := d.plan(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range planned {
+		d.fences = append(d.fences, f)
+		d.c.deletions.stand(f.name)
+		if err := d.c.writing.putFence(ctx, f, f.marking()); err != nil {
+			return err
+		}
+	}
+	if err := d.step(stepMarked); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	err = d.deleteWithin(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return d.c.config.fail(ErrUnproven, "it took longer than %v: %v", budget, err)
+	}
+	return err
+}
+
+func (d *deletion) deleteWithin(ctx context.Context) error {
+	d.published, d.most = time.Now(), sentinels
+	for _, queue := range d.queues {
+		if err := d.putSentinels(ctx, queue); err != nil {
+			return err
+		}
+	}
+	if err := d.step(stepSentinel); err != nil {
+		return err
+	}
+	d.closed = true
+	for _, f := range d.fences {
+		if err := d.c.writing.putFence(ctx, f, f.closed()); err != nil {
+			return err
+		}
+	}
+	if err := d.step(stepFenced); err != nil {
+		return err
+	}
+	if err := d.verify(ctx); err != nil {
+		return err
+	}
+	if err := d.settle(ctx); err != nil {
+		return err
+	}
+	if err := d.step(stepSettled); err != nil {
+		return err
+	}
+	if err := d.delete(ctx); err != nil {
+		return err
+	}
+	return d.step(stepDeleted)
+}
+
+func (d *deletion) unproven(format string, args ...any) error {
+	return d.c.config.fail(ErrUnproven, format, args...)
+}
+
+func (d *deletion) putSentinels(ctx context.Context, queue string) error {
+	return about(queue, d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error {
+		taken, err := publishSentinels(ctx, channel, queue, d.fenceOf(queue).name, 1, 2)
+		if err == nil && slices.Contains(taken, false) {
+			return d.unproven("it did not take the message that guards it")
+		}
+		return err
+	}))
+}
+
+func (d *deletion) fenceOf(queue string) fence {
+	return d.fences[slices.IndexFunc(d.fences, func(f fence) bool { return slices.Contains(f.queues, queue) })]
+}
+
+// verify makes sure that the fence stands: no policy is stronger, and each queue refuses a message.
+func (d *deletion) verify(ctx context.Context) error {
+	policies, err := d.c.writing.policies(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.unhindered(policies); err != nil {
+		return err
+	}
+	for _, queue := range d.queues {
+		err := d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error {
+			taken, err := publishSentinels(ctx, channel, queue, d.fenceOf(queue).name, sentinelTrial)
+			if err == nil && taken[0] {
+				d.most = sentinels + 1
+				return d.unproven("it takes messages in spite of the policy that refuses them")
+			}
+			return err
+		})
+		if err != nil {
+			return about(queue, err)
+		}
+	}
+	return nil
+}
+
+// settle waits until publishers whose messages were on their way know of the fence.
+func (d *deletion) settle(ctx context.Context) error {
+	wait := d.c.timing.settle
+	if ttl, expires := d.ttl(); expires {
+		wait = min(wait, ttl/8)
+	}
+	return d.c.sleep(ctx, wait)
+}
+
+// ttl is the shortest of the queues' times to live; false if nothing expires.
+func (d *deletion) ttl() (shortest time.Duration, expires bool) {
+	for _, queue := range d.queues {
+		if limit, set := d.readings[queue].lowest("message-ttl"); set {
+			ttl := time.Duration(limit) * time.Millisecond
+			if !expires || ttl < shortest {
+				shortest, expires = ttl, true
+			}
+		}
+	}
+	return shortest, expires
+}
+
+// delete looks once more and deletes.
+func (d *deletion) delete(ctx context.Context) error {
+	for _, queue := range d.queues {
+		now, exists, err := d.c.held(ctx, d.cluster, queue)
+		if err == nil {
+			err = d.guarded(queue, now, exists)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, queue := range slices.Clone(d.queues) {
+		err := d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
+		if err != nil {
+			return about(queue, err)
+		}
+		d.gone(queue)
+	}
+	return nil
+}
+
+func (d *deletion) gone(queue string) {
+	d.queues = slices.DeleteFunc(slices.Clone(d.queues), func(other string) bool { return other == queue })
+	d.c.store.write(func(s *snapshot) bool { return s.dropQueue(queue) })
+}
+
+// guarded says why a queue holds something else than its sentinels; nil if not.
+func (d *deletion) guarded(queue string, now held, exists bool) error {
+	switch {
+	case !exists:
+		return d.unproven("queue %q was deleted by somebody else", queue)
+	case now.consumers > 0:
+		return now.beyond(0).holds(d.c.config, queue)
+	case now.ready > sentinels:
+		return now.beyond(sentinels).holds(d.c.config, queue)
+	case now.ready < sentinels:
+		return d.unproven("queue %q: somebody took the message that guards it", queue)
+	}
+	return nil
+}
+
+// beyond leaves out messages of our own.
+func (h held) beyond(own int) held { return held{ready: max(h.ready-own, 0), consumers: h.consumers} }
+
+// deleteOne goes step by step on one channel, so that nothing comes in between but what the broker does itself.
+func (d *deletion) deleteOne(ctx context.Context, channel *amqp.Channel, queue string) error {
+	now, exists, err := passive(channel, queue)
+	if err == nil {
+		err = d.guarded(queue, now, exists)
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.takeFirst(ctx, channel, queue); err != nil {
+		return err
+	}
+	ttl, expires := d.ttl()
+	if expires && time.Since(d.published) > ttl/2 {
+		return d.unproven("it took %v; the message that guards it expires after %v", time.Since(d.published).Round(time.Millisecond), ttl)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	with, err := channel.QueueDelete(queue, false, false, false)
+	if err == nil && with > sentinels {
+		d.c.log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
+	}
+	return err
+}
+
+// takeFirst takes out the first sentinel, to see that nobody ever had it: then nobody had the second, which still
+// stands, and the queue has been closed since.
+func (d *deletion) takeFirst(ctx context.Context, channel *amqp.Channel, queue string) error {
+	message, ok, rest := amqp.Delivery{}, false, 1
+	if d.singleActive(queue) {
+		messages, err := consumeSlowly(channel, queue)
+		if err != nil {
+			return err
+		}
+		message, ok = next(ctx, messages, time.After(consumerPatience))
+	} else {
+		var err error
+		message, ok, err = channel.Get(queue, false)
+		if err != nil {
+			return err
+		}
+		rest = int(message.MessageCount)
+	}
+	fence := d.fenceOf(queue).name
+	own := ok && isSentinel(message, func(name string) bool { return name == fence })
+	switch {
+	case own && numberOf(message) == 1 && !message.Redelivered && rest == 1:
+		return nil
+	case own: // the end of the channel puts it back
+		return d.unproven("somebody took the message that guards it, or more came in")
+	case ok && d.singleActive(queue):
+		return errors.Join(d.c.config.fail(ErrNotEmpty, "it holds 1 message"), channel.Cancel(consumerTag, false), putBack(message))
+	case ok:
+		return errors.Join(d.c.config.fail(ErrNotEmpty, "it holds 1 message"), putBack(message))
+	}
+	return d.unproven("somebody took the message that guards it")
+}
+
+func (d *deletion) singleActive(queue string) bool {
+	value, _ := d.readings[queue].Arguments["x-single-active-consumer"].(bool)
+	return value
+}
+
+// undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo. A
+// queue that is gone is deleted, whatever the reason.
+func (d *deletion) undo(ctx context.Context, reason error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoing)
+	defer cancel()
+	failed := false
+	for _, f := range d.fences {
+		err := d.c.lift(ctx, f, d.closed, func() error {
+			if err := d.step(stepOpened); err != nil {
+				return err
+			}
+			return d.takeAll(ctx, f)
+		})
+		d.c.deletions.fallen(f.name)
+		if errors.Is(err, errAbandoned) {
+			return err
+		}
+		if err != nil {
+			failed = true
+			d.c.log.Info("A fence could not be taken down; it is tried again with the next look", "vhost", d.c.config.VHost,
+				"policy", f.name, "reason", err.Error())
+		}
+	}
+	if failed {
+		d.c.lookNow()
+	}
+	if reason != nil && len(d.queues) == 0 {
+		return nil
+	}
+	return reason
+}
+
+// takeAll takes the sentinels of a fence out of the queues that are left.
+func (d *deletion) takeAll(ctx context.Context, f fence) error {
+	what := taking{cluster: d.cluster, most: d.most, ours: func(name string) bool { return name == f.name }}
+	for _, queue := range f.queues {
+		if d.published.IsZero() || !slices.Contains(d.queues, queue) {
+			continue
+		}
+		exists, err := d.c.search(ctx, queue, f.effective, what)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			d.gone(queue)
+		}
+	}
+	return nil
+}

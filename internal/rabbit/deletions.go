@@ -1,0 +1,120 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// requestLimit is how many requests to the management API deletions make at a time.
+	requestLimit = 4
+	// fenceLimit is how many calls of DeleteEmpty have fences standing at a time. Each write of a policy makes the broker
+	// go through all queues of the vhost, and a fence must not stand for long.
+	fenceLimit = 3
+)
+
+// deletions are those that are under way.
+type deletions struct {
+	requests chan struct{}
+	fencing  chan struct{}
+	running  sync.WaitGroup
+	closing  context.Context // it is over when the connection is about to be closed
+	close    context.CancelFunc
+
+	mu       sync.Mutex
+	closed   bool
+	queues   map[string]bool
+	fences   map[string]bool // by the names of their policies
+	clearing bool            // strays
+}
+
+func newDeletions() *deletions {
+	d := &deletions{
+		requests: make(chan struct{}, requestLimit), fencing: make(chan struct{}, fenceLimit),
+		queues: map[string]bool{}, fences: map[string]bool{},
+	}
+	d.closing, d.close = context.WithCancel(context.Background())
+	return d
+}
+
+// stop ends what is under way, and waits for it.
+func (d *deletions) stop(limit time.Duration) {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.close()
+	ended := make(chan struct{})
+	go func() {
+		d.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(limit):
+	}
+}
+
+var errBusy = errors.New("busy")
+
+// begin counts a deletion among the running ones until the returned function is called, and gives it a context that ends
+// when the connection is about to be closed. It fails with ErrClosed, or with errBusy and the name of a queue that
+// another one is about.
+func (d *deletions) begin(ctx context.Context, queues []string) (context.Context, func(), string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, nil, "", ErrClosed
+	}
+	if busy := slices.IndexFunc(queues, func(queue string) bool { return d.queues[queue] }); busy >= 0 {
+		return nil, nil, queues[busy], errBusy
+	}
+	for _, queue := range queues {
+		d.queues[queue] = true
+	}
+	d.running.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(d.closing, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, queue := range queues {
+			delete(d.queues, queue)
+		}
+		d.running.Done()
+	}, "", nil
+}
+
+// stand takes note of a fence, so that it does not pass for a stray; fallen ends that.
+func (d *deletions) stand(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fences[name] = true
+}
+
+func (d *deletions) fallen(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.fences, name)
+}
+
+func (d *deletions) standing(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fences[name]
+}
+
+// inPlace holds one of the places of a limit during a step.
+func (c Config) inPlace(ctx context.Context, places chan struct{}, step func() error) error {
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+		return c.unreachable(ctx.Err())
+	}
+	defer func() { <-places }()
+	return step()
+}

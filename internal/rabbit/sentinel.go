@@ -1,0 +1,182 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// A fence holds while something stands in the queue. What stands there are sentinels: messages that Warren marks as its
+// own. There are two of them: shortly before a queue is deleted, the first is taken out; if it is the first that was put
+// in and nobody else ever got it, nobody has got the second either, and the fence has held all the time.
+const (
+	sentinels = 2
+
+	sentinelType  = "warren.sentinel"
+	sentinelApp   = "warren"
+	headerQueue   = "warren-queue"  // the queue that it was put into
+	headerFence   = "warren-fence"  // the policy that it belongs to
+	headerNumber  = "warren-number" // 1, 2; a probe has 3
+	sentinelTrial = 3
+	// sentinelPriority is the highest: where the broker knows priorities, sentinels are the first to be got again.
+	sentinelPriority = 255
+)
+
+func sentinel(queue, fence string, number int) amqp.Publishing {
+	return amqp.Publishing{
+		Type: sentinelType, AppId: sentinelApp, DeliveryMode: amqp.Persistent, Priority: sentinelPriority,
+		ContentType: "text/plain; charset=utf-8", Timestamp: time.Now(),
+		Headers: amqp.Table{headerQueue: queue, headerFence: fence, headerNumber: int32(number)},
+		Body: fmt.Appendf(nil, "Warren, the operator for RabbitMQ consumers, put this message into the queue %q to make sure that it "+
+			"is empty before it deletes it. It means nothing to any application: acknowledge it and ignore it.", queue),
+	}
+}
+
+// isSentinel says whether a message is a sentinel of one of these fences.
+func isSentinel(message amqp.Delivery, ours func(fence string) bool) bool {
+	fence, _ := message.Headers[headerFence].(string)
+	return message.Type == sentinelType && message.AppId == sentinelApp && ours(fence)
+}
+
+func numberOf(message amqp.Delivery) int {
+	number, _ := message.Headers[headerNumber].(int32)
+	return int(number)
+}
+
+// publishSentinels publishes the messages of these numbers, and returns whether the broker took each of them: false for
+// one that it refused, or that reached no queue.
+func publishSentinels(ctx context.Context, channel *amqp.Channel, queue, fence string, numbers ...int) ([]bool, error) {
+	if err := channel.Confirm(false); err != nil {
+		return nil, err
+	}
+	returned := make(chan amqp.Return, len(numbers))
+	channel.NotifyReturn(returned)
+	confirmations := make([]*amqp.DeferredConfirmation, len(numbers))
+	for i, number := range numbers {
+		var err error
+		confirmations[i], err = channel.PublishWithDeferredConfirm("", queue, true, false, sentinel(queue, fence, number))
+		if err != nil {
+			return nil, err
+		}
+	}
+	taken := make([]bool, len(numbers))
+	for i, confirmation := range confirmations {
+		var err error
+		taken[i], err = confirmation.WaitContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(returned) > 0 { // it is handed over before the confirm
+		return make([]bool, len(numbers)), nil
+	}
+	return taken, nil
+}
+
+// taking is the taking out of sentinels.
+type taking struct {
+	cluster string
+	ours    func(fence string) bool
+	// most is how many there can be.
+	most int
+	// few is how many ready messages a queue may have to be looked into at all; no limit if zero.
+	few int
+}
+
+// take takes sentinels out of a queue, and returns how many, and whether there is such a queue. It gets one message that
+// is none at most, and puts it back: a broker knows no other way to see what a message is. A queue that is gone, has no ready message or has consumers, who
+// were given the sentinels long ago, is left alone.
+func (c *Connection) take(ctx context.Context, queue string, what taking) (taken int, exists bool, err error) {
+	now, exists, err := c.held(ctx, what.cluster, queue)
+	if err != nil || !exists || now.ready == 0 || now.consumers > 0 || what.few > 0 && now.ready > what.few {
+		return 0, exists, err
+	}
+	err = c.channels.alone(ctx, what.cluster, func(channel *amqp.Channel) error {
+		for taken < what.most {
+			message, ok, err := channel.Get(queue, false)
+			if err != nil || !ok {
+				return err
+			}
+			if !isSentinel(message, what.ours) {
+				return putBack(message)
+			}
+			if err := message.Ack(false); err != nil {
+				return err
+			}
+			taken++
+		}
+		return nil
+	})
+	if errors.Is(err, ErrResourceLocked) { // a single active consumer; see takeAsConsumer
+		taken, err = c.takeAsConsumer(ctx, queue, what)
+	}
+	return taken, true, about(queue, err)
+}
+
+// putBack returns a message to its place. From 4.3 on that does not count as a failed delivery.
+func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
+
+// takeAsConsumer is take for queues with a single active consumer, which refuse basic.get. While another consumer is the
+// active one, nothing comes.
+func (c *Connection) takeAsConsumer(ctx context.Context, queue string, what taking) (int, error) {
+	taken := 0
+	err := c.channels.alone(ctx, what.cluster, func(channel *amqp.Channel) error {
+		messages, err := consumeSlowly(channel, queue)
+		if err != nil {
+			return err
+		}
+		for patience := time.After(consumerPatience); ; {
+			message, ok := next(ctx, messages, patience)
+			if !ok {
+				return stopConsuming(channel, messages)
+			}
+			if !isSentinel(message, what.ours) { // not before no other can come, or it would be the same one again
+				return errors.Join(stopConsuming(channel, messages), putBack(message))
+			}
+			taken++
+			if taken == what.most {
+				return errors.Join(stopConsuming(channel, messages), message.Ack(false))
+			}
+			if err := message.Ack(false); err != nil {
+				return err
+			}
+		}
+	})
+	return taken, err
+}
+
+const (
+	consumerTag = "warren"
+	// consumerPatience is how long a broker takes at most to deliver what is ready, to a consumer who is the active one.
+	consumerPatience = time.Second
+)
+
+// consumeSlowly consumes one message at a time.
+func consumeSlowly(channel *amqp.Channel, queue string) (<-chan amqp.Delivery, error) {
+	if err := channel.Qos(1, 0, false); err != nil {
+		return nil, err
+	}
+	return channel.Consume(queue, consumerTag, false, false, false, false, nil)
+}
+
+func next(ctx context.Context, messages <-chan amqp.Delivery, patience <-chan time.Time) (amqp.Delivery, bool) {
+	select {
+	case message, ok := <-messages:
+		return message, ok
+	case <-patience:
+	case <-ctx.Done():
+	}
+	return amqp.Delivery{}, false
+}
+
+// stopConsuming puts back what was on its way.
+func stopConsuming(channel *amqp.Channel, messages <-chan amqp.Delivery) error {
+	err := channel.Cancel(consumerTag, false)
+	for message := range messages { // the library closes it
+		err = errors.Join(err, putBack(message))
+	}
+	return err
+}
