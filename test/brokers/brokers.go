@@ -196,3 +196,13 @@ func (b Broker) call(tb testing.TB, method string, body any, path ...string) []b
 	}
 	return answer
 }
+
+// ClusterName is what the broker calls the cluster that it belongs to.
+func (b Broker) ClusterName(tb testing.TB) string {
+	tb.Helper()
+	var cluster struct {
+		Name string `json:"name"`
+	}
+	b.get(tb, &cluster, "cluster-name")
+	return cluster.Name
+}

@@ -33,10 +33,25 @@ func (b Broker) NewVHost(tb testing.TB) *VHost {
 func (b Broker) NewVHostNamed(tb testing.TB, prefix string) *VHost {
 	tb.Helper()
 	v := &VHost{Broker: b, Name: prefix + random(), tb: tb}
-	b.call(tb, http.MethodPut, nil, "vhosts", v.Name)
 	tb.Cleanup(v.Delete)
-	v.Grant(User{Username: b.Username}, ".*", ".*", ".*")
+	v.Create()
 	return v
+}
+
+// Create makes the vhost again after Delete.
+func (v *VHost) Create() {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodPut, nil, "vhosts", v.Name)
+	v.Grant(User{Username: v.Broker.Username}, ".*", ".*", ".*")
+}
+
+// At makes a vhost of the same name at another broker, and removes it when the test ends.
+func (v *VHost) At(broker Broker) *VHost {
+	v.tb.Helper()
+	other := &VHost{Broker: broker, Name: v.Name, tb: v.tb}
+	v.tb.Cleanup(other.Delete)
+	other.Create()
+	return other
 }
 
 // Delete removes the vhost and all in it.

@@ -1,0 +1,48 @@
+package faults
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("An API server that is stopped and started again", func() {
+	It("is waited for: nothing that is well is written or declared, and what happened meanwhile is mended", func() {
+		w := newWorld(shared)
+		running := startManager(w)
+		names := w.queues("orders", 5, ordinary)
+		w.settled(5)
+		flow := w.flow(names[:2]...)
+		before := w.versions()
+		holds := w.vhost.Definitions()
+
+		server := environment.ControlPlane.GetAPIServer()
+		DeferCleanup(func() { Expect(server.Start()).To(Succeed()) }) // does nothing where it runs
+		Expect(server.Stop()).To(Or(Succeed(), MatchError(ContainSubstring("to stop"))), "it is killed if it takes its time")
+		w.vhost.DeleteQueue(names[4] + ".dlq")
+		Consistently(running.hasEnded).WithTimeout(3 * time.Second).Should(BeFalse())
+		Expect(server.Start()).To(Succeed())
+
+		Eventually(w.vhost.Definitions).Should(Equal(holds))
+		w.allReady()
+		w.queue("later", ordinary)
+		w.settled(6)
+		after := w.versions()
+		for _, name := range names[:4] {
+			Expect(after[name]).To(Equal(before[name]), name)
+		}
+		w.expectExactly()
+		flow.noneLost()
+	})
+})
+
+// versions are the resource versions of all ConsumerQueues.
+func (w *world) versions() map[string]string {
+	GinkgoHelper()
+	versions := map[string]string{}
+	for _, cq := range w.all() {
+		versions[cq.Name] = cq.ResourceVersion
+	}
+	return versions
+}

@@ -1,0 +1,87 @@
+// Package faults shows what Warren does when something around it fails: brokers, connections, permissions, the API
+// server, and the manager itself. All parts are real; each test runs a manager process of its own, which watches the
+// test's namespaces only, and reaches brokers through proxies that it can cut, hold and lead elsewhere. Messages go
+// through the topologies meanwhile, and none that was confirmed may be lost.
+package faults
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+var (
+	// shared is the newest broker, which other tests use too.
+	shared brokers.Broker
+	// private is of this suite alone: a test may stop it, and has it running again at its end.
+	private *brokers.Private
+	// kube reads from, watches and writes to the API server, without a cache.
+	kube        client.WithWatch
+	environment *envtest.Environment
+	kubeconfig  string
+	// managerBinary is what cmd/main.go is built into.
+	managerBinary string
+)
+
+const stopTimeout = 2 * time.Second
+
+func TestFaults(t *testing.T) {
+	RegisterFailHandler(Fail)
+	shared = brokers.Newest(t)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	RunSpecs(t, "Faults")
+}
+
+var _ = BeforeSuite(func() {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	folder := GinkgoT().TempDir()
+	managerBinary = filepath.Join(folder, "manager")
+	building := exec.CommandContext(context.Background(), "go", "build", "-o", managerBinary, "../../cmd")
+	output, err := building.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "build the manager: %s", output)
+
+	private = brokers.NewPrivate(GinkgoTB())
+
+	environment = &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+		// It waits for a minute until those who watch are gone; after this time it is killed.
+		ControlPlaneStopTimeout: stopTimeout,
+	}
+	// A folder that the environment did not make outlives a stop of the API server, and so do the certificates in it.
+	certificates := filepath.Join(folder, "certificates")
+	Expect(os.Mkdir(certificates, 0o700)).To(Succeed())
+	environment.ControlPlane.GetAPIServer().CertDir = certificates
+	config, err := environment.Start()
+	Expect(err).NotTo(HaveOccurred(), "start the API server: run make test, or set KUBEBUILDER_ASSETS as hack/kubernetes.sh prints it")
+	DeferCleanup(func() {
+		if err := environment.Stop(); err != nil {
+			GinkgoLogr.Info("The API server or etcd had to be killed", "reason", err.Error())
+		}
+	})
+	kubeconfig = filepath.Join(folder, "kubeconfig")
+	Expect(os.WriteFile(kubeconfig, environment.KubeConfig, 0o600)).To(Succeed())
+
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	config.QPS = -1
+	kube, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+})

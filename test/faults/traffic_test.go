@@ -1,0 +1,55 @@
+package faults
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+
+	"github.com/warren-mq/warren/test/traffic"
+)
+
+// flow is a publisher and consumers on main queues of a world, straight to the broker.
+type flow struct {
+	world     *world
+	publisher *traffic.Publisher
+	consumers []*traffic.Consumer
+}
+
+// flow publishes in turn to main queues that exist; one in five messages fails once and takes the way through the
+// first delay tier, and one in fifty is given up.
+func (w *world) flow(queues ...string) *flow {
+	GinkgoHelper()
+	f := &flow{world: w}
+	targets := make([]traffic.Target, len(queues))
+	for i, queue := range queues {
+		targets[i] = traffic.ToQueue(queue)
+		tier := traffic.Retry(traffic.ToQueue(queue + tier))
+		f.consumers = append(f.consumers, traffic.Consume(GinkgoTB(), w.vhost, queue, func(d traffic.Delivery) traffic.Action {
+			switch last := d.ID[len(d.ID)-1]; {
+			case last == '7' && d.ID[len(d.ID)-2]%5 == 0:
+				return traffic.Reject
+			case last%5 == 0 && d.Attempt == 1:
+				return tier
+			}
+			return traffic.Ack
+		}))
+	}
+	f.publisher = traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{Targets: targets, Every: 5 * time.Millisecond, Retry: true})
+	return f
+}
+
+// noneLost ends the flow and accounts for each message.
+func (f *flow) noneLost() traffic.Report {
+	GinkgoHelper()
+	report := traffic.Account(GinkgoTB(), f.world.vhost, traffic.Accounting{
+		Publishers: []*traffic.Publisher{f.publisher}, Consumers: f.consumers,
+	})
+	report.NoneLost(GinkgoTB())
+	return report
+}
+
+// ordinary is a spec with a delay tier, and tier is what the tier's queue is called after the main queue.
+const (
+	ordinary = `{retry: {delayTiers: [{delay: 1s}]}}`
+	tier     = ".retry.1s"
+)

@@ -1,0 +1,69 @@
+package faults
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// writes counts how often each resource of a namespace is changed: a write that changes nothing is no event, and costs
+// nobody anything.
+type writes struct {
+	mu     sync.Mutex
+	counts map[string]int
+	began  time.Time // when the first was seen
+}
+
+// countWrites begins to count. What there is already does not count.
+func (w *world) countWrites() *writes {
+	GinkgoHelper()
+	counter := &writes{counts: map[string]int{}}
+	watching, end := context.WithCancel(context.Background())
+	DeferCleanup(end)
+	for kind, list := range map[string]client.ObjectList{
+		"ConsumerQueue/": &v1alpha1.ConsumerQueueList{}, "BrokerConnection/": &v1alpha1.BrokerConnectionList{},
+	} {
+		watcher, err := kube.Watch(watching, list, client.InNamespace(w.namespace))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(watcher.Stop)
+		go func() {
+			for event := range watcher.ResultChan() {
+				if event.Type == watch.Modified {
+					counter.add(kind + event.Object.(client.Object).GetName())
+				}
+			}
+		}()
+	}
+	return counter
+}
+
+func (c *writes) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.counts) == 0 {
+		c.began = time.Now()
+	}
+	c.counts[name]++
+}
+
+// first is when the first write was seen.
+func (c *writes) first() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.began
+}
+
+// of is how many writes there were to each of the resources that were written.
+func (c *writes) of() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.counts)
+}
