@@ -34,7 +34,7 @@ type BrokerConnectionReconciler struct {
 	connections *Connections
 }
 
-// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=get;list;watch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=list;watch
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rabbitmq.com,resources=rabbitmqclusters,verbs=get

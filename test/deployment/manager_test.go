@@ -1,0 +1,153 @@
+package deployment
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// manager is a running manager.
+type manager struct {
+	// gate is its only way to the API server.
+	gate    *gate
+	log     locked
+	metrics string
+	process *os.Process
+	ended   chan error
+}
+
+// startManager runs the binary as the kubelet would run the Deployment's container: with its arguments, its environment
+// and a token of its ServiceAccount, and nothing else. What differs is what a pod has of its own:
+//   - the address of the API server and the token come in a kubeconfig instead of files in /var/run/secrets;
+//   - so does the namespace of the pod, which --leader-election-namespace gives;
+//   - addresses to listen at are on the loopback, at free ports, for there is no network of its own.
+func startManager(c *cluster) *manager {
+	GinkgoHelper()
+	deployment := c.deployment()
+	pod := deployment.Spec.Template.Spec
+	m := &manager{gate: openGate(c.config), ended: make(chan error, 1)}
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	m.writeKubeconfig(kubeconfig, c.token(deployment.Namespace, pod.ServiceAccountName))
+
+	command := exec.Command(binary, m.arguments(pod.Containers[0].Args)...)
+	command.Args = append(command.Args, "--leader-election-namespace="+deployment.Namespace, "--kubeconfig="+kubeconfig)
+	command.Env = environment(pod.Containers[0].Env)
+	command.Dir = GinkgoT().TempDir()
+	command.Stdout, command.Stderr = &m.log, &m.log
+	Expect(command.Start()).To(Succeed())
+	m.process = command.Process
+	go func() { m.ended <- command.Wait() }()
+	DeferCleanup(func() {
+		m.kill()
+		GinkgoWriter.Printf("The manager's log:\n%s", m.log.String())
+	})
+	return m
+}
+
+func (m *manager) writeKubeconfig(path, token string) {
+	GinkgoHelper()
+	file := clientcmdapi.NewConfig()
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: m.gate.uri, CertificateAuthorityData: m.gate.ca}
+	file.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
+	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	file.CurrentContext = "x"
+	Expect(clientcmd.WriteToFile(*file, path)).To(Succeed())
+}
+
+// arguments moves the addresses to listen at to the loopback.
+func (m *manager) arguments(given []string) []string {
+	GinkgoHelper()
+	args := slices.Clone(given)
+	for i, arg := range args {
+		flag, _, _ := strings.Cut(arg, "=")
+		switch flag {
+		case "--health-probe-bind-address":
+			args[i] = flag + "=" + freeAddress()
+		case "--metrics-bind-address":
+			m.metrics = freeAddress()
+			args[i] = flag + "=" + m.metrics
+		}
+	}
+	return args
+}
+
+// environment is that of the container; an empty one is not the test's own.
+func environment(given []corev1.EnvVar) []string {
+	GinkgoHelper()
+	list := []string{}
+	for _, variable := range given {
+		Expect(variable.ValueFrom).To(BeNil(), "variable %s: this test does not know where its value comes from", variable.Name)
+		list = append(list, variable.Name+"="+variable.Value)
+	}
+	return list
+}
+
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// stop ends the manager as the kubelet does, and says whether it ended in good order.
+func (m *manager) stop() {
+	GinkgoHelper()
+	Expect(m.process.Signal(syscall.SIGTERM)).To(Succeed())
+	Eventually(m.ended).Should(Receive(BeNil()), "the manager stops in good order")
+	m.ended <- nil
+}
+
+// kill ends the manager if it has not ended.
+func (m *manager) kill() {
+	_ = m.process.Kill()
+	m.ended <- <-m.ended
+}
+
+var refusal = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"`)
+
+// refused lists what the API server has refused so far, by the manager's own log.
+func (m *manager) refused() []permission {
+	var list []permission
+	for _, found := range refusal.FindAllStringSubmatch(strings.ReplaceAll(m.log.String(), `\"`, `"`), -1) {
+		refused := permission{verb: found[1], resource: found[2], group: found[3]}
+		if !slices.Contains(list, refused) {
+			list = append(list, refused)
+		}
+	}
+	return list
+}
+
+// scrape asks for the metrics, with a token unless it is empty, and returns the status of the answer.
+func (m *manager) scrape(token string) (int, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that it made itself
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, "https://"+m.metrics+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("scrape: %w", err)
+	}
+	return response.StatusCode, response.Body.Close()
+}

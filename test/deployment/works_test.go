@@ -1,0 +1,275 @@
+package deployment
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// work is something that the manager is there for: it is set off, and then must come about.
+type work struct {
+	name string
+	// start may be nil.
+	start func(s *shift)
+	done  func(s *shift) error
+}
+
+// works are all that a manager does with the API server, in an order in which each can be done.
+var works = []work{
+	{"becomes leader, and says so in an Event", nil, (*shift).isLeader},
+	{"connects by a Secret", (*shift).applyConnection, func(s *shift) error { return s.connected("default") }},
+	{"makes a ConsumerQueue Ready", (*shift).applyQueue, (*shift).queueReady},
+	{"puts its finalizer on it", nil, (*shift).hasFinalizer},
+	{"records an Event about it", nil, func(s *shift) error { return s.recorded("Declared", 1) }},
+	{"connects by a RabbitmqCluster", (*shift).applyCluster, func(s *shift) error { return s.connected("by-cluster") }},
+	{"takes over another Secret", (*shift).changeSecret, (*shift).secretTakenOver},
+	{"serves metrics to those who may read them", nil, (*shift).servesMetrics},
+	{"mends drift", (*shift).drift, func(s *shift) error { return s.recorded("DriftCorrected", 1) }},
+	{"mends it over and over, and counts the Event", nil, (*shift).driftCounted},
+	{"writes a status although the resource has changed meanwhile", (*shift).requestAmidChanges, (*shift).requestHandled},
+	{"stays leader", nil, (*shift).renewed},
+	{"lets a ConsumerQueue go", (*shift).deleteQueue, (*shift).queueGone},
+}
+
+func (s *shift) isLeader() error {
+	lease, err := s.lease()
+	if err != nil {
+		return err
+	}
+	list := &corev1.EventList{}
+	if err := s.cluster.List(ctx(), list, client.InNamespace(system)); err != nil {
+		return err
+	}
+	for _, event := range list.Items {
+		if event.InvolvedObject.Name == lease.Name && strings.HasSuffix(event.Message, "became leader") {
+			return nil
+		}
+	}
+	return errors.New("no Event of a leader")
+}
+
+func (s *shift) lease() (*coordinationv1.Lease, error) {
+	lease := &coordinationv1.Lease{}
+	return lease, s.cluster.Get(ctx(), client.ObjectKey{Namespace: system, Name: "warren.messaging.warren.dev"}, lease)
+}
+
+func (s *shift) renewed() error {
+	lease, err := s.lease()
+	if err == nil && !lease.Spec.RenewTime.After(lease.Spec.AcquireTime.Time) {
+		err = errors.New("the lease has not been renewed")
+	}
+	return err
+}
+
+func (s *shift) applyConnection() {
+	s.create(&corev1.Secret{StringData: s.credentials()}, "rabbitmq")
+	s.create(&v1alpha1.BrokerConnection{Spec: v1alpha1.BrokerConnectionSpec{
+		SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: s.vhost.Name, ResyncInterval: "1s",
+	}}, "default")
+}
+
+// credentials are a user's of this shift alone, so that its password is nowhere by chance.
+func (s *shift) credentials() map[string]string {
+	return map[string]string{
+		"username": s.user.Username, "password": s.user.Password, "amqpURI": broker.AMQPURI, "managementURI": broker.ManagementURI,
+	}
+}
+
+func (s *shift) connected(name string) error {
+	bc := &v1alpha1.BrokerConnection{}
+	if err := s.cluster.Get(ctx(), s.key(name), bc); err != nil {
+		return err
+	}
+	return isReady(bc.Status.Conditions, bc.Generation)
+}
+
+func (s *shift) applyQueue() {
+	s.create(&v1alpha1.ConsumerQueue{Spec: v1alpha1.ConsumerQueueSpec{DeletionPolicy: v1alpha1.DeletionPolicyDelete}}, "orders")
+}
+
+func (s *shift) queueReady() error {
+	cq, err := s.queue()
+	if err != nil {
+		return err
+	}
+	return isReady(cq.Status.Conditions, cq.Generation)
+}
+
+func (s *shift) queue() (*v1alpha1.ConsumerQueue, error) {
+	cq := &v1alpha1.ConsumerQueue{}
+	return cq, s.cluster.Get(ctx(), s.key("orders"), cq)
+}
+
+func (s *shift) hasFinalizer() error {
+	cq, err := s.queue()
+	if err == nil && !slices.Contains(cq.Finalizers, "messaging.warren.dev/topology") {
+		err = fmt.Errorf("finalizers are %v", cq.Finalizers)
+	}
+	return err
+}
+
+// recorded looks for an Event about the queue that has been recorded so many times.
+func (s *shift) recorded(reason string, times int32) error {
+	list := &eventsv1.EventList{}
+	if err := s.cluster.List(ctx(), list, client.InNamespace(s.namespace)); err != nil {
+		return err
+	}
+	for _, event := range list.Items {
+		if event.Regarding.Name != "orders" || event.Reason != reason {
+			continue
+		}
+		if times == 1 || event.Series != nil && event.Series.Count >= times {
+			return nil
+		}
+	}
+	return fmt.Errorf("no Event %s, %d times", reason, times)
+}
+
+func (s *shift) applyCluster() {
+	s.create(rabbitmqCluster(), "rabbit")
+	cluster := rabbitmqCluster()
+	Expect(s.cluster.Get(ctx(), s.key("rabbit"), cluster)).To(Succeed())
+	cluster.Object["status"] = map[string]any{"defaultUser": map[string]any{"secretReference": map[string]any{"name": "rabbitmq"}}}
+	Expect(s.cluster.Status().Update(ctx(), cluster)).To(Succeed())
+	s.create(&v1alpha1.BrokerConnection{Spec: v1alpha1.BrokerConnectionSpec{
+		ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}, VHost: s.other.Name, ResyncInterval: "1s",
+	}}, "by-cluster")
+}
+
+// changeSecret spoils the password, and puts it right again when that was noticed.
+func (s *shift) changeSecret() {
+	s.changeKey("password", func(string) string { return "this is not it" })
+	s.until(func() error {
+		if s.connected("default") == nil {
+			return errors.New("still Ready with a wrong password")
+		}
+		return nil
+	})
+	s.changeKey("password", func(string) string { return s.user.Password })
+}
+
+func (s *shift) changeKey(key string, change func(string) string) {
+	secret := &corev1.Secret{}
+	Expect(s.cluster.Get(ctx(), s.key("rabbitmq"), secret)).To(Succeed())
+	secret.Data[key] = []byte(change(string(secret.Data[key])))
+	Expect(s.cluster.Update(ctx(), secret)).To(Succeed())
+}
+
+func (s *shift) secretTakenOver() error { return errors.Join(s.connected("default"), s.queueReady()) }
+
+// servesMetrics asks as somebody with the role metrics-reader, as somebody without, and as nobody.
+func (s *shift) servesMetrics() error {
+	if s.metrics == "" {
+		return nil
+	}
+	var problems []error
+	for token, want := range map[string]int{
+		s.cluster.scraper: http.StatusOK, s.cluster.stranger: http.StatusForbidden, "": http.StatusUnauthorized,
+	} {
+		got, err := s.scrape(token)
+		if err == nil && got != want {
+			err = fmt.Errorf("metrics: %d, want %d", got, want)
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+func (s *shift) drift() { s.vhost.DeleteQueue(drifting) }
+
+const drifting = "orders.dlq"
+
+// driftCounted has drift mended once more, at once since another spelling of an address makes a new connection, which
+// looks first of all. What happens to the same version of a resource several times is one Event that is counted; the
+// version stays the same while the status does, which knows times by the second.
+func (s *shift) driftCounted() error {
+	s.drift()
+	s.changeKey("managementURI", func(uri string) string {
+		if before, found := strings.CutSuffix(uri, "/"); found {
+			return before
+		}
+		return uri + "/"
+	})
+	s.until(func() error {
+		if !slices.ContainsFunc(s.vhost.Definitions().Queues, func(q brokers.Queue) bool { return q.Name == drifting }) {
+			return errors.New("the queue is not back yet")
+		}
+		return nil
+	})
+	return s.recorded("DriftCorrected", 2)
+}
+
+// requestAmidChanges asks for another look, and has the resource change just before each status is written, as it may
+// by chance at any time.
+func (s *shift) requestAmidChanges() {
+	count := 0
+	s.gate.hook(func(request *http.Request) {
+		if request.Method != http.MethodPatch || !strings.HasSuffix(request.URL.Path, "/consumerqueues/orders/status") {
+			return
+		}
+		if count++; count == 1 {
+			_ = s.annotate("somebody.else/was-here", "yes") // without it, there is no conflict, and the test notices
+		}
+	})
+	Expect(s.annotate(v1alpha1.RequestedAtAnnotation, "now")).To(Succeed())
+}
+
+func (s *shift) annotate(key, value string) error {
+	cq := &v1alpha1.ConsumerQueue{}
+	cq.Namespace, cq.Name = s.namespace, "orders"
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	return s.cluster.Patch(ctx(), cq, client.RawPatch(types.MergePatchType, []byte(patch)))
+}
+
+func (s *shift) requestHandled() error {
+	cq, err := s.queue()
+	if err == nil && (cq.Status.LastHandledReconcileAt != "now" || cq.Annotations["somebody.else/was-here"] == "") {
+		err = fmt.Errorf("handled %q, annotations %v", cq.Status.LastHandledReconcileAt, cq.Annotations)
+	}
+	return err
+}
+
+func (s *shift) deleteQueue() {
+	cq, err := s.queue()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(s.cluster.Delete(ctx(), cq)).To(Succeed())
+}
+
+func (s *shift) queueGone() error {
+	cq, err := s.queue()
+	if err == nil {
+		return fmt.Errorf("the ConsumerQueue is still there: %+v", cq.Status.Conditions)
+	}
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if queues := s.vhost.Definitions().Queues; len(queues) > 0 {
+		return fmt.Errorf("the broker still has %v", queues)
+	}
+	return nil
+}
+
+// until waits for work to be done, or to be refused: then there is nothing more to wait for.
+func (s *shift) until(done func() error) {
+	GinkgoHelper()
+	Eventually(func() error {
+		if len(s.refused()) > 0 {
+			return nil
+		}
+		return done()
+	}).Should(Succeed())
+}
