@@ -64,7 +64,7 @@ func (l *look) throughConnection(ctx context.Context, bc *v1alpha1.BrokerConnect
 	ready := readyOf(bc)
 	current := ready.ObservedGeneration == bc.Generation
 	if current && ready.Status == metav1.ConditionFalse {
-		l.conclude(waiting(connectionReason(ready), fmt.Sprintf("BrokerConnection %q is not ready: %s", bc.Name, ready.Message)))
+		l.conclude(waiting(connectionReason(ready), whyNotReady(bc.Name, ready)))
 		return ctrl.Result{}, nil // its change is watched
 	}
 	if !usable || connection.Health().Err != nil {
@@ -87,6 +87,15 @@ func (l *look) throughConnection(ctx context.Context, bc *v1alpha1.BrokerConnect
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: jittered(interval)}, nil
+}
+
+// whyNotReady says why a BrokerConnection cannot be used. How exactly a broker cannot be reached changes from one attempt to
+// the next; that stands in the status of the BrokerConnection only, or each attempt would be a write to every ConsumerQueue.
+func whyNotReady(name string, ready metav1.Condition) string {
+	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
+		return fmt.Sprintf("BrokerConnection %q cannot reach its broker: its status says why", name)
+	}
+	return fmt.Sprintf("BrokerConnection %q is not ready: %s", name, ready.Message)
 }
 
 // connectionReason tells a broker that does not answer from a connection that lacks something on this side.

@@ -232,7 +232,7 @@ func TestLookWithoutABroker(t *testing.T) {
 		"the BrokerConnection is suspended": {spec: `{}`, known: suspended, want: asSuspended(`BrokerConnection "default" is suspended`)},
 		"the broker is unreachable": {
 			spec: `{}`, known: connection("False", "BrokerUnreachable", 3), seen: true,
-			want: notReady("BrokerUnreachable", `BrokerConnection "default" is not ready: the reason`),
+			want: notReady("BrokerUnreachable", `BrokerConnection "default" cannot reach its broker: its status says why`),
 		},
 		"the Secret is missing": {
 			spec: `{}`, known: connection("False", "SecretNotFound", 3), seen: true,
