@@ -39,8 +39,10 @@ var _ = Describe("A broker", func() {
 		}
 		noManagement.management.refuse()
 		noAMQP.amqp.refuse()
-		noManagement.eventually("orders", append(unreachable(), message(SatisfyAll(ContainSubstring("/api/"), Not(ContainSubstring("AMQP")))))...)
-		noAMQP.eventually("orders", append(unreachable(), message(SatisfyAll(ContainSubstring("AMQP"), Not(ContainSubstring("/api/")))))...)
+		noManagement.eventually("orders", unreachable()...)
+		noAMQP.eventually("orders", unreachable()...)
+		Expect(noManagement.connection()).To(message(SatisfyAll(ContainSubstring("/api/"), Not(ContainSubstring("AMQP")))))
+		Expect(noAMQP.connection()).To(message(SatisfyAll(ContainSubstring("AMQP"), Not(ContainSubstring("/api/")))))
 		for _, w := range []*world{noManagement, noAMQP} {
 			w.queue("invoices", ordinary)
 			w.eventually("invoices", condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"))
@@ -71,6 +73,7 @@ func unreachable() []matcher {
 		condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"),
 		condition("Drifted", metav1.ConditionUnknown, "BrokerUnreachable"),
 		condition("RecreationRequired", metav1.ConditionFalse, "InSync"),
+		message(ContainSubstring("its status says why")),
 		HaveField("Status.Topology", HaveEach(HaveField("State", v1alpha1.StateUnknown))),
 	}
 }

@@ -1,0 +1,44 @@
+package faults
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("A broker", func() {
+	It("that is stopped and started again: nothing changes for three intervals, then each resource is written as often as it must", func() {
+		w := newStraightWorld(private.Broker)
+		startManager(w)
+		names := w.queues("orders", 5, ordinary)
+		w.settled(5)
+		flow := w.flow(names[:2]...)
+		counts := w.countWrites()
+
+		DeferCleanup(private.Start) // should the test fail in between
+		stopped := time.Now()
+		private.Stop()
+		for _, name := range names {
+			w.eventually(name, unreachable()...)
+		}
+		Expect(counts.first()).To(BeTemporally(">", stopped.Add(3*time.Second)))
+		Consistently(counts.of).WithTimeout(3 * time.Second).Should(haveWritten(names, 1))
+
+		private.Start()
+		w.allReady()
+		w.expectExactly()
+		Consistently(counts.of).WithTimeout(3 * time.Second).Should(haveWritten(names, 2))
+		flow.noneLost()
+	})
+})
+
+// haveWritten matches writes of just so many to each ConsumerQueue. Why a broker cannot be reached changes while it boots;
+// the BrokerConnection says so, and may be written once per retry of a second and a little.
+func haveWritten(names []string, count int) matcher {
+	counts := []matcher{HaveKeyWithValue("BrokerConnection/default", BeNumerically("<=", 10)), HaveLen(len(names) + 1)}
+	for _, name := range names {
+		counts = append(counts, HaveKeyWithValue("ConsumerQueue/"+name, count))
+	}
+	return SatisfyAll(counts...)
+}
