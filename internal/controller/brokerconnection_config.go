@@ -43,6 +43,7 @@ func configOf(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnec
 	if err != nil {
 		return rabbit.Config{}, err
 	}
+	config.Owner = string(bc.UID)
 	if err := addTLS(ctx, live, bc, &config); err != nil {
 		return rabbit.Config{}, err
 	}

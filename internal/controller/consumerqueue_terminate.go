@@ -102,10 +102,11 @@ func (l *look) leave(ctx context.Context, kind, why string, owned []v1alpha1.Top
 func (l *look) letGo(ctx context.Context, kind string, stays []topology.Stay) (ctrl.Result, error) {
 	before := l.cq.DeepCopy()
 	controllerutil.RemoveFinalizer(l.cq, v1alpha1.TopologyFinalizer)
-	if err := l.patchMetadata(ctx, before); client.IgnoreNotFound(err) != nil {
+	err := l.patchMetadata(ctx, before)
+	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("remove finalizer: %w", orOldStatus(err))
 	}
-	if note := retained(stays); note != "" {
+	if note := retained(stays); note != "" && err == nil { // otherwise it went before, and that was said
 		log.FromContext(ctx).Info("Deleted; a part of the topology stays at the broker", "stays", note)
 		l.event(kind, eventRetained, "Delete", note)
 	}

@@ -49,10 +49,11 @@ type neighbour struct {
 	terminating bool
 }
 
-// has says whether an object is a neighbour's, or is to be: it must be left to that.
+// has says whether an object is a neighbour's, or can become so just as it is: it must be left to that. A neighbour that
+// wants it otherwise is helped more if it goes.
 func (n neighbour) has(entry v1alpha1.TopologyEntry) bool {
 	owns := slices.ContainsFunc(n.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.SameObject(owned, entry) })
-	return owns || (!n.terminating && n.Desired.Wants(entry))
+	return owns || (!n.terminating && entry.Shape != "" && entry.Shape == n.Desired.ShapeOf(entry))
 }
 
 // neighbours are all of them, sorted by name.

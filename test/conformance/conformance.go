@@ -77,6 +77,18 @@ func Load(tb testing.TB) []Vector {
 	return vectors
 }
 
+// Named is the vector of that name.
+func Named(tb testing.TB, name string) Vector {
+	tb.Helper()
+	for _, vector := range Load(tb) {
+		if vector.Name == name {
+			return vector
+		}
+	}
+	tb.Fatalf("there is no vector %q", name)
+	return Vector{}
+}
+
 // Expect returns the state that holds for a version, false where the resources must be UnsupportedByBroker and the
 // vhost stay empty.
 func (v Vector) Expect(version topology.Version) (State, bool) {

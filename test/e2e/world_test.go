@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -167,6 +168,13 @@ func (w *world) ready(name string) *v1alpha1.ConsumerQueue {
 	GinkgoHelper()
 	return w.eventually(name, condition("Ready", metav1.ConditionTrue, "InSync"),
 		condition("Drifted", metav1.ConditionFalse, "InSync"), condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
+}
+
+// readyWithin is for what waits until a queue is known to be empty.
+func (w *world) readyWithin(name string, limit time.Duration) {
+	GinkgoHelper()
+	Eventually(func() *v1alpha1.ConsumerQueue { return w.get(name) }).WithTimeout(limit).
+		Should(SatisfyAll(condition("Ready", metav1.ConditionTrue, "InSync"), beCurrent()))
 }
 
 func (w *world) eventuallyConnection(matchers ...types.GomegaMatcher) *v1alpha1.BrokerConnection {

@@ -1,0 +1,247 @@
+package e2e
+
+import (
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/conformance"
+)
+
+// deletion is what becomes of a topology when its ConsumerQueue "orders" is deleted. Those of a table are deleted at the
+// same time, for each takes its time.
+type deletion struct {
+	// spec is typed unless given.
+	spec string
+	// before happens at the broker when the resource is Ready.
+	before func(w *world)
+	// stays picks what stays of the vhost; everything if nil.
+	stays func(conformance.State) conformance.State
+	// note is a regular expression for the Retained Event; empty if there is none.
+	note string
+	// warning says that it is a Warning.
+	warning bool
+}
+
+// typedSources is what of typed is never Warren's to delete.
+func onlySources(state conformance.State) conformance.State {
+	return conformance.State{Exchanges: slices.DeleteFunc(state.Exchanges, func(e conformance.Exchange) bool { return e.Name != "shop" })}
+}
+
+var deletions = map[string]deletion{
+	"is empty: all of it goes, but for the exchanges that messages come from": {stays: onlySources},
+	"holds a message: it stays, untouched": {
+		before: func(w *world) { w.vhost.Publish("shop", "order.paid", "a message") },
+		note:   `queue "orders" holds 1 message.*: exchange "retries"; exchange "dead"; queue "orders"; .*`, warning: true,
+	},
+	"has a consumer: it stays, untouched": {
+		before: func(w *world) { w.consume("orders") },
+		note:   `queue "orders" has 1 consumer`, warning: true,
+	},
+	"has a message in a delay tier: it stays, untouched": {
+		before: func(w *world) { w.vhost.Publish("retries", "orders.retry.1m", "a message") },
+		note:   `queue "orders.retry.1m" holds 1 message`, warning: true,
+	},
+	"has a message in the dead-letter queue: that stays with its exchange": {
+		before: func(w *world) { w.vhost.Publish("dead", "orders.dlq", "a message") },
+		stays: func(s conformance.State) conformance.State {
+			return conformance.State{
+				Exchanges: slices.DeleteFunc(s.Exchanges, func(e conformance.Exchange) bool { return e.Name == "retries" }),
+				Queues:    slices.DeleteFunc(s.Queues, func(q conformance.Queue) bool { return q.Name != "orders.dlq" }),
+				Bindings:  slices.DeleteFunc(s.Bindings, func(b conformance.Binding) bool { return b.Destination != "orders.dlq" }),
+			}
+		},
+		note: `queue "orders.dlq" holds 1 message.*: queue "orders.dlq"\. "orders.dlq" is bound to it: exchange "dead"$`,
+	},
+	"is to be retained: it stays": {
+		spec: typed + "\ndeletionPolicy: Retain", note: "deletionPolicy is Retain",
+	},
+	"is to be deleted with its messages: all of it goes": {
+		spec: typed + "\ndeletionPolicy: Delete",
+		before: func(w *world) {
+			w.vhost.Publish("shop", "order.paid", "a message")
+			w.vhost.Publish("dead", "orders.dlq", "a message")
+			w.consume("orders")
+		},
+		stays: onlySources,
+	},
+	"is suspended: it stays": {
+		spec: typed + "\nsuspend: true", note: "spec.suspend is set", warning: true,
+	},
+	"feeds and is fed by others: an exchange that somebody bound to stays, and so does what somebody dead-letters to": {
+		before: func(w *world) {
+			w.vhost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
+			w.vhost.Bind("retries", "audit", "audit", nil)
+			w.vhost.DeclareQueue("other", map[string]any{"x-queue-type": "quorum", "x-dead-letter-exchange": "dead", "x-dead-letter-routing-key": "orders.dlq"})
+		},
+		stays: func(s conformance.State) conformance.State {
+			return conformance.State{
+				Exchanges: s.Exchanges,
+				Queues: slices.DeleteFunc(s.Queues, func(q conformance.Queue) bool {
+					return !slices.Contains([]string{"audit", "other", "orders.dlq"}, q.Name)
+				}),
+				Bindings: slices.DeleteFunc(s.Bindings, func(b conformance.Binding) bool {
+					return !slices.Contains([]string{"audit", "orders.dlq"}, b.Destination)
+				}),
+			}
+		},
+		note: `queue "other" dead-letters to it: queue "orders.dlq"\. "audit" is bound to it: exchange "retries"\. "orders.dlq" is bound to it: exchange "dead"`,
+	},
+}
+
+var _ = Describe("The deletion of a ConsumerQueue", func() {
+	onEachBroker("by its deletionPolicy, when the topology", func(broker brokers.Broker) {
+		worlds, before := map[string]*world{}, map[string]conformance.State{}
+		for name, d := range deletions {
+			w := newWorld(broker)
+			worlds[name] = w
+			w.queue("orders", typed)
+			w.ready("orders")
+			if d.spec != "" {
+				w.queue("orders", d.spec)
+				w.eventually("orders")
+			}
+			if d.before != nil {
+				d.before(w)
+			}
+			before[name] = w.holds()
+		}
+		for _, w := range worlds {
+			w.delete("orders")
+		}
+		for name, d := range deletions {
+			By(name)
+			w, want := worlds[name], before[name]
+			w.gone("orders")
+			if d.stays != nil {
+				want = d.stays(want)
+			}
+			Expect(w.holds()).To(equalState(want), name)
+			Expect(w.vhost.Policies()).To(BeEmpty(), name)
+			w.expectRetained(d.note, d.warning, name)
+		}
+	})
+
+	It("waits for nothing where the broker cannot be asked", func() {
+		gone, suspended, never := newWorld(matrix[0]), newWorld(matrix[0]), newBareWorld(matrix[0])
+		never.queue("orders", typed)
+		for _, w := range []*world{gone, suspended} {
+			w.queue("orders", typed)
+			w.ready("orders")
+		}
+		Expect(kube.Delete(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: gone.namespace, Name: "default"}})).To(Succeed())
+		suspended.disconnect()
+		before := gone.holds()
+		for _, w := range []*world{gone, suspended, never} {
+			w.delete("orders")
+			w.gone("orders")
+		}
+		gone.expectRetained(`BrokerConnection "default" is gone: .*queue "orders"`, true, "gone")
+		suspended.expectRetained(`BrokerConnection "default" is suspended: .*queue "orders"`, true, "suspended")
+		never.expectRetained("", false, "never declared")
+		Expect(gone.holds()).To(equalState(before))
+		Expect(suspended.holds()).To(equalState(before))
+	})
+
+	It("of what was there before and never as it is wanted touches nothing", func() {
+		w := newWorld(matrix[0])
+		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
+		w.queue("orders", `{}`)
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		before := w.holds()
+		w.delete("orders")
+		w.gone("orders")
+		Expect(w.holds()).To(equalState(before))
+	})
+
+	It("goes on while the broker comes back, and gives up in the end", func() {
+		back, lost := newBareWorld(matrix[0]), newBareWorld(matrix[0])
+		gateways := map[*world]*gateway{back: newGateway(matrix[0]), lost: newGateway(matrix[0])}
+		for w, gateway := range gateways {
+			w.secret(w.broker.Username, w.broker.Password)
+			w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: gateway.uri})
+			w.queue("orders", typed)
+			w.ready("orders")
+			gateway.cut.Store(true)
+			w.delete("orders")
+			w.eventuallyDeleting("orders")
+		}
+		before := lost.holds()
+		gateways[back].cut.Store(false)
+		back.gone("orders")
+		Expect(back.holds()).To(equalState(onlySources(before)))
+		Eventually(lost.finds).WithArguments("orders").WithTimeout(90 * time.Second).Should(BeFalse())
+		lost.expectRetained(`given up after 1m0s: .*: exchange "retries"; exchange "dead"; queue "orders"`, true, "lost")
+		Expect(lost.holds()).To(equalState(before))
+	})
+})
+
+func (w *world) delete(name string) {
+	GinkgoHelper()
+	Expect(kube.Delete(ctx(), &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}})).To(Succeed())
+}
+
+func (w *world) finds(name string) bool {
+	err := kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: name}, &v1alpha1.ConsumerQueue{})
+	return !apierrors.IsNotFound(err)
+}
+
+// gone waits until a resource has been let go, which takes two looks at queues, 10 s apart, for main queue and tiers and
+// again for the dead-letter queue.
+func (w *world) gone(name string) {
+	GinkgoHelper()
+	Eventually(w.finds).WithArguments(name).WithTimeout(60 * time.Second).Should(BeFalse())
+}
+
+func (w *world) eventuallyDeleting(name string) {
+	GinkgoHelper()
+	Eventually(func() *v1alpha1.ConsumerQueue { return w.get(name) }).Should(SatisfyAll(
+		condition("Ready", metav1.ConditionFalse, "Terminating"), condition("Reconciling", metav1.ConditionTrue, "Terminating")))
+}
+
+// expectRetained checks the Retained Events of "orders": one whose note matches, or none.
+func (w *world) expectRetained(note string, warning bool, name string) {
+	GinkgoHelper()
+	if note == "" {
+		Consistently(func() []eventsv1.Event { return w.retained() }).WithTimeout(time.Second).Should(BeEmpty(), name)
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	Eventually(func() []eventsv1.Event { return w.retained() }).Should(ConsistOf(SatisfyAll(
+		HaveField("Note", MatchRegexp(note)), HaveField("Type", kind))), name)
+}
+
+func (w *world) retained() []eventsv1.Event {
+	list := &eventsv1.EventList{}
+	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
+	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason != "Retained" })
+}
+
+// consume takes up consuming a queue, and leaves what is delivered unacknowledged, until the test ends.
+func (w *world) consume(queue string) {
+	GinkgoHelper()
+	connection, err := w.vhost.Connect("consumer of " + queue)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { _ = connection.Close() })
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	deliveries, err := channel.Consume(queue, "", false, false, false, false, nil)
+	Expect(err).NotTo(HaveOccurred())
+	go func(<-chan amqp.Delivery) {
+		for range deliveries { // until the connection ends
+		}
+	}(deliveries)
+}

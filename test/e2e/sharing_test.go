@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/conformance"
+)
+
+var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", func() {
+	onEachBroker("break nothing of those that stay when some are deleted, and leave nothing when all are", func(broker brokers.Broker) {
+		vector := conformance.Named(GinkgoTB(), "seed-002-freeflow")
+		all, some := newWorld(broker), newWorld(broker)
+		want, _ := vector.Expect(versionOf(broker))
+		queues := vector.ConsumerQueues
+		rand.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })
+		for _, w := range []*world{all, some} {
+			w.applyVector(vector)
+			for _, cq := range queues {
+				w.ready(cq.Name)
+			}
+		}
+		stays := queues[0]
+		for i, cq := range queues {
+			all.delete(cq.Name)
+			if i > 0 {
+				some.delete(cq.Name)
+			}
+		}
+		for i, cq := range queues {
+			all.gone(cq.Name)
+			if i > 0 {
+				some.gone(cq.Name)
+			}
+		}
+		Expect(all.holds()).To(equalState(conformance.State{Exchanges: slices.DeleteFunc(slices.Clone(want.Exchanges),
+			func(e conformance.Exchange) bool { return e.Name != "freeflow.events" })}))
+		some.ready(stays.Name)
+		left := ownersPart(want, stays.QueueName())
+		Expect(some.holds()).To(equalState(left))
+
+		By("whatever the one that stays still needs being there until it goes too")
+		some.delete(stays.Name)
+		some.gone(stays.Name)
+		Expect(some.holds()).To(equalState(all.holds()))
+	})
+
+	It("do so across namespaces that reach the vhost by different ways", func() {
+		const shared = `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: %q, queue: {name: graveyard}}}`
+		here := newWorld(matrix[0])
+		there := here.neighbour()
+		here.queue("orders", fmt.Sprintf(shared, "orders"))
+		there.queue("invoices", fmt.Sprintf(shared, "invoices"))
+		here.ready("orders")
+		there.ready("invoices")
+		here.delete("orders")
+		here.gone("orders")
+		here.expectRetained(fmt.Sprintf(`ConsumerQueue %s/invoices has it too: exchange "dead"; queue "graveyard"`, there.namespace), false, "shared")
+		cq := there.ready("invoices")
+		Expect(cq.Status.Changes).To(BeEmpty())
+		state := there.holds()
+		Expect(state.Bindings).To(ConsistOf(conformance.Binding{Source: "dead", Destination: "graveyard", RoutingKey: "invoices"}))
+		there.delete("invoices")
+		there.gone("invoices")
+		Expect(there.holds()).To(equalState(conformance.State{}))
+	})
+})
+
+var _ = Describe("ConsumerQueues that want one object differently", func() {
+	// first is there before second comes; what second cannot have is in the message.
+	for name, test := range map[string]struct{ first, second, message string }{
+		"the same main queue": {
+			`{queue: {name: work}}`, `{queue: {name: work, messageTTL: 1m}, deadLetter: {exchange: {name: x}, queue: {name: y}}, retry: {policy: None}}`,
+			`has queue "work" as its main queue`,
+		},
+		"the same main queue with the same settings": {`{queue: {name: work}}`, `{queue: {name: work}}`, `has queue "work" as its main queue`},
+		"the same delay tier": {
+			`{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`, `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`,
+			`has queue "wait" as its delay tier`,
+		},
+		"a dead-letter queue with other settings": {
+			`{deadLetter: {queue: {name: graveyard}}}`, `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`,
+			`has the dead-letter queue "graveyard" with other settings`,
+		},
+		"a dead-letter queue as main queue": {
+			`{deadLetter: {queue: {name: graveyard}}}`, `{queue: {name: graveyard}}`, `has queue "graveyard" as its dead-letter queue`,
+		},
+		"an exchange of another type": {
+			`{bindings: [{exchange: {name: shop, type: topic}}]}`, `{bindings: [{exchange: {name: shop, type: direct}}]}`,
+			`has exchange "shop" as its source exchange of type topic`,
+		},
+		"an exchange in another role": {
+			`{deadLetter: {exchange: {name: shop, type: direct}}}`, `{retry: {exchange: {name: shop}}}`,
+			`has exchange "shop" as its dead-letter exchange of type direct (here the retry exchange of type direct)`,
+		},
+		"a fanout exchange for two dead-letter queues": {
+			`{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
+			`leads the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
+		},
+		"a key of a retry exchange": {
+			`{retry: {exchange: {name: retry}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
+			`{retry: {exchange: {name: retry}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
+			`leads key "soon" of the retry exchange "retry" to delay tier "first.retry.1m" (here to "second.retry.1m")`,
+		},
+	} {
+		It("are told of each other: "+name, func() {
+			w := newWorld(matrix[0])
+			w.queue("first", test.first)
+			w.ready("first")
+			before := w.holds()
+			w.queue("second", test.second)
+			cq := w.eventually("second", condition("Ready", metav1.ConditionFalse, "Conflict"),
+				condition("Stalled", metav1.ConditionTrue, "Conflict"), condition("Drifted", metav1.ConditionUnknown, "Conflict"),
+				condition("RecreationRequired", metav1.ConditionUnknown, "Conflict"),
+				message(ContainSubstring("ConsumerQueue "+w.namespace+"/first "+test.message)))
+			Expect(cq.Status.Topology).To(BeEmpty())
+			Expect(w.holds()).To(equalState(before))
+			Eventually(w.events).WithArguments("second").Should(Equal([]string{"Conflict"}))
+			w.ready("first")
+
+			By("becoming Ready when the holder goes")
+			w.delete("first")
+			w.gone("first")
+			w.readyWithin("second", 10*time.Second)
+		})
+	}
+
+	It("become Ready when the holder changes, across namespaces too", func() {
+		here := newWorld(matrix[0])
+		there := here.neighbour()
+		here.queue("orders", `{deadLetter: {queue: {name: graveyard}}}`)
+		here.ready("orders")
+		there.queue("invoices", `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`)
+		there.eventually("invoices", condition("Ready", metav1.ConditionFalse, "Conflict"),
+			message(ContainSubstring("ConsumerQueue "+here.namespace+"/orders has")))
+		here.queue("orders", `{}`)
+		here.ready("orders")
+		there.readyWithin("invoices", time.Minute) // the empty queue is deleted, and declared as it is wanted there
+	})
+
+	It("have the holder keep it, even if it is younger and changes its spec in between", func() {
+		w := newWorld(matrix[0])
+		w.queue("first", `{deadLetter: {queue: {name: one}}}`)
+		w.ready("first")
+		w.queue("second", `{deadLetter: {queue: {name: shared}}}`)
+		w.ready("second")
+		w.queue("first", `{deadLetter: {queue: {name: shared, maxLength: 5}}}`)
+		w.eventually("first", condition("Ready", metav1.ConditionFalse, "Conflict"))
+		w.ready("second")
+		w.queue("first", `{deadLetter: {queue: {name: shared}, exchange: {name: first.dlx}}}`)
+		w.ready("first")
+	})
+
+	It("let exactly one of several newcomers have it, and that one is Ready", func() {
+		w := newWorld(matrix[0])
+		for i := range 6 {
+			w.queue(fmt.Sprintf("newcomer-%d", i), `{queue: {name: work}, retry: {policy: None}}`)
+		}
+		states := func() map[string]int {
+			counts := map[string]int{}
+			list := &v1alpha1.ConsumerQueueList{}
+			Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
+			for _, cq := range list.Items {
+				for _, condition := range cq.Status.Conditions {
+					if condition.Type == "Ready" {
+						counts[condition.Reason]++
+					}
+				}
+			}
+			return counts
+		}
+		Eventually(states).Should(Equal(map[string]int{"InSync": 1, "Conflict": 5}))
+		Consistently(states).Should(Equal(map[string]int{"InSync": 1, "Conflict": 5}))
+	})
+})
+
+// neighbour is another namespace with a connection to the same vhost, spelled in another way.
+func (w *world) neighbour() *world {
+	GinkgoHelper()
+	other := newBareWorld(w.broker)
+	other.vhost = w.vhost
+	other.secret(w.broker.Username, w.broker.Password)
+	other.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: newGateway(w.broker).uri})
+	return other
+}
+
+// ownersPart is what of a state has to do with one main queue, its delay tiers, and what all share.
+func ownersPart(state conformance.State, main string) conformance.State {
+	ours := func(queue string) bool {
+		return queue == main || queue == "freeflow.events.dlq" || (len(queue) > len(main) && queue[:len(main)+len(".retry.")] == main+".retry.")
+	}
+	return conformance.State{
+		Exchanges: state.Exchanges,
+		Queues:    slices.DeleteFunc(slices.Clone(state.Queues), func(q conformance.Queue) bool { return !ours(q.Name) }),
+		Bindings:  slices.DeleteFunc(slices.Clone(state.Bindings), func(b conformance.Binding) bool { return !ours(b.Destination) }),
+	}
+}
