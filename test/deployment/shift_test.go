@@ -32,6 +32,14 @@ type shift struct {
 // beginShift starts a manager in a cluster where no other one runs. Its work is in the given namespace, or in a new one.
 func beginShift(c *cluster, namespace string) *shift {
 	GinkgoHelper()
+	s := newShift(c, namespace)
+	s.manager = startManager(c)
+	return s
+}
+
+// newShift has no manager yet.
+func newShift(c *cluster, namespace string) *shift {
+	GinkgoHelper()
 	if namespace == "" {
 		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "work-"}}
 		Expect(c.Create(ctx(), made)).To(Succeed())
@@ -45,7 +53,6 @@ func beginShift(c *cluster, namespace string) *shift {
 		vhost.Grant(s.user, ".*", ".*", ".*")
 	}
 	DeferCleanup(s.clear)
-	s.manager = startManager(c)
 	return s
 }
 

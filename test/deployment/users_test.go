@@ -1,0 +1,120 @@
+package deployment
+
+import (
+	"context"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+var (
+	reading   = []string{"get", "list", "watch"}
+	writing   = []string{"create", "delete", "deletecollection", "patch", "update"}
+	resources = []string{"brokerconnections", "consumerqueues"}
+)
+
+var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, func() {
+	BeforeAll(func() {
+		aggregate()
+		whole.kubectl("create", "namespace", "shop")
+		for _, name := range []string{"view", "edit", "admin"} {
+			whole.kubectl("create", "rolebinding", name, "--namespace=shop", "--clusterrole="+name, "--user=the-"+name)
+			// RBAC learns of roles and bindings a moment later.
+			Eventually(func() bool { return may("the-"+name, "get", "consumerqueues", "", "shop") }).Should(BeTrue())
+			Eventually(func() bool { return may("the-"+name, "create", "consumerqueues", "", "shop") }).Should(Equal(name != "view"))
+		}
+	})
+
+	for name, verbs := range map[string][]string{
+		"view":  reading,
+		"edit":  slices.Concat(reading, writing),
+		"admin": slices.Concat(reading, writing, []string{"whatever-comes"}),
+	} {
+		It(name+" may do as much with Warren's resources as with Kubernetes' own, there and nowhere else", func() {
+			user := "the-" + name
+			for _, resource := range resources {
+				for _, verb := range slices.Concat(reading, writing, []string{"whatever-comes"}) {
+					Expect(may(user, verb, resource, "", "shop")).To(Equal(slices.Contains(verbs, verb)), "%s %s", verb, resource)
+					Expect(may(user, verb, resource, "", "bank")).To(BeFalse(), "%s %s in another namespace", verb, resource)
+					Expect(may(user, verb, resource, "status", "shop")).To(Equal(verb == "get"), "%s %s/status", verb, resource)
+				}
+			}
+		})
+	}
+
+	It("view sees what is there, and can neither write nor read a Secret", func() {
+		viewer := as("the-view")
+		Expect(viewer.List(ctx(), &v1alpha1.ConsumerQueueList{}, client.InNamespace("shop"))).To(Succeed())
+		Expect(viewer.Create(ctx(), queueOf("shop"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(may("the-view", "get", "secrets", "", "shop")).To(BeFalse())
+	})
+
+	It("edit makes and deletes ConsumerQueues, and leaves their status to Warren", func() {
+		editor, cq := as("the-edit"), queueOf("shop")
+		Expect(editor.Create(ctx(), queueOf("bank"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(editor.Create(ctx(), cq)).To(Succeed())
+		cq.Status.QueueName = "another"
+		Expect(editor.Status().Update(ctx(), cq)).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(editor.Delete(ctx(), cq)).To(Succeed())
+	})
+})
+
+func queueOf(namespace string) *v1alpha1.ConsumerQueue {
+	return &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"}}
+}
+
+// aggregate does what the controller of that name in kube-controller-manager does, which envtest does not run: it puts
+// into the built-in roles the rules of those that their aggregationRule selects.
+func aggregate() {
+	GinkgoHelper()
+	for _, name := range []string{"view", "edit", "admin"} { // each is part of the next
+		role := &rbacv1.ClusterRole{}
+		Eventually(func() error { return whole.Get(ctx(), client.ObjectKey{Name: name}, role) }).Should(Succeed())
+		role.Rules = nil
+		for _, selector := range role.AggregationRule.ClusterRoleSelectors {
+			matching, err := metav1.LabelSelectorAsSelector(&selector)
+			Expect(err).NotTo(HaveOccurred())
+			list := &rbacv1.ClusterRoleList{}
+			Expect(whole.List(ctx(), list, client.MatchingLabelsSelector{Selector: matching})).To(Succeed())
+			for _, selected := range list.Items {
+				role.Rules = append(role.Rules, selected.Rules...)
+			}
+		}
+		Expect(whole.Update(ctx(), role)).To(Succeed())
+	}
+}
+
+func may(user, verb, resource, subresource, namespace string) bool {
+	GinkgoHelper()
+	group := v1alpha1.GroupVersion.Group
+	if resource == "secrets" {
+		group = ""
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Group: group, Resource: resource, Subresource: subresource, Verb: verb,
+		},
+	}}
+	Expect(whole.Create(context.Background(), review)).To(Succeed())
+	return review.Status.Allowed
+}
+
+// as is a client of a user.
+func as(user string) client.Client {
+	GinkgoHelper()
+	config := rest.CopyConfig(whole.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	kube, err := client.New(config, client.Options{Scheme: whole.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return kube
+}
