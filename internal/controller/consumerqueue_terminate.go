@@ -38,7 +38,7 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	case l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend:
 		return l.leave(ctx, corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched", owned)
 	case len(owned) == 0:
-		return l.leave(ctx, corev1.EventTypeNormal, "", nil)
+		return l.letGo(ctx, corev1.EventTypeWarning, "status.topology is empty: what this ConsumerQueue may have declared stays at the broker")
 	}
 	bc, err := l.connectionOf(ctx, l.cq)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	case trouble != nil:
 		return l.leave(ctx, corev1.EventTypeWarning, said(trouble), d.remaining(l.cq))
 	}
-	return l.letGo(ctx, corev1.EventTypeNormal, stays)
+	return l.letGo(ctx, corev1.EventTypeNormal, retained(stays))
 }
 
 // terminating is the verdict on a resource that is being deleted.
@@ -94,19 +94,19 @@ func (l *look) leave(ctx context.Context, kind, why string, owned []v1alpha1.Top
 	for _, entry := range owned {
 		stays = append(stays, topology.Stay{Entry: entry, Why: why})
 	}
-	return l.letGo(ctx, kind, stays)
+	return l.letGo(ctx, kind, retained(stays))
 }
 
-// letGo says what stays at the broker, and takes the finalizer off. The log says it too: in a namespace that is being
+// letGo says what stays at the broker, if anything does, and takes the finalizer off. The log says it too: in a namespace that is being
 // deleted no Event can be made.
-func (l *look) letGo(ctx context.Context, kind string, stays []topology.Stay) (ctrl.Result, error) {
+func (l *look) letGo(ctx context.Context, kind, note string) (ctrl.Result, error) {
 	before := l.cq.DeepCopy()
 	controllerutil.RemoveFinalizer(l.cq, v1alpha1.TopologyFinalizer)
 	err := l.patchMetadata(ctx, before)
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("remove finalizer: %w", orOldStatus(err))
 	}
-	if note := retained(stays); note != "" && err == nil { // otherwise it went before, and that was said
+	if note != "" && err == nil { // otherwise it went before, and that was said
 		log.FromContext(ctx).Info("Deleted; a part of the topology stays at the broker", "stays", note)
 		l.event(kind, eventRetained, "Delete", note)
 	}

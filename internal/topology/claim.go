@@ -85,7 +85,7 @@ func (c Claimant) right(about v1alpha1.TopologyEntry) right {
 	switch {
 	case at < 0:
 		return newcomer
-	case c.Owned[at].Shape != "" && c.Owned[at].Shape == c.Desired.shapeOf(c.Owned[at]):
+	case c.Owned[at].Shape != "" && c.Owned[at].Shape == c.Desired.ShapeOf(c.Owned[at]):
 		return holderAsWanted
 	}
 	return holder
@@ -101,8 +101,8 @@ func (c Claimant) isAbout(entry, about v1alpha1.TopologyEntry) bool {
 		slices.ContainsFunc(c.Desired.Bindings, func(b Binding) bool { return SameObject(bindingEntry(b), entry) })
 }
 
-// shapeOf is the shape that a topology wants an object in; empty if it does not want it.
-func (t Topology) shapeOf(entry v1alpha1.TopologyEntry) string {
+// ShapeOf is the shape that a topology wants an object in; empty if it does not want it.
+func (t Topology) ShapeOf(entry v1alpha1.TopologyEntry) string {
 	for _, exchange := range t.Exchanges {
 		if entry.Kind == v1alpha1.KindExchange && exchange.Name == entry.Name {
 			return shape(exchange)

@@ -75,64 +75,84 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 	})
 })
 
+// conflicts: first is there before second comes; what second cannot have is in the message.
+var conflicts = map[string]struct{ first, second, message string }{
+	"the same main queue": {
+		`{queue: {name: work}}`, `{queue: {name: work, messageTTL: 1m}, deadLetter: {exchange: {name: x}, queue: {name: y}}, retry: {policy: None}}`,
+		`has queue "work" as its main queue`,
+	},
+	"the same main queue with the same settings": {`{queue: {name: work}}`, `{queue: {name: work}}`, `has queue "work" as its main queue`},
+	"the same delay tier": {
+		`{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`, `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`,
+		`has queue "wait" as its delay tier`,
+	},
+	"a dead-letter queue with other settings": {
+		`{deadLetter: {queue: {name: graveyard}}}`, `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`,
+		`has the dead-letter queue "graveyard" with other settings`,
+	},
+	"a dead-letter queue as main queue": {
+		`{deadLetter: {queue: {name: graveyard}}}`, `{queue: {name: graveyard}}`, `has queue "graveyard" as its dead-letter queue`,
+	},
+	"an exchange in another role": {
+		`{deadLetter: {exchange: {name: shop, type: direct}}}`, `{retry: {exchange: {name: shop}}}`,
+		`has exchange "shop" as its dead-letter exchange of type direct (here the retry exchange of type direct)`,
+	},
+	"a fanout exchange for two dead-letter queues": {
+		`{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
+		`leads the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
+	},
+	"a key of a retry exchange": {
+		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
+		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
+		`leads key "soon" of the retry exchange "retry" to delay tier "first.retry.1m" (here to "second.retry.1m")`,
+	},
+}
+
 var _ = Describe("ConsumerQueues that want one object differently", func() {
-	// first is there before second comes; what second cannot have is in the message.
-	for name, test := range map[string]struct{ first, second, message string }{
-		"the same main queue": {
-			`{queue: {name: work}}`, `{queue: {name: work, messageTTL: 1m}, deadLetter: {exchange: {name: x}, queue: {name: y}}, retry: {policy: None}}`,
-			`has queue "work" as its main queue`,
-		},
-		"the same main queue with the same settings": {`{queue: {name: work}}`, `{queue: {name: work}}`, `has queue "work" as its main queue`},
-		"the same delay tier": {
-			`{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`, `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`,
-			`has queue "wait" as its delay tier`,
-		},
-		"a dead-letter queue with other settings": {
-			`{deadLetter: {queue: {name: graveyard}}}`, `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`,
-			`has the dead-letter queue "graveyard" with other settings`,
-		},
-		"a dead-letter queue as main queue": {
-			`{deadLetter: {queue: {name: graveyard}}}`, `{queue: {name: graveyard}}`, `has queue "graveyard" as its dead-letter queue`,
-		},
-		"an exchange of another type": {
-			`{bindings: [{exchange: {name: shop, type: topic}}]}`, `{bindings: [{exchange: {name: shop, type: direct}}]}`,
-			`has exchange "shop" as its source exchange of type topic`,
-		},
-		"an exchange in another role": {
-			`{deadLetter: {exchange: {name: shop, type: direct}}}`, `{retry: {exchange: {name: shop}}}`,
-			`has exchange "shop" as its dead-letter exchange of type direct (here the retry exchange of type direct)`,
-		},
-		"a fanout exchange for two dead-letter queues": {
-			`{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
-			`leads the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
-		},
-		"a key of a retry exchange": {
-			`{retry: {exchange: {name: retry}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
-			`{retry: {exchange: {name: retry}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
-			`leads key "soon" of the retry exchange "retry" to delay tier "first.retry.1m" (here to "second.retry.1m")`,
-		},
-	} {
-		It("are told of each other: "+name, func() {
+	It("are told of each other, and have it when the holder goes", func() {
+		worlds, before := map[string]*world{}, map[string]conformance.State{}
+		for name, test := range conflicts {
 			w := newWorld(matrix[0])
+			worlds[name] = w
 			w.queue("first", test.first)
 			w.ready("first")
-			before := w.holds()
+			before[name] = w.holds()
 			w.queue("second", test.second)
+		}
+		for name, test := range conflicts {
+			By(name)
+			w := worlds[name]
 			cq := w.eventually("second", condition("Ready", metav1.ConditionFalse, "Conflict"),
 				condition("Stalled", metav1.ConditionTrue, "Conflict"), condition("Drifted", metav1.ConditionUnknown, "Conflict"),
 				condition("RecreationRequired", metav1.ConditionUnknown, "Conflict"),
 				message(ContainSubstring("ConsumerQueue "+w.namespace+"/first "+test.message)))
 			Expect(cq.Status.Topology).To(BeEmpty())
-			Expect(w.holds()).To(equalState(before))
+			Expect(w.holds()).To(equalState(before[name]))
 			Eventually(w.events).WithArguments("second").Should(Equal([]string{"Conflict"}))
 			w.ready("first")
-
-			By("becoming Ready when the holder goes")
 			w.delete("first")
-			w.gone("first")
-			w.readyWithin("second", 10*time.Second)
-		})
-	}
+		}
+		for name := range conflicts {
+			By("holder gone: " + name)
+			worlds[name].gone("first")
+			worlds[name].readyWithin("second", 10*time.Second)
+		}
+	})
+
+	It("are told of each other where that is a source exchange's type; it stays as it is when the holder goes", func() {
+		w := newWorld(matrix[0])
+		w.queue("first", `{bindings: [{exchange: {name: shop, type: topic}}]}`)
+		w.ready("first")
+		w.queue("second", `{bindings: [{exchange: {name: shop, type: direct}}]}`)
+		w.eventually("second", condition("Ready", metav1.ConditionFalse, "Conflict"), message(ContainSubstring(
+			`first has exchange "shop" as its source exchange of type topic (here the source exchange of type direct)`)))
+		w.queue("third", `{bindings: [{exchange: {name: shop}}, {exchange: {name: second.dlx}}]}`)
+		w.eventually("third", condition("Ready", metav1.ConditionFalse, "ExchangeMissing"))
+		w.queue("first", `{deletionPolicy: Delete, bindings: [{exchange: {name: shop, type: topic}}]}`)
+		w.delete("first")
+		w.gone("first")
+		w.eventually("second", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+	})
 
 	It("become Ready when the holder changes, across namespaces too", func() {
 		here := newWorld(matrix[0])
