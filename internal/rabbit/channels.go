@@ -100,6 +100,9 @@ func (c *channels) doOn(ctx context.Context, operation func(*link) error) error 
 
 // start begins an operation until the first context ends, and waits for its result until the second does.
 func (c *channels) start(ctx, wait context.Context, operation func(*link) error) error {
+	if err := ctx.Err(); err != nil {
+		return c.config.unreachable(err)
+	}
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():

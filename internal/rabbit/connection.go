@@ -149,7 +149,7 @@ func (c *Connection) takeWaiting() []chan<- error {
 	return waiting
 }
 
-// looking is the goroutine that makes all requests to the management API, one at a time.
+// looking is the goroutine that looks at the vhost, with one request to the management API at a time.
 func (c *Connection) looking() {
 	retry := backoff{first: c.timing.first, limit: min(c.timing.limit, c.config.ResyncInterval)}
 	for {

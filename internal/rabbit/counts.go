@@ -37,8 +37,8 @@ func (c *Connection) held(ctx context.Context, cluster, queue string) (now held,
 
 // about names the queue in an error of the broker.
 func about(queue string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrNotEmpty) || errors.Is(err, ErrUnproven) { // which name it themselves
+		return err
 	}
 	return fmt.Errorf("queue %q: %w", queue, err)
 }

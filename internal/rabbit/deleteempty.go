@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/warren-mq/warren/internal/topology"
 )
 
@@ -20,6 +18,8 @@ const (
 	budget = 10 * time.Second
 	// undoing is the time that undoing may take.
 	undoing = 10 * time.Second
+	// refusals is how often at most a queue is tried whether it refuses a message.
+	refusals = 4
 	// stale is how old the last reading may be when a fence is put up.
 	stale = 2 * time.Second
 )
@@ -62,7 +62,7 @@ func (c *Connection) DeleteEmpty(ctx context.Context, cluster string, queues []s
 		return err
 	}
 	defer end()
-	d := &deletion{c: c, cluster: cluster, queues: queues, readings: map[string]*reading{}}
+	d := &deletion{c: c, cluster: cluster, queues: queues, readings: map[string]*reading{}, inside: map[string]int{}}
 	err = d.run(ctx)
 	if ctx.Err() != nil && !errors.Is(err, errAbandoned) && err != nil {
 		return c.config.ended(ctx, err)
@@ -121,11 +121,11 @@ type deletion struct {
 	readAt   time.Time
 	policies []topology.Policy // at the first reading
 	fences   []fence
-	// published is when the sentinels were about to be; most is how many there are in a queue at most.
+	// published is when the sentinels were about to be, and inside how many there can be, by queue.
 	published time.Time
+	inside    map[string]int
 	closed    bool // the fences may be
-	most      int
-	priority  int // of the fences
+	priority  int  // of the fences
 }
 
 // errAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
@@ -184,7 +184,7 @@ func (d *deletion) fenceAndDelete(ctx context.Context) error {
 }
 
 func (d *deletion) deleteWithin(ctx context.Context) error {
-	d.published, d.most = time.Now(), sentinels
+	d.published = time.Now()
 	for _, queue := range d.queues {
 		if err := d.putSentinels(ctx, queue); err != nil {
 			return err
@@ -221,175 +221,6 @@ func (d *deletion) unproven(format string, args ...any) error {
 	return d.c.config.fail(ErrUnproven, format, args...)
 }
 
-func (d *deletion) putSentinels(ctx context.Context, queue string) error {
-	return about(queue, d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error {
-		taken, err := publishSentinels(ctx, channel, queue, d.fenceOf(queue).name, 1, 2)
-		if err == nil && slices.Contains(taken, false) {
-			return d.unproven("it did not take the message that guards it")
-		}
-		return err
-	}))
-}
-
-func (d *deletion) fenceOf(queue string) fence {
-	return d.fences[slices.IndexFunc(d.fences, func(f fence) bool { return slices.Contains(f.queues, queue) })]
-}
-
-// verify makes sure that the fence stands: no policy is stronger, and each queue refuses a message.
-func (d *deletion) verify(ctx context.Context) error {
-	policies, err := d.c.writing.policies(ctx)
-	if err != nil {
-		return err
-	}
-	if err := d.unhindered(policies); err != nil {
-		return err
-	}
-	for _, queue := range d.queues {
-		err := d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error {
-			taken, err := publishSentinels(ctx, channel, queue, d.fenceOf(queue).name, sentinelTrial)
-			if err == nil && taken[0] {
-				d.most = sentinels + 1
-				return d.unproven("it takes messages in spite of the policy that refuses them")
-			}
-			return err
-		})
-		if err != nil {
-			return about(queue, err)
-		}
-	}
-	return nil
-}
-
-// settle waits until publishers whose messages were on their way know of the fence.
-func (d *deletion) settle(ctx context.Context) error {
-	wait := d.c.timing.settle
-	if ttl, expires := d.ttl(); expires {
-		wait = min(wait, ttl/8)
-	}
-	return d.c.sleep(ctx, wait)
-}
-
-// ttl is the shortest of the queues' times to live; false if nothing expires.
-func (d *deletion) ttl() (shortest time.Duration, expires bool) {
-	for _, queue := range d.queues {
-		if limit, set := d.readings[queue].lowest("message-ttl"); set {
-			ttl := time.Duration(limit) * time.Millisecond
-			if !expires || ttl < shortest {
-				shortest, expires = ttl, true
-			}
-		}
-	}
-	return shortest, expires
-}
-
-// delete looks once more and deletes.
-func (d *deletion) delete(ctx context.Context) error {
-	for _, queue := range d.queues {
-		now, exists, err := d.c.held(ctx, d.cluster, queue)
-		if err == nil {
-			err = d.guarded(queue, now, exists)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, queue := range slices.Clone(d.queues) {
-		err := d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
-		if err != nil {
-			return about(queue, err)
-		}
-		d.gone(queue)
-	}
-	return nil
-}
-
-func (d *deletion) gone(queue string) {
-	d.queues = slices.DeleteFunc(slices.Clone(d.queues), func(other string) bool { return other == queue })
-	d.c.store.write(func(s *snapshot) bool { return s.dropQueue(queue) })
-}
-
-// guarded says why a queue holds something else than its sentinels; nil if not.
-func (d *deletion) guarded(queue string, now held, exists bool) error {
-	switch {
-	case !exists:
-		return d.unproven("queue %q was deleted by somebody else", queue)
-	case now.consumers > 0:
-		return now.beyond(0).holds(d.c.config, queue)
-	case now.ready > sentinels:
-		return now.beyond(sentinels).holds(d.c.config, queue)
-	case now.ready < sentinels:
-		return d.unproven("queue %q: somebody took the message that guards it", queue)
-	}
-	return nil
-}
-
-// beyond leaves out messages of our own.
-func (h held) beyond(own int) held { return held{ready: max(h.ready-own, 0), consumers: h.consumers} }
-
-// deleteOne goes step by step on one channel, so that nothing comes in between but what the broker does itself.
-func (d *deletion) deleteOne(ctx context.Context, channel *amqp.Channel, queue string) error {
-	now, exists, err := passive(channel, queue)
-	if err == nil {
-		err = d.guarded(queue, now, exists)
-	}
-	if err != nil {
-		return err
-	}
-	if err := d.takeFirst(ctx, channel, queue); err != nil {
-		return err
-	}
-	ttl, expires := d.ttl()
-	if expires && time.Since(d.published) > ttl/2 {
-		return d.unproven("it took %v; the message that guards it expires after %v", time.Since(d.published).Round(time.Millisecond), ttl)
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	with, err := channel.QueueDelete(queue, false, false, false)
-	if err == nil && with > sentinels {
-		d.c.log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
-	}
-	return err
-}
-
-// takeFirst takes out the first sentinel, to see that nobody ever had it: then nobody had the second, which still
-// stands, and the queue has been closed since.
-func (d *deletion) takeFirst(ctx context.Context, channel *amqp.Channel, queue string) error {
-	message, ok, rest := amqp.Delivery{}, false, 1
-	if d.singleActive(queue) {
-		messages, err := consumeSlowly(channel, queue)
-		if err != nil {
-			return err
-		}
-		message, ok = next(ctx, messages, time.After(consumerPatience))
-	} else {
-		var err error
-		message, ok, err = channel.Get(queue, false)
-		if err != nil {
-			return err
-		}
-		rest = int(message.MessageCount)
-	}
-	fence := d.fenceOf(queue).name
-	own := ok && isSentinel(message, func(name string) bool { return name == fence })
-	switch {
-	case own && numberOf(message) == 1 && !message.Redelivered && rest == 1:
-		return nil
-	case own: // the end of the channel puts it back
-		return d.unproven("somebody took the message that guards it, or more came in")
-	case ok && d.singleActive(queue):
-		return errors.Join(d.c.config.fail(ErrNotEmpty, "it holds 1 message"), channel.Cancel(consumerTag, false), putBack(message))
-	case ok:
-		return errors.Join(d.c.config.fail(ErrNotEmpty, "it holds 1 message"), putBack(message))
-	}
-	return d.unproven("somebody took the message that guards it")
-}
-
-func (d *deletion) singleActive(queue string) bool {
-	value, _ := d.readings[queue].Arguments["x-single-active-consumer"].(bool)
-	return value
-}
-
 // undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo. A
 // queue that is gone is deleted, whatever the reason.
 func (d *deletion) undo(ctx context.Context, reason error) error {
@@ -424,9 +255,9 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 
 // takeAll takes the sentinels of a fence out of the queues that are left.
 func (d *deletion) takeAll(ctx context.Context, f fence) error {
-	what := taking{cluster: d.cluster, most: d.most, ours: func(name string) bool { return name == f.name }}
 	for _, queue := range f.queues {
-		if d.published.IsZero() || !slices.Contains(d.queues, queue) {
+		what := taking{cluster: d.cluster, most: d.inside[queue], ours: func(name string) bool { return name == f.name }}
+		if what.most == 0 || !slices.Contains(d.queues, queue) {
 			continue
 		}
 		exists, err := d.c.search(ctx, queue, f.effective, what)

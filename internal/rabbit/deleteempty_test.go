@@ -1,27 +1,306 @@
 package rabbit
 
 import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
+// holding is a channel that keeps what it does to a queue until the test ends.
+func holding(t *testing.T, vhost *brokers.VHost, do func(*amqp.Channel) error) {
+	t.Helper()
+	connection, err := vhost.Connect("holding")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	channel, err := connection.Channel()
+	if err == nil {
+		err = do(channel)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+type emptiness struct {
+	queues    []string // to be deleted; the case's name if none are given
+	arguments topology.Arguments
+	setup     func(*testing.T, *brokers.VHost)
+	reason    error  // nil if the queues can be deleted
+	says      string // all of it
+	left      int    // ready messages
+}
+
+var emptinesses = map[string]emptiness{
+	"plain":              {},
+	"limited":            {arguments: topology.Arguments{"x-max-length": int64(10)}},
+	"single active":      {arguments: topology.Arguments{"x-single-active-consumer": true}},
+	"tier":               {arguments: topology.Arguments{"x-message-ttl": int64(10000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"}},
+	odd:                  {},
+	"gone":               {queues: []string{"gone 1", "gone 2"}},
+	"policy":             {setup: policy("policy", "message-ttl", 60000)},
+	"policy, length":     {setup: policy("policy, length", "max-length", 10)},
+	"policy, overflow":   {setup: policy("policy, overflow", "max-length", 10, "overflow", "reject-publish")},
+	"policy, bytes":      {setup: policy("policy, bytes", "max-length-bytes", 100000, "overflow", "drop-head")},
+	"operator's, length": {setup: operatorPolicy("operator's, length", "max-length", 10)},
+	"ready": {
+		setup:  func(_ *testing.T, v *brokers.VHost) { v.Publish("", "ready", "1", "2", "3") },
+		reason: ErrNotEmpty, says: `not empty: queue "ready" holds 3 messages`, left: 3,
+	},
+	"consumed": {
+		setup: func(t *testing.T, v *brokers.VHost) {
+			holding(t, v, func(ch *amqp.Channel) error {
+				_, err := ch.Consume("consumed", "", false, false, false, false, nil)
+				return err
+			})
+		},
+		reason: ErrNotEmpty, says: `not empty: queue "consumed" has 1 consumer`,
+	},
+	"unacknowledged": {
+		setup: func(t *testing.T, v *brokers.VHost) {
+			v.Publish("", "unacknowledged", "1", "2")
+			holding(t, v, func(ch *amqp.Channel) error {
+				_, _, err := ch.Get("unacknowledged", false)
+				if err == nil {
+					_, _, err = ch.Get("unacknowledged", false)
+				}
+				return err
+			})
+		},
+		// RabbitMQ counts whoever holds a message among the consumers.
+		reason: ErrNotEmpty, says: `not empty: queue "unacknowledged" has 2 consumers`,
+	},
+	"cancelled": {
+		setup: func(t *testing.T, v *brokers.VHost) {
+			v.Publish("", "cancelled", "1", "2")
+			holding(t, v, func(ch *amqp.Channel) error {
+				messages, err := ch.Consume("cancelled", "tag", false, false, false, false, nil)
+				if err != nil {
+					return err
+				}
+				_, _ = <-messages, <-messages
+				return ch.Cancel("tag", false)
+			})
+		},
+		reason: ErrNotEmpty, says: `not empty: queue "cancelled" has 1 consumer`,
+	},
+	"tier that holds": {
+		arguments: topology.Arguments{"x-message-ttl": int64(600000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"},
+		setup:     func(_ *testing.T, v *brokers.VHost) { v.Publish("", "tier that holds", "1") },
+		reason:    ErrNotEmpty, says: `not empty: queue "tier that holds" holds 1 message`, left: 1,
+	},
+	"pending": {
+		arguments: topology.Arguments{
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "nowhere", "x-dead-letter-strategy": "at-least-once",
+			"x-overflow": "reject-publish",
+		},
+		setup: func(t *testing.T, v *brokers.VHost) {
+			v.Publish("", "pending", "1")
+			holding(t, v, func(ch *amqp.Channel) error {
+				message, _, err := ch.Get("pending", false)
+				if err != nil {
+					return err
+				}
+				return message.Reject(false)
+			})
+		},
+		reason: ErrNotEmpty, says: `not empty: queue "pending" holds messages that wait to be dead-lettered`,
+	},
+	"classic": {
+		arguments: topology.Arguments{"x-queue-type": "classic"},
+		reason:    ErrUnproven, says: `not proved empty: queue "classic" is of type classic; only quorum queues can be shown to be empty`,
+	},
+	"short of time": {
+		arguments: topology.Arguments{"x-message-ttl": int64(999)},
+		reason:    ErrUnproven,
+		says:      `not proved empty: queue "short of time" keeps messages for 999 ms; that is too short to show that it is empty`,
+	},
+	"short of room": {
+		arguments: topology.Arguments{"x-max-length": int64(1)},
+		reason:    ErrUnproven,
+		says:      `not proved empty: queue "short of room" takes 1 messages at most; it takes 2 to show that it is empty`,
+	},
+	"all or nothing": {
+		queues: []string{"first", "all or nothing", "last"},
+		setup:  func(_ *testing.T, v *brokers.VHost) { v.Publish("", "last", "1") },
+		reason: ErrNotEmpty, says: `not empty: queue "last" holds 1 message`,
+	},
+	"fenced by another": {
+		setup: func(_ *testing.T, v *brokers.VHost) {
+			v.SetPolicy(foreignFence, brokers.Policy{
+				Pattern: fencePattern([]string{"fenced by another"}), ApplyTo: "queues", Definition: map[string]any{"max-length": boundless},
+			})
+		},
+		reason: ErrUnproven,
+		says:   `not proved empty: queue "fenced by another": policy "` + foreignFence + `" of another deletion is in the way`,
+	},
+}
+
+// foreignFence is of a time that no clock has reached.
+const foreignFence = "warren-fence-99999999999-ABCDEF:another:fenced"
+
+func policy(queue string, definition ...any) func(*testing.T, *brokers.VHost) {
+	return func(_ *testing.T, v *brokers.VHost) { v.SetPolicy(queue, onlyFor(queue, definition)) }
+}
+
+func operatorPolicy(queue string, definition ...any) func(*testing.T, *brokers.VHost) {
+	return func(_ *testing.T, v *brokers.VHost) { v.SetOperatorPolicy(queue, onlyFor(queue, definition)) }
+}
+
+func onlyFor(queue string, definition []any) brokers.Policy {
+	p := brokers.Policy{Pattern: "^" + queue + "$", ApplyTo: "queues", Priority: 5, Definition: map[string]any{}}
+	for i := 0; i < len(definition); i += 2 {
+		p.Definition[definition[i].(string)] = definition[i+1]
+	}
+	return p
+}
+
+// All cases share a vhost and their waiting. Those who stay are as they were, and nothing of ours is left.
 func TestDeleteEmpty(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		for _, name := range []string{"orders.retry", "orders", "orders.dlq"} {
-			vhost.DeclareQueue(name, quorum(nil))
+		vhost.DeclareQueue("parking", quorum(nil))
+		for name, test := range emptinesses {
+			for _, queue := range test.names(name) {
+				if !strings.HasPrefix(queue, "gone") {
+					vhost.DeclareQueue(queue, quorum(test.arguments))
+				}
+			}
+			if test.setup != nil {
+				test.setup(t, vhost)
+			}
 		}
 		connection := connected(t, configOf(vhost), nil)
-		begun := time.Now()
-		err := connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, []string{"orders.retry", "none", "orders", "orders.dlq"})
-		if err != nil {
-			t.Fatal(err)
+		before := everything(t, vhost, connection)
+		results := deleteAll(t, connection)
+		after := everything(t, vhost, connection)
+		for name, test := range emptinesses {
+			err := results[name]
+			for _, queue := range test.names(name) {
+				if test.reason == nil {
+					delete(before.Queues, queue)
+				} else if ready, exists := after.Queues[queue]; !exists || test.left != 0 && ready != test.left {
+					t.Errorf("%s: queue %q exists %t and holds %d messages", name, queue, exists, ready)
+				}
+			}
+			if test.reason == nil {
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				continue
+			}
+			if mustBe(t, err, test.reason); err.Error() != test.says {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-		t.Log(time.Since(begun))
-		if queues := vhost.Definitions().Queues; len(queues) != 0 {
-			t.Errorf("left: %+v", queues)
+		if difference := cmp.Diff(before, after); difference != "" {
+			t.Errorf("before (-), after (+):\n%s", difference)
 		}
 		mustAgree(t, connection)
 	})
+}
+
+func (e emptiness) names(name string) []string {
+	if len(e.queues) > 0 {
+		return e.queues
+	}
+	return []string{name}
+}
+
+func deleteAll(t *testing.T, connection *Connection) map[string]error {
+	t.Helper()
+	results := map[string]error{}
+	var mu sync.Mutex
+	var together sync.WaitGroup
+	for name, test := range emptinesses {
+		together.Go(func() {
+			err := connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, test.names(name))
+			mu.Lock()
+			defer mu.Unlock()
+			results[name] = err
+		})
+	}
+	together.Wait()
+	return results
+}
+
+// all is what a vhost has, with the number of ready messages.
+type all struct {
+	Queues   map[string]int
+	Policies []topology.Policy
+	Bindings []brokers.Binding
+}
+
+func everything(t *testing.T, vhost *brokers.VHost, connection *Connection) all {
+	t.Helper()
+	definitions := vhost.Definitions()
+	is := all{Queues: map[string]int{}, Bindings: definitions.Bindings}
+	for _, queue := range definitions.Queues {
+		is.Queues[queue.Name] = vhost.Ready(queue.Name)
+	}
+	policies, err := connection.policies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	is.Policies = policies
+	return is
+}
+
+func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("q", quorum(nil))
+		user := vhost.Broker.NewUser(t, "management")
+		vhost.Grant(user, ".*", ".*", ".*")
+		config := configOf(vhost)
+		config.Username, config.Password = user.Username, user.Password
+		lesser := connected(t, config, nil)
+		connection := connected(t, configOf(vhost), nil)
+		cluster := connection.Health().ClusterName
+		mustBe(t, lesser.DeleteEmpty(t.Context(), cluster, []string{"q"}), ErrAccessRefused, user.Username, "lacks the tag policymaker")
+		mustBe(t, connection.DeleteEmpty(t.Context(), "rabbit@elsewhere", []string{"q"}), ErrOtherCluster)
+		mustBe(t, connection.DeleteEmpty(t.Context(), "", []string{"q"}), ErrOtherCluster)
+		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q", ""}), ErrPreconditionFailed)
+		if err := connection.DeleteEmpty(t.Context(), cluster, nil); err != nil {
+			t.Error(err)
+		}
+		if queues := vhost.Definitions().Queues; len(queues) != 1 {
+			t.Errorf("%+v", queues)
+		}
+		connection.Close()
+		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q"}), ErrClosed)
+	})
+}
+
+// deleteNow is DeleteEmpty without the first readings, which take their time.
+func deleteNow(ctx context.Context, c *Connection, queues ...string) error {
+	ctx, end, _, err := c.deletions.begin(ctx, queues)
+	if err != nil {
+		return err
+	}
+	defer end()
+	d := &deletion{c: c, cluster: c.Health().ClusterName, queues: queues, readings: map[string]*reading{}, inside: map[string]int{}}
+	if err := d.current(ctx); err != nil {
+		return err
+	}
+	policies, err := c.policies(ctx)
+	if err != nil {
+		return err
+	}
+	d.policies = policies
+	if _, err := d.read(ctx); err != nil {
+		return err
+	}
+	err = d.fenceAndDelete(ctx)
+	if errors.Is(err, errAbandoned) {
+		return err
+	}
+	return d.undo(ctx, err)
 }

@@ -15,12 +15,11 @@ import (
 const (
 	sentinels = 2
 
-	sentinelType  = "warren.sentinel"
-	sentinelApp   = "warren"
-	headerQueue   = "warren-queue"  // the queue that it was put into
-	headerFence   = "warren-fence"  // the policy that it belongs to
-	headerNumber  = "warren-number" // 1, 2; a probe has 3
-	sentinelTrial = 3
+	sentinelType = "warren.sentinel"
+	sentinelApp  = "warren"
+	headerQueue  = "warren-queue"  // the queue that it was put into
+	headerFence  = "warren-fence"  // the policy that it belongs to
+	headerNumber = "warren-number" // from 1 on
 	// sentinelPriority is the highest: where the broker knows priorities, sentinels are the first to be got again.
 	sentinelPriority = 255
 )
@@ -48,7 +47,7 @@ func numberOf(message amqp.Delivery) int {
 
 // publishSentinels publishes the messages of these numbers, and returns whether the broker took each of them: false for
 // one that it refused, or that reached no queue.
-func publishSentinels(ctx context.Context, channel *amqp.Channel, queue, fence string, numbers ...int) ([]bool, error) {
+func publishSentinels(channel *amqp.Channel, queue, fence string, numbers ...int) ([]bool, error) {
 	if err := channel.Confirm(false); err != nil {
 		return nil, err
 	}
@@ -64,11 +63,7 @@ func publishSentinels(ctx context.Context, channel *amqp.Channel, queue, fence s
 	}
 	taken := make([]bool, len(numbers))
 	for i, confirmation := range confirmations {
-		var err error
-		taken[i], err = confirmation.WaitContext(ctx)
-		if err != nil {
-			return nil, err
-		}
+		taken[i] = confirmation.Wait() // whatever happens meanwhile: what is on its way cannot be taken out
 	}
 	if len(returned) > 0 { // it is handed over before the confirm
 		return make([]bool, len(numbers)), nil
@@ -87,8 +82,8 @@ type taking struct {
 }
 
 // take takes sentinels out of a queue, and returns how many, and whether there is such a queue. It gets one message that
-// is none at most, and puts it back: a broker knows no other way to see what a message is. A queue that is gone, has no ready message or has consumers, who
-// were given the sentinels long ago, is left alone.
+// is none at most, and puts it back: a broker knows no other way to see what a message is. A queue that is gone, has no
+// ready message or has consumers, who were given the sentinels long ago, is left alone.
 func (c *Connection) take(ctx context.Context, queue string, what taking) (taken int, exists bool, err error) {
 	now, exists, err := c.held(ctx, what.cluster, queue)
 	if err != nil || !exists || now.ready == 0 || now.consumers > 0 || what.few > 0 && now.ready > what.few {

@@ -83,7 +83,7 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray topol
 		effective: stray.Definition,
 	}
 	closed := stray.Definition[keyMaxLength] == int64(0)
-	what := taking{cluster: cluster, most: sentinels, ours: func(name string) bool { return name == stray.Name }}
+	what := taking{cluster: cluster, most: sentinels + refusals, ours: func(name string) bool { return name == stray.Name }}
 	return c.lift(ctx, f, closed, func() error {
 		for _, queue := range f.queues {
 			if _, err := c.search(ctx, queue, stray.Definition, what); err != nil {

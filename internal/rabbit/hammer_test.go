@@ -1,0 +1,354 @@
+package rabbit
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// trials is how often each of the lanes below is tried: WARREN_DELETE_TRIALS=1000 go test -run Hammered -timeout 1h makes a
+// long experiment of it.
+func trials(t *testing.T) int {
+	number, err := strconv.Atoi(os.Getenv("WARREN_DELETE_TRIALS"))
+	if err != nil {
+		return 12
+	}
+	t.Logf("%d trials", number)
+	return number
+}
+
+// No message that the broker confirmed is lost while publishers publish, consumers come and go, and the queue is deleted
+// or not; and where it is not, the publishers can go on. The readings of counters are left out, which take their time and
+// say nothing about what happens after them.
+func TestNothingIsLostWhileHammered(t *testing.T) {
+	lanes := map[string]struct {
+		arguments topology.Arguments
+		policy    map[string]any
+	}{
+		"plain":           {quorum(nil), nil},
+		"dropping":        {quorum(topology.Arguments{"x-max-length": int64(100000)}), nil},
+		"policy":          {quorum(nil), map[string]any{"max-length": 100000}},
+		"policy, rejects": {quorum(nil), map[string]any{"max-length": 100000, "overflow": "reject-publish"}},
+		"single active":   {quorum(topology.Arguments{"x-single-active-consumer": true}), nil},
+		"expiring": {quorum(topology.Arguments{
+			"x-message-ttl": int64(5000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "expired",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		}), nil},
+	}
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("expired", quorum(nil))
+		connection := connected(t, configOf(vhost), nil)
+		var together sync.WaitGroup
+		for name, lane := range lanes {
+			vhost.DeclareQueue(name, lane.arguments)
+			if lane.policy != nil {
+				vhost.SetPolicy(name, brokers.Policy{Pattern: "^" + name + "$", ApplyTo: "queues", Definition: lane.policy})
+			}
+			together.Go(func() {
+				h := newHammer(t, vhost, connection, name)
+				for number := range trials(t) {
+					if !h.trial(number) {
+						return
+					}
+				}
+				refused, returned := 0, 0
+				for _, p := range h.publishers {
+					refused, returned = refused+p.refused, returned+p.returned
+				}
+				t.Logf(vhost.Broker.Version+", %s: deleted %d times, not deleted %d times; %d messages confirmed, %d refused, %d returned; sentinels were left %d times",
+					name, h.deleted, h.kept, h.confirmed, refused, returned, h.sentinels)
+			})
+		}
+		together.Wait()
+		if t.Failed() {
+			return
+		}
+		mustBeClean(t, vhost)
+	})
+}
+
+type hammer struct {
+	t          *testing.T
+	vhost      *brokers.VHost
+	connection *Connection
+	queue      string
+	arguments  topology.Arguments
+	publishers []*burster
+
+	mu       sync.Mutex
+	consumer *amqp.Connection
+
+	deleted, kept, confirmed, sentinels int
+}
+
+func newHammer(t *testing.T, vhost *brokers.VHost, connection *Connection, queue string) *hammer {
+	t.Helper()
+	h := &hammer{t: t, vhost: vhost, connection: connection, queue: queue}
+	if err := connection.Refresh(t.Context()); err != nil {
+		t.Error(err)
+		return h
+	}
+	observed, _ := connection.Observe(topology.Names{Queues: []string{queue}})
+	h.arguments = observed.Queues[queue].Arguments
+	for range 3 {
+		h.publishers = append(h.publishers, newBurster(t, vhost, queue))
+	}
+	h.consumer = dialed(t, vhost)
+	return h
+}
+
+func dialed(t *testing.T, vhost *brokers.VHost) *amqp.Connection {
+	t.Helper()
+	connection, err := vhost.Connect("hammer")
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
+// trial deletes once, and says whether to go on.
+func (h *hammer) trial(number int) bool {
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	fate := map[string]bool{} // by message: processed or found
+	var mu sync.Mutex
+	seen := func(message amqp.Delivery) {
+		mu.Lock()
+		defer mu.Unlock()
+		fate[message.MessageId] = true
+	}
+	var traffic sync.WaitGroup
+	var sent [][]string
+	for _, p := range h.publishers {
+		if rand.IntN(4) == 0 {
+			continue
+		}
+		delay, count := spread(), 1+rand.IntN(1+rand.IntN(300))
+		traffic.Go(func() {
+			time.Sleep(delay)
+			confirmed := p.burst(ctx, fmt.Sprintf("%d", number), count)
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, confirmed)
+		})
+	}
+	for range rand.IntN(3) {
+		delay, life, prefetch := spread(), time.Duration(rand.IntN(200))*time.Millisecond, rand.IntN(4)
+		traffic.Go(func() {
+			time.Sleep(delay)
+			h.consume(life, prefetch, seen)
+		})
+	}
+	err := deleteNow(ctx, h.connection, h.queue)
+	traffic.Wait()
+	if err == nil {
+		h.deleted++
+		h.vhost.DeclareQueue(h.queue, h.arguments)
+		for _, p := range h.publishers { // RabbitMQ 3.10 and 4.0 close the connection of who publishes in that very moment
+			if p.channel.IsClosed() {
+				p.connect()
+			}
+		}
+	} else {
+		h.kept++
+	}
+	for _, p := range h.publishers { // channels as old as the test
+		confirmed := p.untilConfirmed(ctx, fmt.Sprintf("%d after %v", number, err))
+		if confirmed == nil {
+			return false
+		}
+		sent = append(sent, confirmed)
+	}
+	h.drain(seen)
+	lost := 0
+	for _, ids := range sent {
+		h.confirmed += len(ids)
+		for _, id := range ids {
+			if !fate[id] {
+				lost++
+			}
+		}
+	}
+	if lost > 0 {
+		h.t.Errorf("%s, trial %d on %s: %d confirmed messages lost; the deletion said: %v", h.queue, number, h.vhost.Broker.Version, lost, err)
+	}
+	return !h.t.Failed()
+}
+
+// spread falls into the time that a deletion takes.
+func spread() time.Duration { return time.Duration(rand.IntN(700)) * time.Millisecond }
+
+// consume processes what comes, for a time.
+func (h *hammer) consume(life time.Duration, prefetch int, seen func(amqp.Delivery)) {
+	channel, err := h.consumerChannel()
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	defer func() { _ = channel.Close() }()
+	_ = channel.Qos(prefetch, 0, false)
+	messages, err := channel.Consume(h.queue, "", false, false, false, false, nil)
+	if err != nil {
+		return // the queue is deleted
+	}
+	end := time.After(life)
+	for {
+		select {
+		case message, ok := <-messages:
+			if !ok {
+				return
+			}
+			seen(message)
+			_ = message.Ack(false)
+		case <-end:
+			return
+		}
+	}
+}
+
+// consumerChannel connects anew if need be: RabbitMQ 3.10 closes the connection of a consumer who subscribes to a queue in
+// the moment of its deletion.
+func (h *hammer) consumerChannel() (*amqp.Channel, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.consumer.IsClosed() {
+		h.consumer = dialed(h.t, h.vhost)
+	}
+	return h.consumer.Channel()
+}
+
+// drain empties the queues, and counts sentinels that were left.
+func (h *hammer) drain(seen func(amqp.Delivery)) {
+	channel, err := h.consumerChannel()
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	defer func() { _ = channel.Close() }()
+	messages, err := channel.Consume(h.queue, "drain", false, false, false, false, nil)
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	for {
+		select {
+		case message := <-messages:
+			if message.Type == sentinelType {
+				h.sentinels++
+			}
+			seen(message)
+			_ = message.Ack(false)
+		case <-time.After(300 * time.Millisecond):
+			_ = channel.Cancel("drain", false)
+			for message := range messages {
+				seen(message)
+				_ = message.Ack(false)
+			}
+			return
+		}
+	}
+}
+
+// burster publishes to one queue on one channel, for as long as the test lasts.
+type burster struct {
+	t                 *testing.T
+	vhost             *brokers.VHost
+	queue             string
+	name              string
+	refused, returned int
+	channel           *amqp.Channel
+	returns           chan amqp.Return // has room for a burst; the library puts a return in before it tells of the confirm
+}
+
+func newBurster(t *testing.T, vhost *brokers.VHost, queue string) *burster {
+	t.Helper()
+	b := &burster{t: t, vhost: vhost, queue: queue, name: strconv.FormatUint(rand.Uint64(), 36)}
+	b.connect()
+	return b
+}
+
+func (b *burster) connect() {
+	channel, err := dialed(b.t, b.vhost).Channel()
+	if err == nil {
+		err = channel.Confirm(false)
+	}
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
+	b.channel = channel
+	b.returns = channel.NotifyReturn(make(chan amqp.Return, 1000))
+}
+
+// burst publishes as fast as it can, and lists what was confirmed and not returned.
+func (b *burster) burst(ctx context.Context, trial string, count int) (confirmed []string) {
+	var waiting []*amqp.DeferredConfirmation
+	id := func(i int) string { return fmt.Sprintf("%s/%s/%d", b.name, trial, i) }
+	for i := range count {
+		confirmation, err := b.channel.PublishWithDeferredConfirm("", b.queue, true, false,
+			amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: id(i), Body: []byte(id(i))})
+		if err != nil {
+			break
+		}
+		waiting = append(waiting, confirmation)
+	}
+	for _, confirmation := range waiting {
+		if _, err := confirmation.WaitContext(ctx); err != nil && !b.channel.IsClosed() {
+			b.t.Errorf("%s: %v", b.queue, err)
+			return nil
+		}
+	}
+	returned := map[string]bool{}
+	for range len(b.returns) {
+		message := <-b.returns
+		returned[message.MessageId] = true
+	}
+	for i, confirmation := range waiting {
+		switch {
+		case !confirmation.Acked():
+			b.refused++
+		case !returned[id(i)]:
+			confirmed = append(confirmed, id(i))
+		}
+	}
+	b.returned += len(returned)
+	return confirmed
+}
+
+// untilConfirmed publishes until one message is confirmed, for a publisher must be able to go on.
+func (b *burster) untilConfirmed(ctx context.Context, trial string) []string {
+	refused, returned := b.refused, b.returned
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
+		if confirmed := b.burst(ctx, trial, 1); confirmed != nil {
+			return confirmed
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	b.t.Errorf("%s, trial %s: the publisher is refused for good, or its messages are returned (%d, %d) on %s", b.queue, trial, b.refused-refused, b.returned-returned, b.vhost.Broker.Version)
+	return nil
+}
+
+// mustBeClean fails if a policy or a sentinel of ours is left.
+func mustBeClean(t *testing.T, vhost *brokers.VHost) {
+	t.Helper()
+	connection := connected(t, configOf(vhost), nil)
+	policies, err := connection.policies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := len(policies) - len(users(policies)); left > 0 {
+		t.Errorf("%d policies of ours are left: %+v", left, policies)
+	}
+}

@@ -1,0 +1,233 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+var steps = []string{stepMarked, stepSentinel, stepFenced, stepSettled}
+
+// Whoever is told to stop in the middle leaves nothing behind.
+func TestDeletionsThatAreStopped(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		for _, step := range steps {
+			for _, how := range []string{"by its context", "by Close"} {
+				queue := step + " " + how
+				vhost.DeclareQueue(queue, quorum(nil))
+				config := configOf(vhost)
+				connection := connected(t, config, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				closed := make(chan struct{})
+				connection.between = func(now string) bool {
+					switch {
+					case now != step:
+					case how == "by Close":
+						go func() {
+							defer close(closed)
+							connection.Close()
+						}()
+						<-connection.deletions.closing.Done()
+					default:
+						cancel()
+					}
+					return true
+				}
+				err := deleteNow(ctx, connection, queue)
+				if err == nil {
+					t.Errorf("%s: deleted", queue)
+				}
+				if how == "by Close" {
+					<-closed
+				}
+				cancel()
+				if ready := vhost.Ready(queue); ready != 0 {
+					t.Errorf("%s: %d messages", queue, ready)
+				}
+				vhost.Publish("", queue, "goes on")
+			}
+		}
+		mustBeClean(t, vhost)
+	})
+}
+
+// A crash leaves a fence and sentinels; the next connection of the same owner clears them away, and publishers who were
+// refused can go on.
+func TestStraysAreClearedAway(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		user := vhost.Broker.NewUser(t, "policymaker")
+		vhost.Grant(user, ".*", ".*", ".*")
+		for _, name := range []string{"guest", user.Username} {
+			var queues []string
+			publishers := map[string]*burster{}
+			for _, step := range append(slices.Clone(steps), stepOpened) {
+				queue := name + " " + step
+				queues = append(queues, queue)
+				vhost.DeclareQueue(queue, quorum(topology.Arguments{"x-single-active-consumer": step == stepSettled}))
+				publishers[queue] = newBurster(t, vhost, queue)
+				config := configOf(vhost)
+				config.Owner = "owner of " + queue
+				abandon(t, config, step, queue)
+				publishers[queue].burst(t.Context(), "held up or not", 1)
+			}
+			for _, queue := range queues {
+				config := configOf(vhost)
+				if config.Owner = "owner of " + queue; name != "guest" {
+					config.Username, config.Password = user.Username, user.Password
+				}
+				connection := connected(t, config, nil)
+				observed, _ := connection.Observe(topology.Names{Queues: []string{queue}})
+				if len(observed.Policies) != 0 {
+					t.Errorf("a fence passes for a policy: %+v", observed.Policies)
+				}
+				NewWithT(t).Eventually(func(g Gomega) {
+					policies, err := connection.policies(t.Context())
+					g.Expect(err).NotTo(HaveOccurred())
+					left := func(p topology.Policy) bool { return strings.HasSuffix(p.Name, ":"+queue) }
+					g.Expect(slices.ContainsFunc(policies, left)).To(BeFalse())
+				}).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(Succeed())
+				if found := bodies(t, vhost, queue); slices.ContainsFunc(found, func(m amqp.Delivery) bool { return m.Type == sentinelType }) {
+					t.Errorf("%s: sentinels are left", queue)
+				}
+				if publishers[queue].untilConfirmed(t.Context(), queue) == nil {
+					t.Errorf("%s: the publisher cannot go on", queue)
+				}
+			}
+		}
+		mustBeClean(t, vhost)
+	})
+}
+
+// abandon begins to delete queues and leaves off after a step, as a crash would.
+func abandon(t *testing.T, config Config, step string, queues ...string) {
+	t.Helper()
+	connection := connected(t, config, nil)
+	connection.between = func(now string) bool { return now != step }
+	if step == stepOpened { // which comes when something goes wrong
+		connection.between = func(now string) bool {
+			if now == stepSettled {
+				connection.deletions.close()
+			}
+			return now != step
+		}
+	}
+	if err := deleteNow(t.Context(), connection, queues...); !errors.Is(err, errAbandoned) {
+		t.Fatalf("%v: %v", queues, err)
+	}
+	connection.Close()
+}
+
+// bodies takes all messages out of a queue.
+func bodies(t *testing.T, vhost *brokers.VHost, queue string) (found []amqp.Delivery) {
+	t.Helper()
+	h := &hammer{t: t, vhost: vhost, queue: queue, consumer: dialed(t, vhost)}
+	h.drain(func(message amqp.Delivery) { found = append(found, message) })
+	return found
+}
+
+// Others' fences are left alone as long as they may be in use.
+func TestStraysOfOthers(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("q", quorum(nil))
+		fenceOf := func(age time.Duration) string {
+			return fenceName{"another", time.Now().Add(-age)}.String("q")
+		}
+		young, old := fenceOf(0), fenceOf(time.Minute)
+		for _, name := range []string{young, old} {
+			vhost.SetPolicy(name, brokers.Policy{
+				Pattern: fencePattern([]string{"q"}), ApplyTo: "queues", Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
+			})
+		}
+		var said strings.Builder
+		var mu sync.Mutex
+		config := configOf(vhost)
+		config.Owner = "mine"
+		connection, err := Open(config, lines(&mu, &said), func(Notice) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		NewWithT(t).Eventually(func(g Gomega) {
+			var names []string
+			policies, err := connection.writing.policies(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, policy := range policies {
+				names = append(names, policy.Name)
+			}
+			g.Expect(names).To(Equal([]string{young}))
+			mu.Lock()
+			defer mu.Unlock()
+			g.Expect(strings.Count(said.String(), "left behind")).To(Equal(1))
+		}).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(Succeed())
+	})
+}
+
+// A sentinel that was left in a tier expires to where the tier dead-letters.
+func TestSentinelsThatExpired(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareExchange("return", "direct", nil)
+		vhost.DeclareExchange("onward", "fanout", nil)
+		vhost.BindExchange("return", "onward", "k", nil)
+		ways := map[string]topology.Arguments{
+			"by name":      {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "by name target"},
+			"by exchanges": {"x-dead-letter-exchange": "return", "x-dead-letter-routing-key": "k"},
+		}
+		for name, arguments := range ways {
+			tier := maps.Clone(arguments)
+			tier["x-message-ttl"] = int64(1000)
+			vhost.DeclareQueue(name, quorum(tier))
+			vhost.DeclareQueue(name+" target", quorum(nil))
+		}
+		vhost.Bind("onward", "by exchanges target", "", nil)
+		config := configOf(vhost)
+		config.Owner = "mine"
+		abandon(t, config, stepSettled, slices.Sorted(maps.Keys(ways))...)
+		for name := range ways {
+			NewWithT(t).Eventually(func() int { return vhost.Ready(name + " target") }).
+				WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(sentinels))
+		}
+		connected(t, config, nil)
+		for name := range ways {
+			NewWithT(t).Eventually(func() int { return vhost.Ready(name + " target") }).
+				WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
+		}
+		NewWithT(t).Eventually(func() int {
+			policies, _ := connected(t, configOf(vhost), nil).policies(t.Context())
+			return len(policies)
+		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
+	})
+}
+
+func lines(mu *sync.Mutex, said *strings.Builder) logr.Logger {
+	return logr.New(&lineSink{mu: mu, said: said})
+}
+
+// lineSink writes one line per message.
+type lineSink struct {
+	mu   *sync.Mutex
+	said *strings.Builder
+}
+
+func (*lineSink) Init(logr.RuntimeInfo)               {}
+func (*lineSink) Enabled(int) bool                    { return true }
+func (s *lineSink) WithValues(...any) logr.LogSink    { return s }
+func (s *lineSink) WithName(string) logr.LogSink      { return s }
+func (s *lineSink) Error(_ error, m string, v ...any) { s.Info(0, m, v...) }
+func (s *lineSink) Info(_ int, m string, v ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintln(s.said, m, v)
+}
