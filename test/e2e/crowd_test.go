@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/conformance"
+)
+
+var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
+	onEachBroker("share their waiting, and leave nothing behind", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.fifty()
+		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.namespace))).To(Succeed())
+		// One after the other, the two looks at each main queue alone would take 500 s.
+		Eventually(w.count).WithTimeout(2 * time.Minute).Should(BeZero())
+		Expect(w.holds()).To(equalState(conformance.State{}))
+		Expect(w.vhost.Policies()).To(BeEmpty())
+	})
+
+	It("go while the broker is down and its BrokerConnection and Secret are deleted with them, in whatever order", func() {
+		w := newBareWorld(matrix[0])
+		gateway := newGateway(matrix[0])
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: gateway.uri})
+		w.fifty()
+		before := w.holds()
+		gateway.cut.Store(true)
+		meta := metav1.ObjectMeta{Namespace: w.namespace}
+		objects := []client.Object{
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rabbitmq"}},
+			&v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}},
+		}
+		for i := range 50 {
+			cq := &v1alpha1.ConsumerQueue{ObjectMeta: meta}
+			cq.Name = fmt.Sprintf("orders-%d", i)
+			objects = append(objects, cq)
+		}
+		rand.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+		for _, object := range objects {
+			Expect(kube.Delete(ctx(), object)).To(Succeed())
+		}
+		Eventually(w.count).WithTimeout(90 * time.Second).Should(BeZero())
+		Eventually(func() int { return len(w.retained()) }).Should(Equal(50))
+		Expect(w.retained()).To(HaveEach(HaveField("Type", corev1.EventTypeWarning)))
+		Expect(w.holds()).To(equalState(before))
+	})
+})
+
+// fifty makes that many ConsumerQueues, and waits until each is Ready.
+func (w *world) fifty() {
+	GinkgoHelper()
+	for i := range 50 {
+		w.queue(fmt.Sprintf("orders-%d", i), `{retry: {delayTiers: [{delay: 5s}]}}`)
+	}
+	for i := range 50 {
+		w.readyWithin(fmt.Sprintf("orders-%d", i), time.Minute)
+	}
+}
+
+func (w *world) count() int {
+	list := &v1alpha1.ConsumerQueueList{}
+	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
+	return len(list.Items)
+}
