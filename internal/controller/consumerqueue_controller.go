@@ -41,6 +41,7 @@ type ConsumerQueueReconciler struct {
 	// claiming is held while a resource writes down what it takes for its own: of two that want the same, the second sees
 	// what the first has taken.
 	claiming sync.Mutex
+	started  time.Time
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
@@ -54,6 +55,7 @@ const (
 )
 
 func (r *ConsumerQueueReconciler) setup(mgr ctrl.Manager, concurrent int) error {
+	r.started = time.Now()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(specOrRequest())).

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -52,7 +53,11 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	}
 	connection, version, usable := l.usable(bc)
 	if !usable || connection.Health().Err != nil {
-		return l.await(ctx, bc, fmt.Sprintf("BrokerConnection %q is not ready: %s", bc.Name, readyOf(bc).Message), owned)
+		why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
+		if ready := readyOf(bc); ready.Status == metav1.ConditionFalse {
+			why = whyNotReady(bc.Name, ready)
+		}
+		return l.await(ctx, bc, why, owned)
 	}
 	d := &dismantling{connection: connection, version: version, vhost: bc.Spec.VHost, owned: owned}
 	stays, trouble := l.dismantle(ctx, d)
@@ -80,12 +85,20 @@ func (l *look) await(ctx context.Context, bc *v1alpha1.BrokerConnection, why str
 	if interval, err := bc.Spec.ResyncInterval.Parse(); err == nil {
 		patient = max(patient, patience*interval)
 	}
-	left := time.Until(l.cq.DeletionTimestamp.Add(patient))
+	left := time.Until(patienceFrom(l.cq.DeletionTimestamp.Time, l.started).Add(patient))
 	if left <= 0 {
 		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("given up after %v: %s", patient, why), owned)
 	}
 	l.terminating("waiting to delete the topology: " + why)
 	return ctrl.Result{RequeueAfter: min(left, jittered(terminationRetry))}, nil
+}
+
+// patienceFrom is when patience began: what was deleted while no manager ran has not been tried yet.
+func patienceFrom(deleted, started time.Time) time.Time {
+	if started.After(deleted) {
+		return started
+	}
+	return deleted
 }
 
 // leave lets the resource go with its whole topology left at the broker.
