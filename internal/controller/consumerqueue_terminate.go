@@ -38,6 +38,8 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		return l.leave(ctx, corev1.EventTypeNormal, "deletionPolicy is Retain", owned)
 	case l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend:
 		return l.leave(ctx, corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched", owned)
+	case l.onlyWatched(owned):
+		return l.leave(ctx, corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology", owned)
 	case len(owned) == 0:
 		return l.letGo(ctx, corev1.EventTypeWarning, "status.topology is empty: what this ConsumerQueue may have declared stays at the broker")
 	}
@@ -72,6 +74,17 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		return l.leave(ctx, corev1.EventTypeWarning, said(trouble), d.remaining(l.cq))
 	}
 	return l.letGo(ctx, corev1.EventTypeNormal, retained(stays))
+}
+
+// onlyWatched says whether others declare this topology: Warren was to report only, and found the main queue. By default
+// that is left to them.
+func (l *look) onlyWatched(owned []v1alpha1.TopologyEntry) bool {
+	if l.cq.Spec.DriftPolicy != v1alpha1.DriftPolicyReport || l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
+		return false
+	}
+	return slices.ContainsFunc(owned, func(entry v1alpha1.TopologyEntry) bool {
+		return entry.Kind == v1alpha1.KindQueue && entry.Role == v1alpha1.RoleMain && entry.Origin == v1alpha1.OriginAdopted
+	})
 }
 
 // terminating is the verdict on a resource that is being deleted.
