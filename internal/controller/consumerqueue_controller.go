@@ -41,7 +41,9 @@ type ConsumerQueueReconciler struct {
 	// claiming is held while a resource writes down what it takes for its own: of two that want the same, the second sees
 	// what the first has taken.
 	claiming sync.Mutex
-	started  time.Time
+	// started is when this manager, which may have stood by for long, began to reconcile.
+	started time.Time
+	once    sync.Once
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
@@ -55,7 +57,6 @@ const (
 )
 
 func (r *ConsumerQueueReconciler) setup(mgr ctrl.Manager, concurrent int) error {
-	r.started = time.Now()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(specOrRequest())).
@@ -109,6 +110,7 @@ func (r *ConsumerQueueReconciler) queuesOfConnection(ctx context.Context, bc cli
 
 // Reconcile looks at one ConsumerQueue, mends what it may, and writes its status if that changed.
 func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	r.once.Do(func() { r.started = time.Now() })
 	cq := &v1alpha1.ConsumerQueue{}
 	err := r.client.Get(ctx, request.NamespacedName, cq)
 	if apierrors.IsNotFound(err) {
