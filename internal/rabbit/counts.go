@@ -26,13 +26,22 @@ func passive(channel *amqp.Channel, queue string) (held, bool, error) {
 }
 
 // held counts on the cluster of this name.
-func (c *Connection) held(ctx context.Context, cluster, queue string) (now held, exists bool, err error) {
-	err = c.channels.doAt(ctx, cluster, func(channel *amqp.Channel) error {
-		var err error
-		now, exists, err = passive(channel, queue)
+func (c *Connection) held(ctx context.Context, cluster, queue string) (held, bool, error) {
+	type answer struct {
+		now    held
+		exists bool
+	}
+	answers := make(chan answer, 1) // for the operation goes on when the context ends
+	err := c.channels.doAt(ctx, cluster, func(channel *amqp.Channel) error {
+		now, exists, err := passive(channel, queue)
+		answers <- answer{now, exists}
 		return err
 	})
-	return now, exists, about(queue, err)
+	if err != nil {
+		return held{}, false, about(queue, err)
+	}
+	got := <-answers
+	return got.now, got.exists, nil
 }
 
 // about names the queue in an error of the broker.

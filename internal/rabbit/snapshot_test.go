@@ -77,6 +77,9 @@ func TestDiff(t *testing.T) {
 		"exchanges' policy": {func(s *snapshot) {
 			s.policies = append(s.policies, topology.Policy{Name: "e", Pattern: ".*", ApplyTo: "exchanges"})
 		}, nil, nil, nil},
+		"fence": {func(s *snapshot) {
+			s.fences = append(s.fences, topology.Policy{Name: "warren-fence-1-ABCDEF:a:q", Pattern: "^q", ApplyTo: "queues"})
+		}, nil, nil, nil},
 		"policy, other kind": {func(s *snapshot) { s.policies[0].Operator = true }, []string{"q"}, nil, nil},
 	}
 	for name, test := range cases {

@@ -24,11 +24,14 @@ var steps = []string{stepMarked, stepSentinel, stepFenced, stepSettled}
 // Whoever is told to stop in the middle leaves nothing behind.
 func TestDeletionsThatAreStopped(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		user := vhost.Broker.NewUser(t, "policymaker")
+		vhost.Grant(user, ".*", ".*", ".*")
 		for _, step := range steps {
 			for _, how := range []string{"by its context", "by Close"} {
 				queue := step + " " + how
 				vhost.DeclareQueue(queue, quorum(nil))
 				config := configOf(vhost)
+				config.Username, config.Password = user.Username, user.Password
 				connection := connected(t, config, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				closed := make(chan struct{})
