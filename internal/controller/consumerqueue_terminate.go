@@ -69,7 +69,7 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{RequeueAfter: jittered(terminationPatience)}, nil // the attempt tells when it is over
 	case trouble != nil && !final(trouble):
 		log.FromContext(ctx).Info("The topology cannot be deleted yet", "reason", said(trouble))
-		return l.await(ctx, bc, said(trouble), owned)
+		return l.await(ctx, bc, said(trouble), d.remaining(l.cq))
 	case trouble != nil:
 		return l.leave(ctx, corev1.EventTypeWarning, said(trouble), d.remaining(l.cq))
 	}
@@ -167,11 +167,10 @@ func retained(stays []topology.Stay) string {
 // errInProgress: the deletion goes on by itself, and tells when it is over.
 var errInProgress = errors.New("in progress")
 
-// final says whether a failure will not go away by waiting.
+// final says whether a failure will not go away by waiting. What could not be proved now may be later: the broker may have
+// been slow, or somebody may have changed a policy meanwhile.
 func final(err error) bool {
-	for _, lasting := range []error{
-		rabbit.ErrNotEmpty, rabbit.ErrUnproven, rabbit.ErrAccessRefused, rabbit.ErrOtherCluster, errNeeded,
-	} {
+	for _, lasting := range []error{rabbit.ErrNotEmpty, rabbit.ErrAccessRefused, rabbit.ErrOtherCluster, errNeeded} {
 		if errors.Is(err, lasting) {
 			return true
 		}
