@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,17 +47,25 @@ var _ = Describe("A connection that suddenly leads to another cluster", func() {
 
 		Eventually(w.connection).Should(HaveField("Status.ClusterName", clusterName(there.Broker)))
 		w.eventually("orders", condition("Ready", metav1.ConditionTrue, "InSync"))
+		for _, name := range []string{"doomed", "gone"} {
+			Eventually(func() bool { return apierrors.IsNotFound(w.find(name)) }).Should(BeTrue(), "%s is not kept for ever", name)
+		}
 		wanted := desired(there.Broker, []v1alpha1.ConsumerQueue{*w.get("orders")})
 		for _, queue := range theirs.Queues {
-			wanted.Queues[queue.Name] = observed(there).Queues[queue.Name]
+			wanted.queue(queue.Name, queue.Arguments)
 		}
-		Eventually(func() state { return observed(there) }).Should(Equal(wanted))
-		Consistently(func() state { return observed(there) }).WithTimeout(3 * time.Second).Should(Equal(wanted))
+		expectState(there, wanted)
+		Consistently(func() []string { return wanted.differences(observed(there)) }).WithTimeout(3 * time.Second).Should(BeEmpty())
 		Expect(there.Ready("doomed")).To(Equal(1))
 		Expect(w.vhost.Definitions()).To(Equal(here))
 		flow.noneLost()
 	})
 })
+
+// find looks for a ConsumerQueue.
+func (w *world) find(name string) error {
+	return kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: name}, &v1alpha1.ConsumerQueue{})
+}
 
 // dropLastTier takes the last delay tier out of a spec.
 func (w *world) dropLastTier(name string) {

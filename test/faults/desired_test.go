@@ -2,6 +2,8 @@ package faults
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,44 +13,38 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// expectExactly waits until a vhost holds what ConsumerQueues want and nothing else. What a spec wants is taken from
-// topology.Desired: that it is right, the conformance vectors show.
+// expectExactly waits until the vhost holds what the namespace's ConsumerQueues want and nothing else. What a spec wants
+// is taken from topology.Desired: that it is right, the conformance vectors show.
 func (w *world) expectExactly() {
 	GinkgoHelper()
-	expectAt(w.vhost, w.all())
+	expectState(w.vhost, desired(w.broker, w.all()))
 }
 
-func expectAt(vhost *brokers.VHost, queues []v1alpha1.ConsumerQueue) {
+// expectState waits until a vhost holds just what is wanted.
+func expectState(vhost *brokers.VHost, want state) {
 	GinkgoHelper()
-	want := desired(vhost.Broker, queues)
-	Eventually(func() state { return observed(vhost) }).Should(Equal(want))
+	Eventually(func() []string { return want.differences(observed(vhost)) }).Should(BeEmpty())
 }
 
-// state is all that a vhost holds, each object once; maps show in a failure what is too much or too little.
-type state struct {
-	Exchanges map[string]string
-	Queues    map[string]topology.Arguments
-	Bindings  map[binding]topology.Arguments
-}
-
-type binding struct{ source, destination, key, arguments string }
+// state is all that a vhost holds: what each object is like, by what it is.
+type state map[string]string
 
 func desired(broker brokers.Broker, queues []v1alpha1.ConsumerQueue) state {
 	GinkgoHelper()
 	version, err := topology.ParseVersion(broker.Version)
 	Expect(err).NotTo(HaveOccurred())
-	want := newState()
+	want := state{}
 	for i := range queues {
 		wanted, err := topology.Desired(&queues[i], version)
 		Expect(err).NotTo(HaveOccurred())
 		for _, exchange := range wanted.Exchanges {
-			want.Exchanges[exchange.Name] = string(exchange.Type)
+			want.exchange(exchange.Name, string(exchange.Type))
 		}
 		for _, queue := range wanted.Queues {
-			want.Queues[queue.Name] = topology.Normalize(queue.Arguments)
+			want.queue(queue.Name, queue.Arguments)
 		}
 		for _, b := range wanted.Bindings {
-			want.bind(b.Source, b.Destination, b.RoutingKey, b.Arguments)
+			want.binding(b.Source, b.Destination, b.RoutingKey, b.Arguments)
 		}
 	}
 	return want
@@ -56,31 +52,55 @@ func desired(broker brokers.Broker, queues []v1alpha1.ConsumerQueue) state {
 
 func observed(vhost *brokers.VHost) state {
 	GinkgoHelper()
-	found, holds := vhost.Definitions(), newState()
+	found, holds := vhost.Definitions(), state{}
 	for _, exchange := range found.Exchanges {
-		holds.Exchanges[exchange.Name] = exchange.Type
+		holds.exchange(exchange.Name, exchange.Type)
 	}
 	for _, queue := range found.Queues {
-		holds.Queues[queue.Name] = topology.Normalize(queue.Arguments)
+		holds.queue(queue.Name, queue.Arguments)
 	}
 	for _, b := range found.Bindings {
-		holds.bind(b.Source, b.Destination, b.RoutingKey, b.Arguments)
+		holds.binding(b.Source, b.Destination, b.RoutingKey, b.Arguments)
 	}
 	return holds
 }
 
-func newState() state {
-	return state{map[string]string{}, map[string]topology.Arguments{}, map[binding]topology.Arguments{}}
+func (s state) exchange(name, kind string) { s["exchange "+name] = kind }
+
+func (s state) queue(name string, arguments map[string]any) { s["queue "+name] = text(arguments) }
+
+func (s state) hasQueue(name string) bool {
+	_, there := s["queue "+name]
+	return there
 }
 
-func (s state) bind(source, destination, key string, arguments map[string]any) {
-	normalized := topology.Normalize(arguments)
-	s.Bindings[binding{source, destination, key, format(normalized)}] = normalized
+func (s state) binding(source, destination, key string, arguments map[string]any) {
+	s[fmt.Sprintf("binding %s -> %s, %q, %s", source, destination, key, text(arguments))] = "is there"
 }
 
-func format(arguments topology.Arguments) string {
+func text(arguments map[string]any) string {
 	GinkgoHelper()
-	text, err := json.Marshal(arguments)
+	content, err := json.Marshal(topology.Normalize(arguments))
 	Expect(err).NotTo(HaveOccurred())
-	return string(text)
+	return string(content)
+}
+
+// differences says what is too little, too much or not as wanted.
+func (s state) differences(found state) []string {
+	var all []string
+	for name, want := range s {
+		switch is, there := found[name]; {
+		case !there:
+			all = append(all, name+" is missing")
+		case is != want:
+			all = append(all, fmt.Sprintf("%s is %s, want %s", name, is, want))
+		}
+	}
+	for name := range found {
+		if _, wanted := s[name]; !wanted {
+			all = append(all, name+" is too much")
+		}
+	}
+	slices.Sort(all)
+	return all
 }

@@ -38,11 +38,11 @@ func (w *world) flow(queues ...string) *flow {
 	return f
 }
 
-// noneLost ends the flow and accounts for each message.
-func (f *flow) noneLost() traffic.Report {
+// noneLost ends the flow, and what others publish into the vhost, and accounts for each message.
+func (f *flow) noneLost(others ...*traffic.Publisher) traffic.Report {
 	GinkgoHelper()
 	report := traffic.Account(GinkgoTB(), f.world.vhost, traffic.Accounting{
-		Publishers: []*traffic.Publisher{f.publisher}, Consumers: f.consumers,
+		Publishers: append(others, f.publisher), Consumers: f.consumers,
 	})
 	report.NoneLost(GinkgoTB())
 	return report
