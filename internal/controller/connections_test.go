@@ -144,7 +144,7 @@ func TestBrokerObjects(t *testing.T) {
 		case *v1alpha1.ConsumerQueue:
 			index[field] = values(named(t, "shop", "orders", `{
 				retry: {exchange: {name: orders}, delayTiers: [{delay: 1s}], returnTo: {exchange: back}},
-				bindings: [{exchange: {name: events}}]
+				bindings: [{exchange: {name: events, type: topic}}]
 			}`))
 		case *v1alpha1.BrokerConnection:
 			index[field] = values(brokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}))
@@ -157,6 +157,7 @@ func TestBrokerObjects(t *testing.T) {
 			"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
 		},
 		indexSecret: {"broker"},
+		indexStake:  {"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/orders", "exchange/orders.dlx", "source/topic/events"},
 	}, index)
 }
 

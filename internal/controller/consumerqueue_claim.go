@@ -41,7 +41,7 @@ func (l *look) claim(ctx context.Context, s *scene, comparison topology.Comparis
 	}
 	l.claiming.Lock()
 	defer l.claiming.Unlock()
-	near, err := l.neighboursOf(ctx, l.cq, topology.NamesOf(l.cq).With(s.owned), s.place, s.version)
+	near, err := l.neighboursOf(ctx, l.cq, s.place, s.version)
 	if err != nil {
 		return nil, err
 	}

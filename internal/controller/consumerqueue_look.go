@@ -194,7 +194,7 @@ func (l *look) enter(
 		owned: topology.Owned(l.status.Topology), known: historyOf(l.status.Topology),
 	}
 	var err error
-	s.near, err = l.neighboursOf(ctx, l.cq, topology.NamesOf(l.cq).With(s.owned), s.place, version)
+	s.near, err = l.neighboursOf(ctx, l.cq, s.place, version)
 	return s, err
 }
 

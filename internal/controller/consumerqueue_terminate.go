@@ -200,7 +200,7 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 		return nil, fmt.Errorf("%w: the topology is in vhost %q of cluster %q, and BrokerConnection %q leads to vhost %q of cluster %q",
 			rabbit.ErrOtherCluster, recorded.vhost, recorded.cluster, l.cq.ConnectionName(), d.vhost, observed.Cluster)
 	}
-	near, err := l.neighboursOf(ctx, l.cq, topology.NamesOf(l.cq).With(d.owned), place{observed.Cluster, d.vhost}, d.version)
+	near, err := l.neighboursOf(ctx, l.cq, place{observed.Cluster, d.vhost}, d.version)
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func TestNeighboursOf(t *testing.T) {
 		connectedTo("shop", "default", "rabbit@a", "/"), connectedTo("elsewhere", "default", "rabbit@a", "/"),
 		connectedTo("shop", "other", "rabbit@a", "other"),
 	)}
-	near, err := r.neighboursOf(t.Context(), consumerQueue(t, `{}`), topology.Names{Queues: []string{"dlq"}}, place{"rabbit@a", "/"}, v40)
+	near, err := r.neighboursOf(t.Context(), consumerQueue(t, `{deadLetter: {queue: {name: dlq}}}`), place{"rabbit@a", "/"}, v40)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestNeighboursOf(t *testing.T) {
 	}
 	equal(t, "neighbours", []string{"elsewhere/invoices", "shop/invoices", "shop/unsupported"}, names)
 	_, err = (&ConsumerQueueReconciler{client: brokenClient(t)}).neighboursOf(
-		t.Context(), consumerQueue(t, `{}`), topology.Names{Queues: []string{"dlq"}}, place{}, v40)
+		t.Context(), consumerQueue(t, `{queue: {name: dlq}}`), place{}, v40)
 	equal(t, "without an API server", "list ConsumerQueues that have to do with queue/dlq: the API server is tired", err.Error())
 }
 

@@ -59,15 +59,15 @@ func (n neighbour) has(entry v1alpha1.TopologyEntry) bool {
 // neighbours are all of them, sorted by name.
 type neighbours []neighbour
 
-// neighboursOf finds the ConsumerQueues of a place that have to do with one of the named objects, whichever connection
-// leads them there.
+// neighboursOf finds the ConsumerQueues of a place that want or own one of this one's objects, whichever connection leads
+// them there.
 func (r *ConsumerQueueReconciler) neighboursOf(
-	ctx context.Context, cq *v1alpha1.ConsumerQueue, names topology.Names, here place, version topology.Version,
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, here place, version topology.Version,
 ) (neighbours, error) {
 	found := map[client.ObjectKey]*v1alpha1.ConsumerQueue{}
-	for _, object := range brokerObjects(topology.Names{Queues: names.Queues, Exchanges: names.Exchanges}) {
+	for _, object := range stakesOf(cq).rivals() {
 		list := &v1alpha1.ConsumerQueueList{}
-		err := r.client.List(ctx, list, client.MatchingFields{indexBrokerObject: object}, client.UnsafeDisableDeepCopy)
+		err := r.client.List(ctx, list, client.MatchingFields{indexStake: object}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return nil, fmt.Errorf("list ConsumerQueues that have to do with %s: %w", object, err)
 		}
@@ -154,7 +154,7 @@ func (r *ConsumerQueueReconciler) contest(
 }
 
 // waitingNeighbours has those ConsumerQueues reconciled that wait for what another one has: because they lost a conflict,
-// have something left over that it may have taken over, or are being deleted.
+// or have something left over that it may have taken over.
 func (r *ConsumerQueueReconciler) waitingNeighbours() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -173,9 +173,9 @@ func (r *ConsumerQueueReconciler) waitingNeighbours() handler.EventHandler {
 func (r *ConsumerQueueReconciler) wakeWaiting(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
 ) {
-	for _, object := range objectsOf(cq) {
+	for _, object := range stakesOf(cq).rivals() {
 		list := &v1alpha1.ConsumerQueueList{}
-		err := r.client.List(ctx, list, client.MatchingFields{indexBrokerObject: object}, client.UnsafeDisableDeepCopy)
+		err := r.client.List(ctx, list, client.MatchingFields{indexStake: object}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "List ConsumerQueues", "object", object)
 			return
@@ -190,7 +190,7 @@ func (r *ConsumerQueueReconciler) wakeWaiting(
 
 func waits(cq *v1alpha1.ConsumerQueue) bool {
 	orphans := slices.ContainsFunc(cq.Status.Topology, func(e v1alpha1.TopologyEntry) bool { return e.State == v1alpha1.StateOrphaned })
-	return orphans || !cq.DeletionTimestamp.IsZero() || readyIn(cq.Status.Conditions).Reason == v1alpha1.ReasonConflict
+	return orphans || readyIn(cq.Status.Conditions).Reason == v1alpha1.ReasonConflict
 }
 
 // objectsOf are the keys of indexBrokerObject of a ConsumerQueue: what it wants and what it owns.

@@ -59,6 +59,8 @@ const (
 	indexConnection = "connection"
 	// indexBrokerObject is, of a ConsumerQueue, each broker object that it has to do with.
 	indexBrokerObject = "brokerObject"
+	// indexStake is, of a ConsumerQueue, what it can share or dispute.
+	indexStake = "stake"
 	// indexSecret is, of a BrokerConnection, the names of the Secrets that its spec references.
 	indexSecret = "secret"
 )
@@ -74,6 +76,9 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}},
 		{&v1alpha1.ConsumerQueue{}, indexBrokerObject, func(object client.Object) []string {
 			return objectsOf(object.(*v1alpha1.ConsumerQueue))
+		}},
+		{&v1alpha1.ConsumerQueue{}, indexStake, func(object client.Object) []string {
+			return stakesOf(object.(*v1alpha1.ConsumerQueue)).keys()
 		}},
 		{&v1alpha1.BrokerConnection{}, indexSecret, func(object client.Object) []string {
 			return referencedSecrets(object.(*v1alpha1.BrokerConnection))
