@@ -33,11 +33,15 @@ func (l *look) yield(conflict topology.Conflict) {
 // The conflict is one that came to light only now.
 func (l *look) claim(ctx context.Context, s *scene, comparison topology.Comparison, decided plan) (*topology.Conflict, error) {
 	entries := remember(comparison.Entries, s.desired.Shapes(), s.known, decided)
-	if !newlyOwned(entries, s.known) {
-		return nil, nil
+	entries, omitted := fitted(entries)
+	claims := newlyOwned(entries, s.known)
+	if claims || len(s.owned) > 0 {
+		if err := l.keepUntilCleanedUp(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if err := l.keepUntilCleanedUp(ctx); err != nil {
-		return nil, err
+	if !claims {
+		return nil, nil
 	}
 	l.claiming.Lock()
 	defer l.claiming.Unlock()
@@ -48,7 +52,7 @@ func (l *look) claim(ctx context.Context, s *scene, comparison topology.Comparis
 	if conflict, err := l.contest(ctx, l.claimant(s), near, s.version); err != nil || conflict != nil {
 		return conflict, err
 	}
-	l.status.Topology, l.status.TopologyOmitted = cut(entries, v1alpha1.MaxTopologyEntries)
+	l.status.Topology, l.status.TopologyOmitted = entries, omitted
 	if err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status); err != nil {
 		return nil, orOldStatus(err)
 	}

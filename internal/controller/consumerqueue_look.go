@@ -270,7 +270,7 @@ func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Co
 		return err
 	}
 	l.status.PlanHash = hash
-	l.status.Topology, l.status.TopologyOmitted = cut(entries, v1alpha1.MaxTopologyEntries)
+	l.status.Topology, l.status.TopologyOmitted = fitted(entries)
 	l.status.Changes, l.status.ChangesOmitted = cut(comparison.Changes, v1alpha1.MaxChangeEntries)
 	l.status.Advisories, _ = cut(comparison.Advisories, v1alpha1.MaxChangeEntries)
 	for i := range l.status.Advisories {
@@ -280,6 +280,26 @@ func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Co
 		l.synced()
 	}
 	return nil
+}
+
+// fitted are as many entries as the status may hold. Exchanges and queues are never left out: what is not remembered
+// cannot be cleaned up.
+func fitted(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, omitted int32) {
+	if len(entries) > v1alpha1.MaxTopologyEntries {
+		entries = slices.Clone(entries)
+		slices.SortStableFunc(entries, func(a, b v1alpha1.TopologyEntry) int { return rank(a) - rank(b) })
+	}
+	return cut(entries, v1alpha1.MaxTopologyEntries)
+}
+
+func rank(entry v1alpha1.TopologyEntry) int {
+	switch {
+	case entry.Kind != v1alpha1.KindBinding:
+		return 0
+	case entry.State == v1alpha1.StateForeign:
+		return 2
+	}
+	return 1
 }
 
 // cut shortens a list and counts what it leaves out.

@@ -40,8 +40,10 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		return l.leave(ctx, corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched", owned)
 	case l.onlyWatched(owned):
 		return l.leave(ctx, corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology", owned)
-	case len(owned) == 0:
-		return l.letGo(ctx, corev1.EventTypeWarning, "status.topology is empty: what this ConsumerQueue may have declared stays at the broker")
+	case len(owned) == 0 && l.cq.Status.ObservedGeneration <= 0:
+		return l.letGo(ctx, corev1.EventTypeWarning, "the status is empty: what this ConsumerQueue may have declared stays at the broker")
+	case len(owned) == 0: // it never got as far
+		return l.letGo(ctx, corev1.EventTypeNormal, "")
 	}
 	bc, err := l.connectionOf(ctx, l.cq)
 	if err != nil {

@@ -49,11 +49,12 @@ func Contest(own Claimant, others []Claimant) *Conflict {
 	return nil
 }
 
-// Uncertain lists the others that a claimant beats only because they are not known to hold what both want.
+// Uncertain lists the others that a newcomer beats only because they are not known to hold what both want.
 func Uncertain(own Claimant, others []Claimant) []string {
 	var names []string
 	for _, other := range others {
-		if slices.ContainsFunc(disputes(own.Desired, other.Desired), func(d dispute) bool { return other.right(d.about) == newcomer }) {
+		both := func(d dispute) bool { return own.right(d.about) == newcomer && other.right(d.about) == newcomer }
+		if slices.ContainsFunc(disputes(own.Desired, other.Desired), both) {
 			names = append(names, other.Name)
 		}
 	}
