@@ -150,9 +150,9 @@ func throughJSON(t testing.TB, arguments topology.Arguments) topology.Arguments 
 	return read
 }
 
-func equal[T any](t *testing.T, what string, want, got T) {
+func equal[T any](t *testing.T, what string, want, got T, options ...cmp.Option) {
 	t.Helper()
-	if difference := cmp.Diff(want, got); difference != "" {
+	if difference := cmp.Diff(want, got, options...); difference != "" {
 		t.Errorf("%s (-want +got):\n%s", what, difference)
 	}
 }

@@ -11,8 +11,8 @@ import (
 // This file answers what the dead letters of the observed queues still need. What they lead to must not go: a dead letter
 // without a way is dropped, or stuck in its source for ever.
 
-// leadsTo says whether dead letters can come to an exchange: straight, or through bindings between exchanges. Which of
-// these a message takes is not looked at, so that too much rather than too little is kept.
+// leadsTo says whether dead letters can come to an exchange: straight, or by way of others. Which of the ways a message
+// takes is not looked at, so that too much rather than too little is kept.
 func (o Observed) leadsTo(from DeadLetter, exchange string) bool {
 	if from.Exchange == "" {
 		return false
@@ -22,14 +22,28 @@ func (o Observed) leadsTo(from DeadLetter, exchange string) bool {
 		if open[0] == exchange {
 			return true
 		}
-		for _, binding := range o.BindingsFrom[open[0]] {
-			if binding.ToExchange && !seen[binding.Destination] {
-				seen[binding.Destination] = true
-				open = append(open, binding.Destination)
+		for _, next := range o.onward(open[0]) {
+			if !seen[next] {
+				seen[next] = true
+				open = append(open, next)
 			}
 		}
 	}
 	return false
+}
+
+// onward lists the exchanges that an exchange can hand messages on to: those bound to it, and its alternate.
+func (o Observed) onward(exchange string) []string {
+	var next []string
+	for _, binding := range o.BindingsFrom[exchange] {
+		if binding.ToExchange {
+			next = append(next, binding.Destination)
+		}
+	}
+	if alternate, given := o.Exchanges[exchange].Arguments["alternate-exchange"].(string); given {
+		next = append(next, alternate)
+	}
+	return next
 }
 
 // takes says whether an exchange can hand a queue's dead letters on by a binding.
@@ -49,21 +63,26 @@ func (d DeadLetter) straightTo(queue string) bool {
 	return d.Exchange == "" && (d.RoutingKey == nil || *d.RoutingKey == queue)
 }
 
-// neededBy names a queue whose dead letters take a binding and would have no other from the same exchange; empty if there
-// is none. Bindings in leaving do not count as another way.
+// neededBy names a queue whose dead letters take a binding and would have no other to a queue from the same exchange; empty
+// if there is none. Bindings in leaving do not count as another way.
 func (o Observed) neededBy(binding Binding, leaving []Binding) string {
 	for _, from := range o.DeadLetters {
 		if !o.takes(from, binding) {
 			continue
 		}
 		stays := slices.ContainsFunc(o.BindingsFrom[binding.Source], func(other ObservedBinding) bool {
-			return !slices.ContainsFunc(leaving, other.is) && o.surelyTakes(from, other)
+			return !other.ToExchange && !slices.ContainsFunc(leaving, other.is) && (other.alike(binding) || o.surelyTakes(from, other))
 		})
 		if !stays {
 			return from.Queue
 		}
 	}
 	return ""
+}
+
+// alike says whether two bindings of one exchange take the same messages, whatever the type of the exchange.
+func (o ObservedBinding) alike(other Binding) bool {
+	return o.RoutingKey == other.RoutingKey && o.Arguments.Equal(other.Arguments)
 }
 
 // surelyTakes says whether a binding takes every dead letter of a queue that comes to its exchange.

@@ -1,0 +1,419 @@
+package topology_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// ownedBy are the entries of a topology that Warren declared, as a status remembers them.
+func ownedBy(t testing.TB, topo topology.Topology) []v1alpha1.TopologyEntry {
+	t.Helper()
+	entries := topology.Diff(topo, observe(t, topo), topology.Context{}).Entries
+	for i, shape := range topo.Shapes() {
+		entries[i].Shape = shape
+		if entries[i].Kind != v1alpha1.KindBinding {
+			entries[i].Origin = v1alpha1.OriginDeclared
+		}
+	}
+	return entries
+}
+
+// edit is a change of a spec, with the broker as it was declared before.
+type edit struct {
+	was, spec string
+	// bound and declared say that what is new is at the broker already.
+	declared bool
+	from, on topology.Version
+	// then changes the broker.
+	then   func(o *topology.Observed)
+	shared func(v1alpha1.TopologyEntry) bool
+}
+
+func (e edit) compare(t *testing.T) topology.Comparison {
+	t.Helper()
+	if e.on == (topology.Version{}) {
+		e.on = v43
+	}
+	if e.from == (topology.Version{}) {
+		e.from = e.on
+	}
+	before, now := desired(t, e.was, e.from), desired(t, e.spec, e.on)
+	observed := observe(t, before)
+	if e.declared {
+		declare(t, &observed, now)
+	}
+	if e.then != nil {
+		e.then(&observed)
+	}
+	observed.DeadLetters = deadLetters(observed)
+	return topology.Diff(now, observed, topology.Context{
+		Older: topology.Older(consumerQueue(t, e.spec), e.on), Owned: ownedBy(t, before), Shared: e.shared,
+	})
+}
+
+// leaving renders what departs: what is to be done at once, or why nothing is. A queue that may go waits to be empty.
+func leaving(comparison topology.Comparison) []string {
+	lines := []string{}
+	for _, departure := range comparison.Departures {
+		object := fmt.Sprintf("%s %s", departure.Entry.Kind, departure.Entry.Name)
+		if departure.Entry.Kind == v1alpha1.KindBinding {
+			object = fmt.Sprintf("Binding %s -> %s %q", departure.Entry.Source, departure.Entry.Destination, departure.Entry.RoutingKey)
+		}
+		what := departure.Blocked
+		if what == "" {
+			what = "goes"
+		}
+		lines = append(lines, object+": "+what)
+	}
+	return lines
+}
+
+func TestWhatLeavesTheSpec(t *testing.T) {
+	t.Parallel()
+	const (
+		tiered   = `{retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`
+		retrying = `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: wait}]}}`
+		direct   = `{retry: {policy: None}, deadLetter: {exchange: {name: dead, type: direct}, routingKey: %q, queue: {name: %s}}}`
+		byReason = `{retry: {strategy: Reject, delayTiers: [{delay: %s}]}, deadLetter: {queue: {name: %s}}}`
+		fanout   = `{retry: {policy: None}, deadLetter: {exchange: {name: %s}, queue: {name: %s}}}`
+		instead  = ": what is wanted instead is not there yet"
+	)
+	to := func(source, destination, key string) topology.ObservedBinding {
+		return topology.ObservedBinding{Source: source, Destination: destination, RoutingKey: key}
+	}
+	through := func(source, destination string) topology.ObservedBinding {
+		return topology.ObservedBinding{Source: source, Destination: destination, ToExchange: true}
+	}
+	for name, test := range map[string]struct {
+		edit
+
+		want []string
+	}{
+		"nothing does": {edit: edit{was: most, spec: most}, want: []string{}},
+		"a queue that is to be declared otherwise is wanted as before": {
+			edit: edit{was: `{}`, spec: `{deadLetter: {queue: {maxLength: 5}}}`}, want: []string{},
+		},
+
+		"a delay tier goes when it is empty": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`},
+			want: []string{"Queue orders.retry.10s: goes"},
+		},
+		"a delay tier waits for the one that comes in its place": {
+			edit: edit{was: `{retry: {delayTiers: [{delay: 10s}]}}`, spec: `{retry: {delayTiers: [{delay: 20s}]}}`},
+			want: []string{"Queue orders.retry.10s" + instead},
+		},
+		"a delay tier that something is bound to stays": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, then: func(o *topology.Observed) {
+				bind(o, to("elsewhere", "orders.retry.10s", ""))
+			}},
+			want: []string{`Queue orders.retry.10s: it is still bound to exchange "elsewhere"`},
+		},
+		"a delay tier that somebody dead-letters to stays": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, then: func(o *topology.Observed) {
+				addDeadLettering(o, "theirs", "", "orders.retry.10s")
+			}},
+			want: []string{`Queue orders.retry.10s: queue "theirs" still dead-letters to it`},
+		},
+		"a delay tier that was deleted at the broker": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, then: func(o *topology.Observed) {
+				dropQueue(o, "orders.retry.10s")
+			}},
+			want: []string{},
+		},
+
+		"a retry exchange goes with its binding, the delay tier is unbound before it goes": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`},
+			want: []string{
+				"Exchange again: goes", `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
+			},
+		},
+		"a retry exchange waits for the one that comes in its place": {
+			edit: edit{was: retrying, spec: `{retry: {exchange: {name: other}, delayTiers: [{delay: 10s, queueName: wait}]}}`},
+			want: []string{"Exchange again" + instead, `Binding again -> wait "wait"` + instead},
+		},
+		"and goes when that is bound": {
+			edit: edit{was: retrying, spec: `{retry: {exchange: {name: other}, delayTiers: [{delay: 10s, queueName: wait}]}}`, declared: true},
+			want: []string{"Exchange again: goes", `Binding again -> wait "wait": goes`},
+		},
+		"a retry exchange that somebody bound a queue to stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *topology.Observed) { bind(o, to("again", "audit", "")) }},
+			want: []string{
+				`Exchange again: "audit" is bound to it`, `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
+			},
+		},
+		"a retry exchange that is bound to another stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *topology.Observed) { bind(o, through("hub", "again")) }},
+			want: []string{
+				`Exchange again: it is bound to exchange "hub"`, `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
+			},
+		},
+		"a retry exchange that is the alternate of another stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *topology.Observed) {
+				o.Exchanges["hub"] = topology.ObservedExchange{Type: "topic", Arguments: topology.Arguments{"alternate-exchange": "again"}}
+			}},
+			want: []string{
+				`Exchange again: it is the alternate exchange of "hub"`, `Queue wait: it is still bound to exchange "again"`,
+				`Binding again -> wait "wait": goes`,
+			},
+		},
+		"a retry exchange that somebody dead-letters by stays with its binding": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *topology.Observed) { addDeadLettering(o, "theirs", "again", "wait") }},
+			want: []string{
+				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+			},
+		},
+		"with a key that leads nowhere from there, only the exchange stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *topology.Observed) { addDeadLettering(o, "theirs", "again", "lost") }},
+			want: []string{
+				`Exchange again: queue "theirs" dead-letters to it`, `Queue wait: it is still bound to exchange "again"`,
+				`Binding again -> wait "wait": goes`,
+			},
+		},
+
+		"a fanout dead-letter exchange leads to the old queue until it leads to the new one": {
+			edit: edit{was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "dead", "two")},
+			want: []string{"Queue one" + instead, `Binding dead -> one ""` + instead},
+		},
+		"and then no longer": {
+			edit: edit{was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "dead", "two"), declared: true},
+			want: []string{`Queue one: queue "orders" still dead-letters to it`, `Binding dead -> one "": goes`},
+		},
+		"a direct one with the key of before too": {
+			edit: edit{was: fmt.Sprintf(direct, "k", "one"), spec: fmt.Sprintf(direct, "k", "two"), declared: true},
+			want: []string{`Queue one: queue "orders" still dead-letters to it`, `Binding dead -> one "k": goes`},
+		},
+		"with another key the main queue must be recreated, and everything stays": {
+			edit: edit{was: fmt.Sprintf(direct, "k", "one"), spec: fmt.Sprintf(direct, "other", "two"), declared: true},
+			want: []string{"Queue one" + instead, `Binding dead -> one "k"` + instead},
+		},
+		"by reason: rejects go to one delay tier, never to two for longer than it takes": {
+			edit: edit{was: fmt.Sprintf(byReason, "10s", "dlq"), spec: fmt.Sprintf(byReason, "20s", "dlq"), declared: true},
+			want: []string{
+				`Queue orders.retry.10s: queue "orders" still dead-letters to it`, `Binding orders.dlx -> orders.retry.10s "": goes`,
+			},
+		},
+		"by reason: dead letters go to one dead-letter queue": {
+			edit: edit{was: fmt.Sprintf(byReason, "10s", "one"), spec: fmt.Sprintf(byReason, "10s", "two"), declared: true},
+			want: []string{
+				`Queue one: queue "orders" still dead-letters to it`, `Binding orders.dlx -> one "": goes`,
+				`Binding orders.dlx -> one "": goes`, `Binding orders.dlx -> one "": goes`,
+			},
+		},
+		"a queue of somebody's that dead-letters there keeps the old dead-letter exchange": {
+			edit: edit{
+				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
+				then: func(o *topology.Observed) {
+					o.Queues["orders"] = topology.ObservedQueue{Durable: true, Arguments: throughJSON(t, desired(t, alone, v43).Queues[0].Arguments)}
+					addDeadLettering(o, "theirs", "orders.dlx", "")
+				},
+			},
+			want: []string{
+				`Exchange orders.dlx: "orders.dlq" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
+				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters by it`,
+			},
+		},
+		"another queue that is bound there is way enough": {
+			edit: edit{
+				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
+				then: func(o *topology.Observed) {
+					o.Queues["orders"] = topology.ObservedQueue{Durable: true, Arguments: throughJSON(t, desired(t, alone, v43).Queues[0].Arguments)}
+					addDeadLettering(o, "theirs", "orders.dlx", "")
+					bind(o, to("orders.dlx", "audit", ""))
+				},
+			},
+			want: []string{
+				`Exchange orders.dlx: "audit" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
+				`Binding orders.dlx -> orders.dlq "": goes`,
+			},
+		},
+		"another exchange that is bound there may lead nowhere": {
+			edit: edit{
+				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
+				then: func(o *topology.Observed) {
+					o.Queues["orders"] = topology.ObservedQueue{Durable: true, Arguments: throughJSON(t, desired(t, alone, v43).Queues[0].Arguments)}
+					addDeadLettering(o, "theirs", "orders.dlx", "")
+					bind(o, through("orders.dlx", "audit"))
+				},
+			},
+			want: []string{
+				`Exchange orders.dlx: "audit" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
+				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters by it`,
+			},
+		},
+		"by way of another exchange it is still needed": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *topology.Observed) {
+				addDeadLettering(o, "theirs", "hub", "wait")
+				bind(o, through("hub", "again"))
+			}},
+			want: []string{
+				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+			},
+		},
+		"and by way of one that hands on what it cannot route": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *topology.Observed) {
+				o.Exchanges["hub"] = topology.ObservedExchange{Type: "topic", Arguments: topology.Arguments{"alternate-exchange": "again"}}
+				addDeadLettering(o, "theirs", "hub", "wait")
+			}},
+			want: []string{
+				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+			},
+		},
+
+		"source keys go at once": {
+			edit: edit{was: most, spec: `
+queue: {messageTTL: 5m}
+bindings: [{exchange: {name: events, type: topic}, routingKeys: ["order.paid"]}]
+retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}
+deadLetter: {queue: {maxLength: 9}}
+`},
+			want: []string{
+				"Queue orders.retry.30s" + instead, `Binding events -> orders "order.*": goes`, `Binding legacy -> orders "a b": goes`,
+				`Binding again -> orders.retry.30s "orders.retry.30s"` + instead,
+			},
+		},
+		"but not while their queue must be recreated": {
+			edit: edit{was: most, spec: "queue: {messageTTL: 6m}" + afterQueue},
+			want: []string{
+				`Binding events -> orders "order.*": queue "orders" must be recreated first, and is left as it is until then`,
+				`Binding legacy -> orders "a b": queue "orders" must be recreated first, and is left as it is until then`,
+			},
+		},
+		"another queue that must be recreated does not hold them": {
+			edit: edit{was: most, spec: "queue: {messageTTL: 5m}\n" + `bindings: []
+retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}
+deadLetter: {queue: {maxLength: 10}}`},
+			want: []string{`Binding events -> orders "order.*": goes`, `Binding legacy -> orders "a b": goes`},
+		},
+		"nor does a queue that only a broker upgrade made differ": {
+			edit: edit{
+				was: `{deadLetter: {policy: Disabled}, retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: alone, from: v313, on: v40,
+			},
+			want: []string{`Binding events -> orders "": goes`},
+		},
+		"a source that somebody dead-letters by stays bound": {
+			edit: edit{
+				was: `{retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: `{retry: {policy: None}}`,
+				then: func(o *topology.Observed) { addDeadLettering(o, "theirs", "events", "") },
+			},
+			want: []string{`Binding events -> orders "": queue "theirs" still dead-letters by it`},
+		},
+		"a source exchange that is missing does not hold the rest": {
+			edit: edit{was: tiered, spec: `{bindings: [{exchange: {name: legacy}}], retry: {delayTiers: [{delay: 20s}]}}`},
+			want: []string{"Queue orders.retry.10s: goes"},
+		},
+
+		"after a broker upgrade what has left the spec goes": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, from: v313, on: v40},
+			want: []string{"Queue orders.retry.10s: goes"},
+		},
+		"what another ConsumerQueue has is left to it": {
+			edit: edit{was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "other", "two"),
+				shared: func(e v1alpha1.TopologyEntry) bool { return e.Name == "one" || e.Source == "dead" }},
+			want: []string{"Exchange dead" + instead},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := test.compare(t)
+			equal(t, "departures", test.want, leaving(got), cmpopts.SortSlices(func(a, b string) bool { return a < b }))
+			orphaned := 0
+			for _, entry := range got.Entries {
+				if entry.State == v1alpha1.StateOrphaned {
+					orphaned++
+				}
+			}
+			equal(t, "orphans", len(test.want), orphaned)
+		})
+	}
+}
+
+const afterQueue = `
+bindings: []
+retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}
+deadLetter: {queue: {maxLength: 9}}
+`
+
+// A departure is a change where it may go at once; a queue has none, for that it waits to be empty is not drift.
+func TestChangesOfDepartures(t *testing.T) {
+	t.Parallel()
+	got := edit{
+		was: `{
+			bindings: [{exchange: {name: events, type: headers}, routingKeys: [k], arguments: {x-n: 1}}],
+			retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: wait}, {delay: 20s, queueName: longer}]}
+		}`,
+		spec: `{retry: {delayTiers: [{delay: 20s, queueName: longer}]}}`,
+	}.compare(t)
+	equal(t, "changes", []v1alpha1.Change{
+		{
+			Kind: v1alpha1.KindExchange, Name: "again", Effect: v1alpha1.EffectDelete, Message: `exchange "again" is not wanted any more`,
+		},
+		{
+			Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", RoutingKey: "k", Arguments: `{"x-n":1}`, Effect: v1alpha1.EffectUnbind,
+			Message: `queue "orders" is still bound to exchange "events" with routing key "k"`,
+		},
+		{
+			Kind: v1alpha1.KindBinding, Source: "again", Destination: "wait", RoutingKey: "wait", Effect: v1alpha1.EffectUnbind,
+			Message: `queue "wait" is still bound to exchange "again" with routing key "wait"`,
+		},
+		{
+			Kind: v1alpha1.KindBinding, Source: "again", Destination: "longer", RoutingKey: "longer", Effect: v1alpha1.EffectUnbind,
+			Message: `queue "longer" is still bound to exchange "again" with routing key "longer"`,
+		},
+	}, got.Changes)
+	at := slices.IndexFunc(got.Departures, func(d topology.Departure) bool { return d.Entry.Source == "events" })
+	equal(t, "binding", topology.Binding{
+		Source: "events", Destination: "orders", RoutingKey: "k", Arguments: topology.Arguments{"x-n": int64(1)}, Role: v1alpha1.RoleSource,
+	}, got.Departures[at].Binding())
+	equal(t, "recreate", false, got.Recreate())
+}
+
+func TestOwned(t *testing.T) {
+	t.Parallel()
+	binding := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders"}
+	ours, foreign := binding, binding
+	ours.Role, foreign.State = v1alpha1.RoleSource, v1alpha1.StateForeign
+	queue := func(origin v1alpha1.Origin, shape string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: origin, Shape: shape}
+	}
+	for name, test := range map[string]struct {
+		entry v1alpha1.TopologyEntry
+		want  bool
+	}{
+		"declared, and seen as wanted":         {queue(v1alpha1.OriginDeclared, "abc"), true},
+		"declared, or about to be":             {queue(v1alpha1.OriginDeclared, ""), true},
+		"found just as wanted":                 {queue(v1alpha1.OriginAdopted, "abc"), true},
+		"found otherwise: it is somebody's":    {queue(v1alpha1.OriginAdopted, ""), false},
+		"not there, and not to be declared":    {queue("", ""), false},
+		"a binding":                            {ours, true},
+		"a binding that nobody asked for here": {foreign, false},
+	} {
+		equal(t, name, test.want, len(topology.Owned([]v1alpha1.TopologyEntry{test.entry})) == 1)
+	}
+	entries := []v1alpha1.TopologyEntry{queue("", ""), ours, foreign}
+	topology.Owned(entries)
+	equal(t, "the list that was given", []v1alpha1.TopologyEntry{queue("", ""), ours, foreign}, entries)
+}
+
+func TestNamesWithWhatIsOwned(t *testing.T) {
+	t.Parallel()
+	names := topology.Names{Queues: []string{"orders", "dlq"}, Exchanges: []string{"dlx"}, Route: "back", Surroundings: true}
+	got := names.With([]v1alpha1.TopologyEntry{
+		{Kind: v1alpha1.KindExchange, Name: "dead"},
+		{Kind: v1alpha1.KindQueue, Name: "dlq"},
+		{Kind: v1alpha1.KindQueue, Name: "old"},
+		{Kind: v1alpha1.KindBinding, Source: "events", Destination: "elsewhere"},
+	})
+	equal(t, "names", topology.Names{
+		Queues: []string{"dlq", "elsewhere", "old", "orders"}, Exchanges: []string{"dead", "dlx", "events"}, Route: "back", Surroundings: true,
+	}, got)
+	equal(t, "the names that were given", []string{"orders", "dlq"}, names.Queues)
+}
