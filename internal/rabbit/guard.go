@@ -48,8 +48,8 @@ func (d *deletion) verify(ctx context.Context) error {
 	return nil
 }
 
-// tryRefusal publishes until the queue refuses. Policies come into effect at once, as a rule; but where several are written
-// at a time, the broker may answer before the queue knows. What it takes is one more sentinel.
+// tryRefusal publishes until the queue refuses. Policies come into effect at once, as a rule; but where others write some at
+// the same time, the broker may answer before the queue knows. What it takes is one more sentinel.
 func (d *deletion) tryRefusal(ctx context.Context, queue string) error {
 	for range refusals {
 		taken := []bool{true}

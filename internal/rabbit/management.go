@@ -27,6 +27,7 @@ type management struct {
 	client  *http.Client
 	timeout time.Duration
 	opened  atomic.Bool // a connection, since this was last asked
+	writes  chan struct{}
 }
 
 // newManagement takes a configuration that Validate has passed.
@@ -44,6 +45,7 @@ func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout t
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		timeout: timeout,
+		writes:  make(chan struct{}, 1),
 	}
 }
 
@@ -84,13 +86,19 @@ func (m *management) delete(ctx context.Context, path string) error {
 	return m.write(ctx, http.MethodDelete, path, nil)
 }
 
+// write makes one request at a time. RabbitMQ answers when the queues know of a new policy, unless another one is written at
+// the same time: then it may answer before, and a queue may get to know two policies in the wrong order, or only the second.
+// So a queue that went from refusing to dropping without a time in between, in which it takes messages and says so, left
+// publishers refused for good on 3.10 and 4.0.
 func (m *management) write(ctx context.Context, method, path string, content any) error {
-	return m.do(ctx, method, path, "", content, func(response *http.Response) error {
-		gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
-		if response.StatusCode < http.StatusMultipleChoices || gone {
-			return nil
-		}
-		return m.describe(method, path, m.refused(response))
+	return m.config.inPlace(ctx, m.writes, func() error {
+		return m.do(ctx, method, path, "", content, func(response *http.Response) error {
+			gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
+			if response.StatusCode < http.StatusMultipleChoices || gone {
+				return nil
+			}
+			return m.describe(method, path, m.refused(response))
+		})
 	})
 }
 

@@ -1,0 +1,128 @@
+package rabbit
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answers gives the same answer to each request, whatever it is for. It gives up after more requests than one look takes,
+// for an answer that speaks of a thousand pages would have them all asked for.
+type answers struct {
+	status int
+	body   []byte
+	left   int
+}
+
+func (a *answers) RoundTrip(request *http.Request) (*http.Response, error) {
+	if a.left--; a.left < 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return &http.Response{
+		StatusCode: a.status, Status: http.StatusText(a.status), Header: http.Header{},
+		Body: io.NopCloser(bytes.NewReader(a.body)), Request: request,
+	}, nil
+}
+
+// FuzzAnswers: whatever answers in the place of the management API, nothing panics, errors say what kind they are, and none
+// shows the password, not even if the answer does.
+func FuzzAnswers(f *testing.F) {
+	const password = "correct-horse/2@100%"
+	for _, body := range []string{
+		``, `null`, `[]`, `{}`, `<html>` + password, `"` + password + `"`,
+		`{"tags":["administrator"],"rabbitmq_version":"4.3.6","cluster_name":"rabbit@a","items":[],"page_count":1,"filtered_count":0}`,
+		`{"tags":["management"],"rabbitmq_version":"` + password + `"}`,
+		`{"items":[{"name":"amq.topic","type":"topic","durable":true}],"page_count":1,"filtered_count":1}`,
+		`{"items":[{"name":"q","arguments":{"x-message-ttl":1e999,"x-delivery-limit":-1,"a":{"b":[null]}}}],"page_count":1000000,"filtered_count":2}`,
+		`{"queues":[{"name":"q","arguments":[]}],"exchanges":null,"bindings":[{"source":"","arguments":{}}],"policies":[{}]}`,
+		`{"queues":[{"name":"q","durable":"yes"}]}`,
+		`{"parameters":[{"component":"operator_policy","name":"p","value":{"definition":{"max-length":1}}}]}`,
+		`{"parameters":[{"component":"operator_policy","value":"` + password + `"}]}`, `{"parameters":[{"component":"operator_policy"}]}`,
+		`{"error":"not_authorised","reason":"Not monitor user"}`, `{"error":"bad_request","reason":"vhost_not_found"}`,
+		`{"error":"x","reason":"` + password + `"}`, `{"reason":"amqp://bob:` + url.QueryEscape(password) + `@mq"}`,
+		`[{"applications":[{"name":"rabbit","version":"4.0.5"}]},{"rabbitmq_version":"4.3.6"}]`,
+	} {
+		for _, status := range []int{200, 304, 401, 404, 503} {
+			f.Add(status, []byte(body))
+		}
+	}
+	config := Config{
+		AMQPURI: "amqp://mq", ManagementURI: "http://mq", Username: "bob", Password: password, VHost: "/", ResyncInterval: time.Second,
+	}
+	endpoints, err := config.parse()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		if status < 200 || status > 599 {
+			return // net/http has refused it before
+		}
+		for name, ask := range map[string]func(*management) error{
+			"meet":        func(m *management) error { _, err := m.meet(t.Context()); return err },
+			"definitions": func(m *management) error { _, _, err := m.observeDefinitions(t.Context(), "", nil); return err },
+			"listings":    func(m *management) error { _, err := m.observeListings(t.Context(), nil); return err },
+			"reading":     func(m *management) error { _, err := m.reading(t.Context(), "q"); return err },
+			"policies":    func(m *management) error { _, err := m.policies(t.Context()); return err },
+			"delete":      func(m *management) error { return m.delete(t.Context(), "/queues/%2F/q") },
+		} {
+			m := newManagement(config, endpoints.management, endpoints.tls, time.Minute, 1)
+			m.client.Transport = &answers{status, body, 50}
+			err := ask(m)
+			if err == nil {
+				continue
+			}
+			if !classified(err) {
+				t.Errorf("%s: of no kind: %v", name, err)
+			}
+			for _, spelling := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
+				if strings.Contains(err.Error(), spelling) {
+					t.Errorf("%s: the error shows the password: %v", name, err)
+				}
+			}
+		}
+	})
+}
+
+func classified(err error) bool {
+	for _, kind := range []error{
+		ErrAuthentication, ErrAccessRefused, ErrVHostNotFound, ErrNotFound, ErrUnreachable, ErrUnproven, errNotModified,
+	} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// FuzzEscape: a name is one segment of a path, and comes out of it as it was.
+func FuzzEscape(f *testing.F) {
+	for _, name := range []string{"/", "orders", "a.b", ".", "..", "a/b", "%2F", "a b+c", "ü", "\xff", "?x=1#y", "\x00"} {
+		f.Add(name, "orders")
+	}
+	f.Fuzz(func(t *testing.T, vhost, queue string) {
+		if vhost == "" || queue == "" {
+			return // there are no such names
+		}
+		uri, err := url.Parse("http://mq/prefix/api/queues/" + escape(vhost) + "/" + escape(queue))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uri.RawQuery != "" || uri.Fragment != "" || uri.JoinPath().EscapedPath() != uri.EscapedPath() {
+			t.Errorf("%q and %q are not taken for names only: %s", vhost, queue, uri)
+		}
+		segments := strings.Split(strings.TrimPrefix(uri.EscapedPath(), "/prefix/api/queues/"), "/")
+		if len(segments) != 2 {
+			t.Fatalf("%q and %q make %d segments: %s", vhost, queue, len(segments), uri)
+		}
+		for i, want := range []string{vhost, queue} {
+			if got, err := url.PathUnescape(segments[i]); err != nil || got != want {
+				t.Errorf("%q comes back as %q (%v)", want, got, err)
+			}
+		}
+	})
+}
