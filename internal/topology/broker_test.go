@@ -3,6 +3,7 @@ package topology_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -69,7 +70,9 @@ func dropQueue(o *topology.Observed, name string) {
 // dropExchange deletes an exchange with all its bindings.
 func dropExchange(o *topology.Observed, name string) {
 	delete(o.Exchanges, name)
-	dropBindings(o, func(b topology.ObservedBinding) bool { return b.Source == name || (b.ToExchange && b.Destination == name) })
+	dropBindings(o, func(b topology.ObservedBinding) bool {
+		return b.Source == name || (b.ToExchange && b.Destination == name)
+	})
 }
 
 func dropBindings(o *topology.Observed, gone func(topology.ObservedBinding) bool) {
@@ -94,13 +97,6 @@ func unbind(o *topology.Observed, change v1alpha1.Change) {
 func sameBinding(a, b topology.ObservedBinding) bool {
 	return a.Source == b.Source && a.Destination == b.Destination && a.ToExchange == b.ToExchange && a.RoutingKey == b.RoutingKey &&
 		a.Arguments.Equal(b.Arguments)
-}
-
-// cloned is a copy that can be changed.
-func cloned(o topology.Observed) topology.Observed {
-	o.Exchanges, o.Queues = maps.Clone(o.Exchanges), maps.Clone(o.Queues)
-	o.BindingsTo, o.BindingsFrom = maps.Clone(o.BindingsTo), maps.Clone(o.BindingsFrom)
-	return o
 }
 
 // letter is a dead letter on its way.
@@ -147,8 +143,25 @@ func accepts(exchange string, binding topology.ObservedBinding, message letter) 
 		return binding.Arguments["x-last-death-reason"] == message.reason
 	case "direct":
 		return binding.RoutingKey == message.key
-	case "topic": // keys in tests of ways have no more than # alone and * for a word
-		return binding.RoutingKey == "#" || binding.RoutingKey == message.key
+	case "topic":
+		return matches(words(binding.RoutingKey), words(message.key))
 	}
 	return false
+}
+
+func words(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return strings.Split(key, ".")
+}
+
+func matches(pattern, key []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(key) == 0
+	case pattern[0] == "#":
+		return matches(pattern[1:], key) || (len(key) > 0 && matches(pattern, key[1:]))
+	}
+	return len(key) > 0 && (pattern[0] == "*" || pattern[0] == key[0]) && matches(pattern[1:], key[1:])
 }

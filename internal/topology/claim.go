@@ -42,8 +42,8 @@ func Contest(own Claimant, others []Claimant) *Conflict {
 			if own.beats(other, d.about) {
 				continue
 			}
-			return &Conflict{Holder: other.Name, Message: fmt.Sprintf(
-				"ConsumerQueue %s %s; choose another name here or there, or the same settings where both mean to share it", other.Name, d.what)}
+			return &Conflict{Holder: other.Name, Message: fmt.Sprintf("ConsumerQueue %s %s; choose another name here or there, "+
+				"or the same settings where both mean to share it", other.Name, d.what)}
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func ownedBy(t testing.TB, topo topology.Topology) []v1alpha1.TopologyEntry {
 // edit is a change of a spec, with the broker as it was declared before.
 type edit struct {
 	was, spec string
-	// bound and declared say that what is new is at the broker already.
+	// declared says that what is new is at the broker already.
 	declared bool
 	from, on topology.Version
 	// then changes the broker.
@@ -316,8 +316,10 @@ deadLetter: {queue: {maxLength: 10}}`},
 			want: []string{"Queue orders.retry.10s: goes"},
 		},
 		"what another ConsumerQueue has is left to it": {
-			edit: edit{was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "other", "two"),
-				shared: func(e v1alpha1.TopologyEntry) bool { return e.Name == "one" || e.Source == "dead" }},
+			edit: edit{
+				was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "other", "two"),
+				shared: func(e v1alpha1.TopologyEntry) bool { return e.Name == "one" || e.Source == "dead" },
+			},
 			want: []string{"Exchange dead" + instead},
 		},
 	} {

@@ -1,0 +1,165 @@
+package topology
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// FuzzDuration: what the API server takes for a duration, can be read, and is a number of milliseconds that goes to the
+// broker and comes back. What it refuses does no harm either.
+func FuzzDuration(f *testing.F) {
+	crd, err := os.ReadFile("../../config/crd/bases/messaging.warren.dev_consumerqueues.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	found := regexp.MustCompile(`pattern: (\^\(\[0-9]\{1,6}h\).*)`).FindSubmatch(crd)
+	if found == nil {
+		f.Fatal("the CRD has no pattern of durations")
+	}
+	pattern := regexp.MustCompile(string(found[1]))
+	for _, text := range []string{
+		"30s", "1h30m", "1ms", "999999h9999999m999999999s999999999999ms", "0s", "00001ms", "", "1d", "-1s", "1.5h", "1 day", "1µs", "9223372036854775807ns",
+	} {
+		f.Add(text)
+	}
+	const longest = (1<<32 - 1) * time.Millisecond
+	f.Fuzz(func(t *testing.T, text string) {
+		parsed, err := v1alpha1.Duration(text).Parse()
+		if text == "" || !pattern.MatchString(text) {
+			return // refused; it was read without panic
+		}
+		if err != nil || parsed < 0 || parsed%time.Millisecond != 0 {
+			t.Fatalf("%q is accepted, and read as %v (%v)", text, parsed, err)
+		}
+		if parsed < time.Millisecond || parsed > longest {
+			return // refused by CEL, which reads it as Go does
+		}
+		count, err := milliseconds(v1alpha1.Duration(text))
+		if err != nil || time.Duration(count)*time.Millisecond != parsed {
+			t.Errorf("%q is %d ms (%v)", text, count, err)
+		}
+		back, err := v1alpha1.Duration(compactDelay(count)).Parse()
+		if err != nil || back != parsed {
+			t.Errorf("%q is written as %s, which is %v (%v)", text, compactDelay(count), back, err)
+		}
+	})
+}
+
+// FuzzNameLengths: names that are made from the main queue's stay within the 255 bytes that AMQP allows, for each name and
+// delay that validation accepts. Validation counts in CEL; its sums are written here as they are there.
+func FuzzNameLengths(f *testing.F) {
+	for _, delay := range []int64{1, 999, 1000, 59_999, 60_000, 3_599_999, 3_600_000, 36_000_000, 360_000_000, 3_600_000_000, 1<<32 - 1} {
+		f.Add("orders", delay)
+		f.Add(strings.Repeat("ü", 122), delay)
+	}
+	f.Fuzz(func(t *testing.T, main string, delay int64) {
+		if main == "" || len(main) > 255 || delay < 1 || delay >= 1<<32 {
+			return
+		}
+		cq := &v1alpha1.ConsumerQueue{}
+		cq.Spec.Queue = &v1alpha1.QueueSpec{Name: v1alpha1.QueueName(main)}
+		cq.Spec.Retry = &v1alpha1.RetrySpec{Policy: v1alpha1.RetryPolicyNone}
+		if len(main) <= 251 {
+			wantShort(t, cq)
+		}
+		if len(main) > 245 {
+			return
+		}
+		cq.Spec.Retry = nil
+		wantShort(t, cq)
+		if counted := len(main) + 7 + countedByCEL(time.Duration(delay)*time.Millisecond); counted <= 255 {
+			cq.Spec.Retry = &v1alpha1.RetrySpec{DelayTiers: []v1alpha1.DelayTier{{Delay: v1alpha1.Duration(compactDelay(delay))}}}
+			wantShort(t, cq)
+		}
+	})
+}
+
+func wantShort(t *testing.T, cq *v1alpha1.ConsumerQueue) {
+	t.Helper()
+	names := NamesOf(cq)
+	if len(names.Queues) < 2 || len(names.Exchanges) == 0 {
+		t.Fatalf("names are %v", names)
+	}
+	for _, name := range append(names.Queues, names.Exchanges...) {
+		if len(name) > 255 {
+			t.Errorf("%q has %d bytes", name, len(name))
+		}
+	}
+}
+
+// countedByCEL is what the rule at spec.retry takes for the length of a compact delay.
+func countedByCEL(d time.Duration) int {
+	length := 0
+	add := func(value int64, steps ...int64) {
+		for i, step := range steps {
+			if value >= step {
+				length += 2
+				if i > 0 {
+					length--
+				}
+			}
+		}
+	}
+	add(int64(d.Hours()), 1, 10, 100, 1000)
+	add(int64(d.Minutes())%60, 1, 10)
+	add(int64(d.Seconds())%60, 1, 10)
+	if milliseconds := d.Milliseconds() % 1000; milliseconds > 0 {
+		length++ // the unit has a letter more
+		add(milliseconds, 1, 10, 100)
+	}
+	return length
+}
+
+// FuzzNormalize: whatever JSON a broker sends as arguments becomes values that stay the same when they are normalized
+// again, that equal what they came from, and that can be shown.
+func FuzzNormalize(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `null`, `{"a":1,"b":-1,"c":1.0,"d":1.5,"e":1e3,"f":9223372036854775808,"g":1e999}`, `{"a":{"b":[1,"x",null,true,{}]}}`, `{"":""}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var given map[string]any
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber()
+		if decoder.Decode(&given) != nil {
+			return
+		}
+		once := Normalize(given)
+		if twice := Normalize(once); !reflect.DeepEqual(once, twice) {
+			t.Errorf("%v becomes %v when it is normalized again", once, twice)
+		}
+		for key, value := range given {
+			if !sameValue(value, once[key]) {
+				t.Errorf("%s: %v is not the same as %v", key, value, once[key])
+			}
+			if display(value) == "" || display(value) != display(once[key]) {
+				t.Errorf("%s: shown as %q and as %q", key, display(value), display(once[key]))
+			}
+		}
+	})
+}
+
+// FuzzParseVersion: what is read as a version is written so that it is read the same again.
+func FuzzParseVersion(f *testing.F) {
+	for _, text := range []string{"4.3.6", "4.0.0-rc.1", "3.10.8", "4", "", "4.x", "-1.0", "4.3+git", " 4.3", "99999999999999999999.1"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		version, err := ParseVersion(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseVersion(version.String()); err != nil || again != version {
+			t.Errorf("%q is %s, which is %v (%v)", text, version, again, err)
+		}
+	})
+}
