@@ -28,7 +28,7 @@ var (
 )
 
 // consumerQueue is a ConsumerQueue named orders with a spec as a user writes it.
-func consumerQueue(t *testing.T, spec string) *v1alpha1.ConsumerQueue {
+func consumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "orders"

@@ -1,0 +1,309 @@
+package topology_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/conformance"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// claimant is a ConsumerQueue of a name with a spec, created at noon, that holds nothing.
+func claimant(t testing.TB, name, spec string) topology.Claimant {
+	t.Helper()
+	cq := consumerQueue(t, spec)
+	cq.Name = name
+	topo, err := topology.Desired(cq, v43)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topology.Claimant{Name: "shop/" + name, Created: noon, Desired: topo}
+}
+
+// holding says that a claimant has what it wants.
+func holding(t testing.TB, c topology.Claimant) topology.Claimant {
+	t.Helper()
+	c.Owned = ownedBy(t, c.Desired)
+	return c
+}
+
+func createdLater(c topology.Claimant) topology.Claimant {
+	c.Created = c.Created.Add(time.Second)
+	return c
+}
+
+const advice = "; choose another name here or there, or the same settings where both mean to share it"
+
+// Each case is about b, of the two the one that is second by name, and both new: if there is a conflict, b loses it.
+func TestContest(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		a, b string
+		want string // about a
+	}{
+		"nothing in common": {a: `{}`, b: `{}`},
+		"the same main queue, even with the same settings": {
+			a: `{queue: {name: work}}`, b: `{queue: {name: work}}`, want: `has queue "work" as its main queue`,
+		},
+		"the same delay tier": {
+			a: `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`, b: `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`,
+			want: `has queue "wait" as its delay tier`,
+		},
+		"a main queue as delay tier": {
+			a: `{queue: {name: work}}`, b: `{retry: {delayTiers: [{delay: 1m, queueName: work}]}}`, want: `has queue "work" as its main queue`,
+		},
+		"a delay tier as dead-letter queue": {
+			a: `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`, b: `{deadLetter: {queue: {name: wait}}}`,
+			want: `has queue "wait" as its delay tier`,
+		},
+		"a dead-letter queue as main queue": {
+			a: `{deadLetter: {queue: {name: dead}}}`, b: `{queue: {name: dead}}`, want: `has queue "dead" as its dead-letter queue`,
+		},
+		"a dead-letter queue in common": {a: `{deadLetter: {queue: {name: dead}}}`, b: `{deadLetter: {queue: {name: dead}}}`},
+		"a dead-letter queue with other settings": {
+			a: `{deadLetter: {queue: {name: dead}}}`, b: `{deadLetter: {queue: {name: dead, maxLength: 5}}}`,
+			want: `has the dead-letter queue "dead" with other settings ({"x-delivery-limit":-1,"x-queue-type":"quorum"}; ` +
+				`here {"x-delivery-limit":-1,"x-max-length":5,"x-overflow":"reject-publish","x-queue-type":"quorum"})`,
+		},
+
+		"a dead-letter exchange in common": {
+			a: `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: a}}`, b: `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: b}}`,
+		},
+		"a dead-letter exchange of another type": {
+			a: `{deadLetter: {exchange: {name: dead, type: direct}}}`, b: `{deadLetter: {exchange: {name: dead, type: topic}}}`,
+			want: `has exchange "dead" as its dead-letter exchange of type direct (here the dead-letter exchange of type topic)`,
+		},
+		"a dead-letter exchange as retry exchange": {
+			a: `{deadLetter: {exchange: {name: dead, type: direct}}}`, b: `{retry: {exchange: {name: dead}}}`,
+			want: `has exchange "dead" as its dead-letter exchange of type direct (here the retry exchange of type direct)`,
+		},
+		"a retry exchange as source exchange": {
+			a: `{retry: {exchange: {name: again}}}`, b: `{bindings: [{exchange: {name: again, type: direct}}]}`,
+			want: `has exchange "again" as its retry exchange of type direct (here the source exchange of type direct)`,
+		},
+		"a retry exchange that the other only binds to": {
+			a: `{retry: {exchange: {name: again}}}`, b: `{bindings: [{exchange: {name: again}}]}`,
+		},
+		"a source exchange in common": {
+			a: `{bindings: [{exchange: {name: shop, type: topic}}]}`, b: `{bindings: [{exchange: {name: shop, type: topic}}]}`,
+		},
+		"a source exchange of another type": {
+			a: `{bindings: [{exchange: {name: shop, type: topic}}]}`, b: `{bindings: [{exchange: {name: shop, type: direct}}]}`,
+			want: `has exchange "shop" as its source exchange of type topic (here the source exchange of type direct)`,
+		},
+		"a source exchange whose type only one knows": {
+			a: `{bindings: [{exchange: {name: shop, type: topic}}]}`, b: `{bindings: [{exchange: {name: shop}}]}`,
+		},
+		"an exchange and a queue of one name": {
+			a: `{deadLetter: {exchange: {name: dead}}}`, b: `{deadLetter: {queue: {name: dead}}}`,
+		},
+
+		"a fanout exchange for one dead-letter queue": {
+			a: `{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, b: `{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`,
+		},
+		"a fanout exchange for two dead-letter queues": {
+			a: `{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, b: `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
+			want: `leads the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
+		},
+		"a retry exchange with a key for each": {
+			a: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}}`, b: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}}`,
+		},
+		"a retry exchange with one key for two delay tiers": {
+			a:    `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
+			b:    `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
+			want: `leads key "soon" of the retry exchange "again" to delay tier "a.retry.1m" (here to "b.retry.1m")`,
+		},
+		"a source exchange with one key": {
+			a: `{bindings: [{exchange: {name: shop, type: fanout}, routingKeys: [k]}]}`, b: `{bindings: [{exchange: {name: shop, type: fanout}, routingKeys: [k]}]}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := claimant(t, "a", test.a), claimant(t, "b", test.b)
+			var want *topology.Conflict
+			var uncertain []string
+			if test.want != "" {
+				want = &topology.Conflict{Holder: "shop/a", Message: "ConsumerQueue shop/a " + test.want + advice}
+				uncertain = []string{"shop/b"}
+			}
+			equal(t, "conflict of b", want, topology.Contest(b, []topology.Claimant{a}))
+			equal(t, "conflict of a", nil, topology.Contest(a, []topology.Claimant{b}))
+			equal(t, "of whom a is not sure that it holds nothing", uncertain, topology.Uncertain(a, []topology.Claimant{b}))
+		})
+	}
+}
+
+// Who holds an object just as it wants it keeps it, then who holds it at all, then the older, then the first by name.
+func TestContestRanks(t *testing.T) {
+	t.Parallel()
+	a, b := claimant(t, "a", `{deadLetter: {queue: {name: dead}}}`), claimant(t, "b", `{deadLetter: {queue: {name: dead, maxLength: 5}}}`)
+	before := claimant(t, "b", `{deadLetter: {queue: {name: dead}}}`)
+	otherwise := b // it holds the queue and wants it otherwise by now
+	otherwise.Owned = ownedBy(t, before.Desired)
+	unseen := holding(t, b) // it is about to declare it, and has not seen it yet
+	for i := range unseen.Owned {
+		unseen.Owned[i].Shape = ""
+	}
+	for name, test := range map[string]struct {
+		a, b   topology.Claimant
+		winner string
+	}{
+		"two newcomers of one age: the first by name": {a, b, "a"},
+		"two newcomers: the older":                    {createdLater(a), b, "b"},
+		"a holder and an older newcomer":              {a, createdLater(holding(t, b)), "b"},
+		"a holder that wants it otherwise":            {a, createdLater(otherwise), "b"},
+		"a holder that is about to declare it":        {a, createdLater(unseen), "b"},
+		"it is held by both, and as one wants it":     {createdLater(holding(t, a)), otherwise, "a"},
+		"it is held by both as they want it":          {createdLater(holding(t, a)), holding(t, b), "b"},
+		"both hold it otherwise":                      {a: createdLater(withOwned(a, otherwise.Owned)), b: otherwise, winner: "a"},
+		"what else somebody holds does not matter":    {a, withOwned(b, ownedBy(t, claimant(t, "b", `{}`).Desired)), "a"},
+	} {
+		loses := func(own, other topology.Claimant) bool {
+			return topology.Contest(own, []topology.Claimant{other}) != nil
+		}
+		equal(t, name+": a loses", test.winner == "b", loses(test.a, test.b))
+		equal(t, name+": b loses", test.winner == "a", loses(test.b, test.a))
+	}
+}
+
+func withOwned(c topology.Claimant, owned []v1alpha1.TopologyEntry) topology.Claimant {
+	c.Owned = owned
+	return c
+}
+
+// A binding is held by whom it leads where that wants it.
+func TestContestForABinding(t *testing.T) {
+	t.Parallel()
+	a, b := claimant(t, "a", `{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`), claimant(t, "b", `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`)
+	equal(t, "a conflict of the holder", nil, topology.Contest(holding(t, b), []topology.Claimant{a}))
+	equal(t, "the holder", "shop/b", topology.Contest(a, []topology.Claimant{holding(t, b)}).Holder)
+	leaving := withOwned(b, holding(t, a).Owned) // it held the exchange when that led to the other queue
+	equal(t, "whoever led it elsewhere", "shop/a", topology.Contest(leaving, []topology.Claimant{a}).Holder)
+}
+
+func TestContestNamesTheFirstThatWins(t *testing.T) {
+	t.Parallel()
+	own := claimant(t, "c", `{queue: {name: work}}`)
+	others := []topology.Claimant{claimant(t, "d", `{queue: {name: work}}`), claimant(t, "b", `{queue: {name: work}}`), claimant(t, "a", `{queue: {name: work}}`)}
+	equal(t, "holder", "shop/b", topology.Contest(own, others).Holder)
+	equal(t, "uncertain", []string{"shop/d", "shop/b", "shop/a"}, topology.Uncertain(own, others))
+	others[0] = holding(t, others[0])
+	equal(t, "uncertain, of those that are not known to hold it", []string{"shop/b", "shop/a"}, topology.Uncertain(own, others))
+	equal(t, "with nobody", nil, topology.Contest(own, nil))
+	equal(t, "with one whose spec cannot become a topology", nil, topology.Contest(own, []topology.Claimant{{Name: "shop/a", Owned: others[0].Owned}}))
+}
+
+// Of two that each hold one of the things that they want otherwise both lose: somebody must say what is meant.
+func TestContestOfTwoHolders(t *testing.T) {
+	t.Parallel()
+	a := claimant(t, "a", `{deadLetter: {queue: {name: dead}, exchange: {name: x, type: direct}}}`)
+	b := claimant(t, "b", `{deadLetter: {queue: {name: dead, maxLength: 5}, exchange: {name: x, type: topic}}}`)
+	only := func(c topology.Claimant, name string) topology.Claimant {
+		return withOwned(c, slices.DeleteFunc(ownedBy(t, c.Desired), func(e v1alpha1.TopologyEntry) bool { return e.Name != name }))
+	}
+	a, b = only(a, "x"), only(b, "dead")
+	equal(t, "the holder of the queue", "shop/b", topology.Contest(a, []topology.Claimant{b}).Holder)
+	equal(t, "the holder of the exchange", "shop/a", topology.Contest(b, []topology.Claimant{a}).Holder)
+}
+
+// The vectors with several ConsumerQueues share what can be shared.
+func TestConformanceVectorsHaveNoConflict(t *testing.T) {
+	t.Parallel()
+	several := 0
+	for _, vector := range conformance.Load(t) {
+		for _, version := range versions {
+			if _, supported := vector.Expect(version); !supported {
+				continue
+			}
+			var all []topology.Claimant
+			for i := range vector.ConsumerQueues {
+				cq := &vector.ConsumerQueues[i]
+				topo, err := topology.Desired(cq, version)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, topology.Claimant{Name: cq.Namespace + "/" + cq.Name, Desired: topo})
+			}
+			if len(all) > 1 {
+				several++
+			}
+			for i, own := range all {
+				others := slices.Delete(slices.Clone(all), i, i+1)
+				equal(t, vector.Name+": conflict of "+own.Name, nil, topology.Contest(own, others))
+			}
+		}
+	}
+	if several == 0 {
+		t.Error("no vector has several ConsumerQueues")
+	}
+}
+
+// drawClaimant has names and settings of which there are few, so that conflicts are common.
+func drawClaimant(rt *rapid.T, t *testing.T, name string) topology.Claimant {
+	one := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(rt, label) }
+	queues := rapid.Permutation([]string{"p", "q", "r", "s", "t"}).Draw(rt, "queues")
+	exchanges := rapid.Permutation([]string{"x", "y", "z"}).Draw(rt, "exchanges")
+	c := claimant(t, name, fmt.Sprintf(`{
+		queue: {name: %s},
+		retry: {exchange: {name: %s, type: %s}, delayTiers: [{delay: %s, queueName: %s, routingKey: %s}]},
+		deadLetter: {exchange: {name: %s, type: %s}, queue: {name: %s, maxLength: %s}}
+	}`, queues[0], exchanges[0], one("type", "direct", "topic"), one("delay", "1m", "2m"), queues[1], one("key", "k", "l"),
+		exchanges[1], one("type", "fanout", "direct"), queues[2], one("length", "5", "6")))
+	c.Created = noon.Add(time.Duration(rapid.IntRange(0, 1).Draw(rt, "age")))
+	return c
+}
+
+// Of two that want one object otherwise exactly one loses, whichever of them looks: the holder or, of newcomers, the better
+// one wins it.
+func TestExactlyOneOfTwoLoses(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		a, b := drawClaimant(rt, t, "a"), drawClaimant(rt, t, "b")
+		if rapid.Bool().Draw(rt, "a holds what it wants") {
+			a = holding(t, a)
+		}
+		ofA, ofB := topology.Contest(a, []topology.Claimant{b}), topology.Contest(b, []topology.Claimant{a})
+		if ofA == nil && ofB == nil {
+			if len(topology.Uncertain(a, []topology.Claimant{b}))+len(topology.Uncertain(b, []topology.Claimant{a})) > 0 {
+				rt.Error("a conflict that nobody loses")
+			}
+			return
+		}
+		if ofA != nil && ofB != nil {
+			rt.Errorf("both lose: %s / %s", ofA.Message, ofB.Message)
+		}
+		if len(a.Owned) > 0 && ofA != nil {
+			rt.Errorf("the holder loses: %s", ofA.Message)
+		}
+	})
+}
+
+// Of any number of newcomers at least the oldest has what it wants, and none of those that have it is in another's way.
+func TestThoseThatDoNotLoseAreAtPeace(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		var all []topology.Claimant
+		for i := range rapid.IntRange(2, 5).Draw(rt, "claimants") {
+			all = append(all, drawClaimant(rt, t, fmt.Sprint("cq-", i)))
+		}
+		var winners []topology.Claimant
+		for i, own := range all {
+			if topology.Contest(own, slices.Delete(slices.Clone(all), i, i+1)) == nil {
+				winners = append(winners, own)
+			}
+		}
+		if len(winners) == 0 {
+			rt.Fatal("all lose")
+		}
+		for i, own := range winners {
+			wantEqual(rt, "conflict among winners", nil, topology.Contest(own, slices.Delete(slices.Clone(winners), i, i+1)))
+		}
+	})
+}
