@@ -171,20 +171,32 @@ func (h *hammer) trial(number int) bool {
 		}
 		sent = append(sent, confirmed)
 	}
-	h.drain(seen)
-	lost := 0
+	missing := map[string]bool{}
 	for _, ids := range sent {
 		h.confirmed += len(ids)
 		for _, id := range ids {
 			if !fate[id] {
-				lost++
+				missing[id] = true
 			}
 		}
 	}
-	if lost > 0 {
-		h.t.Errorf("%s, trial %d on %s: %d confirmed messages lost; the deletion said: %v", h.queue, number, h.vhost.Broker.Version, lost, err)
+	h.drain(func(message amqp.Delivery) bool {
+		delete(missing, message.MessageId)
+		return len(missing) == 0
+	}, h.queues()...)
+	if len(missing) > 0 {
+		h.t.Errorf("%s, trial %d on %s: %d confirmed messages lost; the deletion said: %v",
+			h.queue, number, h.vhost.Broker.Version, len(missing), err)
 	}
 	return !h.t.Failed()
+}
+
+// queues are those where a message may be.
+func (h *hammer) queues() []string {
+	if target, expires := h.arguments["x-dead-letter-routing-key"].(string); expires {
+		return []string{h.queue, target}
+	}
+	return []string{h.queue}
 }
 
 // spread falls into the time that a deletion takes.
@@ -229,18 +241,35 @@ func (h *hammer) consumerChannel() (*amqp.Channel, error) {
 	return h.consumer.Channel()
 }
 
-// drain empties the queues, and counts sentinels that were left.
-func (h *hammer) drain(seen func(amqp.Delivery)) {
+// drain empties queues, and counts sentinels that were left. It gives up when nothing has come for a time, which is short
+// once all is there that should be.
+func (h *hammer) drain(all func(amqp.Delivery) bool, queues ...string) {
 	channel, err := h.consumerChannel()
 	if err != nil {
 		h.t.Error(err)
 		return
 	}
 	defer func() { _ = channel.Close() }()
-	messages, err := channel.Consume(h.queue, "drain", false, false, false, false, nil)
-	if err != nil {
-		h.t.Error(err)
-		return
+	messages, done := make(chan amqp.Delivery), make(chan struct{})
+	defer close(done)
+	for _, queue := range queues {
+		from, err := channel.Consume(queue, "", false, false, false, false, nil)
+		if err != nil {
+			h.t.Error(err)
+			return
+		}
+		go func() {
+			for message := range from {
+				select {
+				case messages <- message:
+				case <-done:
+				}
+			}
+		}()
+	}
+	patience := within
+	if all(amqp.Delivery{}) {
+		patience = 200 * time.Millisecond
 	}
 	for {
 		select {
@@ -248,14 +277,11 @@ func (h *hammer) drain(seen func(amqp.Delivery)) {
 			if message.Type == sentinelType {
 				h.sentinels++
 			}
-			seen(message)
 			_ = message.Ack(false)
-		case <-time.After(300 * time.Millisecond):
-			_ = channel.Cancel("drain", false)
-			for message := range messages {
-				seen(message)
-				_ = message.Ack(false)
+			if all(message) {
+				patience = 200 * time.Millisecond
 			}
+		case <-time.After(patience):
 			return
 		}
 	}

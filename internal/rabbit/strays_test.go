@@ -137,7 +137,10 @@ func abandon(t *testing.T, config Config, step string, queues ...string) {
 func bodies(t *testing.T, vhost *brokers.VHost, queue string) (found []amqp.Delivery) {
 	t.Helper()
 	h := &hammer{t: t, vhost: vhost, queue: queue, consumer: dialed(t, vhost)}
-	h.drain(func(message amqp.Delivery) { found = append(found, message) })
+	h.drain(func(message amqp.Delivery) bool {
+		found = append(found, message)
+		return true
+	}, queue)
 	return found
 }
 
