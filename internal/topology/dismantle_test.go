@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -42,10 +43,8 @@ func TestDismantle(t *testing.T) {
 	toDLQ := []topology.Binding{{Source: "dead", Destination: "dlq", RoutingKey: "dlq", Role: v1alpha1.RoleDeadLetter}}
 	sharing := func(names ...string) func(v1alpha1.TopologyEntry) string {
 		return func(entry v1alpha1.TopologyEntry) string {
-			for _, name := range names {
-				if entry.Name == name {
-					return "shop/invoices"
-				}
+			if slices.Contains(names, entry.Name) {
+				return "shop/invoices"
 			}
 			return ""
 		}
