@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -74,8 +73,7 @@ func requestedAt(object client.Object) string {
 func countHandler() handler.EventHandler {
 	later := func(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		cq := object.(*v1alpha1.ConsumerQueue)
-		connection := types.NamespacedName{Namespace: cq.Namespace, Name: cq.ConnectionName()}
-		queue.AddAfter(reconcile.Request{NamespacedName: connection}, countDelay)
+		queue.AddAfter(reconcile.Request{NamespacedName: connectionKey(cq)}, countDelay)
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {

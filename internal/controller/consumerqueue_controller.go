@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,6 +37,8 @@ type ConsumerQueueReconciler struct {
 	connections *Connections
 	removals    *removals
 	releases    *releases
+	freshness   *freshness
+	turns       *turns
 	// claiming is held while a resource writes down what it takes for its own: of two that want the same, the second sees
 	// what the first has taken.
 	claiming sync.Mutex
@@ -126,8 +127,13 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 		run = look.terminate
 	}
 	result, err := run(ctx)
-	if errors.Is(err, errOldStatus) {
+	switch {
+	case errors.Is(err, errOldStatus):
 		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
+	case errors.Is(err, errNotLooked):
+		return ctrl.Result{RequeueAfter: jittered(freshPoll)}, nil
+	case errors.Is(err, errNoTurn):
+		return ctrl.Result{RequeueAfter: jittered(turnPoll)}, nil // it is woken as a rule
 	}
 	writing := look.finish(ctx)
 	if apierrors.IsConflict(writing) {
@@ -143,6 +149,7 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 func (r *ConsumerQueueReconciler) forget(key client.ObjectKey) {
 	r.removals.only(key)
 	r.releases.forget(key)
+	r.freshness.forget(key)
 }
 
 // errOldStatus ends a look that began with another status than the API server has by now.
@@ -191,10 +198,15 @@ func (l *look) checkCurrent(ctx context.Context) error {
 	return nil
 }
 
+// connectionKey names the BrokerConnection of a ConsumerQueue.
+func connectionKey(cq *v1alpha1.ConsumerQueue) client.ObjectKey {
+	return client.ObjectKey{Namespace: cq.Namespace, Name: cq.ConnectionName()}
+}
+
 // connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.
 func (r *ConsumerQueueReconciler) connectionOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
 	bc := &v1alpha1.BrokerConnection{}
-	err := r.client.Get(ctx, types.NamespacedName{Namespace: cq.Namespace, Name: cq.ConnectionName()}, bc)
+	err := r.client.Get(ctx, connectionKey(cq), bc)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
@@ -77,8 +78,8 @@ func (l *look) throughConnection(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("resyncInterval of BrokerConnection %q: %w", bc.Name, err)
 	}
-	if err := l.refreshIfStale(ctx, connection); err != nil {
-		return ctrl.Result{}, err
+	if !l.isFresh(connection) {
+		return ctrl.Result{}, errNotLooked
 	}
 	if err := l.compareAndCorrect(ctx, connection, version); err != nil {
 		return ctrl.Result{}, err
@@ -106,20 +107,20 @@ func connectionReason(ready metav1.Condition) string {
 	return v1alpha1.ReasonConnectionNotReady
 }
 
-// refreshIfStale looks at the broker at once when the requested-at annotation has a new value, and when what is known of
-// the broker is older than a resource that is looked at for the first time: its objects may have been made just before
-// it, and are then adopted, not declared. A creation time is in whole seconds.
-func (l *look) refreshIfStale(ctx context.Context, connection *rabbit.Connection) error {
+// isFresh says whether the broker was looked at since it had to be: when the requested-at annotation has a new value, and
+// when what is known of the broker is older than a resource that is looked at for the first time: its objects may have been
+// made just before it, and are then adopted, not declared. A creation time is in whole seconds.
+func (l *look) isFresh(connection *rabbit.Connection) bool {
 	asked := requestedAt(l.cq)
 	isNew := len(l.status.Topology) == 0 && connection.Health().SyncedAt.Before(l.cq.CreationTimestamp.Add(time.Second))
 	if asked == l.status.LastHandledReconcileAt && !isNew {
-		return nil
+		return true
 	}
-	if err := connection.Refresh(ctx); err != nil {
-		return fmt.Errorf("look at vhost %q: %w", l.status.VHost, err)
+	if !l.freshness.look(client.ObjectKeyFromObject(l.cq), connection) {
+		return false
 	}
 	l.status.LastHandledReconcileAt = asked
-	return nil
+	return true
 }
 
 // scene is what a look has to do with at the broker.
@@ -159,6 +160,13 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	}
 	comparison := s.compare(l.cq)
 	decided := decide(desired, comparison, s.known, l.cq.Spec.DriftPolicy)
+	if removal := removalOf(comparison, l.cq.Spec.DriftPolicy); decided.count()+len(removal.Bindings)+len(removal.Exchanges) > 0 {
+		done, ok := l.turns.take(connectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
+		if !ok {
+			return errNoTurn
+		}
+		defer done()
+	}
 	if conflict, err = l.claim(ctx, s, comparison, decided); err != nil || conflict != nil {
 		if conflict != nil {
 			l.yield(*conflict)

@@ -63,6 +63,14 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		}
 		return l.await(ctx, bc, why, owned)
 	}
+	if !l.freshness.look(client.ObjectKeyFromObject(l.cq), connection) {
+		return ctrl.Result{}, errNotLooked
+	}
+	done, ok := l.turns.take(connectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
+	if !ok {
+		return ctrl.Result{}, errNoTurn
+	}
+	defer done()
 	d := &dismantling{connection: connection, version: version, vhost: bc.Spec.VHost, owned: owned}
 	stays, trouble := l.dismantle(ctx, d)
 	switch {
@@ -194,9 +202,6 @@ type dismantling struct {
 // dismantle takes away what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It
 // returns what stays; an error means that nothing more can be done now, or at all.
 func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, error) {
-	if err := d.connection.Refresh(ctx); err != nil {
-		return nil, err
-	}
 	observed := d.observe(l.cq)
 	if recorded := (place{l.status.ClusterName, l.status.VHost}); recorded.cluster != "" && recorded != (place{observed.Cluster, d.vhost}) {
 		return nil, fmt.Errorf("%w: the topology is in vhost %q of cluster %q, and BrokerConnection %q leads to vhost %q of cluster %q",

@@ -189,7 +189,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 			connections := NewConnections(test.client, logr.Discard())
 			r := &ConsumerQueueReconciler{
 				client: test.client, connections: connections, recorder: &eventLog{},
-				removals: newRemovals(t.Context(), connections.reconcile), releases: newReleases(),
+				removals: newRemovals(t.Context(), connections.reconcile), releases: newReleases(), freshness: newFreshness(),
 			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			equal(t, "result", ctrl.Result{}, result)

@@ -46,6 +46,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	consumerQueues := &ConsumerQueueReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
 		removals: newRemovals(connections.stopping, connections.reconcile), releases: newReleases(),
+		freshness: newFreshness(), turns: newTurns(options.MaxConcurrentReconciles/2, connections.reconcile),
 	}
 	if err := consumerQueues.setup(mgr, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)

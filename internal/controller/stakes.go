@@ -66,7 +66,9 @@ func (s stakes) rivals() []string {
 	return keys
 }
 
-func sourceKey(name string, kind v1alpha1.ExchangeType) string { return "source/" + string(kind) + "/" + name }
+func sourceKey(name string, kind v1alpha1.ExchangeType) string {
+	return "source/" + string(kind) + "/" + name
+}
 
 // sourceKeys are those of an exchange with another type.
 func sourceKeys(name string, but v1alpha1.ExchangeType) []string {

@@ -129,6 +129,9 @@ func (c *Connection) Refresh(ctx context.Context) error {
 	}
 }
 
+// LookNow asks for a look that begins after the call, and does not wait for it.
+func (c *Connection) LookNow() { c.lookNow() }
+
 func (c *Connection) lookNow() {
 	select {
 	case c.wake <- struct{}{}:
