@@ -227,6 +227,9 @@ func comparing[T any]() cmp.Option {
 
 var comparingOccurrences = comparing[occurrence]()
 
+// comparingErrors takes errors for equal that are one.
+var comparingErrors = cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) && errors.Is(b, a) })
+
 // statusApply has every apply of a status answered by a function.
 func statusApply(answer func() error) interceptor.Funcs {
 	return interceptor.Funcs{

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/warren-mq/warren/internal/rabbit"
 )
 
 // removals deletes queues that are provably empty, which takes longer than a reconciliation should: each attempt goes on
@@ -21,6 +19,11 @@ type removals struct {
 
 	mu sync.Mutex
 	of map[removalKey]*removal
+}
+
+// emptyDeleter is what a rabbit.Connection can do about queues that are empty.
+type emptyDeleter interface {
+	DeleteEmpty(ctx context.Context, cluster string, queues []string) error
 }
 
 // removalKey names the queues, as one text, that are deleted together for a ConsumerQueue.
@@ -44,7 +47,7 @@ func newRemovals(lifetime context.Context, over func(client.ObjectKey)) *removal
 // attempt has queues deleted together if they are provably empty, in the order given. It returns the result of the last
 // attempt, and whether there is one; it begins another one if that ended longer ago than again.
 func (r *removals) attempt(
-	owner client.ObjectKey, connection *rabbit.Connection, cluster string, queues []string, again time.Duration,
+	owner client.ObjectKey, connection emptyDeleter, cluster string, queues []string, again time.Duration,
 ) (known bool, result error) {
 	key := removalKey{owner, strings.Join(queues, "\n")}
 	r.mu.Lock()

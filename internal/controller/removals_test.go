@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// deleter is a broker that takes its time: each deletion goes on until it is given a result or its context ends.
+type deleter struct {
+	begun   chan []string
+	results chan error
+}
+
+func newDeleter() *deleter {
+	return &deleter{begun: make(chan []string, 10), results: make(chan error)}
+}
+
+func (d *deleter) DeleteEmpty(ctx context.Context, _ string, queues []string) error {
+	d.begun <- queues
+	select {
+	case result := <-d.results:
+		return result
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// toldOwners are the ConsumerQueues that are to be reconciled because an attempt is over.
+type toldOwners chan client.ObjectKey
+
+func newToldRemovals(t *testing.T) (*removals, toldOwners) {
+	t.Helper()
+	told := make(toldOwners, 10)
+	return newRemovals(t.Context(), func(key client.ObjectKey) { told <- key }), told
+}
+
+var (
+	orders   = client.ObjectKey{Namespace: "shop", Name: "orders"}
+	invoices = client.ObjectKey{Namespace: "shop", Name: "invoices"}
+)
+
+func TestAnAttemptRunsOnceAndTellsWhenItIsOver(t *testing.T) {
+	t.Parallel()
+	r, told := newToldRemovals(t)
+	broker, notEmpty := newDeleter(), errors.New("it is not empty")
+	attempt := func(again time.Duration) (bool, error) {
+		return r.attempt(orders, broker, "a", []string{"tier", "main"}, again)
+	}
+
+	known, err := attempt(0)
+	equal(t, "known at first", false, known)
+	equal(t, "queues", []string{"tier", "main"}, <-broker.begun)
+	known, _ = attempt(0)
+	equal(t, "known while it runs", false, known)
+	broker.results <- notEmpty
+	equal(t, "told", orders, <-told)
+
+	for range 2 {
+		known, err = attempt(time.Hour)
+		equal(t, "known", true, known)
+		equal(t, "result", notEmpty, err, comparingErrors)
+	}
+	equal(t, "begun meanwhile", 0, len(broker.begun))
+
+	known, err = attempt(0)
+	<-broker.begun
+	equal(t, "known while the next runs", true, known)
+	equal(t, "result of the one before", notEmpty, err, comparingErrors)
+	broker.results <- nil
+	<-told
+	known, err = attempt(time.Hour)
+	equal(t, "known", true, known)
+	equal(t, "result", nil, err)
+}
+
+func TestAttemptsForDifferentQueuesRunAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	r, told := newToldRemovals(t)
+	broker := newDeleter()
+	r.attempt(orders, broker, "a", []string{"one"}, 0)
+	r.attempt(orders, broker, "a", []string{"two"}, 0)
+	r.attempt(invoices, broker, "a", []string{"one"}, 0)
+	begun := []string{(<-broker.begun)[0], (<-broker.begun)[0], (<-broker.begun)[0]}
+	slices.Sort(begun)
+	equal(t, "begun", []string{"one", "one", "two"}, begun)
+	for range 3 {
+		broker.results <- nil
+		<-told
+	}
+}
+
+func TestOnlyEndsAndForgetsTheOthers(t *testing.T) {
+	t.Parallel()
+	r, told := newToldRemovals(t)
+	kept, ended, theirs := newDeleter(), newDeleter(), newDeleter()
+	r.attempt(orders, kept, "a", []string{"kept"}, 0)
+	r.attempt(orders, ended, "a", []string{"ended"}, 0)
+	r.attempt(invoices, theirs, "a", []string{"ended"}, 0)
+	r.only(orders, []string{"kept"})
+	equal(t, "told of the one that was ended", orders, <-told)
+	kept.results <- nil
+	equal(t, "told of the one that was kept", orders, <-told)
+	theirs.results <- nil
+	equal(t, "told of another's", invoices, <-told)
+
+	known, _ := r.attempt(orders, kept, "a", []string{"kept"}, time.Hour)
+	equal(t, "result of the one that was kept is known", true, known)
+	known, _ = r.attempt(orders, ended, "a", []string{"ended"}, time.Hour)
+	equal(t, "result of the one that was ended is known", false, known)
+	r.only(orders)
+	<-told
+	known, _ = r.attempt(invoices, theirs, "a", []string{"ended"}, time.Hour)
+	equal(t, "result of another's is known", true, known)
+	equal(t, "remembered", 1, len(r.of))
+}
+
+// When the manager stops, attempts are rolled back.
+func TestAttemptsEndWithTheManager(t *testing.T) {
+	t.Parallel()
+	lifetime, stop := context.WithCancel(t.Context())
+	told := make(toldOwners, 1)
+	r := newRemovals(lifetime, func(key client.ObjectKey) { told <- key })
+	r.attempt(orders, newDeleter(), "a", []string{"one"}, 0)
+	stop()
+	<-told
+	known, err := r.attempt(orders, newDeleter(), "a", []string{"one"}, time.Hour)
+	equal(t, "known", true, known)
+	equal(t, "result", context.Canceled, err, comparingErrors)
+}
