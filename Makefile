@@ -9,6 +9,7 @@ IMG ?= ghcr.io/warren-mq/warren:latest
 KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
+FUZZTIME ?= 30s
 
 CONTROLLER_GEN = hack/tool.sh controller-gen
 KUSTOMIZE = hack/tool.sh kustomize
@@ -36,6 +37,15 @@ test: ## Run all tests on real parts, and check the coverage.
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
 	go test -race -shuffle=on $(TESTFLAGS) ./internal/topology/... ./test/conformance/...
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.
+	@for package in $$(go list ./internal/...); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package; \
+		done; \
+	done
 
 .PHONY: lint
 lint: ## Run the linters; FIX=1 corrects what they can.

@@ -100,11 +100,12 @@ func countedByCEL(d time.Duration) int {
 	length := 0
 	add := func(value int64, steps ...int64) {
 		for i, step := range steps {
-			if value >= step {
-				length += 2
-				if i > 0 {
-					length--
-				}
+			switch {
+			case value < step:
+			case i == 0:
+				length += 2 // a digit and the unit
+			default:
+				length++
 			}
 		}
 	}
