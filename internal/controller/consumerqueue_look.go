@@ -224,10 +224,11 @@ func (s *scene) compare(cq *v1alpha1.ConsumerQueue) topology.Comparison {
 	names := topology.NamesOf(cq).With(s.owned)
 	names.Surroundings = slices.ContainsFunc(s.owned, func(entry v1alpha1.TopologyEntry) bool { return !s.desired.Wants(entry) })
 	observed, _ := s.connection.Observe(names)
-	return topology.Diff(s.desired, observed, topology.Context{
-		Older: s.older, Wanted: s.near.wantBinding, Owned: s.owned,
-		Shared: func(entry v1alpha1.TopologyEntry) bool { return s.near.sharer(entry) != "" },
-	})
+	return topology.Diff(s.desired, observed, s.context())
+}
+
+func (s *scene) context() topology.Context {
+	return topology.Context{Older: s.older, Wanted: s.near.wantBinding, Owned: s.owned, Shared: s.near.keep}
 }
 
 // correct declares what was decided, then takes away what may go, and compares again.

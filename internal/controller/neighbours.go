@@ -56,6 +56,13 @@ func (n neighbour) has(entry v1alpha1.TopologyEntry) bool {
 	return owns || (!n.terminating && entry.Shape != "" && entry.Shape == n.Desired.ShapeOf(entry))
 }
 
+// keeps says whether a neighbour has an object and a use for it. Of several that have lost theirs each goes on trying to
+// delete it, and one that is being deleted leaves it to those: would each leave it to another, nobody would delete it.
+func (n neighbour) keeps(entry v1alpha1.TopologyEntry) bool {
+	unknown := len(n.Desired.Queues) == 0 // what it wants
+	return !n.terminating && n.has(entry) && (unknown || n.Desired.Wants(entry))
+}
+
 // neighbours are all of them, sorted by name.
 type neighbours []neighbour
 
@@ -88,7 +95,10 @@ func (r *ConsumerQueueReconciler) neighboursOf(
 
 // neighbourFrom reads what matters of a ConsumerQueue. One that is being deleted has no right but to what it owns.
 func neighbourFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) neighbour {
-	n := neighbour{Claimant: claimantFrom(cq, version), key: client.ObjectKeyFromObject(cq), uid: cq.UID, terminating: !cq.DeletionTimestamp.IsZero()}
+	n := neighbour{
+		Claimant: claimantFrom(cq, version), key: client.ObjectKeyFromObject(cq), uid: cq.UID,
+		terminating: !cq.DeletionTimestamp.IsZero(),
+	}
 	if n.terminating {
 		n.Created = time.Unix(math.MaxInt32, 0)
 	}
@@ -116,6 +126,11 @@ func (n neighbours) sharer(entry v1alpha1.TopologyEntry) string {
 		}
 	}
 	return ""
+}
+
+// keep says whether any neighbour keeps an object.
+func (n neighbours) keep(entry v1alpha1.TopologyEntry) bool {
+	return slices.ContainsFunc(n, func(other neighbour) bool { return other.keeps(entry) })
 }
 
 func (n neighbours) claimants() []topology.Claimant {

@@ -53,6 +53,7 @@ func TestAnAttemptRunsOnceAndTellsWhenItIsOver(t *testing.T) {
 	}
 
 	known, err := attempt(0)
+	equal(t, "error", nil, err)
 	equal(t, "known at first", false, known)
 	equal(t, "queues", []string{"tier", "main"}, <-broker.begun)
 	known, _ = attempt(0)
@@ -82,9 +83,9 @@ func TestAttemptsForDifferentQueuesRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	r, told := newToldRemovals(t)
 	broker := newDeleter()
-	r.attempt(orders, broker, "a", []string{"one"}, 0)
-	r.attempt(orders, broker, "a", []string{"two"}, 0)
-	r.attempt(invoices, broker, "a", []string{"one"}, 0)
+	_, _ = r.attempt(orders, broker, "a", []string{"one"}, 0)
+	_, _ = r.attempt(orders, broker, "a", []string{"two"}, 0)
+	_, _ = r.attempt(invoices, broker, "a", []string{"one"}, 0)
 	begun := []string{(<-broker.begun)[0], (<-broker.begun)[0], (<-broker.begun)[0]}
 	slices.Sort(begun)
 	equal(t, "begun", []string{"one", "one", "two"}, begun)
@@ -98,9 +99,9 @@ func TestOnlyEndsAndForgetsTheOthers(t *testing.T) {
 	t.Parallel()
 	r, told := newToldRemovals(t)
 	kept, ended, theirs := newDeleter(), newDeleter(), newDeleter()
-	r.attempt(orders, kept, "a", []string{"kept"}, 0)
-	r.attempt(orders, ended, "a", []string{"ended"}, 0)
-	r.attempt(invoices, theirs, "a", []string{"ended"}, 0)
+	_, _ = r.attempt(orders, kept, "a", []string{"kept"}, 0)
+	_, _ = r.attempt(orders, ended, "a", []string{"ended"}, 0)
+	_, _ = r.attempt(invoices, theirs, "a", []string{"ended"}, 0)
 	r.only(orders, []string{"kept"})
 	equal(t, "told of the one that was ended", orders, <-told)
 	kept.results <- nil
@@ -125,7 +126,7 @@ func TestAttemptsEndWithTheManager(t *testing.T) {
 	lifetime, stop := context.WithCancel(t.Context())
 	told := make(toldOwners, 1)
 	r := newRemovals(lifetime, func(key client.ObjectKey) { told <- key })
-	r.attempt(orders, newDeleter(), "a", []string{"one"}, 0)
+	_, _ = r.attempt(orders, newDeleter(), "a", []string{"one"}, 0)
 	stop()
 	<-told
 	known, err := r.attempt(orders, newDeleter(), "a", []string{"one"}, time.Hour)

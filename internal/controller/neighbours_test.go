@@ -1,0 +1,244 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// synced is a ConsumerQueue that is in sync with a spec, and has another by now, if it is given.
+func synced(t *testing.T, name, was, spec string) *v1alpha1.ConsumerQueue {
+	t.Helper()
+	cq := named(t, "shop", name, was).(*v1alpha1.ConsumerQueue)
+	topo, err := topology.Desired(cq, v43)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := topology.Diff(topo, observe(topo), topology.Context{}).Entries
+	all := plan{planned: historyOf(entries)}
+	status := v1alpha1.ConsumerQueueStatus{ClusterName: "rabbit@a", VHost: "/", Topology: remember(entries, topo.Shapes(), nil, all)}
+	if spec != "" {
+		cq = named(t, "shop", name, spec).(*v1alpha1.ConsumerQueue)
+	}
+	cq.Status = status
+	return cq
+}
+
+func beingDeleted(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
+	now := metav1.Now()
+	cq.DeletionTimestamp, cq.Finalizers = &now, []string{v1alpha1.TopologyFinalizer}
+	return cq
+}
+
+const (
+	withGrave    = `{deadLetter: {queue: {name: grave}}}`
+	withBigGrave = `{deadLetter: {queue: {name: grave, maxLength: 5}}}`
+	// unknown cannot become a topology.
+	unknownSpec = `{retry: {delayTiers: [{delay: later}]}}`
+)
+
+func entryOf(t *testing.T, cq *v1alpha1.ConsumerQueue, name string) v1alpha1.TopologyEntry {
+	t.Helper()
+	for _, entry := range cq.Status.Topology {
+		if entry.Name == name {
+			return entry
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return v1alpha1.TopologyEntry{}
+}
+
+// Whoever is deleted leaves an object to a neighbour that has it, or can have it as it is; whoever has no use for it any
+// more leaves it to one that has a use for it.
+func TestWhatANeighbourHas(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		other       *v1alpha1.ConsumerQueue
+		has, orKeep bool
+	}{
+		"one that has it":                            {synced(t, "other", withGrave, ""), true, true},
+		"one that wants it, just so":                 {named(t, "shop", "other", withGrave).(*v1alpha1.ConsumerQueue), true, true},
+		"one that wants it otherwise":                {named(t, "shop", "other", withBigGrave).(*v1alpha1.ConsumerQueue), false, false},
+		"one that has it and wants it otherwise now": {synced(t, "other", withGrave, withBigGrave), true, true},
+		"one that has it, for whatever":              {synced(t, "other", withGrave, unknownSpec), true, true},
+		"one that has no use for it any more":        {synced(t, "other", withGrave, `{}`), true, false},
+		"one that has it and is being deleted":       {beingDeleted(synced(t, "other", withGrave, "")), true, false},
+		"one that wanted it and is being deleted":    {beingDeleted(named(t, "shop", "other", withGrave).(*v1alpha1.ConsumerQueue)), false, false},
+		"one that has nothing to do with it":         {named(t, "shop", "other", `{}`).(*v1alpha1.ConsumerQueue), false, false},
+	} {
+		entry := entryOf(t, synced(t, "own", withGrave, ""), "grave")
+		near := neighbours{neighbourFrom(test.other, v43)}
+		sharer := ""
+		if test.has {
+			sharer = "shop/other"
+		}
+		equal(t, name+": sharer", sharer, near.sharer(entry))
+		equal(t, name+": keeps it", test.orKeep, near.keep(entry))
+	}
+}
+
+// Of two that have lost their use for an object at the same time neither leaves it to the other: it would stay for ever.
+func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
+	t.Parallel()
+	one, other := synced(t, "one", withGrave, `{}`), synced(t, "other", withGrave, `{}`)
+	topo, err := topology.Desired(one, v43)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed := observe(topo)
+	observed.Queues["grave"] = topology.ObservedQueue{Durable: true}
+	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": beingDeleted(other.DeepCopy())} {
+		s := &scene{desired: topo, owned: topology.Owned(one.Status.Topology), near: neighbours{neighbourFrom(last, v43)}}
+		comparison := topology.Diff(topo, observed, s.context())
+		equal(t, name+": departures", 1, len(comparison.Departures))
+	}
+}
+
+// Where a resource would win only because a neighbour is not known to hold what both want, the API server is asked.
+func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
+	t.Parallel()
+	const message = `ConsumerQueue shop/other has the dead-letter queue "grave" with other settings`
+	own := claimantFrom(named(t, "shop", "orders", withBigGrave).(*v1alpha1.ConsumerQueue), v43)
+	newcomer := named(t, "shop", "other", withGrave).(*v1alpha1.ConsumerQueue)
+	broken := testClientBuilder(t).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("the API server is tired")
+		},
+	}).Build()
+	for name, test := range map[string]struct {
+		cached *v1alpha1.ConsumerQueue
+		live   client.Reader
+		holder string
+		err    string
+	}{
+		"nobody wants it otherwise":           {named(t, "shop", "other", `{}`).(*v1alpha1.ConsumerQueue), broken, "", ""},
+		"it is known to be held":              {synced(t, "other", withGrave, ""), broken, "shop/other", ""},
+		"it is held, as the API server knows": {newcomer, testClient(t, synced(t, "other", withGrave, "")), "shop/other", ""},
+		"it is not held":                      {newcomer, testClient(t, newcomer.DeepCopy()), "", ""},
+		"the other does not want it any more": {newcomer, testClient(t, named(t, "shop", "other", `{}`)), "", ""},
+		"the other is gone":                   {newcomer, testClient(t), "", ""},
+		"the API server does not answer":      {newcomer, broken, "", "get ConsumerQueue shop/other: the API server is tired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &ConsumerQueueReconciler{live: test.live}
+			conflict, err := r.contest(t.Context(), own, neighbours{neighbourFrom(test.cached, v43)}, v43)
+			holder, problem := "", ""
+			if conflict != nil {
+				holder = conflict.Holder
+				equal(t, "message", message, conflict.Message[:len(message)])
+			}
+			if err != nil {
+				problem = err.Error()
+			}
+			equal(t, "holder", test.holder, holder)
+			equal(t, "error", test.err, problem)
+		})
+	}
+}
+
+// One that is being deleted has no right but to what it holds, however old it is.
+func TestContestWithOneThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	noon := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	young := named(t, "shop", "young", withGrave).(*v1alpha1.ConsumerQueue)
+	young.CreationTimestamp = metav1.NewTime(noon.Add(time.Hour))
+	for name, test := range map[string]struct {
+		old  *v1alpha1.ConsumerQueue
+		wins bool
+	}{
+		"an older newcomer":                         {named(t, "shop", "old", withBigGrave).(*v1alpha1.ConsumerQueue), true},
+		"an older newcomer that is being deleted":   {beingDeleted(named(t, "shop", "old", withBigGrave).(*v1alpha1.ConsumerQueue)), false},
+		"an older one that has it, and is going to": {beingDeleted(synced(t, "old", withBigGrave, "")), true},
+	} {
+		test.old.CreationTimestamp = noon
+		conflict := topology.Contest(claimantFrom(young, v43), neighbours{neighbourFrom(test.old, v43)}.claimants())
+		equal(t, name, test.wins, conflict != nil)
+	}
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	ready := func(cq *v1alpha1.ConsumerQueue, reason string) *v1alpha1.ConsumerQueue {
+		cq.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: reason}}
+		return cq
+	}
+	orphan := synced(t, "orders", withGrave, "")
+	orphan.Status.Topology[len(orphan.Status.Topology)-1].State = v1alpha1.StateOrphaned
+	for name, test := range map[string]struct {
+		cq   *v1alpha1.ConsumerQueue
+		want bool
+	}{
+		"in sync":                     {synced(t, "orders", withGrave, ""), false},
+		"it lost a conflict":          {ready(synced(t, "orders", withGrave, ""), v1alpha1.ReasonConflict), true},
+		"it waits for something else": {ready(synced(t, "orders", withGrave, ""), v1alpha1.ReasonExchangeMissing), false},
+		"something is left over":      {orphan, true},
+	} {
+		equal(t, name, test.want, waits(test.cq))
+	}
+}
+
+// enqueued records what is added to a queue.
+type enqueued struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	added []string
+}
+
+func (e *enqueued) Add(request reconcile.Request) { e.added = append(e.added, request.String()) }
+
+// once is what was added, as a queue has it: once.
+func (e *enqueued) once() []string {
+	slices.Sort(e.added)
+	return slices.Compact(e.added)
+}
+
+// Whoever waits for what another has is looked at again when that changes.
+func TestThoseThatWaitAreWoken(t *testing.T) {
+	t.Parallel()
+	waiting := named(t, "shop", "waiting", withGrave).(*v1alpha1.ConsumerQueue)
+	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonConflict}}
+	elsewhere := waiting.DeepCopy()
+	elsewhere.Name, elsewhere.Spec = "elsewhere", v1alpha1.ConsumerQueueSpec{}
+	r := &ConsumerQueueReconciler{client: testClient(t, waiting, elsewhere, synced(t, "content", withGrave, ""))}
+	holder := synced(t, "holder", withGrave, "")
+	edited, seen, let := holder.DeepCopy(), holder.DeepCopy(), holder.DeepCopy()
+	edited.Generation++
+	seen.Status.LastHandledReconcileAt = "noon"
+	let.Status.Topology = nil
+	let.Spec = v1alpha1.ConsumerQueueSpec{}
+	woken := []string{"shop/waiting"}
+	for name, test := range map[string]struct {
+		happen func(queue *enqueued)
+		want   []string
+	}{
+		"its spec changes": {func(q *enqueued) {
+			r.waitingNeighbours().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: edited}, q)
+		}, woken},
+		"something else of its status does": {func(q *enqueued) {
+			r.waitingNeighbours().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: seen}, q)
+		}, nil},
+		"it has something less": {func(q *enqueued) {
+			r.waitingNeighbours().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: let}, q)
+		}, woken},
+		"it is gone": {func(q *enqueued) {
+			r.waitingNeighbours().Delete(t.Context(), event.DeleteEvent{Object: holder}, q)
+		}, woken},
+	} {
+		queue := &enqueued{}
+		test.happen(queue)
+		equal(t, name, test.want, queue.once())
+	}
+}
