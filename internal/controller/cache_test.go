@@ -16,7 +16,7 @@ func TestCacheOptionsNamespaces(t *testing.T) {
 		"":                  nil,
 		"shop":              {"shop"},
 		"shop,bank":         {"bank", "shop"},
-		" shop , bank,shop": {"bank", "shop"},
+		"shop , bank ,shop": {"bank", "shop"},
 	} {
 		options, err := CacheOptions(list)
 		if err != nil {
