@@ -105,6 +105,8 @@ func (c *Connection) mayDelete(cluster string, queues []string) error {
 		}
 	}
 	if !health.Capabilities.Policies {
+		c.strange.Store(true) // the tag may have been given since the broker was last asked
+		c.LookNow()
 		return c.config.fail(ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
 			c.config.Username)
 	}
@@ -232,7 +234,7 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 			if err := d.step(stepOpened); err != nil {
 				return err
 			}
-			return d.takeAll(ctx, f)
+			return d.takeOut(ctx, f)
 		})
 		d.c.deletions.fallen(f.name)
 		if errors.Is(err, errAbandoned) {
@@ -253,20 +255,12 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 	return reason
 }
 
-// takeAll takes the sentinels of a fence out of the queues that are left.
-func (d *deletion) takeAll(ctx context.Context, f fence) error {
-	for _, queue := range f.queues {
-		what := taking{cluster: d.cluster, most: d.inside[queue], ours: func(name string) bool { return name == f.name }}
-		if what.most == 0 || !slices.Contains(d.queues, queue) {
-			continue
-		}
-		exists, err := d.c.search(ctx, queue, f.effective, what)
-		if err != nil {
-			return err
-		}
-		if !exists {
-			d.gone(queue)
-		}
-	}
-	return nil
+// takeOut takes the sentinels of a fence out of the queues that are left.
+func (d *deletion) takeOut(ctx context.Context, f fence) error {
+	f.queues = slices.DeleteFunc(slices.Clone(f.queues), func(queue string) bool {
+		return d.inside[queue] == 0 || !slices.Contains(d.queues, queue)
+	})
+	return d.c.takeAll(ctx, f, time.Since(d.published), func(queue string) taking {
+		return taking{cluster: d.cluster, most: d.inside[queue], ours: func(name string) bool { return name == f.name }}
+	}, d.gone)
 }

@@ -14,16 +14,17 @@ import (
 // otherwise is no verdict before two others in a row can no longer follow.
 func (d *deletion) look(ctx context.Context) error {
 	zeros := 0
+	policies, err := d.c.policies(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.leftBehind(policies); err != nil {
+		return err
+	}
+	d.policies = policies
 	for number := 1; ; number++ {
 		if err := d.current(ctx); err != nil || len(d.queues) == 0 {
 			return err
-		}
-		if number == 1 {
-			policies, err := d.c.policies(ctx)
-			if err != nil {
-				return err
-			}
-			d.policies = policies
 		}
 		lagging, err := d.read(ctx)
 		if err != nil {
@@ -43,6 +44,23 @@ func (d *deletion) look(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// leftBehind says that one of the queues has a fence that a crash has left behind, and has that taken down: until then
+// there may be sentinels, which must not pass for messages.
+func (d *deletion) leftBehind(policies []topology.Policy) error {
+	for _, policy := range policies {
+		if _, fence := parseFenceName(policy.Name); !fence || policy.Operator || d.c.deletions.standing(policy.Name) {
+			continue
+		}
+		for _, queue := range fencedQueues(policy.Pattern) {
+			if slices.Contains(d.queues, queue) {
+				d.c.LookNow()
+				return d.unproven("queue %q: policy %q of another deletion is in the way", queue, policy.Name)
+			}
+		}
+	}
+	return nil
 }
 
 // lookAgain looks before the first trace is left, after a wait for others.

@@ -13,6 +13,11 @@ const (
 	foreignAge = 30 * time.Second
 	// fewMessages is how many ready messages a queue may have to be looked into for a sentinel that may have expired there.
 	fewMessages = 10
+	// counted is how old a fence must be for the counters of its queues to tell what expired there since it was closed.
+	counted = 20 * time.Second
+	// latest is when the last dead letter comes that waited for a queue behind a fence: twice the time after which the
+	// broker tries again (dead_letter_worker_publisher_confirm_timeout, 180 s), and some more.
+	latest = 7 * time.Minute
 )
 
 // clearStrays begins to take down fences that a crash has left behind, as far as the snapshot shows them. What fails is
@@ -82,34 +87,76 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray topol
 		name: stray.Name, pattern: stray.Pattern, queues: fencedQueues(stray.Pattern), priority: stray.Priority,
 		effective: stray.Definition,
 	}
+	parsed, _ := parseFenceName(stray.Name)
 	closed := stray.Definition[keyMaxLength] == int64(0)
 	what := taking{cluster: cluster, most: sentinels + refusals, ours: func(name string) bool { return name == stray.Name }}
 	return c.lift(ctx, f, closed, func() error {
-		for _, queue := range f.queues {
-			if _, err := c.search(ctx, queue, stray.Definition, what); err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.takeAll(ctx, f, time.Since(parsed.begun), func(string) taking { return what }, func(string) {})
 	})
 }
 
-// search takes the sentinels out of a queue, and if there are none and messages expire there, out of those where they
-// then go. It says whether the queue exists.
-func (c *Connection) search(ctx context.Context, queue string, policy topology.Arguments, what taking) (bool, error) {
-	taken, exists, err := c.take(ctx, queue, what)
-	if err != nil || taken > 0 {
-		return exists, err
+// takeAll takes the sentinels of a fence out of its queues, and then, for those queues in which there are none and from
+// which they can have expired, out of those where they went. what says what there can be in a queue; gone is told of a
+// queue that does not exist. age is how long ago the sentinels were put in.
+func (c *Connection) takeAll(
+	ctx context.Context, f fence, age time.Duration, what func(queue string) taking, gone func(queue string),
+) error {
+	var without []string
+	for _, queue := range f.queues {
+		taken, exists, err := c.take(ctx, queue, what(queue))
+		switch {
+		case err != nil:
+			return err
+		case !exists:
+			gone(queue)
+		case taken == 0:
+			without = append(without, queue)
+		}
 	}
+	for _, queue := range without {
+		found, err := c.takeOnward(ctx, queue, f.effective, what(queue))
+		if err == nil && !found {
+			err = c.underWay(ctx, queue, f.effective, age)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// underWay says that a sentinel may have expired and may not have arrived yet: what expires towards a queue that is fenced
+// is tried again minutes later. Until then the fence stays, in a form that changes nothing, as the record of it.
+func (c *Connection) underWay(ctx context.Context, queue string, policy topology.Arguments, age time.Duration) error {
+	var arguments topology.Arguments
+	c.store.view(func(s *snapshot) { arguments = s.queues[queue].Arguments })
+	now := &reading{Arguments: arguments, Effective: looseObject(policy)}
+	ttl, expires := now.lowest("message-ttl")
+	if !expires || age < time.Duration(ttl)*time.Millisecond || age > latest {
+		return nil
+	}
+	if age > counted {
+		var err error
+		if now, err = c.reading(ctx, queue); err != nil || now == nil || now.DeadLetters == 0 {
+			return err
+		}
+	}
+	return c.config.fail(ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
+}
+
+// takeOnward takes the sentinels out of the queues to which they may have expired, and says whether there were any.
+func (c *Connection) takeOnward(ctx context.Context, queue string, policy topology.Arguments, what taking) (found bool, err error) {
 	what.few = fewMessages
 	var onward []string
 	c.store.view(func(s *snapshot) { onward = s.expiresTo(queue, policy) })
 	for _, other := range onward {
-		if _, _, err := c.take(ctx, other, what); err != nil {
-			return exists, err
+		taken, _, err := c.take(ctx, other, what)
+		if err != nil {
+			return found, err
 		}
+		found = found || taken > 0
 	}
-	return exists, nil
+	return found, nil
 }
 
 // expiresTo lists the queues that a sentinel may have expired to.

@@ -237,3 +237,50 @@ func (s *lineSink) Info(_ int, m string, v ...any) {
 	defer s.mu.Unlock()
 	fmt.Fprintln(s.said, m, v)
 }
+
+// Sentinels that a crash has left are not taken for messages: a deletion comes to nothing until they are out.
+func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("orders", quorum(nil))
+		first := configOf(vhost)
+		first.Owner = "first"
+		abandon(t, first, stepSettled, "orders")
+		other := configOf(vhost)
+		other.Owner = "other"
+		beside := connected(t, other, nil)
+		err := beside.DeleteEmpty(t.Context(), beside.Health().ClusterName, []string{"orders"})
+		if !errors.Is(err, ErrUnproven) || !strings.Contains(err.Error(), "of another deletion is in the way") {
+			t.Errorf("beside another's fence: %v", err)
+		}
+		again := connected(t, first, nil)
+		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), again, "orders") }).WithTimeout(within).Should(Succeed())
+		mustBeClean(t, vhost)
+	})
+}
+
+// A sentinel that expires towards a queue behind a fence comes minutes later. Until then there is a policy that tells of it
+// and changes nothing.
+func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("orders", quorum(nil))
+		vhost.DeclareQueue("tier", quorum(topology.Arguments{
+			"x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		}))
+		config := configOf(vhost)
+		config.Owner = "owner"
+		abandon(t, config, stepSettled, "tier", "orders")
+		g := NewWithT(t)
+		g.Eventually(vhost.Ready).WithArguments("tier").WithTimeout(within).Should(BeZero())
+		connection := connected(t, config, nil)
+		fences := func() []topology.Policy {
+			policies, err := connection.policies(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			return policies
+		}
+		opened := HaveField("Definition", HaveKeyWithValue(keyMaxLength, boundless))
+		g.Eventually(fences).WithTimeout(within).Should(ConsistOf(opened))
+		vhost.Publish("", "orders", "goes on")
+		g.Consistently(fences).WithTimeout(2 * time.Second).Should(ConsistOf(opened))
+	})
+}
