@@ -32,14 +32,14 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(l.cq, v1alpha1.TopologyFinalizer) {
 		return ctrl.Result{}, nil
 	}
+	if readyIn(l.status.Conditions).Reason != v1alpha1.ReasonTerminating {
+		l.removals.only(client.ObjectKeyFromObject(l.cq)) // what came of earlier attempts says nothing about now
+	}
 	owned := topology.Owned(l.status.Topology)
+	kind, why := l.reasonToLeave(owned)
 	switch {
-	case l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
-		return l.leave(ctx, corev1.EventTypeNormal, "deletionPolicy is Retain", owned)
-	case l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend:
-		return l.leave(ctx, corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched", owned)
-	case l.onlyWatched(owned):
-		return l.leave(ctx, corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology", owned)
+	case why != "":
+		return l.leave(ctx, kind, why, owned)
 	case len(owned) == 0 && l.cq.Status.ObservedGeneration <= 0:
 		return l.letGo(ctx, corev1.EventTypeWarning, "the status is empty: what this ConsumerQueue may have declared stays at the broker")
 	case len(owned) == 0: // it never got as far
@@ -86,6 +86,19 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	return l.letGo(ctx, corev1.EventTypeNormal, retained(stays))
 }
 
+// reasonToLeave says why the topology is left as it is, by what the resource itself says; empty if it is not.
+func (l *look) reasonToLeave(owned []v1alpha1.TopologyEntry) (kind, why string) {
+	switch {
+	case l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
+		return corev1.EventTypeNormal, "deletionPolicy is Retain"
+	case l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend:
+		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
+	case l.onlyWatched(owned):
+		return corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology"
+	}
+	return "", ""
+}
+
 // onlyWatched says whether others declare this topology: Warren was to report only, and found the main queue. By default
 // that is left to them.
 func (l *look) onlyWatched(owned []v1alpha1.TopologyEntry) bool {
@@ -126,15 +139,15 @@ func patienceFrom(deleted, started time.Time) time.Time {
 
 // leave lets the resource go with its whole topology left at the broker.
 func (l *look) leave(ctx context.Context, kind, why string, owned []v1alpha1.TopologyEntry) (ctrl.Result, error) {
-	var stays []topology.Stay
+	stays := make([]topology.Stay, 0, len(owned))
 	for _, entry := range owned {
 		stays = append(stays, topology.Stay{Entry: entry, Why: why})
 	}
 	return l.letGo(ctx, kind, retained(stays))
 }
 
-// letGo says what stays at the broker, if anything does, and takes the finalizer off. The log says it too: in a namespace that is being
-// deleted no Event can be made.
+// letGo says what stays at the broker, if anything does, and takes the finalizer off. The log says it too: in a namespace
+// that is being deleted no Event can be made.
 func (l *look) letGo(ctx context.Context, kind, note string) (ctrl.Result, error) {
 	before := l.cq.DeepCopy()
 	controllerutil.RemoveFinalizer(l.cq, v1alpha1.TopologyFinalizer)
@@ -281,11 +294,8 @@ func (l *look) deleteDeadLetter(
 
 // onlyFor ends attempts that began before the resource was to be deleted, or for a step that is over.
 func (l *look) onlyFor(step topology.Dismantling) {
-	groups := [][]string{step.Work}
-	for _, queue := range step.DeadLetter {
-		groups = append(groups, []string{queue})
-	}
-	l.removals.only(client.ObjectKeyFromObject(l.cq), groups...)
+	groups := slices.Collect(slices.Chunk(step.DeadLetter, 1))
+	l.removals.only(client.ObjectKeyFromObject(l.cq), append(groups, step.Work)...)
 }
 
 func (l *look) deleteEmpty(d *dismantling, cluster string, queues []string) error {

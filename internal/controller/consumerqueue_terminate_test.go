@@ -1,12 +1,278 @@
 package controller
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
 )
 
 func TestPatienceWithADeletion(t *testing.T) {
+	t.Parallel()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	equal(t, "deleted while the manager runs", noon.Add(time.Hour), patienceFrom(noon.Add(time.Hour), noon))
 	equal(t, "deleted while no manager ran", noon.Add(time.Hour), patienceFrom(noon, noon.Add(time.Hour)))
+}
+
+// lookingAt is a look at a ConsumerQueue that the API server has, with others.
+func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object) *look {
+	t.Helper()
+	c := testClient(t, append(others, cq)...)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
+		t.Fatal(err)
+	}
+	connections := NewConnections(c, logr.Discard())
+	return &look{
+		ConsumerQueueReconciler: &ConsumerQueueReconciler{
+			client: c, live: c, connections: connections, recorder: &eventLog{},
+			removals: newRemovals(t.Context(), func(client.ObjectKey) {}), releases: newReleases(), freshness: newFreshness(),
+		},
+		cq: cq, status: cq.Status.DeepCopy(),
+	}
+}
+
+func isGone(t *testing.T, l *look) bool {
+	t.Helper()
+	err := l.client.Get(t.Context(), client.ObjectKeyFromObject(l.cq), &v1alpha1.ConsumerQueue{})
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// Where the broker cannot be asked, or must not be touched, the resource goes and its topology stays.
+func TestTerminateWithoutABroker(t *testing.T) {
+	t.Parallel()
+	const all = `: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
+	spec := func(more string) string {
+		return `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}` + more + `}`
+	}
+	suspend := true
+	suspended := brokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+	notReady := func(reason string) *v1alpha1.BrokerConnection {
+		bc := brokerConnection(v1alpha1.BrokerConnectionSpec{})
+		bc.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: "False", Reason: reason, Message: `Secret "broker" not found`, ObservedGeneration: bc.Generation,
+		}}
+		return bc
+	}
+	slow := notReady(v1alpha1.ReasonSecretNotFound)
+	slow.Spec.ResyncInterval = "1m"
+	for name, test := range map[string]struct {
+		more    string // of the spec
+		bc      *v1alpha1.BrokerConnection
+		status  func(s *v1alpha1.ConsumerQueueStatus)
+		deleted time.Duration // ago
+		// event is how the resource goes; empty if it says nothing. waits is what it says while it stays.
+		event, waits string
+	}{
+		"it is to be retained": {
+			more: ", deletionPolicy: Retain", bc: notReady(v1alpha1.ReasonSecretNotFound),
+			event: "Normal left at the broker: deletionPolicy is Retain" + all,
+		},
+		"it is suspended": {
+			more: ", suspend: true", bc: notReady(v1alpha1.ReasonSecretNotFound),
+			event: "Warning left at the broker: spec.suspend is set, so the broker is not touched" + all,
+		},
+		"it was to report only, and found a topology": {
+			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
+			event: "Normal left at the broker: driftPolicy is Report, and Warren found this topology" + all,
+		},
+		"that is to be deleted nevertheless": {
+			more: ", driftPolicy: Report, deletionPolicy: Delete", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
+			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
+		},
+		"it was to report only, after Warren had declared the topology": {
+			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
+			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
+		},
+		"the BrokerConnection is gone": {
+			event: `Warning left at the broker: BrokerConnection "default" is gone` + all,
+		},
+		"the BrokerConnection is suspended": {
+			bc: suspended, event: `Warning left at the broker: BrokerConnection "default" is suspended` + all,
+		},
+		"the BrokerConnection is not ready": {
+			bc:    notReady(v1alpha1.ReasonSecretNotFound),
+			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
+		},
+		"the broker cannot be reached": {
+			bc:    notReady(v1alpha1.ReasonBrokerUnreachable),
+			waits: `waiting to delete the topology: BrokerConnection "default" cannot reach its broker: its status says why`,
+		},
+		"the BrokerConnection is connecting": {
+			bc: brokerConnection(v1alpha1.BrokerConnectionSpec{}), waits: `waiting to delete the topology: BrokerConnection "default" is connecting`,
+		},
+		"the BrokerConnection is not ready for too long": {
+			bc: notReady(v1alpha1.ReasonSecretNotFound), deleted: 2 * time.Minute,
+			event: `Warning left at the broker: given up after 1m30s: BrokerConnection "default" is not ready: Secret "broker" not found` + all,
+		},
+		"for three of its intervals it may be": {
+			bc: slow, deleted: 2 * time.Minute,
+			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
+		},
+		"it never got as far as declaring anything": {
+			status: func(s *v1alpha1.ConsumerQueueStatus) { s.Topology = nil },
+		},
+		"nothing is known of it any more": {
+			status: func(s *v1alpha1.ConsumerQueueStatus) { *s = v1alpha1.ConsumerQueueStatus{} },
+			event:  "Warning the status is empty: what this ConsumerQueue may have declared stays at the broker",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cq := beingDeleted(synced(t, "orders", spec(test.more), ""))
+			cq.Status.ObservedGeneration = cq.Generation
+			*cq.DeletionTimestamp = metav1.NewTime(time.Now().Add(-test.deleted))
+			if test.status != nil {
+				test.status(&cq.Status)
+			}
+			var others []client.Object
+			if test.bc != nil {
+				others = append(others, test.bc)
+			}
+			l := lookingAt(t, cq, others...)
+			result, err := l.terminate(t.Context())
+			equal(t, "error", nil, err)
+			equal(t, "gone", test.waits == "", isGone(t, l))
+			ready := readyIn(l.status.Conditions)
+			if test.waits != "" {
+				equal(t, "ready", "False Terminating "+test.waits, fmt.Sprintf("%s %s %s", ready.Status, ready.Reason, ready.Message))
+				if result.RequeueAfter <= 0 || result.RequeueAfter > 2*terminationRetry {
+					t.Errorf("tries again after %v", result.RequeueAfter)
+				}
+			} else {
+				equal(t, "result", ctrl.Result{}, result)
+				equal(t, "status", l.cq.Status, *l.status)
+			}
+			var want []occurrence
+			if kind, note, found := strings.Cut(test.event, " "); found {
+				want = []occurrence{{kind, eventRetained, "Delete", note}}
+			}
+			equal(t, "events", want, l.events, comparingOccurrences)
+		})
+	}
+}
+
+func adopted(s *v1alpha1.ConsumerQueueStatus) {
+	for i := range s.Topology {
+		s.Topology[i].Origin = v1alpha1.OriginAdopted
+	}
+}
+
+// That a queue was not empty once, when it had left the spec, says nothing about the day of the deletion; what is found out
+// then does.
+func TestTerminateBeginsAfresh(t *testing.T) {
+	t.Parallel()
+	l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")), brokerConnection(v1alpha1.BrokerConnectionSpec{}))
+	told := make(toldOwners)
+	l.removals = newRemovals(t.Context(), func(key client.ObjectKey) { told <- key })
+	for phase, want := range []bool{false, true} {
+		broker := newDeleter()
+		_, _ = l.removals.attempt(orders, broker, "a", []string{"dlq"}, 0)
+		broker.results <- rabbit.ErrNotEmpty
+		<-told
+		_, err := l.terminate(t.Context())
+		equal(t, "error", nil, err)
+		known, _ := l.removals.attempt(orders, newDeleter(), "a", []string{"dlq"}, time.Hour)
+		equal(t, fmt.Sprintf("known after look %d", phase+1), want, known)
+		l.removals.only(orders)
+		if !want {
+			<-told
+		}
+	}
+}
+
+// A resource without the finalizer is somebody else's to let go.
+func TestTerminateOnlyOnce(t *testing.T) {
+	t.Parallel()
+	cq := beingDeleted(synced(t, "orders", `{deletionPolicy: Retain}`, ""))
+	cq.Finalizers = append(cq.Finalizers, "example.com/wait")
+	l := lookingAt(t, cq)
+	_, err := l.terminate(t.Context())
+	equal(t, "error", nil, err)
+	equal(t, "finalizers", []string{"example.com/wait"}, l.cq.Finalizers)
+	equal(t, "events", 1, len(l.events))
+	_, err = l.terminate(t.Context())
+	equal(t, "error", nil, err)
+	equal(t, "events after another look", 1, len(l.events))
+}
+
+// One that went before was told of when it did.
+func TestLetGoTellsOnce(t *testing.T) {
+	t.Parallel()
+	first := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")))
+	second := &look{ConsumerQueueReconciler: first.ConsumerQueueReconciler, cq: first.cq.DeepCopy(), status: first.cq.Status.DeepCopy()}
+	for _, l := range []*look{first, second} {
+		_, err := l.letGo(t.Context(), "Normal", "left at the broker: why: everything")
+		equal(t, "error", nil, err)
+	}
+	equal(t, "events", []int{1, 0}, []int{len(first.events), len(second.events)})
+}
+
+// One that was changed meanwhile is looked at again, and stays until then.
+func TestLetGoOfWhatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")))
+	changed := l.cq.DeepCopy()
+	changed.Annotations = map[string]string{"somebody": "was here"}
+	equal(t, "error", nil, l.client.Update(t.Context(), changed))
+	_, err := l.letGo(t.Context(), "Normal", "left at the broker: why: everything")
+	equal(t, "the cache is to hear of it first", true, errors.Is(err, errOldStatus))
+	equal(t, "gone", false, isGone(t, l))
+	equal(t, "events", 0, len(l.events))
+}
+
+func TestRetained(t *testing.T) {
+	t.Parallel()
+	queue := func(name string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name}
+	}
+	exchange := func(name string, role v1alpha1.Role) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: name, Role: role}
+	}
+	binding := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", Role: v1alpha1.RoleDeadLetter}
+	for name, test := range map[string]struct {
+		stays []topology.Stay
+		want  string
+	}{
+		"nothing": {nil, ""},
+		"what is not Warren's to delete, or goes with something else": {
+			[]topology.Stay{{Entry: exchange("events", v1alpha1.RoleSource), Why: "why"}, {Entry: binding, Why: "why"}}, "",
+		},
+		"one": {[]topology.Stay{{Entry: queue("dlq"), Why: "it is full"}}, `left at the broker: it is full: queue "dlq"`},
+		"by reason": {
+			[]topology.Stay{
+				{Entry: queue("a"), Why: "one"},
+				{Entry: queue("b"), Why: "other"},
+				{Entry: exchange("c", v1alpha1.RoleRetry), Why: "one"},
+				{Entry: exchange("events", v1alpha1.RoleSource), Why: "third"},
+			},
+			`left at the broker: one: queue "a"; exchange "c". other: queue "b"`,
+		},
+		"many": {
+			[]topology.Stay{
+				{Entry: queue("1"), Why: "why"},
+				{Entry: queue("2"), Why: "why"},
+				{Entry: queue("3"), Why: "why"},
+				{Entry: queue("4"), Why: "why"},
+				{Entry: queue("5"), Why: "why"},
+				{Entry: queue("6"), Why: "why"},
+				{Entry: queue("7"), Why: "why"},
+			},
+			`left at the broker: why: queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more`,
+		},
+	} {
+		equal(t, name, test.want, retained(test.stays))
+	}
 }
