@@ -1,0 +1,76 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+var _ = Describe("A broker that accepts connections and never answers", func() {
+	It("does not slow down the ConsumerQueues of another", func() {
+		healthy, mute, falling := newWorld(shared), newWorld(shared), newWorld(shared)
+		for _, p := range []*proxy{mute.amqp, mute.management} { // one is silent from the beginning…
+			p.hold()
+		}
+		startManager(healthy, mute, falling)
+		falling.queue("steady", ordinary)
+		falling.settled(1)
+		flow := falling.flow("steady")
+		alone := healthy.latencies("alone")
+
+		mute.queues("orders", 20, ordinary)
+		for _, p := range []*proxy{falling.amqp, falling.management} { // …and one falls silent
+			p.hold()
+		}
+		falling.queues("orders", 20, ordinary)
+		Eventually(falling.management.holds).ShouldNot(BeZero(), "a request waits for its answer")
+		beside := healthy.latencies("beside")
+		AddReportEntry("time to Ready", fmt.Sprintf("alone %v, beside silent brokers %v", alone, beside))
+		Expect(median(beside)).To(BeNumerically("<=", 5*median(alone)), "alone %v, beside %v", alone, beside)
+
+		// A request that is not answered ends after 30 s, and the condition stays for three intervals more.
+		Eventually(func() string { return readyReason(falling.get("steady")) }).WithTimeout(time.Minute).Should(Equal("BrokerUnreachable"))
+		for _, w := range []*world{mute, falling} {
+			w.amqp.release()
+			w.management.release()
+			w.allReady()
+			w.expectExactly()
+		}
+		flow.noneLost()
+	})
+})
+
+// latencies are the times from the creation of ConsumerQueues until they are Ready, of 15 that come at once.
+func (w *world) latencies(prefix string) []time.Duration {
+	GinkgoHelper()
+	began := time.Now()
+	waiting := w.queues(prefix, 15, ordinary)
+	var all []time.Duration
+	Eventually(func() []string {
+		waiting = slices.DeleteFunc(waiting, func(name string) bool {
+			ready := meta.IsStatusConditionTrue(w.get(name).Status.Conditions, "Ready")
+			if ready {
+				all = append(all, time.Since(began))
+			}
+			return ready
+		})
+		return waiting
+	}).WithTimeout(time.Minute).WithPolling(5 * time.Millisecond).Should(BeEmpty())
+	return all
+}
+
+// median is that of times that rise.
+func median(times []time.Duration) time.Duration { return times[len(times)/2] }
+
+func readyReason(cq *v1alpha1.ConsumerQueue) string {
+	if ready := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return ""
+}
