@@ -44,8 +44,10 @@ var _ = Describe("Messages", func() {
 		w.ready("orders")
 		publisher := traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{
 			Targets: []traffic.Target{
-				{Exchange: "shop", RoutingKey: "paid"}, {Exchange: "shop", RoutingKey: "placed"},
-				traffic.ToQueue("orders.retry.2s"), traffic.ToQueue("orders.retry.4s"), {Exchange: "orders.dlx"},
+				{Exchange: "shop", RoutingKey: "paid"},
+				{Exchange: "shop", RoutingKey: "placed"},
+				traffic.ToQueue("orders.retry.2s"), traffic.ToQueue("orders.retry.4s"),
+				{Exchange: "orders.dlx"},
 			},
 			Every: 10 * time.Millisecond, Retry: true,
 		})
