@@ -25,6 +25,7 @@ func (l *look) yield(conflict topology.Conflict) {
 	if readyIn(l.status.Conditions).Reason != v1alpha1.ReasonConflict {
 		l.event(corev1.EventTypeWarning, eventConflict, "Compare", conflict.Message)
 	}
+	l.abstain()
 	l.conclude(refused(v1alpha1.ReasonConflict, conflict.Message))
 }
 

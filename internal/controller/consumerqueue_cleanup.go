@@ -60,6 +60,9 @@ func (l *look) cleanUp(s *scene, comparison *topology.Comparison) {
 	l.removals.only(owner, trying...)
 }
 
+// abstain ends what is being tried: for now nothing is to be done at the broker, and what left the spec may be wanted again.
+func (l *look) abstain() { l.removals.only(client.ObjectKeyFromObject(l.cq)) }
+
 func orphaned(entry v1alpha1.TopologyEntry, why string) v1alpha1.Advisory {
 	return v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryOrphaned, Name: entry.Name,

@@ -33,6 +33,7 @@ func (l *look) run(ctx context.Context) (ctrl.Result, error) {
 	l.status.QueueName, l.status.ConnectionName = l.cq.QueueName(), l.cq.ConnectionName()
 	conditions := conditionWriter{&l.status.Conditions, l.cq.Generation}
 	if l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend {
+		l.abstain()
 		l.observed()
 		conditions.suspended("spec.suspend is set: the broker is neither read nor written for this resource")
 		return ctrl.Result{}, nil
@@ -50,6 +51,7 @@ func (l *look) run(ctx context.Context) (ctrl.Result, error) {
 	}
 	l.status.VHost = bc.Spec.VHost
 	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
+		l.abstain()
 		l.observed()
 		conditions.suspended(fmt.Sprintf("BrokerConnection %q is suspended", bc.Name))
 		return ctrl.Result{}, nil
@@ -140,6 +142,7 @@ type scene struct {
 func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connection, version topology.Version) error {
 	desired, err := topology.Desired(l.cq, version)
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
+		l.abstain()
 		l.conclude(refused(refusal.Reason, refusal.Message))
 		return nil
 	}

@@ -264,7 +264,8 @@ func TestLookWithoutABroker(t *testing.T) {
 			if test.seen {
 				cq.Status.ObservedGeneration = cq.Generation
 			}
-			r := &ConsumerQueueReconciler{client: c, connections: NewConnections(c, logr.Discard())}
+			removals, _ := newToldRemovals(t)
+			r := &ConsumerQueueReconciler{client: c, connections: NewConnections(c, logr.Discard()), removals: removals}
 			look := &look{ConsumerQueueReconciler: r, cq: cq, status: cq.Status.DeepCopy()}
 			result, err := look.run(t.Context())
 			equal(t, "error", nil, err)

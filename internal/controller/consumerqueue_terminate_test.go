@@ -175,21 +175,17 @@ func adopted(s *v1alpha1.ConsumerQueueStatus) {
 func TestTerminateBeginsAfresh(t *testing.T) {
 	t.Parallel()
 	l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")), brokerConnection(v1alpha1.BrokerConnectionSpec{}))
-	told := make(toldOwners)
-	l.removals = newRemovals(t.Context(), func(key client.ObjectKey) { told <- key })
-	for phase, want := range []bool{false, true} {
+	for look, want := range []bool{false, true} {
+		removals, told := newToldRemovals(t)
 		broker := newDeleter()
-		_, _ = l.removals.attempt(orders, broker, "a", []string{"dlq"}, 0)
+		_, _ = removals.attempt(orders, broker, "a", []string{"dlq"}, 0)
 		broker.results <- rabbit.ErrNotEmpty
 		<-told
+		l.removals = removals
 		_, err := l.terminate(t.Context())
 		equal(t, "error", nil, err)
-		known, _ := l.removals.attempt(orders, newDeleter(), "a", []string{"dlq"}, time.Hour)
-		equal(t, fmt.Sprintf("known after look %d", phase+1), want, known)
-		l.removals.only(orders)
-		if !want {
-			<-told
-		}
+		known, _ := removals.attempt(orders, newDeleter(), "a", []string{"dlq"}, time.Hour)
+		equal(t, fmt.Sprintf("known after look %d", look+1), want, known)
 	}
 }
 
