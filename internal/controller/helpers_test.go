@@ -181,7 +181,11 @@ func testClientBuilder(t *testing.T, objects ...client.Object) *fake.ClientBuild
 			t.Fatal(err)
 		}
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	copies := make([]client.Object, len(objects)) // it writes into what it is given, which tests share
+	for i, object := range objects {
+		copies[i] = object.DeepCopyObject().(client.Object)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(copies...).
 		WithStatusSubresource(&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{})
 	if err := addIndexes(t.Context(), builderIndexer{builder}); err != nil {
 		t.Fatal(err)
