@@ -106,7 +106,7 @@ deploy: overlay ## Install the CRDs and the operator with the image IMG.
 	$(KUBECTL) apply --server-side -k bin/overlay
 
 .PHONY: undeploy
-undeploy: ## Remove the operator and the CRDs.
+undeploy: uninstall ## Remove the CRDs, then the operator, which takes the finalizers off until then.
 	$(KUBECTL) delete --ignore-not-found -k config/default
 
 # The image is set in an overlay, so that deploying leaves the checkout as it was.
