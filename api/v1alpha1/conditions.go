@@ -67,6 +67,10 @@ const (
 // TopologyFinalizer keeps a ConsumerQueue that is being deleted until its topology has been dealt with.
 const TopologyFinalizer = "messaging.warren.dev/topology"
 
+// ConnectionFinalizer keeps a BrokerConnection that is being deleted for as long as ConsumerQueues that are deleted with it
+// need it to clean up.
+const ConnectionFinalizer = "messaging.warren.dev/connection"
+
 // RequestedAtAnnotation asks for a look at the resource now; any new value does. The value that was last acted on is
 // echoed in status.lastHandledReconcileAt.
 const RequestedAtAnnotation = "messaging.warren.dev/requested-at"

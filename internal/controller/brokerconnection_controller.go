@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,7 +34,7 @@ type BrokerConnectionReconciler struct {
 	connections *Connections
 }
 
-// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=list;watch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rabbitmq.com,resources=rabbitmqclusters,verbs=get
@@ -110,14 +111,27 @@ func (r *BrokerConnectionReconciler) Reconcile(ctx context.Context, request ctrl
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get BrokerConnection: %w", err)
 	}
+	if !bc.DeletionTimestamp.IsZero() {
+		return r.terminate(ctx, bc)
+	}
+	users, err := r.users(ctx, bc)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	err = r.protect(ctx, bc, len(users.Items) > 0)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	status := *bc.Status.DeepCopy()
 	result, err := r.look(ctx, bc, &status)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.count(ctx, bc, &status); err != nil {
-		return ctrl.Result{}, err
-	}
+	count := int32(min(len(users.Items), math.MaxInt32))
+	status.ConsumerQueues = &count
 	if equality.Semantic.DeepEqual(bc.Status, status) {
 		return result, nil
 	}
@@ -142,6 +156,13 @@ func (r *BrokerConnectionReconciler) look(
 	conditions.resumed()
 	connection, err := r.connect(ctx, bc)
 	if problem, ok := errors.AsType[*unusable](err); ok {
+		ready := readyOf(bc)
+		works := ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == bc.Generation
+		if works && problem.reason == v1alpha1.ReasonSecretNotFound {
+			if left := r.connections.outlive(key, farewell); left > 0 {
+				return ctrl.Result{RequeueAfter: left}, nil
+			}
+		}
 		r.connections.Close(key)
 		conditions.ready(no(problem.reason, problem.message), reconciling)
 		return ctrl.Result{RequeueAfter: jittered(clusterPoll)}, nil
@@ -185,18 +206,4 @@ func (r *BrokerConnectionReconciler) describe(
 		return ctrl.Result{}
 	}
 	return ctrl.Result{RequeueAfter: jittered(again)}
-}
-
-func (r *BrokerConnectionReconciler) count(
-	ctx context.Context, bc *v1alpha1.BrokerConnection, status *v1alpha1.BrokerConnectionStatus,
-) error {
-	list := &v1alpha1.ConsumerQueueList{}
-	err := r.client.List(ctx, list, client.InNamespace(bc.Namespace),
-		client.MatchingFields{indexConnection: bc.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return fmt.Errorf("count ConsumerQueues: %w", err)
-	}
-	count := int32(min(len(list.Items), math.MaxInt32))
-	status.ConsumerQueues = &count
-	return nil
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,8 @@ type Connections struct {
 type openConnection struct {
 	*rabbit.Connection
 	fingerprint string
+	// orphaned is since when its Secret has been missing; zero while it is there.
+	orphaned time.Time
 }
 
 // NewConnections makes a component that the manager must run, so that connections are closed when it stops.
@@ -68,6 +71,7 @@ func (c *Connections) Start(ctx context.Context) error {
 func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (*rabbit.Connection, error) {
 	fingerprint := config.Fingerprint()
 	if found, ok := c.get(key); ok && found.fingerprint == fingerprint {
+		c.adopt(key)
 		return found.Connection, nil
 	}
 	c.Close(key)
@@ -77,7 +81,7 @@ func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (*r
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open[key] = openConnection{opened, fingerprint}
+	c.open[key] = openConnection{Connection: opened, fingerprint: fingerprint}
 	return opened, nil
 }
 
@@ -92,6 +96,31 @@ func (c *Connections) get(key types.NamespacedName) (openConnection, bool) {
 	defer c.mu.Unlock()
 	found, ok := c.open[key]
 	return found, ok
+}
+
+// outlive says for how much longer an open connection may be used whose Secret is missing; zero if there is none.
+func (c *Connections) outlive(key types.NamespacedName, limit time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.open[key]
+	if !ok {
+		return 0
+	}
+	if found.orphaned.IsZero() {
+		found.orphaned = time.Now()
+		c.open[key] = found
+	}
+	return limit - time.Since(found.orphaned)
+}
+
+// adopt takes note that the Secret of a connection is there.
+func (c *Connections) adopt(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found, ok := c.open[key]; ok {
+		found.orphaned = time.Time{}
+		c.open[key] = found
+	}
 }
 
 // Close ends a connection, if there is one.

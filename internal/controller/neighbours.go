@@ -168,15 +168,19 @@ func (r *ConsumerQueueReconciler) contest(
 	return topology.Contest(own, read), nil
 }
 
-// waitingNeighbours has those ConsumerQueues reconciled that wait for what another one has: because they lost a conflict,
-// or have something left over that it may have taken over.
+// waitingNeighbours has those ConsumerQueues reconciled that another one concerns: they lost a conflict, which may be over;
+// or they are about to delete what it may have come to want.
 func (r *ConsumerQueueReconciler) waitingNeighbours() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			r.wakeWaiting(ctx, e.Object.(*v1alpha1.ConsumerQueue), q)
+		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*v1alpha1.ConsumerQueue), e.ObjectNew.(*v1alpha1.ConsumerQueue)
 			if before.Generation != after.Generation || !slices.Equal(objectsOf(before), objectsOf(after)) {
 				r.wakeWaiting(ctx, before, q)
+				r.wakeWaiting(ctx, after, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {

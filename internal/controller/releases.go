@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,8 +25,8 @@ type release struct {
 
 func newReleases() *releases { return &releases{of: map[client.ObjectKey]release{}} }
 
-// settle decides, once for each resource, which of its objects are left to whom, and returns who has an object then. From
-// then on the resource is no longer one that others have to leave their objects to.
+// settle decides, once for each resource, which of its objects are left to whom of those that are being deleted too, and
+// returns who has an object then. From then on the resource is no longer one that others have to leave their objects to.
 func (r *releases) settle(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry, near neighbours) func(v1alpha1.TopologyEntry) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +42,13 @@ func (r *releases) settle(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyE
 		}
 		r.of[key] = settled
 	}
-	return func(entry v1alpha1.TopologyEntry) string { return settled.left[identityOf(entry)] }
+	living := slices.DeleteFunc(slices.Clone(near), func(other neighbour) bool { return other.terminating })
+	return func(entry v1alpha1.TopologyEntry) string {
+		if other := living.sharer(entry); other != "" {
+			return other // who may have come since
+		}
+		return settled.left[identityOf(entry)]
+	}
 }
 
 // staying are the neighbours that have not left theirs yet. It is called with the lock.

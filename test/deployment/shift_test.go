@@ -82,6 +82,13 @@ func (s *shift) clear() {
 		queues.Items[i].Finalizers = nil
 		Expect(client.IgnoreNotFound(s.cluster.Patch(background, &queues.Items[i], patch))).To(Succeed())
 	}
+	connections := &v1alpha1.BrokerConnectionList{}
+	Expect(s.cluster.List(background, connections, client.InNamespace(s.namespace))).To(Succeed())
+	for i := range connections.Items {
+		patch := client.MergeFrom(connections.Items[i].DeepCopy())
+		connections.Items[i].Finalizers = nil
+		Expect(client.IgnoreNotFound(s.cluster.Patch(background, &connections.Items[i], patch))).To(Succeed())
+	}
 	for _, kind := range []client.Object{&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}, &corev1.Secret{}} {
 		Expect(s.cluster.DeleteAllOf(background, kind, client.InNamespace(s.namespace))).To(Succeed())
 	}

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,3 +73,34 @@ func (w *world) count() int {
 	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
 	return len(list.Items)
 }
+
+var _ = Describe("A ConsumerQueue that is deleted together with its BrokerConnection and its Secret", func() {
+	// As by kubectl delete -f, by GitOps, or with a namespace.
+	for order, first := range map[string][]string{
+		"the Secret first":           {"Secret", "BrokerConnection", "ConsumerQueue"},
+		"the BrokerConnection first": {"BrokerConnection", "ConsumerQueue", "Secret"},
+		"the ConsumerQueue first":    {"ConsumerQueue", "Secret", "BrokerConnection"},
+	} {
+		It("is cleaned up after all the same, "+order, func() {
+			w := newWorld(matrix[0])
+			w.queue("orders", typed)
+			w.ready("orders")
+			before := w.holds()
+			objects := map[string]client.Object{
+				"Secret":           &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rabbitmq"}},
+				"BrokerConnection": &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}},
+				"ConsumerQueue":    &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "orders"}},
+			}
+			for _, kind := range first {
+				Expect(kube.Delete(ctx(), objects[kind])).To(Succeed())
+			}
+			w.gone("orders")
+			Expect(w.holds()).To(equalState(onlySources(before)))
+			w.expectRetained("", false, order)
+			Eventually(func() error {
+				return kube.Get(ctx(), client.ObjectKeyFromObject(objects["BrokerConnection"]), &v1alpha1.BrokerConnection{})
+			}).
+				WithTimeout(time.Minute).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		})
+	}
+})

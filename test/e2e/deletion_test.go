@@ -35,7 +35,7 @@ type deletion struct {
 
 // typedSources is what of typed is never Warren's to delete.
 func onlySources(state conformance.State) conformance.State {
-	return conformance.State{Exchanges: slices.DeleteFunc(state.Exchanges, func(e conformance.Exchange) bool { return e.Name != "shop" })}
+	return conformance.State{Exchanges: slices.DeleteFunc(slices.Clone(state.Exchanges), func(e conformance.Exchange) bool { return e.Name != "shop" })}
 }
 
 var deletions = map[string]deletion{
@@ -56,9 +56,9 @@ var deletions = map[string]deletion{
 		before: func(w *world) { w.vhost.Publish("dead", "orders.dlq", "a message") },
 		stays: func(s conformance.State) conformance.State {
 			return conformance.State{
-				Exchanges: slices.DeleteFunc(s.Exchanges, func(e conformance.Exchange) bool { return e.Name == "retries" }),
-				Queues:    slices.DeleteFunc(s.Queues, func(q conformance.Queue) bool { return q.Name != "orders.dlq" }),
-				Bindings:  slices.DeleteFunc(s.Bindings, func(b conformance.Binding) bool { return b.Destination != "orders.dlq" }),
+				Exchanges: slices.DeleteFunc(slices.Clone(s.Exchanges), func(e conformance.Exchange) bool { return e.Name == "retries" }),
+				Queues:    slices.DeleteFunc(slices.Clone(s.Queues), func(q conformance.Queue) bool { return q.Name != "orders.dlq" }),
+				Bindings:  slices.DeleteFunc(slices.Clone(s.Bindings), func(b conformance.Binding) bool { return b.Destination != "orders.dlq" }),
 			}
 		},
 		note: `queue "orders.dlq" holds 1 message.*: queue "orders.dlq"\. "orders.dlq" is bound to it: exchange "dead"$`,
@@ -87,10 +87,10 @@ var deletions = map[string]deletion{
 		stays: func(s conformance.State) conformance.State {
 			return conformance.State{
 				Exchanges: s.Exchanges,
-				Queues: slices.DeleteFunc(s.Queues, func(q conformance.Queue) bool {
+				Queues: slices.DeleteFunc(slices.Clone(s.Queues), func(q conformance.Queue) bool {
 					return !slices.Contains([]string{"audit", "other", "orders.dlq"}, q.Name)
 				}),
-				Bindings: slices.DeleteFunc(s.Bindings, func(b conformance.Binding) bool {
+				Bindings: slices.DeleteFunc(slices.Clone(s.Bindings), func(b conformance.Binding) bool {
 					return !slices.Contains([]string{"audit", "orders.dlq"}, b.Destination)
 				}),
 			}
@@ -140,6 +140,9 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 			w.ready("orders")
 		}
 		Expect(kube.Delete(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: gone.namespace, Name: "default"}})).To(Succeed())
+		Eventually(func() error {
+			return kube.Get(ctx(), client.ObjectKey{Namespace: gone.namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
+		}).Should(MatchError(apierrors.IsNotFound, "IsNotFound"), "it does not wait for ConsumerQueues that nobody deletes")
 		suspended.disconnect()
 		before := gone.holds()
 		for _, w := range []*world{gone, suspended, never} {

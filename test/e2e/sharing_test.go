@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -216,7 +217,7 @@ func (w *world) neighbour() *world {
 // ownersPart is what of a state has to do with one main queue, its delay tiers, and what all share.
 func ownersPart(state conformance.State, main string) conformance.State {
 	ours := func(queue string) bool {
-		return queue == main || queue == "freeflow.events.dlq" || (len(queue) > len(main) && queue[:len(main)+len(".retry.")] == main+".retry.")
+		return queue == main || queue == "freeflow.events.dlq" || strings.HasPrefix(queue, main+".retry.")
 	}
 	return conformance.State{
 		Exchanges: state.Exchanges,

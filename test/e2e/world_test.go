@@ -70,12 +70,13 @@ func (w *world) disconnect() {
 		patch := client.MergeFrom(bc.DeepCopy())
 		suspend := true
 		bc.Spec.Suspend = &suspend
-		Expect(kube.Patch(background, bc, patch)).To(Succeed())
-		Eventually(func() *v1alpha1.BrokerConnection {
+		Expect(client.IgnoreNotFound(kube.Patch(background, bc, patch))).To(Succeed())
+		Eventually(func() bool {
 			now := &v1alpha1.BrokerConnection{}
-			Expect(kube.Get(background, client.ObjectKeyFromObject(bc), now)).To(Succeed())
-			return now
-		}).Should(condition("Suspended", metav1.ConditionTrue, "Suspended"))
+			err := kube.Get(background, client.ObjectKeyFromObject(bc), now)
+			Expect(client.IgnoreNotFound(err)).To(Succeed())
+			return err != nil || meta.IsStatusConditionTrue(now.Status.Conditions, "Suspended")
+		}).Should(BeTrue())
 	}
 }
 
