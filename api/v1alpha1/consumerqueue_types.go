@@ -470,9 +470,12 @@ type DeletionPolicy string
 
 // The values of DeletionPolicy.
 const (
+	// DeletionPolicyDeleteIfEmpty deletes what is provably empty and nobody else needs.
 	DeletionPolicyDeleteIfEmpty DeletionPolicy = "DeleteIfEmpty"
-	DeletionPolicyRetain        DeletionPolicy = "Retain"
-	DeletionPolicyDelete        DeletionPolicy = "Delete"
+	// DeletionPolicyRetain touches nothing.
+	DeletionPolicyRetain DeletionPolicy = "Retain"
+	// DeletionPolicyDelete deletes what nobody else needs, messages included.
+	DeletionPolicyDelete DeletionPolicy = "Delete"
 )
 
 // The queue's name and the connection are what makes the topology this one:
