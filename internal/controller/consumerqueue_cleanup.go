@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,19 @@ func reasonToKeep(err error) string {
 		return "it holds messages or has consumers"
 	}
 	return said(err)
+}
+
+// boundUnseen is why an exchange stays that the broker does not delete though nothing seems to need it: what is bound by an
+// exclusive queue is not shown.
+const boundUnseen = "something is bound to it that is not shown, such as an exclusive queue"
+
+// onlyInUse says whether all that failed is the deletion of exchanges that something is bound to.
+func onlyInUse(err error) bool {
+	joined, several := err.(interface{ Unwrap() []error })
+	if !several {
+		return errors.Is(err, rabbit.ErrInUse)
+	}
+	return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !errors.Is(one, rabbit.ErrInUse) })
 }
 
 // objectName is how messages call an object.

@@ -116,7 +116,7 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			return err
 		},
 		"its spec is refused": func(l *look) error {
-			return l.compareAndCorrect(t.Context(), nil, topology.Version{Major: 3, Minor: 9})
+			return l.compareAndCorrect(t.Context(), nil, topology.Version{Major: 3, Minor: 9}, "/")
 		},
 		"another has the better right": func(l *look) error {
 			l.yield(topology.Conflict{Holder: "shop/other", Message: "it was there first"})

@@ -127,11 +127,12 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 		run = look.terminate
 	}
 	result, err := run(ctx)
+	if later, ok := errors.AsType[*notLooked](err); ok {
+		return ctrl.Result{RequeueAfter: jittered(later.wait)}, nil
+	}
 	switch {
 	case errors.Is(err, errOldStatus):
 		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
-	case errors.Is(err, errNotLooked):
-		return ctrl.Result{RequeueAfter: jittered(freshPoll)}, nil
 	case errors.Is(err, errNoTurn):
 		return ctrl.Result{RequeueAfter: jittered(turnPoll)}, nil // it is woken as a rule
 	}
@@ -148,7 +149,6 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 // forget drops what is remembered of a ConsumerQueue that is gone.
 func (r *ConsumerQueueReconciler) forget(key client.ObjectKey) {
 	r.removals.only(key)
-	r.releases.forget(key)
 	r.freshness.forget(key)
 }
 

@@ -49,7 +49,9 @@ func (l *look) run(ctx context.Context) (ctrl.Result, error) {
 			l.cq.ConnectionName(), l.cq.Namespace)))
 		return ctrl.Result{}, nil // its creation is watched
 	}
-	l.status.VHost = bc.Spec.VHost
+	if l.status.ClusterName == "" { // otherwise it is part of what the topology is known of; see moveTo
+		l.status.VHost = bc.Spec.VHost
+	}
 	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
 		l.abstain()
 		l.observed()
@@ -80,10 +82,10 @@ func (l *look) throughConnection(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("resyncInterval of BrokerConnection %q: %w", bc.Name, err)
 	}
-	if !l.isFresh(connection) {
-		return ctrl.Result{}, errNotLooked
+	if wait := l.staleFor(connection); wait > 0 {
+		return ctrl.Result{}, &notLooked{wait}
 	}
-	if err := l.compareAndCorrect(ctx, connection, version); err != nil {
+	if err := l.compareAndCorrect(ctx, connection, version, bc.Spec.VHost); err != nil {
 		return ctrl.Result{}, err
 	}
 	if l.settled() {
@@ -109,20 +111,20 @@ func connectionReason(ready metav1.Condition) string {
 	return v1alpha1.ReasonConnectionNotReady
 }
 
-// isFresh says whether the broker was looked at since it had to be: when the requested-at annotation has a new value, and
+// staleFor is zero if the broker was looked at since it had to be, and otherwise how soon to ask again: when the requested-at annotation has a new value, and
 // when what is known of the broker is older than a resource that is looked at for the first time: its objects may have been
 // made just before it, and are then adopted, not declared. A creation time is in whole seconds.
-func (l *look) isFresh(connection *rabbit.Connection) bool {
+func (l *look) staleFor(connection *rabbit.Connection) time.Duration {
 	asked := requestedAt(l.cq)
 	isNew := len(l.status.Topology) == 0 && connection.Health().SyncedAt.Before(l.cq.CreationTimestamp.Add(time.Second))
 	if asked == l.status.LastHandledReconcileAt && !isNew {
-		return true
+		return 0
 	}
-	if !l.freshness.look(client.ObjectKeyFromObject(l.cq), connection) {
-		return false
+	if wait := l.freshness.look(client.ObjectKeyFromObject(l.cq), connection, time.Time{}); wait > 0 {
+		return wait
 	}
 	l.status.LastHandledReconcileAt = asked
-	return true
+	return 0
 }
 
 // scene is what a look has to do with at the broker.
@@ -139,7 +141,7 @@ type scene struct {
 }
 
 // compareAndCorrect is the way of the data: desired, observed, diff, decision, apply, status.
-func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connection, version topology.Version) error {
+func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connection, version topology.Version, vhost string) error {
 	desired, err := topology.Desired(l.cq, version)
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
 		l.abstain()
@@ -149,7 +151,7 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	if err != nil {
 		return err
 	}
-	s, err := l.enter(ctx, connection, version, desired)
+	s, err := l.enter(ctx, connection, version, desired, vhost)
 	if err != nil {
 		return err
 	}
@@ -195,12 +197,13 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 // enter finds out where the topology is and who else is there. If that is another place than the one that the status
 // speaks of, what the status remembers says nothing about this place.
 func (l *look) enter(
-	ctx context.Context, connection *rabbit.Connection, version topology.Version, desired topology.Topology,
+	ctx context.Context, connection *rabbit.Connection, version topology.Version, desired topology.Topology, vhost string,
 ) (*scene, error) {
 	observed, _ := connection.Observe(topology.Names{})
-	l.moveTo(place{observed.Cluster, l.status.VHost})
+	here := place{observed.Cluster, vhost}
+	l.moveTo(here)
 	s := &scene{
-		connection: connection, version: version, place: place{observed.Cluster, l.status.VHost},
+		connection: connection, version: version, place: here,
 		desired: desired, older: topology.Older(l.cq, version),
 		owned: topology.Owned(l.status.Topology), known: historyOf(l.status.Topology),
 	}
@@ -219,7 +222,7 @@ func (l *look) moveTo(here place) {
 			l.cq.ConnectionName(), here.vhost, here.cluster, before.vhost, before.cluster, listed(topology.Owned(l.status.Topology))))
 		l.status.Topology, l.status.TopologyOmitted = nil, 0
 	}
-	l.status.ClusterName = here.cluster
+	l.status.ClusterName, l.status.VHost = here.cluster, here.vhost
 }
 
 // compare looks around only where something has left the spec: that takes a walk through the whole vhost.
@@ -255,7 +258,13 @@ func (l *look) correct(
 	if applied != nil || len(removal.Bindings)+len(removal.Exchanges) == 0 {
 		return comparison, applied, nil
 	}
-	if applied = s.connection.Remove(ctx, s.place.cluster, removal); applied != nil {
+	applied = s.connection.Remove(ctx, s.place.cluster, removal)
+	if onlyInUse(applied) {
+		comparison = s.compare(l.cq)
+		comparison.Keep(removal.Exchanges, boundUnseen)
+		return comparison, nil, nil
+	}
+	if applied != nil {
 		applied = errors.Join(applied, s.connection.Refresh(ctx))
 	}
 	return s.compare(l.cq), applied, nil

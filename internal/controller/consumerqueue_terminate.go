@@ -36,7 +36,7 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		l.removals.only(client.ObjectKeyFromObject(l.cq)) // what came of earlier attempts says nothing about now
 	}
 	owned := topology.Owned(l.status.Topology)
-	kind, why := l.reasonToLeave(owned)
+	kind, why := l.reasonToLeave()
 	switch {
 	case why != "":
 		return l.leave(ctx, kind, why, owned)
@@ -63,14 +63,14 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		}
 		return l.await(ctx, bc, why, owned)
 	}
-	if !l.freshness.look(client.ObjectKeyFromObject(l.cq), connection) {
-		return ctrl.Result{}, errNotLooked
-	}
 	done, ok := l.turns.take(connectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
 	if !ok {
 		return ctrl.Result{}, errNoTurn
 	}
 	defer done()
+	if wait := l.freshness.look(client.ObjectKeyFromObject(l.cq), connection, l.cq.DeletionTimestamp.Time); wait > 0 {
+		return ctrl.Result{}, &notLooked{wait}
+	}
 	d := &dismantling{connection: connection, version: version, vhost: bc.Spec.VHost, owned: owned}
 	stays, trouble := l.dismantle(ctx, d)
 	switch {
@@ -87,13 +87,13 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 }
 
 // reasonToLeave says why the topology is left as it is, by what the resource itself says; empty if it is not.
-func (l *look) reasonToLeave(owned []v1alpha1.TopologyEntry) (kind, why string) {
+func (l *look) reasonToLeave() (kind, why string) {
 	switch {
 	case l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
 		return corev1.EventTypeNormal, "deletionPolicy is Retain"
 	case l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend:
 		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
-	case l.onlyWatched(owned):
+	case l.onlyWatched():
 		return corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology"
 	}
 	return "", ""
@@ -101,11 +101,11 @@ func (l *look) reasonToLeave(owned []v1alpha1.TopologyEntry) (kind, why string) 
 
 // onlyWatched says whether others declare this topology: Warren was to report only, and found the main queue. By default
 // that is left to them.
-func (l *look) onlyWatched(owned []v1alpha1.TopologyEntry) bool {
+func (l *look) onlyWatched() bool {
 	if l.cq.Spec.DriftPolicy != v1alpha1.DriftPolicyReport || l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
 		return false
 	}
-	return slices.ContainsFunc(owned, func(entry v1alpha1.TopologyEntry) bool {
+	return slices.ContainsFunc(l.status.Topology, func(entry v1alpha1.TopologyEntry) bool {
 		return entry.Kind == v1alpha1.KindQueue && entry.Role == v1alpha1.RoleMain && entry.Origin == v1alpha1.OriginAdopted
 	})
 }
@@ -224,12 +224,13 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 	if err != nil {
 		return nil, err
 	}
-	step := topology.Dismantle(d.owned, observed, near.sharer, nil)
-	l.onlyFor(step)
-	if len(step.Work) > 0 {
-		if err := l.deleteWork(ctx, d, observed.Cluster, step); err != nil {
-			return nil, err
-		}
+	l.onlyFor(topology.Dismantle(d.owned, observed, near.living().sharer, nil))
+	step := topology.Dismantle(d.owned, observed, l.releases.staying(near).sharer, nil)
+	if err := l.deleteWork(ctx, d, observed, step); err != nil {
+		return nil, err
+	}
+	if near, err = l.neighboursOf(ctx, l.cq, place{observed.Cluster, d.vhost}, d.version); err != nil {
+		return nil, err
 	}
 	shared := l.releases.settle(l.cq, d.owned, near)
 	kept, err := l.deleteDeadLetter(ctx, d, observed.Cluster, topology.Dismantle(d.owned, d.observe(l.cq), shared, nil))
@@ -237,10 +238,16 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 		return nil, err
 	}
 	step = topology.Dismantle(d.owned, d.observe(l.cq), shared, kept)
-	if err := d.connection.Remove(ctx, observed.Cluster, rabbit.Removal{Bindings: step.Bindings, Exchanges: step.Exchanges}); err != nil {
+	err = d.connection.Remove(ctx, observed.Cluster, rabbit.Removal{Bindings: step.Bindings, Exchanges: step.Exchanges})
+	if err != nil && !onlyInUse(err) {
 		return nil, err
 	}
-	return topology.Dismantle(d.owned, d.observe(l.cq), shared, kept).Stays, nil
+	last := topology.Dismantle(d.owned, d.observe(l.cq), shared, kept)
+	for _, exchange := range last.Exchanges { // which the broker did not delete
+		entry := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: exchange}
+		last.Stays = append(last.Stays, topology.Stay{Entry: entry, Why: boundUnseen})
+	}
+	return last.Stays, nil
 }
 
 func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) topology.Observed {
@@ -253,7 +260,7 @@ func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) topology.Observed {
 // remaining is what is still there of what this resource owned; at another cluster nothing is known of that.
 func (d *dismantling) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyEntry {
 	observed := d.observe(cq)
-	if cq.Status.ClusterName != observed.Cluster {
+	if (place{cq.Status.ClusterName, cq.Status.VHost}) != (place{observed.Cluster, d.vhost}) {
 		return d.owned
 	}
 	return slices.DeleteFunc(slices.Clone(d.owned), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(entry) })
@@ -261,14 +268,21 @@ func (d *dismantling) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyE
 
 // deleteWork deletes delay tiers and main queue. Unless their messages are to go with them, they must be provably empty,
 // and nobody else may send messages here.
-func (l *look) deleteWork(ctx context.Context, d *dismantling, cluster string, step topology.Dismantling) error {
+func (l *look) deleteWork(ctx context.Context, d *dismantling, observed topology.Observed, step topology.Dismantling) error {
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
-		return d.deleteWithMessages(ctx, cluster, step.Work)
+		return d.deleteWithMessages(ctx, observed.Cluster, step.Work)
 	}
-	if step.WorkFedBy != "" {
+	main := l.cq.QueueName()
+	_, exists := observed.Queues[main]
+	switch {
+	case exists && !slices.Contains(step.Work, main):
+		return fmt.Errorf("%w: the main queue %q is somebody else's too, or always was, and stays; so does what it needs", errNeeded, main)
+	case step.WorkFedBy != "":
 		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.WorkFedBy)
+	case len(step.Work) == 0:
+		return nil
 	}
-	return l.deleteEmpty(d, cluster, step.Work)
+	return l.deleteEmpty(d, observed.Cluster, step.Work)
 }
 
 // deleteDeadLetter deletes dead-letter queues, one by one, and returns why others are kept.

@@ -1,13 +1,23 @@
 package controller
 
 import (
-	"errors"
 	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+)
+
+// notLooked ends a look at a resource that has to wait for a look at its broker.
+type notLooked struct{ wait time.Duration }
+
+func (*notLooked) Error() string { return "the broker has not been looked at yet" }
+
+// A look is asked about again soon at first and less often later: thousands may wait for one broker.
+const (
+	firstAsk = 100 * time.Millisecond
+	lastAsk  = 2 * time.Second
 )
 
 // freshness remembers since when a resource wants a look at its broker that is newer than its question. A worker does not
@@ -19,27 +29,22 @@ type freshness struct {
 
 func newFreshness() *freshness { return &freshness{since: map[client.ObjectKey]time.Time{}} }
 
-// errNotLooked ends a look at a resource that has to wait for a look at its broker.
-var errNotLooked = errors.New("the broker has not been looked at yet")
-
-// freshPoll is how soon it is seen whether the look has been.
-const freshPoll = 100 * time.Millisecond
-
-// look says whether there was a look since it was first asked for; then the question is answered, and the next one is a
-// new one.
-func (f *freshness) look(resource client.ObjectKey, connection *rabbit.Connection) bool {
+// look is zero if there was a look since it was first asked for, which was not before the given time; then the question is
+// answered, and the next one is a new one. Otherwise it is how soon to ask again.
+func (f *freshness) look(resource client.ObjectKey, connection *rabbit.Connection, notBefore time.Time) (wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	since, asked := f.since[resource]
-	if asked && connection.Health().SyncedAt.After(since) {
-		delete(f.since, resource)
-		return true
-	}
-	if !asked {
+	switch {
+	case !asked || since.Before(notBefore):
 		f.since[resource] = time.Now()
 		connection.LookNow()
+		return firstAsk
+	case connection.Health().SyncedAt.After(since):
+		delete(f.since, resource)
+		return 0
 	}
-	return false
+	return min(max(time.Since(since), firstAsk), lastAsk)
 }
 
 func (f *freshness) forget(resource client.ObjectKey) {

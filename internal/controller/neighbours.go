@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -85,7 +86,8 @@ func (r *ConsumerQueueReconciler) neighboursOf(
 	delete(found, client.ObjectKeyFromObject(cq))
 	var near neighbours
 	for _, other := range found {
-		if r.isAt(ctx, other, here) {
+		released := !other.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(other, v1alpha1.TopologyFinalizer)
+		if !released && r.isAt(ctx, other, here) {
 			near = append(near, neighbourFrom(other, version))
 		}
 	}
@@ -131,6 +133,11 @@ func (n neighbours) sharer(entry v1alpha1.TopologyEntry) string {
 // keep says whether any neighbour keeps an object.
 func (n neighbours) keep(entry v1alpha1.TopologyEntry) bool {
 	return slices.ContainsFunc(n, func(other neighbour) bool { return other.keeps(entry) })
+}
+
+// living are those that are not being deleted.
+func (n neighbours) living() neighbours {
+	return slices.DeleteFunc(slices.Clone(n), func(other neighbour) bool { return other.terminating })
 }
 
 func (n neighbours) claimants() []topology.Claimant {
@@ -209,7 +216,7 @@ func (r *ConsumerQueueReconciler) wakeWaiting(
 
 func waits(cq *v1alpha1.ConsumerQueue) bool {
 	orphans := slices.ContainsFunc(cq.Status.Topology, func(e v1alpha1.TopologyEntry) bool { return e.State == v1alpha1.StateOrphaned })
-	return orphans || readyIn(cq.Status.Conditions).Reason == v1alpha1.ReasonConflict
+	return orphans || !cq.DeletionTimestamp.IsZero() || readyIn(cq.Status.Conditions).Reason == v1alpha1.ReasonConflict
 }
 
 // objectsOf are the keys of indexBrokerObject of a ConsumerQueue: what it wants and what it owns.

@@ -1,14 +1,19 @@
 package controller
 
 import (
-	"slices"
+	"maps"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
+
+// remembered is for how long a release is: longer than a cache takes to hear that the resource is gone, and than a deletion
+// goes on after it.
+const remembered = time.Hour
 
 // releases remembers what ConsumerQueues that are being deleted have left to others, so that of several that are deleted
 // at the same time and share an object exactly one, the last, deletes it.
@@ -20,6 +25,7 @@ type releases struct {
 // release is what one resource left, with the name of whom it was left to.
 type release struct {
 	uid  types.UID
+	when time.Time
 	left map[identity]string
 }
 
@@ -33,8 +39,8 @@ func (r *releases) settle(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyE
 	key := client.ObjectKeyFromObject(cq)
 	settled, done := r.of[key]
 	if !done || settled.uid != cq.UID {
-		settled = release{uid: cq.UID, left: map[identity]string{}}
-		staying := r.staying(near)
+		settled = release{uid: cq.UID, when: time.Now(), left: map[identity]string{}}
+		staying := r.unsettled(near)
 		for _, entry := range owned {
 			if other := staying.sharer(entry); other != "" {
 				settled.left[identityOf(entry)] = other
@@ -42,7 +48,7 @@ func (r *releases) settle(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyE
 		}
 		r.of[key] = settled
 	}
-	living := slices.DeleteFunc(slices.Clone(near), func(other neighbour) bool { return other.terminating })
+	living := near.living()
 	return func(entry v1alpha1.TopologyEntry) string {
 		if other := living.sharer(entry); other != "" {
 			return other // who may have come since
@@ -51,19 +57,21 @@ func (r *releases) settle(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyE
 	}
 }
 
-// staying are the neighbours that have not left theirs yet. It is called with the lock.
+// staying are the neighbours that have not left theirs yet.
 func (r *releases) staying(near neighbours) neighbours {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unsettled(near)
+}
+
+// unsettled is staying, called with the lock.
+func (r *releases) unsettled(near neighbours) neighbours {
 	var staying neighbours
 	for _, other := range near {
 		if left, done := r.of[other.key]; !done || left.uid != other.uid {
 			staying = append(staying, other)
 		}
 	}
+	maps.DeleteFunc(r.of, func(_ client.ObjectKey, left release) bool { return time.Since(left.when) > remembered })
 	return staying
-}
-
-func (r *releases) forget(key client.ObjectKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.of, key)
 }

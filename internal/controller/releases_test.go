@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -112,8 +113,12 @@ func TestSettledOnce(t *testing.T) {
 	equal(t, "one that is made again under the name is still there", "shop/one", r.staying(neighbours{namesake.asNeighbour()}).sharer(sharedQueue))
 	equal(t, "and decides for itself", "", r.settle(namesake.cq, namesake.owned, nil)(sharedQueue))
 
-	r.forget(client.ObjectKeyFromObject(namesake.cq))
-	equal(t, "when it is gone nothing is remembered", 1, len(r.of))
+	key := client.ObjectKeyFromObject(namesake.cq)
+	old := r.of[key]
+	old.when = time.Now().Add(-2 * remembered)
+	r.of[key] = old
+	r.staying(nil)
+	equal(t, "remembered after a long time", 1, len(r.of))
 }
 
 // What one that stays has is left to it, whoever else is deleted.

@@ -41,17 +41,18 @@ func (s *snapshot) surround(names topology.Names, observed topology.Observed) []
 	var found []topology.DeadLetter
 	policies := deadLetterPolicies(s.policies)
 	for name, queue := range s.queues {
-		letter, dead := deadLetterOf(name, queue, inEffect(name, queue, policies))
-		byName := letter.Exchange == "" && (letter.RoutingKey == nil || queues[*letter.RoutingKey])
-		if dead && (byName || letter.Exchange != "" && targets[letter.Exchange]) {
-			found = append(found, letter)
+		for _, letter := range deadLettersOf(name, queue, policies) {
+			byName := letter.Exchange == "" && (letter.RoutingKey == nil || queues[*letter.RoutingKey])
+			if byName || letter.Exchange != "" && targets[letter.Exchange] {
+				found = append(found, letter)
+			}
 		}
 	}
-	slices.SortFunc(found, func(a, b topology.DeadLetter) int { return cmp.Compare(a.Queue, b.Queue) })
+	slices.SortStableFunc(found, func(a, b topology.DeadLetter) int { return cmp.Compare(a.Queue, b.Queue) })
 	return found
 }
 
-// compiled is a policy with its pattern read.
+// compiled is a policy with its pattern read; nil if Go cannot read it, for the broker's patterns are Perl's.
 type compiled struct {
 	topology.Policy
 	pattern *regexp.Regexp
@@ -62,32 +63,21 @@ const (
 	keyDeadLetterRoutingKey = "dead-letter-routing-key"
 )
 
-// deadLetterPolicies reads the patterns of all policies, if any of them is about dead letters: one that is not can hide
-// one that is. The strongest come first, operator policies apart. A pattern that Go cannot read matches nothing, as in
-// topology.
-func deadLetterPolicies(policies []topology.Policy) map[bool][]compiled {
-	if !slices.ContainsFunc(policies, func(p topology.Policy) bool {
-		_, exchange := p.Definition[keyDeadLetterExchange]
-		_, key := p.Definition[keyDeadLetterRoutingKey]
-		return exchange || key
-	}) {
-		return nil
-	}
-	ordered := map[bool][]compiled{}
+// deadLetterPolicies are those that say something about dead letters.
+func deadLetterPolicies(policies []topology.Policy) []compiled {
+	var about []compiled
 	for _, policy := range policies {
-		if pattern, err := regexp.Compile(policy.Pattern); err == nil {
-			ordered[policy.Operator] = append(ordered[policy.Operator], compiled{policy, pattern})
+		_, exchange := policy.Definition[keyDeadLetterExchange]
+		_, key := policy.Definition[keyDeadLetterRoutingKey]
+		if exchange || key {
+			pattern, _ := regexp.Compile(policy.Pattern)
+			about = append(about, compiled{policy, pattern})
 		}
 	}
-	for _, some := range ordered {
-		slices.SortFunc(some, func(a, b compiled) int {
-			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
-		})
-	}
-	return ordered
+	return about
 }
 
-// matches says whether a policy applies to a queue of this name and x-queue-type.
+// matches says whether a policy may apply to a queue of this name and x-queue-type.
 func (c compiled) matches(queue string, kind any) bool {
 	switch c.ApplyTo {
 	case "", "all", "queues":
@@ -106,21 +96,25 @@ func (c compiled) matches(queue string, kind any) bool {
 	default:
 		return false
 	}
-	return c.pattern.MatchString(queue)
+	return c.pattern == nil || c.pattern.MatchString(queue)
 }
 
-// inEffect is what policies say about a queue.
-func inEffect(name string, queue topology.ObservedQueue, policies map[bool][]compiled) topology.Arguments {
-	effective := topology.Arguments{}
-	for _, operator := range []bool{false, true} {
-		strongest := slices.IndexFunc(policies[operator], func(c compiled) bool {
-			return c.matches(name, queue.Arguments[topology.ArgQueueType])
-		})
-		if strongest >= 0 {
-			maps.Copy(effective, policies[operator][strongest].Definition)
+// deadLettersOf says where a queue may send its dead letters. Each policy that matches counts, whatever its priority: which
+// is in effect the broker may see otherwise, and too many ways rather than too few are kept.
+func deadLettersOf(name string, queue topology.ObservedQueue, policies []compiled) []topology.DeadLetter {
+	var letters []topology.DeadLetter
+	if letter, dead := deadLetterOf(name, queue, nil); dead {
+		letters = append(letters, letter)
+	}
+	for _, policy := range policies {
+		if !policy.matches(name, queue.Arguments[topology.ArgQueueType]) {
+			continue
+		}
+		if letter, dead := deadLetterOf(name, queue, policy.Definition); dead {
+			letters = append(letters, letter)
 		}
 	}
-	return effective
+	return letters
 }
 
 // deadLetterOf says where a queue sends its dead letters: an argument wins over a policy; false if nowhere.

@@ -64,16 +64,22 @@ func TestSurroundings(t *testing.T) {
 			[]queueItem{dead("a", "other", nil), dead("b", "dlx", nil)},
 			[]policyItem{policy("p", ".", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
 			nil,
-			[]topology.DeadLetter{{Queue: "b", Exchange: "dlx", RoutingKey: key("k")}},
+			[]topology.DeadLetter{{Queue: "b", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx", RoutingKey: key("k")}},
 		},
-		"the strongest policy hides the others": {
+		"any policy that matches may be in effect": {
 			[]queueItem{plain("a", "quorum"), plain("b", "quorum")},
 			[]policyItem{
 				policy("p", ".", "queues", 1, toDLX), policy("q", "a", "queues", 2, map[string]any{"max-length": json.Number("5")}),
-				policy("r", "b", "queues", 1, map[string]any{"dead-letter-exchange": "other"}), // the first by name holds
+				policy("r", "b", "queues", 1, map[string]any{"dead-letter-exchange": "other"}),
 			},
 			nil,
-			[]topology.DeadLetter{{Queue: "b", Exchange: "dlx"}},
+			[]topology.DeadLetter{{Queue: "a", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx"}},
+		},
+		"a policy that Go cannot read may match": {
+			[]queueItem{plain("legacy", "quorum")},
+			[]policyItem{policy("p", "^(?!amq\\.).*", "queues", 0, toDLX)},
+			nil,
+			[]topology.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
 		},
 		"policies for certain types": {
 			[]queueItem{plain("c", "classic"), plain("q", "quorum"), plain("s", "stream")},

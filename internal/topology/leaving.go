@@ -50,6 +50,21 @@ func (c *Comparison) departing(desired Topology, observed Observed, context Cont
 // Binding is the binding that departs.
 func (d Departure) Binding() Binding { return bindingOf(d.Entry) }
 
+// Keep has exchanges stay that were to be deleted at once, for a reason that only the broker knew.
+func (c *Comparison) Keep(exchanges []string, why string) {
+	kept := func(kind v1alpha1.ObjectKind, name string) bool {
+		return kind == v1alpha1.KindExchange && slices.Contains(exchanges, name)
+	}
+	for i := range c.Departures {
+		if kept(c.Departures[i].Entry.Kind, c.Departures[i].Entry.Name) {
+			c.Departures[i].Blocked = why
+		}
+	}
+	c.Changes = slices.DeleteFunc(c.Changes, func(change v1alpha1.Change) bool {
+		return change.Effect == v1alpha1.EffectDelete && kept(change.Kind, change.Name)
+	})
+}
+
 // change is what is to be done about a departure at once. A queue has none: it goes when it is empty, and that it waits
 // for that is not drift.
 func (d Departure) change() (v1alpha1.Change, bool) {
@@ -75,10 +90,14 @@ const notThereYet = "what is wanted instead is not there yet"
 
 // bindingBlocked says why a binding has to stay for now.
 func (c *Comparison) bindingBlocked(entry v1alpha1.TopologyEntry, leaving []Binding, observed Observed) string {
-	frozen := !c.Upgraded && c.stateOf(v1alpha1.KindQueue, entry.Destination) == v1alpha1.StateRecreationRequired
+	recreate := func(kind v1alpha1.ObjectKind, name string) bool {
+		return !c.Upgraded && c.stateOf(kind, name) == v1alpha1.StateRecreationRequired
+	}
 	switch {
-	case frozen:
+	case recreate(v1alpha1.KindQueue, entry.Destination):
 		return fmt.Sprintf("queue %q must be recreated first, and is left as it is until then", entry.Destination)
+	case recreate(v1alpha1.KindExchange, entry.Source):
+		return fmt.Sprintf("exchange %q must be recreated first, and is left as it is until then", entry.Source)
 	case entry.Role != v1alpha1.RoleSource && c.unfinished():
 		return notThereYet
 	}

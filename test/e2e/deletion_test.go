@@ -159,11 +159,40 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 	It("of what was there before and never as it is wanted touches nothing", func() {
 		w := newWorld(matrix[0])
 		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
+		w.vhost.DeclareQueue("orders.retry.30s", map[string]any{ // just as it is wanted, and in use by those who have the main queue
+			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		})
 		w.queue("orders", `{}`)
 		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		before := w.holds()
 		w.delete("orders")
 		w.gone("orders")
+		Expect(w.holds()).To(equalState(before))
+		w.expectRetained(`the main queue "orders" is somebody else's too, or always was, and stays.*queue "orders.retry.30s"`, true, "never ours")
+	})
+
+	It("touches nothing in another vhost that the connection was led to", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", typed)
+		w.ready("orders")
+		before := w.holds()
+		Expect(kube.Delete(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}})).To(Succeed())
+		Eventually(func() error {
+			return kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
+		}).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		first := w.vhost
+		w.vhost = w.broker.NewVHost(GinkgoTB())
+		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
+		w.connection(v1alpha1.BrokerConnectionSpec{})
+		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		Expect(cq.Status.VHost).To(Equal(w.vhost.Name))
+		w.expectRetained(`what is in vhost ".*" of cluster ".*" stays there: exchange "retries"`, true, "moved")
+		w.queue("orders", typed+"\ndeletionPolicy: Delete")
+		w.delete("orders")
+		w.gone("orders")
+		Expect(w.queues()).To(Equal([]string{"orders"}))
+		w.vhost = first
 		Expect(w.holds()).To(equalState(before))
 	})
 
