@@ -111,9 +111,10 @@ func connectionReason(ready metav1.Condition) string {
 	return v1alpha1.ReasonConnectionNotReady
 }
 
-// staleFor is zero if the broker was looked at since it had to be, and otherwise how soon to ask again: when the requested-at annotation has a new value, and
-// when what is known of the broker is older than a resource that is looked at for the first time: its objects may have been
-// made just before it, and are then adopted, not declared. A creation time is in whole seconds.
+// staleFor is zero if the broker was looked at since it had to be, and otherwise how soon to ask again: when the
+// requested-at annotation has a new value, and when what is known of the broker is older than a resource that is looked at
+// for the first time: its objects may have been made just before it, and are then adopted, not declared. A creation time is
+// in whole seconds.
 func (l *look) staleFor(connection *rabbit.Connection) time.Duration {
 	asked := requestedAt(l.cq)
 	isNew := len(l.status.Topology) == 0 && connection.Health().SyncedAt.Before(l.cq.CreationTimestamp.Add(time.Second))
