@@ -25,7 +25,7 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 		// One after the other, the two looks at each main queue alone would take 500 s.
 		Eventually(w.count).WithTimeout(2 * time.Minute).Should(BeZero())
 		Expect(w.holds()).To(equalState(conformance.State{}))
-		Expect(w.vhost.Policies()).To(BeEmpty())
+		Eventually(w.vhost.Policies).Should(BeEmpty())
 	})
 
 	It("go while the broker is down and its BrokerConnection and Secret are deleted with them, in whatever order", func() {

@@ -127,7 +127,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 				want = d.stays(want)
 			}
 			Expect(w.holds()).To(equalState(want), name)
-			Expect(w.vhost.Policies()).To(BeEmpty(), name)
+			Eventually(w.vhost.Policies).Should(BeEmpty(), name)
 			w.expectRetained(d.note, d.warning, name)
 		}
 	})

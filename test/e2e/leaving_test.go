@@ -60,7 +60,7 @@ var _ = Describe("What leaves the spec", func() {
 			Eventually(worlds[name].holds).WithTimeout(untilEmpty).Should(equalState(fresh.holds()), name)
 			Eventually(worlds[name].states).Should(HaveEach(v1alpha1.StateInSync), name)
 			Expect(worlds[name].get("orders").Status.Advisories).To(BeEmpty(), name)
-			Expect(worlds[name].vhost.Policies()).To(BeEmpty(), name)
+			Eventually(worlds[name].vhost.Policies).Should(BeEmpty(), name)
 		}
 	})
 

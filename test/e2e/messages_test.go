@@ -84,6 +84,6 @@ var _ = Describe("Messages", func() {
 		report.NoneLost(GinkgoTB())
 		Expect(report.Consumed).To(BeNumerically(">", 100))
 		Expect([]int{report.SentinelsConsumed, report.SentinelsLeft}).To(Equal([]int{0, 0}))
-		Expect(w.vhost.Policies()).To(BeEmpty())
+		Eventually(w.vhost.Policies).Should(BeEmpty())
 	})
 })

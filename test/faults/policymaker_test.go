@@ -30,7 +30,7 @@ var _ = Describe("Access that is missing", func() {
 		Eventually(func() []string { return desired(w.broker, w.all()).differences(observed(w.vhost)) }).
 			WithTimeout(time.Minute).Should(BeEmpty())
 		w.eventually("orders", HaveField("Status.Advisories", BeEmpty()))
-		Expect(w.vhost.Policies()).To(BeEmpty())
+		Eventually(w.vhost.Policies).Should(BeEmpty())
 		Expect(flow.noneLost().SentinelsLeft).To(BeZero())
 	})
 })
