@@ -119,6 +119,9 @@ func (m *management) do(ctx context.Context, method, path, etag string, content 
 		return m.config.unreachable(err)
 	}
 	request.SetBasicAuth(m.config.Username, m.config.Password)
+	// All requests here can be made twice: the library may do so where the broker closed an idle connection in that very
+	// moment. Nothing is sent of this.
+	request.Header["Idempotency-Key"] = nil
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
 	if etag != "" {

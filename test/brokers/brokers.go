@@ -84,7 +84,8 @@ func parse(tb testing.TB, list, remedy string, config *tls.Config) []Broker {
 	for pair := range strings.FieldsSeq(list) {
 		amqp, management, _ := strings.Cut(pair, ",")
 		broker := Broker{client: &http.Client{
-			Transport: &http.Transport{TLSClientConfig: config},
+			// RabbitMQ closes idle connections after a minute; a request must not be on its way then.
+			Transport: &http.Transport{TLSClientConfig: config, IdleConnTimeout: 10 * time.Second},
 			Timeout:   time.Minute,
 		}, tls: config}
 		broker.AMQPURI, _, _ = split(tb, amqp)
