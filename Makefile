@@ -30,7 +30,7 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 # One package at a time: what several would do to the same brokers at once is another thing than what a test is about.
 .PHONY: test
 test: ## Run all tests on real parts, and check the coverage.
-	hack/with-parts.sh all go test -p=1 -race -shuffle=on -timeout=30m $(TESTFLAGS) \
+	hack/with-parts.sh all go test -p=1 -race -shuffle=on -timeout=60m $(TESTFLAGS) \
 		-coverpkg=./api/...,./internal/... -coverprofile=cover.out ./...
 	hack/coverage.sh cover.out
 
