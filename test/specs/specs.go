@@ -17,7 +17,8 @@ import (
 func ConsumerQueue() *rapid.Generator[*v1alpha1.ConsumerQueue] {
 	return rapid.Custom(func(t *rapid.T) *v1alpha1.ConsumerQueue {
 		cq := &v1alpha1.ConsumerQueue{}
-		cq.Name = rapid.StringMatching(`[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?`).Draw(t, "name")
+		// It begins as no other name does: names of queues must differ, and so must names of exchanges.
+		cq.Name = rapid.StringMatching(`m([-a-z0-9]{0,20}[a-z0-9])?`).Draw(t, "name")
 		cq.Namespace = "default"
 		cq.Spec.DeadLetterStrategy = oneOf(t, "deadLetterStrategy", "", v1alpha1.DeadLetterAtLeastOnce, v1alpha1.DeadLetterAtMostOnce)
 		cq.Spec.Bindings = rapid.SliceOfN(rapid.Custom(sourceBinding), 0, 4).Draw(t, "bindings")
