@@ -35,6 +35,8 @@ func removalOf(comparison topology.Comparison, policy v1alpha1.DriftPolicy) rabb
 	return removal
 }
 
+func removesAny(removal rabbit.Removal) bool { return len(removal.Bindings)+len(removal.Exchanges) > 0 }
+
 // cleanUp tries to delete the queues that have left the spec, and says of everything that stays why it does.
 func (l *look) cleanUp(s *scene, comparison *topology.Comparison) {
 	owner := client.ObjectKeyFromObject(l.cq)

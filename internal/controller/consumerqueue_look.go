@@ -166,24 +166,29 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	}
 	comparison := s.compare(l.cq)
 	decided := decide(desired, comparison, s.known, l.cq.Spec.DriftPolicy)
-	if removal := removalOf(comparison, l.cq.Spec.DriftPolicy); decided.count()+len(removal.Bindings)+len(removal.Exchanges) > 0 {
+	writes := decided.count() > 0 || removesAny(removalOf(comparison, l.cq.Spec.DriftPolicy))
+	if writes {
 		done, ok := l.turns.take(connectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
 		if !ok {
 			return errNoTurn
 		}
 		defer done()
 	}
-	if conflict, err = l.claim(ctx, s, comparison, decided); err != nil || conflict != nil {
-		if conflict != nil {
-			l.yield(*conflict)
-		}
-		return err
-	}
-	before := comparison.Changes
-	comparison, applied, err := l.correct(ctx, s, comparison, decided)
+	conflict, err = l.claim(ctx, s, comparison, decided)
 	if err != nil {
 		return err
 	}
+	if conflict != nil {
+		l.yield(*conflict)
+		return nil
+	}
+	if writes && !l.claimed {
+		if err := l.checkCurrent(ctx); err != nil {
+			return err // another look may have done it, and told, a moment ago
+		}
+	}
+	before := comparison.Changes
+	comparison, applied := l.correct(ctx, s, comparison, decided)
 	l.cleanUp(s, &comparison)
 	entries := remember(comparison.Entries, desired.Shapes(), s.known, decided)
 	outcome := judge(comparison, s.known, desired.Shapes(), l.cq.Spec.DriftPolicy, applied)
@@ -241,13 +246,7 @@ func (s *scene) context() topology.Context {
 // correct declares what was decided, then takes away what may go, and compares again.
 func (l *look) correct(
 	ctx context.Context, s *scene, comparison topology.Comparison, decided plan,
-) (after topology.Comparison, applied, err error) {
-	removal := removalOf(comparison, l.cq.Spec.DriftPolicy)
-	if !l.claimed && decided.count()+len(removal.Bindings)+len(removal.Exchanges) > 0 {
-		if err := l.checkCurrent(ctx); err != nil {
-			return comparison, nil, err // another look may have done it, and told, a moment ago
-		}
-	}
+) (after topology.Comparison, applied error) {
 	if decided.count() > 0 {
 		if applied = s.connection.Apply(ctx, decided.declare); applied != nil {
 			// Somebody else may have been there first: look again before anything is said.
@@ -255,20 +254,20 @@ func (l *look) correct(
 		}
 		comparison = s.compare(l.cq)
 	}
-	removal = removalOf(comparison, l.cq.Spec.DriftPolicy)
-	if applied != nil || len(removal.Bindings)+len(removal.Exchanges) == 0 {
-		return comparison, applied, nil
+	removal := removalOf(comparison, l.cq.Spec.DriftPolicy)
+	if applied != nil || !removesAny(removal) {
+		return comparison, applied
 	}
 	applied = s.connection.Remove(ctx, s.place.cluster, removal)
 	if onlyInUse(applied) {
 		comparison = s.compare(l.cq)
 		comparison.Keep(removal.Exchanges, boundUnseen)
-		return comparison, nil, nil
+		return comparison, nil
 	}
 	if applied != nil {
 		applied = errors.Join(applied, s.connection.Refresh(ctx))
 	}
-	return s.compare(l.cq), applied, nil
+	return s.compare(l.cq), applied
 }
 
 // retryable keeps the errors that may go away by themselves; what a person has to mend is looked at again at the next
