@@ -123,3 +123,4 @@ overlay:
 .PHONY: clean-env
 clean-env: ## Stop the brokers that the scripts started.
 	hack/brokers.sh stop
+	hack/brokers.sh cluster stop

@@ -13,6 +13,14 @@
 #   hack/brokers.sh private stop FOLDER    end it as a power cut would; what it wrote stays
 #   hack/brokers.sh private remove FOLDER  end it, and remove all that it wrote
 #
+#   hack/brokers.sh cluster start [FOLDER] [VERSION]  three nodes that are one cluster, 4.3 unless
+#                                     said otherwise. Prints where each of them listens. FOLDER is
+#                                     what it is for `private`; without one, a folder in the cache.
+#   hack/brokers.sh cluster stop|remove [FOLDER]      end all nodes; remove what they wrote, too
+#   hack/brokers.sh cluster node ACTION N [FOLDER]    start, stop (in good order), kill (as a power
+#                                     cut would), pause or resume node 1, 2 or 3
+#   hack/brokers.sh cluster eval N EXPRESSION [FOLDER]  have node N evaluate Erlang
+#
 # VERSION is 4.3, 4.0, 3.10 or `newest`; without one, all of them. A broker starts empty each
 # time, listens on 127.0.0.1 only, and knows the user guest/guest.
 #
@@ -25,6 +33,8 @@ set -euo pipefail
 . "$HACK_DIR/brokers/docker.sh"
 # shellcheck source=hack/brokers/debian.sh
 . "$HACK_DIR/brokers/debian.sh"
+# shellcheck source=hack/brokers/cluster.sh
+. "$HACK_DIR/brokers/cluster.sh"
 
 VERSIONS=(4.3 4.0 3.10) # newest first: who takes only one takes the first
 STATE="$WARREN_CACHE/brokers"
@@ -39,21 +49,36 @@ REMEDY="start Docker, use a Debian or Ubuntu machine, or name brokers of your ow
 # free set where something else listens there. A private broker begins anywhere among sets that
 # the others don't use, so that hardly anything takes its ports while it is stopped.
 choose_ports() {
-  local version=$1 number offset base taken offsets
-  number=$((${version%.*} * 100 + ${version#*.}))
-  offsets=$(seq 0 20 480)
-  [[ -z $PRIVATE ]] || offsets=$(for offset in $(seq 510 20 990); do echo "$RANDOM $offset"; done | sort -n | cut -d ' ' -f 2)
-  for offset in $offsets; do
-    taken=""
-    for base in 21000 22000 23000 24000 26000 27000; do
-      ! listens $((base + number + offset)) || taken=yes
-    done
-    [[ -n $taken ]] || break
+  local number offset
+  number=$(number_of "$1")
+  for offset in $(port_offsets); do
+    ! free_ports $((number + offset)) || break
   done
-  [[ -z $taken ]] || die "no free ports for RabbitMQ $version near $((21000 + number)); stop what listens there"
-  number=$((number + offset))
-  AMQP=$((21000 + number)) AMQPS=$((22000 + number)) HTTP=$((23000 + number)) HTTPS=$((24000 + number))
-  DIST=$((26000 + number)) EPMD=$((27000 + number))
+  take_ports $((number + offset))
+}
+
+number_of() { echo $((${1%.*} * 100 + ${1#*.})); }
+
+port_offsets() {
+  if [[ -z $PRIVATE ]]; then
+    seq 0 20 480
+  else
+    for offset in $(seq 510 20 990); do echo "$RANDOM $offset"; done | sort -n | cut -d ' ' -f 2
+  fi
+}
+
+# free_ports NUMBER: nothing listens on the set of ports that belongs to the number.
+free_ports() {
+  local base
+  for base in 21000 22000 23000 24000 26000 27000; do
+    ! listens $((base + $1)) || return 1
+  done
+}
+
+take_ports() {
+  free_ports "$1" || die "no free ports for RabbitMQ near $((21000 + $1)); stop what listens there"
+  AMQP=$((21000 + $1)) AMQPS=$((22000 + $1)) HTTP=$((23000 + $1)) HTTPS=$((24000 + $1))
+  DIST=$((26000 + $1)) EPMD=$((27000 + $1))
 }
 
 remember() {
@@ -72,14 +97,17 @@ running() { recall "$1" && "${BACKEND}_running" "$1"; }
 
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# answers PORT: the management API accepts the test user. Bash's own TCP spares us curl.
-answers() {
+# answer PORT PATH: what the management API answers to the test user. Bash's own TCP spares us curl.
+answer() {
   (
     exec 3<>"/dev/tcp/127.0.0.1/$1"
-    printf 'GET /api/overview HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n' >&3
-    head -n 1 <&3 | grep -q ' 200 '
+    printf 'GET %s HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n' "$2" >&3
+    cat <&3
   ) 2>/dev/null
 }
+
+# answers PORT: the management API accepts the test user.
+answers() { [[ $(answer "$1" /api/overview | head -n 1) == *' 200 '* ]]; }
 
 ready() { listens "$AMQP" && listens "$AMQPS" && listens "$HTTPS" && answers "$HTTP"; }
 
@@ -106,6 +134,7 @@ vm_memory_high_watermark.absolute = 1GB
 vm_memory_calculation_strategy = allocated
 raft.wal_max_size_bytes = 67108864
 ${PRIVATE:+cluster_name = $PRIVATE}
+$(cluster_configuration)
 CONF
 }
 
@@ -260,7 +289,7 @@ versions() {
 }
 
 usage() {
-  sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,30s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
@@ -269,6 +298,10 @@ shift || true
 if [[ $command == private ]]; then
   [[ $# -ge 1 ]] || usage
   alone brokers private "$@"
+  exit
+fi
+if [[ $command == cluster ]]; then
+  cluster "$@"
   exit
 fi
 selected=$(versions "$@")

@@ -102,12 +102,13 @@ debian_isolation() {
   fi
 }
 
-# What runs inside of the new namespaces, with ROOT and the broker's environment as arguments.
-# It stays the parent of the broker: its command line is how debian_running knows our process.
+# What runs inside of the new namespaces, with ROOT, a command of the broker's shell and its environment
+# as arguments. It stays the parent: its command line is how debian_running knows our process.
 # shellcheck disable=SC2016
 DEBIAN_INSIDE='
 root=$1
-shift
+command=$2
+shift 2
 if mount --rbind /dev "$root/dev" 2>/dev/null; then
   mount -t proc proc "$root/proc" 2>/dev/null || mount --rbind /proc "$root/proc"
 else
@@ -118,7 +119,7 @@ else
   done
 fi
 chroot "$root" env -i PATH=/usr/sbin:/usr/bin LANG=C.UTF-8 HOME=/var/lib/rabbitmq "$@" \
-  sh -c "epmd & exec /usr/lib/rabbitmq/bin/rabbitmq-server"
+  sh -c "$command"
 exit $?
 '
 
@@ -144,28 +145,39 @@ debian_boot() {
   configuration 127.0.0.1 "$AMQP" "$AMQPS" "$HTTP" "$HTTPS" >"$root/etc/rabbitmq/rabbitmq.conf"
   echo "$PLUGINS" >"$root/etc/rabbitmq/enabled_plugins"
   cp "$TLS"/{ca.crt,server.crt,server.key} "$root/etc/rabbitmq/tls/"
+  [[ -z $CLUSTER ]] || install -m 400 "$CLUSTER/cookie" "$root/var/lib/rabbitmq/.erlang.cookie"
   debian_boot_again "$version"
 }
 
-debian_boot_again() {
-  local version=$1 root isolation
-  root=$(debian_root "$version")
+debian_boot_again() { debian_spawn "$STATE/$1" "$(debian_root "$1")" "epmd & exec /usr/lib/rabbitmq/bin/rabbitmq-server"; }
+
+# debian_spawn FOLDER ROOT COMMAND: leaves the command running inside of ROOT, with its process id and its
+# output in FOLDER.
+debian_spawn() {
+  local isolation
   isolation=$(debian_isolation)
-  rm -f "$STATE/$version/pid"
-  # shellcheck disable=SC2086 # the isolation is a command with options
-  setsid bash -c "$DEBIAN_DETACH" detach "$STATE/$version/pid" $isolation sh -c "$DEBIAN_INSIDE" rabbitmq "$root" \
-    RABBITMQ_NODENAME="warren@localhost" RABBITMQ_LOGS=/var/log/rabbitmq/rabbitmq.log \
-    RABBITMQ_DIST_PORT="$DIST" ERL_EPMD_PORT="$EPMD" ERL_EPMD_ADDRESS=127.0.0.1 \
+  rm -f "$1/pid"
+  # shellcheck disable=SC2046,SC2086 # the isolation is a command with options
+  setsid bash -c "$DEBIAN_DETACH" detach "$1/pid" $isolation sh -c "$DEBIAN_INSIDE" rabbitmq "$2" "$3" $(debian_environment) \
     RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1}' \
-    </dev/null >"$STATE/$version/boot.log" 2>&1 &
-  until [[ -f $STATE/$version/pid ]]; do sleep 0.05; done
+    </dev/null >"$1/boot.log" 2>&1 &
+  until [[ -f $1/pid ]]; do sleep 0.05; done
 }
 
-# A pid file outlives a reboot, and its number may be another process's by now.
-debian_running() {
+debian_node_name() { echo "warren${CLUSTER:+-$1}@localhost"; }
+
+debian_environment() {
+  echo "RABBITMQ_NODENAME=$(debian_node_name "$NODE") RABBITMQ_LOGS=/var/log/rabbitmq/rabbitmq.log" \
+    "RABBITMQ_DIST_PORT=$DIST ERL_EPMD_PORT=$EPMD ERL_EPMD_ADDRESS=127.0.0.1"
+}
+
+debian_running() { debian_spawned "$STATE/$1" "$(debian_root "$1")"; }
+
+# debian_spawned FOLDER ROOT: what debian_spawn started there still runs. A pid file outlives a reboot, and
+# its number may be another process's by now.
+debian_spawned() {
   local pid
-  pid=$(cat "$STATE/$1/pid" 2>/dev/null) && [[ -n $pid ]] &&
-    tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$(debian_root "$1")"
+  pid=$(cat "$1/pid" 2>/dev/null) && [[ -n $pid ]] && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$2"
 }
 
 # Its data is wiped at the next start, so there is nothing to shut down in good order.
@@ -173,11 +185,56 @@ debian_stop() { debian_cut "$1"; }
 
 # It returns when all has ended: a broker on its way out may still hold its data.
 debian_cut() {
+  debian_end "$STATE/$1"
+  while listens "$AMQP" || listens "$HTTP" || { [[ -z $CLUSTER ]] && listens "${EPMD:-0}"; }; do sleep 0.05; done
+}
+
+# debian_end FOLDER: ends what debian_spawn left running.
+debian_end() {
+  local pid
+  pid=$(cat "$1/pid")
+  kill -KILL -- "-$pid"
+  debian_await_end "$1" "$pid"
+}
+
+debian_await_end() {
+  while kill -0 -- "-$2" 2>/dev/null; do sleep 0.05; done
+  rm -f "$1/pid"
+}
+
+# --- nodes of a cluster: one epmd for all of them, which outlives each -------------------------
+
+debian_cluster_prepare() {
+  local root="$CLUSTER/node-1/$1/root"
+  ! debian_spawned "$CLUSTER/epmd" "$root" || return 0
+  mkdir -p "$CLUSTER/epmd"
+  debian_spawn "$CLUSTER/epmd" "$root" "exec epmd"
+  until listens "$EPMD"; do sleep 0.05; done
+}
+
+debian_cluster_end() {
+  ! debian_spawned "$CLUSTER/epmd" "$CLUSTER/node-1/$1/root" || debian_end "$CLUSTER/epmd"
+}
+
+debian_cluster_remove() { :; }
+
+# debian_quit VERSION: Erlang's virtual machine ends in good order at SIGTERM.
+debian_quit() {
   local pid
   pid=$(cat "$STATE/$1/pid")
-  kill -KILL -- "-$pid"
-  while listens "$AMQP" || listens "$HTTP" || listens "${EPMD:-0}" || kill -0 -- "-$pid" 2>/dev/null; do sleep 0.05; done
-  rm -f "$STATE/$1/pid"
+  # shellcheck disable=SC2046 # there is one
+  kill -TERM $(awk -v group="$pid" '$2 == "(beam.smp)" && $5 == group { print $1 }' /proc/[0-9]*/stat 2>/dev/null)
+  debian_await_end "$STATE/$1" "$pid"
+}
+
+debian_pause() { kill -STOP -- "-$(cat "$STATE/$1/pid")"; }
+
+debian_resume() { kill -CONT -- "-$(cat "$STATE/$1/pid")"; }
+
+debian_eval() {
+  # shellcheck disable=SC2046 # each word is an assignment
+  $(debian_isolation) sh -c "$DEBIAN_INSIDE" rabbitmqctl "$(debian_root "$1")" \
+    'exec /usr/lib/rabbitmq/bin/rabbitmqctl --quiet eval "$EXPRESSION"' $(debian_environment) "EXPRESSION=$2"
 }
 
 # debian_copy VERSION FOLDER: the programs are shared by hard links where the file system lets them.

@@ -3,7 +3,7 @@
 
 docker_available() { have docker && limited 10 docker info >/dev/null 2>&1; }
 
-docker_name() { echo "warren-rabbitmq-$1-$(id -u)${PRIVATE:+-$PRIVATE}"; }
+docker_name() { echo "warren-rabbitmq-$1-$(id -u)${PRIVATE:+-$PRIVATE}${CLUSTER:+-$NODE}"; }
 
 docker_image() { echo "rabbitmq:$1-management"; }
 
@@ -28,10 +28,15 @@ docker_boot() {
   cp -r "$TLS" "$files/tls"
   chmod -R a+rX "$files"
   docker rm -f "$name" >/dev/null 2>&1 || true
-  docker create --name "$name" \
+  # shellcheck disable=SC2046 # options
+  docker create --name "$name" $([[ -z $CLUSTER ]] || echo "--network $PRIVATE --hostname node-$NODE --network-alias node-$NODE") \
     -p "127.0.0.1:$AMQP:5672" -p "127.0.0.1:$AMQPS:5671" -p "127.0.0.1:$HTTP:15672" -p "127.0.0.1:$HTTPS:15671" \
     "$(docker_image "$1")" >/dev/null
   docker cp "$files/." "$name:/etc/rabbitmq/" >/dev/null 2>&1
+  if [[ -n $CLUSTER ]]; then # the image gives what is in this folder to the broker's user
+    install -m 600 "$CLUSTER/cookie" "$files/.erlang.cookie"
+    docker cp "$files/.erlang.cookie" "$name:/var/lib/rabbitmq/.erlang.cookie" >/dev/null 2>&1
+  fi
   docker start "$name" >/dev/null
   rm -r "$files"
 }
@@ -52,3 +57,23 @@ docker_remove() { docker rm -f -v "$(docker_name "$1")" >/dev/null 2>&1 || true;
 docker_log() { docker logs --tail 20 "$(docker_name "$1")"; }
 
 docker_log_name() { echo "docker logs $(docker_name "$1")"; }
+
+# --- nodes of a cluster: one network for all of them -------------------------------------------
+
+docker_node_name() { echo "rabbit@node-$1"; }
+
+docker_cluster_prepare() {
+  docker network inspect "$PRIVATE" >/dev/null 2>&1 || docker network create "$PRIVATE" >/dev/null
+}
+
+docker_cluster_end() { :; }
+
+docker_cluster_remove() { docker network rm "$PRIVATE" >/dev/null 2>&1 || true; }
+
+docker_quit() { docker stop --time 120 "$(docker_name "$1")" >/dev/null; }
+
+docker_pause() { docker pause "$(docker_name "$1")" >/dev/null; }
+
+docker_resume() { docker unpause "$(docker_name "$1")" >/dev/null; }
+
+docker_eval() { docker exec "$(docker_name "$1")" rabbitmqctl --quiet eval "$2"; }

@@ -54,6 +54,9 @@ func (v *VHost) At(broker Broker) *VHost {
 	return other
 }
 
+// Through is the same vhost, reached through another node of the cluster.
+func (v *VHost) Through(node Broker) *VHost { return &VHost{Broker: node, Name: v.Name, tb: v.tb} }
+
 // Delete removes the vhost and all in it.
 func (v *VHost) Delete() {
 	v.tb.Helper()
