@@ -23,7 +23,7 @@ type removals struct {
 
 // emptyDeleter is what a rabbit.Connection can do about queues that are empty.
 type emptyDeleter interface {
-	DeleteEmpty(ctx context.Context, cluster string, queues []string) error
+	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 }
 
 // removalKey names the queues, as one text, that are deleted together for a ConsumerQueue.
@@ -64,7 +64,7 @@ func (r *removals) attempt(
 	r.of[key] = next
 	go func() {
 		defer cancel()
-		err := connection.DeleteEmpty(ctx, cluster, queues)
+		err := connection.DeleteEmpty(ctx, cluster, queues, nil)
 		r.mu.Lock()
 		next.ended, next.known, next.err = time.Now(), true, err
 		r.mu.Unlock()

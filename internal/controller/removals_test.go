@@ -20,7 +20,7 @@ func newDeleter() *deleter {
 	return &deleter{begun: make(chan []string, 10), results: make(chan error)}
 }
 
-func (d *deleter) DeleteEmpty(ctx context.Context, _ string, queues []string) error {
+func (d *deleter) DeleteEmpty(ctx context.Context, _ string, queues []string, _ func(context.Context) error) error {
 	d.begun <- queues
 	select {
 	case result := <-d.results:

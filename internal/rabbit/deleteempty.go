@@ -49,7 +49,12 @@ const (
 // counters are read twice; then a policy refuses whatever is published, while sentinels stand in the queue; and then the
 // queue is deleted if nothing is ready but these. What expires or is dead-lettered into the queue at-most-once within the
 // last millisecond passes the fence.
-func (c *Connection) DeleteEmpty(ctx context.Context, cluster string, queues []string) error {
+//
+// stillWanted, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillWanted ends
+// the call before anything is changed at the broker, and is returned as it is.
+func (c *Connection) DeleteEmpty(
+	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
+) error {
 	queues = unique(queues)
 	if err := c.mayDelete(cluster, queues); err != nil || len(queues) == 0 {
 		return err
@@ -62,7 +67,10 @@ func (c *Connection) DeleteEmpty(ctx context.Context, cluster string, queues []s
 		return err
 	}
 	defer end()
-	d := &deletion{c: c, cluster: cluster, queues: queues, readings: map[string]*reading{}, inside: map[string]int{}}
+	d := &deletion{
+		c: c, cluster: cluster, queues: queues, stillWanted: stillWanted,
+		readings: map[string]*reading{}, inside: map[string]int{},
+	}
 	err = d.run(ctx)
 	if ctx.Err() != nil && !errors.Is(err, errAbandoned) && err != nil {
 		return c.config.ended(ctx, err)
@@ -118,7 +126,10 @@ type deletion struct {
 	c       *Connection
 	cluster string
 	// queues are those that exist, as far as is known.
-	queues   []string
+	queues []string
+	// stillWanted is the caller's last word before the fence goes up; it may be nil.
+	stillWanted func(context.Context) error
+
 	readings map[string]*reading
 	readAt   time.Time
 	policies []topology.Policy // at the first reading
@@ -165,6 +176,11 @@ func (d *deletion) fenceAndDelete(ctx context.Context) error {
 	planned, err := d.plan(ctx)
 	if err != nil {
 		return err
+	}
+	if d.stillWanted != nil {
+		if err := d.stillWanted(ctx); err != nil {
+			return err
+		}
 	}
 	for _, f := range planned {
 		d.fences = append(d.fences, f)

@@ -222,7 +222,7 @@ func deleteAll(t *testing.T, connection *Connection) map[string]error {
 	var together sync.WaitGroup
 	for name, test := range emptinesses {
 		together.Go(func() {
-			err := connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, test.names(name))
+			err := connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, test.names(name), nil)
 			mu.Lock()
 			defer mu.Unlock()
 			results[name] = err
@@ -264,18 +264,39 @@ func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
 		lesser := connected(t, config, nil)
 		connection := connected(t, configOf(vhost), nil)
 		cluster := connection.Health().ClusterName
-		mustBe(t, lesser.DeleteEmpty(t.Context(), cluster, []string{"q"}), ErrAccessRefused, user.Username, "lacks the tag policymaker")
-		mustBe(t, connection.DeleteEmpty(t.Context(), "rabbit@elsewhere", []string{"q"}), ErrOtherCluster)
-		mustBe(t, connection.DeleteEmpty(t.Context(), "", []string{"q"}), ErrOtherCluster)
-		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q", ""}), ErrPreconditionFailed)
-		if err := connection.DeleteEmpty(t.Context(), cluster, nil); err != nil {
+		mustBe(t, lesser.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), ErrAccessRefused, user.Username, "lacks the tag policymaker")
+		mustBe(t, connection.DeleteEmpty(t.Context(), "rabbit@elsewhere", []string{"q"}, nil), ErrOtherCluster)
+		mustBe(t, connection.DeleteEmpty(t.Context(), "", []string{"q"}, nil), ErrOtherCluster)
+		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q", ""}, nil), ErrPreconditionFailed)
+		if err := connection.DeleteEmpty(t.Context(), cluster, nil, nil); err != nil {
 			t.Error(err)
 		}
 		if queues := vhost.Definitions().Queues; len(queues) != 1 {
 			t.Errorf("%+v", queues)
 		}
 		connection.Close()
-		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q"}), ErrClosed)
+		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), ErrClosed)
+	})
+}
+
+// The caller is asked once more right before the fence goes up; what it says ends the call, and nothing was touched.
+func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("q", quorum(nil))
+		config := configOf(vhost)
+		connection := connected(t, config, nil)
+		changed := errors.New("something dead-letters to the queue now")
+		asked := 0
+		err := connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, []string{"q"}, func(context.Context) error {
+			asked++
+			return changed
+		})
+		if !errors.Is(err, changed) || asked != 1 {
+			t.Errorf("asked %d times: %v", asked, err)
+		}
+		if ready, policies := vhost.Ready("q"), vhost.Policies(); ready != 0 || len(policies) != 0 {
+			t.Errorf("%d messages, policies %q", ready, policies)
+		}
 	})
 }
 

@@ -248,7 +248,7 @@ func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
 		other := configOf(vhost)
 		other.Owner = "other"
 		beside := connected(t, other, nil)
-		err := beside.DeleteEmpty(t.Context(), beside.Health().ClusterName, []string{"orders"})
+		err := beside.DeleteEmpty(t.Context(), beside.Health().ClusterName, []string{"orders"}, nil)
 		if !errors.Is(err, ErrUnproven) || !strings.Contains(err.Error(), "of another deletion is in the way") {
 			t.Errorf("beside another's fence: %v", err)
 		}
