@@ -36,7 +36,7 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		l.removals.only(client.ObjectKeyFromObject(l.cq)) // what came of earlier attempts says nothing about now
 	}
 	owned := topology.Owned(l.status.Topology)
-	kind, why := l.reasonToLeave()
+	kind, why := l.reasonToLeave(owned)
 	switch {
 	case why != "":
 		return l.leave(ctx, kind, why, owned)
@@ -71,7 +71,10 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	if wait := l.freshness.look(client.ObjectKeyFromObject(l.cq), connection, l.cq.DeletionTimestamp.Time); wait > 0 {
 		return ctrl.Result{}, &notLooked{wait}
 	}
-	d := &dismantling{connection: connection, version: version, vhost: bc.Spec.VHost, owned: owned}
+	d := &dismantling{connection: connection, version: version, vhost: connection.VHost(), owned: owned}
+	if l.deletesDeclaredOnly() {
+		d.spareFound("driftPolicy is Report, and Warren found it")
+	}
 	stays, trouble := l.dismantle(ctx, d)
 	switch {
 	case errors.Is(trouble, errInProgress):
@@ -87,27 +90,16 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 }
 
 // reasonToLeave says why the topology is left as it is, by what the resource itself says; empty if it is not.
-func (l *look) reasonToLeave() (kind, why string) {
+func (l *look) reasonToLeave(owned []v1alpha1.TopologyEntry) (kind, why string) {
 	switch {
 	case l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
 		return corev1.EventTypeNormal, "deletionPolicy is Retain"
 	case l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend:
 		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
-	case l.onlyWatched():
+	case l.onlyWatched(owned):
 		return corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology"
 	}
 	return "", ""
-}
-
-// onlyWatched says whether others declare this topology: Warren was to report only, and found the main queue. By default
-// that is left to them.
-func (l *look) onlyWatched() bool {
-	if l.cq.Spec.DriftPolicy != v1alpha1.DriftPolicyReport || l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
-		return false
-	}
-	return slices.ContainsFunc(l.status.Topology, func(entry v1alpha1.TopologyEntry) bool {
-		return entry.Kind == v1alpha1.KindQueue && entry.Role == v1alpha1.RoleMain && entry.Origin == v1alpha1.OriginAdopted
-	})
 }
 
 // terminating is the verdict on a resource that is being deleted.
@@ -209,7 +201,10 @@ type dismantling struct {
 	connection *rabbit.Connection
 	version    topology.Version
 	vhost      string
-	owned      []v1alpha1.TopologyEntry
+	// owned are the objects that may be taken away.
+	owned []v1alpha1.TopologyEntry
+	// spared are the objects that stay whatever happens.
+	spared []topology.Stay
 }
 
 // dismantle takes away what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It
@@ -219,6 +214,9 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 	if recorded := (place{l.status.ClusterName, l.status.VHost}); recorded.cluster != "" && recorded != (place{observed.Cluster, d.vhost}) {
 		return nil, fmt.Errorf("%w: the topology is in vhost %q of cluster %q, and BrokerConnection %q leads to vhost %q of cluster %q",
 			rabbit.ErrOtherCluster, recorded.vhost, recorded.cluster, l.cq.ConnectionName(), d.vhost, observed.Cluster)
+	}
+	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && d.mainIsForeign(l.cq, observed) {
+		d.spareFound(fmt.Sprintf("Warren found it, and the main queue %q is somebody else's", l.cq.QueueName()))
 	}
 	near, err := l.neighboursOf(ctx, l.cq, place{observed.Cluster, d.vhost}, d.version)
 	if err != nil {
@@ -242,16 +240,17 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 	if err != nil && !onlyInUse(err) {
 		return nil, err
 	}
-	last := topology.Dismantle(d.owned, d.observe(l.cq), shared, kept)
+	observed = d.observe(l.cq)
+	last := topology.Dismantle(d.owned, observed, shared, kept)
 	for _, exchange := range last.Exchanges { // which the broker did not delete
 		entry := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: exchange}
 		last.Stays = append(last.Stays, topology.Stay{Entry: entry, Why: boundUnseen})
 	}
-	return last.Stays, nil
+	return append(last.Stays, d.sparedAt(observed)...), nil
 }
 
 func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) topology.Observed {
-	names := topology.NamesOf(cq).With(d.owned)
+	names := topology.NamesOf(cq).With(d.all())
 	names.Surroundings = true
 	observed, _ := d.connection.Observe(names)
 	return observed
@@ -261,9 +260,9 @@ func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) topology.Observed {
 func (d *dismantling) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyEntry {
 	observed := d.observe(cq)
 	if (place{cq.Status.ClusterName, cq.Status.VHost}) != (place{observed.Cluster, d.vhost}) {
-		return d.owned
+		return d.all()
 	}
-	return slices.DeleteFunc(slices.Clone(d.owned), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(entry) })
+	return slices.DeleteFunc(d.all(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(entry) })
 }
 
 // deleteWork deletes delay tiers and main queue. Unless their messages are to go with them, they must be provably empty,

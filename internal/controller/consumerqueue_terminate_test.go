@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,14 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		"it was to report only, and found a topology": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
 			event: "Normal left at the broker: driftPolicy is Report, and Warren found this topology" + all,
+		},
+		"it was to report only, found tiers and has never seen a main queue": {
+			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
+			status: func(s *v1alpha1.ConsumerQueueStatus) {
+				adopted(s)
+				s.Topology = slices.DeleteFunc(s.Topology, isMain)
+			},
+			event: `Normal left at the broker: driftPolicy is Report, and Warren found this topology: exchange "orders.dlx"; queue "orders.dlq"`,
 		},
 		"that is to be deleted nevertheless": {
 			more: ", driftPolicy: Report, deletionPolicy: Delete", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,

@@ -106,6 +106,12 @@ func (c *Connection) Close() {
 // Health tells how the connection fares.
 func (c *Connection) Health() Health { return c.state.read() }
 
+// VHost is the vhost that the connection leads to.
+func (c *Connection) VHost() string { return c.config.VHost }
+
+// Owner is Config.Owner.
+func (c *Connection) Owner() string { return c.config.Owner }
+
 // Observe returns what the vhost has of the named objects, out of the snapshot in memory; false before the first look.
 // The exchanges that can be reached from names.Route are among the exchanges, with their bindings.
 func (c *Connection) Observe(names topology.Names) (topology.Observed, bool) {

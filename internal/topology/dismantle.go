@@ -60,6 +60,28 @@ func Dismantle(
 	return d
 }
 
+// SplitByOrigin tells what Warren declared from what it found. A binding has no origin: it counts as declared if Warren
+// declared both its ends.
+func SplitByOrigin(owned []v1alpha1.TopologyEntry) (declared, found []v1alpha1.TopologyEntry) {
+	isDeclared := func(kind v1alpha1.ObjectKind, name string) bool {
+		return slices.ContainsFunc(owned, func(e v1alpha1.TopologyEntry) bool {
+			return e.Kind == kind && e.Name == name && e.Origin == v1alpha1.OriginDeclared
+		})
+	}
+	for _, entry := range owned {
+		ours := entry.Origin == v1alpha1.OriginDeclared
+		if entry.Kind == v1alpha1.KindBinding {
+			ours = isDeclared(v1alpha1.KindExchange, entry.Source) && isDeclared(v1alpha1.KindQueue, entry.Destination)
+		}
+		if ours {
+			declared = append(declared, entry)
+		} else {
+			found = append(found, entry)
+		}
+	}
+	return declared, found
+}
+
 func (d *Dismantling) takeWork(queues []v1alpha1.TopologyEntry, observed Observed) {
 	for _, role := range []v1alpha1.Role{v1alpha1.RoleDelayTier, v1alpha1.RoleMain} {
 		for _, entry := range queues {

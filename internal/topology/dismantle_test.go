@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -190,4 +191,29 @@ func TestDismantleOrphans(t *testing.T) {
 	entries := topology.Diff(now, observed, topology.Context{Owned: ownedBy(t, before)}).Entries
 	got := topology.Dismantle(entries, observed, func(v1alpha1.TopologyEntry) string { return "" }, nil)
 	equal(t, "work", []string{"orders.retry.20s", "orders.retry.10s", "orders"}, got.Work)
+}
+
+func TestSplitByOrigin(t *testing.T) {
+	t.Parallel()
+	object := func(kind v1alpha1.ObjectKind, name string, origin v1alpha1.Origin) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: kind, Name: name, Origin: origin}
+	}
+	binding := func(source, destination string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: source, Destination: destination}
+	}
+	declaredQueue, foundQueue := object(v1alpha1.KindQueue, "q", v1alpha1.OriginDeclared), object(v1alpha1.KindQueue, "found", v1alpha1.OriginAdopted)
+	declaredExchange, foundExchange := object(v1alpha1.KindExchange, "x", v1alpha1.OriginDeclared), object(v1alpha1.KindExchange, "found", v1alpha1.OriginAdopted)
+	unknown := object(v1alpha1.KindQueue, "unknown", "")
+	both := []v1alpha1.TopologyEntry{binding("x", "q")}
+	others := []v1alpha1.TopologyEntry{binding("x", "found"), binding("found", "q"), binding("found", "found"), binding("q", "x")}
+	declared, found := topology.SplitByOrigin(slices.Concat(
+		[]v1alpha1.TopologyEntry{declaredQueue, foundQueue, declaredExchange, foundExchange, unknown}, both, others))
+	wantDeclared := append([]v1alpha1.TopologyEntry{declaredQueue, declaredExchange}, both...)
+	wantFound := append([]v1alpha1.TopologyEntry{foundQueue, foundExchange, unknown}, others...)
+	if difference := cmp.Diff(wantDeclared, declared); difference != "" {
+		t.Errorf("declared (-want +got):\n%s", difference)
+	}
+	if difference := cmp.Diff(wantFound, found); difference != "" {
+		t.Errorf("found (-want +got):\n%s", difference)
+	}
 }

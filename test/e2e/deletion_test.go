@@ -172,6 +172,63 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.expectRetained(`the main queue "orders" is somebody else's too, or always was, and stays.*queue "orders.retry.30s"`, true, "never ours")
 	})
 
+	It("with driftPolicy Report takes away nothing that Warren did not declare", func() {
+		main := map[string]any{
+			"x-queue-type": "quorum", "x-dead-letter-exchange": "orders.dlx",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		}
+		delayTier := map[string]any{ // just as it is wanted
+			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		}
+		found, mixed, emptied := newWorld(matrix[0]), newWorld(matrix[0]), newWorld(matrix[0])
+		found.vhost.DeclareQueue("orders.retry.30s", delayTier)
+		found.queue("orders", `{driftPolicy: Report, retry: {delayTiers: [{delay: 30s}]}}`)
+		found.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"))
+
+		mixed.vhost.DeclareQueue("orders.retry.30s", delayTier)
+		emptied.vhost.DeclareQueue("orders", main)
+		for _, w := range []*world{mixed, emptied} {
+			w.queue("orders", `{retry: {delayTiers: [{delay: 30s}]}}`)
+			w.ready("orders")
+			w.queue("orders", `{driftPolicy: Report, retry: {delayTiers: [{delay: 30s}]}}`)
+			w.ready("orders")
+		}
+		emptied.vhost.DeleteQueue("orders")
+		emptied.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"))
+
+		before := map[*world]conformance.State{}
+		for _, w := range []*world{found, mixed, emptied} {
+			before[w] = w.holds()
+			w.delete("orders")
+		}
+		for w, note := range map[*world]string{
+			found:   `driftPolicy is Report, and Warren found this topology: queue "orders.retry.30s"`,
+			mixed:   `queue "orders.retry.30s" dead-letters to this topology: .*queue "orders"`,
+			emptied: `driftPolicy is Report, and Warren found this topology: `,
+		} {
+			w.gone("orders")
+			Expect(w.holds()).To(equalState(before[w]), note)
+			w.expectRetained(note, w == mixed, note)
+		}
+	})
+
+	It("with its messages spares the tiers that were found beside a main queue of somebody else", func() {
+		w := newWorld(matrix[0])
+		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
+		w.vhost.DeclareQueue("orders.retry.30s", map[string]any{
+			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		})
+		w.queue("orders", `{deletionPolicy: Delete}`)
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		before := w.holds()
+		w.delete("orders")
+		w.gone("orders")
+		Expect(w.holds()).To(equalState(before))
+		w.expectRetained(`Warren found it, and the main queue "orders" is somebody else's: queue "orders.retry.30s"`, false, "found")
+	})
+
 	It("touches nothing in another vhost that the connection was led to", func() {
 		w := newWorld(matrix[0])
 		w.queue("orders", typed)
