@@ -34,7 +34,7 @@ type BrokerConnectionReconciler struct {
 	connections *Connections
 }
 
-// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rabbitmq.com,resources=rabbitmqclusters,verbs=get
@@ -49,9 +49,9 @@ func (r *BrokerConnectionReconciler) setup(mgr ctrl.Manager) error {
 	timeout := reconciliationTimeout
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("brokerconnection").
-		For(&v1alpha1.BrokerConnection{}, builder.WithPredicates(specOrRequest())).
+		For(&v1alpha1.BrokerConnection{}, builder.WithPredicates(predicate.Or(specOrRequest(), protectionLost()))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectionsOfSecret)).
-		Watches(&v1alpha1.ConsumerQueue{}, countHandler()).
+		Watches(&v1alpha1.ConsumerQueue{}, r.countHandler()).
 		WatchesRawSource(source.Channel(r.connections.brokerConnections,
 			&handler.TypedEnqueueRequestForObject[*v1alpha1.BrokerConnection]{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: timeout}).
@@ -70,18 +70,22 @@ func requestedAt(object client.Object) string {
 	return shortened(object.GetAnnotations()[v1alpha1.RequestedAtAnnotation], 1024)
 }
 
-// countHandler has a BrokerConnection reconciled, a little later, when ConsumerQueues come or go.
-func countHandler() handler.EventHandler {
-	later := func(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		cq := object.(*v1alpha1.ConsumerQueue)
-		queue.AddAfter(reconcile.Request{NamespacedName: connectionKey(cq)}, countDelay)
-	}
+// countHandler has a BrokerConnection reconciled, a little later, when ConsumerQueues come or go; at once when the first one
+// comes, which waits for the finalizer.
+func (r *BrokerConnectionReconciler) countHandler() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			later(e.Object, queue)
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			request := reconcile.Request{NamespacedName: connectionKey(e.Object.(*v1alpha1.ConsumerQueue))}
+			bc := &v1alpha1.BrokerConnection{}
+			if err := r.client.Get(ctx, request.NamespacedName, bc); err == nil && !isProtected(bc) {
+				q.Add(request)
+				return
+			}
+			q.AddAfter(request, countDelay)
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			later(e.Object, queue)
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			q.AddAfter(reconcile.Request{NamespacedName: connectionKey(e.Object.(*v1alpha1.ConsumerQueue))}, countDelay)
 		},
 	}
 }

@@ -37,7 +37,7 @@ func (l *look) claim(ctx context.Context, s *scene, comparison topology.Comparis
 	entries, omitted := fitted(entries)
 	claims := newlyOwned(entries, s.known)
 	if claims || len(s.owned) > 0 {
-		if err := l.keepUntilCleanedUp(ctx); err != nil {
+		if err := l.keepUntilCleanedUp(ctx, s.connection.Owner()); err != nil {
 			return nil, err
 		}
 	}
@@ -61,12 +61,16 @@ func (l *look) claim(ctx context.Context, s *scene, comparison topology.Comparis
 	return nil, nil
 }
 
-// keepUntilCleanedUp adds the finalizer.
-func (l *look) keepUntilCleanedUp(ctx context.Context) error {
-	before := l.cq.DeepCopy()
-	if !controllerutil.AddFinalizer(l.cq, v1alpha1.TopologyFinalizer) {
+// keepUntilCleanedUp adds the finalizer, if the BrokerConnection of this UID has its own.
+func (l *look) keepUntilCleanedUp(ctx context.Context, connection string) error {
+	if controllerutil.ContainsFinalizer(l.cq, v1alpha1.TopologyFinalizer) {
 		return nil
 	}
+	if err := l.checkProtected(ctx, connection); err != nil {
+		return err
+	}
+	before := l.cq.DeepCopy()
+	controllerutil.AddFinalizer(l.cq, v1alpha1.TopologyFinalizer)
 	if err := l.patchMetadata(ctx, before); err != nil {
 		return fmt.Errorf("add finalizer: %w", orOldStatus(err))
 	}

@@ -79,7 +79,8 @@ func readinessChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
 			was, is := readyOf(before), readyOf(after)
-			return before.Generation != after.Generation ||
+			return before.Generation != after.Generation || isProtected(before) != isProtected(after) ||
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 				was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
 		},
 	}
@@ -131,7 +132,7 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 		return ctrl.Result{RequeueAfter: jittered(later.wait)}, nil
 	}
 	switch {
-	case errors.Is(err, errOldStatus):
+	case errors.Is(err, errOldStatus), errors.Is(err, errUnprotected):
 		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
 	case errors.Is(err, errNoTurn):
 		return ctrl.Result{RequeueAfter: jittered(turnPoll)}, nil // it is woken as a rule
@@ -219,7 +220,7 @@ func (r *ConsumerQueueReconciler) connectionOf(ctx context.Context, cq *v1alpha1
 // usable returns the connection that a BrokerConnection has open, if it can be asked.
 func (r *ConsumerQueueReconciler) usable(bc *v1alpha1.BrokerConnection) (*rabbit.Connection, topology.Version, bool) {
 	connection := r.connections.Get(client.ObjectKeyFromObject(bc))
-	if connection == nil {
+	if connection == nil || connection.Owner() != string(bc.UID) { // it is that of a BrokerConnection that was here before
 		return nil, topology.Version{}, false
 	}
 	health := connection.Health()

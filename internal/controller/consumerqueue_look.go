@@ -78,6 +78,14 @@ func (l *look) throughConnection(ctx context.Context, bc *v1alpha1.BrokerConnect
 		}
 		return ctrl.Result{}, nil // its connection will tell
 	}
+	if !bc.DeletionTimestamp.IsZero() && len(l.status.Topology) == 0 {
+		l.conclude(waiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf(
+			"BrokerConnection %q is being deleted: nothing new is declared through it", bc.Name)))
+		return ctrl.Result{}, nil // that it is gone is watched, and that it is there again
+	}
+	if !isProtected(bc) {
+		return ctrl.Result{}, nil // it is about to be, and its change is watched
+	}
 	interval, err := bc.Spec.ResyncInterval.Parse()
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("resyncInterval of BrokerConnection %q: %w", bc.Name, err)
@@ -85,7 +93,7 @@ func (l *look) throughConnection(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if wait := l.staleFor(connection); wait > 0 {
 		return ctrl.Result{}, &notLooked{wait}
 	}
-	if err := l.compareAndCorrect(ctx, connection, version, bc.Spec.VHost); err != nil {
+	if err := l.compareAndCorrect(ctx, connection, version, connection.VHost()); err != nil {
 		return ctrl.Result{}, err
 	}
 	if l.settled() {

@@ -67,6 +67,11 @@ func TestReadinessChanged(t *testing.T) {
 		}
 		return object
 	}
+	protected, deleted := bc(1), bc(1)
+	protected.Finalizers, deleted.Finalizers = []string{v1alpha1.ConnectionFinalizer}, []string{v1alpha1.ConnectionFinalizer}
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	equal(t, "the finalizer is lost", true, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: bc(1)}))
+	equal(t, "the finalizer stays", false, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: deleted}))
 	for name, test := range map[string]struct {
 		before, after *v1alpha1.BrokerConnection
 		want          bool
@@ -78,6 +83,8 @@ func TestReadinessChanged(t *testing.T) {
 		"another reason":      {bc(1, "False", "Why", "ill"), bc(1, "False", "WhyNot", "ill"), true},
 		"another message":     {bc(1, "False", "Why", "ill"), bc(1, "False", "Why", "worse"), true},
 		"the first condition": {bc(1), bc(1, "True", "Connected", "well"), true},
+		"the finalizer":       {bc(1), protected, true},
+		"a deletion":          {protected, deleted, true},
 	} {
 		equal(t, name, test.want, readinessChanged().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}))
 	}
@@ -105,18 +112,24 @@ type delayed struct {
 	added []string
 }
 
+func (d *delayed) Add(request reconcile.Request) { d.added = append(d.added, request.String()+" now") }
+
 func (d *delayed) AddAfter(request reconcile.Request, after time.Duration) {
 	d.added = append(d.added, request.String()+" in "+after.String())
 }
 
 func TestCountHandler(t *testing.T) {
 	t.Parallel()
-	queue, handler := &delayed{}, countHandler()
+	protected, fresh := brokerConnection(v1alpha1.BrokerConnectionSpec{}), brokerConnection(v1alpha1.BrokerConnectionSpec{})
+	protected.Name, protected.Finalizers, fresh.Name = "other", []string{v1alpha1.ConnectionFinalizer}, "fresh"
+	queue, handler := &delayed{}, (&BrokerConnectionReconciler{client: testClient(t, protected, fresh)}).countHandler()
+	first := named(t, "shop", "first", `{connectionRef: {name: fresh}}`)
+	handler.Create(t.Context(), event.CreateEvent{Object: first}, queue)
 	cq := named(t, "shop", "orders", `{connectionRef: {name: other}}`)
 	handler.Create(t.Context(), event.CreateEvent{Object: cq}, queue)
 	handler.Update(t.Context(), event.UpdateEvent{ObjectOld: cq, ObjectNew: cq}, queue)
 	handler.Delete(t.Context(), event.DeleteEvent{Object: cq}, queue)
-	equal(t, "added", []string{"shop/other in 1s", "shop/other in 1s"}, queue.added)
+	equal(t, "added", []string{"shop/fresh now", "shop/other in 1s", "shop/other in 1s"}, queue.added)
 }
 
 func TestNeighboursOf(t *testing.T) {

@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+var _ = Describe("A BrokerConnection without its finalizer", func() {
+	It("has nothing declared through it", func() {
+		w := newBareWorld(matrix[0])
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{})
+		allow := w.forbidFinalizer()
+		w.queue("orders", `{}`)
+		w.eventuallyConnection(condition("Ready", metav1.ConditionTrue, "Connected"))
+		Consistently(w.queues).WithTimeout(2 * time.Second).Should(BeEmpty())
+		Expect(w.get("orders").Finalizers).To(BeEmpty())
+
+		allow()
+		w.ready("orders")
+		Expect(w.getConnection().Finalizers).To(ConsistOf(v1alpha1.ConnectionFinalizer))
+
+		By("giving it the finalizer again when somebody takes it off")
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		Expect(kube.Patch(ctx(), w.getConnection(), patch)).To(Succeed())
+		Eventually(func() []string { return w.getConnection().Finalizers }).Should(ConsistOf(v1alpha1.ConnectionFinalizer))
+	})
+
+	It("has nothing declared through it for the first time while it is being deleted", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		Expect(kube.Delete(ctx(), w.getConnection())).To(Succeed())
+		w.queue("late", `{}`)
+		w.eventually("late", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"))
+		Expect(w.queues()).NotTo(ContainElement("late"))
+	})
+})
+
+// forbidFinalizer has the API server refuse finalizers of the world's BrokerConnections until the returned function is called.
+func (w *world) forbidFinalizer() (allow func()) {
+	GinkgoHelper()
+	name := "no-finalizer." + w.namespace
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule: admissionv1.Rule{
+						APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"brokerconnections"},
+					},
+				},
+			}}},
+			MatchConditions: []admissionv1.MatchCondition{{
+				Name: "namespace", Expression: fmt.Sprintf("request.namespace == %q", w.namespace),
+			}},
+			Validations: []admissionv1.Validation{{Expression: "!has(object.metadata.finalizers)", Message: "no finalizer here"}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	for _, object := range []client.Object{policy, binding} {
+		Expect(kube.Create(ctx(), object)).To(Succeed())
+		DeferCleanup(func() { _ = kube.Delete(ctx(), object) })
+	}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/try"]}}`))
+	Eventually(func() error { return kube.Patch(ctx(), w.getConnection(), patch, client.DryRunAll) }).
+		Should(MatchError(ContainSubstring("no finalizer here")), "the policy is in effect")
+	return func() { Expect(kube.Delete(ctx(), binding)).To(Succeed()) }
+}
