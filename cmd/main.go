@@ -3,10 +3,12 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // every way to log in to a cluster
@@ -18,6 +20,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller"
+	"github.com/warren-mq/warren/internal/rabbit"
 )
 
 type flags struct {
@@ -28,6 +31,7 @@ type flags struct {
 	leaderSpace    string
 	namespaces     string
 	maxConcurrent  int
+	maxResponse    quantity
 	zap            zap.Options
 }
 
@@ -41,7 +45,7 @@ func main() {
 }
 
 func parseFlags() flags {
-	given := flags{}
+	given := flags{maxResponse: quantity{resource.NewQuantity(rabbit.DefaultResponseLimit, resource.BinarySI)}}
 	flag.StringVar(&given.metricsAddress, "metrics-bind-address", "0",
 		"Where metrics are served, such as :8443 for HTTPS or :8080 for HTTP; 0 turns them off.")
 	flag.BoolVar(&given.metricsSecure, "metrics-secure", true,
@@ -54,10 +58,42 @@ func parseFlags() flags {
 	flag.StringVar(&given.namespaces, "watch-namespaces", "",
 		"The namespaces to work in, separated by commas; all if not given.")
 	flag.IntVar(&given.maxConcurrent, "max-concurrent-reconciles", 8, "How many ConsumerQueues are reconciled at a time.")
+	flag.Var(given.maxResponse, "max-management-response",
+		"How large an answer of a broker's management API may be that grows with the vhost, as a quantity such as 128Mi. "+
+			"What is kept of all vhosts may take six times as much memory.")
 	given.zap.BindFlags(flag.CommandLine)
 	flag.Parse()
 	return given
 }
+
+// quantity is a flag that takes a number of bytes.
+type quantity struct{ *resource.Quantity }
+
+// Set refuses what is too little for the smallest vhost.
+func (q quantity) Set(text string) error {
+	parsed, err := resource.ParseQuantity(text)
+	if err != nil {
+		return err
+	}
+	if parsed.Value() < smallestResponse || parsed.Value() > largestResponse {
+		return errors.New("must be between 1Mi and 1Ti")
+	}
+	*q.Quantity = parsed
+	return nil
+}
+
+// String is asked of a zero value, too.
+func (q quantity) String() string {
+	if q.Quantity == nil {
+		return ""
+	}
+	return q.Quantity.String()
+}
+
+const (
+	smallestResponse = 1 << 20
+	largestResponse  = 1 << 40
+)
 
 func run(given flags) error {
 	scheme := runtime.NewScheme()
@@ -89,7 +125,9 @@ func run(given flags) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	if err := controller.Setup(ctx, mgr, controller.Options{MaxConcurrentReconciles: given.maxConcurrent}); err != nil {
+	if err := controller.Setup(ctx, mgr, controller.Options{
+		MaxConcurrentReconciles: given.maxConcurrent, MaxManagementResponse: given.maxResponse.Value(),
+	}); err != nil {
 		return err
 	}
 	// Neither check asks a broker: the operator is well while brokers are not.

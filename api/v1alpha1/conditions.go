@@ -62,6 +62,8 @@ const (
 	ReasonVHostNotFound = "VHostNotFound"
 	// ReasonAuthenticationFailed: the broker refuses user and password.
 	ReasonAuthenticationFailed = "AuthenticationFailed"
+	// ReasonResponseTooLarge: an answer of the management API exceeds its limit.
+	ReasonResponseTooLarge = "ResponseTooLarge"
 )
 
 // TopologyFinalizer keeps a ConsumerQueue that is being deleted until its topology has been dealt with.

@@ -51,6 +51,8 @@ func reasonOf(err error) (string, progress) {
 		return v1alpha1.ReasonPermissionDenied, stalled
 	case errors.Is(err, rabbit.ErrVHostNotFound):
 		return v1alpha1.ReasonVHostNotFound, stalled
+	case errors.Is(err, rabbit.ErrResponseTooLarge):
+		return v1alpha1.ReasonResponseTooLarge, stalled
 	}
 	return v1alpha1.ReasonBrokerUnreachable, reconciling
 }

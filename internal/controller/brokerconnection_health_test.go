@@ -30,6 +30,7 @@ func TestJudgeHealth(t *testing.T) {
 		refused     = fmt.Errorf("%w: user %q", rabbit.ErrAuthentication, "bob")
 		noAccess    = fmt.Errorf("%w: vhost %q", rabbit.ErrAccessRefused, "/")
 		noVHost     = fmt.Errorf("%w: vhost %q", rabbit.ErrVHostNotFound, "/")
+		tooLarge    = fmt.Errorf("%w: %w: more than 64Mi", rabbit.ErrUnreachable, rabbit.ErrResponseTooLarge)
 		unreachable = fmt.Errorf("%w: dial 10.0.0.1:5672", rabbit.ErrUnreachable)
 	)
 	type answer struct {
@@ -104,6 +105,10 @@ func TestJudgeHealth(t *testing.T) {
 		"the vhost is missing": {
 			health: failing(0, noVHost),
 			want:   says(no(v1alpha1.ReasonVHostNotFound, `vhost not found: vhost "/"`), stalled),
+		},
+		"an answer is too large": {
+			health: failing(0, tooLarge),
+			want:   says(no(v1alpha1.ReasonResponseTooLarge, "broker unreachable: response too large: more than 64Mi"), stalled),
 		},
 		"what a person must mend tells more than what may pass": {
 			health: failing(0, fmt.Errorf("%w; %w", unreachable, refused)),

@@ -20,6 +20,8 @@ import (
 type Connections struct {
 	reader client.Reader
 	logger logr.Logger
+	// limits bound what all brokers together may cost.
+	limits *rabbit.Limits
 
 	// brokerConnections and consumerQueues feed the controllers' queues.
 	brokerConnections chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
@@ -43,7 +45,7 @@ type openConnection struct {
 func NewConnections(reader client.Reader, logger logr.Logger) *Connections {
 	stopping, stop := context.WithCancel(context.Background())
 	return &Connections{
-		reader: reader, logger: logger,
+		reader: reader, logger: logger, limits: rabbit.NewLimits(0),
 		brokerConnections: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		consumerQueues:    make(chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]),
 		stopping:          stopping, stop: stop,
@@ -75,6 +77,7 @@ func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (*r
 		return found.Connection, nil
 	}
 	c.Close(key)
+	config.Limits = c.limits
 	opened, err := rabbit.Open(config, c.logger.WithValues("brokerConnection", key), func(notice rabbit.Notice) { c.handle(key, notice) })
 	if err != nil {
 		return nil, err

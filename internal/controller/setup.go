@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
 )
 
@@ -23,6 +24,8 @@ const reconciliationTimeout = 2 * time.Minute
 type Options struct {
 	// MaxConcurrentReconciles is how many ConsumerQueues are reconciled at a time; 8 if zero.
 	MaxConcurrentReconciles int
+	// MaxManagementResponse is how large an answer of a management API may be, in bytes; rabbit.DefaultResponseLimit if zero.
+	MaxManagementResponse int64
 }
 
 // Setup adds Warren's controllers to a manager.
@@ -34,6 +37,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return err
 	}
 	connections := NewConnections(mgr.GetClient(), mgr.GetLogger().WithName("connections"))
+	connections.limits = rabbit.NewLimits(options.MaxManagementResponse)
 	if err := mgr.Add(connections); err != nil {
 		return fmt.Errorf("add connections: %w", err)
 	}

@@ -63,8 +63,9 @@ func dial(ctx context.Context, config Config, to endpoints, limit time.Duration)
 		l.kill()
 		return nil, config.unreachable(ctx.Err())
 	}
-	l.version, _ = l.connection.Properties["version"].(string)
-	l.cluster, _ = l.connection.Properties["cluster_name"].(string)
+	version, _ := l.connection.Properties["version"].(string)
+	cluster, _ := l.connection.Properties["cluster_name"].(string)
+	l.version, l.cluster = cutTo(version, longestVersion), cutTo(cluster, longestClusterName)
 	return l, nil
 }
 

@@ -62,7 +62,7 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	if err != nil {
 		return nil, err
 	}
-	version := lowest(versions...)
+	version := cutTo(lowest(versions...), longestVersion)
 	parsed, err := topology.ParseVersion(version)
 	if err != nil {
 		return nil, m.describe(http.MethodGet, "/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
@@ -90,6 +90,9 @@ type overview struct {
 func (m *management) overview(ctx context.Context) (overview, error) {
 	answer := overview{}
 	_, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name", "", &answer)
+	if err == nil && (len(answer.RabbitMQVersion) > longestVersion || len(answer.ClusterName) > longestClusterName) {
+		err = m.describe(http.MethodGet, "/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long"))
+	}
 	return answer, err
 }
 
@@ -107,10 +110,10 @@ func definitionsWork(vhost string) bool {
 // nodeVersions lists the versions of the running nodes: a cluster in the middle of an upgrade has several. Nodes say
 // rabbitmq_version from 4.3 on; before, it is that of their application "rabbit".
 func (m *management) nodeVersions(ctx context.Context) ([]string, error) {
-	var nodes []struct {
+	var nodes list[struct {
 		Version      string `json:"rabbitmq_version"`
 		Applications []struct{ Name, Version string }
-	}
+	}]
 	if _, err := m.get(ctx, "/nodes?columns=rabbitmq_version,applications", "", &nodes); err != nil {
 		return nil, err
 	}

@@ -40,6 +40,9 @@ type Config struct {
 
 	// ResyncInterval is the time between two looks at the vhost.
 	ResyncInterval time.Duration
+
+	// Limits bound what the broker may cost; the connection has its own if nil. Fingerprint leaves them out.
+	Limits *Limits
 }
 
 // Validate reports the first field that cannot be used, by name. Its errors hold no credentials.

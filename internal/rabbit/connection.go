@@ -74,6 +74,9 @@ func open(config Config, logger logr.Logger, notify func(Notice), timing timing)
 	if err != nil {
 		return nil, err
 	}
+	if config.Limits == nil {
+		config.Limits = NewLimits(0)
+	}
 	c := &Connection{
 		config: config, to: to, timing: timing, log: logger,
 		management: newManagement(config, to.management, to.tls, timing.request, 1),
@@ -101,6 +104,7 @@ func (c *Connection) Close() {
 	c.channels.running.Wait()
 	c.management.close()
 	c.writing.close()
+	c.store.close()
 }
 
 // Health tells how the connection fares.

@@ -42,6 +42,8 @@ var (
 	ErrUnreachable = errors.New("broker unreachable")
 	// ErrTimeout: the broker did not answer in time. It is also an ErrUnreachable.
 	ErrTimeout = fmt.Errorf("%w: no answer in time", ErrUnreachable)
+	// ErrResponseTooLarge: an answer of the management API exceeds its limit. It is also an ErrUnreachable.
+	ErrResponseTooLarge = errors.New("response too large")
 	// ErrClosed: the connection was closed by Close.
 	ErrClosed = errors.New("connection closed")
 )
@@ -88,7 +90,7 @@ func (f *failure) Unwrap() []error { return f.reasons }
 
 // fail makes an error of a sentinel and a detail.
 func (c Config) fail(reason error, format string, args ...any) error {
-	return &failure{reasons: []error{reason}, text: c.redact(fmt.Sprintf("%v: %s", reason, fmt.Sprintf(format, args...)))}
+	return c.failure([]error{reason}, fmt.Sprintf("%v: %s", reason, fmt.Sprintf(format, args...)))
 }
 
 // unreachable classifies an error of the network or of TLS.
@@ -101,9 +103,14 @@ func (c Config) unreachable(err error) error {
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		reasons[0] = ErrTimeout
-		return &failure{reasons: reasons, text: c.redact(ErrTimeout.Error() + where(err))}
+		return c.failure(reasons, ErrTimeout.Error()+where(err))
 	}
-	return &failure{reasons: reasons, text: c.redact(fmt.Sprintf("%v: %s", ErrUnreachable, plain(err)))}
+	return c.failure(reasons, fmt.Sprintf("%v: %s", ErrUnreachable, plain(err)))
+}
+
+// failure takes the secrets out of a text before it cuts it: half a password is a secret, too.
+func (c Config) failure(reasons []error, text string) error {
+	return &failure{reasons: reasons, text: cutTo(c.redact(text), longestText)}
 }
 
 // where names the address that a network operation was about, if there is one.

@@ -32,10 +32,17 @@ type management struct {
 
 // newManagement takes a configuration that Validate has passed.
 func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout time.Duration, connections int) *management {
+	if config.Limits == nil {
+		config.Limits = NewLimits(0)
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() // documented to be one
 	transport.TLSClientConfig = tlsConfig.Clone()                // it writes protocols into it that AMQP doesn't speak
 	transport.MaxIdleConnsPerHost = connections
 	transport.IdleConnTimeout = 0 // an interval may be longer than any time-out; the server closes what it doesn't like
+	transport.MaxResponseHeaderBytes = largestHeader
+	// Requests come one at a time, and an answer in HTTP/2 may take megabytes of buffers.
+	transport.Protocols = &http.Protocols{}
+	transport.Protocols.SetHTTP1(true)
 	return &management{
 		config: config,
 		base:   uri.Scheme + "://" + uri.Host + strings.TrimRight(uri.EscapedPath(), "/") + "/api",
@@ -138,19 +145,11 @@ func (m *management) do(ctx context.Context, method, path, etag string, content 
 	return read(response)
 }
 
-// decode keeps numbers as they are written: an int64 does not survive as a float64.
+// decode reads the answer to a request within its limits.
 func (m *management) decode(path string, body io.Reader, result any) error {
-	decoder := json.NewDecoder(body)
-	decoder.UseNumber()
-	err := decoder.Decode(result)
-	syntax, mismatch := (*json.SyntaxError)(nil), (*json.UnmarshalTypeError)(nil)
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &syntax) || errors.As(err, &mismatch):
-		return m.describe(http.MethodGet, path, m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
-	}
-	return m.describe(http.MethodGet, path, m.config.unreachable(err))
+	a := m.newAnswer(path, body)
+	defer func() { a.room.free() }() // the room may be another one by then
+	return a.into(result)
 }
 
 func (m *management) describe(method, path string, err error) error {
@@ -174,6 +173,8 @@ func (m *management) refused(response *http.Response) error {
 		return m.config.fail(ErrAccessRefused, "%s: %s %q", user, lowerFirst(answer.Reason), m.config.VHost)
 	case response.StatusCode == http.StatusUnauthorized:
 		return m.config.fail(ErrAuthentication, "%s", user)
+	case response.StatusCode == http.StatusForbidden && answer.Reason == "": // a proxy's answer
+		return m.config.fail(ErrAccessRefused, "%s: answered %s; is this RabbitMQ's management API?", user, response.Status)
 	case response.StatusCode == http.StatusForbidden:
 		return m.config.fail(ErrAccessRefused, "%s: %s", user, answer.Reason)
 	case answer.Reason == "vhost_not_found", response.StatusCode == http.StatusNotFound && answer.Error != "":

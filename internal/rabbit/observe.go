@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
+	"strings"
 
 	"github.com/warren-mq/warren/internal/topology"
 )
@@ -52,10 +52,6 @@ const (
 	queueColumns    = "name,type,durable,auto_delete,exclusive,arguments"
 	exchangeColumns = "name,type,durable,auto_delete,internal,arguments"
 	bindingColumns  = "source,destination,destination_type,routing_key,arguments"
-	// pageSize is the most that RabbitMQ allows.
-	pageSize = 500
-	// pagingAttempts is how often a listing is begun anew because it changed while it was read.
-	pagingAttempts = 5
 )
 
 // observed puts the type among the arguments, where topology looks for it: 3.x leaves it out for classic queues, and its
@@ -95,121 +91,184 @@ func (p policyItem) observed(operator bool) topology.Policy {
 	}
 }
 
-// observeDefinitions reads the whole vhost with one request; errNotModified if the ETag still holds. Operator policies
-// are among the parameters.
+// observeDefinitions reads the whole vhost with one request; errNotModified if the ETag still holds.
 func (m *management) observeDefinitions(
 	ctx context.Context, etag string, builtin map[string]topology.ObservedExchange,
 ) (*snapshot, string, error) {
-	var definitions struct {
-		Queues     []queueItem
-		Exchanges  []exchangeItem
-		Bindings   []bindingItem
-		Policies   []policyItem
-		Parameters []struct {
-			Component, Name string
-			Value           json.RawMessage
-		}
-	}
-	etag, err := m.get(ctx, "/definitions/"+escape(m.config.VHost), etag, &definitions)
-	if err != nil {
-		return nil, "", err
-	}
-	var operator []policyItem
-	for _, parameter := range definitions.Parameters {
-		if parameter.Component != "operator_policy" {
-			continue
-		}
-		policy := policyItem{}
-		if err := m.decode("/definitions/"+escape(m.config.VHost), bytes.NewReader(parameter.Value), &policy); err != nil {
-			return nil, "", err
-		}
-		policy.Name = parameter.Name
-		operator = append(operator, policy)
-	}
-	return build(builtin, definitions.Exchanges, definitions.Queues, definitions.Bindings, definitions.Policies, operator), etag, nil
+	reader := m.newSnapshotReader(builtin)
+	etag, err := m.get(ctx, "/definitions/"+escape(m.config.VHost), etag, reader)
+	return reader.end(etag, err)
 }
 
-// observeListings reads the vhost with the listings that every user with the tag management may read.
+// observeListings reads the vhost with the listings that every user with the tag management may read. Each is read with one
+// request: pages are read at different moments, and an object that goes in between moves another one to a page that was
+// read before.
 func (m *management) observeListings(ctx context.Context, builtin map[string]topology.ObservedExchange) (*snapshot, error) {
 	vhost := escape(m.config.VHost)
-	queues, err := list[queueItem](ctx, m, "/queues/"+vhost, "disable_stats=true&columns="+queueColumns)
-	if err != nil {
-		return nil, err
-	}
-	exchanges, err := list[exchangeItem](ctx, m, "/exchanges/"+vhost, "disable_stats=true&columns="+exchangeColumns)
-	if err != nil {
-		return nil, err
-	}
-	var bindings []bindingItem // bindings and policies are never paged
-	if _, err := m.get(ctx, "/bindings/"+vhost+"?columns="+bindingColumns, "", &bindings); err != nil {
-		return nil, err
-	}
-	var policies, operator []policyItem
-	if _, err := m.get(ctx, "/policies/"+vhost, "", &policies); err != nil {
-		return nil, err
-	}
-	if _, err := m.get(ctx, "/operator-policies/"+vhost, "", &operator); err != nil && !errors.Is(err, ErrAccessRefused) {
-		return nil, err
-	}
-	return build(builtin, exchanges, queues, bindings, policies, operator), nil
-}
-
-// list reads all pages of a listing. Objects that come and go in between move others to a page that was read already,
-// and what is missed would seem to be missing at the broker: such a listing is begun anew.
-func list[T any](ctx context.Context, m *management, path, query string) ([]T, error) {
-	for range pagingAttempts {
-		items, whole, err := pages[T](ctx, m, path, query)
-		if err != nil || whole {
-			return items, err
+	reader := m.newSnapshotReader(builtin)
+	for _, listing := range []struct {
+		path string
+		take streamedFunc
+	}{
+		{"/queues/" + vhost + "?disable_stats=true&columns=" + queueColumns, reader.queues},
+		{"/exchanges/" + vhost + "?disable_stats=true&columns=" + exchangeColumns, reader.exchanges},
+		{"/bindings/" + vhost + "?columns=" + bindingColumns, reader.bindings},
+		{"/policies/" + vhost, reader.policies},
+		{"/operator-policies/" + vhost, reader.operatorPolicies},
+	} {
+		_, err := m.get(ctx, listing.path, "", listing.take)
+		if errors.Is(err, ErrAccessRefused) && strings.HasPrefix(listing.path, "/operator-policies/") {
+			continue // the others are for every user
 		}
-	}
-	return nil, m.describe(http.MethodGet, path,
-		m.config.fail(ErrUnreachable, "the listing changed each of %d times it was read", pagingAttempts))
-}
-
-func pages[T any](ctx context.Context, m *management, path, query string) (items []T, whole bool, err error) {
-	total := -1
-	for number, count := 1, 1; number <= count; number++ {
-		var page struct {
-			Items []T
-			Count int `json:"page_count"`
-			Total int `json:"filtered_count"`
-		}
-		_, err := m.get(ctx, fmt.Sprintf("%s?page=%d&page_size=%d&%s", path, number, pageSize, query), "", &page)
 		if err != nil {
-			return nil, false, err
+			fresh, _, err := reader.end("", err)
+			return fresh, err
 		}
-		if total >= 0 && total != page.Total {
-			return nil, false, nil
-		}
-		items, count, total = append(items, page.Items...), page.Count, page.Total
 	}
-	return items, len(items) == total, nil
+	fresh, _, err := reader.end("", nil)
+	return fresh, err
 }
 
-// build makes a snapshot of what the broker said.
-func build(builtin map[string]topology.ObservedExchange, exchanges []exchangeItem, queues []queueItem, bindings []bindingItem,
-	policies, operator []policyItem,
-) *snapshot {
-	s := newSnapshot(len(exchanges)+len(builtin), len(queues))
-	maps.Copy(s.exchanges, builtin)
-	for _, item := range exchanges {
-		if _, known := builtin[item.Name]; !known && item.Name != "" { // listings have them all, definitions none of these
-			s.exchanges[item.Name] = item.observed()
+// snapshotReader makes a snapshot of answers while they are read.
+type snapshotReader struct {
+	fresh    *snapshot
+	builtin  map[string]topology.ObservedExchange
+	listed   []policyItem
+	operator []policyItem
+	words    words
+	held     int64 // the memory that the snapshot takes
+}
+
+func (m *management) newSnapshotReader(builtin map[string]topology.ObservedExchange) *snapshotReader {
+	fresh := newSnapshot(len(builtin), 0)
+	fresh.room = &room{limits: m.config.Limits}
+	maps.Copy(fresh.exchanges, builtin)
+	return &snapshotReader{fresh: fresh, builtin: builtin, words: words{}}
+}
+
+// end completes the snapshot, or gives back what it takes.
+func (r *snapshotReader) end(etag string, err error) (*snapshot, string, error) {
+	if err != nil {
+		r.fresh.room.free()
+		return nil, "", err
+	}
+	r.fresh.policies, r.fresh.fences = splitFences(r.listed)
+	for _, item := range r.operator {
+		r.fresh.policies = append(r.fresh.policies, item.observed(true))
+	}
+	r.fresh.sort()
+	r.fresh.room.shrink(r.held)
+	return r.fresh, etag, nil
+}
+
+// streamedFunc is a streamed result that is a function.
+type streamedFunc func(*answer) error
+
+func (f streamedFunc) decode(a *answer) error { return f(a) }
+
+// decode takes definitions. Operator policies are among their parameters.
+func (r *snapshotReader) decode(a *answer) error {
+	missing := map[string]func() error{
+		"queues":     func() error { return r.queues(a) },
+		"exchanges":  func() error { return r.exchanges(a) },
+		"bindings":   func() error { return r.bindings(a) },
+		"policies":   func() error { return r.policies(a) },
+		"parameters": func() error { return r.parameters(a) },
+	}
+	if err := a.sections(missing); err != nil {
+		return err
+	}
+	for _, name := range []string{"queues", "exchanges", "bindings"} {
+		if missing[name] != nil {
+			return fmt.Errorf("%w: definitions without %s", errNotRabbitMQ, name)
 		}
 	}
-	for _, item := range queues {
-		s.queues[item.Name] = item.observed()
+	return nil
+}
+
+// take decodes an array into the snapshot, whose memory is counted across answers.
+func take[T any](r *snapshotReader, a *answer, add func(T) int64) error {
+	a.room.free()
+	a.room, a.held = r.fresh.room, r.held
+	err := eachItem(a, func(item T) (int64, error) {
+		bytes := add(item)
+		r.held += bytes
+		return bytes, nil
+	})
+	a.room, a.held = &room{limits: a.room.limits}, 0
+	return err
+}
+
+func (r *snapshotReader) queues(a *answer) error    { return take(r, a, r.addQueue) }
+func (r *snapshotReader) exchanges(a *answer) error { return take(r, a, r.addExchange) }
+func (r *snapshotReader) bindings(a *answer) error  { return take(r, a, r.addBinding) }
+func (r *snapshotReader) policies(a *answer) error  { return take(r, a, r.addPolicy) }
+
+func (r *snapshotReader) operatorPolicies(a *answer) error { return take(r, a, r.addOperatorPolicy) }
+
+// The functions that add an item to the snapshot say how much memory it takes there.
+
+func (r *snapshotReader) addQueue(item queueItem) int64 {
+	queue := item.observed()
+	r.fresh.queues[item.Name] = queue
+	return sizeOfQueue + int64(len(item.Name)) + r.words.share(queue.Arguments)
+}
+
+// addExchange leaves out the builtin ones, which are known: listings have them all, definitions none.
+func (r *snapshotReader) addExchange(item exchangeItem) int64 {
+	if _, known := r.builtin[item.Name]; known || item.Name == "" {
+		return 0
 	}
-	for _, item := range bindings {
-		if item.Source != "" { // the default exchange's implicit one, in listings only
-			s.addBinding(item.observed())
+	exchange := item.observed()
+	exchange.Type = r.words.of(exchange.Type)
+	r.fresh.exchanges[item.Name] = exchange
+	return sizeOfExchange + int64(len(item.Name)+len(item.Type)) + r.words.share(exchange.Arguments)
+}
+
+// addBinding leaves out the default exchange's implicit ones, which are in listings only.
+func (r *snapshotReader) addBinding(item bindingItem) int64 {
+	if item.Source == "" {
+		return 0
+	}
+	binding := item.observed()
+	binding.Source = r.words.of(binding.Source)
+	r.fresh.addBinding(binding)
+	return sizeOfBinding + int64(len(item.Source)+len(item.Destination)+len(item.RoutingKey)) + r.words.share(binding.Arguments)
+}
+
+func (r *snapshotReader) addPolicy(item policyItem) int64 {
+	r.listed = append(r.listed, item)
+	return item.size()
+}
+
+func (r *snapshotReader) addOperatorPolicy(item policyItem) int64 {
+	r.operator = append(r.operator, item)
+	return item.size()
+}
+
+// parameter is a runtime parameter; its value is read only where it is an operator policy.
+type parameter struct {
+	Component, Name string
+	Value           json.RawMessage
+}
+
+func (r *snapshotReader) parameters(a *answer) error {
+	failed := error(nil)
+	err := take(r, a, func(item parameter) int64 {
+		if item.Component != "operator_policy" {
+			return 0
 		}
-	}
-	s.policies, s.fences = splitFences(policies)
-	for _, item := range operator {
-		s.policies = append(s.policies, item.observed(true))
-	}
-	s.sort()
-	return s
+		policy := policyItem{}
+		failed = errors.Join(failed, exactly(item.Value, &policy))
+		policy.Name = item.Name
+		return r.addOperatorPolicy(policy)
+	})
+	return errors.Join(err, failed)
+}
+
+// exactly decodes JSON and keeps numbers as they are written.
+func exactly(text json.RawMessage, result any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(result)
 }

@@ -133,7 +133,7 @@ func (c *Connection) policies(ctx context.Context) (all []topology.Policy, err e
 func (m *management) policies(ctx context.Context) ([]topology.Policy, error) {
 	var all []topology.Policy
 	for _, operator := range []bool{false, true} {
-		var items []policyItem
+		var items list[policyItem]
 		path := "/policies/"
 		if operator {
 			path = "/operator-policies/"

@@ -19,6 +19,7 @@ type snapshot struct {
 	policies     []topology.Policy
 	fences       []topology.Policy // of Warren's own, and of its doing only: not among policies
 	cluster      string
+	room         *room // what this takes of the memory for all; nil in tests
 }
 
 func newSnapshot(exchanges, queues int) *snapshot {

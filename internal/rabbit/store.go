@@ -98,8 +98,16 @@ func (s *store) replace(fresh *snapshot, etag string) Notice {
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
+	if s.current != nil {
+		s.current.room.free()
+	}
 	s.current = fresh
 	return changed
+}
+
+// close gives back the memory of the snapshot, which can still be read.
+func (s *store) close() {
+	s.view(func(current *snapshot) { current.room.free() })
 }
 
 // trust takes over the ETag of a full answer once two answers in a row have carried it. RabbitMQ does not compute ETag

@@ -1,0 +1,211 @@
+package rabbit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/hostile"
+)
+
+// A management API that misbehaves costs its own connection, and neither the memory of the process nor another connection.
+// This test does not run beside others, for it measures the memory of all.
+func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
+	const response = 4 * mebibyte
+	vhost := brokers.Newest(t).NewVHost(t)
+	limits := NewLimits(response)
+	hurried := usual
+	hurried.request = 2 * time.Second
+	hurried.first, hurried.limit = 50*time.Millisecond, 100*time.Millisecond // so that all are at it at the same time
+	before := inUse()
+
+	bad := map[string]*Connection{}
+	for name, way := range hostile.Ways() {
+		config := configOf(vhost)
+		config.ManagementURI, config.Limits = hostile.NewManagement(t, way).URI, limits
+		connection, err := open(config, logr.Discard(), func(Notice) {}, hurried)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(connection.Close)
+		bad[name] = connection
+	}
+	config := configOf(vhost)
+	config.Limits = limits
+	good := connected(t, config, nil)
+	most := uint64(0)
+	for name, connection := range bad {
+		NewWithT(t).Eventually(func() error {
+			most = max(most, inUse())
+			return connection.Health().Err
+		}).WithTimeout(within).WithPolling(10*time.Millisecond).Should(
+			SatisfyAny(MatchError(ErrUnreachable), MatchError(ErrResponseTooLarge)), name)
+		if !connection.Health().SyncedAt.IsZero() {
+			t.Errorf("%s: was taken for a vhost", name)
+		}
+		if text := connection.Health().Err.Error(); len(text) > longestText+200 {
+			t.Errorf("%s: the error has %d bytes", name, len(text))
+		}
+	}
+	if err := good.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+	apply := good.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}})
+	if apply != nil {
+		t.Error(apply)
+	}
+	t.Logf("%d bad connections took %d MiB at most", len(bad), (most-before)/mebibyte)
+	// The sum of what limits allow, twice because garbage is collected late, and some for the servers of this test.
+	if allowed := before + 2*memoryFactor*response + 64*mebibyte; most > allowed {
+		t.Errorf("%d MiB in use, %d before, %d allowed", most/mebibyte, before/mebibyte, allowed/mebibyte)
+	}
+	for _, connection := range bad {
+		connection.Close()
+	}
+	good.Close()
+	if limits.used != 0 {
+		t.Errorf("%d bytes are still counted as in use", limits.used)
+	}
+}
+
+// inUse is the memory that the process has in use, garbage included.
+func inUse() uint64 {
+	stats := runtime.MemStats{}
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc + stats.StackInuse
+}
+
+// What exceeds a limit says which, and what helps.
+func TestResponseTooLarge(t *testing.T) {
+	t.Parallel()
+	ways := hostile.Ways()
+	for name, says := range map[string]string{
+		"one endless string": "response too large: the answer is larger than 1Mi",
+		"endless parameters": "response too large: what is kept of all vhosts, with this answer, is larger than 384Mi in memory: raise",
+		"endless arguments":  "response too large: an item of the answer is larger than 1Mi",
+		"endless nothing":    "response too large: the answer is larger than 64Mi: raise the manager's flag --max-management-response",
+		"a bomb":             "response too large: the answer is larger than 1Mi",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			management := managementAt(t, hostile.NewManagement(t, ways[name]).URI, NewLimits(0))
+			_, err := management.meet(t.Context())
+			if err == nil {
+				_, _, err = management.observeDefinitions(t.Context(), "", nil)
+			}
+			mustBe(t, err, ErrResponseTooLarge, "management API, GET /api/", says)
+			if !errors.Is(err, ErrUnreachable) {
+				t.Errorf("%v is not ErrUnreachable", err)
+			}
+		})
+	}
+}
+
+func managementAt(t *testing.T, uri string, limits *Limits) *management {
+	t.Helper()
+	config := Config{AMQPURI: "amqp://localhost", ManagementURI: uri, VHost: "/", ResyncInterval: time.Hour, Limits: limits}
+	to, err := config.parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newManagement(config, to.management, to.tls, within, 1)
+}
+
+// The largest vhost that was measured, 60,000 queues in 16 MB, is far from the limits, and takes no more memory than is
+// counted.
+func TestLargeVHostIsWithinTheLimits(t *testing.T) {
+	limits := NewLimits(0)
+	server := hostile.NewManagement(t, hostile.At("definitions", hostile.Text(largeVHost(10_000))))
+	management := managementAt(t, server.URI, limits)
+	runtime.GC()
+	before := inUse()
+	fresh, _, err := management.observeDefinitions(t.Context(), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(fresh.queues) != 60_000 {
+		t.Errorf("%d queues", len(fresh.queues))
+	}
+	runtime.GC()
+	taken, counted := int64(inUse()-before), fresh.room.taken
+	t.Logf("takes %d MiB, counted %d MiB", taken/mebibyte, counted/mebibyte)
+	if taken > counted {
+		t.Errorf("takes %d MiB, counted are %d", taken/mebibyte, counted/mebibyte)
+	}
+	if counted > limits.memory/6 {
+		t.Errorf("%d MiB of %d are counted", counted/mebibyte, limits.memory/mebibyte)
+	}
+	runtime.KeepAlive(fresh)
+}
+
+// largeVHost are definitions of topologies of six queues each.
+func largeVHost(topologies int) string {
+	queues, exchanges, bindings := []string{}, []string{}, []string{}
+	for i := range topologies {
+		main := fmt.Sprintf("department.service-%05d.event", i)
+		for _, suffix := range []string{"", ".retry.30s", ".retry.5m", ".retry.30m", ".retry.1h", ".dlq"} {
+			queues = append(queues, fmt.Sprintf(`{"name":%q,"durable":true,"auto_delete":false,"arguments":{"x-queue-type":"quorum",`+
+				`"x-dead-letter-exchange":"","x-dead-letter-routing-key":%q,"x-dead-letter-strategy":"at-least-once",`+
+				`"x-overflow":"reject-publish","x-message-ttl":%d}}`, main+suffix, main, 30000+i))
+		}
+		exchanges = append(exchanges, fmt.Sprintf(`{"name":"%s.dlx","type":"fanout","durable":true,"auto_delete":false,"internal":false,"arguments":{}}`, main))
+		for _, source := range []string{"events", main + ".dlx"} {
+			bindings = append(bindings, fmt.Sprintf(`{"source":%q,"destination":%q,"destination_type":"queue","routing_key":%q,"arguments":{}}`,
+				source, main, main))
+		}
+	}
+	return fmt.Sprintf(`{"queues":[%s],"exchanges":[%s],"bindings":[%s]}`,
+		strings.Join(queues, ","), strings.Join(exchanges, ","), strings.Join(bindings, ","))
+}
+
+// A redirect would carry the password elsewhere.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	asked := atomic.Int32{}
+	elsewhere := hostile.NewManagement(t, func(http.ResponseWriter, *http.Request) bool {
+		asked.Add(1)
+		return false
+	})
+	server := hostile.NewManagement(t, hostile.At("", hostile.Redirect(elsewhere.URI+"/api/whoami")))
+	_, err := managementAt(t, server.URI, nil).meet(t.Context())
+	mustBe(t, err, ErrUnreachable, "answered 307 Temporary Redirect; is this RabbitMQ's management API?")
+	if asked.Load() > 0 {
+		t.Error("the other server was asked")
+	}
+}
+
+// A proxy says in HTML that it refuses.
+func TestRefusalWithoutReason(t *testing.T) {
+	t.Parallel()
+	server := hostile.NewManagement(t, hostile.At("", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "<html>No!</html>")
+	}))
+	management := managementAt(t, server.URI, nil)
+	_, err := management.meet(t.Context())
+	want := `management API, GET /api/whoami: access refused: user "": answered 403 Forbidden; is this RabbitMQ's management API?`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// An error quotes a part of what a broker says, without half a password at its end.
+func TestErrorsAreShort(t *testing.T) {
+	t.Parallel()
+	config := Config{Password: "correct-horse"}
+	err := config.fail(ErrUnreachable, "%s", strings.Repeat("x", longestText-len("broker unreachable: ")-8)+config.Password)
+	if len(err.Error()) > longestText || strings.Contains(err.Error(), "corr") || !strings.Contains(err.Error(), "[reda") {
+		t.Errorf("%d bytes, ends in %q", len(err.Error()), err.Error()[longestText-30:])
+	}
+}

@@ -1,0 +1,171 @@
+package hostile
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Management is a fake of the management API, with one empty vhost.
+type Management struct {
+	URI string
+	// Tags are those of the user, administrator if empty.
+	Tags string
+	// Version and ClusterName are RabbitMQ's and the cluster's.
+	Version, ClusterName string
+	// Misbehave answers the requests that it returns true for; others are answered well. It may be nil.
+	Misbehave func(http.ResponseWriter, *http.Request) bool
+}
+
+// NewManagement starts a server that ends with the test.
+func NewManagement(tb testing.TB, misbehave func(http.ResponseWriter, *http.Request) bool) *Management {
+	tb.Helper()
+	m := &Management{Tags: "administrator", Version: "4.3.6", ClusterName: "hostile@here", Misbehave: misbehave}
+	server := httptest.NewServer(m)
+	tb.Cleanup(func() {
+		server.CloseClientConnections() // some answers have no end
+		server.Close()
+	})
+	m.URI = server.URL
+	return m
+}
+
+// ServeHTTP answers a request.
+func (m *Management) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if m.Misbehave != nil && m.Misbehave(w, r) {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	path := strings.TrimPrefix(r.URL.EscapedPath(), "/api/")
+	switch endpoint, _, _ := strings.Cut(path, "/"); endpoint {
+	case "whoami":
+		_, _ = fmt.Fprintf(w, `{"name": "guest", "tags": [%q]}`, m.Tags)
+	case "overview":
+		_, _ = fmt.Fprintf(w, `{"rabbitmq_version": %q, "cluster_name": %q}`, m.Version, m.ClusterName)
+	case "nodes":
+		_, _ = fmt.Fprintf(w, `[{"rabbitmq_version": %q}]`, m.Version)
+	case "global-parameters":
+		_, _ = io.WriteString(w, `[{"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-hostile"}]`)
+	case "definitions":
+		_, _ = io.WriteString(w, `{"queues": [], "exchanges": [], "bindings": [], "policies": [], "parameters": []}`)
+	case "exchanges":
+		if r.URL.Query().Has("page") {
+			_, _ = io.WriteString(w, `{"items": [], "page_count": 1, "filtered_count": 0}`)
+			return
+		}
+		_, _ = io.WriteString(w, `[]`)
+	default:
+		_, _ = io.WriteString(w, `[]`)
+	}
+}
+
+// At misbehaves at one endpoint, such as whoami.
+func At(endpoint string, answer http.HandlerFunc) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.EscapedPath(), "/api/"+endpoint) {
+			return false
+		}
+		answer(w, r)
+		return true
+	}
+}
+
+// Text answers with a text.
+func Text(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
+}
+
+// Endless answers with a beginning, and then with the same text again and again for as long as somebody reads.
+func Endless(beginning, again string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { forEver(r, w, beginning, again) }
+}
+
+// Bomb is Endless with compression.
+func Bomb(beginning, again string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		zipped := gzip.NewWriter(w)
+		forEver(r, zipped, beginning, again)
+	}
+}
+
+func forEver(r *http.Request, w io.Writer, beginning, again string) {
+	block := strings.Repeat(again, 1+64<<10/len(again))
+	_, err := io.WriteString(w, beginning)
+	for err == nil && r.Context().Err() == nil {
+		_, err = io.WriteString(w, block)
+	}
+}
+
+// Drip answers with a text, one byte at a time.
+func Drip(text string, pause time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for i := range text {
+			_, _ = io.WriteString(w, text[i:i+1])
+			_ = http.NewResponseController(w).Flush()
+			if !wait(r, pause) {
+				return
+			}
+		}
+	}
+}
+
+// DripHeaders sends even the headers one byte at a time.
+func DripHeaders(pause time.Duration) http.HandlerFunc {
+	return raw(func(r *http.Request, w io.Writer) {
+		for _, b := range []byte("HTTP/1.1 200 OK\r\nX-Never: " + strings.Repeat("x", 1000)) {
+			if _, err := w.Write([]byte{b}); err != nil || !wait(r, pause) {
+				return
+			}
+		}
+	})
+}
+
+// EndlessHeaders sends headers for as long as somebody reads.
+func EndlessHeaders() http.HandlerFunc {
+	return raw(func(r *http.Request, w io.Writer) { forEver(r, w, "HTTP/1.1 200 OK\r\n", "X-Again: and again\r\n") })
+}
+
+// EndlessHints sends answers that say that the answer is still to come.
+func EndlessHints() http.HandlerFunc {
+	return raw(func(r *http.Request, w io.Writer) {
+		forEver(r, w, "", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+	})
+}
+
+// Silence never answers.
+func Silence(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// Redirect leads elsewhere.
+func Redirect(uri string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, uri, http.StatusTemporaryRedirect) }
+}
+
+// raw takes the connection out of the server's hands.
+func raw(answer func(*http.Request, io.Writer)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer func() { _ = connection.Close() }()
+		answer(r, connection)
+	}
+}
+
+// wait is false if nobody waits for the answer any more.
+func wait(r *http.Request, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}

@@ -1,0 +1,76 @@
+package hostile
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// pause is between two bytes of a server that takes its time.
+const pause = 10 * time.Second
+
+// Ways are ways to misbehave, by name. None of them ever gives an answer that is worth anything.
+func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
+	deep := strings.Repeat("[", 9000) + strings.Repeat("]", 9000)
+	return map[string]func(http.ResponseWriter, *http.Request) bool{
+		"one endless string":            At("whoami", Endless(`{"tags": ["`, "a")),
+		"one endless number":            At("whoami", Endless(`{"tags": [1`, "1")),
+		"endless space":                 At("whoami", Endless(``, " ")),
+		"endless zeros":                 At("whoami", Endless("", "\x00")),
+		"endless tags":                  At("whoami", Endless(`{"tags": [""`, `,""`)),
+		"a bomb":                        At("whoami", Bomb(`{"tags": ["`, "a")),
+		"a bomb of definitions":         At("definitions", Bomb(`{"queues": [{"name": "a"}`, `,{"name": "a"}`)),
+		"a bomb in a refusal":           At("whoami", refusal(Bomb(`{"reason": "`, "a"))),
+		"endless nodes":                 At("nodes", Endless(`[{}`, `,{}`)),
+		"endless exchanges":             At("exchanges", Endless(`{"items": [{}`, `,{}`)),
+		"endless nothing":               At("definitions", Endless(`{"bindings": [{}`, `,{}`)),
+		"endless queues":                At("definitions", Endless(`{"queues": [{"name": "a"}`, `,{"name": "a"}`)),
+		"endless bindings":              At("definitions", Endless(`{"bindings": [{"source": "a"}`, `,{"source": "a"}`)),
+		"endless policies":              At("definitions", Endless(`{"policies": [{}`, `,{}`)),
+		"endless parameters":            At("definitions", Endless(`{"parameters": [{"component": "operator_policy", "value": {}}`, `,{"component": "operator_policy", "value": {}}`)),
+		"endless arguments":             At("definitions", Endless(`{"queues": [{"name": "a", "arguments": {"a": [{"":1}`, `,{"":1}`)),
+		"many large arguments":          At("definitions", Endless(`{"bindings": [{}`, `,{"source": "a", "arguments": {"a": [`+strings.Repeat(`{"":1},`, 50000)+`1]}}`)),
+		"deeply nested arguments":       At("definitions", Endless(`{"queues": [{}`, `,{"name": "a", "arguments": {"a": `+deep+`}}`)),
+		"endless nesting":               At("definitions", Endless(`{"queues": [{"arguments": {"a": `, "[")),
+		"an endless answer of no known": At("definitions", Endless(`{"what": "`, "a")),
+		"endless headers":               At("whoami", EndlessHeaders()),
+		"endless hints":                 At("whoami", EndlessHints()),
+		"slow headers":                  At("whoami", DripHeaders(pause)),
+		"a slow answer":                 At("whoami", Drip(`{"tags": ["administrator"]}`, pause)),
+		"slow definitions":              At("definitions", Drip(`{"queues": []}`, pause)),
+		"silence":                       At("whoami", Silence),
+		"silence in the middle":         At("definitions", Silence),
+		"garbage":                       At("", Text("SSH-2.0-OpenSSH_9.9\r\n")),
+		"HTML":                          At("", Text("<html><body>Welcome!</body></html>")),
+		"a redirect to itself":          At("", Redirect("/api/whoami")),
+		"null":                          At("definitions", Text(`null`)),
+		"null for a list":               At("definitions", Text(`{"queues": null, "exchanges": [], "bindings": []}`)),
+		"half a list of definitions":    At("definitions", Text(`{"queues": [], "exchanges": []`)),
+		"definitions without a list":    At("definitions", Text(`{"queues": [], "exchanges": []}`)),
+		"a list for definitions":        At("definitions", Text(`[]`)),
+		"a number for a string":         At("definitions", Text(`{"queues": [{"name": 1}], "exchanges": [], "bindings": []}`)),
+		"a string for a number":         At("definitions", Text(`{"policies": [{"name": "p", "priority": "1"}], "queues": [], "exchanges": [], "bindings": []}`)),
+		"a long number":                 At("definitions", Text(`{"policies": [{"name": "p", "priority": 1`+strings.Repeat("0", 100000)+`}], "queues": [], "exchanges": [], "bindings": []}`)),
+		"a list for a table":            At("definitions", Text(`{"queues": [{"name": "a", "arguments": [1]}], "exchanges": [], "bindings": []}`)),
+		"a long cluster name":           At("overview", Text(`{"rabbitmq_version": "4.3.6", "cluster_name": "`+strings.Repeat("a", 100000)+`"}`)),
+		"a long version":                At("overview", Text(`{"rabbitmq_version": "`+strings.Repeat("4", 100000)+`", "cluster_name": "a"}`)),
+		"a version of no numbers":       At("overview", Text(`{"rabbitmq_version": "four", "cluster_name": "a"}`)),
+	}
+}
+
+func refusal(body http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body(&refusing{w}, r)
+	}
+}
+
+// refusing writes another status than 200.
+type refusing struct{ http.ResponseWriter }
+
+func (w *refusing) Write(text []byte) (int, error) {
+	if w.Header().Get("X-Written") == "" {
+		w.Header().Set("X-Written", "yes")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	return w.ResponseWriter.Write(text)
+}
