@@ -2,7 +2,6 @@ package rabbit
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/warren-mq/warren/internal/topology"
@@ -92,16 +91,16 @@ func changedPolicies(old, fresh []topology.Policy) []topology.Policy {
 	return changed
 }
 
-// concerned adds the queues that a policy can apply to. The broker's patterns are Perl's: one that Go cannot read is
-// taken to match every name, for one look too many does no harm.
+// concerned adds the queues that a policy may apply to.
 func concerned(policy topology.Policy, s *snapshot, changed map[string]bool) {
-	if policy.ApplyTo == "exchanges" {
-		return
-	}
-	pattern, err := regexp.Compile(policy.Pattern)
-	for name := range s.queues {
-		if err != nil || pattern.MatchString(name) {
+	for name, queue := range s.queues {
+		if policy.Match(name, typeOf(queue)) != topology.MatchNo {
 			changed[name] = true
 		}
 	}
+}
+
+func typeOf(queue topology.ObservedQueue) string {
+	kind, _ := queue.Arguments[topology.ArgQueueType].(string)
+	return kind
 }

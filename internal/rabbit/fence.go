@@ -180,9 +180,9 @@ func (s *snapshot) dropFence(name string) bool {
 }
 
 // splitFences tells the policies of Warren's own making apart.
-func splitFences(items []policyItem) (policies, fences []topology.Policy) {
+func splitFences(patterns *topology.Patterns, items []policyItem) (policies, fences []topology.Policy) {
 	for _, item := range items {
-		policy := item.observed(false)
+		policy := item.observed(patterns, false)
 		if _, own := parseFenceName(policy.Name); own {
 			fences = append(fences, policy)
 		} else {

@@ -1,12 +1,15 @@
 package rabbit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/warren-mq/warren/internal/topology"
 )
 
 func TestNamesOfFences(t *testing.T) {
@@ -38,6 +41,16 @@ func TestPatternsOfFences(t *testing.T) {
 	} {
 		if difference := cmp.Diff(queues, fencedQueues(fencePattern(queues))); difference != "" {
 			t.Error(difference)
+		}
+		pattern := topology.ReadPattern(fencePattern(queues))
+		for _, queue := range []string{"orders", "orders.retry.30s", "order", "a|b", "(c)", `\d`, "5", "ü-ß", "two words", "\n", "_", ""} {
+			want := topology.MatchNo
+			if slices.Contains(queues, queue) {
+				want = topology.MatchYes
+			}
+			if got := pattern.Match(queue); got != want {
+				t.Errorf("the fence around %q: match of %q is %d, should be %d", queues, queue, got, want)
+			}
 		}
 	}
 	for _, pattern := range []string{"", ".*", `\A(?:a`, "^orders$"} {

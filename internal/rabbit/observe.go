@@ -84,9 +84,9 @@ func (b bindingItem) observed() topology.ObservedBinding {
 	}
 }
 
-func (p policyItem) observed(operator bool) topology.Policy {
+func (p policyItem) observed(patterns *topology.Patterns, operator bool) topology.Policy {
 	return topology.Policy{
-		Name: p.Name, Pattern: p.Pattern, Priority: p.Priority, ApplyTo: p.ApplyTo, Operator: operator,
+		Name: p.Name, Pattern: patterns.Read(p.Pattern), Priority: p.Priority, ApplyTo: p.ApplyTo, Operator: operator,
 		Definition: topology.Normalize(p.Definition),
 	}
 }
@@ -152,9 +152,10 @@ func (r *snapshotReader) end(etag string, err error) (*snapshot, string, error) 
 		r.fresh.room.free()
 		return nil, "", err
 	}
-	r.fresh.policies, r.fresh.fences = splitFences(r.listed)
+	patterns := &topology.Patterns{}
+	r.fresh.policies, r.fresh.fences = splitFences(patterns, r.listed)
 	for _, item := range r.operator {
-		r.fresh.policies = append(r.fresh.policies, item.observed(true))
+		r.fresh.policies = append(r.fresh.policies, item.observed(patterns, true))
 	}
 	r.fresh.sort()
 	r.fresh.room.shrink(r.held)

@@ -118,11 +118,11 @@ func TestObservesWhatIsThere(t *testing.T) {
 			Cluster: connection.Health().ClusterName,
 			Policies: []topology.Policy{
 				{
-					Name: "limits", Pattern: "^gr.ße", ApplyTo: "queues", Priority: 3,
+					Name: "limits", Pattern: topology.ReadPattern("^gr.ße"), ApplyTo: "queues", Priority: 3,
 					Definition: topology.Arguments{"max-length": int64(10), "overflow": "reject-publish"},
 				},
 				{
-					Name: "ceiling", Pattern: ".*", ApplyTo: "queues", Operator: true,
+					Name: "ceiling", Pattern: topology.ReadPattern(".*"), ApplyTo: "queues", Operator: true,
 					Definition: topology.Arguments{"message-ttl": int64(3600000)},
 				},
 			},

@@ -3,7 +3,6 @@ package rabbit
 import (
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 	"time"
 
@@ -53,7 +52,7 @@ func (d *deletion) leftBehind(policies []topology.Policy) error {
 		if _, fence := parseFenceName(policy.Name); !fence || policy.Operator || d.c.deletions.standing(policy.Name) {
 			continue
 		}
-		for _, queue := range fencedQueues(policy.Pattern) {
+		for _, queue := range fencedQueues(policy.Pattern.String()) {
 			if slices.Contains(d.queues, queue) {
 				d.c.LookNow()
 				return d.unproven("queue %q: policy %q of another deletion is in the way", queue, policy.Name)
@@ -131,6 +130,7 @@ func (c *Connection) policies(ctx context.Context) (all []topology.Policy, err e
 
 // policies lists policies, fences among them, and operator policies.
 func (m *management) policies(ctx context.Context) ([]topology.Policy, error) {
+	patterns := &topology.Patterns{}
 	var all []topology.Policy
 	for _, operator := range []bool{false, true} {
 		var items list[policyItem]
@@ -142,7 +142,7 @@ func (m *management) policies(ctx context.Context) ([]topology.Policy, error) {
 			return nil, err
 		}
 		for _, item := range items {
-			all = append(all, item.observed(operator))
+			all = append(all, item.observed(patterns, operator))
 		}
 	}
 	return all, nil
@@ -197,8 +197,7 @@ func users(policies []topology.Policy) []topology.Policy {
 	})
 }
 
-// unhindered says which policy keeps our fences from being in effect as they are written; nil if none. A pattern that Go
-// cannot read is taken to match every name.
+// unhindered says which policy keeps our fences from being in effect as they are written, or may do so; nil if none.
 func (d *deletion) unhindered(policies []topology.Policy) error {
 	for _, policy := range policies {
 		overflow, refuses := policy.Definition[keyOverflow]
@@ -211,10 +210,9 @@ func (d *deletion) unhindered(policies []topology.Policy) error {
 		if foreign && slices.ContainsFunc(d.fences, func(f fence) bool { return f.name == policy.Name }) || !foreign && !hinders {
 			continue
 		}
-		pattern, err := regexp.Compile(policy.Pattern)
 		for _, queue := range d.queues {
 			switch {
-			case err == nil && !pattern.MatchString(queue) || policy.ApplyTo == "exchanges":
+			case policy.Match(queue, "quorum") == topology.MatchNo:
 			case foreign:
 				return d.unproven("queue %q: policy %q of another deletion is in the way", queue, policy.Name)
 			case policy.Operator:

@@ -100,6 +100,19 @@ func compareBindings(a, b topology.ObservedBinding) int {
 	return cmp.Compare(a.Arguments.JSON(), b.Arguments.JSON())
 }
 
+// keepPatterns takes over what is compiled already of an older snapshot's patterns, and which of them are slow.
+func (s *snapshot) keepPatterns(old *snapshot) {
+	known := make(map[string]topology.Pattern, len(old.policies))
+	for _, policy := range old.policies {
+		known[policy.Pattern.String()] = policy.Pattern
+	}
+	for i := range s.policies {
+		if pattern, same := known[s.policies[i].Pattern.String()]; same {
+			s.policies[i].Pattern = pattern
+		}
+	}
+}
+
 // observe takes out what the names are about.
 func (s *snapshot) observe(names topology.Names) topology.Observed {
 	observed := topology.Observed{
@@ -172,7 +185,7 @@ func sameBinding(a, b topology.ObservedBinding) bool {
 }
 
 func samePolicy(a, b topology.Policy) bool {
-	return a.Name == b.Name && a.Pattern == b.Pattern && a.Priority == b.Priority && a.ApplyTo == b.ApplyTo &&
+	return a.Name == b.Name && a.Pattern.Equal(b.Pattern) && a.Priority == b.Priority && a.ApplyTo == b.ApplyTo &&
 		a.Operator == b.Operator && sameArguments(a.Definition, b.Definition)
 }
 

@@ -71,14 +71,14 @@ func TestDiff(t *testing.T) {
 		"nested argument":   {func(s *snapshot) { s.bindingsTo["r"][0].Arguments["t"] = map[string]any{"n": int64(2)} }, []string{"r"}, nil, both},
 		"policy gone":       {func(s *snapshot) { s.policies = s.policies[1:] }, []string{"q"}, nil, nil},
 		"policy's priority": {func(s *snapshot) { s.policies[0].Priority = 2 }, []string{"q"}, nil, nil},
-		"policy's pattern":  {func(s *snapshot) { s.policies[0].Pattern = "^r" }, all, nil, nil},
+		"policy's pattern":  {func(s *snapshot) { s.policies[0].Pattern = topology.ReadPattern("^r") }, all, nil, nil},
 		"operator policy":   {func(s *snapshot) { s.policies[1].Definition = nil }, []string{"r"}, nil, nil},
-		"pattern of Perl's": {func(s *snapshot) { s.policies[0].Pattern = "^(?!amq)" }, all, nil, nil},
+		"pattern of Perl's": {func(s *snapshot) { s.policies[0].Pattern = topology.ReadPattern("^(?!amq)") }, all, nil, nil},
 		"exchanges' policy": {func(s *snapshot) {
-			s.policies = append(s.policies, topology.Policy{Name: "e", Pattern: ".*", ApplyTo: "exchanges"})
+			s.policies = append(s.policies, topology.Policy{Name: "e", Pattern: topology.ReadPattern(".*"), ApplyTo: "exchanges"})
 		}, nil, nil, nil},
 		"fence": {func(s *snapshot) {
-			s.fences = append(s.fences, topology.Policy{Name: "warren-fence-1-ABCDEF:a:q", Pattern: "^q", ApplyTo: "queues"})
+			s.fences = append(s.fences, topology.Policy{Name: "warren-fence-1-ABCDEF:a:q", Pattern: topology.ReadPattern("^q"), ApplyTo: "queues"})
 		}, nil, nil, nil},
 		"policy, other kind": {func(s *snapshot) { s.policies[0].Operator = true }, []string{"q"}, nil, nil},
 	}

@@ -94,6 +94,7 @@ func (s *store) replace(fresh *snapshot, etag string) Notice {
 	s.looking, s.since = false, nil
 	changed := Notice{}
 	if s.current != nil {
+		fresh.keepPatterns(s.current)
 		changed = diff(s.current, fresh)
 	}
 	s.reading.Lock()

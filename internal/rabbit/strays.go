@@ -84,7 +84,7 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray topol
 		return err
 	}
 	f := fence{
-		name: stray.Name, pattern: stray.Pattern, queues: fencedQueues(stray.Pattern), priority: stray.Priority,
+		name: stray.Name, pattern: stray.Pattern.String(), queues: fencedQueues(stray.Pattern.String()), priority: stray.Priority,
 		effective: stray.Definition,
 	}
 	parsed, _ := parseFenceName(stray.Name)

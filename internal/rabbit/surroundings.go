@@ -3,7 +3,6 @@ package rabbit
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/warren-mq/warren/internal/topology"
@@ -52,62 +51,33 @@ func (s *snapshot) surround(names topology.Names, observed topology.Observed) []
 	return found
 }
 
-// compiled is a policy with its pattern read; nil if Go cannot read it, for the broker's patterns are Perl's.
-type compiled struct {
-	topology.Policy
-	pattern *regexp.Regexp
-}
-
 const (
 	keyDeadLetterExchange   = "dead-letter-exchange"
 	keyDeadLetterRoutingKey = "dead-letter-routing-key"
 )
 
 // deadLetterPolicies are those that say something about dead letters.
-func deadLetterPolicies(policies []topology.Policy) []compiled {
-	var about []compiled
+func deadLetterPolicies(policies []topology.Policy) []topology.Policy {
+	var about []topology.Policy
 	for _, policy := range policies {
 		_, exchange := policy.Definition[keyDeadLetterExchange]
 		_, key := policy.Definition[keyDeadLetterRoutingKey]
 		if exchange || key {
-			pattern, _ := regexp.Compile(policy.Pattern)
-			about = append(about, compiled{policy, pattern})
+			about = append(about, policy)
 		}
 	}
 	return about
 }
 
-// matches says whether a policy may apply to a queue of this name and x-queue-type.
-func (c compiled) matches(queue string, kind any) bool {
-	switch c.ApplyTo {
-	case "", "all", "queues":
-	case "quorum_queues":
-		if kind != "quorum" {
-			return false
-		}
-	case "classic_queues":
-		if kind != "classic" {
-			return false
-		}
-	case "streams":
-		if kind != "stream" {
-			return false
-		}
-	default:
-		return false
-	}
-	return c.pattern == nil || c.pattern.MatchString(queue)
-}
-
-// deadLettersOf says where a queue may send its dead letters. Each policy that matches counts, whatever its priority: which
-// is in effect the broker may see otherwise, and too many ways rather than too few are kept.
-func deadLettersOf(name string, queue topology.ObservedQueue, policies []compiled) []topology.DeadLetter {
+// deadLettersOf says where a queue may send its dead letters. Each policy that may match counts, whatever its priority:
+// which is in effect the broker may see otherwise, and too many ways rather than too few are kept.
+func deadLettersOf(name string, queue topology.ObservedQueue, policies []topology.Policy) []topology.DeadLetter {
 	var letters []topology.DeadLetter
 	if letter, dead := deadLetterOf(name, queue, nil); dead {
 		letters = append(letters, letter)
 	}
 	for _, policy := range policies {
-		if !policy.matches(name, queue.Arguments[topology.ArgQueueType]) {
+		if policy.Match(name, typeOf(queue)) == topology.MatchNo {
 			continue
 		}
 		if letter, dead := deadLetterOf(name, queue, policy.Definition); dead {

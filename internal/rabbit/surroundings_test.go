@@ -75,9 +75,15 @@ func TestSurroundings(t *testing.T) {
 			nil,
 			[]topology.DeadLetter{{Queue: "a", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx"}},
 		},
-		"a policy that Go cannot read may match": {
-			[]queueItem{plain("legacy", "quorum")},
+		"a policy with a lookahead": {
+			[]queueItem{plain("amq.gen", "quorum"), plain("legacy", "quorum")},
 			[]policyItem{policy("p", "^(?!amq\\.).*", "queues", 0, toDLX)},
+			nil,
+			[]topology.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
+		},
+		"a policy that cannot be read may match": {
+			[]queueItem{plain("legacy", "quorum")},
+			[]policyItem{policy("p", "^[[:alpha:]]", "queues", 0, toDLX)},
 			nil,
 			[]topology.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
 		},
@@ -88,7 +94,7 @@ func TestSurroundings(t *testing.T) {
 				policy("2", "^.$", "classic_queues", 3, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "classic"}),
 				policy("3", "^.$", "quorum_queues", 3, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "quorum"}),
 				policy("4", "^.$", "streams", 3, map[string]any{"max-age": "1h"}),
-				policy("5", "^(?!c)", "all", 4, map[string]any{"dead-letter-exchange": "other"}), // not readable
+				policy("5", "^(?!c)", "all", 4, map[string]any{"dead-letter-exchange": "other"}),
 			},
 			nil,
 			[]topology.DeadLetter{{Queue: "c", Exchange: "dlx", RoutingKey: key("classic")}, {Queue: "q", Exchange: "dlx", RoutingKey: key("quorum")}},

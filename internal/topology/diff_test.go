@@ -512,12 +512,12 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 	t.Parallel()
 	type definition = topology.Arguments
 	policy := func(key string, value any) []topology.Policy {
-		return []topology.Policy{{Name: "p", Pattern: "^orders$", ApplyTo: "queues", Definition: definition{key: value}}}
+		return []topology.Policy{{Name: "p", Pattern: topology.ReadPattern("^orders$"), ApplyTo: "queues", Definition: definition{key: value}}}
 	}
 	everything := `{queue: {messageTTL: 5m, deliveryLimit: 50, maxLength: 100, maxLengthBytes: 1000}, deadLetter: {exchange: {type: direct}}, retry: {policy: None}}`
 	onDLQ := func(key string, value any) []topology.Policy {
 		policies := policy(key, value)
-		policies[0].Pattern = "dlq$"
+		policies[0].Pattern = topology.ReadPattern("dlq$")
 		return policies
 	}
 	for name, test := range map[string]struct {
@@ -550,7 +550,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 
 		"several keys and queues": {
 			spec:     `{retry: {policy: None}}`,
-			policies: []topology.Policy{{Name: "limits", Pattern: "", ApplyTo: "all", Definition: definition{"message-ttl": 1, "delivery-limit": 2}}},
+			policies: []topology.Policy{{Name: "limits", Pattern: topology.ReadPattern(""), ApplyTo: "all", Definition: definition{"message-ttl": 1, "delivery-limit": 2}}},
 			want: []string{
 				`orders: policy "limits" sets delivery-limit 2 over the queue's none: messages can be dropped or dead-lettered early`,
 				`orders: policy "limits" sets message-ttl 1 over the queue's none: messages expire early`,
@@ -561,8 +561,8 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"a policy and an operator policy": {
 			spec: alone,
 			policies: []topology.Policy{
-				{Name: "user", Pattern: ".", ApplyTo: "queues", Definition: definition{"message-ttl": 2}},
-				{Name: "ops", Pattern: ".", ApplyTo: "queues", Operator: true, Definition: definition{"message-ttl": 1}},
+				{Name: "user", Pattern: topology.ReadPattern("."), ApplyTo: "queues", Definition: definition{"message-ttl": 2}},
+				{Name: "ops", Pattern: topology.ReadPattern("."), ApplyTo: "queues", Operator: true, Definition: definition{"message-ttl": 1}},
 			},
 			want: []string{
 				`orders: policy "user" sets message-ttl 2 over the queue's none: messages expire early`,
@@ -572,26 +572,45 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"the highest priority holds alone": {
 			spec: alone,
 			policies: []topology.Policy{
-				{Name: "low", Pattern: ".", ApplyTo: "queues", Priority: -1, Definition: definition{"message-ttl": 1}},
-				{Name: "high", Pattern: ".", ApplyTo: "queues", Priority: 7, Definition: definition{"max-length": 1}},
-				{Name: "middle", Pattern: ".", ApplyTo: "queues", Definition: definition{"message-ttl": 1}},
+				{Name: "low", Pattern: topology.ReadPattern("."), ApplyTo: "queues", Priority: -1, Definition: definition{"message-ttl": 1}},
+				{Name: "high", Pattern: topology.ReadPattern("."), ApplyTo: "queues", Priority: 7, Definition: definition{"max-length": 1}},
+				{Name: "middle", Pattern: topology.ReadPattern("."), ApplyTo: "queues", Definition: definition{"message-ttl": 1}},
 			},
 			want: []string{`orders: policy "high" sets max-length 1 over the queue's none: messages can be dropped or refused early`},
 		},
 		"of equal priority the first name": {
 			spec: alone,
 			policies: []topology.Policy{
-				{Name: "b", Pattern: ".", ApplyTo: "queues", Definition: definition{"message-ttl": 1}},
-				{Name: "a", Pattern: ".", ApplyTo: "queues", Definition: definition{"max-length": 1}},
+				{Name: "b", Pattern: topology.ReadPattern("."), ApplyTo: "queues", Definition: definition{"message-ttl": 1}},
+				{Name: "a", Pattern: topology.ReadPattern("."), ApplyTo: "queues", Definition: definition{"max-length": 1}},
 			},
 			want: []string{`orders: policy "a" sets max-length 1 over the queue's none: messages can be dropped or refused early`},
 		},
-		"another name":             {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: "^order$", ApplyTo: "queues", Definition: definition{"message-ttl": 1}}}},
-		"a pattern Go cannot read": {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: "(?=o)", ApplyTo: "queues", Definition: definition{"message-ttl": 1}}}},
-		"quorum queues":            {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: "", ApplyTo: "quorum_queues", Definition: definition{"max-length": 1}}}, want: []string{`orders: policy "p" sets max-length 1 over the queue's none: messages can be dropped or refused early`}},
-		"classic queues":           {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: "", ApplyTo: "classic_queues", Definition: definition{"message-ttl": 1}}}},
-		"streams":                  {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: "", ApplyTo: "streams", Definition: definition{"message-ttl": 1}}}},
-		"exchanges":                {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: "", ApplyTo: "exchanges", Definition: definition{"message-ttl": 1}}}},
+		"another name": {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: topology.ReadPattern("^order$"), ApplyTo: "queues", Definition: definition{"message-ttl": 1}}}},
+		"the documentation's pattern": {
+			spec:     noRetry,
+			policies: []topology.Policy{{Name: "all", Pattern: topology.ReadPattern(`^(?!amq\.).*`), ApplyTo: "queues", Definition: definition{"overflow": "drop-head"}}},
+			want: []string{
+				`orders: policy "all" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or the other way round`,
+				`orders.dlq: policy "all" sets overflow drop-head over the queue's default: dead letters can be lost`,
+			},
+		},
+		"a pattern that cannot be read": {
+			spec: alone,
+			policies: []topology.Policy{
+				{Name: "below", Pattern: topology.ReadPattern("^[[:alpha:]]"), ApplyTo: "queues", Definition: definition{"message-ttl": 1}},
+				{Name: "effective", Pattern: topology.ReadPattern("^o"), ApplyTo: "queues", Priority: 1, Definition: definition{"message-ttl": 2}},
+				{Name: "above", Pattern: topology.ReadPattern("^[[:alpha:]]"), ApplyTo: "queues", Priority: 2, Definition: definition{"message-ttl": 3}},
+			},
+			want: []string{
+				`orders: policy "above" may apply (Warren cannot tell whether its pattern matches): it sets message-ttl 3 over the queue's none: messages expire early`,
+				`orders: policy "effective" sets message-ttl 2 over the queue's none: messages expire early`,
+			},
+		},
+		"quorum queues":  {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: topology.ReadPattern(""), ApplyTo: "quorum_queues", Definition: definition{"max-length": 1}}}, want: []string{`orders: policy "p" sets max-length 1 over the queue's none: messages can be dropped or refused early`}},
+		"classic queues": {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: topology.ReadPattern(""), ApplyTo: "classic_queues", Definition: definition{"message-ttl": 1}}}},
+		"streams":        {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: topology.ReadPattern(""), ApplyTo: "streams", Definition: definition{"message-ttl": 1}}}},
+		"exchanges":      {spec: alone, policies: []topology.Policy{{Name: "p", Pattern: topology.ReadPattern(""), ApplyTo: "exchanges", Definition: definition{"message-ttl": 1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -81,7 +81,7 @@ type ObservedBinding struct {
 // Policy is a policy or operator policy that applies to queues.
 type Policy struct {
 	Name     string
-	Pattern  string
+	Pattern  Pattern
 	Priority int
 	// ApplyTo is RabbitMQ's apply-to: all, queues, quorum_queues, exchanges and the like.
 	ApplyTo    string

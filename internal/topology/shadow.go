@@ -3,50 +3,65 @@ package topology
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// shadowed lists what policies change about our queues. One policy and one operator policy hold for a queue, those of
-// the highest priority that match its name (RabbitMQ documentation, "Policies").
+// shadowed lists what policies change about our queues.
 func shadowed(desired Topology, policies []Policy) []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
 		for _, operator := range []bool{false, true} {
-			policy, found := effectivePolicy(queue.Name, policies, operator)
-			if !found {
-				continue
+			effective, possible := policiesOf(queue, policies, operator)
+			for _, policy := range possible {
+				advisories = append(advisories, policy.shadows(queue, MatchUnknown)...)
 			}
-			advisories = append(advisories, policy.shadows(queue)...)
+			if effective != nil {
+				advisories = append(advisories, effective.shadows(queue, MatchYes)...)
+			}
 		}
 	}
 	return advisories
 }
 
-func effectivePolicy(queue string, policies []Policy, operator bool) (Policy, bool) {
-	matching := slices.DeleteFunc(slices.Clone(policies), func(p Policy) bool {
-		return p.Operator != operator || !p.Matches(queue)
-	})
-	if len(matching) == 0 {
-		return Policy{}, false
+// policiesOf is the policy (or operator policy) that holds for a queue, and those that would hold instead if they match,
+// which Warren cannot tell. One policy holds for a queue: of those that match its name, one with the highest priority
+// (RabbitMQ documentation, "Policies").
+func policiesOf(queue Queue, policies []Policy, operator bool) (effective *Policy, possible []*Policy) {
+	for i := range policies {
+		policy := &policies[i]
+		if policy.Operator != operator || effective != nil && !policy.outranks(effective) {
+			continue
+		}
+		switch policy.Match(queue.Name, queueTypeQuorum) {
+		case MatchYes:
+			effective = policy
+		case MatchUnknown:
+			possible = append(possible, policy)
+		}
 	}
-	return slices.MaxFunc(matching, func(a, b Policy) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.Name, a.Name))
-	}), true
+	if effective != nil {
+		possible = slices.DeleteFunc(possible, func(p *Policy) bool { return !p.outranks(effective) })
+	}
+	return effective, possible
 }
 
-// Matches says whether the policy applies to a quorum queue of this name. A pattern that Go cannot read (the broker's
-// are PCRE) matches nothing.
-func (p Policy) Matches(queue string) bool {
-	switch p.ApplyTo {
-	case "all", "queues", "quorum_queues", "":
-		pattern, err := regexp.Compile(p.Pattern)
-		return err == nil && pattern.MatchString(queue)
-	}
-	return false
+func (p *Policy) outranks(other *Policy) bool {
+	return cmp.Or(cmp.Compare(p.Priority, other.Priority), cmp.Compare(other.Name, p.Name)) > 0
 }
+
+// Match says whether the policy applies to a queue of this name and type.
+func (p *Policy) Match(queue, queueType string) Match {
+	applies := p.ApplyTo == "" || p.ApplyTo == "all" || p.ApplyTo == "queues" || p.ApplyTo == appliesToTypes[queueType]
+	if !applies {
+		return MatchNo
+	}
+	return p.Pattern.Match(queue)
+}
+
+// appliesToTypes are the values of apply-to that mean queues of one type.
+var appliesToTypes = map[string]string{"quorum": "quorum_queues", "classic": "classic_queues", "stream": "streams"}
 
 // policyKey is a policy key that changes what a queue does, and how it and the queue's argument combine.
 type policyKey struct {
@@ -78,10 +93,14 @@ func ifLower(policy, argument any) bool {
 	return isNumber && limit >= 0 && (!isSet || own < 0 || limit < own)
 }
 
-func (p Policy) shadows(queue Queue) []v1alpha1.Advisory {
-	kind := "policy"
+// shadows lists what a policy changes about a queue if it matches.
+func (p *Policy) shadows(queue Queue, match Match) []v1alpha1.Advisory {
+	subject := fmt.Sprintf("policy %q", p.Name)
 	if p.Operator {
-		kind = "operator policy"
+		subject = "operator " + subject
+	}
+	if match == MatchUnknown {
+		subject += " may apply (Warren cannot tell whether its pattern matches): it"
 	}
 	var advisories []v1alpha1.Advisory
 	for _, known := range policyKeys {
@@ -96,8 +115,8 @@ func (p Policy) shadows(queue Queue) []v1alpha1.Advisory {
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisoryShadowedByPolicy, Name: queue.Name,
-			Message: fmt.Sprintf("%s %q sets %s %s over the queue's %s: %s",
-				kind, p.Name, known.key, display(value), ownValue(known.key, own), risk),
+			Message: fmt.Sprintf("%s sets %s %s over the queue's %s: %s",
+				subject, known.key, display(value), ownValue(known.key, own), risk),
 		})
 	}
 	return advisories

@@ -1,0 +1,78 @@
+package rabbit
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// Policies of exchanges are looked at, because the broker shows at once which of them is in effect. It matches queues in the
+// same way.
+func TestPatternsMatchLikeTheBrokers(t *testing.T) {
+	names := []string{
+		"orders", "orders.dlq", "orders.retry.30s", "Orders", "amqp", "a b", "größe", "ÀÉ", "日本", "aaab", "x]y", "x-y", "a.b|c", "1",
+	}
+	patterns := []string{
+		"", ".", "^orders", "orders$", `^(?!amq\.).*`, `^(?!orders\.).*$`, `(?<=\.)dlq`, `(?<!\.dlq)$`, `\Aorders\z`, `^orders\Z`,
+		`^(?>a|aa)b`, `^a++b`, `^a*+b`, `^a{2,3}b`, `^gr..ße$`, `^gr.ße$`, "^.{6}$", `^[^a-z]+$`, `^[]x]+`, `^[a-z\-]+$`, `^\w+$`, `^\S+$`,
+		`\s`, `\W`, `\bdlq\b`, `(?i)^ORDERS$`, `^(?i:ORD)ers`, `(?s)^.`, `\d`, `^\D+$`, `a\.b\|c`, fencePattern([]string{"größe", "a.b|c", "x]y"}),
+		`^[[:alpha:]]+$`, `^(?P<n>o)`, `^(o)r(?1)`, `\x6f`, `^\Qa.b|c\E`, `^(?|o|O)r`, `^\p{Lu}`, `\h`, `^(?#nothing)o`,
+	}
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		for _, name := range names {
+			vhost.DeclareExchange(name, "fanout", nil)
+		}
+		connection := connected(t, configOf(vhost), nil)
+		unknown := 0
+		for _, text := range patterns {
+			vhost.SetPolicy("p", brokers.Policy{Pattern: text, ApplyTo: "exchanges", Definition: map[string]any{"alternate-exchange": "amq.fanout"}})
+			var want []string
+			pattern := topology.ReadPattern(text)
+			uncertain := map[string]bool{}
+			for _, name := range names {
+				switch pattern.Match(name) {
+				case topology.MatchYes:
+					want = append(want, name)
+				case topology.MatchUnknown:
+					uncertain[name] = true
+					unknown++
+				}
+			}
+			slices.Sort(want)
+			NewWithT(t).Eventually(func() string {
+				matched := slices.DeleteFunc(exchangesWithPolicy(t, connection), func(name string) bool { return uncertain[name] })
+				return cmp.Diff(want, matched, cmpopts.EquateEmpty())
+			}).WithTimeout(within).WithPolling(10*time.Millisecond).Should(BeEmpty(), "pattern %q: Warren (-), broker (+)", text)
+		}
+		if most := len(names) * len(patterns) / 3; unknown > most {
+			t.Errorf("%d of %d matches are unknown", unknown, len(names)*len(patterns))
+		}
+	})
+}
+
+// exchangesWithPolicy lists the exchanges that have a policy in effect.
+func exchangesWithPolicy(t *testing.T, connection *Connection) []string {
+	t.Helper()
+	var exchanges []struct{ Name, Policy string }
+	path := "/exchanges/" + url.PathEscape(connection.config.VHost) + "?columns=name,policy"
+	if _, err := connection.writing.get(t.Context(), path, "", &exchanges); err != nil {
+		t.Fatal(err)
+	}
+	var with []string
+	for _, exchange := range exchanges {
+		if exchange.Policy != "" && !strings.HasPrefix(exchange.Name, "amq.") && exchange.Name != "" {
+			with = append(with, exchange.Name)
+		}
+	}
+	slices.Sort(with)
+	return with
+}
