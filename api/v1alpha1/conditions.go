@@ -27,7 +27,7 @@ const (
 	ReasonBrokerUpgraded = "BrokerUpgraded"
 	// ReasonExchangeMissing: an exchange that Warren does not declare does not exist.
 	ReasonExchangeMissing = "ExchangeMissing"
-	// ReasonReturnRouteMissing: retry.returnTo leads to no queue.
+	// ReasonReturnRouteMissing: retry.returnTo does not lead to the main queue.
 	ReasonReturnRouteMissing = "ReturnRouteMissing"
 	// ReasonConnectionNotReady: the BrokerConnection or its Secret is missing or not usable.
 	ReasonConnectionNotReady = "ConnectionNotReady"

@@ -409,6 +409,8 @@ func TestDiffReturnRoute(t *testing.T) {
 	t.Parallel()
 	const (
 		nowhere = `exchange "back" of retry.returnTo routes key "again" to no queue: messages whose delay is over would be lost or stay in their delay tier; bind queue "orders" to it with that key`
+		astray  = `exchange "back" of retry.returnTo routes key "again" to other queues ("other") and not to queue "orders": messages whose delay is over go there and do not come back; bind queue "orders" to it with that key`
+		noWay   = `no binding leads from exchange "back" of retry.returnTo to queue "orders": messages whose delay is over would be lost or stay in their delay tier; bind the queue to it`
 		absent  = `exchange "back" of retry.returnTo does not exist: messages whose delay is over would be lost or stay in their delay tier; declare it, or give a binding to it a type`
 	)
 	to := func(source, destination, key string) topology.ObservedBinding {
@@ -433,9 +435,11 @@ func TestDiffReturnRoute(t *testing.T) {
 		"topic":                               {exchanges: map[string]string{"back": "topic"}, bindings: []topology.ObservedBinding{to("back", "orders", "*")}},
 		"topic that does not match":           {exchanges: map[string]string{"back": "topic"}, bindings: []topology.ObservedBinding{to("back", "orders", "again.*")}, missing: nowhere},
 		"fans out":                            {exchanges: map[string]string{"back": "topic"}, bindings: []topology.ObservedBinding{to("back", "orders", "again"), to("back", "z", "#"), to("back", `"a"`, "*"), to("back", "z", "again")}, fansOut: `"\"a\"", "z"`},
-		"leads to others only":                {exchanges: map[string]string{"back": "direct"}, bindings: []topology.ObservedBinding{to("back", "other", "again")}, fansOut: `"other"`},
-		"headers: each message decides":       {exchanges: map[string]string{"back": "headers"}, bindings: []topology.ObservedBinding{to("back", "other", "again")}},
-		"a plugin's type":                     {exchanges: map[string]string{"back": "x-random"}, bindings: []topology.ObservedBinding{to("back", "other", "again")}},
+		"leads to others only":                {exchanges: map[string]string{"back": "direct"}, bindings: []topology.ObservedBinding{to("back", "other", "again")}, missing: astray},
+		"headers: each message decides":       {exchanges: map[string]string{"back": "headers"}, bindings: []topology.ObservedBinding{to("back", "other", "again"), to("back", "orders", "")}},
+		"a plugin's type":                     {exchanges: map[string]string{"back": "x-random"}, bindings: []topology.ObservedBinding{to("back", "other", "again"), to("back", "orders", "")}},
+		"headers: to others only":             {exchanges: map[string]string{"back": "headers"}, bindings: []topology.ObservedBinding{to("back", "other", "again")}, missing: noWay},
+		"headers: to an exchange in a circle": {exchanges: map[string]string{"back": "headers", "inner": "headers"}, bindings: []topology.ObservedBinding{through("back", "inner", ""), through("inner", "back", "")}, missing: noWay},
 		"through another exchange":            {exchanges: map[string]string{"back": "topic", "inner": "direct"}, bindings: []topology.ObservedBinding{through("back", "inner", "#"), to("inner", "orders", "again")}},
 		"through one that leads nowhere":      {exchanges: map[string]string{"back": "topic", "inner": "direct"}, bindings: []topology.ObservedBinding{through("back", "inner", "#"), to("inner", "orders", "other")}, missing: nowhere},
 		"through one that each message picks": {exchanges: map[string]string{"back": "topic", "inner": "headers"}, bindings: []topology.ObservedBinding{through("back", "inner", "#"), to("inner", "orders", "other")}},
@@ -493,6 +497,7 @@ func TestDiffReturnRouteOfOurOwn(t *testing.T) {
 		"and finds one":                  {spec: returns + `bindings: [{exchange: {name: back}, routingKeys: ["#"]}]`, declared: true},
 		"a binding to another exchange":  {spec: returns + `bindings: [{exchange: {name: events, type: topic}, routingKeys: ["#"]}]`, missing: true},
 		"keys of each message: anything": {spec: `retry: {strategy: Reject, returnTo: {exchange: back}}, bindings: [{exchange: {name: back, type: direct}}]`},
+		"keys of each message: no way":   {spec: `retry: {strategy: Reject, returnTo: {exchange: back}}, bindings: [{exchange: {name: events, type: direct}}]`, missing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,8 @@ import (
 
 const lostOrStuck = "messages whose delay is over would be lost or stay in their delay tier"
 
-// returnRoute looks where messages go when their delay is over, and says when that is nowhere or more than one place.
+// returnRoute looks where messages go when their delay is over. It says when they do not come to the main queue, and when
+// they come to further queues too.
 // What this topology itself lacks on the way is a change of its own, and counts as being there.
 func (c *Comparison) returnRoute(desired Topology, observed Observed) {
 	route := desired.Return
@@ -24,17 +25,19 @@ func (c *Comparison) returnRoute(desired Topology, observed Observed) {
 			"; declare it, or give a binding to it a type", route.Exchange))
 		return
 	}
+	uncertain := len(route.Keys) == 0
 	for _, key := range route.Keys {
 		queues, known := observed.route(route.Exchange, key)
-		if !known {
-			continue // a headers exchange or the like: what it does depends on each message
+		if !known { // a headers exchange or the like: what it does depends on each message
+			uncertain = true
+			continue
 		}
-		if len(queues) == 0 {
-			c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo routes key %q to no queue: "+lostOrStuck+
-				"; bind queue %q to it with that key", route.Exchange, key, route.Queue))
+		others := slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == route.Queue })
+		if len(others) == len(queues) {
+			c.missingReturn(route, wrongReturn(route, key, others))
 			return
 		}
-		if others := slices.DeleteFunc(queues, func(q string) bool { return q == route.Queue }); len(others) > 0 {
+		if len(others) > 0 {
 			c.Advisories = append(c.Advisories, v1alpha1.Advisory{
 				Code: v1alpha1.AdvisoryReturnRouteFansOut, Name: route.Exchange,
 				Message: fmt.Sprintf("exchange %q routes key %q to further queues (%s): each retry is copied there",
@@ -42,6 +45,21 @@ func (c *Comparison) returnRoute(desired Topology, observed Observed) {
 			})
 		}
 	}
+	if uncertain && !observed.mayLead(route.Exchange, route.Queue) {
+		c.missingReturn(route, fmt.Sprintf("no binding leads from exchange %q of retry.returnTo to queue %q: %s; bind the queue to it",
+			route.Exchange, route.Queue, lostOrStuck))
+	}
+}
+
+// wrongReturn says where a key leads that does not lead to the main queue.
+func wrongReturn(route *Return, key string, queues []string) string {
+	remedy := fmt.Sprintf("; bind queue %q to it with that key", route.Queue)
+	if len(queues) == 0 {
+		return fmt.Sprintf("exchange %q of retry.returnTo routes key %q to no queue: %s%s", route.Exchange, key, lostOrStuck, remedy)
+	}
+	return fmt.Sprintf("exchange %q of retry.returnTo routes key %q to other queues (%s) and not to queue %q: "+
+		"messages whose delay is over go there and do not come back%s",
+		route.Exchange, key, strings.Join(quoted(queues), ", "), route.Queue, remedy)
 }
 
 // has says whether a binding is part of the route: somebody made it so that messages find back.
@@ -105,6 +123,27 @@ func (o Observed) route(exchange, key string) (queues []string, known bool) {
 	}
 	slices.Sort(queues)
 	return slices.Compact(queues), true
+}
+
+// mayLead says whether bindings lead from an exchange to a queue, whatever their keys. What an alternate exchange leads to is
+// not observed, and counts as leading there.
+func (o Observed) mayLead(exchange, queue string) bool {
+	seen := map[string]bool{exchange: true}
+	for open := []string{exchange}; len(open) > 0; open = open[1:] {
+		if _, alternate := o.Exchanges[open[0]].Arguments["alternate-exchange"]; alternate {
+			return true
+		}
+		for _, binding := range o.BindingsFrom[open[0]] {
+			switch {
+			case !binding.ToExchange && binding.Destination == queue:
+				return true
+			case binding.ToExchange && !seen[binding.Destination]:
+				seen[binding.Destination] = true
+				open = append(open, binding.Destination)
+			}
+		}
+	}
+	return false
 }
 
 func matchesKey(exchange v1alpha1.ExchangeType, bindingKey, key string) (matches, known bool) {
