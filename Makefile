@@ -27,11 +27,12 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 	go build -o bin/quickstart ./hack/quickstart
 	hack/with-parts.sh newest bin/quickstart
 
-# One package at a time: what several would do to the same brokers at once is another thing than what a test is about.
+# Tests mostly wait for brokers, so many more of them run at once than there are cores: packages, tests that are
+# parallel, and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own.
 .PHONY: test
 test: ## Run all tests on real parts, and check the coverage.
-	hack/with-parts.sh all go test -p=1 -race -shuffle=on -timeout=60m $(TESTFLAGS) \
-		-coverpkg=./api/...,./internal/... -coverprofile=cover.out ./...
+	hack/with-parts.sh all go test -p=4 -parallel=16 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
+		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./...
 	hack/coverage.sh cover.out
 
 .PHONY: test-unit

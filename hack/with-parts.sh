@@ -16,6 +16,9 @@ shift
 
 KUBEBUILDER_ASSETS=$("$HACK_DIR/kubernetes.sh" path)
 export KUBEBUILDER_ASSETS
+# On a loaded machine an API server takes longer than the 20 s that envtest gives it.
+export KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=${KUBEBUILDER_CONTROLPLANE_START_TIMEOUT:-3m}
+export KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=${KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT:-1m}
 "$HACK_DIR/brokers.sh" start ${versions[@]+"${versions[@]}"} >/dev/null
 environment=$("$HACK_DIR/brokers.sh" env ${versions[@]+"${versions[@]}"})
 eval "$environment"

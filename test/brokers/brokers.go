@@ -185,6 +185,9 @@ func (b Broker) call(tb testing.TB, method string, body any, path ...string) []b
 	}
 	request.SetBasicAuth(b.Username, b.Password)
 	request.Header.Set("Content-Type", "application/json")
+	if method != http.MethodPost {
+		request.Header["Idempotency-Key"] = nil // is not sent: it has the request made again on a connection that was just closed
+	}
 	response, err := b.client.Do(request)
 	if err != nil {
 		tb.Fatalf("%s %v: %v", method, path, err)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 const (
@@ -43,18 +44,22 @@ func TestDeployment(t *testing.T) {
 	if len(roles) < 3 {
 		t.Fatalf("config/default has not the roles that are to be tested: %v", roles)
 	}
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	RunSpecs(t, "Warren, deployed")
 }
 
-var _ = BeforeSuite(func() {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-	klog.SetOutput(GinkgoWriter)
-	binary = filepath.Join(GinkgoT().TempDir(), "manager")
+// The first process builds the binary for all: `make test` runs the specs in several. Each has a cluster of its own, for
+// a spec changes the roles, and there is one leader in a cluster.
+var _ = SynchronizedBeforeSuite(func() []byte {
+	binary := filepath.Join(GinkgoT().TempDir(), "manager")
 	output, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../../cmd").CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "build the manager: %s", output)
-
+	return []byte(binary)
+}, func(built []byte) {
+	binary = string(built)
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	klog.SetOutput(GinkgoWriter)
 	whole = startCluster()
 	whole.kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
 	whole.kubectl("apply", "--server-side", "-f", filepath.Join("testdata", "rabbitmqcluster.yaml"))

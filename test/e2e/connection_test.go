@@ -121,12 +121,12 @@ var _ = Describe("A broker that cannot be read", func() {
 		w := newBareWorld(matrix[0])
 		entry := newGateway(w.broker)
 		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri})
+		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri, ResyncInterval: "5s"})
 		w.queue("orders", `{}`)
 		synced := w.ready("orders")
 
 		entry.cut.Store(true)
-		Consistently(func() *v1alpha1.ConsumerQueue { return w.get("orders") }).WithTimeout(1500 * time.Millisecond).
+		Consistently(func() *v1alpha1.ConsumerQueue { return w.get("orders") }).WithTimeout(7 * time.Second).
 			Should(HaveField("ResourceVersion", synced.ResourceVersion))
 		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"),
 			condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"),

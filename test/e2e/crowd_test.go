@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
@@ -23,7 +24,7 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 		w.fifty()
 		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.namespace))).To(Succeed())
 		// One after the other, the two looks at each main queue alone would take 500 s.
-		Eventually(w.count).WithTimeout(2 * time.Minute).Should(BeZero())
+		Eventually(w.count).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
 		Expect(w.holds()).To(equalState(conformance.State{}))
 		Eventually(w.vhost.Policies).Should(BeEmpty())
 	})
@@ -50,7 +51,7 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 		for _, object := range objects {
 			Expect(kube.Delete(ctx(), object)).To(Succeed())
 		}
-		Eventually(w.count).WithTimeout(90 * time.Second).Should(BeZero())
+		Eventually(w.count).WithTimeout(deadline.For(90 * time.Second)).Should(BeZero())
 		Eventually(func() int { return len(w.retained()) }).Should(Equal(50))
 		Expect(w.retained()).To(HaveEach(HaveField("Type", corev1.EventTypeWarning)))
 		Expect(w.holds()).To(equalState(before))
@@ -61,7 +62,8 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 func (w *world) fifty() {
 	GinkgoHelper()
 	for i := range 50 {
-		w.queue(fmt.Sprintf("orders-%d", i), `{retry: {delayTiers: [{delay: 5s}]}}`)
+		// A tier of a few seconds cannot be proved empty where each step takes a second.
+		w.queue(fmt.Sprintf("orders-%d", i), `{retry: {delayTiers: [{delay: 1m}]}}`)
 	}
 	for i := range 50 {
 		w.readyWithin(fmt.Sprintf("orders-%d", i), time.Minute)
@@ -100,7 +102,7 @@ var _ = Describe("A ConsumerQueue that is deleted together with its BrokerConnec
 			Eventually(func() error {
 				return kube.Get(ctx(), client.ObjectKeyFromObject(objects["BrokerConnection"]), &v1alpha1.BrokerConnection{})
 			}).
-				WithTimeout(time.Minute).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+				WithTimeout(deadline.For(time.Minute)).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 		})
 	}
 })

@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // deletion is what becomes of a topology when its ConsumerQueue "orders" is deleted. Those of a table are deleted at the
@@ -269,7 +270,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		gateways[back].cut.Store(false)
 		back.gone("orders")
 		Expect(back.holds()).To(equalState(onlySources(before)))
-		Eventually(lost.finds).WithArguments("orders").WithTimeout(90 * time.Second).Should(BeFalse())
+		Eventually(lost.finds).WithArguments("orders").WithTimeout(deadline.For(90 * time.Second)).Should(BeFalse())
 		lost.expectRetained(`given up after 1m0s: .*: exchange "retries"; exchange "dead"; queue "orders"`, true, "lost")
 		Expect(lost.holds()).To(equalState(before))
 	})
@@ -289,7 +290,7 @@ func (w *world) finds(name string) bool {
 // again for the dead-letter queue.
 func (w *world) gone(name string) {
 	GinkgoHelper()
-	Eventually(w.finds).WithArguments(name).WithTimeout(60 * time.Second).Should(BeFalse())
+	Eventually(w.finds).WithArguments(name).WithTimeout(deadline.For(60 * time.Second)).Should(BeFalse())
 }
 
 func (w *world) eventuallyDeleting(name string) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // typed is a topology with every kind of object: a source exchange, a retry exchange, tiers, DLX and DLQ.
@@ -39,7 +40,7 @@ var _ = Describe("Drift", func() {
 
 			meddle(w.vhost)
 
-			Eventually(w.vhost.Definitions).WithTimeout(5 * time.Second).Should(Equal(before))
+			Eventually(w.vhost.Definitions).WithTimeout(deadline.For(5 * time.Second)).Should(Equal(before))
 			Eventually(func() []string { return w.events("orders") }).Should(Equal([]string{"Declared", "DriftDetected", "DriftCorrected"}))
 			w.ready("orders")
 		})

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,6 +18,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 var _ = Describe("GitOps", func() {
@@ -45,7 +47,7 @@ var _ = Describe("GitOps", func() {
 			condition("Ready", metav1.ConditionTrue, "InSync"), noCondition("Reconciling"), noCondition("Stalled"))
 		Expect(cq.Status.Conditions).To(HaveEach(HaveField("ObservedGeneration", cq.Generation)))
 		Expect(kstatusOf(cq)).To(Equal(status.CurrentStatus))
-		kubectl("wait", "-n", w.namespace, "--for=condition=Ready", "consumerqueue/orders", "--timeout=5s")
+		kubectl("wait", "-n", w.namespace, "--for=condition=Ready", "consumerqueue/orders", "--timeout="+deadline.For(5*time.Second).String())
 
 		By("not touching the broker")
 		w.vhost.DeleteQueue("orders.dlq")
@@ -60,7 +62,7 @@ var _ = Describe("kubectl", func() {
 	It("lists, waits and explains", func() {
 		w := newWorld(matrix[0])
 		w.queue("orders", `{queue: {name: shop.orders}}`)
-		kubectl("wait", "-n", w.namespace, "--for=condition=Ready", "cqueue/orders", "--timeout=30s")
+		kubectl("wait", "-n", w.namespace, "--for=condition=Ready", "cqueue/orders", "--timeout="+deadline.For(30*time.Second).String())
 		table := strings.Split(kubectl("get", "-n", w.namespace, "cqueue", "-o", "wide"), "\n")
 		Expect(strings.Fields(table[0])).To(Equal([]string{"NAME", "QUEUE", "READY", "DRIFTED", "RECREATE", "REASON", "AGE", "CONNECTION", "MESSAGE"}))
 		Expect(table[1]).To(MatchRegexp(`^orders +shop\.orders +True +False +False +InSync +\S+ +default +all 7 objects are as desired`))

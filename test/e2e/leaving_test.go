@@ -11,11 +11,12 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/traffic"
 )
 
 // A queue goes only after two looks 10 s apart; those that hold messages when they have been taken out or expired.
-const untilEmpty = 45 * time.Second
+var untilEmpty = deadline.For(45 * time.Second)
 
 var _ = Describe("What leaves the spec", func() {
 	onEachBroker("goes when nothing needs it any more", func(broker brokers.Broker) {
@@ -77,7 +78,7 @@ var _ = Describe("What leaves the spec", func() {
 				HaveField("Message", `queue "one" is not wanted any more and stays for now: it holds messages or has consumers`))))
 		Expect(cq.Status.Changes).To(BeEmpty())
 		Expect(cq.Status.Topology).To(ContainElement(SatisfyAll(HaveField("Name", "one"), HaveField("State", v1alpha1.StateOrphaned))))
-		Eventually(w.vhost.Ready).WithArguments("orders").WithTimeout(30 * time.Second).Should(Equal(1))
+		Eventually(w.vhost.Ready).WithArguments("orders").WithTimeout(deadline.For(30 * time.Second)).Should(Equal(1))
 		Eventually(w.queues).WithTimeout(untilEmpty).Should(ConsistOf("orders", "orders.retry.1m", "one", "two"))
 		Expect(w.vhost.Ready("one")).To(Equal(1))
 

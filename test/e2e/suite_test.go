@@ -4,10 +4,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +29,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 var (
@@ -42,38 +47,46 @@ func TestE2E(t *testing.T) {
 		user := matrix[i].NewUser(t, "administrator")
 		matrix[i].Username, matrix[i].Password = user.Username, user.Password
 	}
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(4 * time.Second)
 	RunSpecs(t, "Warren")
 }
 
-var _ = BeforeSuite(func() {
+// shared is what the first process of a run gives to all: `make test` runs the specs in several. One manager works for
+// all of them, as it does for many namespaces of a cluster.
+type shared struct {
+	KubeConfig []byte
+	// Log is the file that the manager's log is in.
+	Log string
+}
+
+// managerLog is the file that the manager's log is in.
+var managerLog string
+
+var _ = SynchronizedBeforeSuite(func() []byte {
+	log := filepath.Join(GinkgoT().TempDir(), "manager.log")
+	file, err := os.Create(log)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(file.Close)
 	heard := &witness{}
-	ctrl.SetLogger(zap.New(zap.WriteTo(io.MultiWriter(GinkgoWriter, heard)), zap.UseDevMode(true)))
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.MultiWriter(file, heard)), zap.UseDevMode(true)))
 	klog.SetLogger(ctrl.Log)
 	environment := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
+		CRDInstallOptions:     envtest.CRDInstallOptions{MaxTime: deadline.For(10 * time.Second)},
 	}
 	config, err := environment.Start()
 	Expect(err).NotTo(HaveOccurred(), "start the API server: run make test, or set KUBEBUILDER_ASSETS as hack/kubernetes.sh prints it")
 	DeferCleanup(environment.Stop)
-	kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(os.WriteFile(kubeconfig, environment.KubeConfig, 0o600)).To(Succeed())
 
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	watching, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	kube = watching
 	listening, stopListening := context.WithCancel(context.Background())
 	DeferCleanup(stopListening)
-	heard.listen(listening, watching)
+	heard.listen(listening, newClient(config))
 	DeferCleanup(heard.testify) // after the manager has stopped: what is deferred later comes first
 
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	Expect(controller.Setup(ctx, mgr, controller.Options{})).To(Succeed())
@@ -83,7 +96,56 @@ var _ = BeforeSuite(func() {
 		cancel()
 		Eventually(stopped).Should(Receive(BeNil()), "the manager stops in good order")
 	})
+	given, err := json.Marshal(shared{KubeConfig: environment.KubeConfig, Log: log})
+	Expect(err).NotTo(HaveOccurred())
+	return given
+}, func(given []byte) {
+	from := shared{}
+	Expect(json.Unmarshal(given, &from)).To(Succeed())
+	managerLog = from.Log
+	kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(os.WriteFile(kubeconfig, from.KubeConfig, 0o600)).To(Succeed())
+	config, err := clientcmd.RESTConfigFromKubeConfig(from.KubeConfig)
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS = -1
+	kube = newClient(config)
+	if GinkgoParallelProcess() > 1 {
+		ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+		klog.SetLogger(ctrl.Log)
+	}
 })
+
+func scheme() *runtime.Scheme {
+	GinkgoHelper()
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	return scheme
+}
+
+func newClient(config *rest.Config) client.WithWatch {
+	GinkgoHelper()
+	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return made
+}
+
+// showLog has the report of a spec that fails show what the manager said about a namespace.
+func showLog(namespace string) {
+	GinkgoHelper()
+	DeferCleanup(func() {
+		if !CurrentSpecReport().Failed() {
+			return
+		}
+		text, err := os.ReadFile(managerLog)
+		Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, namespace) {
+				GinkgoWriter.Print(line)
+			}
+		}
+	})
+}
 
 // onEachBroker makes one test for each broker of the matrix.
 func onEachBroker(text string, body func(broker brokers.Broker)) {

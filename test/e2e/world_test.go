@@ -23,6 +23,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // world is a test's own namespace and vhost, with a Secret "rabbitmq" and, unless a test makes its own, a
@@ -47,6 +48,7 @@ func newBareWorld(broker brokers.Broker) *world {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
 	Expect(kube.Create(ctx(), namespace)).To(Succeed())
+	showLog(namespace.Name)
 	w := &world{broker: broker, vhost: broker.NewVHost(GinkgoTB()), namespace: namespace.Name}
 	DeferCleanup(func() {
 		w.disconnect()
@@ -174,7 +176,7 @@ func (w *world) ready(name string) *v1alpha1.ConsumerQueue {
 // readyWithin is for what waits until a queue is known to be empty.
 func (w *world) readyWithin(name string, limit time.Duration) {
 	GinkgoHelper()
-	Eventually(func() *v1alpha1.ConsumerQueue { return w.get(name) }).WithTimeout(limit).
+	Eventually(func() *v1alpha1.ConsumerQueue { return w.get(name) }).WithTimeout(deadline.For(limit)).
 		Should(SatisfyAll(condition("Ready", metav1.ConditionTrue, "InSync"), beCurrent()))
 }
 

@@ -9,6 +9,7 @@ import (
 
 var _ = Describe("An API server that is stopped and started again", func() {
 	It("is waited for: nothing that is well is written or declared, and what happened meanwhile is mended", func() {
+		server := ownAPIServer().ControlPlane.GetAPIServer()
 		w := newWorld(shared)
 		running := startManager(w)
 		names := w.queues("orders", 5, ordinary)
@@ -17,7 +18,6 @@ var _ = Describe("An API server that is stopped and started again", func() {
 		before := w.versions()
 		holds := w.vhost.Definitions()
 
-		server := environment.ControlPlane.GetAPIServer()
 		DeferCleanup(func() { Expect(server.Start()).To(Succeed()) }) // does nothing where it runs
 		Expect(server.Stop()).To(Or(Succeed(), MatchError(ContainSubstring("to stop"))), "it is killed if it takes its time")
 		w.vhost.DeleteQueue(names[4] + ".dlq")

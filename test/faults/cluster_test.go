@@ -16,7 +16,7 @@ import (
 var _ = Describe("A connection that suddenly leads to another cluster", func() {
 	It("makes the topology there, and removes nothing there or here for what is remembered of the first", func() {
 		w := newWorld(shared)
-		there := w.vhost.At(private.Broker)
+		there := w.vhost.At(brokers.NewPrivate(GinkgoTB()).Broker)
 		Expect(clusterName(there.Broker)).NotTo(Equal(clusterName(shared)))
 		startManager(w)
 		for name, policy := range map[string]string{"orders": "DeleteIfEmpty", "doomed": "Delete", "gone": "DeleteIfEmpty"} {

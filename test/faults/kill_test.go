@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/traffic"
 )
 
@@ -48,7 +49,7 @@ var _ = Describe("A manager that is killed", func() {
 			before = made
 		}
 		const left = 3 + 10*15 - 6*6 - 3*5
-		Eventually(func() int { return len(w.all()) }).WithTimeout(90 * time.Second).WithPolling(time.Second).Should(Equal(left))
+		Eventually(func() int { return len(w.all()) }).WithTimeout(deadline.For(90 * time.Second)).WithPolling(time.Second).Should(Equal(left))
 		w.settled(left)
 
 		expectState(w.vhost, desired(w.broker, append(w.all(), contests.kept()...)))

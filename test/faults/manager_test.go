@@ -9,6 +9,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // manager is a process of the real manager.
@@ -53,7 +55,7 @@ func (m *manager) stop() {
 		return
 	}
 	Expect(m.command.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	Eventually(m.ended).WithTimeout(20 * time.Second).Should(BeClosed())
+	Eventually(m.ended).WithTimeout(deadline.For(20 * time.Second)).Should(BeClosed())
 	Expect(m.err).NotTo(HaveOccurred(), "the manager stops in good order")
 }
 

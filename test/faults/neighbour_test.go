@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 var _ = Describe("A broker that accepts connections and never answers", func() {
@@ -22,7 +23,7 @@ var _ = Describe("A broker that accepts connections and never answers", func() {
 		falling.queue("steady", ordinary)
 		falling.settled(1)
 		flow := falling.flow("steady")
-		alone := healthy.latencies("alone")
+		alone := healthy.latency("alone")
 
 		mute.queues("orders", 20, ordinary)
 		for _, p := range []*proxy{falling.amqp, falling.management} { // …and one falls silent
@@ -30,12 +31,12 @@ var _ = Describe("A broker that accepts connections and never answers", func() {
 		}
 		falling.queues("orders", 20, ordinary)
 		Eventually(falling.management.holds).ShouldNot(BeZero(), "a request waits for its answer")
-		beside := healthy.latencies("beside")
+		beside := healthy.latency("beside")
 		AddReportEntry("time to Ready", fmt.Sprintf("alone %v, beside silent brokers %v", alone, beside))
-		Expect(median(beside)).To(BeNumerically("<=", 5*median(alone)), "alone %v, beside %v", alone, beside)
+		Expect(beside).To(BeNumerically("<=", 5*alone), "alone %v, beside %v", alone, beside)
 
 		// A request that is not answered ends after 30 s, and the condition stays for three intervals more.
-		Eventually(func() string { return readyReason(falling.get("steady")) }).WithTimeout(time.Minute).Should(Equal("BrokerUnreachable"))
+		Eventually(func() string { return readyReason(falling.get("steady")) }).WithTimeout(deadline.For(time.Minute)).Should(Equal("BrokerUnreachable"))
 		for _, w := range []*world{mute, falling} {
 			w.amqp.release()
 			w.management.release()
@@ -45,6 +46,17 @@ var _ = Describe("A broker that accepts connections and never answers", func() {
 		flow.noneLost()
 	})
 })
+
+// latency is the median of the times until ConsumerQueues are Ready, in the best of three rounds: other tests, which take
+// the machine's time, disturb one or two of them.
+func (w *world) latency(prefix string) time.Duration {
+	GinkgoHelper()
+	best := median(w.latencies(prefix + "-0"))
+	for _, round := range []string{"-1", "-2"} {
+		best = min(best, median(w.latencies(prefix+round)))
+	}
+	return best
+}
 
 // latencies are the times from the creation of ConsumerQueues until they are Ready, of 15 that come at once.
 func (w *world) latencies(prefix string) []time.Duration {
@@ -61,7 +73,7 @@ func (w *world) latencies(prefix string) []time.Duration {
 			return ready
 		})
 		return waiting
-	}).WithTimeout(time.Minute).WithPolling(5 * time.Millisecond).Should(BeEmpty())
+	}).WithTimeout(deadline.For(time.Minute)).WithPolling(5 * time.Millisecond).Should(BeEmpty())
 	return all
 }
 

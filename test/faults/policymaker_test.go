@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 var _ = Describe("Access that is missing", func() {
@@ -28,7 +29,7 @@ var _ = Describe("Access that is missing", func() {
 
 		shared.SetTags(GinkgoTB(), user, "management", "policymaker")
 		Eventually(func() []string { return desired(w.broker, w.all()).differences(observed(w.vhost)) }).
-			WithTimeout(time.Minute).Should(BeEmpty())
+			WithTimeout(deadline.For(time.Minute)).Should(BeEmpty())
 		w.eventually("orders", HaveField("Status.Advisories", BeEmpty()))
 		Eventually(w.vhost.Policies).Should(BeEmpty())
 		Expect(flow.noneLost().SentinelsLeft).To(BeZero())

@@ -5,10 +5,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/test/brokers"
 )
 
 var _ = Describe("A broker", func() {
 	It("that is stopped and started again: nothing changes for three intervals, then each resource is written as often as it must", func() {
+		private := brokers.NewPrivate(GinkgoTB())
 		w := newStraightWorld(private.Broker)
 		startManager(w)
 		names := w.queues("orders", 5, ordinary)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // interval is the resyncInterval of every BrokerConnection here.
@@ -99,6 +100,12 @@ func (w *world) secret(username, password string) {
 // connect makes the BrokerConnection.
 func (w *world) connect(vhost string) {
 	GinkgoHelper()
+	w.connectEvery(interval, vhost)
+}
+
+// connectEvery makes the BrokerConnection with another resyncInterval.
+func (w *world) connectEvery(interval v1alpha1.Duration, vhost string) {
+	GinkgoHelper()
 	Expect(kube.Create(ctx(), &v1alpha1.BrokerConnection{
 		ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: w.namespace},
 		Spec: v1alpha1.BrokerConnectionSpec{
@@ -173,7 +180,7 @@ func (w *world) allReady() {
 			}
 		}
 		return waiting
-	}).WithTimeout(time.Minute).WithPolling(300 * time.Millisecond).Should(BeEmpty())
+	}).WithTimeout(deadline.For(time.Minute)).WithPolling(300 * time.Millisecond).Should(BeEmpty())
 }
 
 // condition matches a resource by one of its conditions.

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/traffic"
 )
 
@@ -28,9 +29,9 @@ func eachBroker(t *testing.T, body func(t *testing.T, vhost *brokers.VHost)) {
 // eventually asks until the answer is yes.
 func eventually(t *testing.T, what string, ask func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(deadline.For(30 * time.Second))
 	for !ask() {
-		if time.Now().After(deadline) {
+		if time.Now().After(end) {
 			t.Fatalf("not within 30 s: %s", what)
 		}
 		select {
@@ -45,7 +46,7 @@ func TestAllThatIsConsumedIsAccountedFor(t *testing.T) {
 		vhost.DeclareQueue("orders", quorum)
 		publisher := traffic.Publish(t, vhost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue("orders")}, Count: 500})
 		consumer := traffic.Consume(t, vhost, "orders", nil)
-		publisher.Wait(t, 30*time.Second)
+		publisher.Wait(t, deadline.For(30*time.Second))
 		eventually(t, "all are consumed", func() bool { return len(consumer.Consumed()) == 500 })
 		report := traffic.Account(t, vhost, traffic.Accounting{
 			Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{consumer},
@@ -62,10 +63,10 @@ func TestAPurgedMessageIsReportedLost(t *testing.T) {
 		vhost.DeclareQueue("orders", quorum)
 		to := []traffic.Target{traffic.ToQueue("orders")}
 		lost := traffic.Publish(t, vhost, traffic.Publishing{Targets: to, Count: 3})
-		lost.Wait(t, 30*time.Second)
+		lost.Wait(t, deadline.For(30*time.Second))
 		purge(t, vhost, "orders")
 		kept := traffic.Publish(t, vhost, traffic.Publishing{Targets: to, Count: 2})
-		kept.Wait(t, 30*time.Second)
+		kept.Wait(t, deadline.For(30*time.Second))
 		report := traffic.Account(t, vhost, traffic.Accounting{
 			Publishers: []*traffic.Publisher{lost, kept}, Quiet: 500 * time.Millisecond,
 		})
@@ -87,7 +88,7 @@ func TestWhatReachesNoQueueIsReturnedAndNotConfirmed(t *testing.T) {
 		publisher := traffic.Publish(t, vhost, traffic.Publishing{
 			Targets: []traffic.Target{{Exchange: "amq.direct", RoutingKey: "nowhere"}, traffic.ToQueue("orders")}, Count: 100,
 		})
-		publisher.Wait(t, 30*time.Second)
+		publisher.Wait(t, deadline.For(30*time.Second))
 		if counts := publisher.Counts(); counts != (traffic.Counts{Made: 100, Confirmed: 50, Returned: 50}) {
 			t.Errorf("counts: %+v", counts)
 		}
@@ -108,7 +109,7 @@ func TestNacksAreCountedAndRetried(t *testing.T) {
 		})
 		eventually(t, "some are refused", func() bool { return publisher.Counts().Nacks > 0 })
 		consumer := traffic.Consume(t, vhost, "narrow", nil)
-		publisher.Wait(t, 30*time.Second)
+		publisher.Wait(t, deadline.For(30*time.Second))
 		if counts := publisher.Counts(); counts.Confirmed != 100 || counts.Unsettled != 0 {
 			t.Errorf("counts: %+v", counts)
 		}
@@ -125,7 +126,7 @@ func TestWithoutRetryANackIsForGood(t *testing.T) {
 	publisher := traffic.Publish(t, vhost, traffic.Publishing{
 		Targets: []traffic.Target{traffic.ToQueue("shut")}, Count: 100, Every: 2 * time.Millisecond,
 	})
-	publisher.Wait(t, 30*time.Second)
+	publisher.Wait(t, deadline.For(30*time.Second))
 	counts := publisher.Counts()
 	if counts.Nacks == 0 || counts.Nacks != counts.Unsettled || counts.Confirmed+counts.Unsettled != 100 {
 		t.Errorf("counts: %+v", counts)
@@ -155,7 +156,7 @@ func TestAnApplicationThatRetriesThroughATier(t *testing.T) {
 			}
 			return traffic.Ack
 		})
-		publisher.Wait(t, 30*time.Second)
+		publisher.Wait(t, deadline.For(30*time.Second))
 		eventually(t, "all but the hopeless are consumed", func() bool { return len(consumer.Consumed()) == 36 })
 		eventually(t, "the hopeless are dead", func() bool { return vhost.Ready("orders.dlq") == 4 })
 		report := traffic.Account(t, vhost, traffic.Accounting{
@@ -178,7 +179,7 @@ func TestRequeuedAndHeldMessagesAreNotLost(t *testing.T) {
 		}
 		return traffic.Requeue
 	})
-	publisher.Wait(t, 30*time.Second)
+	publisher.Wait(t, deadline.For(30*time.Second))
 	eventually(t, "all are held", func() bool { return holder.Deliveries() == 60 })
 	report := traffic.Account(t, vhost, traffic.Accounting{
 		Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{holder},
@@ -220,7 +221,7 @@ func TestSentinelsAreCountedApart(t *testing.T) {
 	}
 	consumer := traffic.Consume(t, vhost, "orders", nil)
 	publisher := traffic.Publish(t, vhost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue("orders")}, Count: 5})
-	publisher.Wait(t, 30*time.Second)
+	publisher.Wait(t, deadline.For(30*time.Second))
 	eventually(t, "all have come", func() bool { return consumer.Deliveries() == 5 && consumer.Sentinels() == 2 })
 	report := traffic.Account(t, vhost, traffic.Accounting{
 		Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{consumer},
@@ -238,7 +239,7 @@ func TestDrainListsWhatWasInEachQueue(t *testing.T) {
 	publisher := traffic.Publish(t, vhost, traffic.Publishing{
 		Targets: []traffic.Target{traffic.ToQueue("a"), traffic.ToQueue("b")}, Count: 6,
 	})
-	publisher.Wait(t, 30*time.Second)
+	publisher.Wait(t, deadline.For(30*time.Second))
 	found := traffic.Drain(t, vhost, 300*time.Millisecond, "a", "absent")
 	if len(found) != 1 || len(found["a"]) != 3 || vhost.Ready("b") != 3 {
 		t.Errorf("found %v, and %d stay", found, vhost.Ready("b"))

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Runs a test binary, for `go test -exec`: the specs of a Ginkgo suite in several processes at once, for they mostly
+# wait. Other tests, and those picked with -run, run as they are.
+#
+#   WARREN_TEST_PROCESSES   how many processes run the specs of a suite; 6 unless given
+set -euo pipefail
+
+binary=$1
+shift
+grep -qs 'RunSpecs(' ./*_test.go || exec "$binary" "$@"
+
+profile="" verbose="" picked=""
+given=() passed=()
+for argument in "$@"; do
+  case $argument in
+    -test.parallel=*) continue ;; # Ginkgo refuses it: it is of no use to specs
+    -test.coverprofile=*) profile=${argument#*=} ;; # each process writes its own; Ginkgo merges them
+    -test.testlogfile=*) ;;                         # is for the cache of results, which tests on real parts must not use
+    -test.v=true) verbose=-v ;;
+    -test.run=* | -test.list=* | -test.bench=* | -test.fuzz=*) picked=yes ;;
+    *) passed+=("$argument") ;;
+  esac
+  given+=("$argument")
+done
+[[ -z $picked ]] || exec "$binary" "${given[@]}"
+
+# Ginkgo runs a binary in the folder that it lies in; a test expects the folder of its package.
+ginkgo=$(go tool -n ginkgo)
+link=./processes-$$.test
+folder=$(mktemp -d)
+trap 'rm -rf "$link" "$folder"' EXIT
+ln -s "$binary" "$link"
+status=0
+"$ginkgo" run --procs="${WARREN_TEST_PROCESSES:-6}" --randomize-all --no-color $verbose \
+  ${profile:+--cover --coverprofile=cover.out --output-dir="$folder"} "$link" -- "${passed[@]}" || status=$?
+[[ -z $profile || ! -f $folder/cover.out ]] || mv "$folder/cover.out" "$profile"
+exit "$status"

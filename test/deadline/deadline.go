@@ -1,0 +1,12 @@
+// Package deadline says how long a test waits before it gives up. Tests are written with the times of an idle machine;
+// they must also pass where many of them, and other things, run at once.
+package deadline
+
+import "time"
+
+// stretch is how many times as long everything may take.
+const stretch = 4
+
+// For is the limit for what takes at most the given time on an idle machine. It is for what must happen in the end, not
+// for what must not happen meanwhile.
+func For(idle time.Duration) time.Duration { return stretch * idle }
