@@ -279,7 +279,7 @@ type Change struct {
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -290,6 +290,8 @@ const (
 	AdvisoryReturnRouteFansOut AdvisoryCode = "ReturnRouteFansOut"
 	// AdvisoryOrphaned: an exchange or queue has left the spec and cannot be deleted yet.
 	AdvisoryOrphaned AdvisoryCode = "Orphaned"
+	// AdvisoryFewMembers: a quorum queue has fewer members than asked for.
+	AdvisoryFewMembers AdvisoryCode = "FewMembers"
 )
 
 // Advisory is something that is as asked for, and yet a trap.

@@ -32,6 +32,8 @@ type contact struct {
 	capabilities Capabilities
 	// upgrading: the nodes have different versions.
 	upgrading bool
+	// nodes is how many nodes the cluster has; zero if the user may not know.
+	nodes int
 	// builtin are the exchanges amq.*, which definitions leave out.
 	builtin map[string]topology.ObservedExchange
 }
@@ -49,14 +51,13 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	if err != nil {
 		return nil, err
 	}
-	versions := []string{overview.RabbitMQVersion}
+	versions, nodes := []string{overview.RabbitMQVersion}, []node(nil)
 	administrator := slices.Contains(whoami.Tags, "administrator")
 	if administrator || slices.Contains(whoami.Tags, "monitoring") {
-		nodes, err := m.nodeVersions(ctx)
-		if err != nil {
+		if nodes, err = m.nodes(ctx, ",rabbitmq_version,applications"); err != nil {
 			return nil, err
 		}
-		versions = append(versions, nodes...)
+		versions = append(versions, versionsOf(nodes)...)
 	}
 	builtin, err := m.builtinExchanges(ctx, administrator)
 	if err != nil {
@@ -78,6 +79,7 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 			DelayedRedelivery: parsed.AtLeast(topology.RabbitMQ43),
 		},
 		upgrading: slices.ContainsFunc(versions, func(other string) bool { return other != version }),
+		nodes:     len(nodes),
 		builtin:   builtin,
 	}, nil
 }
@@ -105,31 +107,6 @@ func definitionsWork(vhost string) bool {
 		}
 	}
 	return true
-}
-
-// nodeVersions lists the versions of the running nodes: a cluster in the middle of an upgrade has several. Nodes say
-// rabbitmq_version from 4.3 on; before, it is that of their application "rabbit".
-func (m *management) nodeVersions(ctx context.Context) ([]string, error) {
-	var nodes list[struct {
-		Version      string `json:"rabbitmq_version"`
-		Applications []struct{ Name, Version string }
-	}]
-	if _, err := m.get(ctx, "/nodes?columns=rabbitmq_version,applications", "", &nodes); err != nil {
-		return nil, err
-	}
-	var versions []string
-	for _, node := range nodes {
-		if node.Version != "" {
-			versions = append(versions, node.Version)
-			continue
-		}
-		for _, application := range node.Applications { // none if the node is down
-			if application.Name == "rabbit" {
-				versions = append(versions, application.Version)
-			}
-		}
-	}
-	return versions, nil
 }
 
 // builtinExchanges lists the exchanges amq.* of the vhost. An administrator sees a vhost through definitions even

@@ -46,6 +46,7 @@ type Connection struct {
 	writing    *management // for deleting, with what that takes of reading
 	channels   *channels
 	store      store
+	members    members
 	state      state
 	notices    *notices
 	deletions  *deletions
@@ -119,7 +120,9 @@ func (c *Connection) Owner() string { return c.config.Owner }
 // Observe returns what the vhost has of the named objects, out of the snapshot in memory; false before the first look.
 // The exchanges that can be reached from names.Route are among the exchanges, with their bindings.
 func (c *Connection) Observe(names topology.Names) (topology.Observed, bool) {
-	return c.store.observe(names)
+	observed, looked := c.store.observe(names)
+	c.members.observe(names, &observed)
+	return observed, looked
 }
 
 // Refresh looks at the vhost now. The look begins after the call, and serves all who wait for it.
@@ -174,6 +177,7 @@ func (c *Connection) looking() {
 		wait := jitter(c.config.ResyncInterval)
 		if err == nil {
 			retry.reset()
+			c.readMembers(c.done)
 		} else {
 			wait = retry.wait()
 		}
@@ -217,6 +221,9 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 		}
 		c.meet(met)
 	}
+	if err := c.checkMajority(ctx); err != nil {
+		return err
+	}
 	fresh, etag, err := c.readOf(ctx)
 	switch {
 	case errors.Is(err, errNotModified):
@@ -253,6 +260,7 @@ func (c *Connection) readOf(ctx context.Context) (*snapshot, string, error) {
 func (c *Connection) meet(met *contact) {
 	c.contact = met
 	c.store.forget() // it may be another cluster
+	c.members.expire(met.nodes)
 	c.report(func(s *state) {
 		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = met.version, met.clusterName, met.capabilities
 	})

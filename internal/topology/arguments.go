@@ -17,6 +17,7 @@ const (
 	ArgOverflow             = "x-overflow"
 	ArgSingleActiveConsumer = "x-single-active-consumer"
 	ArgInitialGroupSize     = "x-quorum-initial-group-size"
+	argTargetGroupSize      = "x-quorum-target-group-size" // only as a further argument
 	ArgLeaderLocator        = "x-queue-leader-locator"
 	ArgConsumerTimeout      = "x-consumer-timeout"
 	ArgDeadLetterExchange   = "x-dead-letter-exchange"

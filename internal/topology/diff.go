@@ -63,6 +63,7 @@ func Diff(desired Topology, observed Observed, context Context) Comparison {
 	comparison.foreign(desired, observed, context.Wanted, older)
 	comparison.returnRoute(desired, observed)
 	comparison.Advisories = append(comparison.Advisories, shadowed(desired, observed.Policies)...)
+	comparison.Advisories = append(comparison.Advisories, fewMembers(desired, observed)...)
 	return comparison
 }
 

@@ -102,6 +102,10 @@ type Observed struct {
 	// DeadLetters are those queues of the whole vhost that may dead-letter to a named object; only with
 	// Names.Surroundings.
 	DeadLetters []DeadLetter
+	// Nodes is how many nodes the cluster has; zero if that is not known. Members is how many members those of the named
+	// quorum queues have that have fewer than that.
+	Nodes   int
+	Members map[string]int
 	// Cluster is the name of the cluster that was looked at.
 	Cluster string
 }

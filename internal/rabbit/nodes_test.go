@@ -1,0 +1,91 @@
+package rabbit
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// clustered is a connection to a single broker that says it has these nodes; test/cluster has real ones.
+func clustered(t *testing.T, nodes string) (config Config, vhost *brokers.VHost, say func(nodes string)) {
+	t.Helper()
+	vhost = brokers.Newest(t).NewVHost(t)
+	config = configOf(vhost)
+	proxy := newProxy(t, config.ManagementURI, "")
+	config.ManagementURI = proxy.URI
+	say = func(nodes string) {
+		proxy.answer(func(response *http.Response) error {
+			if strings.HasSuffix(response.Request.URL.Path, "/nodes") {
+				replace(response, nodes)
+			}
+			return nil
+		})
+	}
+	say(nodes)
+	return config, vhost, say
+}
+
+func TestWithoutAMajorityOfNodesNothingIsBelieved(t *testing.T) {
+	t.Parallel()
+	const (
+		one   = `[{"name": "a", "running": true}]`
+		three = `[{"name": "a", "running": true}, {"name": "b", "running": true}, {"name": "c", "running": false}]`
+		half  = `[{"name": "a", "running": true}, {"name": "b", "running": false}]`
+		few   = `[{"name": "a", "running": true}, {"name": "b", "running": false}, {"name": "c", "running": false}]`
+	)
+	config, vhost, say := clustered(t, three)
+	connection := connected(t, config, nil)
+	vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+	names := topology.Names{Queues: []string{"orders"}}
+	for nodes, want := range map[string]string{half: "1 of 2 nodes of the cluster are down (b)", few: "2 of 3 nodes of the cluster are down (b, c)"} {
+		say(nodes)
+		err := connection.Refresh(t.Context())
+		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", nodes, err)
+		}
+		if observed, _ := connection.Observe(names); len(observed.Queues) > 0 {
+			t.Errorf("%s: what was read of a minority is believed: %+v", nodes, observed)
+		}
+	}
+	for _, nodes := range []string{three, one} {
+		say(nodes)
+		seen(t, connection)
+		if health := connection.Health(); health.Err != nil {
+			t.Errorf("%s: %v", nodes, health.Err)
+		}
+	}
+	if observed, _ := connection.Observe(names); len(observed.Queues) != 1 {
+		t.Errorf("observed %+v", observed)
+	}
+}
+
+func TestMembersAreReadOfClustersOnly(t *testing.T) {
+	t.Parallel()
+	config, vhost, say := clustered(t, `[{"name": "a"}, {"name": "b"}, {"name": "c"}]`)
+	vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+	vhost.DeclareQueue("classic", map[string]any{"x-queue-type": "classic"})
+	listener := &listener{}
+	connection := connected(t, config, listener.hear)
+	listener.awaits(t, Notice{Queues: []string{"orders"}})
+	names := topology.Names{Queues: []string{"orders", "classic", "elsewhere"}}
+	observed, _ := connection.Observe(names)
+	if diff := cmp.Diff(map[string]int{"orders": 1}, observed.Members); diff != "" || observed.Nodes != 3 {
+		t.Errorf("of %d nodes: %s", observed.Nodes, diff)
+	}
+
+	say(`[{"name": "a"}]`)
+	connection.strange.Store(true) // as after a new connection
+	seen(t, connection)
+	NewWithT(t).Eventually(func() map[string]int {
+		observed, _ := connection.Observe(names)
+		return observed.Members
+	}).WithTimeout(within).Should(BeEmpty())
+	listener.awaits(t, Notice{Queues: []string{"orders"}})
+}
