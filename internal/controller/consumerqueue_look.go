@@ -248,7 +248,7 @@ func (s *scene) compare(cq *v1alpha1.ConsumerQueue) topology.Comparison {
 }
 
 func (s *scene) context() topology.Context {
-	return topology.Context{Older: s.older, Wanted: s.near.wantBinding, Owned: s.owned, Shared: s.near.keep}
+	return topology.Context{Older: s.older, Wanted: s.near.wantedBindings(), Owned: s.owned, Shared: s.near.keep}
 }
 
 // correct declares what was decided, then takes away what may go, and compares again.
@@ -300,6 +300,7 @@ func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Co
 	}
 	l.status.PlanHash = hash
 	l.status.Topology, l.status.TopologyOmitted = fitted(entries)
+	l.status.TopologyOmitted += int32(comparison.Unlisted)
 	l.status.Changes, l.status.ChangesOmitted = cut(comparison.Changes, v1alpha1.MaxChangeEntries)
 	l.status.Advisories, _ = cut(comparison.Advisories, v1alpha1.MaxChangeEntries)
 	for i := range l.status.Advisories {

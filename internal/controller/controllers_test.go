@@ -160,9 +160,9 @@ func TestNeighboursOf(t *testing.T) {
 		"by one that the broker is too old for": {topology.Binding{Source: "never", Destination: "dlq"}, false},
 		"by nobody":                             {topology.Binding{Source: "dlx", Destination: "orders"}, false},
 	} {
-		equal(t, name, test.want, near.wantBinding(test.binding))
+		equal(t, name, test.want, near.wantedBindings()(test.binding.ID()))
 	}
-	equal(t, "itself is none of them", false, near.wantBinding(topology.Binding{Source: "mine", Destination: "dlq"}))
+	equal(t, "itself is none of them", false, near.wantedBindings()(topology.BindingID{Source: "mine", Destination: "dlq"}))
 	names := []string{}
 	for _, other := range near {
 		names = append(names, other.Name)

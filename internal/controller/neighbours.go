@@ -115,9 +115,16 @@ func claimantFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) topology
 	}
 }
 
-// wantBinding says whether another ConsumerQueue wants a binding.
-func (n neighbours) wantBinding(binding topology.Binding) bool {
-	return slices.ContainsFunc(n, func(other neighbour) bool { return slices.ContainsFunc(other.Desired.Bindings, binding.Same) })
+// wantedBindings returns a function that says whether another ConsumerQueue wants a binding. It looks bindings up: there can
+// be tens of thousands to ask about.
+func (n neighbours) wantedBindings() func(topology.BindingID) bool {
+	wanted := map[topology.BindingID]bool{}
+	for _, other := range n {
+		for _, binding := range other.Desired.Bindings {
+			wanted[binding.ID()] = true
+		}
+	}
+	return func(id topology.BindingID) bool { return wanted[id] }
 }
 
 // sharer is the first neighbour that has an object, or is to have it; empty if there is none.

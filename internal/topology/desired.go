@@ -37,6 +37,7 @@ func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
 	addSources(&desired, spec)
 	addRetry(&desired, spec)
 	addDeadLetter(&desired, spec, version)
+	desired.Bindings = withoutRepeated(desired.Bindings)
 	if err := addQueues(&desired, spec, version); err != nil {
 		return Topology{}, err
 	}
@@ -159,17 +160,18 @@ func deathReason(reason string) Arguments {
 	return Arguments{"x-match": "all-with-x", "x-last-death-reason": reason}
 }
 
-// bind adds a binding unless it is there already: bindings are a set.
-func (t *Topology) bind(binding Binding) {
-	if !slices.ContainsFunc(t.Bindings, binding.Same) {
-		t.Bindings = append(t.Bindings, binding)
-	}
-}
+// bind adds a binding.
+func (t *Topology) bind(binding Binding) { t.Bindings = append(t.Bindings, binding) }
 
-// Same says whether two bindings are one to the broker.
-func (b Binding) Same(other Binding) bool {
-	return b.Source == other.Source && b.Destination == other.Destination && b.RoutingKey == other.RoutingKey &&
-		b.Arguments.Equal(other.Arguments)
+// withoutRepeated leaves out what is in a list of bindings already: bindings are a set.
+func withoutRepeated(bindings []Binding) []Binding {
+	seen := bindingSet{}
+	return slices.DeleteFunc(bindings, func(binding Binding) bool {
+		id := binding.ID()
+		repeated := seen[id]
+		seen[id] = true
+		return repeated
+	})
 }
 
 func addQueues(desired *Topology, spec resolved, version Version) error {

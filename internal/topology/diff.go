@@ -15,7 +15,7 @@ type Context struct {
 	// broker was upgraded.
 	Older []Topology
 	// Wanted says whether another ConsumerQueue wants a binding. Nil if none does.
-	Wanted func(Binding) bool
+	Wanted func(BindingID) bool
 	// Owned are the objects that Warren declared or took over for this ConsumerQueue.
 	Owned []v1alpha1.TopologyEntry
 	// Shared says whether another ConsumerQueue has, or is to have, an object. Nil if none does.
@@ -36,6 +36,8 @@ type Comparison struct {
 	MissingExchanges []string
 	// MissingReturn says what is wrong with the return route; empty if nothing is.
 	MissingReturn string
+	// Unlisted is how many foreign bindings there are beyond those among the entries.
+	Unlisted int
 	// Upgraded says that whatever needs recreation is as this spec asks for it on an older RabbitMQ.
 	Upgraded bool
 }
@@ -54,13 +56,14 @@ func Diff(desired Topology, observed Observed, context Context) Comparison {
 	for _, queue := range desired.Queues {
 		comparison.queue(queue, observed)
 	}
+	bound, others := observed.bindingsOf(desired)
 	for _, binding := range desired.Bindings {
-		comparison.binding(binding, observed)
+		comparison.binding(binding, bound)
 	}
 	older := explaining(comparison, observed, context.Older)
 	comparison.Upgraded = older != nil
 	comparison.departing(desired, observed, context)
-	comparison.foreign(desired, observed, context.Wanted, older)
+	comparison.foreign(others, desired.Return, observed, context.Wanted, older)
 	comparison.returnRoute(desired, observed)
 	comparison.Advisories = append(comparison.Advisories, shadowed(desired, observed.Policies)...)
 	comparison.Advisories = append(comparison.Advisories, fewMembers(desired, observed)...)
@@ -115,9 +118,28 @@ func (c *Comparison) queue(desired Queue, observed Observed) {
 	c.Entries = append(c.Entries, entry)
 }
 
-func (c *Comparison) binding(desired Binding, observed Observed) {
+// bindingsOf tells those observed bindings of a topology's queues that the topology wants from the others.
+func (o Observed) bindingsOf(desired Topology) (wanted bindingSet, others []BindingID) {
+	all, wanted := setOf(desired.Bindings), bindingSet{}
+	for _, queue := range desired.Queues {
+		for _, binding := range o.BindingsTo[queue.Name] {
+			if binding.ToExchange {
+				continue
+			}
+			id := binding.id()
+			if all[id] {
+				wanted[id] = true
+			} else {
+				others = append(others, id)
+			}
+		}
+	}
+	return wanted, others
+}
+
+func (c *Comparison) binding(desired Binding, bound bindingSet) {
 	entry := bindingEntry(desired)
-	if slices.ContainsFunc(observed.BindingsTo[desired.Destination], func(o ObservedBinding) bool { return o.is(desired) }) {
+	if bound[desired.ID()] {
 		c.Entries = append(c.Entries, entry)
 		return
 	}
@@ -145,34 +167,35 @@ func withArguments(arguments Arguments) string {
 	return " and arguments " + arguments.JSON()
 }
 
-func (o ObservedBinding) is(desired Binding) bool {
-	return !o.ToExchange && o.binding().Same(desired)
-}
-
 func (o ObservedBinding) binding() Binding {
 	return Binding{Source: o.Source, Destination: o.Destination, RoutingKey: o.RoutingKey, Arguments: o.Arguments}
 }
 
-// foreign lists bindings into our queues that nobody wants. They are never removed: they may be somebody's.
-func (c *Comparison) foreign(desired Topology, observed Observed, wanted func(Binding) bool, older *Topology) {
-	for _, queue := range desired.Queues {
-		for _, found := range observed.BindingsTo[queue.Name] {
-			binding := found.binding()
-			ours := slices.ContainsFunc(desired.Bindings, binding.Same)
-			before := older != nil && slices.ContainsFunc(older.Bindings, binding.Same)
-			if ours || before || c.lists(binding) || desired.Return.has(binding, observed) || (wanted != nil && wanted(binding)) {
-				continue
-			}
-			entry := bindingEntry(binding)
-			entry.State = v1alpha1.StateForeign
-			c.Entries = append(c.Entries, entry)
+// listedForeign is how many foreign bindings are listed. The others are counted.
+const listedForeign = 64
+
+// foreign lists bindings into our queues that nobody wants, the first ones in order. They are never removed: they may be
+// somebody's.
+func (c *Comparison) foreign(others []BindingID, route *Return, observed Observed, wanted func(BindingID) bool, older *Topology) {
+	known := bindingSet{}
+	if older != nil {
+		known = setOf(older.Bindings)
+	}
+	for _, departure := range c.Departures {
+		if departure.Entry.Kind == v1alpha1.KindBinding {
+			known[departure.id()] = true
 		}
 	}
-}
-
-// lists says whether a binding is among the entries already.
-func (c *Comparison) lists(binding Binding) bool {
-	return slices.ContainsFunc(c.Entries, func(entry v1alpha1.TopologyEntry) bool { return SameObject(entry, bindingEntry(binding)) })
+	foreign := slices.DeleteFunc(others, func(id BindingID) bool {
+		return known[id] || route.has(id, observed) || (wanted != nil && wanted(id))
+	})
+	slices.SortFunc(foreign, BindingID.Compare)
+	c.Unlisted = max(0, len(foreign)-listedForeign)
+	for _, id := range foreign[:len(foreign)-c.Unlisted] {
+		entry := id.entry()
+		entry.State = v1alpha1.StateForeign
+		c.Entries = append(c.Entries, entry)
+	}
 }
 
 // explaining is the older topology that the observed objects are; nil if there is none, or nothing needs recreation. It

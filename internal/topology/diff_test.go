@@ -331,7 +331,7 @@ func TestDiffForeignBindings(t *testing.T) {
 			bind(&observed, test.found)
 			context := topology.Context{}
 			if test.wanted {
-				context.Wanted = func(b topology.Binding) bool { return b.Source == test.found.Source }
+				context.Wanted = func(b topology.BindingID) bool { return b.Source == test.found.Source }
 			}
 			got := topology.Diff(topo, observed, context)
 			var entries []v1alpha1.TopologyEntry

@@ -117,17 +117,19 @@ func (d *Dismantling) takeDeadLetter(queues []v1alpha1.TopologyEntry, observed O
 // takeBindings leaves those of our own queues: they go, or stay, with the queue.
 func (d *Dismantling) takeBindings(bindings, queues []v1alpha1.TopologyEntry, observed Observed) {
 	all := bindingsOf(bindings)
+	leaving := setOf(all)
 	for _, binding := range all {
 		ours := slices.ContainsFunc(queues, func(queue v1alpha1.TopologyEntry) bool { return queue.Name == binding.Destination })
-		if !ours && observed.neededBy(binding, all) == "" {
+		if !ours && observed.neededBy(binding, leaving) == "" {
 			d.Bindings = append(d.Bindings, binding)
 		}
 	}
 }
 
 func (d *Dismantling) takeExchanges(exchanges []v1alpha1.TopologyEntry, observed Observed) {
+	leaving := setOf(d.Bindings)
 	for _, entry := range exchanges {
-		if use := observed.uses(entry.Name, d.Bindings); use != "" {
+		if use := observed.uses(entry.Name, leaving); use != "" {
 			d.Stays = append(d.Stays, Stay{entry, use})
 			continue
 		}

@@ -25,12 +25,12 @@ func (c *Comparison) departing(desired Topology, observed Observed, context Cont
 			(entry.Kind == v1alpha1.KindExchange && entry.Role == v1alpha1.RoleSource)
 	})
 	blocked := make([]string, len(gone))
-	var unbound []Binding
+	leaving, unbound := setOf(bindingsOf(gone)), bindingSet{}
 	for i, entry := range gone {
 		if entry.Kind == v1alpha1.KindBinding {
-			blocked[i] = c.bindingBlocked(entry, bindingsOf(gone), observed)
+			blocked[i] = c.bindingBlocked(entry, leaving, observed)
 			if blocked[i] == "" {
-				unbound = append(unbound, bindingOf(entry))
+				unbound[bindingOf(entry).ID()] = true
 			}
 		}
 	}
@@ -49,6 +49,10 @@ func (c *Comparison) departing(desired Topology, observed Observed, context Cont
 
 // Binding is the binding that departs.
 func (d Departure) Binding() Binding { return bindingOf(d.Entry) }
+
+func (d Departure) id() BindingID {
+	return BindingID{d.Entry.Source, d.Entry.Destination, d.Entry.RoutingKey, d.Entry.Arguments}
+}
 
 // Keep has exchanges stay that were to be deleted at once, for a reason that only the broker knew.
 func (c *Comparison) Keep(exchanges []string, why string) {
@@ -89,7 +93,7 @@ func (d Departure) change() (v1alpha1.Change, bool) {
 const notThereYet = "what is wanted instead is not there yet"
 
 // bindingBlocked says why a binding has to stay for now.
-func (c *Comparison) bindingBlocked(entry v1alpha1.TopologyEntry, leaving []Binding, observed Observed) string {
+func (c *Comparison) bindingBlocked(entry v1alpha1.TopologyEntry, leaving bindingSet, observed Observed) string {
 	recreate := func(kind v1alpha1.ObjectKind, name string) bool {
 		return !c.Upgraded && c.stateOf(kind, name) == v1alpha1.StateRecreationRequired
 	}
@@ -108,7 +112,7 @@ func (c *Comparison) bindingBlocked(entry v1alpha1.TopologyEntry, leaving []Bind
 }
 
 // objectBlocked says why an exchange or queue has to stay for now.
-func (c *Comparison) objectBlocked(entry v1alpha1.TopologyEntry, unbound []Binding, observed Observed) string {
+func (c *Comparison) objectBlocked(entry v1alpha1.TopologyEntry, unbound bindingSet, observed Observed) string {
 	if c.unfinished() {
 		return notThereYet
 	}
@@ -155,7 +159,7 @@ func (t Topology) Wants(entry v1alpha1.TopologyEntry) bool {
 	case v1alpha1.KindQueue:
 		return slices.ContainsFunc(t.Queues, func(q Queue) bool { return q.Name == entry.Name })
 	}
-	return slices.ContainsFunc(t.Bindings, func(b Binding) bool { return SameObject(bindingEntry(b), entry) })
+	return slices.ContainsFunc(t.Bindings, func(b Binding) bool { return b.is(entry) })
 }
 
 // Has says whether the broker has an object, in whatever shape.
@@ -169,7 +173,7 @@ func (o Observed) Has(entry v1alpha1.TopologyEntry) bool {
 		return exists
 	}
 	return slices.ContainsFunc(o.BindingsTo[entry.Destination], func(b ObservedBinding) bool {
-		return !b.ToExchange && SameObject(bindingEntry(b.binding()), entry)
+		return !b.ToExchange && b.binding().is(entry)
 	})
 }
 

@@ -121,9 +121,9 @@ func removeBinding(rt *rapid.T, topo topology.Topology, observed topology.Observ
 	}
 	binding := rapid.SampledFrom(topo.Bindings).Draw(rt, "binding")
 	gone := func(found topology.ObservedBinding) bool {
-		return binding.Same(topology.Binding{
+		return binding.ID() == topology.Binding{
 			Source: found.Source, Destination: found.Destination, RoutingKey: found.RoutingKey, Arguments: found.Arguments,
-		})
+		}.ID()
 	}
 	observed.BindingsTo[binding.Destination] = slices.DeleteFunc(slices.Clone(observed.BindingsTo[binding.Destination]), gone)
 	observed.BindingsFrom[binding.Source] = slices.DeleteFunc(slices.Clone(observed.BindingsFrom[binding.Source]), gone)

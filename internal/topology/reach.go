@@ -65,13 +65,13 @@ func (d DeadLetter) straightTo(queue string) bool {
 
 // neededBy names a queue whose dead letters take a binding and would have no other to a queue from the same exchange; empty
 // if there is none. Bindings in leaving do not count as another way.
-func (o Observed) neededBy(binding Binding, leaving []Binding) string {
+func (o Observed) neededBy(binding Binding, leaving bindingSet) string {
 	for _, from := range o.DeadLetters {
 		if !o.takes(from, binding) {
 			continue
 		}
 		stays := slices.ContainsFunc(o.BindingsFrom[binding.Source], func(other ObservedBinding) bool {
-			return !other.ToExchange && !slices.ContainsFunc(leaving, other.is) && (other.alike(binding) || o.surelyTakes(from, other))
+			return !other.ToExchange && !leaving.has(other) && (other.alike(binding) || o.surelyTakes(from, other))
 		})
 		if !stays {
 			return from.Queue
@@ -114,9 +114,9 @@ func (o Observed) feeds(queue string, without []string) string {
 
 // uses says what still needs an exchange: a binding other than those that are leaving, another exchange, or a queue that
 // dead-letters to it; empty if nothing does.
-func (o Observed) uses(exchange string, leaving []Binding) string {
+func (o Observed) uses(exchange string, leaving bindingSet) string {
 	for _, binding := range o.BindingsFrom[exchange] {
-		if !slices.ContainsFunc(leaving, binding.is) {
+		if !leaving.has(binding) {
 			return fmt.Sprintf("%q is bound to it", binding.Destination)
 		}
 	}

@@ -123,7 +123,7 @@ func TestNeededBy(t *testing.T) {
 		if test.want {
 			want = "theirs"
 		}
-		if got := o.neededBy(binding, []Binding{binding, {Source: source, Destination: "left"}}); got != want {
+		if got := o.neededBy(binding, setOf([]Binding{binding, {Source: source, Destination: "left"}})); got != want {
 			t.Errorf("%s: needed by %q, want %q", name, got, want)
 		}
 	}

@@ -63,7 +63,7 @@ func wrongReturn(route *Return, key string, queues []string) string {
 }
 
 // has says whether a binding is part of the route: somebody made it so that messages find back.
-func (r *Return) has(binding Binding, observed Observed) bool {
+func (r *Return) has(binding BindingID, observed Observed) bool {
 	if r == nil || binding.Source != r.Exchange || binding.Destination != r.Queue {
 		return false
 	}
