@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // each runs a test against every broker of the matrix, each with a vhost of its own.
@@ -27,7 +28,7 @@ func each(t *testing.T, test func(t *testing.T, vhost *brokers.VHost)) {
 }
 
 // within is how long what happens at once may take on a loaded machine.
-const within = 30 * time.Second
+var within = deadline.For(30 * time.Second)
 
 // configOf connects to a vhost as its administrator, with an interval that no test lives to see.
 func configOf(vhost *brokers.VHost) Config {

@@ -2,6 +2,8 @@ package brokers
 
 import (
 	"bytes"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -19,11 +21,15 @@ type Cluster struct {
 	nodes  []Broker
 }
 
-// NewCluster starts a cluster of the given version (4.3, 4.0), which is removed when the test ends.
+// NewCluster starts a cluster of the given version (4.3, 4.0), which is removed when the test ends. The one in the folder
+// that WARREN_TEST_CLUSTER names is used as it is, and stays.
 func NewCluster(tb testing.TB, version string) *Cluster {
 	tb.Helper()
-	c := &Cluster{tb: tb, folder: tb.TempDir()}
-	tb.Cleanup(func() { c.script("remove", c.folder) })
+	c := &Cluster{tb: tb, folder: os.Getenv("WARREN_TEST_CLUSTER")}
+	if c.folder == "" {
+		c.folder = tb.TempDir()
+		tb.Cleanup(func() { c.script("remove", c.folder) })
+	}
 	c.nodes = parse(tb, c.script("start", c.folder, version), remedy, nil)
 	return c
 }
@@ -84,4 +90,16 @@ func (c *Cluster) script(args ...string) string {
 		c.tb.Fatalf("hack/brokers.sh cluster %s: %v\n%s", strings.Join(args, " "), err, trouble.String())
 	}
 	return strings.TrimSpace(string(output))
+}
+
+// RemoveMember takes the member of a quorum queue off a node, and returns when the broker has done so.
+func (v *VHost) RemoveMember(queue, node string) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodDelete, map[string]any{"node": node}, "queues", "quorum", v.Name, queue, "replicas", "delete")
+}
+
+// AddMember gives a quorum queue a member on a node.
+func (v *VHost) AddMember(queue, node string) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodPost, map[string]any{"node": node}, "queues", "quorum", v.Name, queue, "replicas", "add")
 }
