@@ -224,18 +224,30 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 	if err := c.checkMajority(ctx); err != nil {
 		return err
 	}
-	fresh, etag, err := c.readOf(ctx)
-	switch {
-	case errors.Is(err, errNotModified):
-		c.store.end()
-	case err != nil:
-		c.store.end()
+	again, err := c.readAndReplace(ctx)
+	if err == nil && again {
+		_, err = c.readAndReplace(ctx)
+	}
+	if err != nil {
 		return err
-	default:
-		c.notices.add(c.store.replace(fresh, etag))
 	}
 	c.clearStrays()
 	return nil
+}
+
+// readAndReplace says whether the vhost is to be read again, for something is missing that was there before.
+func (c *Connection) readAndReplace(ctx context.Context) (again bool, err error) {
+	fresh, etag, err := c.readOf(ctx)
+	if err != nil {
+		c.store.end()
+		if errors.Is(err, errNotModified) {
+			err = nil
+		}
+		return false, err
+	}
+	changed, again := c.store.replace(fresh, etag)
+	c.notices.add(changed)
+	return again, nil
 }
 
 // readOf reads the vhost and sees to it that what it read is of the cluster that was met: behind a new TCP connection may
@@ -245,9 +257,11 @@ func (c *Connection) readOf(ctx context.Context) (*snapshot, string, error) {
 	if (err == nil || errors.Is(err, errNotModified)) && c.management.opened.Swap(false) {
 		now, unclear := c.management.overview(ctx)
 		if unclear != nil {
+			fresh.free()
 			return nil, "", unclear
 		}
 		if now.ClusterName != c.contact.clusterName {
+			fresh.free()
 			return nil, "", c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q", now.ClusterName, c.contact.clusterName)
 		}
 	}

@@ -82,8 +82,13 @@ func sameBindings(a, b []topology.ObservedBinding) bool {
 func changedPolicies(old, fresh []topology.Policy) []topology.Policy {
 	var changed []topology.Policy
 	for _, sides := range [][2][]topology.Policy{{old, fresh}, {fresh, old}} {
+		others := make(map[policyName]topology.Policy, len(sides[1]))
+		for _, policy := range sides[1] {
+			others[policyName{policy.Operator, policy.Name}] = policy
+		}
 		for _, policy := range sides[0] {
-			if !slices.ContainsFunc(sides[1], func(other topology.Policy) bool { return samePolicy(policy, other) }) {
+			other, exists := others[policyName{policy.Operator, policy.Name}]
+			if !exists || !samePolicy(policy, other) {
 				changed = append(changed, policy)
 			}
 		}

@@ -31,6 +31,13 @@ func newSnapshot(exchanges, queues int) *snapshot {
 	}
 }
 
+// free gives back the memory of a snapshot that nobody will read.
+func (s *snapshot) free() {
+	if s != nil {
+		s.room.free()
+	}
+}
+
 // putExchange adds an exchange unless there is one of that name, and says whether it did. A declaration that the broker
 // accepts changes nothing of an object that exists, even if some argument that it does not compare is another.
 func (s *snapshot) putExchange(name string, exchange topology.ObservedExchange) bool {

@@ -19,6 +19,8 @@ type store struct {
 	heard   string // the ETag of the last full answer, to be trusted if it comes again
 	looking bool
 	since   []write // confirmed since the look that is under way began
+	// doubted is what the last look missed for the first time; nil if nothing. See doubt.go.
+	doubted *snapshot
 
 	reading sync.RWMutex
 	current *snapshot // nil before the first look
@@ -81,8 +83,9 @@ func (s *store) end() {
 
 // replace ends a look with what was seen, and returns what changed; nothing if there was nothing to compare with.
 // The answer may be older than what was written through since the look began: that is done again, and the ETag, which
-// then stands for something else than the snapshot, is not kept.
-func (s *store) replace(fresh *snapshot, etag string) Notice {
+// then stands for something else than the snapshot, is not kept. The vhost must be read again at once if something is missing
+// for the first time.
+func (s *store) replace(fresh *snapshot, etag string) (changed Notice, again bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for _, w := range s.since {
@@ -90,20 +93,20 @@ func (s *store) replace(fresh *snapshot, etag string) Notice {
 			etag = ""
 		}
 	}
-	s.trust(etag)
-	s.looking, s.since = false, nil
-	changed := Notice{}
 	if s.current != nil {
 		fresh.keepPatterns(s.current)
+		if s.doubted = fresh.doubt(s.current, s.doubted); s.doubted != nil {
+			etag = ""
+		}
 		changed = diff(s.current, fresh)
 	}
+	s.trust(etag)
+	s.looking, s.since = false, nil
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if s.current != nil {
-		s.current.room.free()
-	}
+	s.current.free()
 	s.current = fresh
-	return changed
+	return changed, s.doubted != nil
 }
 
 // close gives back the memory of the snapshot, which can still be read.

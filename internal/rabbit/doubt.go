@@ -1,0 +1,106 @@
+package rabbit
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// A look is not one moment: queues, exchanges, bindings and policies are read one after the other, within one answer too.
+// What moves meanwhile can be seen in neither place: if a policy that dead-letters to an exchange is replaced by a binding,
+// a look may read the bindings before the change and the policies after. Such a look would say that nothing leads to the
+// exchange any more, which would be deleted.
+//
+// So what the last look saw and this look does not see is doubted: it stays in the snapshot, and the vhost is read once
+// more at once. What is not seen then either is gone. Whatever led somewhere all the time is seen in one of the two places,
+// for the second reading begins after the first has ended.
+
+// doubt adds what the snapshot before has and the fresh snapshot lacks, and returns a snapshot of just that; nil if there is
+// nothing. What was doubted already is left out. So are exclusive queues with their bindings, which come and go with their
+// connections; nothing is concluded from their absence.
+func (s *snapshot) doubt(before, doubted *snapshot) *snapshot {
+	if before.cluster != s.cluster {
+		return nil // what is in another cluster is not missing here
+	}
+	if doubted == nil {
+		doubted = newSnapshot(0, 0)
+	}
+	kept := newSnapshot(0, 0)
+	found := keepMissing(before.exchanges, s.exchanges, doubted.exchanges, kept.exchanges, func(topology.ObservedExchange) bool { return true })
+	found = keepMissing(before.queues, s.queues, doubted.queues, kept.queues, func(q topology.ObservedQueue) bool { return !q.Exclusive }) || found
+	for source, bindings := range before.bindingsFrom {
+		if sameBindings(bindings, s.bindingsFrom[source]) {
+			continue
+		}
+		for _, binding := range missingBindings(bindings, s.bindingsFrom[source], doubted.bindingsFrom[source]) {
+			if queue, exists := before.queues[binding.Destination]; !binding.ToExchange && (!exists || queue.Exclusive) {
+				continue
+			}
+			s.addBinding(binding)
+			kept.addBinding(binding)
+			found = true
+		}
+	}
+	known := policyNames(s.policies, doubted.policies)
+	for _, policy := range before.policies {
+		if !known[policyName{policy.Operator, policy.Name}] {
+			s.policies = append(s.policies, policy)
+			kept.policies = append(kept.policies, policy)
+			found = true
+		}
+	}
+	if !found {
+		return nil
+	}
+	s.sort()
+	return kept
+}
+
+func keepMissing[V any](before, fresh, doubted, kept map[string]V, counts func(V) bool) (found bool) {
+	for name, value := range before {
+		_, there := fresh[name]
+		_, known := doubted[name]
+		if there || known || !counts(value) {
+			continue
+		}
+		fresh[name], kept[name] = value, value
+		found = true
+	}
+	return found
+}
+
+// missingBindings are those of a source that are in none of the others.
+func missingBindings(before []topology.ObservedBinding, others ...[]topology.ObservedBinding) []topology.ObservedBinding {
+	known := map[string]bool{}
+	for _, bindings := range others {
+		for _, binding := range bindings {
+			known[bindingKey(binding)] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(before), func(binding topology.ObservedBinding) bool { return known[bindingKey(binding)] })
+}
+
+// bindingKey tells the bindings of one source apart.
+func bindingKey(binding topology.ObservedBinding) string {
+	key := strconv.Quote(binding.Destination) + strconv.Quote(binding.RoutingKey) + strconv.FormatBool(binding.ToExchange)
+	if len(binding.Arguments) > 0 {
+		key += binding.Arguments.JSON()
+	}
+	return key
+}
+
+type policyName struct {
+	operator bool
+	name     string
+}
+
+func policyNames(lists ...[]topology.Policy) map[policyName]bool {
+	names := map[policyName]bool{}
+	for _, policies := range lists {
+		for _, policy := range policies {
+			names[policyName{policy.Operator, policy.Name}] = true
+		}
+	}
+	return names
+}
