@@ -106,11 +106,13 @@ type RoutingKey string
 // +kubebuilder:validation:Maximum=2147483647
 type Limit int64
 
-// Arguments are arguments of a queue or binding by name; their values are integers (32 bit) or strings.
+// Arguments are arguments of a queue or binding by name; their values are integers (32 bit) or strings of at most 1024
+// bytes. Validation counts characters, for it cannot count the bytes of so many values; topology.Desired counts bytes.
 //
 // +kubebuilder:validation:MaxProperties=32
 // +kubebuilder:validation:XValidation:rule="self.all(k, size(k) > 0 && size(bytes(k)) <= 255)",message="names of arguments must be 1 to 255 bytes"
 // +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) != int || (int(self[k]) >= -2147483648 && int(self[k]) <= 2147483647))",message="integers must be between -2147483648 and 2147483647"
+// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) != string || size(self[k]) <= 1024)",message="strings must be at most 1024 bytes"
 type Arguments map[string]intstr.IntOrString
 
 // The words of queue.deliveryLimit that are not numbers.

@@ -20,6 +20,9 @@ func (r *Refusal) Error() string { return r.Message }
 
 // Desired turns a ConsumerQueue into its topology on a broker of the given version. The error is a *Refusal.
 func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
+	if err := checkArgumentSizes(cq.Spec); err != nil {
+		return Topology{}, err
+	}
 	spec, err := resolve(cq)
 	if err != nil {
 		return Topology{}, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}

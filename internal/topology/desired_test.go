@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -403,9 +404,21 @@ func TestDesiredRefuses(t *testing.T) {
 		},
 
 		// What only objects stored past validation can show:
-		"a TTL that is none":             {spec: `{queue: {messageTTL: 1 day}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "1 day": want integers with h, m, s, ms in that order, such as 1h30m`},
-		"a TTL of a DLQ that is none":    {spec: `{deadLetter: {queue: {consumerTimeout: soon}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "soon": want integers with h, m, s, ms in that order, such as 1h30m`},
-		"a delay that is none":           {spec: `{retry: {delayTiers: [{delay: later}]}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "later": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a TTL that is none":          {spec: `{queue: {messageTTL: 1 day}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "1 day": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a TTL of a DLQ that is none": {spec: `{deadLetter: {queue: {consumerTimeout: soon}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "soon": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a delay that is none":        {spec: `{retry: {delayTiers: [{delay: later}]}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "later": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a long argument of the queue": {
+			spec: `{queue: {arguments: {x-a: 1, x-b: ` + strings.Repeat("ü", 513) + `}}}`, reason: v1alpha1.ReasonInvalidSpec,
+			message: `queue.arguments: the value of "x-b" has 1026 bytes, at most 1024 are allowed: shorten it`,
+		},
+		"a long argument of the DLQ": {
+			spec: `{deadLetter: {queue: {arguments: {x-b: ` + strings.Repeat("b", 1025) + `}}}}`, reason: v1alpha1.ReasonInvalidSpec,
+			message: `deadLetter.queue.arguments: the value of "x-b" has 1025 bytes, at most 1024 are allowed: shorten it`,
+		},
+		"a long argument of a binding": {
+			spec: `{bindings: [{exchange: {name: e}, arguments: {b: ` + strings.Repeat("ü", 513) + `}}]}`, reason: v1alpha1.ReasonInvalidSpec,
+			message: `bindings[0].arguments: the value of "b" has 1026 bytes, at most 1024 are allowed: shorten it`,
+		},
 		"a redeliveryDelay without ends": {spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": want integers with h, m, s, ms in that order, such as 1h30m`},
 		"a redeliveryDelay without min":  {spec: `{retry: {strategy: Requeue, redeliveryDelay: {max: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": want integers with h, m, s, ms in that order, such as 1h30m`},
 	} {

@@ -1,0 +1,48 @@
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// longestArgument is how long the value of an argument may be, in bytes.
+const longestArgument = 1024
+
+// checkArgumentSizes refuses values that validation let pass: there it can only count characters.
+func checkArgumentSizes(spec v1alpha1.ConsumerQueueSpec) error {
+	if spec.Queue != nil {
+		if err := checkArgumentSize("queue.arguments", spec.Queue.Arguments); err != nil {
+			return err
+		}
+	}
+	if spec.DeadLetter != nil && spec.DeadLetter.Queue != nil {
+		if err := checkArgumentSize("deadLetter.queue.arguments", spec.DeadLetter.Queue.Arguments); err != nil {
+			return err
+		}
+	}
+	for i, binding := range spec.Bindings {
+		if err := checkArgumentSize(fmt.Sprintf("bindings[%d].arguments", i), binding.Arguments); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkArgumentSize(field string, arguments v1alpha1.Arguments) error {
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		value := arguments[name]
+		if value.Type == intstr.String && len(value.StrVal) > longestArgument {
+			return &Refusal{
+				Reason: v1alpha1.ReasonInvalidSpec,
+				Message: fmt.Sprintf("%s: the value of %q has %d bytes, at most %d are allowed: shorten it",
+					field, name, len(value.StrVal), longestArgument),
+			}
+		}
+	}
+	return nil
+}
