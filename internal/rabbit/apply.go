@@ -67,6 +67,8 @@ type operation struct {
 	about ObjectError // without the reason
 	// names are what must fit into AMQP's short strings: the library closes the connection otherwise.
 	names []string
+	// arguments must fit into a frame, together with the names: the broker closes the connection otherwise.
+	arguments topology.Arguments
 	// cluster is the one that the operation must not miss; any if empty.
 	cluster string
 	// permissions are those that the operation takes, by kind of object.
@@ -99,10 +101,8 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 	if operation.about.Name == "" { // to AMQP, the queue declared last on the channel, and channels are shared
 		return fmt.Errorf("%w: it has no name", ErrPreconditionFailed)
 	}
-	for _, name := range operation.names {
-		if len(name) > shortString {
-			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", ErrPreconditionFailed, len(name), shortString)
-		}
+	if err := operation.fits(c.channels.frameMax()); err != nil {
+		return err
 	}
 	call := func(channel *amqp.Channel) error {
 		if err := operation.call(channel); err != nil {
@@ -155,7 +155,7 @@ func declareQueue(queue topology.Queue) operation {
 	}
 	return operation{
 		about: ObjectError{Op: opDeclare, Kind: kindQueue, Name: queue.Name},
-		names: []string{queue.Name},
+		names: []string{queue.Name}, arguments: queue.Arguments,
 
 		permissions: map[string]string{kindQueue: onQueue, kindExchange: "write"},
 		call: func(channel *amqp.Channel) error {
@@ -174,7 +174,7 @@ func bind(binding topology.Binding) operation {
 		about: ObjectError{
 			Op: opBind, Kind: kindBinding, Name: binding.Destination, Source: binding.Source, RoutingKey: binding.RoutingKey,
 		},
-		names: []string{binding.Destination, binding.Source, binding.RoutingKey},
+		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
 		permissions: map[string]string{kindQueue: "write", kindExchange: "read"},
 		call: func(channel *amqp.Channel) error {

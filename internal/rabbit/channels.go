@@ -41,6 +41,19 @@ func (c *channels) set(l *link, down error) {
 	c.changed = make(chan struct{})
 }
 
+// usualFrameMax is the largest frame that a broker takes unless its configuration says otherwise.
+const usualFrameMax = 131072
+
+// frameMax is the largest frame that the broker takes; zero if it has no limit.
+func (c *channels) frameMax() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == nil {
+		return usualFrameMax
+	}
+	return c.link.connection.Config.FrameSize
+}
+
 // enter returns the link, and counts an operation on it among the running ones. It waits while the first attempt to
 // connect is under way, and fails at once when there is no connection.
 func (c *channels) enter(ctx context.Context) (*link, error) {

@@ -56,7 +56,7 @@ func unbind(binding topology.Binding) operation {
 		about: ObjectError{
 			Op: opUnbind, Kind: kindBinding, Name: binding.Destination, Source: binding.Source, RoutingKey: binding.RoutingKey,
 		},
-		names: []string{binding.Destination, binding.Source, binding.RoutingKey},
+		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
 		permissions: map[string]string{kindQueue: "write", kindExchange: "read"},
 		call: func(channel *amqp.Channel) error {

@@ -1,0 +1,82 @@
+package rabbit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+const (
+	// frameOverhead is what a frame takes beside its method: type, channel, size and end.
+	frameOverhead = 8
+	// methodOverhead is the most that the methods used here take beside their names and arguments: class, method, a
+	// reserved number and flags.
+	methodOverhead = 7
+)
+
+// fits says why an operation cannot be sent; nil if it can. A method is one frame, and the broker closes the connection
+// that everything else goes through when it gets one that is too large.
+func (o operation) fits(frameMax int) error {
+	for _, name := range o.names {
+		if len(name) > shortString {
+			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", ErrPreconditionFailed, len(name), shortString)
+		}
+	}
+	for _, name := range o.arguments.Keys() {
+		if len(name) > shortString {
+			return fmt.Errorf("%w: the name of an argument has %d bytes, more than the %d of AMQP",
+				ErrPreconditionFailed, len(name), shortString)
+		}
+	}
+	overhead := frameOverhead + o.overhead()
+	arguments := encodedTable(topology.Normalize(o.arguments))
+	if frameMax <= 0 || overhead+arguments <= frameMax { // zero is no limit
+		return nil
+	}
+	largest := slices.MaxFunc(slices.Sorted(maps.Keys(o.arguments)), func(a, b string) int {
+		return encoded(o.arguments[a]) - encoded(o.arguments[b])
+	})
+	return fmt.Errorf("%w: the arguments take %d bytes, %d more than fit into a frame of AMQP: shorten %q",
+		ErrPreconditionFailed, arguments, overhead+arguments-frameMax, largest)
+}
+
+// overhead is how many bytes the method takes beside its arguments.
+func (o operation) overhead() int {
+	size := methodOverhead
+	for _, name := range o.names {
+		size += 1 + len(name)
+	}
+	return size
+}
+
+// encodedTable is how many bytes a table of normal values takes as a field of a method.
+func encodedTable(table map[string]any) int {
+	size := 4
+	for name, value := range table {
+		size += 1 + len(name) + encoded(value)
+	}
+	return size
+}
+
+// encoded is how many bytes a normal value takes in a table, its type included.
+func encoded(value any) int {
+	switch value := value.(type) {
+	case nil:
+		return 1
+	case bool:
+		return 2
+	case string:
+		return 5 + len(value)
+	case []any:
+		size := 5
+		for _, item := range value {
+			size += encoded(item)
+		}
+		return size
+	case map[string]any:
+		return 1 + encodedTable(value)
+	}
+	return 9 // int64 and float64
+}

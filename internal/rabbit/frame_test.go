@@ -1,0 +1,59 @@
+package rabbit
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// What fits into a frame to the byte is declared and bound, and one byte more is refused before it is sent: the broker
+// would close the connection.
+func TestArgumentsFitIntoAFrame(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		connection := connected(t, configOf(vhost), nil)
+		link := connection.channels.link
+		vhost.DeclareQueue("main", nil)
+		arguments := topology.Arguments{
+			"x-queue-type": "classic", "n": int64(-7), "yes": true, "f": 1.5, "none": nil,
+			"table": map[string]any{"list": []any{int64(1), "ü", map[string]any{"inner": false}}},
+		}
+		padded := func(operation operation, more int) topology.Arguments {
+			padded := topology.Arguments{"pad": ""}
+			for name, value := range arguments {
+				padded[name] = value
+			}
+			size := frameOverhead + operation.overhead() + encodedTable(padded)
+			padded["pad"] = strings.Repeat("x", usualFrameMax-size+more)
+			return padded
+		}
+		queue := topology.Queue{Name: strings.Repeat("q", 255), Arguments: arguments}
+		binding := topology.Binding{Source: "amq.headers", Destination: "main", RoutingKey: strings.Repeat("k", 255), Arguments: arguments}
+		for more, reason := range []error{nil, ErrPreconditionFailed} {
+			large, wide := queue, binding
+			large.Arguments, wide.Arguments = padded(declareQueue(queue), more), padded(bind(binding), more)
+			for _, changes := range []topology.Topology{{Queues: []topology.Queue{large}}, {Bindings: []topology.Binding{wide}}} {
+				err := connection.Apply(t.Context(), changes)
+				if reason == nil && err != nil {
+					t.Errorf("%.300v", err)
+				}
+				if reason != nil {
+					mustBe(t, err, reason, `queue "`, "1 more than fit into a frame of AMQP", `shorten "pad"`)
+				}
+			}
+		}
+		removal := Removal{Bindings: []topology.Binding{{Source: "amq.headers", Destination: "main", Arguments: padded(bind(binding), 1000)}}}
+		mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, removal), ErrPreconditionFailed, "than fit into a frame")
+		if connection.channels.link != link {
+			t.Error("the connection was closed")
+		}
+	})
+}
+
+func TestLongNamesOfArgumentsAreRefused(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("n", 256)
+	err := declareQueue(topology.Queue{Name: "q", Arguments: topology.Arguments{name: 1}}).fits(usualFrameMax)
+	mustBe(t, err, ErrPreconditionFailed, "the name of an argument has 256 bytes, more than the 255 of AMQP")
+}
