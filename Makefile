@@ -37,7 +37,7 @@ test: ## Run all tests on real parts, and check the coverage.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
-	go test -race -shuffle=on $(TESTFLAGS) ./internal/topology/... ./test/conformance/...
+	go test -race -shuffle=on $(TESTFLAGS) ./internal/topology/... ./test/conformance/... ./test/docs/...
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.

@@ -1,0 +1,199 @@
+// Package docs keeps the documentation true where it lists what stands elsewhere: rights, flags, reasons, files. It reads
+// files and needs neither an API server nor a broker. What Warren does, the other packages show.
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const root = "../.."
+
+// read returns a file of the repository.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// pages are all Markdown files that are written by hand, below the root.
+func pages(t *testing.T) []string {
+	t.Helper()
+	list := []string{"README.md", "CONTRIBUTING.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		for _, path := range found {
+			list = append(list, strings.TrimPrefix(filepath.ToSlash(path), root+"/"))
+		}
+	}
+	return list
+}
+
+// table returns the rows of the first table after a text, without its head; cells are trimmed.
+func table(t *testing.T, page, after string) [][]string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, after)
+	if !found {
+		t.Fatalf("there is no %q any more", after)
+	}
+	var rows [][]string
+	for line := range strings.Lines(rest) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "|") {
+			if len(rows) > 0 {
+				break
+			}
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	if len(rows) < 3 {
+		t.Fatalf("there is no table after %q", after)
+	}
+	return rows[2:]
+}
+
+// code lists what is between single backticks.
+func code(text string) []string {
+	var list []string
+	for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
+		list = append(list, found[1])
+	}
+	return list
+}
+
+// sameSet compares without regard to order and repetition.
+func sameSet(t *testing.T, what string, documented, actual []string) {
+	t.Helper()
+	for _, list := range []*[]string{&documented, &actual} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	if difference := cmp.Diff(actual, documented); difference != "" {
+		t.Errorf("%s (- is so, + is documented):\n%s", what, difference)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// Every relative link of the documentation leads to a file, and to a heading in it.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	for _, page := range pages(t) {
+		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
+			if strings.Contains(found[1], "://") {
+				continue
+			}
+			target, heading, _ := strings.Cut(found[1], "#")
+			path := filepath.ToSlash(filepath.Join(filepath.Dir(page), target))
+			if target == "" {
+				path = page
+			}
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("%s: %s: there is no such file", page, found[1])
+			} else if heading != "" && !slices.Contains(headings(read(t, path)), heading) {
+				t.Errorf("%s: %s: there is no such heading", page, found[1])
+			}
+		}
+	}
+}
+
+// headings are the anchors of a page.
+func headings(page string) []string {
+	var list []string
+	for line := range strings.Lines(page) {
+		if title, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); found && strings.HasPrefix(line, "#") {
+			title = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			list = append(list, strings.ReplaceAll(title, " ", "-"))
+		}
+	}
+	return list
+}
+
+// docs/README.md lists every page and every decision.
+func TestEveryPageIsListed(t *testing.T) {
+	t.Parallel()
+	var listed, want []string
+	for _, found := range link.FindAllStringSubmatch(read(t, "docs/README.md"), -1) {
+		if path, _, _ := strings.Cut(found[1], "#"); strings.HasSuffix(path, ".md") && !strings.HasPrefix(path, "reference/") {
+			listed = append(listed, filepath.ToSlash(filepath.Join("docs", path)))
+		}
+	}
+	for _, page := range pages(t) {
+		if page != "README.md" && page != "docs/README.md" {
+			want = append(want, page)
+		}
+	}
+	sameSet(t, "docs/README.md", listed, want)
+}
+
+// docs/development.md says where things are: each of the folders and files exists, and no folder with code is left out.
+func TestWhereThingsAre(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/development.md")
+	_, tree, _ := strings.Cut(page, "## Where things are\n\n```\n")
+	tree, _, _ = strings.Cut(tree, "```")
+	var named []string
+	for line := range strings.Lines(tree) {
+		path, _, _ := strings.Cut(line, " ")
+		named = append(named, strings.TrimSuffix(path, "/"))
+	}
+	for _, row := range table(t, page, "## Where things are") {
+		for _, name := range code(row[1]) {
+			if !strings.Contains(name, "/") {
+				continue // a file beside the one named before it
+			}
+			if found, err := filepath.Glob(filepath.Join(root, name)); err != nil || len(found) == 0 {
+				t.Errorf("%s: there is no %s", row[0], name)
+			}
+		}
+	}
+	for _, name := range named {
+		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	for _, folder := range []string{"internal", "test", "cmd"} {
+		entries, err := os.ReadDir(filepath.Join(root, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			path := folder + "/" + entry.Name()
+			if !slices.ContainsFunc(named, func(n string) bool { return n == path || strings.HasPrefix(n, path+"/") }) && !strings.HasSuffix(path, "_test.go") {
+				t.Errorf("%s is not named", path)
+			}
+		}
+	}
+}
+
+// docs/development.md lists the targets of the Makefile.
+func TestMakeTargets(t *testing.T) {
+	t.Parallel()
+	var documented, actual []string
+	for _, row := range table(t, read(t, "docs/development.md"), "## Make targets") {
+		documented = append(documented, code(row[0])...)
+	}
+	for _, found := range regexp.MustCompile(`(?m)^([a-z-]+):.*## `).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		if found[1] != "help" {
+			actual = append(actual, found[1])
+		}
+	}
+	sameSet(t, "targets", documented, actual)
+}

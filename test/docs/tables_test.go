@@ -1,0 +1,206 @@
+package docs
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// docs/security.md says what Warren may do, by a table of its rights: they are those of the roles.
+func TestRightsOfTheManager(t *testing.T) {
+	t.Parallel()
+	objects := map[string][]string{
+		"ConsumerQueues, BrokerConnections":  {"messaging.warren.dev/consumerqueues", "messaging.warren.dev/brokerconnections"},
+		"their `status`":                     {"messaging.warren.dev/consumerqueues/status", "messaging.warren.dev/brokerconnections/status"},
+		"Secrets":                            {"/secrets"},
+		"RabbitmqClusters":                   {"rabbitmq.com/rabbitmqclusters"},
+		"Events (`events.k8s.io`)":           {"events.k8s.io/events"},
+		"TokenReviews, SubjectAccessReviews": {"authentication.k8s.io/tokenreviews", "authorization.k8s.io/subjectaccessreviews"},
+		"in `warren-system`: Leases":         {"coordination.k8s.io/leases"},
+		"in `warren-system`: Events":         {"/events"},
+	}
+	var documented, actual []string
+	on := ""
+	for _, row := range table(t, read(t, "docs/security.md"), "## What Warren may do") {
+		if row[0] != "" {
+			on = row[0]
+		}
+		if objects[on] == nil {
+			t.Errorf("%q: this test does not know what that is", on)
+		}
+		for _, object := range objects[on] {
+			for verb := range strings.SplitSeq(row[1], ", ") {
+				documented = append(documented, object+" "+verb)
+			}
+		}
+	}
+	for _, file := range []string{"role.yaml", "leader_election_role.yaml", "metrics_auth_role.yaml"} {
+		role := rbacv1.Role{}
+		if err := yaml.Unmarshal([]byte(read(t, "config/rbac/"+file)), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					actual = append(actual, rule.APIGroups[0]+"/"+resource+" "+verb)
+				}
+			}
+		}
+	}
+	sameSet(t, "rights", documented, actual)
+}
+
+// docs/security.md names the ClusterRoles for users; those of viewers get the status and no role writes one.
+func TestRolesForUsers(t *testing.T) {
+	t.Parallel()
+	var documented, actual []string
+	for _, row := range table(t, read(t, "docs/security.md"), "## Roles for users") {
+		documented = append(documented, code(row[0])...)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "config/rbac/*_*_role.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		role := rbacv1.ClusterRole{}
+		if err := yaml.Unmarshal([]byte(read(t, "config/rbac/"+filepath.Base(file))), &role); err != nil {
+			t.Fatal(err)
+		}
+		if regexp.MustCompile(`^(consumerqueue|brokerconnection)-`).MatchString(role.Name) {
+			actual = append(actual, "warren-"+role.Name)
+		}
+	}
+	sameSet(t, "roles", documented, actual)
+}
+
+// docs/installation.md lists the flags of the manager, each with its default.
+func TestFlagsOfTheManager(t *testing.T) {
+	t.Parallel()
+	defaults := map[string]string{"true": "on", "false": "off", `"0"`: "off"}
+	text := read(t, "cmd/main.go")
+	var documented, actual []string
+	for _, row := range table(t, read(t, "docs/installation.md"), "## Flags") {
+		flag := strings.TrimPrefix(code(row[0])[0], "--")
+		if flag == "kubeconfig" || strings.HasPrefix(flag, "zap-") {
+			continue // of the library
+		}
+		documented = append(documented, flag)
+		found := regexp.MustCompile(`"` + flag + `",\s+(true|false|"[^"]*"|\d+)[,)]`).FindStringSubmatch(text)
+		if found == nil || found[1] == `""` {
+			continue // described in words
+		}
+		if want := defaults[found[1]]; want != "" && !strings.HasPrefix(row[1], want) {
+			t.Errorf("--%s: the default is %q, documented %q", flag, want, row[1])
+		} else if want == "" && !strings.Contains(row[1], strings.Trim(found[1], `"`)) {
+			t.Errorf("--%s: the default is %s, documented %q", flag, found[1], row[1])
+		}
+	}
+	for _, found := range regexp.MustCompile(`flag\.\w*Var\([^"]*"([a-z-]+)"`).FindAllStringSubmatch(text, -1) {
+		actual = append(actual, found[1])
+	}
+	sameSet(t, "flags", documented, actual)
+}
+
+// constants are the values of those in api/v1alpha1 whose names begin so.
+func constants(t *testing.T, file, prefix string) []string {
+	t.Helper()
+	var list []string
+	for _, found := range regexp.MustCompile(`(?m)^\s+`+prefix+`\w+ .*= "(\w+)"`).FindAllStringSubmatch(read(t, file), -1) {
+		list = append(list, found[1])
+	}
+	if len(list) < 3 {
+		t.Fatalf("%s has no constants %s…", file, prefix)
+	}
+	return list
+}
+
+// docs/status.md and docs/broker-connection.md list every reason, and say what to do.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	var documented []string
+	for page, after := range map[string]string{"docs/status.md": "## Reasons, and what to do", "docs/broker-connection.md": "| reason of Ready"} {
+		text := strings.Replace(read(t, page), "| reason of Ready", "| reason of Ready\n\n| reason of Ready", 1)
+		for _, row := range table(t, text, after) {
+			documented = append(documented, code(row[0])...)
+			if row[len(row)-1] == "" {
+				t.Errorf("%s: %s: it is not said what to do", page, row[0])
+			}
+		}
+	}
+	sameSet(t, "reasons", documented, constants(t, "api/v1alpha1/conditions.go", "Reason"))
+}
+
+// docs/status.md lists the codes of advisories and the Events.
+func TestAdvisoriesAndEvents(t *testing.T) {
+	t.Parallel()
+	for after, actual := range map[string][]string{
+		"## Traps":  constants(t, "api/v1alpha1/consumerqueue_status.go", "Advisory"),
+		"## Events": constants(t, "internal/controller/consumerqueue_events.go", "event"),
+	} {
+		var documented []string
+		for _, row := range table(t, read(t, "docs/status.md"), after) {
+			documented = append(documented, code(row[0])...)
+		}
+		sameSet(t, after, documented, actual)
+	}
+}
+
+// Warren brings no webhook and needs no certificates: nothing in the manifests is of such a kind.
+func TestNoWebhookAndNoCertificates(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for _, pattern := range []string{"config/*/*.yaml", "config/*/*/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) < 10 {
+		t.Fatalf("found %v", files)
+	}
+	for _, file := range files {
+		text := read(t, strings.TrimPrefix(filepath.ToSlash(file), root+"/"))
+		for _, kind := range regexp.MustCompile(`(?m)^kind: (.*)$`).FindAllStringSubmatch(text, -1) {
+			if strings.Contains(kind[1], "Webhook") || slices.Contains([]string{"Certificate", "Issuer"}, kind[1]) {
+				t.Errorf("%s: %s", file, kind[1])
+			}
+		}
+	}
+}
+
+// The image holds one static binary, without a shell, and runs as user 65532: its last stage begins with an image that has
+// neither a shell nor libraries, and copies one file.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	text := read(t, "Dockerfile")
+	last := text[strings.LastIndex(text, "FROM "):]
+	want := "FROM gcr.io/distroless/static-debian12:nonroot\nCOPY --from=build /manager /manager\nUSER 65532:65532\nENTRYPOINT [\"/manager\"]\n"
+	if last != want {
+		t.Errorf("the last stage is\n%s", last)
+	}
+	if !strings.Contains(text, "CGO_ENABLED=0") {
+		t.Error("the binary is not static")
+	}
+}
+
+// The overlay for single namespaces in docs/installation.md is the one that test/deployment installs.
+func TestOverlayForSingleNamespaces(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/installation.md")
+	for _, file := range []string{"kustomization.yaml", "team-a/kustomization.yaml", "team-b/kustomization.yaml"} {
+		installed := regexp.MustCompile(`(\.\./)+config`).ReplaceAllString(read(t, "test/deployment/testdata/teams/"+file), "…/config")
+		_, installed, _ = strings.Cut(installed, "apiVersion") // below the comment
+		if file == "team-b/kustomization.yaml" {
+			installed = strings.ReplaceAll(installed, "team-b", "team-a")
+		}
+		if !strings.Contains(page, installed) {
+			t.Errorf("%s is not in docs/installation.md:\n%s", file, installed)
+		}
+	}
+}

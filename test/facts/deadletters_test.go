@@ -1,0 +1,120 @@
+package facts
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// At least once needs both x-dead-letter-strategy: at-least-once and x-overflow: reject-publish: without reject-publish
+// RabbitMQ falls back to at-most-once, silently. AtMostOnce: a message that is dead-lettered into a missing exchange is lost.
+func TestAtLeastOnceNeedsRejectPublish(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("both", "x-dead-letter-exchange", "missing", "x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
+		w.quorum("strategy alone", "x-dead-letter-exchange", "missing", "x-dead-letter-strategy", "at-least-once")
+		w.quorum("at most once", "x-dead-letter-exchange", "missing")
+		for _, queue := range []string{"both", "strategy alone", "at most once"} {
+			w.Publish("", queue, "message", "and another")
+			c := w.consume(queue)
+			w.must(c.next().Reject(false))
+			c.close()
+		}
+		w.counted("both", counts{Messages: 2, Waiting: 1})
+		w.counted("strategy alone", counts{Messages: 1})
+		w.counted("at most once", counts{Messages: 1})
+	})
+}
+
+// A DLQ with a maximum length and no overflow drops the oldest dead letters. With x-overflow: reject-publish, which a
+// ConsumerQueue's has unless overflow is given, a full DLQ keeps dead letters waiting in the main queue.
+func TestAFullDLQ(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.declare(`{retry: {policy: None}, deadLetter: {queue: {maxLength: 1}}}`)
+		w.quorum("bare", "x-max-length", 1)
+		w.quorum("source", "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "bare",
+			"x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
+		bodies := []string{"oldest", "1", "2", "3", "4", "5", "6", "newest"} // some get in before the DLQ is known to be full
+		for queue, dlq := range map[string]string{"orders": "orders.dlq", "source": "bare"} {
+			w.Publish("", queue, bodies...)
+			c := w.consume(queue)
+			for range bodies {
+				w.must(c.next().Reject(false))
+				w.eventually(func() bool { return w.Ready(dlq) > 0 }, "%q holds a dead letter", dlq)
+			}
+			c.close()
+		}
+		w.eventually(func() bool {
+			waiting := w.counts("orders").Waiting
+			return waiting > 0 && waiting+w.Ready("orders.dlq") == len(bodies)
+		}, "all dead letters are in the DLQ or wait")
+		w.take("orders.dlq", "oldest")
+		w.counted("source", counts{})
+		w.take("bare", "newest")
+	})
+}
+
+// A dead letter stays in its queue until the next queue has confirmed it, and counts towards the length of its queue.
+func TestAWaitingDeadLetterCountsTowardsTheLength(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("orders", "x-max-length", 1, "x-dead-letter-exchange", "missing",
+			"x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
+		w.Publish("", "orders", "dead letter")
+		c := w.consume("orders")
+		w.must(c.next().Reject(false))
+		c.close()
+		channel, err := w.connection.Channel()
+		w.must(err)
+		w.must(channel.Confirm(false))
+		w.eventually(func() bool { // for the length is judged a little late
+			confirmation, err := channel.PublishWithDeferredConfirm("", "orders", false, false, amqp.Publishing{Body: []byte("another")})
+			w.must(err)
+			confirmed, err := confirmation.WaitContext(w.t.Context())
+			w.must(err)
+			return !confirmed
+		}, "the queue is full")
+		w.must(channel.Close())
+	})
+}
+
+// What is given up is dropped where dead-lettering is disabled.
+func TestWithoutADLXWhatIsGivenUpIsDropped(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.declare(`{retry: {policy: None}, deadLetter: {policy: Disabled}}`)
+		w.Publish("", "orders", "given up", "the next")
+		c := w.consume("orders")
+		w.must(c.next().Reject(false))
+		c.close()
+		w.take("orders", "the next")
+		w.holds("orders", 0)
+	})
+}
+
+// A policy can defeat arguments: overflow drop-head drops pending dead letters, and a broad delivery-limit loses dead
+// letters at the next look.
+func TestPoliciesDefeatArguments(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("pending", "x-dead-letter-exchange", "missing", "x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
+		w.Publish("", "pending", "dead letter")
+		c := w.consume("pending")
+		w.must(c.next().Reject(false))
+		c.close()
+		w.counted("pending", counts{Messages: 1, Waiting: 1})
+		w.SetPolicy("drop", brokers.Policy{Pattern: "^pending$", ApplyTo: "queues", Definition: map[string]any{"overflow": "drop-head"}})
+		w.counted("pending", counts{})
+
+		w.quorum("seen")
+		unlimited := []any{"x-dead-letter-exchange", "", "x-dead-letter-routing-key", "seen"} // so that the loss is seen
+		if w.is40() {
+			unlimited = append(unlimited, "x-delivery-limit", -1)
+		}
+		w.quorum("graves", unlimited...)
+		w.SetPolicy("limits", brokers.Policy{Pattern: "^graves$", ApplyTo: "queues", Definition: map[string]any{"delivery-limit": 5}})
+		w.Publish("", "graves", "dead letter")
+		const most = 100_000 // for a policy takes effect a moment later
+		if w.deliveries("graves", reject(true), "seen", most) == most {
+			t.Error("the policy has no effect")
+		}
+	})
+}

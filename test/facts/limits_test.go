@@ -1,0 +1,113 @@
+package facts
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// From RabbitMQ 4.0 on, every quorum queue has a delivery limit of 20 by default; 3.10 has none.
+func TestDeliveryLimitByDefault(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("dead")
+		w.quorum("orders", "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "dead")
+		w.Publish("", "orders", "poison")
+		want := 30 // that is, no limit
+		if w.is40() {
+			want = 21
+		}
+		w.equal("deliveries", w.deliveries("orders", reject(true), "dead", 30), want)
+	})
+}
+
+// x-delivery-limit -1 means no limit from RabbitMQ 4.0 on; 3.10 drops the message at its first redelivery.
+func TestDeliveryLimitMinusOne(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("dead")
+		w.quorum("orders", "x-delivery-limit", -1, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "dead")
+		w.Publish("", "orders", "poison")
+		want := 1
+		if w.is40() {
+			want = 30
+		}
+		w.equal("deliveries", w.deliveries("orders", reject(true), "dead", 30), want)
+	})
+}
+
+// basic.nack with requeue=true counts towards the delivery limit on RabbitMQ 3.10 and 4.0 and not on 4.3, where a poison
+// message would come back for ever; basic.reject with requeue=true counts on all of them.
+func TestNackWithRequeueCountsUntil43(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		for queue, settle := range map[string]func(amqp.Delivery) error{"rejected": reject(true), "nacked": nack} {
+			dead := "dead." + queue
+			w.quorum(dead)
+			w.quorum(queue, "x-delivery-limit", 2, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", dead)
+			w.Publish("", queue, "poison")
+			want := 3
+			if w.is43() && queue == "nacked" {
+				want = 10
+			}
+			w.equal(queue, w.deliveries(queue, settle, dead, 10), want)
+		}
+	})
+}
+
+// A consumer that dies counts as well: a closed channel and a lost connection return its messages.
+func TestClosedChannelsAndLostConnectionsCount(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("dead")
+		w.quorum("orders", "x-delivery-limit", 1, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "dead")
+		w.Publish("", "orders", "poison")
+		c := w.consume("orders")
+		c.next()
+		c.close()
+		lost, err := w.Connect("lost")
+		w.must(err)
+		there := *w
+		there.connection = lost
+		there.consume("orders").next()
+		w.must(lost.Close())
+		w.holds("dead", 1)
+		w.holds("orders", 0)
+	})
+}
+
+// Whoever looks at a dead letter 21 times deletes it, from RabbitMQ 4.0 on, if the DLQ has no deliveryLimit Unlimited:
+// the DLQ of a ConsumerQueue has one, so that looking at it loses nothing.
+func TestLookingAtADeadLetter21Times(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.declare(`{retry: {policy: None}}`)
+		w.quorum("bare")
+		w.Publish("", "orders.dlq", "dead letter")
+		w.Publish("", "bare", "dead letter")
+		look := func(queue string, times int) {
+			c := w.consume(queue)
+			for range times {
+				w.must(c.next().Reject(true))
+			}
+			c.close()
+		}
+		look("orders.dlq", 25)
+		w.take("orders.dlq", "dead letter")
+
+		look("bare", 21)
+		w.Publish("", "bare", "the next")
+		if w.is40() {
+			w.take("bare", "the next")
+			w.holds("bare", 0)
+		} else {
+			w.holds("bare", 2)
+		}
+	})
+}
+
+// Requeue: the limit counts returns to the queue, so there are maxAttempts deliveries; after them the broker dead-letters
+// the message.
+func TestRequeueHasMaxAttemptsDeliveries(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.declare(`{retry: {strategy: Requeue, maxAttempts: 3}}`)
+		w.Publish("", "orders", "poison")
+		w.equal("deliveries", w.deliveries("orders", reject(true), "orders.dlq", 10), 3)
+		w.take("orders.dlq", "poison")
+	})
+}
