@@ -238,16 +238,20 @@ debian_eval() {
 }
 
 # debian_copy VERSION FOLDER: the programs are shared by hard links where the file system lets them.
-# Whatever is mounted into the original is left out.
+# Whatever is mounted into the original is left out, and so is what its broker writes, which changes meanwhile.
 debian_copy() {
   local from to="$2/$1/root"
   from=$(debian_root "$1")
-  mkdir -p "$2/$1"
   rm -rf "$to"
-  cp -alx "$from" "$to" 2>/dev/null || {
-    rm -rf "$to"
-    cp -ax "$from" "$to"
-  }
+  mkdir -p "$to"
+  debian_programs "$from" -type d -printf "$to/%P\\0" | xargs -0 mkdir -p
+  debian_programs "$from" ! -type d -print0 | (cd "$from" && xargs -0 cp -al --parents -t "$to" 2>/dev/null) ||
+    debian_programs "$from" ! -type d -print0 | (cd "$from" && xargs -0 cp -a --parents -t "$to")
+}
+
+# debian_programs ROOT EXPRESSION…: find(1) among the files that are the same for all brokers of a version.
+debian_programs() {
+  (cd "$1" && shift && find . -xdev \( -path ./var/lib/rabbitmq -o -path ./var/log/rabbitmq \) -prune -o "$@")
 }
 
 debian_remove() { :; }
