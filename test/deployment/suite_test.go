@@ -45,7 +45,7 @@ func TestDeployment(t *testing.T) {
 		t.Fatalf("config/default has not the roles that are to be tested: %v", roles)
 	}
 	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultEventuallyPollingInterval(deadline.Polling)
 	RunSpecs(t, "Warren, deployed")
 }
 

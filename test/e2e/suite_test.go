@@ -48,7 +48,7 @@ func TestE2E(t *testing.T) {
 		matrix[i].Username, matrix[i].Password = user.Username, user.Password
 	}
 	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
-	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	SetDefaultEventuallyPollingInterval(deadline.Polling)
 	SetDefaultConsistentlyDuration(4 * time.Second)
 	RunSpecs(t, "Warren")
 }

@@ -121,7 +121,7 @@ func (w *world) waitReady(names []string, count int) {
 			}
 		}
 		return ready
-	}).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", count))
+	}).WithPolling(100 * time.Millisecond).Should(BeNumerically(">=", count))
 }
 
 // waitDismantled waits until the main queues of more than some of the ConsumerQueues are gone.
@@ -136,5 +136,5 @@ func (w *world) waitDismantled(names []string, count int) {
 			}
 		}
 		return gone
-	}).WithPolling(20 * time.Millisecond).Should(BeNumerically(">", count))
+	}).WithPolling(100 * time.Millisecond).Should(BeNumerically(">", count))
 }

@@ -65,15 +65,14 @@ func (w *world) latencies(prefix string) []time.Duration {
 	waiting := w.queues(prefix, 15, ordinary)
 	var all []time.Duration
 	Eventually(func() []string {
-		waiting = slices.DeleteFunc(waiting, func(name string) bool {
-			ready := meta.IsStatusConditionTrue(w.get(name).Status.Conditions, "Ready")
-			if ready {
+		for _, cq := range w.all() {
+			if i := slices.Index(waiting, cq.Name); i >= 0 && meta.IsStatusConditionTrue(cq.Status.Conditions, "Ready") {
+				waiting = slices.Delete(waiting, i, i+1)
 				all = append(all, time.Since(began))
 			}
-			return ready
-		})
+		}
 		return waiting
-	}).WithTimeout(deadline.For(time.Minute)).WithPolling(5 * time.Millisecond).Should(BeEmpty())
+	}).WithTimeout(deadline.For(time.Minute)).WithPolling(20 * time.Millisecond).Should(BeEmpty())
 	return all
 }
 

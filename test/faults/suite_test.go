@@ -44,7 +44,7 @@ func TestFaults(t *testing.T) {
 	RegisterFailHandler(Fail)
 	shared = brokers.Newest(t)
 	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
-	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	SetDefaultEventuallyPollingInterval(deadline.Polling)
 	RunSpecs(t, "Faults")
 }
 
