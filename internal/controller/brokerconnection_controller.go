@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,7 +32,14 @@ import (
 type BrokerConnectionReconciler struct {
 	client      client.Client
 	live        client.Reader
+	recorder    events.EventRecorder
 	connections *Connections
+	// farewells tells for how long BrokerConnections that are being deleted have been waiting.
+	farewells *farewells
+	// free is since when nobody needs such a BrokerConnection any more.
+	free *sightings
+	// clean are those that were suspended while none of their fences stood.
+	clean *sightings
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=get;list;watch;patch
@@ -110,6 +118,7 @@ func (r *BrokerConnectionReconciler) Reconcile(ctx context.Context, request ctrl
 	err := r.client.Get(ctx, request.NamespacedName, bc)
 	if apierrors.IsNotFound(err) {
 		r.connections.Close(request.NamespacedName)
+		r.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -136,13 +145,16 @@ func (r *BrokerConnectionReconciler) Reconcile(ctx context.Context, request ctrl
 	}
 	count := int32(min(len(users.Items), math.MaxInt32))
 	status.ConsumerQueues = &count
+	return result, r.writeStatus(ctx, bc, status)
+}
+
+func (r *BrokerConnectionReconciler) writeStatus(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus,
+) error {
 	if equality.Semantic.DeepEqual(bc.Status, status) {
-		return result, nil
+		return nil
 	}
-	if err := applyBrokerConnectionStatus(ctx, r.client, bc, status); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	return result, nil
+	return client.IgnoreNotFound(applyBrokerConnectionStatus(ctx, r.client, bc, status))
 }
 
 // look opens or closes the connection as the spec asks for, and writes into the status what it is like.
@@ -153,10 +165,11 @@ func (r *BrokerConnectionReconciler) look(
 	conditions := conditionWriter{&status.Conditions, bc.Generation}
 	status.ObservedGeneration = bc.Generation
 	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
-		r.connections.Close(key)
+		r.closeSuspended(bc)
 		conditions.suspended("spec.suspend is set: the broker is neither read nor written")
 		return ctrl.Result{}, nil
 	}
+	r.clean.forget(key)
 	conditions.resumed()
 	connection, err := r.connect(ctx, bc)
 	if problem, ok := errors.AsType[*unusable](err); ok {

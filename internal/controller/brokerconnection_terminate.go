@@ -2,21 +2,23 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
 )
 
 // A BrokerConnection is often deleted together with its ConsumerQueues, and with its Secret: by `kubectl delete -f`, by
 // GitOps, with a namespace. These come in any order. So it stays for farewell, in case ConsumerQueues are about to be deleted;
-// and while some are, for as long as that may take, but no longer than longFarewell. An open connection outlives its Secret
-// by farewell, too.
+// and while some are, until for longFarewell none of them has come to its end. An open connection outlives its Secret by
+// farewell, too. All of it counts from when this manager saw the deletion.
 const (
 	farewell     = 10 * time.Second
 	longFarewell = 5 * time.Minute
@@ -44,29 +46,69 @@ func (r *BrokerConnectionReconciler) protect(ctx context.Context, bc *v1alpha1.B
 // terminate keeps the connection of a BrokerConnection that is being deleted while it is needed, and then lets go of both.
 // It does not read the Secret if the connection is open: that may be gone already.
 func (r *BrokerConnectionReconciler) terminate(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
-	key := client.ObjectKeyFromObject(bc)
 	needed, terminating, err := r.neededBy(ctx, bc)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	suspended := bc.Spec.Suspend != nil && *bc.Spec.Suspend
-	left := stay(time.Since(bc.DeletionTimestamp.Time), needed, terminating)
-	if left > 0 && !suspended && r.connections.Get(key) == nil {
-		if _, err := r.connect(ctx, bc); err != nil {
-			if _, lasting := errors.AsType[*unusable](err); !lasting {
-				return ctrl.Result{}, err
-			}
-			left = 0
-		}
+	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
+		return r.release(ctx, bc)
 	}
-	if left > 0 && !suspended {
-		return ctrl.Result{RequeueAfter: left}, nil // each ConsumerQueue that goes is told, too
+	left := stay(r.farewells.since(bc, terminating, time.Now()), needed > 0, terminating > 0)
+	if left <= 0 {
+		return r.release(ctx, bc)
 	}
-	r.connections.Close(key)
-	return ctrl.Result{}, r.protect(ctx, bc, false)
+	status := *bc.Status.DeepCopy()
+	result := ctrl.Result{}
+	if connection := r.openConnection(bc); connection != nil {
+		result = r.describe(bc, connection.Health(), &status)
+	} else if result, err = r.look(ctx, bc, &status); err != nil { // a Secret that is missing may come back
+		return ctrl.Result{}, err
+	}
+	if result.RequeueAfter == 0 || result.RequeueAfter > left {
+		result.RequeueAfter = left // each ConsumerQueue that goes is told, too
+	}
+	return result, r.writeStatus(ctx, bc, status)
 }
 
-// stay is for how much longer a BrokerConnection is kept that was deleted some time ago.
+// openConnection is the connection of this very BrokerConnection, not of one that had its name before; nil if there is none.
+func (r *BrokerConnectionReconciler) openConnection(bc *v1alpha1.BrokerConnection) *rabbit.Connection {
+	connection := r.connections.Get(client.ObjectKeyFromObject(bc))
+	if connection == nil || connection.Owner() != string(bc.UID) {
+		return nil
+	}
+	return connection
+}
+
+// release closes the connection and lets the BrokerConnection go, as soon as it is known that none of its fences stands.
+func (r *BrokerConnectionReconciler) release(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
+	rest, err := r.fencesLeft(ctx, bc)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if rest.wait > 0 {
+		return ctrl.Result{RequeueAfter: rest.wait}, nil
+	}
+	key := client.ObjectKeyFromObject(bc)
+	r.connections.Close(key)
+	if err := r.protect(ctx, bc, false); err != nil {
+		return ctrl.Result{}, err
+	}
+	if rest.note != "" { // in a namespace that is being deleted no Event can be made
+		log.FromContext(ctx).Info("The BrokerConnection was let go, and fences may be left at the broker", "fences", rest.note)
+		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventRetained, "Delete", "%s", shortened(rest.note, 1024))
+	}
+	r.forget(key)
+	return ctrl.Result{}, nil
+}
+
+// forget drops what is remembered of a BrokerConnection that is gone.
+func (r *BrokerConnectionReconciler) forget(key client.ObjectKey) {
+	r.farewells.forget(key)
+	r.free.forget(key)
+	r.clean.forget(key)
+}
+
+// stay is for how much longer a BrokerConnection is kept that has been waiting for some time.
 func stay(since time.Duration, needed, terminating bool) time.Duration {
 	switch {
 	case !needed:
@@ -77,17 +119,19 @@ func stay(since time.Duration, needed, terminating bool) time.Duration {
 	return farewell - since
 }
 
-// neededBy says whether there are ConsumerQueues that have something to clean up through a BrokerConnection, and whether any
-// of them is being deleted.
-func (r *BrokerConnectionReconciler) neededBy(ctx context.Context, bc *v1alpha1.BrokerConnection) (needed, terminating bool, err error) {
+// neededBy counts the ConsumerQueues that have something to clean up through a BrokerConnection, and those of them that are
+// being deleted.
+func (r *BrokerConnectionReconciler) neededBy(ctx context.Context, bc *v1alpha1.BrokerConnection) (needed, terminating int, err error) {
 	list, err := r.users(ctx, bc)
 	if err != nil {
-		return false, false, err
+		return 0, 0, err
 	}
 	for i := range list.Items {
 		if controllerutil.ContainsFinalizer(&list.Items[i], v1alpha1.TopologyFinalizer) {
-			needed = true
-			terminating = terminating || !list.Items[i].DeletionTimestamp.IsZero()
+			needed++
+			if !list.Items[i].DeletionTimestamp.IsZero() {
+				terminating++
+			}
 		}
 	}
 	return needed, terminating, nil

@@ -5,8 +5,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
@@ -38,4 +42,90 @@ func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	equal(t, "at the end", true, connections.outlive(key, 0) <= 0)
 	connections.adopt(key)
 	equal(t, "when the Secret is back", true, connections.open[key].orphaned.IsZero())
+}
+
+// testBrokerConnections reconciles BrokerConnections by a client.
+func testBrokerConnections(c client.WithWatch) *BrokerConnectionReconciler {
+	return &BrokerConnectionReconciler{
+		client: c, live: c, recorder: &eventLog{}, connections: NewConnections(c, logr.Discard()),
+		farewells: newFarewells(), free: newSightings(), clean: newSightings(),
+	}
+}
+
+// Whatever the DeletionTimestamp says: what was deleted while no manager ran is waited for from when one runs. A Secret that
+// is missing may come back.
+func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
+	t.Parallel()
+	const may = `policies named warren-fence-* may stand in vhost "/": they may refuse whatever is published to their queues, ` +
+		`and nobody else takes them down, unless a BrokerConnection to this vhost is made again. ` +
+		`List them: rabbitmqctl list_policies -p '/'; take each down: rabbitmqctl clear_policy -p '/' NAME`
+	suspend := true
+	for name, test := range map[string]struct {
+		suspend  *bool
+		never    bool // connected
+		queue    func(t *testing.T) *v1alpha1.ConsumerQueue
+		seen     time.Duration // ago
+		progress time.Duration // ago
+		free     time.Duration // ago
+		stays    bool
+		event    string
+	}{
+		"as soon as a manager runs":                    {queue: terminatingQueue, stays: true},
+		"after four minutes in which nothing happened": {queue: terminatingQueue, seen: time.Hour, progress: 4 * time.Minute, stays: true},
+		"after five": {
+			queue: terminatingQueue, seen: time.Hour, progress: 5 * time.Minute, free: time.Minute, event: may,
+		},
+		"while nobody else is deleted":                    {queue: usingQueue, seen: 9 * time.Second, stays: true},
+		"when nobody needs it, before it was looked at":   {seen: time.Second, stays: true},
+		"when nobody needs it, soon after others did":     {seen: time.Hour, free: time.Second, stays: true},
+		"when it cannot be looked at":                     {seen: time.Minute, free: 30 * time.Second, event: may},
+		"when nobody needs it and it never was connected": {never: true},
+		"when it is suspended":                            {queue: terminatingQueue, suspend: &suspend, event: may},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bc := connectedTo("shop", "default", "rabbit@a", "/")
+			if test.never {
+				bc.Status.ClusterName = ""
+			}
+			bc.Spec.SecretRef, bc.Spec.Suspend = &v1alpha1.SecretReference{Name: "gone"}, test.suspend
+			bc.Finalizers = []string{v1alpha1.ConnectionFinalizer}
+			bc.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)}
+			objects := []client.Object{bc}
+			if test.queue != nil {
+				objects = append(objects, test.queue(t))
+			}
+			r := testBrokerConnections(testClient(t, objects...))
+			key, now := client.ObjectKeyFromObject(bc), time.Now()
+			r.farewells.of[key] = parting{seen: now.Add(-test.seen), progress: now.Add(-test.progress)}
+			r.free.of[key] = sighting{when: now.Add(-test.free)}
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			equal(t, "error", nil, err)
+			err = r.client.Get(t.Context(), key, bc)
+			equal(t, "stays", test.stays, err == nil)
+			equal(t, "is looked at again", test.stays, result.RequeueAfter > 0)
+			var want []string
+			if test.event != "" {
+				want = []string{test.event}
+			}
+			equal(t, "events", want, r.recorder.(*eventLog).notes)
+		})
+	}
+}
+
+func terminatingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
+	return beingDeleted(synced(t, "orders", `{}`, ""))
+}
+
+func usingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
+	cq := synced(t, "orders", `{}`, "")
+	cq.Finalizers = []string{v1alpha1.TopologyFinalizer}
+	return cq
+}
+
+func TestWhatIsSaidOfFences(t *testing.T) {
+	t.Parallel()
+	equal(t, "of those that stand", `2 fences stand in vhost "sh'op": `+nobodyElse+`. Take them down: `+
+		`rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-1-ABCDEF:uid:orders'; rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-2'`,
+		fencesStand("sh'op", []string{"warren-fence-1-ABCDEF:uid:orders", "warren-fence-2"}))
 }

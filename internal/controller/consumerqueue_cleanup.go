@@ -1,10 +1,10 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,12 +47,13 @@ func (l *look) cleanUp(s *scene, comparison *topology.Comparison) {
 			if l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
 				why = "driftPolicy is Report"
 			} else {
-				group := []string{name}
-				trying = append(trying, group)
-				known, err := l.removals.attempt(owner, s.connection, s.place.cluster, group, emptyAgain)
+				queues := []string{name}
+				trying = append(trying, queues)
+				g := group{queues, l.stillLeaving(s, departure.Entry)}
+				known, err := l.removals.attempt(owner, s.connection, s.place.cluster, g, emptyAgain)
 				why = reasonToKeep(err)
 				if !known {
-					why = l.saidBefore(name)
+					why = l.saidBefore(departure.Entry)
 				}
 			}
 		}
@@ -60,32 +61,72 @@ func (l *look) cleanUp(s *scene, comparison *topology.Comparison) {
 			comparison.Advisories = append(comparison.Advisories, orphaned(departure.Entry, why))
 		}
 	}
+	if len(trying) == 0 {
+		l.removals.forget(owner)
+		return
+	}
 	l.removals.only(owner, trying...)
 }
 
+// stillLeaving makes a question that is asked right before a queue is fenced off: is it still to go? Somebody may have begun
+// to dead-letter there, or another ConsumerQueue to want it.
+func (l *look) stillLeaving(s *scene, entry v1alpha1.TopologyEntry) func(context.Context) error {
+	r, cq, now := l.ConsumerQueueReconciler, l.cq.DeepCopy(), *s
+	return func(ctx context.Context) (err error) {
+		if err := refreshed(ctx, now.connection); err != nil {
+			return err
+		}
+		if now.near, err = r.neighboursOf(ctx, cq, now.place, now.version); err != nil {
+			return err
+		}
+		return mayLeave(now.compare(cq), entry)
+	}
+}
+
+// mayLeave says why an object must not go.
+func mayLeave(comparison topology.Comparison, entry v1alpha1.TopologyEntry) error {
+	for _, departure := range comparison.Departures {
+		if !topology.SameObject(departure.Entry, entry) {
+			continue
+		}
+		if departure.Blocked != "" {
+			return fmt.Errorf("%w: %s", errNeeded, departure.Blocked)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, objectName(entry))
+}
+
+// judging is how long a look at the broker may take that is waited for while a deletion holds one of the few places.
+const judging = 15 * time.Second
+
+// refreshed waits for a look at the broker.
+func refreshed(ctx context.Context, connection *rabbit.Connection) error {
+	ctx, cancel := context.WithTimeout(ctx, judging)
+	defer cancel()
+	return connection.Refresh(ctx)
+}
+
 // abstain ends what is being tried: for now nothing is to be done at the broker, and what left the spec may be wanted again.
-func (l *look) abstain() { l.removals.only(client.ObjectKeyFromObject(l.cq)) }
+func (l *look) abstain() { l.removals.forget(client.ObjectKeyFromObject(l.cq)) }
 
 func orphaned(entry v1alpha1.TopologyEntry, why string) v1alpha1.Advisory {
 	return v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryOrphaned, Name: entry.Name,
-		Message: objectName(entry) + staysFor + why,
+		Message: objectName(entry) + " is not wanted any more and stays for now: " + why,
 	}
 }
 
-const staysFor = " is not wanted any more and stays for now: "
-
-// saidBefore keeps what was said of an orphan until the operator, which may have been restarted, knows better.
-func (l *look) saidBefore(name string) string {
-	for _, advisory := range l.cq.Status.Advisories {
-		if advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == name {
-			if _, why, found := strings.Cut(advisory.Message, staysFor); found {
-				return why
-			}
-		}
+// saidBefore says that a queue is being looked at; but that it was not empty stays said, until the operator, which may have
+// been restarted, knows better.
+func (l *look) saidBefore(entry v1alpha1.TopologyEntry) string {
+	if slices.Contains(l.cq.Status.Advisories, orphaned(entry, notEmpty)) {
+		return notEmpty
 	}
 	return "it is being looked at whether it is empty"
 }
+
+const notEmpty = "it holds messages or has consumers"
 
 // reasonToKeep says why a queue could not be deleted, in words that stay the same while the reason does; empty if it was.
 func reasonToKeep(err error) string {
@@ -93,7 +134,7 @@ func reasonToKeep(err error) string {
 	case err == nil:
 		return ""
 	case errors.Is(err, rabbit.ErrNotEmpty):
-		return "it holds messages or has consumers"
+		return notEmpty
 	}
 	return said(err)
 }

@@ -83,7 +83,7 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 			removals, told := newToldRemovals(t)
 			if test.tried {
 				broker := newDeleter()
-				_, _ = removals.attempt(orders, broker, "a", []string{"dlq"}, emptyAgain)
+				_, _ = removals.attempt(orders, broker, "a", group{queues: []string{"dlq"}}, emptyAgain)
 				broker.results <- test.result
 				<-told
 			}
@@ -129,7 +129,7 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			cq := consumerQueue(t, `{}`)
 			l := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{removals: removals}, cq: cq, status: cq.Status.DeepCopy()}
 			broker := newDeleter()
-			_, _ = removals.attempt(orders, broker, "a", []string{"dlq"}, 0)
+			_, _ = removals.attempt(orders, broker, "a", group{queues: []string{"dlq"}}, 0)
 			equal(t, "begun", []string{"dlq"}, <-broker.begun)
 			equal(t, "error", nil, stop(l))
 			equal(t, "remembered", 0, len(removals.of))

@@ -38,13 +38,16 @@ type ConsumerQueueReconciler struct {
 	removals    *removals
 	releases    *releases
 	freshness   *freshness
+	departures  *departed
 	turns       *turns
+	// deleted is when ConsumerQueues were first seen to be being deleted.
+	deleted *sightings
+	// unreached and refused count against patience: deletions for which the broker could not be asked, and deletions that
+	// it did not let succeed.
+	unreached, refused *trials
 	// claiming is held while a resource writes down what it takes for its own: of two that want the same, the second sees
 	// what the first has taken.
 	claiming sync.Mutex
-	// started is when this manager, which may have stood by for long, began to reconcile.
-	started time.Time
-	once    sync.Once
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
@@ -112,7 +115,6 @@ func (r *ConsumerQueueReconciler) queuesOfConnection(ctx context.Context, bc cli
 
 // Reconcile looks at one ConsumerQueue, mends what it may, and writes its status if that changed.
 func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	r.once.Do(func() { r.started = time.Now() })
 	cq := &v1alpha1.ConsumerQueue{}
 	err := r.client.Get(ctx, request.NamespacedName, cq)
 	if apierrors.IsNotFound(err) {
@@ -149,8 +151,12 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 
 // forget drops what is remembered of a ConsumerQueue that is gone.
 func (r *ConsumerQueueReconciler) forget(key client.ObjectKey) {
-	r.removals.only(key)
+	r.removals.forget(key)
 	r.freshness.forget(key)
+	r.departures.forget(key)
+	r.deleted.forget(key)
+	r.unreached.forget(key)
+	r.refused.forget(key)
 }
 
 // errOldStatus ends a look that began with another status than the API server has by now.

@@ -174,6 +174,9 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	}
 	comparison := s.compare(l.cq)
 	decided := decide(desired, comparison, s.known, l.cq.Spec.DriftPolicy)
+	if wait := l.lookBeforeRemoving(s, comparison, decided); wait > 0 {
+		return &notLooked{wait}
+	}
 	writes := decided.count() > 0 || removesAny(removalOf(comparison, l.cq.Spec.DriftPolicy))
 	if writes {
 		done, ok := l.turns.take(connectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
@@ -197,6 +200,9 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	}
 	before := comparison.Changes
 	comparison, applied := l.correct(ctx, s, comparison, decided)
+	if applied != nil {
+		l.departures.forget(client.ObjectKeyFromObject(l.cq)) // a retry may come much later
+	}
 	l.cleanUp(s, &comparison)
 	entries := remember(comparison.Entries, desired.Shapes(), s.known, decided)
 	outcome := judge(comparison, s.known, desired.Shapes(), l.cq.Spec.DriftPolicy, applied)

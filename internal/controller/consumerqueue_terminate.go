@@ -21,7 +21,8 @@ import (
 )
 
 // A deletion that fails for a reason that may pass is tried again for terminationPatience, or three resync intervals if
-// that is longer; then the resource goes and what is at the broker stays.
+// that is longer; then the resource goes and what is at the broker stays. It is counted from the first failure that this
+// manager sees, and waiting for the deletions of others does not count.
 const terminationPatience = time.Minute
 
 // terminationRetry is how soon it is tried again.
@@ -32,8 +33,9 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(l.cq, v1alpha1.TopologyFinalizer) {
 		return ctrl.Result{}, nil
 	}
-	if readyIn(l.status.Conditions).Reason != v1alpha1.ReasonTerminating {
-		l.removals.only(client.ObjectKeyFromObject(l.cq)) // what came of earlier attempts says nothing about now
+	begun := readyIn(l.status.Conditions).Reason == v1alpha1.ReasonTerminating
+	if !begun {
+		l.removals.forget(client.ObjectKeyFromObject(l.cq)) // what came of earlier attempts says nothing about now
 	}
 	owned := topology.Owned(l.status.Topology)
 	kind, why := l.reasonToLeave(owned)
@@ -51,7 +53,11 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	}
 	switch {
 	case bc == nil:
-		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is gone", l.cq.ConnectionName()), owned)
+		why := fmt.Sprintf("BrokerConnection %q is gone", l.cq.ConnectionName())
+		if begun && l.status.VHost != "" { // an operator that was killed may have left some
+			why += "; " + fencesMayStand(l.status.VHost)
+		}
+		return l.leave(ctx, corev1.EventTypeWarning, why, owned)
 	case bc.Spec.Suspend != nil && *bc.Spec.Suspend:
 		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
@@ -61,14 +67,14 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		if ready := readyOf(bc); ready.Status == metav1.ConditionFalse {
 			why = whyNotReady(bc.Name, ready)
 		}
-		return l.await(ctx, bc, why, owned)
+		return l.await(ctx, bc, l.unreached, why, owned)
 	}
 	done, ok := l.turns.take(connectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
 	if !ok {
 		return ctrl.Result{}, errNoTurn
 	}
 	defer done()
-	if wait := l.freshness.look(client.ObjectKeyFromObject(l.cq), connection, l.cq.DeletionTimestamp.Time); wait > 0 {
+	if wait := l.freshness.look(client.ObjectKeyFromObject(l.cq), connection, l.deleted.first(l.cq)); wait > 0 {
 		return ctrl.Result{}, &notLooked{wait}
 	}
 	d := &dismantling{connection: connection, version: version, vhost: connection.VHost(), owned: owned}
@@ -81,8 +87,7 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		l.terminating("looking whether the queues are empty")
 		return ctrl.Result{RequeueAfter: jittered(terminationPatience)}, nil // the attempt tells when it is over
 	case trouble != nil && !final(trouble):
-		log.FromContext(ctx).Info("The topology cannot be deleted yet", "reason", said(trouble))
-		return l.await(ctx, bc, said(trouble), d.remaining(l.cq))
+		return l.await(ctx, bc, l.refused, said(trouble), d.remaining(l.cq))
 	case trouble != nil:
 		return l.leave(ctx, corev1.EventTypeWarning, said(trouble), d.remaining(l.cq))
 	}
@@ -108,25 +113,23 @@ func (l *look) terminating(message string) {
 }
 
 // await has the deletion tried again, as long as patience lasts.
-func (l *look) await(ctx context.Context, bc *v1alpha1.BrokerConnection, why string, owned []v1alpha1.TopologyEntry) (ctrl.Result, error) {
+func (l *look) await(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, failures *trials, why string, owned []v1alpha1.TopologyEntry,
+) (ctrl.Result, error) {
 	patient := terminationPatience
 	if interval, err := bc.Spec.ResyncInterval.Parse(); err == nil {
 		patient = max(patient, patience*interval)
 	}
-	left := time.Until(patienceFrom(l.cq.DeletionTimestamp.Time, l.started).Add(patient))
+	left := patient - failures.failed(l.cq, time.Now())
 	if left <= 0 {
 		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("given up after %v: %s", patient, why), owned)
 	}
+	before := readyIn(l.status.Conditions).Message
 	l.terminating("waiting to delete the topology: " + why)
-	return ctrl.Result{RequeueAfter: min(left, jittered(terminationRetry))}, nil
-}
-
-// patienceFrom is when patience began: what was deleted while no manager ran has not been tried yet.
-func patienceFrom(deleted, started time.Time) time.Time {
-	if started.After(deleted) {
-		return started
+	if readyIn(l.status.Conditions).Message != before {
+		log.FromContext(ctx).Info("The topology cannot be deleted yet", "reason", why)
 	}
-	return deleted
+	return ctrl.Result{RequeueAfter: min(left, jittered(terminationRetry))}, nil
 }
 
 // leave lets the resource go with its whole topology left at the broker.
@@ -218,6 +221,9 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && d.mainIsForeign(l.cq, observed) {
 		d.spareFound(fmt.Sprintf("Warren found it, and the main queue %q is somebody else's", l.cq.QueueName()))
 	}
+	if err := l.declaredAgain(observed); err != nil {
+		return nil, err
+	}
 	near, err := l.neighboursOf(ctx, l.cq, place{observed.Cluster, d.vhost}, d.version)
 	if err != nil {
 		return nil, err
@@ -281,7 +287,10 @@ func (l *look) deleteWork(ctx context.Context, d *dismantling, observed topology
 	case len(step.Work) == 0:
 		return nil
 	}
-	return l.deleteEmpty(d, observed.Cluster, step.Work)
+	return l.deleteEmpty(d, observed.Cluster, step.Work,
+		func(_ *v1alpha1.ConsumerQueue, _ []v1alpha1.TopologyEntry, near neighbours) func(v1alpha1.TopologyEntry) string {
+			return l.releases.staying(near).sharer
+		})
 }
 
 // deleteDeadLetter deletes dead-letter queues, one by one, and returns why others are kept.
@@ -293,7 +302,7 @@ func (l *look) deleteDeadLetter(
 	}
 	kept = map[string]string{}
 	for _, queue := range step.DeadLetter {
-		err := l.deleteEmpty(d, cluster, []string{queue})
+		err := l.deleteEmpty(d, cluster, []string{queue}, l.releases.settle)
 		switch {
 		case err == nil:
 		case final(err):
@@ -311,12 +320,76 @@ func (l *look) onlyFor(step topology.Dismantling) {
 	l.removals.only(client.ObjectKeyFromObject(l.cq), append(groups, step.Work)...)
 }
 
-func (l *look) deleteEmpty(d *dismantling, cluster string, queues []string) error {
-	known, err := l.removals.attempt(client.ObjectKeyFromObject(l.cq), d.connection, cluster, queues, terminationRetry)
+// sharing finds out who else has the objects of a ConsumerQueue that is being deleted.
+type sharing func(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry, near neighbours) func(v1alpha1.TopologyEntry) string
+
+func (l *look) deleteEmpty(d *dismantling, cluster string, queues []string, shared sharing) error {
+	g := group{queues, l.stillUnneeded(d, cluster, queues, shared)}
+	known, err := l.removals.attempt(client.ObjectKeyFromObject(l.cq), d.connection, cluster, g, terminationRetry)
 	if !known {
 		return errInProgress
 	}
 	return err
+}
+
+// stillUnneeded makes a question that is asked right before queues are fenced off: may they still go? Somebody may have
+// begun to dead-letter there, or another ConsumerQueue to want them.
+func (l *look) stillUnneeded(d *dismantling, cluster string, queues []string, shared sharing) func(context.Context) error {
+	r, cq, now := l.ConsumerQueueReconciler, l.cq.DeepCopy(), *d
+	return func(ctx context.Context) error {
+		if err := refreshed(ctx, now.connection); err != nil {
+			return err
+		}
+		near, err := r.neighboursOf(ctx, cq, place{cluster, now.vhost}, now.version)
+		if err != nil {
+			return err
+		}
+		observed := now.observe(cq)
+		return mayGo(topology.Dismantle(now.owned, observed, shared(cq, now.owned, near), nil), observed, queues)
+	}
+}
+
+// mayGo says why one of these queues must not be deleted.
+func mayGo(step topology.Dismantling, observed topology.Observed, queues []string) error {
+	for _, queue := range queues {
+		_, exists := observed.Queues[queue]
+		work := slices.Contains(step.Work, queue)
+		switch {
+		case work && step.WorkFedBy != "":
+			return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.WorkFedBy)
+		case exists && !work && !slices.Contains(step.DeadLetter, queue):
+			return fmt.Errorf("%w: queue %q: %s", errNeeded, queue, stayOf(step, queue))
+		}
+	}
+	return nil
+}
+
+func stayOf(step topology.Dismantling, queue string) string {
+	for _, stay := range step.Stays {
+		if stay.Entry.Kind == v1alpha1.KindQueue && stay.Entry.Name == queue {
+			return stay.Why
+		}
+	}
+	return "somebody else has it"
+}
+
+// reappearing is for how long a queue may still be listed after it was deleted, by another node of the broker.
+const reappearing = 5 * time.Second
+
+// declaredAgain says that a queue which was shown to be empty and deleted is there again: it is somebody else's, and to
+// delete it once more could go on for ever.
+func (l *look) declaredAgain(observed topology.Observed) error {
+	queue, since := l.removals.back(client.ObjectKeyFromObject(l.cq), func(queue string) bool {
+		_, exists := observed.Queues[queue]
+		return exists
+	})
+	switch {
+	case queue == "":
+		return nil
+	case since < reappearing:
+		return fmt.Errorf("queue %q was deleted and is listed again", queue)
+	}
+	return fmt.Errorf("%w: queue %q was deleted, and somebody else declared it again", errNeeded, queue)
 }
 
 // deleteWithMessages deletes queues one after the other.

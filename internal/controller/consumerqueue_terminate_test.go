@@ -18,13 +18,6 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 )
 
-func TestPatienceWithADeletion(t *testing.T) {
-	t.Parallel()
-	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	equal(t, "deleted while the manager runs", noon.Add(time.Hour), patienceFrom(noon.Add(time.Hour), noon))
-	equal(t, "deleted while no manager ran", noon.Add(time.Hour), patienceFrom(noon, noon.Add(time.Hour)))
-}
-
 // lookingAt is a look at a ConsumerQueue that the API server has, with others.
 func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object) *look {
 	t.Helper()
@@ -37,6 +30,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 		ConsumerQueueReconciler: &ConsumerQueueReconciler{
 			client: c, live: c, connections: connections, recorder: &eventLog{},
 			removals: newRemovals(t.Context(), func(client.ObjectKey) {}), releases: newReleases(), freshness: newFreshness(),
+			departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(),
 		},
 		cq: cq, status: cq.Status.DeepCopy(),
 	}
@@ -73,7 +67,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		more    string // of the spec
 		bc      *v1alpha1.BrokerConnection
 		status  func(s *v1alpha1.ConsumerQueueStatus)
-		deleted time.Duration // ago
+		failing time.Duration // for how long it has been, up to one try ago
 		// event is how the resource goes; empty if it says nothing. waits is what it says while it stays.
 		event, waits string
 	}{
@@ -123,11 +117,11 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			bc: brokerConnection(v1alpha1.BrokerConnectionSpec{}), waits: `waiting to delete the topology: BrokerConnection "default" is connecting`,
 		},
 		"the BrokerConnection is not ready for too long": {
-			bc: notReady(v1alpha1.ReasonSecretNotFound), deleted: 2 * time.Minute,
+			bc: notReady(v1alpha1.ReasonSecretNotFound), failing: 2 * time.Minute,
 			event: `Warning left at the broker: given up after 1m30s: BrokerConnection "default" is not ready: Secret "broker" not found` + all,
 		},
 		"for three of its intervals it may be": {
-			bc: slow, deleted: 2 * time.Minute,
+			bc: slow, failing: 2 * time.Minute,
 			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
 		},
 		"it never got as far as declaring anything": {
@@ -142,7 +136,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			t.Parallel()
 			cq := beingDeleted(synced(t, "orders", spec(test.more), ""))
 			cq.Status.ObservedGeneration = cq.Generation
-			*cq.DeletionTimestamp = metav1.NewTime(time.Now().Add(-test.deleted))
+			*cq.DeletionTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) // while no manager ran
 			if test.status != nil {
 				test.status(&cq.Status)
 			}
@@ -151,6 +145,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 				others = append(others, test.bc)
 			}
 			l := lookingAt(t, cq, others...)
+			l.unreached.of[client.ObjectKeyFromObject(cq)] = trial{uid: cq.UID, last: time.Now(), failed: test.failing}
 			result, err := l.terminate(t.Context())
 			equal(t, "error", nil, err)
 			equal(t, "gone", test.waits == "", isGone(t, l))
@@ -187,13 +182,13 @@ func TestTerminateBeginsAfresh(t *testing.T) {
 	for look, want := range []bool{false, true} {
 		removals, told := newToldRemovals(t)
 		broker := newDeleter()
-		_, _ = removals.attempt(orders, broker, "a", []string{"dlq"}, 0)
+		_, _ = removals.attempt(orders, broker, "a", group{queues: []string{"dlq"}}, 0)
 		broker.results <- rabbit.ErrNotEmpty
 		<-told
 		l.removals = removals
 		_, err := l.terminate(t.Context())
 		equal(t, "error", nil, err)
-		known, _ := removals.attempt(orders, newDeleter(), "a", []string{"dlq"}, time.Hour)
+		known, _ := removals.attempt(orders, newDeleter(), "a", group{queues: []string{"dlq"}}, time.Hour)
 		equal(t, fmt.Sprintf("known after look %d", look+1), want, known)
 	}
 }

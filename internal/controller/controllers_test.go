@@ -203,6 +203,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 			r := &ConsumerQueueReconciler{
 				client: test.client, connections: connections, recorder: &eventLog{},
 				removals: newRemovals(t.Context(), connections.reconcile), releases: newReleases(), freshness: newFreshness(),
+				departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(),
 			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			equal(t, "result", ctrl.Result{}, result)
@@ -257,7 +258,8 @@ func TestLookAtBrokerConnection(t *testing.T) {
 				AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", VHost: "/", ResyncInterval: time.Hour,
 			})
 			equal(t, "error", nil, err)
-			r := &BrokerConnectionReconciler{client: c, live: c, connections: connections}
+			r := testBrokerConnections(c)
+			r.connections = connections
 			status := &v1alpha1.BrokerConnectionStatus{Conditions: []metav1.Condition{ready}}
 			result, err := r.look(t.Context(), bc, status)
 			equal(t, "error", nil, err)
@@ -315,7 +317,7 @@ func TestReconcileBrokerConnection(t *testing.T) {
 	t.Parallel()
 	bc := brokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}})
 	c := testClient(t, bc, named(t, "shop", "a", `{}`), named(t, "shop", "b", `{}`), named(t, "elsewhere", "c", `{}`))
-	r := &BrokerConnectionReconciler{client: c, live: c, connections: NewConnections(c, logr.Discard())}
+	r := testBrokerConnections(c)
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)}
 	result, err := r.Reconcile(t.Context(), request)
 	equal(t, "error", nil, err)

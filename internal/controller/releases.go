@@ -18,8 +18,9 @@ const remembered = time.Hour
 // releases remembers what ConsumerQueues that are being deleted have left to others, so that of several that are deleted
 // at the same time and share an object exactly one, the last, deletes it.
 type releases struct {
-	mu sync.Mutex
-	of map[client.ObjectKey]release
+	mu    sync.Mutex
+	of    map[client.ObjectKey]release
+	swept time.Time
 }
 
 // release is what one resource left, with the name of whom it was left to.
@@ -72,6 +73,9 @@ func (r *releases) unsettled(near neighbours) neighbours {
 			staying = append(staying, other)
 		}
 	}
-	maps.DeleteFunc(r.of, func(_ client.ObjectKey, left release) bool { return time.Since(left.when) > remembered })
+	if time.Since(r.swept) > remembered {
+		maps.DeleteFunc(r.of, func(_ client.ObjectKey, left release) bool { return time.Since(left.when) > remembered })
+		r.swept = time.Now()
+	}
 	return staying
 }

@@ -117,6 +117,7 @@ func TestSettledOnce(t *testing.T) {
 	old := r.of[key]
 	old.when = time.Now().Add(-2 * remembered)
 	r.of[key] = old
+	r.swept = old.when
 	r.staying(nil)
 	equal(t, "remembered after a long time", 1, len(r.of))
 }

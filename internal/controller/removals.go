@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ type removals struct {
 	over func(client.ObjectKey)
 
 	mu sync.Mutex
-	of map[removalKey]*removal
+	of map[client.ObjectKey]*removalsOfOne
 }
 
 // emptyDeleter is what a rabbit.Connection can do about queues that are empty.
@@ -26,10 +27,12 @@ type emptyDeleter interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 }
 
-// removalKey names the queues, as one text, that are deleted together for a ConsumerQueue.
-type removalKey struct {
-	owner  client.ObjectKey
-	queues string
+// removalsOfOne are those of one ConsumerQueue.
+type removalsOfOne struct {
+	// attempts are found by the names of the queues that are deleted together, as one text.
+	attempts map[string]*removal
+	// deleted says when queues were deleted.
+	deleted map[string]time.Time
 }
 
 // removal is one that runs, or the last one.
@@ -40,19 +43,31 @@ type removal struct {
 	err    error
 }
 
-func newRemovals(lifetime context.Context, over func(client.ObjectKey)) *removals {
-	return &removals{lifetime: lifetime, over: over, of: map[removalKey]*removal{}}
+// group are queues that are deleted together, in this order.
+type group struct {
+	queues []string
+	// stillWanted is asked right before the queues are fenced off.
+	stillWanted func(context.Context) error
 }
 
-// attempt has queues deleted together if they are provably empty, in the order given. It returns the result of the last
-// attempt, and whether there is one; it begins another one if that ended longer ago than again.
+func newRemovals(lifetime context.Context, over func(client.ObjectKey)) *removals {
+	return &removals{lifetime: lifetime, over: over, of: map[client.ObjectKey]*removalsOfOne{}}
+}
+
+// attempt has a group of queues deleted if they are provably empty. It returns the result of the last attempt, and whether
+// there is one; it begins another one if that ended longer ago than again.
 func (r *removals) attempt(
-	owner client.ObjectKey, connection emptyDeleter, cluster string, queues []string, again time.Duration,
+	owner client.ObjectKey, connection emptyDeleter, cluster string, g group, again time.Duration,
 ) (known bool, result error) {
-	key := removalKey{owner, strings.Join(queues, "\n")}
+	key := strings.Join(g.queues, "\n")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := r.of[key]
+	own := r.of[owner]
+	if own == nil {
+		own = &removalsOfOne{attempts: map[string]*removal{}, deleted: map[string]time.Time{}}
+		r.of[owner] = own
+	}
+	last := own.attempts[key]
 	if last != nil && (last.ended.IsZero() || time.Since(last.ended) < again) {
 		return last.known, last.err
 	}
@@ -61,30 +76,60 @@ func (r *removals) attempt(
 	if last != nil {
 		next.known, next.err = last.known, last.err
 	}
-	r.of[key] = next
+	own.attempts[key] = next
 	go func() {
 		defer cancel()
-		err := connection.DeleteEmpty(ctx, cluster, queues, nil)
+		err := connection.DeleteEmpty(ctx, cluster, g.queues, g.stillWanted)
 		r.mu.Lock()
 		next.ended, next.known, next.err = time.Now(), true, err
+		if err == nil {
+			for _, queue := range g.queues {
+				own.deleted[queue] = next.ended
+			}
+		}
 		r.mu.Unlock()
 		r.over(owner)
 	}()
 	return next.known, next.err
 }
 
-// only ends the attempts of a ConsumerQueue for other queues than these, and forgets their results.
+// only ends the attempts of a ConsumerQueue for other groups of queues than these, and forgets their results.
 func (r *removals) only(owner client.ObjectKey, groups ...[]string) {
-	wanted := map[string]bool{}
-	for _, queues := range groups {
-		wanted[strings.Join(queues, "\n")] = true
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, one := range r.of {
-		if key.owner == owner && !wanted[key.queues] {
+	own := r.of[owner]
+	if own == nil {
+		return
+	}
+	for key, one := range own.attempts {
+		if !slices.ContainsFunc(groups, func(queues []string) bool { return strings.Join(queues, "\n") == key }) {
 			one.cancel()
-			delete(r.of, key)
+			delete(own.attempts, key)
 		}
 	}
+}
+
+// forget ends all attempts of a ConsumerQueue, and forgets everything of it.
+func (r *removals) forget(owner client.ObjectKey) {
+	r.only(owner)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, owner)
+}
+
+// back is a queue that was deleted for a ConsumerQueue and exists, and for how long it has been deleted; empty if there is
+// none.
+func (r *removals) back(owner client.ObjectKey, exists func(queue string) bool) (queue string, since time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := r.of[owner]
+	if own == nil {
+		return "", 0
+	}
+	for name, when := range own.deleted {
+		if exists(name) && (queue == "" || name < queue) {
+			queue, since = name, time.Since(when)
+		}
+	}
+	return queue, since
 }

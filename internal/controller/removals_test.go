@@ -49,7 +49,7 @@ func TestAnAttemptRunsOnceAndTellsWhenItIsOver(t *testing.T) {
 	r, told := newToldRemovals(t)
 	broker, notEmpty := newDeleter(), errors.New("it is not empty")
 	attempt := func(again time.Duration) (bool, error) {
-		return r.attempt(orders, broker, "a", []string{"tier", "main"}, again)
+		return r.attempt(orders, broker, "a", group{queues: []string{"tier", "main"}}, again)
 	}
 
 	known, err := attempt(0)
@@ -83,9 +83,9 @@ func TestAttemptsForDifferentQueuesRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	r, told := newToldRemovals(t)
 	broker := newDeleter()
-	_, _ = r.attempt(orders, broker, "a", []string{"one"}, 0)
-	_, _ = r.attempt(orders, broker, "a", []string{"two"}, 0)
-	_, _ = r.attempt(invoices, broker, "a", []string{"one"}, 0)
+	_, _ = r.attempt(orders, broker, "a", group{queues: []string{"one"}}, 0)
+	_, _ = r.attempt(orders, broker, "a", group{queues: []string{"two"}}, 0)
+	_, _ = r.attempt(invoices, broker, "a", group{queues: []string{"one"}}, 0)
 	begun := []string{(<-broker.begun)[0], (<-broker.begun)[0], (<-broker.begun)[0]}
 	slices.Sort(begun)
 	equal(t, "begun", []string{"one", "one", "two"}, begun)
@@ -99,9 +99,9 @@ func TestOnlyEndsAndForgetsTheOthers(t *testing.T) {
 	t.Parallel()
 	r, told := newToldRemovals(t)
 	kept, ended, theirs := newDeleter(), newDeleter(), newDeleter()
-	_, _ = r.attempt(orders, kept, "a", []string{"kept"}, 0)
-	_, _ = r.attempt(orders, ended, "a", []string{"ended"}, 0)
-	_, _ = r.attempt(invoices, theirs, "a", []string{"ended"}, 0)
+	_, _ = r.attempt(orders, kept, "a", group{queues: []string{"kept"}}, 0)
+	_, _ = r.attempt(orders, ended, "a", group{queues: []string{"ended"}}, 0)
+	_, _ = r.attempt(invoices, theirs, "a", group{queues: []string{"ended"}}, 0)
 	r.only(orders, []string{"kept"})
 	equal(t, "told of the one that was ended", orders, <-told)
 	kept.results <- nil
@@ -109,15 +109,47 @@ func TestOnlyEndsAndForgetsTheOthers(t *testing.T) {
 	theirs.results <- nil
 	equal(t, "told of another's", invoices, <-told)
 
-	known, _ := r.attempt(orders, kept, "a", []string{"kept"}, time.Hour)
+	known, _ := r.attempt(orders, kept, "a", group{queues: []string{"kept"}}, time.Hour)
 	equal(t, "result of the one that was kept is known", true, known)
-	known, _ = r.attempt(orders, ended, "a", []string{"ended"}, time.Hour)
+	known, _ = r.attempt(orders, ended, "a", group{queues: []string{"ended"}}, time.Hour)
 	equal(t, "result of the one that was ended is known", false, known)
 	r.only(orders)
 	<-told
-	known, _ = r.attempt(invoices, theirs, "a", []string{"ended"}, time.Hour)
+	known, _ = r.attempt(invoices, theirs, "a", group{queues: []string{"ended"}}, time.Hour)
 	equal(t, "result of another's is known", true, known)
+	r.forget(orders)
 	equal(t, "remembered", 1, len(r.of))
+}
+
+// What was deleted is remembered, for it may be there again.
+func TestBack(t *testing.T) {
+	t.Parallel()
+	r, told := newToldRemovals(t)
+	broker := newDeleter()
+	is := func(names ...string) func(string) bool {
+		return func(queue string) bool { return slices.Contains(names, queue) }
+	}
+	for _, result := range []error{errors.New("it is not empty"), nil} {
+		queue, _ := r.back(orders, is("tier", "main"))
+		equal(t, "back before it was deleted", "", queue)
+		_, _ = r.attempt(orders, broker, "a", group{queues: []string{"tier", "main"}}, 0)
+		broker.results <- result
+		<-told
+	}
+	r.only(orders)
+	for _, test := range []struct {
+		exist []string
+		want  string
+	}{{nil, ""}, {[]string{"other"}, ""}, {[]string{"main", "other"}, "main"}, {[]string{"tier", "main"}, "main"}} {
+		queue, since := r.back(orders, is(test.exist...))
+		equal(t, "back", test.want, queue)
+		equal(t, "since", true, since >= 0 && since < time.Minute)
+	}
+	queue, _ := r.back(invoices, is("main"))
+	equal(t, "back of another's", "", queue)
+	r.forget(orders)
+	queue, _ = r.back(orders, is("main"))
+	equal(t, "back of what is forgotten", "", queue)
 }
 
 // When the manager stops, attempts are rolled back.
@@ -126,10 +158,10 @@ func TestAttemptsEndWithTheManager(t *testing.T) {
 	lifetime, stop := context.WithCancel(t.Context())
 	told := make(toldOwners, 1)
 	r := newRemovals(lifetime, func(key client.ObjectKey) { told <- key })
-	_, _ = r.attempt(orders, newDeleter(), "a", []string{"one"}, 0)
+	_, _ = r.attempt(orders, newDeleter(), "a", group{queues: []string{"one"}}, 0)
 	stop()
 	<-told
-	known, err := r.attempt(orders, newDeleter(), "a", []string{"one"}, time.Hour)
+	known, err := r.attempt(orders, newDeleter(), "a", group{queues: []string{"one"}}, time.Hour)
 	equal(t, "known", true, known)
 	equal(t, "result", context.Canceled, err, comparingErrors)
 }

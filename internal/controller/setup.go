@@ -42,7 +42,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("add connections: %w", err)
 	}
 	brokerConnections := &BrokerConnectionReconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), connections: connections,
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
+		farewells: newFarewells(), free: newSightings(), clean: newSightings(),
 	}
 	if err := brokerConnections.setup(mgr); err != nil {
 		return fmt.Errorf("set up BrokerConnections: %w", err)
@@ -50,7 +51,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	consumerQueues := &ConsumerQueueReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
 		removals: newRemovals(connections.stopping, connections.reconcile), releases: newReleases(),
-		freshness: newFreshness(), turns: newTurns(options.MaxConcurrentReconciles/2, connections.reconcile),
+		freshness: newFreshness(), departures: newDeparted(),
+		deleted: newSightings(), unreached: newTrials(), refused: newTrials(),
+		turns: newTurns(options.MaxConcurrentReconciles/2, connections.reconcile),
 	}
 	if err := consumerQueues.setup(mgr, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)

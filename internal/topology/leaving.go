@@ -88,9 +88,9 @@ func (d Departure) change() (v1alpha1.Change, bool) {
 	return change, true
 }
 
-// What is new comes first: until everything that is wanted is there as wanted, only bindings of sources go, and even they
+// NotThereYet is why what has left the spec stays at first. What is new comes first: until everything that is wanted is there as wanted, only bindings of sources go, and even they
 // not while their queue waits to be recreated.
-const notThereYet = "what is wanted instead is not there yet"
+const NotThereYet = "what is wanted instead is not there yet"
 
 // bindingBlocked says why a binding has to stay for now.
 func (c *Comparison) bindingBlocked(entry v1alpha1.TopologyEntry, leaving bindingSet, observed Observed) string {
@@ -103,7 +103,7 @@ func (c *Comparison) bindingBlocked(entry v1alpha1.TopologyEntry, leaving bindin
 	case recreate(v1alpha1.KindExchange, entry.Source):
 		return fmt.Sprintf("exchange %q must be recreated first, and is left as it is until then", entry.Source)
 	case entry.Role != v1alpha1.RoleSource && c.unfinished():
-		return notThereYet
+		return NotThereYet
 	}
 	if queue := observed.neededBy(bindingOf(entry), leaving); queue != "" {
 		return fmt.Sprintf("queue %q still dead-letters by it", queue)
@@ -114,7 +114,7 @@ func (c *Comparison) bindingBlocked(entry v1alpha1.TopologyEntry, leaving bindin
 // objectBlocked says why an exchange or queue has to stay for now.
 func (c *Comparison) objectBlocked(entry v1alpha1.TopologyEntry, unbound bindingSet, observed Observed) string {
 	if c.unfinished() {
-		return notThereYet
+		return NotThereYet
 	}
 	if entry.Kind == v1alpha1.KindExchange {
 		return observed.uses(entry.Name, unbound)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -74,7 +75,7 @@ func (w *world) forbidFinalizer() (allow func()) {
 	}
 	for _, object := range []client.Object{policy, binding} {
 		Expect(kube.Create(ctx(), object)).To(Succeed())
-		DeferCleanup(func() { _ = kube.Delete(ctx(), object) })
+		DeferCleanup(func() { _ = kube.Delete(context.Background(), object) })
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/try"]}}`))
 	Eventually(func() error { return kube.Patch(ctx(), w.getConnection(), patch, client.DryRunAll) }).

@@ -1,0 +1,80 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// departed remembers when objects were first seen to have left the spec of a ConsumerQueue. What is known of the broker
+// may be as old as resyncInterval, and somebody may have come to need such an object since: nothing is unbound or deleted
+// before there was a look at the broker that began later.
+type departed struct {
+	mu sync.Mutex
+	of map[client.ObjectKey]map[identity]time.Time
+}
+
+func newDeparted() *departed { return &departed{of: map[client.ObjectKey]map[identity]time.Time{}} }
+
+// newest takes note of the objects that are about to go, forgets all others, and returns when the last of them was first
+// seen; zero if there is none.
+func (d *departed) newest(resource client.ObjectKey, leaving []v1alpha1.TopologyEntry, now time.Time) (newest time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen := make(map[identity]time.Time, len(leaving))
+	for _, entry := range leaving {
+		id := identityOf(entry)
+		when, known := d.of[resource][id]
+		if !known {
+			when = now
+		}
+		seen[id] = when
+		if when.After(newest) {
+			newest = when
+		}
+	}
+	if len(seen) == 0 {
+		delete(d.of, resource)
+	} else {
+		d.of[resource] = seen
+	}
+	return newest
+}
+
+func (d *departed) forget(resource client.ObjectKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.of, resource)
+}
+
+// leaving are the departures that may go now, or as soon as what is about to be declared is there.
+func leaving(comparison topology.Comparison, decided plan) []v1alpha1.TopologyEntry {
+	var entries []v1alpha1.TopologyEntry
+	for _, departure := range comparison.Departures {
+		if departure.Blocked == "" || (departure.Blocked == topology.NotThereYet && decided.count() > 0) {
+			entries = append(entries, departure.Entry)
+		}
+	}
+	return entries
+}
+
+// lookBeforeRemoving is zero if the broker was looked at since the last departure was first seen, and otherwise how soon to
+// ask again.
+func (l *look) lookBeforeRemoving(s *scene, comparison topology.Comparison, decided plan) time.Duration {
+	if l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
+		return 0
+	}
+	now := time.Now()
+	since := l.departures.newest(client.ObjectKeyFromObject(l.cq), leaving(comparison, decided), now)
+	if since.IsZero() || s.connection.Health().SyncedAt.After(since) {
+		return 0
+	}
+	if since.Equal(now) { // otherwise the look has been asked for
+		s.connection.LookNow()
+	}
+	return min(max(now.Sub(since), firstAsk), lastAsk)
+}

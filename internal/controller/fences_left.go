@@ -1,0 +1,103 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// Before a BrokerConnection is let go there is one look at its vhost that shows none of its fences: after that nobody would
+// take them down. The look may take until terminationPatience is over, but gets at least lastLook; and while fences are seen
+// to stand, there is more time than the last sentinel can be on its way.
+const (
+	lastLook   = 30 * time.Second
+	lastFences = 10 * time.Minute
+)
+
+// remainder is what to do about fences before a BrokerConnection is let go: wait, or tell people about them.
+type remainder struct {
+	wait time.Duration
+	note string
+}
+
+// fencesLeft finds out whether fences of a BrokerConnection that nobody needs any more may still stand.
+func (r *BrokerConnectionReconciler) fencesLeft(ctx context.Context, bc *v1alpha1.BrokerConnection) (remainder, error) {
+	if bc.Status.ClusterName == "" { // there never was a connection
+		return remainder{}, nil
+	}
+	unknown := remainder{note: fencesMayStand(bc.Spec.VHost)}
+	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
+		if r.closeSuspended(bc); r.clean.has(bc) {
+			return remainder{}, nil
+		}
+		return unknown, nil
+	}
+	free := r.free.first(bc)
+	waited := time.Since(free)
+	again := min(max(waited, firstAsk), lastAsk)
+	if waited < lastLook || r.farewells.seen(bc) < terminationPatience {
+		unknown = remainder{wait: again}
+	}
+	connection := r.openConnection(bc)
+	if connection == nil {
+		_, err := r.connect(ctx, bc)
+		if _, lasting := errors.AsType[*unusable](err); err != nil && !lasting {
+			return remainder{}, err
+		}
+		return unknown, nil
+	}
+	fences := connection.Fences()
+	if !connection.Health().SyncedAt.After(free) {
+		connection.LookNow()
+		return unknown, nil
+	}
+	switch {
+	case len(fences) == 0:
+		return remainder{}, nil
+	case waited < lastFences:
+		connection.LookNow() // it takes them down
+		return remainder{wait: lastAsk}, nil
+	}
+	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
+}
+
+// closeSuspended closes the connection of a BrokerConnection that is suspended, and notes whether that left no fence.
+func (r *BrokerConnectionReconciler) closeSuspended(bc *v1alpha1.BrokerConnection) {
+	connection := r.openConnection(bc)
+	r.connections.Close(client.ObjectKeyFromObject(bc))
+	if connection == nil {
+		return
+	}
+	if health := connection.Health(); health.Err == nil && !health.SyncedAt.IsZero() && len(connection.Fences()) == 0 {
+		r.clean.first(bc)
+	}
+}
+
+const nobodyElse = "they may refuse whatever is published to their queues, and nobody else takes them down, " +
+	"unless a BrokerConnection to this vhost is made again"
+
+func fencesStand(vhost string, fences []string) string {
+	commands := make([]string, len(fences))
+	for i, fence := range fences {
+		commands[i] = clearPolicy(vhost, quoted(fence))
+	}
+	return fmt.Sprintf("%d fences stand in vhost %q: %s. Take them down: %s", len(fences), vhost, nobodyElse, strings.Join(commands, "; "))
+}
+
+func fencesMayStand(vhost string) string {
+	return fmt.Sprintf("policies named warren-fence-* may stand in vhost %q: %s. List them: rabbitmqctl list_policies -p %s; take each down: %s",
+		vhost, nobodyElse, quoted(vhost), clearPolicy(vhost, "NAME"))
+}
+
+func clearPolicy(vhost, name string) string {
+	return fmt.Sprintf("rabbitmqctl clear_policy -p %s %s", quoted(vhost), name)
+}
+
+// quoted is a text as a shell takes it for one word.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

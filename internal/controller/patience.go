@@ -1,0 +1,90 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// sightings remembers when this process first had to do with something about a resource. A DeletionTimestamp would not do:
+// it is of the API server's clock, and may be older than this manager.
+type sightings struct {
+	mu sync.Mutex
+	of map[client.ObjectKey]sighting
+}
+
+type sighting struct {
+	uid  types.UID
+	when time.Time
+}
+
+func newSightings() *sightings { return &sightings{of: map[client.ObjectKey]sighting{}} }
+
+// first is when it was first called for a resource: now, if it never was.
+func (s *sightings) first(object client.Object) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(object)
+	seen, known := s.of[key]
+	if !known || seen.uid != object.GetUID() {
+		seen = sighting{uid: object.GetUID(), when: time.Now()}
+		s.of[key] = seen
+	}
+	return seen.when
+}
+
+// has says whether first was called for a resource.
+func (s *sightings) has(object client.Object) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, known := s.of[client.ObjectKeyFromObject(object)]
+	return known && seen.uid == object.GetUID()
+}
+
+func (s *sightings) forget(key client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, key)
+}
+
+// longestTry is the most that one try to delete a topology counts: as long as it takes where nobody else deletes anything.
+// Beyond that it was waiting for the deletions of others, which is no failure.
+const longestTry = 15 * time.Second
+
+// trials adds up for how long the deletion of a topology has been failing.
+type trials struct {
+	mu sync.Mutex
+	of map[client.ObjectKey]trial
+}
+
+type trial struct {
+	uid    types.UID
+	last   time.Time
+	failed time.Duration
+}
+
+func newTrials() *trials { return &trials{of: map[client.ObjectKey]trial{}} }
+
+// failed takes note of one more failure, and returns for how long there have been failures: each counts the time since the
+// one before, up to longestTry.
+func (t *trials) failed(object client.Object, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := client.ObjectKeyFromObject(object)
+	one, known := t.of[key]
+	if !known || one.uid != object.GetUID() {
+		one = trial{uid: object.GetUID(), last: now}
+	}
+	one.failed += min(now.Sub(one.last), longestTry)
+	one.last = now
+	t.of[key] = one
+	return one.failed
+}
+
+func (t *trials) forget(key client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, key)
+}

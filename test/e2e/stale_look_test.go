@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// rarelyLookedAt is a world whose broker is looked at every ten minutes, if nobody asks for a look.
+func rarelyLookedAt() *world {
+	GinkgoHelper()
+	w := newBareWorld(matrix[0])
+	w.secret(w.broker.Username, w.broker.Password)
+	w.connection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "10m"})
+	return w
+}
+
+// deadLettersTo declares a queue of somebody else that dead-letters.
+func (w *world) deadLettersTo(exchange, key string) {
+	GinkgoHelper()
+	w.vhost.DeclareQueue("audit", map[string]any{
+		"x-queue-type": "quorum", "x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key,
+	})
+}
+
+func (w *world) advisories(name string) []string {
+	var messages []string
+	for _, advisory := range w.get(name).Status.Advisories {
+		messages = append(messages, advisory.Message)
+	}
+	return messages
+}
+
+var _ = Describe("What somebody began to dead-letter to since the last look", func() {
+	It("is not unbound or deleted when it leaves the spec", func() {
+		w := rarelyLookedAt()
+		w.queue("orders", `{retry: {exchange: {name: orders.retry}, delayTiers: [{delay: 10s}]}}`)
+		w.ready("orders")
+		before := w.holds()
+		w.deadLettersTo("orders.retry", "orders.retry.10s")
+		w.queue("orders", `{retry: {delayTiers: [{delay: 10s}]}}`)
+		w.eventually("orders")
+		Eventually(w.advisories).WithArguments("orders").Should(ContainElement(
+			ContainSubstring(`exchange "orders.retry" is not wanted any more and stays for now: "orders.retry.10s" is bound to it`)))
+		Expect(w.holds().Exchanges).To(Equal(before.Exchanges))
+		Expect(w.holds().Bindings).To(Equal(before.Bindings))
+	})
+
+	It("stays, if that was while it was looked at whether it is empty", func() {
+		leaving, deleted := rarelyLookedAt(), rarelyLookedAt()
+		for _, w := range []*world{leaving, deleted} {
+			w.queue("orders", `{retry: {delayTiers: [{delay: 10s}, {delay: 1m}]}}`)
+			w.ready("orders")
+		}
+		before := deleted.holds()
+		leaving.queue("orders", `{retry: {delayTiers: [{delay: 1m}]}}`)
+		deleted.delete("orders")
+		Eventually(leaving.advisories).WithArguments("orders").Should(ContainElement(ContainSubstring("it is being looked at whether it is empty")))
+		deleted.eventuallyDeleting("orders")
+		for _, w := range []*world{leaving, deleted} {
+			w.deadLettersTo("", "orders.retry.10s")
+		}
+		Eventually(leaving.advisories).WithArguments("orders").WithTimeout(time.Minute).Should(ContainElement(
+			ContainSubstring(`queue "orders.retry.10s" is not wanted any more and stays for now: queue "audit" still dead-letters to it`)))
+		Expect(leaving.queues()).To(ContainElement("orders.retry.10s"))
+		deleted.gone("orders")
+		deleted.vhost.DeleteQueue("audit")
+		Expect(deleted.holds()).To(equalState(before))
+		deleted.expectRetained(`queue "audit" dead-letters to this topology`, true, "deleted")
+	})
+})
+
+var _ = Describe("A queue that somebody declares again while its ConsumerQueue is being deleted", func() {
+	It("is left to them", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		began := time.Now()
+		w.delete("orders")
+		Eventually(w.queues).WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).ShouldNot(ContainElement("orders"))
+		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		w.gone("orders")
+		Expect(time.Since(began)).To(BeNumerically("<", time.Minute))
+		Expect(w.queues()).To(ContainElement("orders"))
+		w.expectRetained(`queue "orders" was deleted, and somebody else declared it again.*: .*queue "orders"`, true, "declared again")
+	})
+})

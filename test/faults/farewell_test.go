@@ -1,0 +1,99 @@
+package faults
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// deletedTogether is how many ConsumerQueues are deleted with their BrokerConnection: enough for fences to stand for a while.
+const deletedTogether = 40
+
+var _ = Describe("A manager that is killed while fences stand, when ConsumerQueues are deleted with their BrokerConnection", func() {
+	It("has all of it deleted when it is back", func() {
+		w := newWorld(shared)
+		w.killAtFence(false)
+		startManager(w)
+		w.expectAllGone()
+	})
+
+	It("waits for a Secret that comes back within the minute", func() {
+		w := newWorld(shared)
+		w.killAtFence(true)
+		startManager(w)
+		left := len(w.all())
+		Consistently(func() int { return len(w.all()) }).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(Equal(left))
+		w.secret(w.broker.Username, w.broker.Password)
+		w.expectAllGone()
+	})
+
+	It("says how to take down fences when the Secret does not come back, and the next connection does", func() {
+		w := newWorld(shared)
+		w.killAtFence(true)
+		startManager(w)
+		w.eventuallyEmpty(2 * time.Minute)
+		Expect(w.vhost.Policies()).NotTo(BeEmpty())
+		Eventually(w.retainedOfConnection).Should(ConsistOf(SatisfyAll(
+			HaveField("Type", corev1.EventTypeWarning),
+			HaveField("Note", SatisfyAll(ContainSubstring("warren-fence-*"), ContainSubstring("rabbitmqctl clear_policy -p"))))))
+
+		w.secret(w.broker.Username, w.broker.Password)
+		w.connect(w.vhost.Name)
+		Eventually(w.vhost.Policies).WithTimeout(90 * time.Second).WithPolling(time.Second).Should(BeEmpty())
+	})
+})
+
+// killAtFence makes ConsumerQueues, deletes them with their BrokerConnection, and the Secret if asked for, and kills the
+// manager when fences stand.
+func (w *world) killAtFence(secret bool) {
+	GinkgoHelper()
+	running := startManager(w)
+	w.queues("orders", deletedTogether, patient)
+	w.allReady()
+	if secret {
+		Expect(kube.Delete(ctx(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "rabbitmq", Namespace: w.namespace}})).To(Succeed())
+	}
+	Expect(kube.Delete(ctx(), w.connection())).To(Succeed())
+	Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.namespace))).To(Succeed())
+	Eventually(w.vhost.Policies).WithTimeout(time.Minute).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
+	running.kill()
+	Expect(w.vhost.Policies()).NotTo(BeEmpty(), "fences stand")
+}
+
+// eventuallyEmpty waits until the namespace has no ConsumerQueue and no BrokerConnection.
+func (w *world) eventuallyEmpty(limit time.Duration) {
+	GinkgoHelper()
+	Eventually(func() int { return len(w.all()) }).WithTimeout(limit).WithPolling(time.Second).Should(BeZero())
+	Eventually(func() error {
+		return kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
+	}).WithTimeout(limit).WithPolling(time.Second).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+}
+
+func (w *world) expectAllGone() {
+	GinkgoHelper()
+	w.eventuallyEmpty(4 * time.Minute)
+	Expect(w.vhost.Policies()).To(BeEmpty(), "no fence is left")
+	Expect(w.vhost.Definitions().Queues).To(BeEmpty())
+	Expect(w.retainedOfConnection()).To(BeEmpty())
+}
+
+func (w *world) retainedOfConnection() []eventsv1.Event {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
+	var retained []eventsv1.Event
+	for _, event := range list.Items {
+		if event.Reason == "Retained" && event.Regarding.Kind == "BrokerConnection" {
+			retained = append(retained, event)
+		}
+	}
+	return retained
+}
