@@ -45,6 +45,42 @@ func (d *dismantling) spareFound(why string) {
 	}
 }
 
+// settleIntents decides about objects that were about to be declared when they were last heard of. What the broker has just
+// as it was to be declared may be Warren's: it counts as found, and goes without messages only. Anything else is somebody's.
+func (d *dismantling) settleIntents(cq *v1alpha1.ConsumerQueue, observed topology.Observed) {
+	if !slices.ContainsFunc(d.owned, topology.Intended) {
+		return
+	}
+	desired, _ := topology.Desired(cq, d.version) // what cannot become a topology was not declared as it is now
+	states := historyOf(topology.Diff(desired, observed, topology.Context{}).Entries)
+	d.unconfirmed = map[string]bool{}
+	var owned []v1alpha1.TopologyEntry
+	for _, entry := range d.owned {
+		switch {
+		case !topology.Intended(entry) || !observed.Has(entry):
+			owned = append(owned, entry)
+		case states[identityOf(entry)].State == v1alpha1.StateInSync:
+			entry.Origin, entry.Shape = v1alpha1.OriginAdopted, desired.ShapeOf(entry)
+			d.unconfirmed[entry.Name] = d.unconfirmed[entry.Name] || entry.Kind == v1alpha1.KindQueue
+			owned = append(owned, entry)
+		default:
+			d.spared = append(d.spared, topology.Stay{Entry: entry, Why: "it is not as Warren was about to declare it, so somebody else did"})
+		}
+	}
+	d.owned = owned
+}
+
+// spare has a queue stay.
+func (d *dismantling) spare(queue, why string) {
+	d.owned = slices.DeleteFunc(slices.Clone(d.owned), func(entry v1alpha1.TopologyEntry) bool {
+		spared := entry.Kind == v1alpha1.KindQueue && entry.Name == queue
+		if spared {
+			d.spared = append(d.spared, topology.Stay{Entry: entry, Why: why})
+		}
+		return spared
+	})
+}
+
 // sparedAt are the spared objects that the broker still has.
 func (d *dismantling) sparedAt(observed topology.Observed) []topology.Stay {
 	return slices.DeleteFunc(slices.Clone(d.spared), func(stay topology.Stay) bool { return !observed.Has(stay.Entry) })

@@ -204,7 +204,7 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 		l.departures.forget(client.ObjectKeyFromObject(l.cq)) // a retry may come much later
 	}
 	l.cleanUp(s, &comparison)
-	entries := remember(comparison.Entries, desired.Shapes(), s.known, decided)
+	entries := remember(comparison.Entries, desired.Shapes(), s.known, decided.failing(applied))
 	outcome := judge(comparison, s.known, desired.Shapes(), l.cq.Spec.DriftPolicy, applied)
 	l.tell(decided, before, outcome, applied)
 	if err := l.describe(entries, comparison, decided); err != nil {

@@ -78,6 +78,7 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, &notLooked{wait}
 	}
 	d := &dismantling{connection: connection, version: version, vhost: connection.VHost(), owned: owned}
+	d.settleIntents(l.cq, d.observe(l.cq))
 	if l.deletesDeclaredOnly() {
 		d.spareFound("driftPolicy is Report, and Warren found it")
 	}
@@ -208,6 +209,8 @@ type dismantling struct {
 	owned []v1alpha1.TopologyEntry
 	// spared are the objects that stay whatever happens.
 	spared []topology.Stay
+	// unconfirmed are queues of which nobody knows whether Warren or somebody else declared them.
+	unconfirmed map[string]bool
 }
 
 // dismantle takes away what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It
@@ -275,7 +278,7 @@ func (d *dismantling) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyE
 // and nobody else may send messages here.
 func (l *look) deleteWork(ctx context.Context, d *dismantling, observed topology.Observed, step topology.Dismantling) error {
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
-		return d.deleteWithMessages(ctx, observed.Cluster, step.Work)
+		return l.deleteWithMessages(ctx, d, observed.Cluster, step.Work)
 	}
 	main := l.cq.QueueName()
 	_, exists := observed.Queues[main]
@@ -287,10 +290,7 @@ func (l *look) deleteWork(ctx context.Context, d *dismantling, observed topology
 	case len(step.Work) == 0:
 		return nil
 	}
-	return l.deleteEmpty(d, observed.Cluster, step.Work,
-		func(_ *v1alpha1.ConsumerQueue, _ []v1alpha1.TopologyEntry, near neighbours) func(v1alpha1.TopologyEntry) string {
-			return l.releases.staying(near).sharer
-		})
+	return l.deleteEmpty(d, observed.Cluster, step.Work, l.releases.unsettledSharer)
 }
 
 // deleteDeadLetter deletes dead-letter queues, one by one, and returns why others are kept.
@@ -298,7 +298,7 @@ func (l *look) deleteDeadLetter(
 	ctx context.Context, d *dismantling, cluster string, step topology.Dismantling,
 ) (kept map[string]string, err error) {
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
-		return nil, d.deleteWithMessages(ctx, cluster, step.DeadLetter)
+		return nil, l.deleteWithMessages(ctx, d, cluster, step.DeadLetter)
 	}
 	kept = map[string]string{}
 	for _, queue := range step.DeadLetter {
@@ -317,6 +317,9 @@ func (l *look) deleteDeadLetter(
 // onlyFor ends attempts that began before the resource was to be deleted, or for a step that is over.
 func (l *look) onlyFor(step topology.Dismantling) {
 	groups := slices.Collect(slices.Chunk(step.DeadLetter, 1))
+	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete { // see deleteWithMessages
+		groups = slices.AppendSeq(groups, slices.Chunk(step.Work, 1))
+	}
 	l.removals.only(client.ObjectKeyFromObject(l.cq), append(groups, step.Work)...)
 }
 
@@ -392,10 +395,20 @@ func (l *look) declaredAgain(observed topology.Observed) error {
 	return fmt.Errorf("%w: queue %q was deleted, and somebody else declared it again", errNeeded, queue)
 }
 
-// deleteWithMessages deletes queues one after the other.
-func (d *dismantling) deleteWithMessages(ctx context.Context, cluster string, queues []string) error {
+// deleteWithMessages deletes queues one after the other; those of which nobody knows whose they are only if they are empty.
+func (l *look) deleteWithMessages(ctx context.Context, d *dismantling, cluster string, queues []string) error {
 	for _, queue := range queues {
-		if err := d.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}}); err != nil {
+		var err error
+		if d.unconfirmed[queue] {
+			err = l.deleteEmpty(d, cluster, []string{queue}, l.releases.unsettledSharer)
+		} else {
+			err = d.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}})
+		}
+		if d.unconfirmed[queue] && err != nil && final(err) {
+			d.spare(queue, said(err))
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 	}

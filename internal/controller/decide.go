@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
 )
 
@@ -43,6 +44,8 @@ type plan struct {
 	declare topology.Topology
 	// planned tells of the same objects by their entries.
 	planned history
+	// failed are those of them of which the broker did not confirm that they were declared.
+	failed objects
 	// drift says that an object is missing that was once in sync.
 	drift bool
 }
@@ -164,8 +167,8 @@ func (p plan) declares(entry v1alpha1.TopologyEntry) bool {
 }
 
 // remember adds to the entries of a comparison what outlives one look: where an object came from, and the shape in
-// which it was last in sync. What is about to be declared counts as declared already, so that nothing is at the broker
-// that is not written down, even if the operator dies in between.
+// which it was last in sync. What is about to be declared is written down as declared, without a shape, so that nothing is
+// at the broker that is not written down, even if the operator dies in between; see topology.Intended.
 func remember(entries []v1alpha1.TopologyEntry, shapes []string, known history, done plan) []v1alpha1.TopologyEntry {
 	remembered := slices.Clone(entries)
 	for i := range remembered {
@@ -179,24 +182,59 @@ func remember(entries []v1alpha1.TopologyEntry, shapes []string, known history, 
 			entry.Shape = shapes[i]
 		}
 		if entry.Kind != v1alpha1.KindBinding {
-			entry.Origin = origin(*entry, before.Origin, done)
+			entry.Origin = origin(*entry, before, done)
 		}
 	}
 	return remembered
 }
 
 // origin is where an exchange or queue came from. One that is not as it was to be declared, and never was, is somebody
-// else's, who was there first.
-func origin(entry v1alpha1.TopologyEntry, before v1alpha1.Origin, done plan) v1alpha1.Origin {
+// else's, who was there first. So may be one that was to be declared and is there, though nobody knows who declared it.
+func origin(entry, before v1alpha1.TopologyEntry, done plan) v1alpha1.Origin {
+	inSync := entry.State == v1alpha1.StateInSync
+	unconfirmed := topology.Intended(before) || done.failed[identity{kind: entry.Kind, name: entry.Name}]
 	switch {
 	case entry.State == v1alpha1.StateRecreationRequired && entry.Shape == "":
 		return v1alpha1.OriginAdopted
+	case inSync && unconfirmed && !done.confirms(entry):
+		return v1alpha1.OriginAdopted
 	case entry.State != v1alpha1.StateRecreationRequired && done.declares(entry):
 		return v1alpha1.OriginDeclared
-	case before == "" && entry.State != v1alpha1.StateMissing:
+	case before.Origin == "" && entry.State != v1alpha1.StateMissing:
 		return v1alpha1.OriginAdopted
 	}
-	return before
+	return before.Origin
+}
+
+// confirms says whether an object was declared by a plan, and the broker said so.
+func (p plan) confirms(entry v1alpha1.TopologyEntry) bool {
+	return p.declares(entry) && !p.failed[identity{kind: entry.Kind, name: entry.Name}]
+}
+
+// failing is the plan with what failed of it.
+func (p plan) failing(err error) plan {
+	p.failed = objects{}
+	for _, failure := range failuresIn(err) {
+		p.failed[identity{kind: kinds[failure.Kind], name: failure.Name}] = true
+	}
+	return p
+}
+
+// kinds are those of status.topology, by what a rabbit.ObjectError calls them.
+var kinds = map[string]v1alpha1.ObjectKind{"exchange": v1alpha1.KindExchange, "queue": v1alpha1.KindQueue, "binding": v1alpha1.KindBinding}
+
+// failuresIn finds the failures of single objects in an error.
+func failuresIn(err error) []*rabbit.ObjectError {
+	if failure, ok := err.(*rabbit.ObjectError); ok {
+		return []*rabbit.ObjectError{failure}
+	}
+	var failures []*rabbit.ObjectError
+	if joined, several := err.(interface{ Unwrap() []error }); several {
+		for _, one := range joined.Unwrap() {
+			failures = append(failures, failuresIn(one)...)
+		}
+	}
+	return failures
 }
 
 // newlyOwned says whether entries have an object that was not this resource's own before.

@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
 )
 
@@ -336,4 +338,46 @@ func TestOriginIsKept(t *testing.T) {
 	equal(t, "origin when declared", v1alpha1.OriginDeclared, first[0].Origin)
 	later := remember(entries, told.shapes, historyOf(first), plan{})
 	equal(t, "origin later", v1alpha1.OriginDeclared, later[0].Origin)
+}
+
+// What was written down before it was declared is Warren's only once the broker has confirmed the declaration. If the
+// operator dies in between, or the broker refuses, somebody else may declare it.
+func TestOriginOfWhatWasToBeDeclared(t *testing.T) {
+	t.Parallel()
+	const spec = `{retry: {policy: None}, deadLetter: {policy: Disabled}}`
+	refusedOne := &rabbit.ObjectError{Op: "declare", Kind: "queue", Name: "orders", Err: rabbit.ErrAccessRefused}
+	intended := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: v1alpha1.OriginDeclared}
+	confirmed := intended
+	confirmed.Shape = desired(t, spec, v43).ShapeOf(intended)
+	differing := func(o topology.Observed) { o.Queues["orders"] = topology.ObservedQueue{Durable: true} }
+	missing := func(o topology.Observed) { deleteQueue(o, "orders") }
+	for name, test := range map[string]struct {
+		before   *v1alpha1.TopologyEntry
+		declared bool  // by this look
+		err      error // of that
+		then     func(o topology.Observed)
+		want     v1alpha1.Origin
+	}{
+		"declared and confirmed":                       {declared: true, want: v1alpha1.OriginDeclared},
+		"about to be declared":                         {declared: true, then: missing, want: v1alpha1.OriginDeclared},
+		"refused, and still missing":                   {declared: true, err: refusedOne, then: missing, want: v1alpha1.OriginDeclared},
+		"refused, and there all the same":              {declared: true, err: errors.Join(errors.Join(refusedOne), rabbit.ErrTimeout), want: v1alpha1.OriginAdopted},
+		"there when nobody knows who declared it":      {before: &intended, want: v1alpha1.OriginAdopted},
+		"there, otherwise, when nobody knows who did":  {before: &intended, then: differing, want: v1alpha1.OriginAdopted},
+		"still missing":                                {before: &intended, then: missing, want: v1alpha1.OriginDeclared},
+		"declared at the second try":                   {before: &intended, declared: true, want: v1alpha1.OriginDeclared},
+		"in sync since it was declared":                {before: &confirmed, want: v1alpha1.OriginDeclared},
+		"in sync since, and changed by somebody since": {before: &confirmed, then: differing, want: v1alpha1.OriginDeclared},
+	} {
+		told := tellStory(t, story{was: spec, then: test.then})
+		known, done := history{}, plan{planned: history{}}
+		if test.before != nil {
+			known.add(*test.before)
+		}
+		if test.declared {
+			done.planned = historyOf(told.comparison.Entries)
+		}
+		entries := remember(told.comparison.Entries, told.shapes, known, done.failing(test.err))
+		equal(t, name, test.want, entries[0].Origin)
+	}
 }

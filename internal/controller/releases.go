@@ -65,6 +65,13 @@ func (r *releases) staying(near neighbours) neighbours {
 	return r.unsettled(near)
 }
 
+// unsettledSharer finds out who else has an object and has not left it yet; as settle, without deciding anything.
+func (r *releases) unsettledSharer(
+	_ *v1alpha1.ConsumerQueue, _ []v1alpha1.TopologyEntry, near neighbours,
+) func(v1alpha1.TopologyEntry) string {
+	return r.staying(near).sharer
+}
+
 // unsettled is staying, called with the lock.
 func (r *releases) unsettled(near neighbours) neighbours {
 	var staying neighbours

@@ -213,6 +213,12 @@ func Owned(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.TopologyEntry) bool { return !owns(entry) })
 }
 
+// Intended says whether an object was about to be declared and has never been seen as wanted since: the broker may have it
+// from Warren, from somebody else, or not at all.
+func Intended(entry v1alpha1.TopologyEntry) bool {
+	return entry.Kind != v1alpha1.KindBinding && entry.Origin == v1alpha1.OriginDeclared && entry.Shape == ""
+}
+
 func owns(entry v1alpha1.TopologyEntry) bool {
 	if entry.Kind == v1alpha1.KindBinding {
 		return entry.Role != ""

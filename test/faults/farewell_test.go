@@ -15,7 +15,7 @@ import (
 )
 
 // deletedTogether is how many ConsumerQueues are deleted with their BrokerConnection: enough for fences to stand for a while.
-const deletedTogether = 40
+const deletedTogether = 15
 
 var _ = Describe("A manager that is killed while fences stand, when ConsumerQueues are deleted with their BrokerConnection", func() {
 	It("has all of it deleted when it is back", func() {
