@@ -292,8 +292,18 @@ func retryable(applied error) error {
 			return nil
 		}
 	}
-	return applied
+	if applied == nil {
+		return nil
+	}
+	return shortError{applied}
 }
+
+// shortError is an error with a text that is short enough for a log, whatever number of errors it joins.
+type shortError struct{ error }
+
+func (e shortError) Error() string { return said(e.error) }
+
+func (e shortError) Unwrap() error { return e.error }
 
 // maxAdvisoryMessage is how long the message of an advisory may be: one that names queues can have any length.
 const maxAdvisoryMessage = 4096

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -331,6 +332,12 @@ func TestRetryable(t *testing.T) {
 	t.Parallel()
 	transient := failed("orders", rabbit.ErrTimeout)
 	equal(t, "a transient error", true, errors.Is(retryable(transient), transient))
+	many := make([]error, 4096)
+	for i := range many {
+		many[i] = failed("orders", rabbit.ErrTimeout)
+	}
+	equal(t, "lines of many errors", 0, strings.Count(retryable(errors.Join(many...)).Error(), "\n"))
+	equal(t, "is short", true, len(retryable(errors.Join(many...)).Error()) < 1000)
 	for _, lasting := range []error{nil, rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrResourceLocked} {
 		if err := retryable(errors.Join(transient, lasting)); lasting != nil && err != nil {
 			t.Errorf("%v is retried at once: %v", lasting, err)

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
@@ -86,5 +87,23 @@ var _ = Describe("A queue that somebody declares again while its ConsumerQueue i
 		Expect(time.Since(began)).To(BeNumerically("<", time.Minute))
 		Expect(w.queues()).To(ContainElement("orders"))
 		w.expectRetained(`queue "orders" was deleted, and somebody else declared it again.*: .*queue "orders"`, true, "declared again")
+	})
+})
+
+var _ = Describe("A queue that was to be declared and could not be", func() {
+	It("is somebody else's if they declare it otherwise, even with deletionPolicy Delete", func() {
+		w := newBareWorld(matrix[0])
+		user := w.broker.NewUser(GinkgoTB(), "administrator")
+		w.vhost.Grant(user, `^orders(\.dl[xq])?$`, ".*", ".*")
+		w.secret(user.Username, user.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "10m"})
+		w.queue("orders", `{deletionPolicy: Delete, retry: {delayTiers: [{delay: 10s}]}}`)
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"))
+		w.vhost.DeclareQueue("orders.retry.10s", map[string]any{"x-queue-type": "quorum"})
+		w.vhost.Publish("", "orders.retry.10s", "not Warren's")
+		w.delete("orders")
+		w.gone("orders")
+		Expect(w.queues()).To(Equal([]string{"orders.retry.10s"}))
+		w.expectRetained(`it is not as Warren was about to declare it, so somebody else did: queue "orders.retry.10s"`, false, "intended")
 	})
 })
