@@ -31,7 +31,7 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 # parallel, and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own.
 .PHONY: test
 test: ## Run all tests on real parts, and check the coverage.
-	hack/with-parts.sh all go test -p=4 -parallel=16 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
+	hack/with-parts.sh all go test -p=3 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./...
 	hack/coverage.sh cover.out
 
