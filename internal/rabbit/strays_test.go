@@ -203,7 +203,7 @@ func TestSentinelsThatExpired(t *testing.T) {
 		abandon(t, config, stepSettled, slices.Sorted(maps.Keys(ways))...)
 		for name := range ways {
 			NewWithT(t).Eventually(func() int { return vhost.Ready(name + " target") }).
-				WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeNumerically(">=", sentinels), "more where one had expired too early")
+				WithTimeout(within).WithPolling(100*time.Millisecond).Should(BeNumerically(">=", sentinels), "more where one had expired too early")
 		}
 		connected(t, config, nil)
 		for name := range ways {
