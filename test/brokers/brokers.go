@@ -133,25 +133,41 @@ func (b Broker) SetTags(tb testing.TB, user User, tags ...string) {
 	b.call(tb, http.MethodPut, map[string]any{"password": user.Password, "tags": strings.Join(tags, ",")}, "users", user.Username)
 }
 
+// CountConnections counts the AMQP connections whose client calls them by this name. The management API learns of one only
+// seconds after it was opened or closed.
+func (b Broker) CountConnections(tb testing.TB, name string) int {
+	tb.Helper()
+	return len(b.connections(tb, name))
+}
+
 // CloseConnections closes the AMQP connections whose client calls them by this name, from the broker's side, and
 // returns how many it closed. The management API learns of a connection only seconds after it was opened.
 func (b Broker) CloseConnections(tb testing.TB, name string) int {
 	tb.Helper()
-	var connections []struct {
+	found := b.connections(tb, name)
+	for _, connection := range found {
+		b.call(tb, http.MethodDelete, nil, "connections", connection)
+	}
+	return len(found)
+}
+
+// connections are the broker's own names of the connections that their client calls by the given one.
+func (b Broker) connections(tb testing.TB, name string) []string {
+	tb.Helper()
+	var all []struct {
 		Name       string
 		Properties struct {
 			Name string `json:"connection_name"`
 		} `json:"client_properties"`
 	}
-	b.get(tb, &connections, "connections")
-	closed := 0
-	for _, connection := range connections {
+	b.get(tb, &all, "connections")
+	var found []string
+	for _, connection := range all {
 		if connection.Properties.Name == name {
-			b.call(tb, http.MethodDelete, nil, "connections", connection.Name)
-			closed++
+			found = append(found, connection.Name)
 		}
 	}
-	return closed
+	return found
 }
 
 func random() string { return rand.Text()[:12] }

@@ -29,6 +29,7 @@ var _ = Describe("A BrokerConnection", func() {
 		Expect(kstatusOf(bc)).To(Equal(status.CurrentStatus))
 	})
 
+	// Order does not matter: what waits for a Secret or a BrokerConnection goes on when it comes.
 	It("waits for a Secret that is missing, and names it", func() {
 		w := newBareWorld(matrix[0])
 		w.connection(v1alpha1.BrokerConnectionSpec{})
@@ -56,7 +57,9 @@ var _ = Describe("A BrokerConnection", func() {
 		w.ready("orders")
 	})
 
-	It("is missing: the ConsumerQueue says which, and is Ready when it comes", func() {
+	// A ConsumerQueue uses only BrokerConnections of its own namespace, the one named default unless connectionRef names
+	// another: those of the other specs, all called default, are in namespaces of their own.
+	It("is missing: the ConsumerQueue waits and says which, and is Ready when it comes", func() {
 		w := newBareWorld(matrix[0])
 		w.queue("orders", `{connectionRef: {name: default}}`)
 		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
@@ -66,6 +69,7 @@ var _ = Describe("A BrokerConnection", func() {
 		w.ready("orders")
 	})
 
+	// The CRD of the RabbitMQ cluster operator need not be installed as long as no BrokerConnection uses it.
 	It("follows a RabbitmqCluster, and says so where there is no such resource", func() {
 		w := newBareWorld(matrix[0])
 		w.connection(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}})
@@ -86,21 +90,25 @@ var _ = Describe("A BrokerConnection", func() {
 		Expect(w.getConnection().Status.Capabilities.Definitions).To(BeFalse())
 	})
 
+	// In the end the user has just the permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`.
 	onEachBroker("whose user may not declare names the permission; what there is, is still compared", func(broker brokers.Broker) {
 		w := newBareWorld(broker)
 		user := broker.NewUser(GinkgoTB(), "management")
 		w.vhost.Grant(user, "^$", ".*", ".*")
 		w.secret(user.Username, user.Password)
 		w.connection(v1alpha1.BrokerConnectionSpec{})
-		w.queue("orders", `{retry: {policy: None}, deadLetter: {policy: Disabled}}`)
+		w.vhost.DeclareExchange("shop", "topic", nil)
+		w.queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [order.placed]}]}`)
 		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"),
 			condition("Stalled", metav1.ConditionTrue, "PermissionDenied"), message(ContainSubstring("configure")))
 		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
-		w.vhost.Grant(user, ".*", ".*", ".*")
+		w.vhost.Grant(user, `^orders($|\.)`, `^(orders($|\.)|shop$)`, `^(orders($|\.)|shop$)`)
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"), message(ContainSubstring("amq.default")))
+		w.vhost.Grant(user, `^orders($|\.)`, `^(orders($|\.)|amq\.default$)`, `^(orders($|\.)|shop$)`)
 		w.ready("orders")
 	})
 
-	It("that is suspended stops everything that uses it", func() {
+	It("that is suspended closes its connection and stops everything that uses it", func() {
 		w := newWorld(matrix[0])
 		w.queue("orders", `{}`)
 		w.ready("orders")
@@ -108,6 +116,7 @@ var _ = Describe("A BrokerConnection", func() {
 		w.connection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
 		w.eventuallyConnection(condition("Suspended", metav1.ConditionTrue, "Suspended"))
 		w.eventually("orders", condition("Suspended", metav1.ConditionTrue, "Suspended"), condition("Ready", metav1.ConditionTrue, "InSync"))
+		Eventually(func() int { return w.broker.CountConnections(GinkgoTB(), "warren "+w.vhost.Name) }).Should(BeZero())
 		w.vhost.DeleteQueue("orders.dlq")
 		Consistently(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(4))
 		w.connection(v1alpha1.BrokerConnectionSpec{})
@@ -117,6 +126,7 @@ var _ = Describe("A BrokerConnection", func() {
 })
 
 var _ = Describe("A broker that cannot be read", func() {
+	// A broker that was reached and fails keeps Ready=True until it has failed for three times resyncInterval.
 	It("changes nothing for three intervals, then is Unreachable, and its objects Unknown, never Missing", func() {
 		w := newBareWorld(matrix[0])
 		entry := newGateway(w.broker)
@@ -158,6 +168,8 @@ var _ = Describe("A broker that cannot be read", func() {
 })
 
 var _ = Describe("In a steady state", func() {
+	// All ConsumerQueues of a BrokerConnection share one AMQP connection and one view of the vhost. A status is written when
+	// something changes, not at each look.
 	It("nothing is written to the API server, and one request per interval goes to the broker", func() {
 		w := newBareWorld(matrix[0])
 		entry := newGateway(w.broker)
@@ -181,6 +193,7 @@ var _ = Describe("In a steady state", func() {
 		Consistently(versions).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(Equal(before))
 		intervals := time.Since(began).Seconds()
 		Expect(entry.requests.Load()-requests).To(BeNumerically("~", intervals, 2), "requests in %.1f intervals of a second", intervals)
+		Eventually(func() int { return w.broker.CountConnections(GinkgoTB(), "warren "+w.vhost.Name) }).Should(Equal(1))
 	})
 })
 

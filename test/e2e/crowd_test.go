@@ -77,7 +77,7 @@ func (w *world) count() int {
 }
 
 var _ = Describe("A ConsumerQueue that is deleted together with its BrokerConnection and its Secret", func() {
-	// As by kubectl delete -f, by GitOps, or with a namespace.
+	// As by kubectl delete -f, or pruned by GitOps, or with a namespace: BrokerConnection and Secret may go in any order.
 	for order, first := range map[string][]string{
 		"the Secret first":           {"Secret", "BrokerConnection", "ConsumerQueue"},
 		"the BrokerConnection first": {"BrokerConnection", "ConsumerQueue", "Secret"},

@@ -34,7 +34,8 @@ type deletion struct {
 	warning bool
 }
 
-// typedSources is what of typed is never Warren's to delete.
+// onlySources is what of typed is never Warren's to delete: exchanges named in bindings, the source exchanges, even those that
+// Warren declared.
 func onlySources(state conformance.State) conformance.State {
 	return conformance.State{Exchanges: slices.DeleteFunc(slices.Clone(state.Exchanges), func(e conformance.Exchange) bool { return e.Name != "shop" })}
 }

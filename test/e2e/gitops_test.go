@@ -22,6 +22,8 @@ import (
 )
 
 var _ = Describe("GitOps", func() {
+	// No surprises in spec: defaults are filled in only for scalars at the top level, everything deeper is left as written,
+	// and the operator never writes to spec.
 	It("sees no difference: the spec read back has nothing but the defaults of top-level scalars more", func() {
 		w := newWorld(matrix[0])
 		w.queue("orders", typed)
@@ -36,8 +38,11 @@ var _ = Describe("GitOps", func() {
 			"deletionPolicy": "DeleteIfEmpty", "suspend": false,
 		})
 		Expect(stored.Object["spec"]).To(Equal(want))
+		Expect(stored.GetGeneration()).To(BeEquivalentTo(1), "nobody has written to spec since it was applied")
 	})
 
+	// A resource that was Ready when it was suspended stays Ready: neither kubectl wait nor Flux hangs. spec.suspend stops all
+	// reading and writing for it; conditions keep their values.
 	It("does not hang on a suspended resource", func() {
 		w := newWorld(matrix[0])
 		w.queue("orders", `{}`)
@@ -55,6 +60,15 @@ var _ = Describe("GitOps", func() {
 		w.queue("orders", `{suspend: false}`)
 		w.eventually("orders", noCondition("Suspended"))
 		Eventually(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(5))
+	})
+
+	It("sees a resource that is suspended before it ever became Ready as in progress", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{suspend: true}`)
+		cq := w.eventually("orders", condition("Suspended", metav1.ConditionTrue, "Suspended"),
+			condition("Ready", metav1.ConditionUnknown, "Pending"), noCondition("Reconciling"), noCondition("Stalled"))
+		Expect(kstatusOf(cq)).To(Equal(status.InProgressStatus))
+		Expect(w.vhost.Definitions().Queues).To(BeEmpty())
 	})
 })
 

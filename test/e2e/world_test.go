@@ -303,7 +303,9 @@ func expectTidy(conditions []metav1.Condition) {
 	}
 }
 
-// kstatusOf computes what Flux, Argo CD and kubectl plugins make of a resource.
+// kstatusOf computes what Flux, Argo CD and kubectl plugins make of a resource. Conditions follow kstatus: Reconciling is in
+// progress, Stalled is failed, Ready with the current observedGeneration is done. So a Kustomization of Flux with wait: true
+// becomes Ready when its ConsumerQueues are, and fails when one is Stalled.
 func kstatusOf(object client.Object) status.Status {
 	GinkgoHelper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)

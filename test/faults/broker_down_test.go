@@ -30,6 +30,7 @@ var _ = Describe("A broker", func() {
 			Not(HaveKey("ConsumerQueue/"+names[1])), Not(HaveKey("ConsumerQueue/"+names[2])), Not(HaveKey("BrokerConnection/default"))))
 	})
 
+	// Warren uses both AMQP and the management API, so the broker needs the plugin rabbitmq_management.
 	It("that answers over AMQP only, or by its management API only, is unreachable and says by which way", func() {
 		noManagement, noAMQP := newWorld(shared), newWorld(shared)
 		startManager(noManagement, noAMQP)

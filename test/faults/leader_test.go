@@ -10,6 +10,7 @@ import (
 )
 
 var _ = Describe("Two replicas", func() {
+	// A restart of the operator changes nothing of what is well, and an upgrade is one: the queues of consumers do not notice.
 	It("have one leader; when it is killed the other takes over and goes on", func() {
 		w := newWorld(shared)
 		replica := func() *manager {
