@@ -64,7 +64,8 @@ func (d *dismantling) settleIntents(cq *v1alpha1.ConsumerQueue, observed topolog
 			d.unconfirmed[entry.Name] = d.unconfirmed[entry.Name] || entry.Kind == v1alpha1.KindQueue
 			owned = append(owned, entry)
 		default:
-			d.spared = append(d.spared, topology.Stay{Entry: entry, Why: "it is not as Warren was about to declare it, so somebody else did"})
+			why := "it is not as Warren was about to declare it, so somebody else did"
+			d.spared = append(d.spared, topology.Stay{Entry: entry, Why: why})
 		}
 	}
 	d.owned = owned

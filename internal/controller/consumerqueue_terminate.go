@@ -61,6 +61,13 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 	case bc.Spec.Suspend != nil && *bc.Spec.Suspend:
 		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
+	return l.terminateThrough(ctx, bc, owned)
+}
+
+// terminateThrough takes the topology away through a BrokerConnection, as far as it may go.
+func (l *look) terminateThrough(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
+) (ctrl.Result, error) {
 	connection, version, usable := l.usable(bc)
 	if !usable || connection.Health().Err != nil {
 		why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)

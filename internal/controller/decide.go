@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -225,14 +226,16 @@ var kinds = map[string]v1alpha1.ObjectKind{"exchange": v1alpha1.KindExchange, "q
 
 // failuresIn finds the failures of single objects in an error.
 func failuresIn(err error) []*rabbit.ObjectError {
-	if failure, ok := err.(*rabbit.ObjectError); ok {
-		return []*rabbit.ObjectError{failure}
+	joined, several := err.(interface{ Unwrap() []error })
+	if !several {
+		if failure, ok := errors.AsType[*rabbit.ObjectError](err); ok {
+			return []*rabbit.ObjectError{failure}
+		}
+		return nil
 	}
 	var failures []*rabbit.ObjectError
-	if joined, several := err.(interface{ Unwrap() []error }); several {
-		for _, one := range joined.Unwrap() {
-			failures = append(failures, failuresIn(one)...)
-		}
+	for _, one := range joined.Unwrap() {
+		failures = append(failures, failuresIn(one)...)
 	}
 	return failures
 }

@@ -91,8 +91,8 @@ func fencesStand(vhost string, fences []string) string {
 }
 
 func fencesMayStand(vhost string) string {
-	return fmt.Sprintf("policies named warren-fence-* may stand in vhost %q: %s. List them: rabbitmqctl list_policies -p %s; take each down: %s",
-		vhost, nobodyElse, quoted(vhost), clearPolicy(vhost, "NAME"))
+	return fmt.Sprintf("policies named warren-fence-* may stand in vhost %q: %s. "+
+		"List them: rabbitmqctl list_policies -p %s; take each down: %s", vhost, nobodyElse, quoted(vhost), clearPolicy(vhost, "NAME"))
 }
 
 func clearPolicy(vhost, name string) string {

@@ -88,8 +88,8 @@ func (d Departure) change() (v1alpha1.Change, bool) {
 	return change, true
 }
 
-// NotThereYet is why what has left the spec stays at first. What is new comes first: until everything that is wanted is there as wanted, only bindings of sources go, and even they
-// not while their queue waits to be recreated.
+// NotThereYet is why what has left the spec stays at first. What is new comes first: until everything that is wanted is
+// there as wanted, only bindings of sources go, and even they not while their queue waits to be recreated.
 const NotThereYet = "what is wanted instead is not there yet"
 
 // bindingBlocked says why a binding has to stay for now.
