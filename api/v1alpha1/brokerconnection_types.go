@@ -127,6 +127,17 @@ type BrokerConnectionStatus struct {
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
 
+	// clusterID is a hash of the id that the RabbitMQ cluster gave itself. It tells clusters of one name apart. It is empty if
+	// the user never had the tag policymaker or administrator, without which the id cannot be read.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+
+	// clusterEndpoint is host:port of the AMQP address. Where clusterID is empty, it tells clusters of one name apart.
+	// +kubebuilder:validation:MaxLength=1100
+	// +optional
+	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
+
 	// capabilities are what the broker's version and the user's permissions allow.
 	// +optional
 	Capabilities *BrokerCapabilities `json:"capabilities,omitempty"`

@@ -52,6 +52,8 @@ const (
 	ReasonConnected = "Connected"
 	// ReasonConnecting: the first connection is being made.
 	ReasonConnecting = "Connecting"
+	// ReasonClusterMismatch: AMQP and the management API lead to two brokers.
+	ReasonClusterMismatch = "ClusterMismatch"
 	// ReasonSecretNotFound: a referenced Secret does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
 	// ReasonSecretInvalid: a referenced Secret lacks a key, or a key's value cannot be used.

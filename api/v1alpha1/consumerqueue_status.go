@@ -43,6 +43,17 @@ type ConsumerQueueStatus struct {
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
 
+	// clusterID is a hash of the id that the RabbitMQ cluster gave itself; see the status of the BrokerConnection. With
+	// clusterName and clusterEndpoint it says where the topology is: nothing is deleted at another cluster.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+
+	// clusterEndpoint is host:port of the AMQP address that leads to the cluster.
+	// +kubebuilder:validation:MaxLength=1100
+	// +optional
+	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
+
 	// topology lists the objects of this topology.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -279,7 +290,7 @@ type Change struct {
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;SharedVHost
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -292,6 +303,8 @@ const (
 	AdvisoryOrphaned AdvisoryCode = "Orphaned"
 	// AdvisoryFewMembers: a quorum queue has fewer members than asked for.
 	AdvisoryFewMembers AdvisoryCode = "FewMembers"
+	// AdvisorySharedVHost: another operator works on this vhost, so nothing is removed.
+	AdvisorySharedVHost AdvisoryCode = "SharedVHost"
 )
 
 // Advisory is something that is as asked for, and yet a trap.

@@ -202,8 +202,10 @@ func (r *BrokerConnectionReconciler) connect(ctx context.Context, bc *v1alpha1.B
 func (r *BrokerConnectionReconciler) describe(
 	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
 ) ctrl.Result {
-	if health.Version != "" {
-		status.BrokerVersion, status.ClusterName = health.Version, health.ClusterName
+	if health.Cluster.Known() {
+		known := health.Cluster.Keeping(rabbit.Identity{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint})
+		status.BrokerVersion = health.Version
+		status.ClusterID, status.ClusterName, status.ClusterEndpoint = known.ID, known.Name, known.Endpoint
 		status.Capabilities = &v1alpha1.BrokerCapabilities{
 			Definitions: health.Capabilities.Definitions, Events: health.Capabilities.Events,
 			Policies: health.Capabilities.Policies, DelayedRedelivery: health.Capabilities.DelayedRedelivery,

@@ -21,9 +21,8 @@ func judgeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.T
 	ready := meta.FindStatusCondition(bc.Status.Conditions, v1alpha1.ConditionReady)
 	wasReady := ready != nil && ready.Status == "True" && ready.ObservedGeneration == bc.Generation
 	switch {
-	case health.Err == nil && !health.SyncedAt.IsZero():
-		connected := yes(v1alpha1.ReasonConnected, fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q",
-			health.Version, health.ClusterName, bc.Spec.VHost))
+	case health.Usable():
+		connected := yes(v1alpha1.ReasonConnected, connectedMessage(health, bc.Spec.VHost))
 		return &connected, settled, 0
 	case health.Err == nil && wasReady:
 		return nil, settled, 0 // this is the first look after a restart of the operator, and nothing is known to be wrong
@@ -32,7 +31,8 @@ func judgeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.T
 		return &connecting, reconciling, 0
 	}
 	reason, p := reasonOf(health.Err)
-	if wasReady && (p == reconciling || !health.SyncedAt.IsZero()) { // new credentials that are refused are said at once
+	patient := p == reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
+	if wasReady && patient { // new credentials that are refused are said at once
 		interval, err := bc.Spec.ResyncInterval.Parse()
 		if left := health.FailingSince.Add(patience * interval).Sub(now); err == nil && left > 0 {
 			return nil, settled, left
@@ -40,6 +40,16 @@ func judgeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.T
 	}
 	failed := no(reason, health.Err.Error())
 	return &failed, p, 0
+}
+
+// connectedMessage says what a connection leads to.
+func connectedMessage(health rabbit.Health, vhost string) string {
+	message := fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q", health.Version, health.ClusterName, vhost)
+	if health.MatchedByName {
+		message += "; that AMQP and the management API lead to one broker is taken from the cluster's name: " +
+			"let the user configure queues whose names begin with warren-link-, and it can be shown"
+	}
+	return message
 }
 
 // reasonOf names why a connection fails. What a person has to mend is stalled.
@@ -53,6 +63,8 @@ func reasonOf(err error) (string, progress) {
 		return v1alpha1.ReasonVHostNotFound, stalled
 	case errors.Is(err, rabbit.ErrResponseTooLarge):
 		return v1alpha1.ReasonResponseTooLarge, stalled
+	case errors.Is(err, rabbit.ErrClusterMismatch):
+		return v1alpha1.ReasonClusterMismatch, stalled
 	}
 	return v1alpha1.ReasonBrokerUnreachable, reconciling
 }

@@ -16,7 +16,7 @@ import (
 func TestJudgeHealth(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	well := rabbit.Health{Version: "4.3.6", ClusterName: "rabbit@a", Connected: true, SyncedAt: now.Add(-time.Hour)}
+	well := rabbit.Health{Version: "4.3.6", ClusterName: "rabbit@a", Connected: true, Matched: true, SyncedAt: now.Add(-time.Hour)}
 	failing := func(since time.Duration, err error) rabbit.Health {
 		health := well
 		health.Connected, health.Err, health.FailingSince = false, err, now.Add(-since)
@@ -31,6 +31,7 @@ func TestJudgeHealth(t *testing.T) {
 		noAccess    = fmt.Errorf("%w: vhost %q", rabbit.ErrAccessRefused, "/")
 		noVHost     = fmt.Errorf("%w: vhost %q", rabbit.ErrVHostNotFound, "/")
 		tooLarge    = fmt.Errorf("%w: %w: more than 64Mi", rabbit.ErrUnreachable, rabbit.ErrResponseTooLarge)
+		mismatch    = fmt.Errorf("%w: AMQP at a leads to \"rabbit\"", rabbit.ErrClusterMismatch)
 		unreachable = fmt.Errorf("%w: dial 10.0.0.1:5672", rabbit.ErrUnreachable)
 	)
 	type answer struct {
@@ -52,6 +53,14 @@ func TestJudgeHealth(t *testing.T) {
 		"well again": {
 			health: well, ready: ready("False", 3),
 			want: says(yes(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), settled),
+		},
+		"AMQP is not matched with the management API yet": {
+			health: rabbit.Health{Connected: true, SyncedAt: now},
+			want:   says(maybe(v1alpha1.ReasonConnecting, "connecting to the broker"), reconciling),
+		},
+		"AMQP and the management API lead to two brokers": {
+			health: failing(0, mismatch), ready: wasReady,
+			want: says(no(v1alpha1.ReasonClusterMismatch, `cluster mismatch: AMQP at a leads to "rabbit"`), stalled),
 		},
 		"the first look ever":                           {want: says(maybe(v1alpha1.ReasonConnecting, "connecting to the broker"), reconciling)},
 		"the first look after a restart":                {ready: wasReady, want: answer{}},

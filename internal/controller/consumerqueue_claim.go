@@ -50,7 +50,7 @@ func (l *look) claim(ctx context.Context, s *scene, comparison topology.Comparis
 	if err != nil {
 		return nil, err
 	}
-	if conflict, err := l.contest(ctx, l.claimant(s), near, s.version); err != nil || conflict != nil {
+	if conflict, err := l.contest(ctx, l.claimant(s), near, s.place, s.version); err != nil || conflict != nil {
 		return conflict, err
 	}
 	l.status.Topology, l.status.TopologyOmitted = entries, omitted

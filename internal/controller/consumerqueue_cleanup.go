@@ -50,7 +50,7 @@ func (l *look) cleanUp(s *scene, comparison *topology.Comparison) {
 				queues := []string{name}
 				trying = append(trying, queues)
 				g := group{queues, l.stillLeaving(s, departure.Entry)}
-				known, err := l.removals.attempt(owner, s.connection, s.place.cluster, g, emptyAgain)
+				known, err := l.removals.attempt(owner, s.connection, s.place.cluster.Key(), g, emptyAgain)
 				why = reasonToKeep(err)
 				if !known {
 					why = l.saidBefore(departure.Entry)
@@ -163,16 +163,13 @@ func objectName(entry v1alpha1.TopologyEntry) string {
 	return fmt.Sprintf("the binding of queue %q to exchange %q", entry.Destination, entry.Source)
 }
 
-// listed names the exchanges and queues among entries.
+// listed names the exchanges and queues among entries; empty if there are none.
 func listed(entries []v1alpha1.TopologyEntry) string {
 	var names []string
 	for _, entry := range entries {
 		if entry.Kind != v1alpha1.KindBinding && entry.Role != v1alpha1.RoleSource {
 			names = append(names, objectName(entry))
 		}
-	}
-	if len(names) == 0 {
-		return "nothing"
 	}
 	return firstFew(names)
 }

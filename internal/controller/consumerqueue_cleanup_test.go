@@ -141,30 +141,54 @@ func TestNothingIsTriedWhile(t *testing.T) {
 // What is at another cluster or vhost stays there, and nothing here is taken for it.
 func TestMoveTo(t *testing.T) {
 	t.Parallel()
-	const from = `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}}`
+	const (
+		from   = `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}}`
+		stays  = ` stays there: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
+		leads  = `BrokerConnection "default" leads to `
+		whatIs = `what is in vhost "/" of cluster "rabbit@a"` + stays
+	)
+	strong := func(id, name, endpoint string) place {
+		return place{rabbit.Identity{ID: id, Name: name, Endpoint: endpoint}, "/"}
+	}
+	warning := func(note string) []occurrence { return []occurrence{{"Warning", "Retained", "Move", note}} }
 	for name, test := range map[string]struct {
-		before, here place
-		want         []occurrence
+		before, here, after place
+		want                []occurrence
 	}{
-		"the first place": {here: place{"rabbit@a", "/"}},
-		"the same place":  {before: place{"rabbit@a", "/"}, here: place{"rabbit@a", "/"}},
+		"the first place": {here: at("rabbit@a", "/")},
+		"the same place":  {before: at("rabbit@a", "/"), here: at("rabbit@a", "/")},
 		"another cluster": {
-			before: place{"rabbit@a", "/"}, here: place{"rabbit@b", "/"},
-			want: []occurrence{{"Warning", "Retained", "Move", `BrokerConnection "default" leads to vhost "/" of cluster "rabbit@b" now; ` +
-				`what is in vhost "/" of cluster "rabbit@a" stays there: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`}},
+			before: at("rabbit@a", "/"), here: at("rabbit@b", "/"), want: warning(leads + `vhost "/" of cluster "rabbit@b" now; ` + whatIs),
 		},
 		"another vhost": {
-			before: place{"rabbit@a", "one"}, here: place{"rabbit@a", "two"},
-			want: []occurrence{{"Warning", "Retained", "Move", `BrokerConnection "default" leads to vhost "two" of cluster "rabbit@a" now; ` +
-				`what is in vhost "one" of cluster "rabbit@a" stays there: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`}},
+			before: at("rabbit@a", "/"), here: at("rabbit@a", "two"), want: warning(leads + `vhost "two" of cluster "rabbit@a" now; ` + whatIs),
 		},
+		"another cluster of that name": {
+			before: strong("1", "rabbit@a", "mq:5672"), here: strong("2", "rabbit@a", "mq:5672"),
+			want: warning(leads + `another cluster of that name, at mq:5672, now; ` + whatIs),
+		},
+		"perhaps another cluster of that name": {
+			before: at("rabbit@a", "/"), here: strong("", "rabbit@a", "green:5672"),
+			want: warning(leads + `what may be another cluster of that name, at green:5672, now; ` + whatIs),
+		},
+		"a cluster with another name now": {before: strong("1", "rabbit@a", "mq:5672"), here: strong("1", "hare", "mq:5672")},
+		"an ID that can be read now":      {before: at("rabbit@a", "/"), here: strong("1", "rabbit@a", "mq:5672")},
+		"an ID that can be read no longer": {
+			before: strong("1", "rabbit@a", "mq:5672"), here: at("rabbit@a", "/"), after: strong("1", "rabbit@a", "mq:5672"),
+		},
+		"what an older version recorded": {before: strong("", "rabbit@a", ""), here: strong("1", "rabbit@a", "mq:5672")},
 	} {
 		cq := synced(t, "orders", from, "")
-		cq.Status.ClusterName, cq.Status.VHost, cq.Status.TopologyOmitted = test.before.cluster, test.before.vhost, 3
+		status := &cq.Status
+		status.ClusterID, status.ClusterName, status.ClusterEndpoint = test.before.cluster.ID, test.before.cluster.Name, test.before.cluster.Endpoint
+		status.VHost, status.TopologyOmitted = test.before.vhost, 3
 		l := &look{cq: cq, status: cq.Status.DeepCopy()}
 		l.moveTo(test.here)
 		equal(t, name+": events", test.want, l.events, comparingOccurrences)
-		equal(t, name+": cluster", test.here.cluster, l.status.ClusterName)
+		if test.after == (place{}) {
+			test.after = test.here
+		}
+		equal(t, name+": place", test.after, recordedPlace(*l.status), comparing[place]())
 		remembered, omitted := cq.Status.Topology, int32(3)
 		if test.want != nil {
 			remembered, omitted = nil, 0
@@ -172,6 +196,18 @@ func TestMoveTo(t *testing.T) {
 		equal(t, name+": topology", remembered, l.status.Topology)
 		equal(t, name+": omitted", omitted, l.status.TopologyOmitted)
 	}
+}
+
+// Where nothing is left behind there is nothing to say.
+func TestMoveWithNothing(t *testing.T) {
+	t.Parallel()
+	cq := consumerQueue(t, `{}`)
+	at("rabbit@a", "/").record(&cq.Status)
+	cq.Status.Topology = []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", Origin: v1alpha1.OriginAdopted}}
+	l := &look{cq: cq, status: cq.Status.DeepCopy()}
+	l.moveTo(at("rabbit@b", "/"))
+	equal(t, "events", nil, l.events, comparingOccurrences)
+	equal(t, "topology", nil, l.status.Topology)
 }
 
 func TestNewlyOwned(t *testing.T) {

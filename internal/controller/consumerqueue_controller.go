@@ -231,5 +231,5 @@ func (r *ConsumerQueueReconciler) usable(bc *v1alpha1.BrokerConnection) (*rabbit
 	}
 	health := connection.Health()
 	version, err := topology.ParseVersion(health.Version)
-	return connection, version, err == nil && !health.SyncedAt.IsZero()
+	return connection, version, err == nil && health.Matched && !health.SyncedAt.IsZero()
 }

@@ -49,7 +49,7 @@ func (l *look) run(ctx context.Context) (ctrl.Result, error) {
 			l.cq.ConnectionName(), l.cq.Namespace)))
 		return ctrl.Result{}, nil // its creation is watched
 	}
-	if l.status.ClusterName == "" { // otherwise it is part of what the topology is known of; see moveTo
+	if !recordedPlace(*l.status).cluster.Known() { // otherwise it is part of what the topology is known of; see moveTo
 		l.status.VHost = bc.Spec.VHost
 	}
 	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
@@ -164,7 +164,7 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	if err != nil {
 		return err
 	}
-	conflict, err := l.contest(ctx, l.claimant(s), s.near, version)
+	conflict, err := l.contest(ctx, l.claimant(s), s.near, s.place, version)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (l *look) enter(
 	ctx context.Context, connection *rabbit.Connection, version topology.Version, desired topology.Topology, vhost string,
 ) (*scene, error) {
 	observed, _ := connection.Observe(topology.Names{})
-	here := place{observed.Cluster, vhost}
+	here := place{rabbit.IdentityOf(observed.Cluster), vhost}
 	l.moveTo(here)
 	s := &scene{
 		connection: connection, version: version, place: here,
@@ -234,15 +234,24 @@ func (l *look) enter(
 
 // moveTo forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.
 func (l *look) moveTo(here place) {
-	before := place{l.cq.Status.ClusterName, l.cq.Status.VHost}
-	moved := before.cluster != "" && before != here
-	if moved {
-		l.event(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
-			"BrokerConnection %q leads to vhost %q of cluster %q now; what is in vhost %q of cluster %q stays there: %s",
-			l.cq.ConnectionName(), here.vhost, here.cluster, before.vhost, before.cluster, listed(topology.Owned(l.status.Topology))))
-		l.status.Topology, l.status.TopologyOmitted = nil, 0
+	before := recordedPlace(l.cq.Status)
+	if !before.cluster.Known() || here.continues(before) {
+		here.record(l.status)
+		return
 	}
-	l.status.ClusterName, l.status.VHost = here.cluster, here.vhost
+	if stays := listed(topology.Owned(l.status.Topology)); stays != "" {
+		now := here.String()
+		if now == before.String() {
+			now = fmt.Sprintf("another cluster of that name, at %s,", here.cluster.Endpoint)
+			if here.cluster.MayBe(before.cluster) {
+				now = "what may be " + now
+			}
+		}
+		l.event(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf("BrokerConnection %q leads to %s now; what is in %s stays there: %s",
+			l.cq.ConnectionName(), now, before, stays))
+	}
+	l.status.Topology, l.status.TopologyOmitted = nil, 0
+	here.record(l.status)
 }
 
 // compare looks around only where something has left the spec: that takes a walk through the whole vhost.
@@ -272,7 +281,7 @@ func (l *look) correct(
 	if applied != nil || !removesAny(removal) {
 		return comparison, applied
 	}
-	applied = s.connection.Remove(ctx, s.place.cluster, removal)
+	applied = s.connection.Remove(ctx, s.place.cluster.Key(), removal)
 	if onlyInUse(applied) {
 		comparison = s.compare(l.cq)
 		comparison.Keep(removal.Exchanges, boundUnseen)

@@ -224,9 +224,10 @@ type dismantling struct {
 // returns what stays; an error means that nothing more can be done now, or at all.
 func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, error) {
 	observed := d.observe(l.cq)
-	if recorded := (place{l.status.ClusterName, l.status.VHost}); recorded.cluster != "" && recorded != (place{observed.Cluster, d.vhost}) {
-		return nil, fmt.Errorf("%w: the topology is in vhost %q of cluster %q, and BrokerConnection %q leads to vhost %q of cluster %q",
-			rabbit.ErrOtherCluster, recorded.vhost, recorded.cluster, l.cq.ConnectionName(), d.vhost, observed.Cluster)
+	here := place{rabbit.IdentityOf(observed.Cluster), d.vhost}
+	if recorded := recordedPlace(*l.status); recorded.cluster.Known() && !here.continues(recorded) {
+		return nil, fmt.Errorf("%w: the topology is in %v at %s, and BrokerConnection %q leads to %v at %s",
+			rabbit.ErrOtherCluster, recorded, recorded.cluster.Endpoint, l.cq.ConnectionName(), here, here.cluster.Endpoint)
 	}
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && d.mainIsForeign(l.cq, observed) {
 		d.spareFound(fmt.Sprintf("Warren found it, and the main queue %q is somebody else's", l.cq.QueueName()))
@@ -234,7 +235,7 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 	if err := l.declaredAgain(observed); err != nil {
 		return nil, err
 	}
-	near, err := l.neighboursOf(ctx, l.cq, place{observed.Cluster, d.vhost}, d.version)
+	near, err := l.neighboursOf(ctx, l.cq, here, d.version)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +244,7 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 	if err := l.deleteWork(ctx, d, observed, step); err != nil {
 		return nil, err
 	}
-	if near, err = l.neighboursOf(ctx, l.cq, place{observed.Cluster, d.vhost}, d.version); err != nil {
+	if near, err = l.neighboursOf(ctx, l.cq, here, d.version); err != nil {
 		return nil, err
 	}
 	shared := l.releases.settle(l.cq, d.owned, near)
@@ -275,7 +276,7 @@ func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) topology.Observed {
 // remaining is what is still there of what this resource owned; at another cluster nothing is known of that.
 func (d *dismantling) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyEntry {
 	observed := d.observe(cq)
-	if (place{cq.Status.ClusterName, cq.Status.VHost}) != (place{observed.Cluster, d.vhost}) {
+	if here := (place{rabbit.IdentityOf(observed.Cluster), d.vhost}); !here.continues(recordedPlace(cq.Status)) {
 		return d.all()
 	}
 	return slices.DeleteFunc(d.all(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(entry) })
@@ -350,7 +351,7 @@ func (l *look) stillUnneeded(d *dismantling, cluster string, queues []string, sh
 		if err := refreshed(ctx, now.connection); err != nil {
 			return err
 		}
-		near, err := r.neighboursOf(ctx, cq, place{cluster, now.vhost}, now.version)
+		near, err := r.neighboursOf(ctx, cq, place{rabbit.IdentityOf(cluster), now.vhost}, now.version)
 		if err != nil {
 			return err
 		}

@@ -145,7 +145,7 @@ func TestNeighboursOf(t *testing.T) {
 		connectedTo("shop", "default", "rabbit@a", "/"), connectedTo("elsewhere", "default", "rabbit@a", "/"),
 		connectedTo("shop", "other", "rabbit@a", "other"),
 	)}
-	near, err := r.neighboursOf(t.Context(), consumerQueue(t, `{deadLetter: {queue: {name: dlq}}}`), place{"rabbit@a", "/"}, v40)
+	near, err := r.neighboursOf(t.Context(), consumerQueue(t, `{deadLetter: {queue: {name: dlq}}}`), at("rabbit@a", "/"), v40)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,10 @@ func TestNeighboursOf(t *testing.T) {
 	for _, other := range near {
 		names = append(names, other.Name)
 	}
-	equal(t, "neighbours", []string{"elsewhere/invoices", "shop/invoices", "shop/unsupported"}, names)
+	equal(t, "neighbours", []string{"elsewhere/invoices", "shop/invoices", "shop/unsupported", "unconnected/invoices"}, names)
+	equal(t, "one that nobody knows the place of", unplaced, near[3].near)
+	equal(t, "one in another namespace", "a ConsumerQueue in another namespace", near[0].called())
+	equal(t, "one in the same namespace", "ConsumerQueue shop/invoices", near[1].called())
 	_, err = (&ConsumerQueueReconciler{client: brokenClient(t)}).neighboursOf(
 		t.Context(), consumerQueue(t, `{queue: {name: dlq}}`), place{}, v40)
 	equal(t, "without an API server", "list ConsumerQueues that have to do with queue/dlq: the API server is tired", err.Error())
@@ -177,8 +180,13 @@ func connectedTo(namespace, name, cluster, vhost string) *v1alpha1.BrokerConnect
 	return &v1alpha1.BrokerConnection{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.BrokerConnectionSpec{VHost: vhost},
-		Status:     v1alpha1.BrokerConnectionStatus{ClusterName: cluster},
+		Status:     v1alpha1.BrokerConnectionStatus{ClusterName: cluster, ClusterEndpoint: "mq:5672"},
 	}
+}
+
+// at is a vhost of a cluster that is known by name and endpoint.
+func at(cluster, vhost string) place {
+	return place{rabbit.Identity{Name: cluster, Endpoint: "mq:5672"}, vhost}
 }
 
 func TestReconcileConsumerQueue(t *testing.T) {
@@ -276,7 +284,8 @@ func TestLookAtBrokerConnection(t *testing.T) {
 func TestDescribeBrokerConnection(t *testing.T) {
 	t.Parallel()
 	health := rabbit.Health{
-		Version: "4.3.6", ClusterName: "rabbit@a", SyncedAt: time.Unix(1, 0), Connected: true,
+		Version: "4.3.6", ClusterName: "rabbit@a", SyncedAt: time.Unix(1, 0), Connected: true, Matched: true,
+		Cluster:      rabbit.Identity{ID: "sha256:1", Name: "rabbit@a", Endpoint: "mq:5672"},
 		Capabilities: rabbit.Capabilities{Definitions: true, DelayedRedelivery: true},
 	}
 	failing := health
@@ -286,7 +295,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 	ofCluster := ofSecret.DeepCopy()
 	ofCluster.Spec.ClusterRef = &v1alpha1.ClusterReference{Name: "rabbit"}
 	connected := v1alpha1.BrokerConnectionStatus{
-		BrokerVersion: "4.3.6", ClusterName: "rabbit@a",
+		BrokerVersion: "4.3.6", ClusterName: "rabbit@a", ClusterID: "sha256:1", ClusterEndpoint: "mq:5672",
 		Capabilities: &v1alpha1.BrokerCapabilities{Definitions: true, DelayedRedelivery: true},
 	}
 	for name, test := range map[string]struct {

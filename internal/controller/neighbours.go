@@ -22,32 +22,25 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 )
 
-// place is a vhost of a broker. Connections may spell the way to it differently.
-type place struct{ cluster, vhost string }
-
-// placeOf is where a ConsumerQueue's connection leads; of connections that have not been made, none is the place of
-// another.
-func (r *ConsumerQueueReconciler) placeOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) place {
-	bc, err := r.connectionOf(ctx, cq)
-	if err != nil || bc == nil || bc.Status.ClusterName == "" {
-		return place{cluster: "unknown, for " + cq.Namespace + "/" + cq.ConnectionName()}
-	}
-	return place{bc.Status.ClusterName, bc.Spec.VHost}
-}
-
-// isAt says whether a ConsumerQueue has its topology at a place, or is to have it there.
-func (r *ConsumerQueueReconciler) isAt(ctx context.Context, cq *v1alpha1.ConsumerQueue, here place) bool {
-	recorded := place{cq.Status.ClusterName, cq.Status.VHost}
-	return recorded == here || r.placeOf(ctx, cq) == here
-}
-
-// neighbour is another ConsumerQueue that has to do with the same objects at the same place.
+// neighbour is another ConsumerQueue that has to do with the same objects at what may be the same place.
 type neighbour struct {
 	topology.Claimant
 	key client.ObjectKey
 	uid types.UID
+	// foreign: it is in another namespace, which those who read of it may not know of.
+	foreign bool
+	// near says how sure it is that the place is the same.
+	near nearness
 	// terminating: it is being deleted, and takes nothing new.
 	terminating bool
+}
+
+// called is what messages call it.
+func (n neighbour) called() string {
+	if n.foreign {
+		return "a ConsumerQueue in another namespace"
+	}
+	return "ConsumerQueue " + n.Name
 }
 
 // has says whether an object is a neighbour's, or can become so just as it is: it must be left to that. A neighbour that
@@ -87,19 +80,22 @@ func (r *ConsumerQueueReconciler) neighboursOf(
 	var near neighbours
 	for _, other := range found {
 		released := !other.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(other, v1alpha1.TopologyFinalizer)
-		if !released && r.isAt(ctx, other, here) {
-			near = append(near, neighbourFrom(other, version))
+		if nearness := r.nearness(ctx, other, here); !released && nearness != elsewhere {
+			n := neighbourFrom(other, version)
+			n.near, n.foreign = nearness, other.Namespace != cq.Namespace
+			near = append(near, n)
 		}
 	}
 	slices.SortFunc(near, func(a, b neighbour) int { return strings.Compare(a.Name, b.Name) })
 	return near, nil
 }
 
-// neighbourFrom reads what matters of a ConsumerQueue. One that is being deleted has no right but to what it owns.
+// neighbourFrom reads what matters of a ConsumerQueue at the same place, for a reader in its namespace. One that is being
+// deleted has no right but to what it owns.
 func neighbourFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) neighbour {
 	n := neighbour{
 		Claimant: claimantFrom(cq, version), key: client.ObjectKeyFromObject(cq), uid: cq.UID,
-		terminating: !cq.DeletionTimestamp.IsZero(),
+		near: same, terminating: !cq.DeletionTimestamp.IsZero(),
 	}
 	if n.terminating {
 		n.Created = time.Unix(math.MaxInt32, 0)
@@ -120,6 +116,9 @@ func claimantFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) topology
 func (n neighbours) wantedBindings() func(topology.BindingID) bool {
 	wanted := map[topology.BindingID]bool{}
 	for _, other := range n {
+		if other.near == unplaced {
+			continue
+		}
 		for _, binding := range other.Desired.Bindings {
 			wanted[binding.ID()] = true
 		}
@@ -127,11 +126,11 @@ func (n neighbours) wantedBindings() func(topology.BindingID) bool {
 	return func(id topology.BindingID) bool { return wanted[id] }
 }
 
-// sharer is the first neighbour that has an object, or is to have it; empty if there is none.
+// sharer is what messages call the first neighbour that has an object, or is to have it; empty if there is none.
 func (n neighbours) sharer(entry v1alpha1.TopologyEntry) string {
 	for _, other := range n {
-		if other.has(entry) {
-			return other.Name
+		if other.near != unplaced && other.has(entry) {
+			return other.called()
 		}
 	}
 	return ""
@@ -139,7 +138,7 @@ func (n neighbours) sharer(entry v1alpha1.TopologyEntry) string {
 
 // keep says whether any neighbour keeps an object.
 func (n neighbours) keep(entry v1alpha1.TopologyEntry) bool {
-	return slices.ContainsFunc(n, func(other neighbour) bool { return other.keeps(entry) })
+	return slices.ContainsFunc(n, func(other neighbour) bool { return other.near != unplaced && other.keeps(entry) })
 }
 
 // living are those that are not being deleted.
@@ -147,26 +146,30 @@ func (n neighbours) living() neighbours {
 	return slices.DeleteFunc(slices.Clone(n), func(other neighbour) bool { return other.terminating })
 }
 
-func (n neighbours) claimants() []topology.Claimant {
-	claimants := make([]topology.Claimant, len(n))
-	for i, other := range n {
-		claimants[i] = other.Claimant
+// claimants are the neighbours that are as near as that, or nearer.
+func (n neighbours) claimants(near nearness) []topology.Claimant {
+	var claimants []topology.Claimant
+	for _, other := range n {
+		if other.near >= near {
+			claimants = append(claimants, other.Claimant)
+		}
 	}
 	return claimants
 }
 
-// contest finds a conflict that a ConsumerQueue loses. Where it would win only because a neighbour is not known to hold
-// what both want, the neighbour is read from the API server: the cache may not have heard of it yet.
+// contest finds a conflict that a ConsumerQueue loses; only with those that are surely at the same place. Where it would win
+// only because a neighbour is not known to hold what both want, or to be here, the neighbour is read from the API server: the
+// cache may not have heard of it yet.
 func (r *ConsumerQueueReconciler) contest(
-	ctx context.Context, own topology.Claimant, near neighbours, version topology.Version,
+	ctx context.Context, own topology.Claimant, near neighbours, here place, version topology.Version,
 ) (*topology.Conflict, error) {
-	if conflict := topology.Contest(own, near.claimants()); conflict != nil {
+	if conflict := topology.Contest(own, near.claimants(same)); conflict != nil {
 		return conflict, nil
 	}
-	uncertain := topology.Uncertain(own, near.claimants())
+	uncertain := topology.Uncertain(own, near.claimants(unplaced))
 	var read []topology.Claimant
 	for _, other := range near {
-		if !slices.Contains(uncertain, other.Name) {
+		if !slices.Contains(uncertain, other.Name) || other.near == perhaps {
 			continue
 		}
 		now := &v1alpha1.ConsumerQueue{}
@@ -177,7 +180,9 @@ func (r *ConsumerQueueReconciler) contest(
 		if err != nil {
 			return nil, fmt.Errorf("get ConsumerQueue %s: %w", other.Name, err)
 		}
-		read = append(read, neighbourFrom(now, version).Claimant)
+		if r.nearness(ctx, now, here) == same {
+			read = append(read, neighbourFrom(now, version).Claimant)
+		}
 	}
 	return topology.Contest(own, read), nil
 }

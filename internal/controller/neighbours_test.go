@@ -28,13 +28,16 @@ func synced(t *testing.T, name, was, spec string) *v1alpha1.ConsumerQueue {
 	}
 	entries := topology.Diff(topo, observe(topo), topology.Context{}).Entries
 	all := plan{planned: historyOf(entries)}
-	status := v1alpha1.ConsumerQueueStatus{ClusterName: "rabbit@a", VHost: "/", Topology: remember(entries, topo.Shapes(), nil, all)}
+	status := v1alpha1.ConsumerQueueStatus{ClusterName: "rabbit@a", ClusterEndpoint: "mq:5672", VHost: "/", Topology: remember(entries, topo.Shapes(), nil, all)}
 	if spec != "" {
 		cq = named(t, "shop", name, spec).(*v1alpha1.ConsumerQueue)
 	}
 	cq.Status = status
 	return cq
 }
+
+// nearby is a neighbour at the same place.
+func nearby(cq *v1alpha1.ConsumerQueue) neighbour { return neighbourFrom(cq, v43) }
 
 func beingDeleted(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	now := metav1.Now()
@@ -79,10 +82,10 @@ func TestWhatANeighbourHas(t *testing.T) {
 		"one that has nothing to do with it":         {named(t, "shop", "other", `{}`).(*v1alpha1.ConsumerQueue), false, false},
 	} {
 		entry := entryOf(t, synced(t, "own", withGrave, ""), "grave")
-		near := neighbours{neighbourFrom(test.other, v43)}
+		near := neighbours{nearby(test.other)}
 		sharer := ""
 		if test.has {
-			sharer = "shop/other"
+			sharer = "ConsumerQueue shop/other"
 		}
 		equal(t, name+": sharer", sharer, near.sharer(entry))
 		equal(t, name+": keeps it", test.orKeep, near.keep(entry))
@@ -100,7 +103,7 @@ func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 	observed := observe(topo)
 	observed.Queues["grave"] = topology.ObservedQueue{Durable: true}
 	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": beingDeleted(other.DeepCopy())} {
-		s := &scene{desired: topo, owned: topology.Owned(one.Status.Topology), near: neighbours{neighbourFrom(last, v43)}}
+		s := &scene{desired: topo, owned: topology.Owned(one.Status.Topology), near: neighbours{nearby(last)}}
 		comparison := topology.Diff(topo, observed, s.context())
 		equal(t, name+": departures", 1, len(comparison.Departures))
 	}
@@ -112,29 +115,41 @@ func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
 	const message = `ConsumerQueue shop/other has the dead-letter queue "grave" with other settings`
 	own := claimantFrom(named(t, "shop", "orders", withBigGrave).(*v1alpha1.ConsumerQueue), v43)
 	newcomer := named(t, "shop", "other", withGrave).(*v1alpha1.ConsumerQueue)
+	here := at("rabbit@a", "/")
 	broken := testClientBuilder(t).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("the API server is tired")
 		},
 	}).Build()
+	at := func(near nearness, cq *v1alpha1.ConsumerQueue) neighbour {
+		n := nearby(cq)
+		n.near = near
+		return n
+	}
+	held := synced(t, "other", withGrave, "")
+	elsewhere := held.DeepCopy()
+	elsewhere.Status.ClusterEndpoint = "green:5672"
 	for name, test := range map[string]struct {
-		cached *v1alpha1.ConsumerQueue
+		cached neighbour
 		live   client.Reader
 		holder string
 		err    string
 	}{
-		"nobody wants it otherwise":           {named(t, "shop", "other", `{}`).(*v1alpha1.ConsumerQueue), broken, "", ""},
-		"it is known to be held":              {synced(t, "other", withGrave, ""), broken, "shop/other", ""},
-		"it is held, as the API server knows": {newcomer, testClient(t, synced(t, "other", withGrave, "")), "shop/other", ""},
-		"it is not held":                      {newcomer, testClient(t, newcomer.DeepCopy()), "", ""},
-		"the other does not want it any more": {newcomer, testClient(t, named(t, "shop", "other", `{}`)), "", ""},
-		"the other is gone":                   {newcomer, testClient(t), "", ""},
-		"the API server does not answer":      {newcomer, broken, "", "get ConsumerQueue shop/other: the API server is tired"},
+		"nobody wants it otherwise":                 {nearby(named(t, "shop", "other", `{}`).(*v1alpha1.ConsumerQueue)), broken, "", ""},
+		"it is known to be held":                    {nearby(held), broken, "shop/other", ""},
+		"it is held, perhaps at another cluster":    {at(perhaps, held), broken, "", ""},
+		"it is held, as the API server knows":       {nearby(newcomer), testClient(t, held), "shop/other", ""},
+		"it is held here, as the API server knows":  {at(unplaced, newcomer), testClient(t, held), "shop/other", ""},
+		"it is held elsewhere, as the server knows": {at(unplaced, newcomer), testClient(t, elsewhere), "", ""},
+		"it is not held":                            {nearby(newcomer), testClient(t, newcomer.DeepCopy()), "", ""},
+		"the other does not want it any more":       {nearby(newcomer), testClient(t, named(t, "shop", "other", `{}`)), "", ""},
+		"the other is gone":                         {nearby(newcomer), testClient(t), "", ""},
+		"the API server does not answer":            {nearby(newcomer), broken, "", "get ConsumerQueue shop/other: the API server is tired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &ConsumerQueueReconciler{live: test.live}
-			conflict, err := r.contest(t.Context(), own, neighbours{neighbourFrom(test.cached, v43)}, v43)
+			r := &ConsumerQueueReconciler{client: testClient(t), live: test.live}
+			conflict, err := r.contest(t.Context(), own, neighbours{test.cached}, here, v43)
 			holder, problem := "", ""
 			if conflict != nil {
 				holder = conflict.Holder
@@ -164,7 +179,7 @@ func TestContestWithOneThatIsBeingDeleted(t *testing.T) {
 		"an older one that has it, and is going to": {beingDeleted(synced(t, "old", withBigGrave, "")), true},
 	} {
 		test.old.CreationTimestamp = noon
-		conflict := topology.Contest(claimantFrom(young, v43), neighbours{neighbourFrom(test.old, v43)}.claimants())
+		conflict := topology.Contest(claimantFrom(young, v43), neighbours{nearby(test.old)}.claimants(same))
 		equal(t, name, test.wins, conflict != nil)
 	}
 }

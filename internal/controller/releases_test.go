@@ -102,15 +102,15 @@ func TestSettledOnce(t *testing.T) {
 	t.Parallel()
 	r, one, other := newReleases(), terminatingOne(t, "one", sharedQueue), terminatingOne(t, "other", sharedQueue)
 	first := r.settle(one.cq, one.owned, neighbours{other.asNeighbour()})
-	equal(t, "while the other is there", "shop/other", first(sharedQueue))
+	equal(t, "while the other is there", "ConsumerQueue shop/other", first(sharedQueue))
 	again := r.settle(one.cq, one.owned, nil)
-	equal(t, "when it is gone, as before", "shop/other", again(sharedQueue))
+	equal(t, "when it is gone, as before", "ConsumerQueue shop/other", again(sharedQueue))
 	last := r.settle(other.cq, other.owned, neighbours{one.asNeighbour()})
 	equal(t, "the other", "", last(sharedQueue))
 
 	namesake := terminatingOne(t, "one", sharedQueue)
 	namesake.cq.UID = "another"
-	equal(t, "one that is made again under the name is still there", "shop/one", r.staying(neighbours{namesake.asNeighbour()}).sharer(sharedQueue))
+	equal(t, "one that is made again under the name is still there", "ConsumerQueue shop/one", r.staying(neighbours{namesake.asNeighbour()}).sharer(sharedQueue))
 	equal(t, "and decides for itself", "", r.settle(namesake.cq, namesake.owned, nil)(sharedQueue))
 
 	key := client.ObjectKeyFromObject(namesake.cq)
@@ -129,6 +129,6 @@ func TestWhatStaysIsLeft(t *testing.T) {
 	living := neighbour{Claimant: topology.Claimant{Name: "shop/living", Owned: one.owned}, key: client.ObjectKey{Namespace: "shop", Name: "living"}}
 	for _, pair := range [][2]terminating{{one, other}, {other, one}} {
 		left := r.settle(pair[0].cq, pair[0].owned, neighbours{living, pair[1].asNeighbour()})
-		equal(t, "left to", "shop/living", left(sharedQueue))
+		equal(t, "left to", "ConsumerQueue shop/living", left(sharedQueue))
 	}
 }

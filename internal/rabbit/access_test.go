@@ -175,7 +175,7 @@ func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	}
 	proxy.requests()
 	seen(t, connection)
-	if requests := proxy.requests(); len(requests) != 1 {
+	if requests := ofObjects(proxy.requests()); len(requests) != 1 {
 		t.Errorf("when all nodes are alike, nothing is asked: %+v", requests)
 	}
 }

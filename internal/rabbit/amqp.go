@@ -20,8 +20,16 @@ type link struct {
 	connection *amqp.Connection
 	socket     net.Conn
 	version    string // what the broker says of itself
-	cluster    string // the name of its cluster
+	name       string // of its cluster, as the broker says
+	id         string // what the link calls itself
+	opened     time.Time
 	overdue    atomic.Bool
+	refused    chan error               // it does not match the management API
+	cluster    atomic.Pointer[Identity] // whom it was found to match; nil before
+
+	// matched and queue are the looking goroutine's own; see match.go.
+	matched bool
+	queue   string
 
 	mu   sync.Mutex
 	idle []*amqp.Channel
@@ -29,7 +37,7 @@ type link struct {
 
 // dial opens an AMQP connection; limit holds for TCP, and again for TLS and the handshake of AMQP.
 func dial(ctx context.Context, config Config, to endpoints, limit time.Duration) (*link, error) {
-	l := &link{}
+	l := &link{id: newLinkID(), opened: time.Now(), refused: make(chan error, 1)}
 	stop := func() bool { return true }
 	connect := func(network, address string) (net.Conn, error) {
 		dialer := net.Dialer{Timeout: limit}
@@ -47,7 +55,7 @@ func dial(ctx context.Context, config Config, to endpoints, limit time.Duration)
 		Vhost:           config.VHost,
 		Heartbeat:       heartbeat,
 		TLSClientConfig: to.tls.Clone(),
-		Properties:      properties(config.VHost),
+		Properties:      l.properties(config),
 		Locale:          "en_US",
 		Dial:            connect,
 	})
@@ -65,7 +73,7 @@ func dial(ctx context.Context, config Config, to endpoints, limit time.Duration)
 	}
 	version, _ := l.connection.Properties["version"].(string)
 	cluster, _ := l.connection.Properties["cluster_name"].(string)
-	l.version, l.cluster = cutTo(version, longestVersion), cutTo(cluster, longestClusterName)
+	l.version, l.name = cutTo(version, longestVersion), cutTo(cluster, longestClusterName)
 	return l, nil
 }
 
@@ -81,13 +89,16 @@ func (c Config) dialError(ctx context.Context, err error, overdue bool) error {
 	return c.ofDial(err)
 }
 
-func properties(vhost string) amqp.Table {
+// properties are what a link says of itself. Whoever looks at the connections of a broker finds Warren by them, and which
+// BrokerConnection it is.
+func (l *link) properties(config Config) amqp.Table {
 	version := "unknown"
 	if build, ok := debug.ReadBuildInfo(); ok {
 		version = build.Main.Version
 	}
 	return amqp.Table{
-		"product": "Warren", "version": version, "platform": "Go", "connection_name": "warren " + vhost,
+		"product": product, "version": version, "platform": "Go", "connection_name": "warren " + config.VHost,
+		ownerProperty: config.Owner, linkProperty: l.id,
 	}
 }
 
@@ -129,6 +140,22 @@ func (l *link) put(channel *amqp.Channel) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.idle = append(l.idle, channel)
+}
+
+// at is the cluster that the link was found to lead to.
+func (l *link) at() Identity {
+	if found := l.cluster.Load(); found != nil {
+		return *found
+	}
+	return Identity{}
+}
+
+// refuse has the link closed.
+func (l *link) refuse(reason error) {
+	select {
+	case l.refused <- reason:
+	default:
+	}
 }
 
 // kill cuts the line.

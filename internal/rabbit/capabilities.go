@@ -28,7 +28,8 @@ type Capabilities struct {
 // contact is what is read once after each (re)connect.
 type contact struct {
 	version      string
-	clusterName  string
+	identity     Identity
+	tags         []string
 	capabilities Capabilities
 	// upgrading: the nodes have different versions.
 	upgrading bool
@@ -40,20 +41,28 @@ type contact struct {
 
 const eventExchange = "amq.rabbitmq.event"
 
+// whoami returns the tags of the user, sorted.
+func (m *management) whoami(ctx context.Context) ([]string, error) {
+	var whoami struct{ Tags []string }
+	_, err := m.get(ctx, "/whoami", "", &whoami)
+	slices.Sort(whoami.Tags)
+	return whoami.Tags, err
+}
+
 // meet asks the broker who it is and what the user may do.
 func (m *management) meet(ctx context.Context) (*contact, error) {
-	var whoami struct{ Tags []string }
-	if _, err := m.get(ctx, "/whoami", "", &whoami); err != nil {
-		return nil, err
-	}
-	m.opened.Store(false)
-	overview, err := m.overview(ctx)
+	tags, err := m.whoami(ctx)
 	if err != nil {
 		return nil, err
 	}
-	versions, nodes := []string{overview.RabbitMQVersion}, []node(nil)
-	administrator := slices.Contains(whoami.Tags, "administrator")
-	if administrator || slices.Contains(whoami.Tags, "monitoring") {
+	m.opened.Store(false)
+	identity, answered, err := m.identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions, nodes := []string{answered}, []node(nil)
+	administrator := slices.Contains(tags, "administrator")
+	if administrator || slices.Contains(tags, "monitoring") {
 		if nodes, err = m.nodes(ctx, ",rabbitmq_version,applications"); err != nil {
 			return nil, err
 		}
@@ -70,12 +79,13 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	}
 	_, events := builtin[eventExchange]
 	return &contact{
-		version:     version,
-		clusterName: overview.ClusterName,
+		version:  version,
+		identity: identity,
+		tags:     tags,
 		capabilities: Capabilities{
 			Definitions:       administrator && definitionsWork(m.config.VHost),
 			Events:            events,
-			Policies:          administrator || slices.Contains(whoami.Tags, "policymaker"),
+			Policies:          administrator || slices.Contains(tags, "policymaker"),
 			DelayedRedelivery: parsed.AtLeast(topology.RabbitMQ43),
 		},
 		upgrading: slices.ContainsFunc(versions, func(other string) bool { return other != version }),
@@ -84,18 +94,34 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	}, nil
 }
 
-type overview struct {
-	RabbitMQVersion string `json:"rabbitmq_version"`
-	ClusterName     string `json:"cluster_name"`
-}
-
-func (m *management) overview(ctx context.Context) (overview, error) {
-	answer := overview{}
-	_, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name", "", &answer)
-	if err == nil && (len(answer.RabbitMQVersion) > longestVersion || len(answer.ClusterName) > longestClusterName) {
-		err = m.describe(http.MethodGet, "/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long"))
+// identity asks which cluster answers, and the version of the node that does. The id of a cluster can be read with the tags
+// policymaker and administrator.
+func (m *management) identity(ctx context.Context) (found Identity, version string, err error) {
+	var overview struct {
+		Version     string `json:"rabbitmq_version"`
+		ClusterName string `json:"cluster_name"`
 	}
-	return answer, err
+	if _, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name", "", &overview); err != nil {
+		return found, "", err
+	}
+	var parameters []struct {
+		Name  string
+		Value any
+	}
+	_, err = m.get(ctx, "/global-parameters", "", &parameters)
+	if err != nil && !errors.Is(err, ErrAccessRefused) {
+		return found, "", err
+	}
+	if len(overview.Version) > longestVersion || len(overview.ClusterName) > longestClusterName {
+		return found, "", m.describe(http.MethodGet, "/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long"))
+	}
+	found = Identity{Name: overview.ClusterName, Endpoint: endpointOf(m.config.AMQPURI)}
+	for _, parameter := range parameters {
+		if id, text := parameter.Value.(string); text && parameter.Name == "internal_cluster_id" {
+			found.ID = hashedID(id)
+		}
+	}
+	return found, overview.Version, nil
 }
 
 // definitionsWork is false for vhosts whose names go beyond ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of

@@ -81,10 +81,10 @@ func (c *channels) do(ctx context.Context, operation func(*amqp.Channel) error) 
 	return c.doOn(ctx, func(l *link) error { return l.withChannel(operation) })
 }
 
-// doAt is do for what must not reach another cluster than the one of this name.
+// doAt is do for what must not reach another cluster than this one.
 func (c *channels) doAt(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.doOn(ctx, func(l *link) error {
-		if err := c.config.sameCluster(l.cluster, cluster); err != nil {
+		if err := c.config.sameCluster(l.at(), cluster); err != nil {
 			return err
 		}
 		return l.withChannel(operation)
@@ -95,7 +95,7 @@ func (c *channels) doAt(ctx context.Context, cluster string, operation func(*amq
 // mode or an unacknowledged message. It returns when the operation has ended, for what it does must not be done later.
 func (c *channels) alone(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.start(ctx, context.WithoutCancel(ctx), func(l *link) error {
-		if err := c.config.sameCluster(l.cluster, cluster); err != nil {
+		if err := c.config.sameCluster(l.at(), cluster); err != nil {
 			return err
 		}
 		channel, err := l.connection.Channel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,11 +25,15 @@ type timing struct {
 	limit     time.Duration // the longest
 	reading   time.Duration // between two readings of counters that lag
 	settle    time.Duration // from closing a fence until all publishers know
+
+	match      time.Duration // until a queue that is declared shows in the management API, on each node
+	statistics time.Duration // until a connection that is opened does
 }
 
 var usual = timing{
 	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, goodbye: time.Second,
 	first: 250 * time.Millisecond, limit: 30 * time.Second, reading: 10 * time.Second, settle: 400 * time.Millisecond,
+	match: 3 * time.Second, statistics: 15 * time.Second,
 }
 
 // steady is how long a connection must last before it counts as a success: one that is refused as soon as it stands is
@@ -50,6 +55,7 @@ type Connection struct {
 	state      state
 	notices    *notices
 	deletions  *deletions
+	candidate  candidate
 	between    func(step string) bool // tests only; false abandons a deletion there
 
 	strange atomic.Bool // the broker must be asked anew who it is
@@ -83,6 +89,7 @@ func open(config Config, logger logr.Logger, notify func(Notice), timing timing)
 		management: newManagement(config, to.management, to.tls, timing.request, 1),
 		writing:    newManagement(config, to.management, to.tls, timing.request, requestLimit),
 		deletions:  newDeletions(),
+		candidate:  candidate{news: make(chan struct{}, 1)},
 		channels:   newChannels(config, timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
 	}
 	c.done, c.end = context.WithCancel(context.Background())
@@ -185,6 +192,7 @@ func (c *Connection) looking() {
 		select {
 		case <-timer.C:
 		case <-c.wake:
+		case <-c.candidate.news:
 		case <-c.done.Done():
 			timer.Stop()
 			return
@@ -193,8 +201,24 @@ func (c *Connection) looking() {
 	}
 }
 
-// look reads the vhost, and before it who the broker is: after each (re)connect and each failure, and while its nodes are
-// being upgraded, for the last of them may do that without any of our connections being closed.
+// acquaint asks what tags the user has; and who the broker is, and what it lets the user do: after each (re)connect and each
+// failure, when the tags have changed, and while its nodes are being upgraded, for the last of them may do that without any of
+// our connections being closed.
+func (c *Connection) acquaint(ctx context.Context) error {
+	if !c.strange.Swap(false) && !c.contact.upgrading {
+		tags, err := c.management.whoami(ctx)
+		if err != nil || slices.Equal(tags, c.contact.tags) {
+			return err
+		}
+	}
+	met, err := c.management.meet(ctx)
+	if err == nil {
+		c.meet(met)
+	}
+	return err
+}
+
+// look reads the vhost, and before it who the broker is.
 func (c *Connection) look(ctx context.Context) error {
 	began := time.Now()
 	err := c.lookAndReplace(ctx)
@@ -206,6 +230,9 @@ func (c *Connection) look(ctx context.Context) error {
 	}
 	c.report(func(s *state) {
 		s.management = err
+		if errors.Is(err, ErrClusterMismatch) { // which has its own place, for it holds until a link matches
+			s.management = nil
+		}
 		if err == nil {
 			s.health.SyncedAt = began
 		}
@@ -214,12 +241,11 @@ func (c *Connection) look(ctx context.Context) error {
 }
 
 func (c *Connection) lookAndReplace(ctx context.Context) error {
-	if c.strange.Swap(false) || c.contact.upgrading {
-		met, err := c.management.meet(ctx)
-		if err != nil {
-			return err
-		}
-		c.meet(met)
+	if err := c.acquaint(ctx); err != nil {
+		return err
+	}
+	if err := c.matchNew(ctx); err != nil {
+		return err
 	}
 	if err := c.checkMajority(ctx); err != nil {
 		return err
@@ -250,33 +276,58 @@ func (c *Connection) readAndReplace(ctx context.Context) (again bool, err error)
 	return again, nil
 }
 
-// readOf reads the vhost and sees to it that what it read is of the cluster that was met: behind a new TCP connection may
-// be another one, and its objects must not pass for those of the first.
+// readOf reads the vhost and sees to it that what it read is of the cluster that was met, and of the broker that AMQP leads
+// to: another one may have answered, and its objects must not pass for those of the first.
 func (c *Connection) readOf(ctx context.Context) (*snapshot, string, error) {
 	fresh, etag, err := c.read(ctx, c.store.begin())
-	if (err == nil || errors.Is(err, errNotModified)) && c.management.opened.Swap(false) {
-		now, unclear := c.management.overview(ctx)
-		if unclear != nil {
-			fresh.free()
-			return nil, "", unclear
-		}
-		if now.ClusterName != c.contact.clusterName {
-			fresh.free()
-			return nil, "", c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q", now.ClusterName, c.contact.clusterName)
-		}
+	same := errors.Is(err, errNotModified)
+	if err != nil && !same {
+		return nil, "", err
+	}
+	if another := c.another(ctx, same); another != nil {
+		fresh.free()
+		return nil, "", another
 	}
 	if fresh != nil {
-		fresh.cluster = c.contact.clusterName
+		fresh.cluster = c.contact.identity.Key()
 	}
 	return fresh, etag, err
 }
 
+// another says whether another broker may have answered than the one that was met. same says that the answer had no news.
+func (c *Connection) another(ctx context.Context, same bool) error {
+	moved := c.management.opened.Swap(false)
+	if moved {
+		now, _, err := c.management.identity(ctx)
+		if err != nil {
+			return err
+		}
+		if !now.Continues(c.contact.identity) {
+			return c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q", now.Name, c.contact.identity.Name)
+		}
+	}
+	if same && !moved {
+		return nil
+	}
+	return c.matchAgain(ctx, moved)
+}
+
+// meet takes note of who the broker is. If it is not surely the one that it was, the link must be matched anew.
 func (c *Connection) meet(met *contact) {
+	known := c.contact
 	c.contact = met
 	c.store.forget() // it may be another cluster
 	c.members.expire(met.nodes)
+	if l := c.candidate.current(); l != nil && l.matched {
+		if l.matched = met.identity.Continues(known.identity); l.matched {
+			l.cluster.Store(&met.identity)
+		} else {
+			c.channels.set(nil, c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q", met.identity.Name, known.identity.Name))
+		}
+	}
 	c.report(func(s *state) {
-		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = met.version, met.clusterName, met.capabilities
+		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = met.version, met.identity.Name, met.capabilities
+		s.health.Cluster = met.identity
 	})
 }
 
@@ -307,13 +358,20 @@ func (c *Connection) connecting() {
 				retry.reset()
 			}
 		}
-		err = fmt.Errorf("AMQP: %w", err)
+		if !errors.Is(err, ErrClusterMismatch) { // which says so itself
+			err = fmt.Errorf("AMQP: %w", err)
+		}
 		if c.done.Err() != nil {
 			c.channels.set(nil, ErrClosed)
 			return
 		}
 		c.channels.set(nil, err)
-		c.report(func(s *state) { s.amqp, s.health.Connected = err, false })
+		c.report(func(s *state) {
+			s.amqp, s.health.Connected, s.health.Matched = err, false, false
+			if errors.Is(err, ErrClusterMismatch) {
+				s.amqp = nil
+			}
+		})
 		timer := time.NewTimer(retry.wait())
 		select {
 		case <-timer.C:
@@ -323,17 +381,20 @@ func (c *Connection) connecting() {
 	}
 }
 
-// connected is the time from opening a connection to its end, and returns why it ended. What was known of the broker
-// may be out of date after a time without: it is looked at again.
+// connected is the time from opening a connection to its end, and returns why it ended. The next look says whether it may be
+// used. What was known of the broker may be out of date after a time without: it is looked at again.
 func (c *Connection) connected(l *link, first bool) error {
 	ended := l.connection.NotifyClose(make(chan *amqp.Error, 1))
-	c.channels.set(l, nil)
 	c.report(func(s *state) { s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.version })
 	if !first {
 		c.strange.Store(true)
-		c.lookNow()
 	}
+	c.candidate.offer(l)
+	defer c.candidate.withdraw()
 	select {
+	case err := <-l.refused:
+		l.close(c.timing.goodbye)
+		return err
 	case reply := <-ended:
 		l.kill()
 		if reply == nil || l.overdue.Load() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,15 @@ func TestHealthTellsWhoTheBrokerIs(t *testing.T) {
 	})
 }
 
-func TestSteadyStateIsOneRequestPerInterval(t *testing.T) {
+// ofObjects leaves out what a look asks beside the objects of the vhost: the tags of the user, and whether AMQP leads to the same
+// broker.
+func ofObjects(requests []request) []request {
+	return slices.DeleteFunc(slices.Clone(requests), func(r request) bool {
+		return r.path == "/api/whoami" || strings.Contains(r.path, "/"+matchQueue)
+	})
+}
+
+func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		fill(vhost)
 		config := configOf(vhost)
@@ -78,7 +87,7 @@ func TestSteadyStateIsOneRequestPerInterval(t *testing.T) {
 		proxy.requests()
 		var steady []request
 		NewWithT(t).Eventually(func() int {
-			steady = append(steady, proxy.requests()...)
+			steady = append(steady, ofObjects(proxy.requests())...)
 			return len(steady)
 		}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 6))
 		for i, request := range steady {
@@ -107,7 +116,7 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	proxy.requests()
 	seen(t, connection)
 	kinds := ""
-	for _, request := range proxy.requests() {
+	for _, request := range ofObjects(proxy.requests()) {
 		kinds += strings.Split(request.path, "/")[2] + " "
 	}
 	if kinds != "queues exchanges bindings policies operator-policies " {
@@ -166,7 +175,7 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 		for i, status := range statuses {
 			proxy.requests()
 			seen(t, connection)
-			if requests := proxy.requests(); len(requests) != 1 || requests[0].status != status {
+			if requests := ofObjects(proxy.requests()); len(requests) != 1 || requests[0].status != status {
 				t.Fatalf("look %d: %+v, should be one request answered with %d", i+1, requests, status)
 			}
 		}

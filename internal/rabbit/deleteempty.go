@@ -101,10 +101,10 @@ func unique(names []string) []string {
 
 func (c *Connection) mayDelete(cluster string, queues []string) error {
 	health := c.Health()
-	if health.ClusterName == "" {
+	if !health.Cluster.Known() {
 		return c.config.fail(ErrUnreachable, "the broker has not been reached yet")
 	}
-	if err := c.config.sameCluster(health.ClusterName, cluster); err != nil {
+	if err := c.config.sameCluster(health.Cluster, cluster); err != nil {
 		return err
 	}
 	for _, queue := range queues {
@@ -113,8 +113,6 @@ func (c *Connection) mayDelete(cluster string, queues []string) error {
 		}
 	}
 	if !health.Capabilities.Policies {
-		c.strange.Store(true) // the tag may have been given since the broker was last asked
-		c.LookNow()
 		return c.config.fail(ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
 			c.config.Username)
 	}

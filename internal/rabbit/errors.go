@@ -38,6 +38,8 @@ var (
 	// ErrOtherCluster: the broker that would be changed belongs to another cluster than the one that was meant. Nothing
 	// was done.
 	ErrOtherCluster = errors.New("another cluster")
+	// ErrClusterMismatch: AMQP and the management API lead to two brokers; the message names both.
+	ErrClusterMismatch = errors.New("cluster mismatch")
 	// ErrUnreachable: no answer, or none that RabbitMQ would give.
 	ErrUnreachable = errors.New("broker unreachable")
 	// ErrTimeout: the broker did not answer in time. It is also an ErrUnreachable.
@@ -139,12 +141,16 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// sameCluster makes an error of a cluster name that is not the wanted one. No name is no cluster's.
-func (c Config) sameCluster(name, wanted string) error {
-	if name == wanted && wanted != "" {
+// sameCluster makes an error of a broker that is not surely of the wanted cluster, which is given by its Key.
+func (c Config) sameCluster(here Identity, wanted string) error {
+	meant := IdentityOf(wanted)
+	switch {
+	case here.Continues(meant):
 		return nil
+	case here.Name != meant.Name:
+		return c.fail(ErrOtherCluster, "the broker belongs to cluster %q, not to %q", here.Name, meant.Name)
 	}
-	return c.fail(ErrOtherCluster, "the broker belongs to cluster %q, not to %q", name, wanted)
+	return c.fail(ErrOtherCluster, "the broker belongs to another cluster that is called %q", here.Name)
 }
 
 // channelErrors are the reply codes of AMQP that close a channel and nothing else.

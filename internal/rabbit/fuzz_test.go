@@ -64,6 +64,8 @@ func FuzzAnswers(f *testing.F) {
 		}
 		for name, ask := range map[string]func(*management) error{
 			"meet":        func(m *management) error { _, err := m.meet(t.Context()); return err },
+			"whoami":      func(m *management) error { _, err := m.whoami(t.Context()); return err },
+			"connections": func(m *management) error { return m.connections(t.Context(), func(looseObject) {}) },
 			"definitions": func(m *management) error { _, _, err := m.observeDefinitions(t.Context(), "", nil); return err },
 			"listings":    func(m *management) error { _, err := m.observeListings(t.Context(), nil); return err },
 			"reading":     func(m *management) error { _, err := m.reading(t.Context(), "q"); return err },

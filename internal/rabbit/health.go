@@ -8,13 +8,19 @@ import (
 
 // Health is how a connection fares.
 type Health struct {
-	// Version is the lowest version among the broker's nodes, such as 4.3.6; ClusterName is its name. Both, and
-	// Capabilities, are empty until the first contact and stay what they were while the broker cannot be reached.
+	// Version is the lowest version among the broker's nodes, such as 4.3.6; ClusterName is the name of its cluster, and
+	// Cluster its identity. These, and Capabilities, are empty until the first contact and stay what they were while the
+	// broker cannot be reached.
 	Version      string
 	ClusterName  string
+	Cluster      Identity
 	Capabilities Capabilities
-	// Connected: the AMQP connection is open, Apply can work.
+	// Connected: the AMQP connection is open.
 	Connected bool
+	// Matched: AMQP and the management API were shown to lead to one broker, so Apply can work. MatchedByName: nothing but
+	// the names of the clusters could be compared.
+	Matched       bool
+	MatchedByName bool
 	// SyncedAt is when the last successful look began; zero if there was none.
 	SyncedAt time.Time
 	// FailingSince is when the trouble began that Err tells; zero while all is well.
@@ -30,6 +36,7 @@ type state struct {
 	health      Health
 	amqp        error
 	management  error
+	mismatch    error
 	amqpVersion string
 	nodeVersion string
 }
@@ -47,7 +54,7 @@ func (s *state) change(apply func(*state)) (before, after Health) {
 	before = s.health
 	apply(s)
 	s.health.Version = lowest(s.nodeVersion, s.amqpVersion)
-	s.health.Err = joined(s.amqp, s.management)
+	s.health.Err = joined(s.mismatch, joined(s.amqp, s.management))
 	switch {
 	case s.health.Err == nil:
 		s.health.FailingSince = time.Time{}
@@ -58,12 +65,16 @@ func (s *state) change(apply func(*state)) (before, after Health) {
 }
 
 // well: there was a look, and there is nothing to complain about.
-func (h Health) well() bool { return h.Err == nil && h.Connected && !h.SyncedAt.IsZero() }
+func (h Health) well() bool { return h.Usable() && h.Connected }
+
+// Usable: there was a look, nothing is known to be wrong, and Apply can work.
+func (h Health) Usable() bool { return h.Err == nil && h.Matched && !h.SyncedAt.IsZero() }
 
 // same compares all but the times: errors by what they say, and whether there was a look.
 func (h Health) same(other Health) bool {
 	return text(h.Err) == text(other.Err) && h.Connected == other.Connected && h.Version == other.Version &&
-		h.ClusterName == other.ClusterName && h.Capabilities == other.Capabilities &&
+		h.Matched == other.Matched && h.MatchedByName == other.MatchedByName &&
+		h.Cluster == other.Cluster && h.Capabilities == other.Capabilities &&
 		h.SyncedAt.IsZero() == other.SyncedAt.IsZero()
 }
 

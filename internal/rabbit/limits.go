@@ -50,6 +50,7 @@ var answerLimits = []struct {
 	{"/policies/{vhost}", 0},
 	{"/policies/{vhost}/{policy}", smallAnswer},
 	{"/operator-policies/{vhost}", 0},
+	{"/vhosts/{vhost}/connections", 0},
 }
 
 // Limits bound what brokers may cost this process. All connections share one, for brokers are not trusted: a hostile one

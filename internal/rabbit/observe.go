@@ -209,7 +209,11 @@ func (r *snapshotReader) operatorPolicies(a *answer) error { return take(r, a, r
 
 // The functions that add an item to the snapshot say how much memory it takes there.
 
+// addQueue leaves out those by which Warren matches AMQP with the management API; see match.go.
 func (r *snapshotReader) addQueue(item queueItem) int64 {
+	if item.Exclusive && strings.HasPrefix(item.Name, matchQueue) {
+		return 0
+	}
 	queue := item.observed()
 	r.fresh.queues[item.Name] = queue
 	return sizeOfQueue + int64(len(item.Name)) + r.words.share(queue.Arguments)

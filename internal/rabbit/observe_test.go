@@ -63,6 +63,10 @@ func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
 		other := connected(t, config, nil)
 
 		definitions, listings := seen(t, administrator), seen(t, other)
+		if whole, part := IdentityOf(definitions.cluster), IdentityOf(listings.cluster); whole.ID == "" || part.ID != "" || !part.Is(whole) {
+			t.Errorf("only the administrator should know the cluster's ID: %+v, %+v", whole, part)
+		}
+		listings.cluster = definitions.cluster
 		if !administrator.Health().Capabilities.Definitions || other.Health().Capabilities.Definitions {
 			t.Error("the administrator should read definitions, the other should not")
 		}
@@ -115,7 +119,7 @@ func TestObservesWhatIsThere(t *testing.T) {
 			BindingsFrom: map[string][]topology.ObservedBinding{
 				"source": fromSource, "onward": {{Source: "onward", Destination: odd}},
 			},
-			Cluster: connection.Health().ClusterName,
+			Cluster: connection.Health().Cluster.Key(),
 			Policies: []topology.Policy{
 				{
 					Name: "limits", Pattern: topology.ReadPattern("^gr.ße"), ApplyTo: "queues", Priority: 3,

@@ -162,11 +162,11 @@ func (c *Connection) sleep(ctx context.Context, wait time.Duration) error {
 
 // plan makes sure that fences can be put up, and of what cluster the management API is.
 func (d *deletion) plan(ctx context.Context) ([]fence, error) {
-	now, err := d.c.writing.overview(ctx)
+	now, _, err := d.c.writing.identity(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.c.config.sameCluster(now.ClusterName, d.cluster); err != nil {
+	if err := d.c.config.sameCluster(now, d.cluster); err != nil {
 		return nil, err
 	}
 	policies, err := d.c.policies(ctx)

@@ -21,15 +21,15 @@ type Removal struct {
 	Exchanges []string // only those that nothing is bound from (AMQP if-unused)
 }
 
-// Remove unbinds and deletes. cluster is the name that the broker's cluster must have; any other makes every operation
-// fail with ErrOtherCluster. What does not exist counts as removed. What the broker confirms is gone from Observe from
+// Remove unbinds and deletes. cluster is the Key of the Identity that the broker's cluster must have; any other makes every
+// operation fail with ErrOtherCluster. What does not exist counts as removed. What the broker confirms is gone from Observe from
 // then on.
 //
 // Each object fares for itself, as in Apply; an exchange from which something is bound fails with ErrInUse. The error
 // joins one *ObjectError per failure, in the order of the removal.
 func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal) error {
 	if cluster == "" {
-		return c.config.sameCluster(c.Health().ClusterName, cluster)
+		return c.config.sameCluster(c.Health().Cluster, cluster)
 	}
 	groups := make([][]operation, 3)
 	for _, binding := range removal.Bindings {

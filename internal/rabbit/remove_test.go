@@ -224,26 +224,27 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI = proxy.URI
 	connection := connected(t, config, nil)
-	first := connection.Health().ClusterName
-	named := func(name string) {
-		proxy.answer(func(response *http.Response) error {
-			if strings.HasSuffix(response.Request.URL.Path, "/overview") {
-				replace(response, fmt.Sprintf(`{"rabbitmq_version": "4.3.6", "cluster_name": %q}`, name))
-			}
-			return nil
-		})
-	}
-	named("second")
+	first := connection.Health().Cluster.Key()
+	proxy.answer(func(response *http.Response) error {
+		switch path := response.Request.URL.Path; {
+		case strings.HasSuffix(path, "/overview"):
+			replace(response, `{"rabbitmq_version": "4.3.6", "cluster_name": "second"}`)
+		case strings.HasSuffix(path, "/global-parameters"):
+			replace(response, `[{"name": "internal_cluster_id", "value": "second"}]`)
+		}
+		return nil
+	})
 	seen(t, connection)
-	if name := connection.store.current.cluster; name != first {
-		t.Errorf("on the same TCP connection, the look is of %q", name)
+	if cluster := connection.store.current.cluster; cluster != first {
+		t.Errorf("on the same TCP connection, the look is of %q", cluster)
 	}
 	connection.management.close() // as the server does after a time
 	err := connection.Refresh(t.Context())
 	mustBe(t, err, ErrUnreachable, `cluster "second" answered in the place of `)
 	seen(t, connection)
 	observed, _ := connection.Observe(topology.Names{})
-	if observed.Cluster != "second" || connection.Health().ClusterName != "second" {
-		t.Errorf("the look is of %q, the connection to %q", observed.Cluster, connection.Health().ClusterName)
+	now := connection.Health().Cluster
+	if now.ID != hashedID("second") || observed.Cluster != now.Key() {
+		t.Errorf("the look is of %q, the connection to %q", observed.Cluster, now)
 	}
 }

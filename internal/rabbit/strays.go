@@ -23,7 +23,7 @@ const (
 // clearStrays begins to take down fences that a crash has left behind, as far as the snapshot shows them. What fails is
 // tried again after the next look. It is called by the looking goroutine, and does not hold it up.
 func (c *Connection) clearStrays() {
-	if !c.contact.capabilities.Policies {
+	if !c.contact.capabilities.Policies || !c.Health().Matched {
 		return
 	}
 	strays, cluster := c.strays()
@@ -76,11 +76,11 @@ func (c *Connection) strays() (strays []topology.Policy, cluster string) {
 }
 
 func (c *Connection) clearStray(ctx context.Context, cluster string, stray topology.Policy) error {
-	now, err := c.writing.overview(ctx)
+	now, _, err := c.writing.identity(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.config.sameCluster(now.ClusterName, cluster); err != nil {
+	if err := c.config.sameCluster(now, cluster); err != nil {
 		return err
 	}
 	f := fence{

@@ -280,6 +280,11 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 		}
 		opened := HaveField("Definition", HaveKeyWithValue(keyMaxLength, boundless))
 		g.Eventually(fences).WithTimeout(within).Should(ConsistOf(opened))
+		g.Eventually(func() bool { // the policy shows before the queues know of it
+			connection.deletions.mu.Lock()
+			defer connection.deletions.mu.Unlock()
+			return connection.deletions.clearing
+		}).WithTimeout(within).Should(BeFalse())
 		vhost.Publish("", "orders", "goes on")
 		g.Consistently(fences).WithTimeout(2 * time.Second).Should(ConsistOf(opened))
 	})

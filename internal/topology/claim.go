@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -21,7 +22,7 @@ type Claimant struct {
 
 // Conflict says why a ConsumerQueue cannot have what it wants.
 type Conflict struct {
-	// Holder is the namespace/name of the ConsumerQueue that has the better right.
+	// Holder is the namespace/name of the ConsumerQueue that has the better right. It is not for messages.
 	Holder  string
 	Message string
 }
@@ -42,11 +43,32 @@ func Contest(own Claimant, others []Claimant) *Conflict {
 			if own.beats(other, d.about) {
 				continue
 			}
-			return &Conflict{Holder: other.Name, Message: fmt.Sprintf("ConsumerQueue %s %s; choose another name here or there, "+
-				"or the same settings where both mean to share it", other.Name, d.what)}
+			return &Conflict{Holder: other.Name, Message: d.message(own, other)}
 		}
 	}
 	return nil
+}
+
+// message says why an object cannot be had. Of a ConsumerQueue in another namespace, which the reader may not know of, it tells
+// neither the name nor what it wants.
+func (d dispute) message(own, other Claimant) string {
+	const advice = "choose another name here or there, or the same settings where both mean to share it"
+	if other.namespace() == own.namespace() {
+		return fmt.Sprintf("ConsumerQueue %s %s; %s", other.Name, d.what, advice)
+	}
+	object := fmt.Sprintf("queue %q", d.about.Name)
+	switch d.about.Kind {
+	case v1alpha1.KindExchange:
+		object = fmt.Sprintf("exchange %q", d.about.Name)
+	case v1alpha1.KindBinding:
+		object = fmt.Sprintf("routing key %q of exchange %q", d.about.RoutingKey, d.about.Source)
+	}
+	return fmt.Sprintf("a ConsumerQueue in another namespace wants %s for itself, or with other settings; %s", object, advice)
+}
+
+func (c Claimant) namespace() string {
+	namespace, _, _ := strings.Cut(c.Name, "/")
+	return namespace
 }
 
 // Uncertain lists the others that a newcomer beats only because they are not known to hold what both want.

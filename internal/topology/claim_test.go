@@ -307,3 +307,26 @@ func TestThoseThatDoNotLoseAreAtPeace(t *testing.T) {
 		}
 	})
 }
+
+// Whoever reads of a conflict may not know of other namespaces, nor of what is asked for there.
+func TestConflictWithAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ a, b, want string }{
+		"a queue": {
+			`{deadLetter: {queue: {name: dlq, maxLength: 5}}}`, `{deadLetter: {queue: {name: dlq}}}`, `queue "dlq"`,
+		},
+		"an exchange": {
+			`{deadLetter: {exchange: {name: dead, type: topic}}}`, `{deadLetter: {exchange: {name: dead}}}`, `exchange "dead"`,
+		},
+		"a binding": {
+			`{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
+			`routing key "" of exchange "dead"`,
+		},
+	} {
+		a, b := claimant(t, "a", test.a), claimant(t, "b", test.b)
+		a.Name = "elsewhere/secret"
+		want := "a ConsumerQueue in another namespace wants " + test.want + " for itself, or with other settings" + advice
+		conflict := topology.Contest(b, []topology.Claimant{a})
+		equal(t, name, &topology.Conflict{Holder: "elsewhere/secret", Message: want}, conflict)
+	}
+}

@@ -31,8 +31,8 @@ type Stay struct {
 	Why   string
 }
 
-// Dismantle decides what to take away of the objects that a ConsumerQueue owned. Shared names the ConsumerQueue that an
-// object is left to, or is empty; kept says of queues that were found not to be empty why they stay.
+// Dismantle decides what to take away of the objects that a ConsumerQueue owned. Shared is what messages call the
+// ConsumerQueue that an object is left to, or is empty; kept says of queues that were found not to be empty why they stay.
 func Dismantle(
 	owned []v1alpha1.TopologyEntry, observed Observed, shared func(v1alpha1.TopologyEntry) string, kept map[string]string,
 ) Dismantling {
@@ -43,7 +43,7 @@ func Dismantle(
 		switch {
 		case !observed.Has(entry), entry.Kind == v1alpha1.KindExchange && entry.Role == v1alpha1.RoleSource:
 		case other != "" && entry.Kind != v1alpha1.KindBinding:
-			d.Stays = append(d.Stays, Stay{entry, fmt.Sprintf("ConsumerQueue %s has it too", other)})
+			d.Stays = append(d.Stays, Stay{entry, other + " has it too"})
 		case other != "":
 		case entry.Kind == v1alpha1.KindQueue:
 			queues = append(queues, entry)

@@ -45,7 +45,7 @@ func TestDismantle(t *testing.T) {
 	sharing := func(names ...string) func(v1alpha1.TopologyEntry) string {
 		return func(entry v1alpha1.TopologyEntry) string {
 			if slices.Contains(names, entry.Name) {
-				return "shop/invoices"
+				return "ConsumerQueue shop/invoices"
 			}
 			return ""
 		}
@@ -149,7 +149,7 @@ func TestDismantle(t *testing.T) {
 		"a binding that another wants too is its": {
 			at: workGone, shared: func(entry v1alpha1.TopologyEntry) string {
 				if entry.Source == "dead" {
-					return "shop/invoices"
+					return "ConsumerQueue shop/invoices"
 				}
 				return sharing("dlq")(entry)
 			},

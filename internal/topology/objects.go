@@ -106,7 +106,7 @@ type Observed struct {
 	// quorum queues have that have fewer than that.
 	Nodes   int
 	Members map[string]int
-	// Cluster is the name of the cluster that was looked at.
+	// Cluster is the key of the identity of the cluster that was looked at; see rabbit.Identity.
 	Cluster string
 }
 

@@ -127,6 +127,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: capabilities
       type:
         namedType: com.github.warren-mq.warren.api.v1alpha1.BrokerCapabilities
+    - name: clusterEndpoint
+      type:
+        scalar: string
+    - name: clusterID
+      type:
+        scalar: string
     - name: clusterName
       type:
         scalar: string
@@ -287,6 +293,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: changesOmitted
       type:
         scalar: numeric
+    - name: clusterEndpoint
+      type:
+        scalar: string
+    - name: clusterID
+      type:
+        scalar: string
     - name: clusterName
       type:
         scalar: string

@@ -25,6 +25,11 @@ type BrokerConnectionStatusApplyConfiguration struct {
 	BrokerVersion *string `json:"brokerVersion,omitempty"`
 	// clusterName is the name that the RabbitMQ cluster gives itself.
 	ClusterName *string `json:"clusterName,omitempty"`
+	// clusterID is a hash of the id that the RabbitMQ cluster gave itself. It tells clusters of one name apart. It is empty if
+	// the user never had the tag policymaker or administrator, without which the id cannot be read.
+	ClusterID *string `json:"clusterID,omitempty"`
+	// clusterEndpoint is host:port of the AMQP address. Where clusterID is empty, it tells clusters of one name apart.
+	ClusterEndpoint *string `json:"clusterEndpoint,omitempty"`
 	// capabilities are what the broker's version and the user's permissions allow.
 	Capabilities *BrokerCapabilitiesApplyConfiguration `json:"capabilities,omitempty"`
 	// consumerQueues is how many ConsumerQueues use this connection.
@@ -71,6 +76,22 @@ func (b *BrokerConnectionStatusApplyConfiguration) WithBrokerVersion(value strin
 // If called multiple times, the ClusterName field is set to the value of the last call.
 func (b *BrokerConnectionStatusApplyConfiguration) WithClusterName(value string) *BrokerConnectionStatusApplyConfiguration {
 	b.ClusterName = &value
+	return b
+}
+
+// WithClusterID sets the ClusterID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterID field is set to the value of the last call.
+func (b *BrokerConnectionStatusApplyConfiguration) WithClusterID(value string) *BrokerConnectionStatusApplyConfiguration {
+	b.ClusterID = &value
+	return b
+}
+
+// WithClusterEndpoint sets the ClusterEndpoint field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterEndpoint field is set to the value of the last call.
+func (b *BrokerConnectionStatusApplyConfiguration) WithClusterEndpoint(value string) *BrokerConnectionStatusApplyConfiguration {
+	b.ClusterEndpoint = &value
 	return b
 }
 

@@ -30,6 +30,11 @@ type ConsumerQueueStatusApplyConfiguration struct {
 	VHost *string `json:"vhost,omitempty"`
 	// clusterName is the RabbitMQ cluster that the topology is in.
 	ClusterName *string `json:"clusterName,omitempty"`
+	// clusterID is a hash of the id that the RabbitMQ cluster gave itself; see the status of the BrokerConnection. With
+	// clusterName and clusterEndpoint it says where the topology is: nothing is deleted at another cluster.
+	ClusterID *string `json:"clusterID,omitempty"`
+	// clusterEndpoint is host:port of the AMQP address that leads to the cluster.
+	ClusterEndpoint *string `json:"clusterEndpoint,omitempty"`
 	// topology lists the objects of this topology.
 	Topology []TopologyEntryApplyConfiguration `json:"topology,omitempty"`
 	// topologyOmitted is how many objects the list of the topology leaves out.
@@ -104,6 +109,22 @@ func (b *ConsumerQueueStatusApplyConfiguration) WithVHost(value string) *Consume
 // If called multiple times, the ClusterName field is set to the value of the last call.
 func (b *ConsumerQueueStatusApplyConfiguration) WithClusterName(value string) *ConsumerQueueStatusApplyConfiguration {
 	b.ClusterName = &value
+	return b
+}
+
+// WithClusterID sets the ClusterID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterID field is set to the value of the last call.
+func (b *ConsumerQueueStatusApplyConfiguration) WithClusterID(value string) *ConsumerQueueStatusApplyConfiguration {
+	b.ClusterID = &value
+	return b
+}
+
+// WithClusterEndpoint sets the ClusterEndpoint field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterEndpoint field is set to the value of the last call.
+func (b *ConsumerQueueStatusApplyConfiguration) WithClusterEndpoint(value string) *ConsumerQueueStatusApplyConfiguration {
+	b.ClusterEndpoint = &value
 	return b
 }
 

@@ -1,0 +1,43 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
+)
+
+// RabbitmqClusters of one name are common. What is recorded of a ConsumerQueue counts, and where its connection leads.
+func TestNearness(t *testing.T) {
+	t.Parallel()
+	strong := func(id, name, endpoint string) rabbit.Identity {
+		return rabbit.Identity{ID: id, Name: name, Endpoint: endpoint}
+	}
+	here := place{strong("1", "rabbit", "blue:5672"), "/"}
+	for name, test := range map[string]struct {
+		recorded, leads place
+		want            nearness
+	}{
+		"nothing is known":                         {place{}, place{vhost: "/"}, unplaced},
+		"its topology is here":                     {here, place{}, same},
+		"its connection leads here":                {place{}, here, same},
+		"it is at another cluster of that name":    {place{strong("2", "rabbit", "blue:5672"), "/"}, place{strong("2", "rabbit", "blue:5672"), "/"}, elsewhere},
+		"it was elsewhere and comes here":          {place{strong("2", "rabbit", "green:5672"), "/"}, here, same},
+		"it is in another vhost":                   {place{here.cluster, "other"}, place{here.cluster, "other"}, elsewhere},
+		"the name alone says that it is here":      {place{strong("", "rabbit", "green:5672"), "/"}, place{strong("", "rabbit", "green:5672"), "/"}, perhaps},
+		"name and endpoint say that it is here":    {place{strong("", "rabbit", "blue:5672"), "/"}, place{}, same},
+		"an older version recorded the name":       {place{strong("", "rabbit", ""), "/"}, place{}, perhaps},
+		"the name is recorded, and it leads here":  {place{strong("", "rabbit", ""), "/"}, here, same},
+		"the name is recorded, and leads to other": {place{strong("", "rabbit", ""), "/"}, place{strong("2", "rabbit", "green:5672"), "/"}, elsewhere},
+	} {
+		bc := brokerConnection(v1alpha1.BrokerConnectionSpec{VHost: test.leads.vhost})
+		bc.Status.ClusterID, bc.Status.ClusterName, bc.Status.ClusterEndpoint = test.leads.cluster.ID, test.leads.cluster.Name, test.leads.cluster.Endpoint
+		cq := consumerQueue(t, `{}`)
+		if test.recorded.cluster.Known() {
+			cq.Status.ClusterID, cq.Status.ClusterName = test.recorded.cluster.ID, test.recorded.cluster.Name
+			cq.Status.ClusterEndpoint, cq.Status.VHost = test.recorded.cluster.Endpoint, test.recorded.vhost
+		}
+		r := &ConsumerQueueReconciler{client: testClient(t, bc)}
+		equal(t, name, test.want, r.nearness(t.Context(), cq, here))
+	}
+}

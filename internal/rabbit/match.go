@@ -1,0 +1,262 @@
+package rabbit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// AMQP and the management API are reached by two URIs, which may lead to two brokers: a slip in a Secret, or a Service that
+// was switched before its Ingress. Whoever reads one broker and writes to the other reports nonsense and may delete what it
+// never saw. So nothing is done over an AMQP connection before the management API has shown something that only this
+// connection can have made: an exclusive queue, or, for a user who may not declare that, the connection itself.
+const (
+	// matchQueue begins the name of the exclusive queue. The user needs the permission to configure it.
+	matchQueue = "warren-link-"
+	// linkProperty is the client property that tells an AMQP connection from all others.
+	linkProperty = "warren_link"
+
+	firstGlance = 20 * time.Millisecond
+	lastGlance  = 500 * time.Millisecond
+)
+
+// candidate is the AMQP connection that is open, until it is found to match and after.
+type candidate struct {
+	mu   sync.Mutex
+	link *link         // nil if there is none
+	news chan struct{} // a link is waiting to be matched
+}
+
+// offer has a link matched with the next look, which is to be soon.
+func (c *candidate) offer(l *link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = l
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+func (c *candidate) withdraw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = nil
+}
+
+// take returns the link, if there is one; it is no news any more.
+func (c *candidate) take() *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.news:
+	default:
+	}
+	return c.link
+}
+
+func (c *candidate) current() *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link
+}
+
+// use does something unless the link has been withdrawn.
+func (c *candidate) use(l *link, do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == l {
+		do()
+	}
+}
+
+// errLinkGone: the AMQP connection ended while it was being matched; there will be another one.
+var errLinkGone = errors.New("the AMQP connection is gone")
+
+// matchNew matches a link that waits for it.
+func (c *Connection) matchNew(ctx context.Context) error {
+	l := c.candidate.take()
+	if l == nil || l.matched {
+		return nil
+	}
+	return c.match(ctx, l)
+}
+
+// matchAgain sees whether the management API still leads to the broker of the link: behind a proxy it can be another one
+// from one request to the next. moved says that there was a new TCP connection.
+func (c *Connection) matchAgain(ctx context.Context, moved bool) error {
+	l := c.candidate.current()
+	switch {
+	case l == nil || !l.matched || l.queue == "" && !moved:
+		return nil
+	case l.queue != "":
+		seen, err := c.management.hasQueue(ctx, l.queue)
+		if err != nil || seen {
+			return err
+		}
+	}
+	return c.match(ctx, l)
+}
+
+// match lets a link be used, or refuses it.
+func (c *Connection) match(ctx context.Context, l *link) error {
+	byName, err := c.compare(ctx, l)
+	l.matched = err == nil
+	switch {
+	case errors.Is(err, errLinkGone):
+		return nil
+	case errors.Is(err, ErrClusterMismatch):
+		c.candidate.use(l, func() {
+			c.channels.set(nil, err)
+			c.report(func(s *state) { s.mismatch, s.health.Matched = err, false })
+		})
+		c.management.close() // the next request may lead elsewhere
+		l.refuse(err)
+		return err
+	case err != nil:
+		c.candidate.use(l, func() { c.channels.set(nil, err) })
+		return err
+	}
+	c.candidate.use(l, func() {
+		l.cluster.Store(&c.contact.identity)
+		c.channels.set(l, nil)
+		c.report(func(s *state) { s.mismatch, s.health.Matched, s.health.MatchedByName = nil, true, byName })
+	})
+	return nil
+}
+
+// compare looks for proof that a link and the management API are of one broker, and returns ErrClusterMismatch if they are
+// not. byName says that only names could be compared.
+func (c *Connection) compare(ctx context.Context, l *link) (byName bool, err error) {
+	if l.queue, err = c.declareMatchQueue(l); err != nil {
+		return false, err
+	}
+	seen, told := false, l.queue != ""
+	if told {
+		seen, err = c.glance(ctx, c.timing.match, func() (bool, error) { return c.management.hasQueue(ctx, l.queue) })
+	} else if told, err = c.management.tellsConnections(ctx); told {
+		seen, err = c.glance(ctx, c.timing.statistics-time.Since(l.opened), func() (bool, error) {
+			return c.management.hasConnection(ctx, l.id)
+		})
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case seen:
+		return false, nil
+	case !told && l.name == c.contact.identity.Name:
+		return true, nil
+	}
+	if err := c.management.hasVHost(ctx); err != nil {
+		return false, err
+	}
+	if l.connection.IsClosed() {
+		return false, errLinkGone
+	}
+	return false, c.config.fail(ErrClusterMismatch,
+		"AMQP at %s leads to RabbitMQ %s, cluster %q, and the management API at %s to RabbitMQ %s, cluster %q; "+
+			"both must lead to one broker: correct one of the two URIs",
+		endpointOf(c.config.AMQPURI), l.version, l.name,
+		endpointOf(c.config.ManagementURI), c.contact.version, c.contact.identity.Name)
+}
+
+// declareMatchQueue returns the name of the queue; empty if the user may not declare it. It lives as long as the link.
+func (c *Connection) declareMatchQueue(l *link) (string, error) {
+	name := matchQueue + l.id
+	err := c.channels.run(l, func(l *link) error {
+		return l.withChannel(func(channel *amqp.Channel) error {
+			_, err := channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
+			return err
+		})
+	})
+	switch {
+	case err == nil:
+		return name, nil
+	case errors.Is(err, ErrUnreachable):
+		return "", errLinkGone
+	}
+	return "", nil // a permission is missing, or the vhost may not have more queues
+}
+
+// glance asks again and again for a time, and at least once.
+func (c *Connection) glance(ctx context.Context, limit time.Duration, ask func() (bool, error)) (bool, error) {
+	until, wait := time.Now().Add(limit), firstGlance
+	for {
+		seen, err := ask()
+		if err != nil || seen || time.Now().Add(wait).After(until) {
+			return seen, err
+		}
+		if err := c.sleep(ctx, wait); err != nil {
+			return false, err
+		}
+		wait = min(2*wait, lastGlance)
+	}
+}
+
+// hasQueue says whether the vhost has a queue, exclusive ones included.
+func (m *management) hasQueue(ctx context.Context, name string) (exists bool, err error) {
+	path := "/queues/" + escape(m.config.VHost) + "/" + escape(name)
+	err = m.do(ctx, http.MethodGet, path+"?disable_stats=true&columns=name", "", nil, func(response *http.Response) error {
+		switch response.StatusCode {
+		case http.StatusOK:
+			exists = true
+			return nil
+		case http.StatusNotFound:
+			return nil
+		}
+		return m.describe(http.MethodGet, path, m.refused(response))
+	})
+	return exists, err
+}
+
+// hasVHost returns ErrVHostNotFound if the vhost is not there.
+func (m *management) hasVHost(ctx context.Context) error {
+	var vhost struct{ Name string }
+	_, err := m.get(ctx, "/vhosts/"+escape(m.config.VHost)+"?columns=name", "", &vhost)
+	return err
+}
+
+// tellsConnections says whether this user can see connections of its own: not if the broker gathers no statistics.
+func (m *management) tellsConnections(ctx context.Context) (bool, error) {
+	var overview struct {
+		Disabled bool `json:"disable_stats"`
+	}
+	if _, err := m.get(ctx, "/overview?columns=disable_stats", "", &overview); err != nil || overview.Disabled {
+		return false, err
+	}
+	err := m.connections(ctx, func(looseObject) {})
+	if errors.Is(err, ErrAccessRefused) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// hasConnection says whether an AMQP connection is listed that calls itself by this id. It is only some seconds after it
+// was opened.
+func (m *management) hasConnection(ctx context.Context, id string) (found bool, err error) {
+	err = m.connections(ctx, func(properties looseObject) { found = found || properties[linkProperty] == id })
+	return found, err
+}
+
+// connections shows what the connections to the vhost say of themselves, as far as the user may see them: its own, or all with
+// the tag monitoring or administrator.
+func (m *management) connections(ctx context.Context, show func(properties looseObject)) error {
+	type connection struct {
+		Properties looseObject `json:"client_properties"`
+	}
+	_, err := m.get(ctx, "/vhosts/"+escape(m.config.VHost)+"/connections?columns=client_properties", "", streamedFunc(func(a *answer) error {
+		return eachItem(a, func(item connection) (int64, error) {
+			show(item.Properties)
+			return 0, nil
+		})
+	}))
+	return err
+}
+
+// newLinkID is unlike that of any other link.
+func newLinkID() string { return rand.Text()[:16] }
