@@ -57,9 +57,12 @@ func (v *VHost) At(broker Broker) *VHost {
 // Through is the same vhost, reached through another node of the cluster.
 func (v *VHost) Through(node Broker) *VHost { return &VHost{Broker: node, Name: v.Name, tb: v.tb} }
 
-// Delete removes the vhost and all in it.
+// Delete removes the vhost and all in it. From then on no queue can be declared in it: one that is declared while its vhost
+// is being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup), and with it every further
+// declaration of a queue that dead-letters at least once, in all vhosts and for all tests.
 func (v *VHost) Delete() {
 	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodPut, map[string]int{"value": 0}, "vhost-limits", v.Name, "max-queues")
 	v.Broker.call(v.tb, http.MethodDelete, nil, "vhosts", v.Name)
 }
 
