@@ -271,7 +271,7 @@ func (l *look) correct(
 	ctx context.Context, s *scene, comparison topology.Comparison, decided plan,
 ) (after topology.Comparison, applied error) {
 	if decided.count() > 0 {
-		if applied = s.connection.Apply(ctx, decided.declare); applied != nil {
+		if applied = declareAll(ctx, s.connection, decided); applied != nil {
 			// Somebody else may have been there first: look again before anything is said.
 			applied = errors.Join(applied, s.connection.Refresh(ctx))
 		}
@@ -291,6 +291,15 @@ func (l *look) correct(
 		applied = errors.Join(applied, s.connection.Refresh(ctx))
 	}
 	return s.compare(l.cq), applied
+}
+
+// declareAll carries out a plan. Messages must not come in before all else is there: if something cannot be declared, the
+// source bindings are left out.
+func declareAll(ctx context.Context, connection *rabbit.Connection, decided plan) error {
+	if err := connection.Apply(ctx, decided.declare); err != nil {
+		return err
+	}
+	return connection.Apply(ctx, topology.Topology{Bindings: decided.sources})
 }
 
 // retryable keeps the errors that may go away by themselves; what a person has to mend is looked at again at the next

@@ -43,6 +43,9 @@ func (h history) wasInSync(entry v1alpha1.TopologyEntry, shape string) bool {
 type plan struct {
 	// declare holds the objects to declare and bind now.
 	declare topology.Topology
+	// sources are bindings that bring messages in for the first time. They are bound when all of declare is at the broker:
+	// a message must find the tiers, the dead-letter exchange and the dead-letter queue that its consumer relies on.
+	sources []topology.Binding
 	// planned tells of the same objects by their entries.
 	planned history
 	// failed are those of them of which the broker did not confirm that they were declared.
@@ -53,7 +56,8 @@ type plan struct {
 
 // decide chooses which missing objects are declared. Under Report none is. While an object needs recreation, only what
 // was in sync before comes back, and the bindings of that object stay as they are; if a broker upgrade is all that made
-// it differ, its bindings come back too. What is missing and not declared cannot be bound.
+// it differ, its bindings come back too. What is missing and not declared cannot be bound. Messages are let in last: a source
+// binding that is new waits for all else.
 func decide(desired topology.Topology, comparison topology.Comparison, known history, policy v1alpha1.DriftPolicy) plan {
 	decided := plan{planned: history{}}
 	shapes := desired.Shapes()
@@ -99,14 +103,22 @@ func decide(desired topology.Topology, comparison topology.Comparison, known his
 		at++
 	}
 	for _, binding := range desired.Bindings {
-		if takes(at) {
-			decided.planned.add(comparison.Entries[at])
+		entry := comparison.Entries[at]
+		switch {
+		case !takes(at):
+		case entry.Role == v1alpha1.RoleSource && !known.wasInSync(entry, shapes[at]):
+			decided.sources = append(decided.sources, binding)
+		default:
+			decided.planned.add(entry)
 			decided.declare.Bindings = append(decided.declare.Bindings, binding)
 		}
 		at++
 	}
 	return decided
 }
+
+// binds is how many bindings a plan makes.
+func (p plan) binds() int { return len(p.declare.Bindings) + len(p.sources) }
 
 // objects is a set of exchanges and queues, which may have the same names.
 type objects map[identity]bool
@@ -132,7 +144,7 @@ func recreatedObjects(comparison topology.Comparison) objects {
 
 // count is how many objects a plan declares.
 func (p plan) count() int {
-	return len(p.declare.Exchanges) + len(p.declare.Queues) + len(p.declare.Bindings)
+	return len(p.declare.Exchanges) + len(p.declare.Queues) + p.binds()
 }
 
 // summary counts what a plan declares: 1 exchange, 5 queues and 1 binding.
@@ -144,7 +156,7 @@ func (p plan) summary() string {
 	}{
 		{len(p.declare.Exchanges), "exchange"},
 		{len(p.declare.Queues), "queue"},
-		{len(p.declare.Bindings), "binding"},
+		{p.binds(), "binding"},
 	} {
 		switch part.count {
 		case 0:

@@ -220,6 +220,9 @@ func planned(p plan) []string {
 	for _, binding := range p.declare.Bindings {
 		lines = append(lines, fmt.Sprintf("binding %s -> %s %q", binding.Source, binding.Destination, binding.RoutingKey))
 	}
+	for _, binding := range p.sources {
+		lines = append(lines, fmt.Sprintf("at last binding %s -> %s %q", binding.Source, binding.Destination, binding.RoutingKey))
+	}
 	return lines
 }
 

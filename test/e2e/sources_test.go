@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+var _ = Describe("Source bindings", func() {
+	const shop = `bindings: [{exchange: {name: orders.shop, type: topic}, routingKeys: ["#"]}]`
+	fromShop := func() types.GomegaMatcher {
+		return ContainElement(And(HaveField("Source", "orders.shop"), HaveField("Destination", "orders")))
+	}
+
+	onEachBroker("are bound last: no message comes in while a delay tier cannot be declared", func(broker brokers.Broker) {
+		w := newBareWorld(broker)
+		user := broker.NewUser(GinkgoTB(), "management")
+		w.vhost.Grant(user, "^orders", "^orders", "^orders") // the tiers need amq.default too
+		w.secret(user.Username, user.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{})
+		w.queue("orders", shop)
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"), message(ContainSubstring("amq.default")))
+		definitions := w.vhost.Definitions()
+		Expect(definitions.Queues).To(ContainElement(HaveField("Name", "orders")))
+		Expect(definitions.Bindings).NotTo(fromShop())
+
+		By("being bound when everything else is there")
+		w.vhost.Grant(user, "^orders", "^orders|^amq.default$", "^orders")
+		w.ready("orders")
+		Expect(w.vhost.Definitions().Bindings).To(fromShop())
+	})
+
+	It("that were in sync are healed although a delay tier is missing", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", shop)
+		w.ready("orders")
+		user := matrix[0].NewUser(GinkgoTB(), "management")
+		w.vhost.Grant(user, "^orders", "^orders", "^orders")
+		w.secret(user.Username, user.Password)
+		Eventually(func() *v1alpha1.ConsumerQueue {
+			w.vhost.DeleteQueue("orders.retry.30s") // the user of before may still declare it
+			return w.get("orders")
+		}).Should(condition("Ready", metav1.ConditionFalse, "PermissionDenied"))
+
+		w.vhost.Unbind("orders.shop", "orders", "#", nil)
+		Eventually(func() []brokers.Binding { return w.vhost.Definitions().Bindings }).Should(fromShop())
+		Expect(w.vhost.Definitions().Queues).NotTo(ContainElement(HaveField("Name", "orders.retry.30s")))
+	})
+})
