@@ -548,6 +548,8 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"a routing key loses":           {spec: everything, policies: policy("dead-letter-routing-key", "x")},
 		"dead-letter-strategy":          {spec: `{retry: {policy: None}, deadLetterStrategy: AtMostOnce}`, policies: policy("dead-letter-strategy", "at-least-once"), want: []string{`orders: policy "p" sets dead-letter-strategy at-least-once over the queue's none: messages are dead-lettered in another way than asked for`}},
 		"a strategy loses":              {spec: everything, policies: policy("dead-letter-strategy", "at-most-once")},
+		"expires":                       {spec: alone, policies: policy("expires", 20000), want: []string{`orders: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when nobody has used it for that long`}},
+		"expires of dead letters":       {spec: noRetry, policies: onDLQ("expires", 20000), want: []string{`orders.dlq: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when nobody has used it for that long`}},
 		"keys that do no harm":          {spec: everything, policies: policy("target-group-size", 5)},
 
 		"dead letters at risk": {spec: noRetry, policies: onDLQ("delivery-limit", 5), want: []string{`orders.dlq: policy "p" sets delivery-limit 5 over the queue's unlimited: dead letters can be lost`}},

@@ -71,6 +71,9 @@ type policyKey struct {
 	risk string
 }
 
+// argExpires is an argument that no spec may set.
+const argExpires = "x-expires"
+
 // policyKeys: for dead-letter keys the argument wins, for overflow the policy, and of limits the lower one (RabbitMQ
 // documentation; overflow and delivery-limit were measured).
 var policyKeys = []policyKey{
@@ -78,12 +81,14 @@ var policyKeys = []policyKey{
 	{"dead-letter-routing-key", ArgDeadLetterRoutingKey, ifAbsent, "messages go where this ConsumerQueue does not send them"},
 	{"dead-letter-strategy", ArgDeadLetterStrategy, ifAbsent, "messages are dead-lettered in another way than asked for"},
 	{"delivery-limit", ArgDeliveryLimit, ifLower, "messages can be dropped or dead-lettered early"},
+	{"expires", argExpires, always, "the broker deletes the queue with its messages when nobody has used it for that long"},
 	{"max-length", ArgMaxLength, ifLower, "messages can be dropped or refused early"},
 	{"max-length-bytes", ArgMaxLengthBytes, ifLower, "messages can be dropped or refused early"},
 	{"message-ttl", ArgMessageTTL, ifLower, "messages expire early"},
 	{"overflow", ArgOverflow, ifOther, "messages can be dropped instead of refused, or the other way round"},
 }
 
+func always(_, _ any) bool              { return true }
 func ifAbsent(_, argument any) bool     { return argument == nil }
 func ifOther(policy, argument any) bool { return !sameValue(policy, argument) }
 
@@ -110,7 +115,7 @@ func (p *Policy) shadows(queue Queue, match Match) []v1alpha1.Advisory {
 			continue
 		}
 		risk := known.risk
-		if queue.Role == v1alpha1.RoleDeadLetter && known.key != "dead-letter-exchange" {
+		if queue.Role == v1alpha1.RoleDeadLetter && known.key != "dead-letter-exchange" && known.key != "expires" {
 			risk = "dead letters can be lost"
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
