@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -46,6 +47,10 @@ func (r *BrokerConnectionReconciler) protect(ctx context.Context, bc *v1alpha1.B
 // terminate keeps the connection of a BrokerConnection that is being deleted while it is needed, and then lets go of both.
 // It does not read the Secret if the connection is open: that may be gone already.
 func (r *BrokerConnectionReconciler) terminate(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
+	if !isProtected(bc) { // it was let go, and waits for somebody else
+		r.connections.Close(client.ObjectKeyFromObject(bc))
+		return ctrl.Result{}, nil
+	}
 	needed, terminating, err := r.neededBy(ctx, bc)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -88,12 +93,16 @@ func (r *BrokerConnectionReconciler) release(ctx context.Context, bc *v1alpha1.B
 	if rest.wait > 0 {
 		return ctrl.Result{RequeueAfter: rest.wait}, nil
 	}
-	key := client.ObjectKeyFromObject(bc)
-	r.connections.Close(key)
-	if err := r.protect(ctx, bc, false); err != nil {
+	err = r.protect(ctx, bc, false)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
+	}
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if rest.note != "" { // in a namespace that is being deleted no Event can be made
+	key := client.ObjectKeyFromObject(bc)
+	r.connections.Close(key) // not before: the look would have to be made again
+	if rest.note != "" {     // in a namespace that is being deleted no Event can be made
 		log.FromContext(ctx).Info("The BrokerConnection was let go, and fences may be left at the broker", "fences", rest.note)
 		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventRetained, "Delete", "%s", shortened(rest.note, 1024))
 	}

@@ -60,6 +60,9 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 		"while it is tried, after the operator was restarted": {
 			said: empty + "it holds messages or has consumers", want: []string{used, empty + "it holds messages or has consumers", fed},
 		},
+		"while it is tried, after something else was in the way": {
+			said: empty + "what is wanted instead is not there yet", want: []string{used, empty + "it is being looked at whether it is empty", fed},
+		},
 		"when it is not empty": {
 			tried: true, result: fmt.Errorf("%w: queue %q holds 7 messages", rabbit.ErrNotEmpty, "dlq"),
 			want: []string{used, empty + "it holds messages or has consumers", fed},

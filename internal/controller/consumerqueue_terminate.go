@@ -34,8 +34,9 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	}
 	begun := readyIn(l.status.Conditions).Reason == v1alpha1.ReasonTerminating
-	if !begun {
+	if !l.deleted.has(l.cq) {
 		l.removals.forget(client.ObjectKeyFromObject(l.cq)) // what came of earlier attempts says nothing about now
+		l.deleted.first(l.cq)
 	}
 	owned := topology.Owned(l.status.Topology)
 	kind, why := l.reasonToLeave(owned)

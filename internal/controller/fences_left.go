@@ -28,7 +28,7 @@ type remainder struct {
 
 // fencesLeft finds out whether fences of a BrokerConnection that nobody needs any more may still stand.
 func (r *BrokerConnectionReconciler) fencesLeft(ctx context.Context, bc *v1alpha1.BrokerConnection) (remainder, error) {
-	if bc.Status.ClusterName == "" { // there never was a connection
+	if bc.Status.ClusterName == "" && r.openConnection(bc) == nil { // there never was one
 		return remainder{}, nil
 	}
 	unknown := remainder{note: fencesMayStand(bc.Spec.VHost)}
