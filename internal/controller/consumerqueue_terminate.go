@@ -240,8 +240,8 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 	if err != nil {
 		return nil, err
 	}
-	l.onlyFor(topology.Dismantle(d.owned, observed, near.living().sharer, nil))
-	step := topology.Dismantle(d.owned, observed, l.releases.staying(near).sharer, nil)
+	l.onlyFor(l.withUnderWay(topology.Dismantle(d.owned, observed, near.living().sharer, nil), observed))
+	step := l.withUnderWay(topology.Dismantle(d.owned, observed, l.releases.staying(near).sharer, nil), observed)
 	if err := l.deleteWork(ctx, d, observed, step); err != nil {
 		return nil, err
 	}
@@ -321,6 +321,17 @@ func (l *look) deleteDeadLetter(
 		}
 	}
 	return kept, nil
+}
+
+// withUnderWay adds to the work the queues that an attempt, which goes on, has deleted of it.
+func (l *look) withUnderWay(step topology.Dismantling, observed topology.Observed) topology.Dismantling {
+	if l.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyDelete { // which deletes one queue after the other
+		step.Work = l.removals.underWay(client.ObjectKeyFromObject(l.cq), step.Work, func(queue string) bool {
+			_, exists := observed.Queues[queue]
+			return exists
+		})
+	}
+	return step
 }
 
 // onlyFor ends attempts that began before the resource was to be deleted, or for a step that is over.

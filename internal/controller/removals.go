@@ -93,6 +93,24 @@ func (r *removals) attempt(
 	return next.known, next.err
 }
 
+// underWay returns the group of queues that an attempt of a ConsumerQueue is deleting, if the given queues are those of the
+// group that still exist: it has deleted the others already and must not be interrupted halfway. Otherwise it returns the
+// given queues.
+func (r *removals) underWay(owner client.ObjectKey, queues []string, exists func(queue string) bool) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if own := r.of[owner]; own != nil {
+		for key, one := range own.attempts {
+			together := strings.Split(key, "\n")
+			left := slices.DeleteFunc(slices.Clone(together), func(queue string) bool { return !exists(queue) })
+			if one.ended.IsZero() && slices.Equal(left, queues) {
+				return together
+			}
+		}
+	}
+	return queues
+}
+
 // only ends the attempts of a ConsumerQueue for other groups of queues than these, and forgets their results.
 func (r *removals) only(owner client.ObjectKey, groups ...[]string) {
 	r.mu.Lock()

@@ -121,6 +121,30 @@ func TestOnlyEndsAndForgetsTheOthers(t *testing.T) {
 	equal(t, "remembered", 1, len(r.of))
 }
 
+// A group is deleted one queue after the other. A reconciliation in between must not end the attempt: what it began on would
+// stay without its tiers.
+func TestAnAttemptIsUnderWayWhileItDeletesItsQueues(t *testing.T) {
+	t.Parallel()
+	r, told := newToldRemovals(t)
+	broker := newDeleter()
+	_, _ = r.attempt(orders, broker, "a", group{queues: []string{"tier", "main"}}, 0)
+	for _, test := range []struct{ exist, given, want []string }{
+		{[]string{"tier", "main"}, []string{"tier", "main"}, []string{"tier", "main"}},
+		{[]string{"main"}, []string{"main"}, []string{"tier", "main"}},
+		{[]string{}, []string{}, []string{"tier", "main"}},
+		{[]string{"tier", "main"}, []string{"main"}, []string{"main"}}, // somebody has come to want the tier
+		{[]string{"tier", "main"}, []string{"tier"}, []string{"tier"}},
+		{[]string{"main", "other"}, []string{"main", "other"}, []string{"main", "other"}},
+	} {
+		exists := func(queue string) bool { return slices.Contains(test.exist, queue) }
+		equal(t, "group", test.want, r.underWay(orders, test.given, exists))
+		equal(t, "group of another", test.given, r.underWay(invoices, test.given, exists))
+	}
+	broker.results <- nil
+	<-told
+	equal(t, "group when it is over", []string{"main"}, r.underWay(orders, []string{"main"}, func(queue string) bool { return queue == "main" }))
+}
+
 // What was deleted is remembered, for it may be there again.
 func TestBack(t *testing.T) {
 	t.Parallel()
