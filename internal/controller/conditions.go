@@ -31,9 +31,6 @@ func yes(reason, message string) truth   { return truth{metav1.ConditionTrue, re
 func no(reason, message string) truth    { return truth{metav1.ConditionFalse, reason, message} }
 func maybe(reason, message string) truth { return truth{metav1.ConditionUnknown, reason, message} }
 
-// maxConditionMessage is how many bytes the message of a condition may have.
-const maxConditionMessage = 32768
-
 // conditionWriter changes conditions for one generation; times of transition are kept where the status stays.
 type conditionWriter struct {
 	conditions *[]metav1.Condition
@@ -42,7 +39,7 @@ type conditionWriter struct {
 
 func (w conditionWriter) set(condition string, value truth) {
 	meta.SetStatusCondition(w.conditions, metav1.Condition{
-		Type: condition, Status: value.status, Reason: value.reason, Message: shortened(value.message, maxConditionMessage),
+		Type: condition, Status: value.status, Reason: value.reason, Message: cutEncoded(value.message, maxConditionMessage),
 		ObservedGeneration: w.generation,
 	})
 }

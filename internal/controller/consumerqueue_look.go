@@ -323,57 +323,6 @@ func (e shortError) Error() string { return said(e.error) }
 
 func (e shortError) Unwrap() error { return e.error }
 
-// maxAdvisoryMessage is how long the message of an advisory may be: one that names queues can have any length.
-const maxAdvisoryMessage = 4096
-
-// describe writes what was found of the topology into the status, cut to size.
-func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Comparison, done plan) error {
-	hash, err := topology.PlanHash(comparison.Changes)
-	if err != nil {
-		return err
-	}
-	l.status.PlanHash = hash
-	l.status.Topology, l.status.TopologyOmitted = fitted(entries)
-	l.status.TopologyOmitted += int32(comparison.Unlisted)
-	l.status.Changes, l.status.ChangesOmitted = cut(comparison.Changes, v1alpha1.MaxChangeEntries)
-	l.status.Advisories, _ = cut(comparison.Advisories, v1alpha1.MaxChangeEntries)
-	for i := range l.status.Advisories {
-		l.status.Advisories[i].Message = shortened(l.status.Advisories[i].Message, maxAdvisoryMessage)
-	}
-	if done.count() > 0 && len(comparison.Changes) == 0 {
-		l.synced()
-	}
-	return nil
-}
-
-// fitted are as many entries as the status may hold. Exchanges and queues are never left out: what is not remembered
-// cannot be cleaned up.
-func fitted(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, omitted int32) {
-	if len(entries) > v1alpha1.MaxTopologyEntries {
-		entries = slices.Clone(entries)
-		slices.SortStableFunc(entries, func(a, b v1alpha1.TopologyEntry) int { return rank(a) - rank(b) })
-	}
-	return cut(entries, v1alpha1.MaxTopologyEntries)
-}
-
-func rank(entry v1alpha1.TopologyEntry) int {
-	switch {
-	case entry.Kind != v1alpha1.KindBinding:
-		return 0
-	case entry.State == v1alpha1.StateForeign:
-		return 2
-	}
-	return 1
-}
-
-// cut shortens a list and counts what it leaves out.
-func cut[T any](list []T, most int) (kept []T, omitted int32) {
-	if len(list) <= most {
-		return list, 0
-	}
-	return list[:most], int32(len(list) - most)
-}
-
 // conclude writes a verdict into the conditions.
 func (l *look) conclude(v verdict) {
 	conditions := conditionWriter{&l.status.Conditions, l.cq.Generation}

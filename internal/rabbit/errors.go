@@ -138,7 +138,18 @@ func plain(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the connection was closed"
 	}
-	return err.Error()
+	return untimed(err.Error())
+}
+
+var (
+	expired     = regexp.MustCompile(`current time \S+ is after `)
+	notYetValid = regexp.MustCompile(`current time \S+ is before `)
+)
+
+// untimed takes out the current time, which Go says of a certificate that has expired or is not valid yet: each attempt would
+// give another text, and change a status.
+func untimed(text string) string {
+	return notYetValid.ReplaceAllString(expired.ReplaceAllString(text, "valid until "), "valid from ")
 }
 
 // sameCluster makes an error of a broker that is not surely of the wanted cluster, which is given by its Key.

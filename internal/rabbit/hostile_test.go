@@ -1,10 +1,13 @@
 package rabbit
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -207,5 +210,21 @@ func TestErrorsAreShort(t *testing.T) {
 	err := config.fail(ErrUnreachable, "%s", strings.Repeat("x", longestText-len("broker unreachable: ")-8)+config.Password)
 	if len(err.Error()) > longestText || strings.Contains(err.Error(), "corr") || !strings.Contains(err.Error(), "[reda") {
 		t.Errorf("%d bytes, ends in %q", len(err.Error()), err.Error()[longestText-30:])
+	}
+}
+
+// An error that is the same trouble as before has the same text.
+func TestExpiredCertificatesGiveOneText(t *testing.T) {
+	t.Parallel()
+	for detail, want := range map[string]string{
+		"current time 2026-01-02T03:04:05Z is after 2025-01-01T00:00:00Z":       "valid until 2025-01-01T00:00:00Z",
+		"current time 2026-01-02T03:04:06+01:00 is before 2027-01-01T00:00:00Z": "valid from 2027-01-01T00:00:00Z",
+	} {
+		certificate := x509.CertificateInvalidError{Reason: x509.Expired, Detail: detail}
+		err := Config{}.unreachable(&url.Error{Op: "Get", URL: "https://mq", Err: &tls.CertificateVerificationError{Err: certificate}})
+		want = "broker unreachable: tls: failed to verify certificate: x509: certificate has expired or is not yet valid: " + want
+		if err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
 	}
 }

@@ -1,0 +1,176 @@
+package controller
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// A status must be writable whatever a broker says: the API server refuses strings that are longer than the schema admits,
+// and etcd what has more than 1.5 MiB. What speaks of the broker is cut to size here, as JSON, in which one byte can take
+// six.
+const (
+	// maxStatusBytes is how large a status is at most.
+	maxStatusBytes = 512 << 10
+	// conditionBytes is kept free for the conditions and all that has no list of its own.
+	conditionBytes = 80 << 10
+	// bindingBytes is how large the topology may become by bindings; exchanges and queues are never left out.
+	bindingBytes = 256 << 10
+
+	maxConditionMessage = 8 << 10
+	maxMessage          = 4 << 10
+	maxValue            = 1 << 10
+	maxPath             = 512
+	maxName             = 255
+)
+
+// describe writes what was found of the topology into the status, cut to size.
+func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Comparison, done plan) error {
+	hash, err := topology.PlanHash(comparison.Changes)
+	if err != nil {
+		return err
+	}
+	l.status.PlanHash = hash
+	describeWithin(l.status, entries, comparison)
+	l.status.TopologyOmitted += int32(comparison.Unlisted)
+	if done.count() > 0 && len(comparison.Changes) == 0 {
+		l.synced()
+	}
+	return nil
+}
+
+// describeWithin writes the lists. Where they are too large, foreign bindings are left out first, then changes, then
+// advisories, then bindings.
+func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.TopologyEntry, comparison topology.Comparison) {
+	advisories, changes := slices.Clone(comparison.Advisories), slices.Clone(comparison.Changes)
+	for i := range advisories {
+		advisories[i].Message = cutEncoded(advisories[i].Message, maxMessage)
+	}
+	for i := range changes {
+		changes[i] = shownChange(changes[i])
+	}
+	own, foreign := divided(entries)
+	own, omitted := fitted(own)
+	left := maxStatusBytes - conditionBytes - encodedSize(own)
+	status.Advisories, _ = within(advisories, v1alpha1.MaxChangeEntries, &left)
+	status.Changes, status.ChangesOmitted = within(changes, v1alpha1.MaxChangeEntries, &left)
+	shown, _ := within(shownForeign(foreign), v1alpha1.MaxTopologyEntries-len(own), &left)
+	status.Topology = append(own, shown...)
+	status.TopologyOmitted = omitted + int32(len(foreign)-len(shown))
+}
+
+// fitted are as many entries as the status may hold. Exchanges and queues are never left out: what is not remembered
+// cannot be cleaned up.
+func fitted(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, omitted int32) {
+	own, foreign := divided(entries)
+	objects := slices.DeleteFunc(slices.Clone(own), isBinding)
+	left := bindingBytes - encodedSize(objects)
+	objects, omitted = cut(objects, v1alpha1.MaxTopologyEntries)
+	bindings := slices.DeleteFunc(slices.Clone(own), func(entry v1alpha1.TopologyEntry) bool { return !isBinding(entry) })
+	bindings, more := within(bindings, v1alpha1.MaxTopologyEntries-len(objects), &left)
+	shown, _ := within(shownForeign(foreign), v1alpha1.MaxTopologyEntries-len(objects)-len(bindings), &left)
+	kept = slices.Clip(own)
+	if omitted+more > 0 {
+		kept = slices.Concat(objects, bindings)
+	}
+	return append(kept, shown...), omitted + more + int32(len(foreign)-len(shown))
+}
+
+func isBinding(entry v1alpha1.TopologyEntry) bool { return entry.Kind == v1alpha1.KindBinding }
+
+// divided are what is ours, and the bindings that are not.
+func divided(entries []v1alpha1.TopologyEntry) (own, foreign []v1alpha1.TopologyEntry) {
+	for _, entry := range entries {
+		if entry.State == v1alpha1.StateForeign {
+			foreign = append(foreign, entry)
+		} else {
+			own = append(own, entry)
+		}
+	}
+	return own, foreign
+}
+
+// shownForeign are bindings of others as the status shows them: long arguments as their hash, so that they can be told
+// apart. Those whose names are longer than AMQP allows cannot be shown; no real broker has them.
+func shownForeign(foreign []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
+	shown := make([]v1alpha1.TopologyEntry, 0, len(foreign))
+	for _, entry := range foreign {
+		entry.Source, entry.RoutingKey = valid(entry.Source), valid(entry.RoutingKey)
+		entry.Arguments = hashed(entry.Arguments)
+		if len(entry.Source) <= maxName && len(entry.RoutingKey) <= maxName {
+			shown = append(shown, entry)
+		}
+	}
+	return shown
+}
+
+func shownChange(change v1alpha1.Change) v1alpha1.Change {
+	change.Arguments = hashed(change.Arguments)
+	change.Path = cutEncoded(change.Path, maxPath)
+	change.Desired, change.Observed = cutEncoded(change.Desired, maxValue), cutEncoded(change.Observed, maxValue)
+	change.Message = cutEncoded(change.Message, maxMessage)
+	return change
+}
+
+// hashed is a text that is not too long, or its hash and length.
+func hashed(text string) string {
+	if len(text) <= maxValue {
+		return valid(text)
+	}
+	return fmt.Sprintf("sha256:%x (%d bytes)", sha256.Sum256([]byte(text)), len(text))
+}
+
+// valid replaces what is no UTF-8. JSON would, too, and the status that was written would not be the one that is compared.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// within are as many items as fit, and how many do not; what they take is taken off the bytes that are left.
+func within[T any](list []T, most int, left *int) (kept []T, omitted int32) {
+	list, omitted = cut(list, max(0, most))
+	for i := range list {
+		size := encodedSize(list[i]) + len(",")
+		if size > *left {
+			return list[:i:i], omitted + int32(len(list)-i)
+		}
+		*left -= size
+	}
+	return list, omitted
+}
+
+// cut shortens a list and counts what it leaves out.
+func cut[T any](list []T, most int) (kept []T, omitted int32) {
+	if len(list) <= most {
+		return list, 0
+	}
+	return list[:most], int32(len(list) - most)
+}
+
+// encodedSize is how many bytes a value takes as JSON.
+func encodedSize(value any) int {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return maxStatusBytes // the types of a status can all be encoded
+	}
+	return len(text)
+}
+
+// cutEncoded cuts a text so that it takes no more bytes than this as JSON, its quotes left out.
+func cutEncoded(text string, limit int) string {
+	const quotes = len(`""`)
+	text = valid(text)
+	if encodedSize(text)-quotes <= limit {
+		return text
+	}
+	size := len("…")
+	for i, r := range text {
+		size += encodedSize(string(r)) - quotes
+		if size > limit {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
