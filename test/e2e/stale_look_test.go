@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // rarelyLookedAt is a world whose broker is looked at every ten minutes, if nobody asks for a look.
@@ -64,7 +65,7 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 		for _, w := range []*world{leaving, deleted} {
 			w.deadLettersTo("", "orders.retry.10s")
 		}
-		Eventually(leaving.advisories).WithArguments("orders").WithTimeout(time.Minute).Should(ContainElement(
+		Eventually(leaving.advisories).WithArguments("orders").WithTimeout(deadline.For(time.Minute)).Should(ContainElement(
 			ContainSubstring(`queue "orders.retry.10s" is not wanted any more and stays for now: queue "audit" still dead-letters to it`)))
 		Expect(leaving.queues()).To(ContainElement("orders.retry.10s"))
 		deleted.gone("orders")
@@ -81,10 +82,10 @@ var _ = Describe("A queue that somebody declares again while its ConsumerQueue i
 		w.ready("orders")
 		began := time.Now()
 		w.delete("orders")
-		Eventually(w.queues).WithTimeout(time.Minute).WithPolling(20 * time.Millisecond).ShouldNot(ContainElement("orders"))
+		Eventually(w.queues).WithTimeout(deadline.For(time.Minute)).WithPolling(20 * time.Millisecond).ShouldNot(ContainElement("orders"))
 		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		w.gone("orders")
-		Expect(time.Since(began)).To(BeNumerically("<", time.Minute))
+		Expect(time.Since(began)).To(BeNumerically("<", deadline.For(time.Minute)))
 		Expect(w.queues()).To(ContainElement("orders"))
 		w.expectRetained(`queue "orders" was deleted, and somebody else declared it again.*: .*queue "orders"`, true, "declared again")
 	})

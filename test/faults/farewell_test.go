@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // deletedTogether is how many ConsumerQueues are deleted with their BrokerConnection: enough for fences to stand for a while.
@@ -47,7 +48,7 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 
 		w.secret(w.broker.Username, w.broker.Password)
 		w.connect(w.vhost.Name)
-		Eventually(w.vhost.Policies).WithTimeout(90 * time.Second).WithPolling(time.Second).Should(BeEmpty())
+		Eventually(w.vhost.Policies).WithTimeout(deadline.For(90 * time.Second)).WithPolling(time.Second).Should(BeEmpty())
 	})
 })
 
@@ -63,7 +64,7 @@ func (w *world) killAtFence(secret bool) {
 	}
 	Expect(kube.Delete(ctx(), w.connection())).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.namespace))).To(Succeed())
-	Eventually(w.vhost.Policies).WithTimeout(time.Minute).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
+	Eventually(w.vhost.Policies).WithTimeout(deadline.For(time.Minute)).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
 	running.kill()
 	Expect(w.vhost.Policies()).NotTo(BeEmpty(), "fences stand")
 }
@@ -71,10 +72,10 @@ func (w *world) killAtFence(secret bool) {
 // eventuallyEmpty waits until the namespace has no ConsumerQueue and no BrokerConnection.
 func (w *world) eventuallyEmpty(limit time.Duration) {
 	GinkgoHelper()
-	Eventually(func() int { return len(w.all()) }).WithTimeout(limit).WithPolling(time.Second).Should(BeZero())
+	Eventually(func() int { return len(w.all()) }).WithTimeout(deadline.For(limit)).WithPolling(time.Second).Should(BeZero())
 	Eventually(func() error {
 		return kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
-	}).WithTimeout(limit).WithPolling(time.Second).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	}).WithTimeout(deadline.For(limit)).WithPolling(time.Second).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
 
 func (w *world) expectAllGone() {
