@@ -120,10 +120,11 @@ func onlyNone(changes []v1alpha1.Change) bool {
 	return !slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
 }
 
+// ours counts the objects that are desired.
 func ours(entries []v1alpha1.TopologyEntry) int {
 	count := 0
 	for _, entry := range entries {
-		if entry.State != v1alpha1.StateForeign {
+		if entry.State != v1alpha1.StateForeign && entry.State != v1alpha1.StateOrphaned {
 			count++
 		}
 	}

@@ -31,6 +31,15 @@ type Conflict struct {
 type dispute struct {
 	about v1alpha1.TopologyEntry // which of the two has it decides
 	what  string
+	// theirKey is the other claimant's routing key where two bindings are in dispute: patterns overlap without being equal.
+	theirKey string
+}
+
+// theirs is what the dispute is about on the other side.
+func (d dispute) theirs() v1alpha1.TopologyEntry {
+	about := d.about
+	about.RoutingKey = d.theirKey
+	return about
 }
 
 // Contest finds the first conflict that a claimant loses against one of the others; nil if there is none. Exchanges and
@@ -40,7 +49,7 @@ type dispute struct {
 func Contest(own Claimant, others []Claimant) *Conflict {
 	for _, other := range others {
 		for _, d := range disputes(own.Desired, other.Desired) {
-			if own.beats(other, d.about) {
+			if own.beats(other, d) {
 				continue
 			}
 			return &Conflict{Holder: other.Name, Message: d.message(own, other)}
@@ -75,7 +84,7 @@ func (c Claimant) namespace() string {
 func Uncertain(own Claimant, others []Claimant) []string {
 	var names []string
 	for _, other := range others {
-		both := func(d dispute) bool { return own.right(d.about) == newcomer && other.right(d.about) == newcomer }
+		both := func(d dispute) bool { return own.right(d.about) == newcomer && other.right(d.theirs()) == newcomer }
 		if slices.ContainsFunc(disputes(own.Desired, other.Desired), both) {
 			names = append(names, other.Name)
 		}
@@ -92,8 +101,8 @@ const (
 	holderAsWanted
 )
 
-func (c Claimant) beats(other Claimant, about v1alpha1.TopologyEntry) bool {
-	mine, theirs := c.right(about), other.right(about)
+func (c Claimant) beats(other Claimant, about dispute) bool {
+	mine, theirs := c.right(about.about), other.right(about.theirs())
 	switch {
 	case mine != theirs:
 		return mine > theirs
@@ -185,11 +194,11 @@ func queueDispute(mine, theirs Queue) []dispute {
 	shareable := mine.Role == v1alpha1.RoleDeadLetter && theirs.Role == v1alpha1.RoleDeadLetter
 	switch {
 	case !shareable && theirs.Role == v1alpha1.RoleDeadLetter:
-		return []dispute{{about, fmt.Sprintf("has queue %q as its dead-letter queue", mine.Name)}}
+		return []dispute{{about: about, what: fmt.Sprintf("has queue %q as its dead-letter queue", mine.Name)}}
 	case !shareable:
-		return []dispute{{about, fmt.Sprintf("has queue %q as its %s", mine.Name, roleNames[theirs.Role])}}
+		return []dispute{{about: about, what: fmt.Sprintf("has queue %q as its %s", mine.Name, roleNames[theirs.Role])}}
 	case !mine.Arguments.Equal(theirs.Arguments):
-		return []dispute{{about, fmt.Sprintf("has the dead-letter queue %q with other settings (%s; here %s)",
+		return []dispute{{about: about, what: fmt.Sprintf("has the dead-letter queue %q with other settings (%s; here %s)",
 			mine.Name, theirs.Arguments.JSON(), mine.Arguments.JSON())}}
 	}
 	return nil
@@ -200,23 +209,35 @@ func exchangeDispute(mine, theirs Exchange) []dispute {
 	if mine.Role == theirs.Role && mine.Type == theirs.Type {
 		return nil
 	}
-	return []dispute{{about, fmt.Sprintf("has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)",
+	return []dispute{{about: about, what: fmt.Sprintf("has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)",
 		mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
 }
 
-// bindingDispute: a shared fanout exchange would copy each dead letter into both dead-letter queues, and a key of a shared
-// retry exchange each retry into both delay tiers.
+// bindingDispute: an exchange that leads one key to two dead-letter queues copies each dead letter into both, and one that
+// leads a key to two delay tiers has each retry wait in both.
 func bindingDispute(own Topology, mine, theirs Binding) []dispute {
 	at := slices.IndexFunc(own.Exchanges, func(e Exchange) bool { return e.Name == mine.Source })
-	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: mine.Source, RoutingKey: mine.RoutingKey}
-	switch {
-	case at < 0:
-	case mine.Role == v1alpha1.RoleDeadLetter && own.Exchanges[at].Type == v1alpha1.ExchangeFanout:
-		return []dispute{{about, fmt.Sprintf("leads the fanout exchange %q to dead-letter queue %q (here to %q)",
-			mine.Source, theirs.Destination, mine.Destination)}}
-	case mine.Role == v1alpha1.RoleDelayTier && own.Exchanges[at].Role == v1alpha1.RoleRetry && mine.RoutingKey == theirs.RoutingKey:
-		return []dispute{{about, fmt.Sprintf("leads key %q of the retry exchange %q to delay tier %q (here to %q)",
-			mine.RoutingKey, mine.Source, theirs.Destination, mine.Destination)}}
+	if at < 0 || !own.Exchanges[at].Declare || !overlap(own.Exchanges[at].Type, mine.RoutingKey, theirs.RoutingKey) {
+		return nil
 	}
-	return nil
+	exchange := own.Exchanges[at]
+	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: mine.Source, RoutingKey: mine.RoutingKey}
+	what := ""
+	switch {
+	case mine.Role == v1alpha1.RoleDeadLetter && exchange.Type == v1alpha1.ExchangeFanout:
+		what = fmt.Sprintf("leads the fanout exchange %q to dead-letter queue %q (here to %q)",
+			mine.Source, theirs.Destination, mine.Destination)
+	case mine.Role == v1alpha1.RoleDeadLetter:
+		what = fmt.Sprintf("leads key %q of the dead-letter exchange %q to dead-letter queue %q (here key %q to %q)",
+			theirs.RoutingKey, mine.Source, theirs.Destination, mine.RoutingKey, mine.Destination)
+	case mine.Role == v1alpha1.RoleDelayTier && exchange.Role == v1alpha1.RoleRetry && mine.RoutingKey == theirs.RoutingKey:
+		what = fmt.Sprintf("leads key %q of the retry exchange %q to delay tier %q (here to %q)",
+			mine.RoutingKey, mine.Source, theirs.Destination, mine.Destination)
+	case mine.Role == v1alpha1.RoleDelayTier && exchange.Role == v1alpha1.RoleRetry:
+		what = fmt.Sprintf("leads key %q of the retry exchange %q to delay tier %q (here the overlapping key %q to %q)",
+			theirs.RoutingKey, mine.Source, theirs.Destination, mine.RoutingKey, mine.Destination)
+	default:
+		return nil
+	}
+	return []dispute{{about: about, what: what, theirKey: theirs.RoutingKey}}
 }

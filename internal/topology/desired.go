@@ -36,6 +36,9 @@ func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
 	if err := checkSafe(spec, version); err != nil {
 		return Topology{}, err
 	}
+	if err := checkTierKeys(spec); err != nil {
+		return Topology{}, err
+	}
 	desired := Topology{}
 	addSources(&desired, spec)
 	addRetry(&desired, spec)
