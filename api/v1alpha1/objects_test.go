@@ -168,6 +168,35 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 	}
 }
 
+// Lists are atomic: who applies one has all of it, and what another has applied is not mixed in.
+func TestListsAreAtomic(t *testing.T) {
+	t.Parallel()
+	space := namespace(t)
+	apply := func(owner, tiers, keys string) *unstructured.Unstructured {
+		t.Helper()
+		sent := object(t, "ConsumerQueue", "orders",
+			`{retry: {delayTiers: `+tiers+`}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: `+keys+`}]}`)
+		sent.SetNamespace(space)
+		sent.SetManagedFields(nil)
+		err := kube.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner(owner), client.ForceOwnership)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent
+	}
+	apply("one", `[{delay: 1m}, {delay: 2m}]`, `[a, b]`)
+	stored := apply("another", `[{delay: 3m}]`, `[c]`)
+	want := map[string]any{
+		"bindings": []any{map[string]any{"exchange": map[string]any{"name": "shop", "type": "topic"}, "routingKeys": []any{"c"}}},
+		"retry":    map[string]any{"delayTiers": []any{map[string]any{"delay": "3m"}}},
+	}
+	for field, list := range want {
+		if difference := cmp.Diff(list, stored.Object["spec"].(map[string]any)[field]); difference != "" {
+			t.Errorf("%s (-want +got):\n%s", field, difference)
+		}
+	}
+}
+
 // TestDefaultedConditionsCanBeReplaced: what applies status must own every condition that the default has put there.
 func TestDefaultedConditionsCanBeReplaced(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ const password = "correct-horse"
 // configured is what the fields of a configuration are that come from the Secret with the credentials.
 type configured struct{ amqp, management, username, password string }
 
+// For each address the first that is set counts: spec, then the keys of the Secret in their order.
 func TestConfigFromSecret(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -42,15 +43,15 @@ func TestConfigFromSecret(t *testing.T) {
 			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqp://mq", "uri": "http://b", "managementURI": "http://a"},
 			want:   configured{"amqp://mq", "http://a", "bob", password},
 		},
-		"the management API follows from the AMQP URI": {
+		"the management API follows from the AMQP URI, with port 15672": {
 			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqp://mq:5673"},
 			want:   configured{"amqp://mq:5673", "http://mq:15672", "bob", password},
 		},
-		"and with TLS": {
+		"and with TLS, with port 15671": {
 			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqps://mq"},
 			want:   configured{"amqps://mq", "https://mq:15671", "bob", password},
 		},
-		"a path prefix of the management API stays, the vhost of an AMQP URI goes": {
+		"a path prefix of the management API is honoured, what stands behind the host of an AMQP URI is ignored": {
 			secret: map[string]string{
 				"username": "bob", "password": password,
 				"amqpURI": "amqp://mq/my%40vhost?heartbeat=10#x", "managementURI": "https://gate/rabbit/a%2Fb?x=1#y",
@@ -75,7 +76,7 @@ func TestConfigFromSecret(t *testing.T) {
 			secret: map[string]string{"username": "u", "password": password, "host": "rabbit.shop.svc", "port": "5671"},
 			want:   configured{"amqps://rabbit.shop.svc:5671", "https://rabbit.shop.svc:15671", "u", password},
 		},
-		"a host without a port": {
+		"a host without a port has 5672": {
 			secret: map[string]string{"username": "u", "password": password, "host": "mq"},
 			want:   configured{"amqp://mq:5672", "http://mq:15672", "u", password},
 		},

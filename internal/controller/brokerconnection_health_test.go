@@ -13,6 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
+// A broker that was reached and fails keeps Ready=True until it has failed for three times resyncInterval: a restart of the
+// broker is not worth an alert. What is Stalled is tried on: attempts go on.
 func TestJudgeHealth(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -14,6 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
+// A BrokerConnection that is in use stays for 10 s, and while ConsumerQueues that use it are being deleted, until for
+// five minutes none of them has come to its end.
 func TestHowLongABrokerConnectionStays(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -31,6 +33,7 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 	}
 }
 
+// An open connection outlives its Secret by 10 s.
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
 	connections, key := NewConnections(nil, logr.Discard()), types.NamespacedName{Namespace: "shop", Name: "default"}

@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
+// With --watch-namespaces the manager works in these namespaces and asks for nothing in any other.
 func TestCacheOptionsNamespaces(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string][]string{

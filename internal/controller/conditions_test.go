@@ -24,6 +24,8 @@ func lines(conditions []metav1.Condition) []string {
 
 var anyOrder = cmpopts.SortSlices(func(a, b string) bool { return a < b })
 
+// Reconciling and Stalled are there only while they are True, never both, and carry Ready's reason and message; each
+// condition has observedGeneration. Suspended keeps the others' values.
 func TestConditionWriter(t *testing.T) {
 	t.Parallel()
 	condition := func(name string, status metav1.ConditionStatus) metav1.Condition {

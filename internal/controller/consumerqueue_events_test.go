@@ -31,7 +31,8 @@ const (
 	withLimit = `{queue: {maxLength: 9}, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
 )
 
-// Each case is a history of looks at one ConsumerQueue, each with the status that the one before left.
+// Events are recorded on transitions only. Each case is a history of looks at one ConsumerQueue, each with the status that the
+// one before left. While a ConsumerQueue is drifted already, what else goes missing and is mended has no Event.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	const (

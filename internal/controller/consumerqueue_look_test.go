@@ -36,7 +36,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// The status holds no more than its schema admits, and the plan hash speaks of all.
+// The status holds no more than its schema admits: topology at most 256, topologyOmitted counts the rest; changes at most 64,
+// changesOmitted counts the rest. planHash is made of all changes, also those that the list leaves out.
 func TestDescribeCutsToSize(t *testing.T) {
 	t.Parallel()
 	entries, comparison := make([]v1alpha1.TopologyEntry, 300), topology.Comparison{}
@@ -62,6 +63,7 @@ func TestDescribeCutsToSize(t *testing.T) {
 	equal(t, "last synced", nil, look.status.LastSyncedTime)
 }
 
+// lastSyncedTime is when the topology last became in sync, not when it was last looked at.
 func TestLastSyncedTime(t *testing.T) {
 	t.Parallel()
 	long := metav1.NewTime(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC))

@@ -45,6 +45,7 @@ func TestSpecOrRequest(t *testing.T) {
 }
 
 // status.lastHandledReconcileAt holds 1024 characters, and a value that it cannot hold would never be seen as handled.
+// The annotation requested-at has a resource looked at now; lastHandledReconcileAt echoes it.
 func TestRequestedAt(t *testing.T) {
 	t.Parallel()
 	cq := &v1alpha1.ConsumerQueue{}
@@ -90,6 +91,7 @@ func TestReadinessChanged(t *testing.T) {
 	}
 }
 
+// status.consumerQueues is how many ConsumerQueues use the connection.
 func TestQueuesOfConnection(t *testing.T) {
 	t.Parallel()
 	r := &ConsumerQueueReconciler{client: testClient(t,
@@ -281,6 +283,8 @@ func TestLookAtBrokerConnection(t *testing.T) {
 	}
 }
 
+// A changed Secret takes effect at once where spec names it, and within about 30 seconds where it is that of a RabbitmqCluster,
+// which is not watched: the BrokerConnection is looked at again as often.
 func TestDescribeBrokerConnection(t *testing.T) {
 	t.Parallel()
 	health := rabbit.Health{

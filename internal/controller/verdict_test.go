@@ -20,6 +20,8 @@ func failed(queue string, reason error) error {
 	return &rabbit.ObjectError{Op: "declare", Kind: "queue", Name: queue, VHost: "/", Err: reason}
 }
 
+// The conditions by situation, as in the table of docs/status.md: Ready, Drifted and RecreationRequired with their reasons, and
+// whether Reconciling (Warren goes on by itself) or Stalled (somebody has to do something) is True.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const plain = `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
@@ -319,6 +321,7 @@ func TestJudgeNewObjectsAfterAnUpgrade(t *testing.T) {
 	equal(t, "recreation", v1alpha1.ReasonBrokerUpgraded, got.recreation.reason)
 }
 
+// Where nothing was compared, Drifted is Unknown; waiting keeps the value of RecreationRequired, a refusal does not.
 func TestVerdictsWithoutAComparison(t *testing.T) {
 	t.Parallel()
 	unknown := maybe("Why", "because")

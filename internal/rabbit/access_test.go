@@ -72,6 +72,8 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 	}
 }
 
+// status.capabilities tells what version and tags allow: definitions takes the tag administrator, policies policymaker or
+// administrator.
 func TestCapabilitiesByTag(t *testing.T) {
 	cases := map[string]Capabilities{
 		"management":    {},
@@ -96,7 +98,8 @@ func TestCapabilitiesByTag(t *testing.T) {
 	})
 }
 
-// The event exchange lives in one vhost of the broker, by default "/".
+// capabilities.events says that the broker announces changes in this vhost. The event exchange lives in one vhost of the
+// broker, by default "/".
 func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
@@ -115,6 +118,7 @@ func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 	}
 }
 
+// Without the tag administrator the vhost is read by listings.
 func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		user := vhost.Broker.NewUser(t, "administrator")
@@ -133,6 +137,7 @@ func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
 	})
 }
 
+// A vhost whose name goes beyond ASCII is always read by listings: RabbitMQ 4.0 to 4.3 fails to answer with its definitions.
 // A fact about RabbitMQ that observing relies on: if this fails, definitionsWork has become too careful.
 func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 	each(t, func(t *testing.T, own *brokers.VHost) {
@@ -148,6 +153,7 @@ func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 	})
 }
 
+// status.brokerVersion is the lowest version among the nodes, which takes the tag monitoring or administrator to see.
 // While a cluster is being upgraded its nodes differ, and the last one may change without our connections being closed.
 func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	t.Parallel()
@@ -246,6 +252,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// A client certificate is shown in addition: users log in with user and password all the same.
 func TestClientCertificatesAreShown(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
@@ -269,6 +276,23 @@ func TestClientCertificatesAreShown(t *testing.T) {
 	if err := connected(t, config, nil).Apply(t.Context(), oneQueue); err != nil {
 		t.Error(err)
 	}
+}
+
+// amqps:// and https:// use TLS 1.2 or newer: with a server that has TLS 1.1 and nothing newer, there is no connection.
+func TestTLS12OrNewer(t *testing.T) {
+	t.Parallel()
+	server := selfSigned(t)
+	identity, err := tls.X509KeyPair(server.cert, server.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &tls.Config{Certificates: []tls.Certificate{identity}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	config := configOf(brokers.Newest(t).NewVHost(t))
+	plain := strings.TrimPrefix(config.AMQPURI, "amqp://")
+	config.AMQPURI = "amqps://" + listen(t, func(socket net.Conn) { pipe(tls.Server(socket, old), plain) })
+	config.ManagementURI = newTLSProxy(t, config.ManagementURI, "", old).URI
+	config.CA = server.cert
+	eventually(t, opened(t, config, nil), failsWith(ErrUnreachable, "AMQP: ", "management API", "protocol version"))
 }
 
 // pipe connects a client with a server until one of them ends it.

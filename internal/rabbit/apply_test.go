@@ -127,7 +127,7 @@ func objectErrors(t *testing.T, err error) []*ObjectError {
 	return failures
 }
 
-// The permissions of RabbitMQ: configure on what is declared; read on the queue and write on its dead-letter exchange;
+// What is missing is named, for PermissionDenied. The permissions of RabbitMQ: configure on what is declared; read on the queue and write on its dead-letter exchange;
 // write on the queue and read on the exchange of a binding.
 func TestApplyNamesTheMissingPermission(t *testing.T) {
 	queue := func(name string, arguments topology.Arguments) topology.Topology {

@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// A broker that is unreachable is tried again with a pause of 250 ms growing to 30 s.
 func TestBackoffDoublesUpToItsLimit(t *testing.T) {
 	t.Parallel()
 	b := backoff{first: usual.first, limit: usual.limit}

@@ -73,6 +73,7 @@ func ofObjects(requests []request) []request {
 	})
 }
 
+// An administrator reads the vhost by one request for its definitions each interval.
 func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		fill(vhost)
@@ -104,6 +105,8 @@ func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 	})
 }
 
+// With the tag management or monitoring the vhost is read by four or five listings each interval: queues, exchanges, bindings,
+// policies, and operator policies where the user may.
 func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
@@ -124,7 +127,8 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	}
 }
 
-// RabbitMQ 4.3.5 and newer have ETags, of the whole broker: a change in any vhost changes them all.
+// RabbitMQ 4.3.5 and newer have ETags, and answer "not modified" while nothing changed. They are of the whole broker: a change
+// in any vhost changes them all.
 func TestBrokersWithETags(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		m := connected(t, configOf(vhost), nil).management

@@ -159,6 +159,7 @@ func TestRemovingLeavesWhatWasObserved(t *testing.T) {
 	}
 }
 
+// Unbinding takes the same permissions as binding, deleting the same as declaring.
 func TestRemoveNamesTheMissingPermission(t *testing.T) {
 	cases := map[string]struct {
 		remove Removal

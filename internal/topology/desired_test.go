@@ -32,7 +32,8 @@ const (
 	deadQueue     = "queue orders.dlq: DeadLetter, x-delivery-limit=-1"
 )
 
-// Each case is the whole topology, on RabbitMQ 4.3 unless it says otherwise.
+// Every queue is a durable quorum queue; names, tiers, delivery limits and at-least-once dead-lettering have the defaults of
+// docs/concepts.md. Each case is the whole topology, on RabbitMQ 4.3 unless it says otherwise.
 func TestDesired(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -366,7 +367,7 @@ func TestDesiredRefuses(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"a RabbitMQ that is too old": {
+		"a RabbitMQ older than 3.10 is refused": {
 			on: v39, spec: `{}`, reason: v1alpha1.ReasonUnsupportedByBroker,
 			message: `Warren needs RabbitMQ 3.10 or newer and this broker is 3.9: upgrade the broker`,
 		},

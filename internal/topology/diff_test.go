@@ -46,6 +46,8 @@ func TestDiffFindsNothingInWhatWasDeclared(t *testing.T) {
 }
 
 // Each case changes what was declared in one way; it is the only change that Diff may find.
+// Everything is compared: arguments one by one, and durable, autoDelete, exclusive, an exchange's type. An argument that is
+// absent and one that is present with the broker's default value differ.
 func TestDiffChanges(t *testing.T) {
 	t.Parallel()
 	const cannot = "; a queue's arguments cannot be changed: it must be recreated"
@@ -243,7 +245,7 @@ func TestDiffChanges(t *testing.T) {
 			want: recreate(v1alpha1.KindExchange, "again", "arguments.alternate-exchange", "", "lost",
 				"alternate-exchange is lost, should not be set; an exchange cannot be changed: it must be recreated"),
 		},
-		"a source exchange may have arguments": {
+		"a source exchange may have arguments of its own, such as an alternate exchange": {
 			change: func(o topology.Observed) {
 				exchange(o, "events", func(e *topology.ObservedExchange) {
 					e.Arguments = topology.Arguments{"alternate-exchange": "lost"}
@@ -291,6 +293,7 @@ func TestDiffChanges(t *testing.T) {
 	}
 }
 
+// An extra binding into one of the queues is Foreign, unless another ConsumerQueue wants it.
 func TestDiffForeignBindings(t *testing.T) {
 	t.Parallel()
 	foreign := func(source, destination, key, arguments string) v1alpha1.TopologyEntry {
@@ -346,6 +349,8 @@ func TestDiffForeignBindings(t *testing.T) {
 	}
 }
 
+// After an upgrade of the broker: if every object that differs is just what the spec asks for on an older supported version,
+// that is BrokerUpgraded and no drift.
 func TestDiffUpgraded(t *testing.T) {
 	t.Parallel()
 	const reject = `{retry: {strategy: Reject}}`
@@ -636,6 +641,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 	}
 }
 
+// planHash identifies the set of changes, whatever their order and wording.
 func TestPlanHash(t *testing.T) {
 	t.Parallel()
 	topo := desired(t, `{}`, v43)

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,10 +57,16 @@ func kubectlPath() string { return filepath.Join(os.Getenv("KUBEBUILDER_ASSETS")
 // kubectl runs the command as the administrator.
 func (c *cluster) kubectl(args ...string) {
 	GinkgoHelper()
+	Expect(c.tryKubectl(args...)).To(Succeed())
+}
+
+func (c *cluster) tryKubectl(args ...string) error {
 	command := exec.CommandContext(context.Background(), kubectlPath(), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
-	output, err := command.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "kubectl %v: %s", args, output)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl %v: %w: %s", args, err, output)
+	}
+	return nil
 }
 
 func (c *cluster) deployment() *appsv1.Deployment {

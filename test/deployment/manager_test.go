@@ -28,6 +28,7 @@ type manager struct {
 	gate    *gate
 	log     locked
 	metrics string
+	probes  string
 	process *os.Process
 	ended   chan error
 }
@@ -37,7 +38,7 @@ type manager struct {
 //   - the address of the API server and the token come in a kubeconfig instead of files in /var/run/secrets;
 //   - so does the namespace of the pod, which --leader-election-namespace gives;
 //   - addresses to listen at are on the loopback, at free ports, for there is no network of its own.
-func startManager(c *cluster) *manager {
+func startManager(c *cluster, further ...string) *manager {
 	GinkgoHelper()
 	deployment := c.deployment()
 	pod := deployment.Spec.Template.Spec
@@ -45,7 +46,7 @@ func startManager(c *cluster) *manager {
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	m.writeKubeconfig(kubeconfig, c.token(deployment.Namespace, pod.ServiceAccountName))
 
-	command := exec.Command(binary, m.arguments(pod.Containers[0].Args)...)
+	command := exec.Command(binary, m.arguments(append(slices.Clone(pod.Containers[0].Args), further...))...)
 	command.Args = append(command.Args, "--leader-election-namespace="+deployment.Namespace, "--kubeconfig="+kubeconfig)
 	command.Env = environment(pod.Containers[0].Env)
 	command.Dir = GinkgoT().TempDir()
@@ -78,7 +79,8 @@ func (m *manager) arguments(given []string) []string {
 		flag, _, _ := strings.Cut(arg, "=")
 		switch flag {
 		case "--health-probe-bind-address":
-			args[i] = flag + "=" + freeAddress()
+			m.probes = freeAddress()
+			args[i] = flag + "=" + m.probes
 		case "--metrics-bind-address":
 			m.metrics = freeAddress()
 			args[i] = flag + "=" + m.metrics
@@ -134,9 +136,13 @@ func (m *manager) refused() []permission {
 	return list
 }
 
-// scrape asks for the metrics, with a token unless it is empty, and returns the status of the answer.
+// scrape asks for the metrics by HTTPS, with a token unless it is empty, and returns the status of the answer. It would take
+// HTTP/2, which the manager does not serve.
 func (m *manager) scrape(token string) (int, error) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that it made itself
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a certificate that it made itself
+		ForceAttemptHTTP2: true,
+	}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, "https://"+m.metrics+"/metrics", http.NoBody)
 	if err != nil {
@@ -148,6 +154,9 @@ func (m *manager) scrape(token string) (int, error) {
 	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
 	if err != nil {
 		return 0, fmt.Errorf("scrape: %w", err)
+	}
+	if response.ProtoMajor != 1 {
+		return 0, fmt.Errorf("scrape: served by %s", response.Proto)
 	}
 	return response.StatusCode, response.Body.Close()
 }

@@ -1,6 +1,9 @@
 package deployment
 
 import (
+	"errors"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 
@@ -36,6 +39,7 @@ var _ = Describe("Installed for single namespaces", Ordered, func() {
 				s := beginShift(single, namespace)
 				s.work()
 				Expect(s.refused()).To(BeEmpty())
+				Expect(s.metrics).To(BeEmpty(), "metrics are off")
 				s.stop()
 				Expect(strings.ToLower(s.log.String())).NotTo(ContainSubstring("forbidden"))
 			}
@@ -47,6 +51,32 @@ var _ = Describe("Installed for single namespaces", Ordered, func() {
 			Expect(elsewhere.vhost.Definitions().Queues).To(BeEmpty())
 		})
 	}
+
+	It("with --metrics-secure=false it serves metrics to everyone who reaches the port", func() {
+		m := startManager(single, "--metrics-secure=false", "--metrics-bind-address=:8080")
+		Eventually(func() (string, error) {
+			response, err := http.Get("http://" + m.metrics + "/metrics")
+			if err != nil {
+				return "", err
+			}
+			content, err := io.ReadAll(response.Body)
+			return string(content), errors.Join(err, response.Body.Close())
+		}).Should(ContainSubstring("go_goroutines"))
+		m.stop()
+	})
+
+	// As make undeploy and make uninstall do, which delete the CRDs and with them every resource of both kinds.
+	It("while it runs, a deletion of the CRDs means the queues too, as far as deletionPolicy goes", func() {
+		s := beginShift(single, "team-a")
+		DeferCleanup(func() { // before what is left over is cleared
+			Eventually(single.tryKubectl).WithArguments("apply", "--server-side", "-k", filepath.Join(config, "crd")).Should(Succeed())
+		})
+		s.applyConnection()
+		s.applyQueue() // with deletionPolicy Delete
+		s.until(s.queueReady)
+		single.kubectl("delete", "-k", filepath.Join(config, "crd"))
+		Expect(s.vhost.Definitions().Queues).To(BeEmpty())
+	})
 
 	It("it has no rights in the whole cluster", func() {
 		bindings := &rbacv1.ClusterRoleBindingList{}

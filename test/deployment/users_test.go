@@ -51,6 +51,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		})
 	}
 
+	// No role writes a status: that is Warren's. No viewer reads a Secret.
 	It("view sees what is there, and can neither write nor read a Secret", func() {
 		viewer := as("the-view")
 		Expect(viewer.List(ctx(), &v1alpha1.ConsumerQueueList{}, client.InNamespace("shop"))).To(Succeed())

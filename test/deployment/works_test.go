@@ -3,6 +3,7 @@ package deployment
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ type work struct {
 
 // works are all that a manager does with the API server, in an order in which each can be done.
 var works = []work{
+	{"answers its probes, which ask no broker", nil, (*shift).probed},
 	{"becomes leader, and says so in an Event", nil, (*shift).isLeader},
 	{"connects by a Secret", (*shift).applyConnection, func(s *shift) error { return s.connected("default") }},
 	{"makes a ConsumerQueue Ready", (*shift).applyQueue, (*shift).queueReady},
@@ -43,6 +45,24 @@ var works = []work{
 	{"writes a status although the resource has changed meanwhile", (*shift).requestAmidChanges, (*shift).requestHandled},
 	{"stays leader", nil, (*shift).renewed},
 	{"lets a ConsumerQueue go", (*shift).deleteQueue, (*shift).queueGone},
+}
+
+// probed asks /healthz and /readyz, at a time when there is no broker yet.
+func (s *shift) probed() error {
+	var problems []error
+	for _, path := range []string{"/healthz", "/readyz"} {
+		response, err := http.Get("http://" + s.probes + path)
+		if err == nil {
+			var content []byte
+			content, err = io.ReadAll(response.Body)
+			err = errors.Join(err, response.Body.Close())
+			if err == nil && (response.StatusCode != http.StatusOK || string(content) != "ok") {
+				err = fmt.Errorf("%s: %d, %q", path, response.StatusCode, content)
+			}
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
 }
 
 func (s *shift) isLeader() error {
@@ -171,7 +191,8 @@ func (s *shift) changeKey(key string, change func(string) string) {
 
 func (s *shift) secretTakenOver() error { return errors.Join(s.connected("default"), s.queueReady()) }
 
-// servesMetrics asks as somebody with the role metrics-reader, as somebody without, and as nobody.
+// servesMetrics asks as somebody with the role warren-metrics-reader, as somebody without, and as nobody: others get 401 or
+// 403. Metrics are off where the installation is for single namespaces.
 func (s *shift) servesMetrics() error {
 	if s.metrics == "" {
 		return nil

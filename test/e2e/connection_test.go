@@ -168,8 +168,8 @@ var _ = Describe("A broker that cannot be read", func() {
 })
 
 var _ = Describe("In a steady state", func() {
-	// All ConsumerQueues of a BrokerConnection share one AMQP connection and one view of the vhost. A status is written when
-	// something changes, not at each look.
+	// All ConsumerQueues of a BrokerConnection share one AMQP connection and one view of the vhost.
+	// A status is written when something changes, not at each look.
 	It("nothing is written to the API server, and one request per interval goes to the broker", func() {
 		w := newBareWorld(matrix[0])
 		entry := newGateway(w.broker)

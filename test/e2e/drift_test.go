@@ -74,10 +74,12 @@ var _ = Describe("Drift", func() {
 		w.ready("orders")
 	})
 
+	// A new ConsumerQueue with Report lists in status.changes everything that would be declared, and writes nothing to the broker.
 	It("is what a topology that does not exist is with driftPolicy Report: nothing is declared", func() {
 		w := newWorld(matrix[0])
 		w.queue("orders", `{driftPolicy: Report}`)
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"))
+		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"), condition("Stalled", metav1.ConditionTrue, "Drifted"))
+		Expect(cq.Status.Changes).To(HaveLen(7), "an exchange, five queues and a binding")
 		Expect(w.vhost.Definitions()).To(Equal(brokers.Definitions{
 			Exchanges: []brokers.Exchange{}, Queues: []brokers.Queue{}, Bindings: []brokers.Binding{},
 		}))

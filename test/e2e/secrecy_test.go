@@ -26,7 +26,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// witness hears all that is said during the suite: what the controllers log, and each version of each Event,
+// A password appears in no log, Event, status, metric or error. witness hears all that is said during the suite: what the controllers log, and each version of each Event,
 // BrokerConnection and ConsumerQueue. It learns the passwords from the Secrets.
 type witness struct {
 	mu       sync.Mutex

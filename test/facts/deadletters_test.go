@@ -118,3 +118,43 @@ func TestPoliciesDefeatArguments(t *testing.T) {
 		}
 	})
 }
+
+// What is published to a queue that is gone gets a positive confirm and reaches nobody, unless it is published with
+// mandatory: then it is returned.
+func TestAConfirmForAMessageThatReachesNobody(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("tier")
+		w.DeleteQueue("tier")
+		channel, err := w.connection.Channel()
+		w.must(err)
+		w.must(channel.Confirm(false))
+		returns := channel.NotifyReturn(make(chan amqp.Return, 2))
+		for _, mandatory := range []bool{false, true} {
+			confirmation, err := channel.PublishWithDeferredConfirm("", "tier", mandatory, false, amqp.Publishing{Body: []byte("message")})
+			w.must(err)
+			confirmed, err := confirmation.WaitContext(w.t.Context())
+			w.must(err)
+			w.equal("confirmed", confirmed, true)
+			w.equal("returned before it was confirmed", len(returns) == 1, mandatory)
+		}
+		w.must(channel.Close())
+	})
+}
+
+// RabbitMQ cannot delete a quorum queue on condition that it is empty: if-empty and if-unused are refused.
+func TestNoDeletionOnCondition(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("orders")
+		for _, unused := range []bool{true, false} {
+			connection, err := w.Connect("deleter") // which the refusal closes
+			w.must(err)
+			channel, err := connection.Channel()
+			w.must(err)
+			if _, err := channel.QueueDelete("orders", unused, !unused, false); err == nil {
+				w.t.Errorf("deleted, if-unused %t, if-empty %t", unused, !unused)
+			}
+			_ = connection.Close()
+		}
+		w.holds("orders", 0)
+	})
+}
