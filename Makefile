@@ -39,6 +39,11 @@ test: ## Run all tests on real parts, and check the coverage.
 test-unit: ## Run the tests that need neither an API server nor a broker.
 	go test -race -shuffle=on $(TESTFLAGS) ./internal/topology/... ./test/conformance/... ./test/docs/...
 
+.PHONY: test-cluster
+test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.
+	WARREN_TEST_CLUSTER_VERSION='$(VERSION)' KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" \
+		go test -count=1 -timeout=30m $(TESTFLAGS) ./test/cluster
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.
 	@for package in $$(go list ./internal/...); do \
