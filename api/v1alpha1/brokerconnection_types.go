@@ -142,6 +142,11 @@ type BrokerConnectionStatus struct {
 	// +optional
 	Capabilities *BrokerCapabilities `json:"capabilities,omitempty"`
 
+	// lastHandledReconcileAt echoes the annotation messaging.warren.dev/requested-at that was last acted on.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+
 	// consumerQueues is how many ConsumerQueues use this connection.
 	// +kubebuilder:validation:Minimum=0
 	// +optional

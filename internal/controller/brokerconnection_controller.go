@@ -187,6 +187,10 @@ func (r *BrokerConnectionReconciler) look(
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if asked := requestedAt(bc); asked != status.LastHandledReconcileAt {
+		connection.LookNow() // the connection tells if anything is new
+		status.LastHandledReconcileAt = asked
+	}
 	return r.describe(bc, connection.Health(), status), nil
 }
 

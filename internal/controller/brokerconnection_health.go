@@ -45,6 +45,9 @@ func judgeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.T
 // connectedMessage says what a connection leads to.
 func connectedMessage(health rabbit.Health, vhost string) string {
 	message := fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q", health.Version, health.ClusterName, vhost)
+	if health.Operators != "" {
+		message += "; " + otherOperator(health.Operators) + ", so nothing is removed"
+	}
 	if health.MatchedByName {
 		message += "; that AMQP and the management API lead to one broker is taken from the cluster's name: " +
 			"let the user configure queues whose names begin with warren-link-, and it can be shown"

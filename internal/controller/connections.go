@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type Connections struct {
 
 	mu   sync.Mutex
 	open map[types.NamespacedName]openConnection
+	// owners are those of all connections that were ever opened; see rabbit.Config.Known.
+	owners map[string]bool
 }
 
 type openConnection struct {
@@ -49,7 +52,7 @@ func NewConnections(reader client.Reader, logger logr.Logger) *Connections {
 		brokerConnections: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		consumerQueues:    make(chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]),
 		stopping:          stopping, stop: stop,
-		open: map[types.NamespacedName]openConnection{},
+		open: map[types.NamespacedName]openConnection{}, owners: map[string]bool{},
 	}
 }
 
@@ -77,7 +80,8 @@ func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (*r
 		return found.Connection, nil
 	}
 	c.Close(key)
-	config.Limits = c.limits
+	config.Limits, config.Known = c.limits, c.knows
+	c.remember(config.Owner)
 	opened, err := rabbit.Open(config, c.logger.WithValues("brokerConnection", key), func(notice rabbit.Notice) { c.handle(key, notice) })
 	if err != nil {
 		return nil, err
@@ -86,6 +90,29 @@ func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (*r
 	defer c.mu.Unlock()
 	c.open[key] = openConnection{Connection: opened, fingerprint: fingerprint}
 	return opened, nil
+}
+
+// remember takes note of an owner: its connections may be listed when its BrokerConnection is gone.
+func (c *Connections) remember(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owners[owner] = true
+}
+
+// knows says whether an owner is a BrokerConnection of this manager, or was one since the manager started.
+func (c *Connections) knows(owner string) bool {
+	c.mu.Lock()
+	remembered := c.owners[owner]
+	c.mu.Unlock()
+	if remembered {
+		return true
+	}
+	list := &v1alpha1.BrokerConnectionList{}
+	if err := c.reader.List(c.stopping, list, client.UnsafeDisableDeepCopy); err != nil {
+		c.logger.Error(err, "List BrokerConnections")
+		return false
+	}
+	return slices.ContainsFunc(list.Items, func(bc v1alpha1.BrokerConnection) bool { return string(bc.UID) == owner })
 }
 
 // Get returns the open connection of a BrokerConnection, nil if there is none.

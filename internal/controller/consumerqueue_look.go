@@ -204,6 +204,7 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 		l.departures.forget(client.ObjectKeyFromObject(l.cq)) // a retry may come much later
 	}
 	l.cleanUp(s, &comparison)
+	comparison.Advisories = append(comparison.Advisories, s.sharedVHost()...)
 	entries := remember(comparison.Entries, desired.Shapes(), s.known, decided.failing(applied))
 	outcome := judge(comparison, s.known, desired.Shapes(), l.cq.Spec.DriftPolicy, applied)
 	l.tell(decided, before, outcome, applied)
@@ -263,7 +264,7 @@ func (s *scene) compare(cq *v1alpha1.ConsumerQueue) topology.Comparison {
 }
 
 func (s *scene) context() topology.Context {
-	return topology.Context{Older: s.older, Wanted: s.near.wantedBindings(), Owned: s.owned, Shared: s.near.keep}
+	return topology.Context{Older: s.older, Wanted: s.near.wantedBindings(), Owned: s.owned, Shared: s.near.keep, Hold: s.hold()}
 }
 
 // correct declares what was decided, then takes away what may go, and compares again.
@@ -286,6 +287,9 @@ func (l *look) correct(
 		comparison = s.compare(l.cq)
 		comparison.Keep(removal.Exchanges, boundUnseen)
 		return comparison, nil
+	}
+	if errors.Is(applied, rabbit.ErrShared) { // which was found out just now
+		return s.compare(l.cq), nil
 	}
 	if applied != nil {
 		applied = errors.Join(applied, s.connection.Refresh(ctx))

@@ -41,6 +41,10 @@ type Config struct {
 	// ResyncInterval is the time between two looks at the vhost.
 	ResyncInterval time.Duration
 
+	// Known says whether an owner is one of this process's. Nothing is removed while there are connections or fences of others
+	// in the vhost. All are known if it is nil. Fingerprint leaves it out.
+	Known func(owner string) bool `json:"-"`
+
 	// Limits bound what the broker may cost; the connection has its own if nil. Fingerprint leaves them out.
 	Limits *Limits
 }

@@ -56,6 +56,7 @@ type Connection struct {
 	notices    *notices
 	deletions  *deletions
 	candidate  candidate
+	survey     survey
 	between    func(step string) bool // tests only; false abandons a deletion there
 
 	strange atomic.Bool // the broker must be asked anew who it is
@@ -89,8 +90,8 @@ func open(config Config, logger logr.Logger, notify func(Notice), timing timing)
 		management: newManagement(config, to.management, to.tls, timing.request, 1),
 		writing:    newManagement(config, to.management, to.tls, timing.request, requestLimit),
 		deletions:  newDeletions(),
-		candidate:  candidate{news: make(chan struct{}, 1)},
-		channels:   newChannels(config, timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
+		candidate:  candidate{news: make(chan struct{}, 1)}, survey: survey{places: make(chan struct{}, 1)},
+		channels: newChannels(config, timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
 	}
 	c.done, c.end = context.WithCancel(context.Background())
 	c.strange.Store(true)
@@ -257,6 +258,8 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// That the connections cannot be read says nothing of the vhost; a removal reads them again, and fails then.
+	_ = c.surveyOften(ctx)
 	c.clearStrays()
 	return nil
 }

@@ -175,6 +175,9 @@ func (d *deletion) fenceAndDelete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.c.unshared(ctx); err != nil {
+		return err
+	}
 	if d.stillWanted != nil {
 		if err := d.stillWanted(ctx); err != nil {
 			return err

@@ -38,6 +38,8 @@ var (
 	// ErrOtherCluster: the broker that would be changed belongs to another cluster than the one that was meant. Nothing
 	// was done.
 	ErrOtherCluster = errors.New("another cluster")
+	// ErrShared: another operator works on the vhost, so nothing is removed.
+	ErrShared = errors.New("shared vhost")
 	// ErrClusterMismatch: AMQP and the management API lead to two brokers; the message names both.
 	ErrClusterMismatch = errors.New("cluster mismatch")
 	// ErrUnreachable: no answer, or none that RabbitMQ would give.

@@ -15,6 +15,9 @@ type Health struct {
 	ClusterName  string
 	Cluster      Identity
 	Capabilities Capabilities
+	// Operators are the owners of connections and fences in the vhost that Config.Known does not know. While there are any,
+	// nothing is removed.
+	Operators string
 	// Connected: the AMQP connection is open.
 	Connected bool
 	// Matched: AMQP and the management API were shown to lead to one broker, so Apply can work. MatchedByName: nothing but
@@ -73,7 +76,7 @@ func (h Health) Usable() bool { return h.Err == nil && h.Matched && !h.SyncedAt.
 // same compares all but the times: errors by what they say, and whether there was a look.
 func (h Health) same(other Health) bool {
 	return text(h.Err) == text(other.Err) && h.Connected == other.Connected && h.Version == other.Version &&
-		h.Matched == other.Matched && h.MatchedByName == other.MatchedByName &&
+		h.Operators == other.Operators && h.Matched == other.Matched && h.MatchedByName == other.MatchedByName &&
 		h.Cluster == other.Cluster && h.Capabilities == other.Capabilities &&
 		h.SyncedAt.IsZero() == other.SyncedAt.IsZero()
 }

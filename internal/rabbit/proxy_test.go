@@ -131,6 +131,7 @@ type relay struct {
 	frozen chan struct{} // nil, or closed by thaw
 	closed bool
 	open   []net.Conn
+	target string
 }
 
 func newRelay(t *testing.T, target string) *relay {
@@ -139,9 +140,12 @@ func newRelay(t *testing.T, target string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{}
+	r := &relay{target: uri.Host}
 	address := listen(t, func(client net.Conn) {
-		server, err := net.Dial("tcp", uri.Host)
+		r.mu.Lock()
+		target := r.target
+		r.mu.Unlock()
+		server, err := net.Dial("tcp", target)
 		if err != nil {
 			_ = client.Close()
 			return
@@ -201,6 +205,18 @@ func (r *relay) refuse(closed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = closed
+}
+
+// leadTo has new connections lead elsewhere.
+func (r *relay) leadTo(t *testing.T, target string) {
+	t.Helper()
+	uri, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = uri.Host
 }
 
 // cut closes every connection that is open.

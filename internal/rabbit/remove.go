@@ -31,6 +31,9 @@ func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal
 	if cluster == "" {
 		return c.config.sameCluster(c.Health().Cluster, cluster)
 	}
+	if err := c.unshared(ctx); err != nil {
+		return err
+	}
 	groups := make([][]operation, 3)
 	for _, binding := range removal.Bindings {
 		groups[0] = append(groups[0], unbind(binding))

@@ -18,6 +18,8 @@ type Context struct {
 	Wanted func(BindingID) bool
 	// Owned are the objects that Warren declared or took over for this ConsumerQueue.
 	Owned []v1alpha1.TopologyEntry
+	// Hold says why nothing may be removed for now; empty if it may.
+	Hold string
 	// Shared says whether another ConsumerQueue has, or is to have, an object. Nil if none does.
 	Shared func(v1alpha1.TopologyEntry) bool
 }

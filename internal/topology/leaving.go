@@ -28,7 +28,9 @@ func (c *Comparison) departing(desired Topology, observed Observed, context Cont
 	leaving, unbound := setOf(bindingsOf(gone)), bindingSet{}
 	for i, entry := range gone {
 		if entry.Kind == v1alpha1.KindBinding {
-			blocked[i] = c.bindingBlocked(entry, leaving, observed)
+			if blocked[i] = context.Hold; blocked[i] == "" {
+				blocked[i] = c.bindingBlocked(entry, leaving, observed)
+			}
 			if blocked[i] == "" {
 				unbound[bindingOf(entry).ID()] = true
 			}
@@ -36,7 +38,9 @@ func (c *Comparison) departing(desired Topology, observed Observed, context Cont
 	}
 	for i, entry := range gone {
 		if entry.Kind != v1alpha1.KindBinding {
-			blocked[i] = c.objectBlocked(entry, unbound, observed)
+			if blocked[i] = context.Hold; blocked[i] == "" {
+				blocked[i] = c.objectBlocked(entry, unbound, observed)
+			}
 		}
 		entry.State = v1alpha1.StateOrphaned
 		departure := Departure{Entry: entry, Blocked: blocked[i]}

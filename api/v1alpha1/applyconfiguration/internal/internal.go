@@ -147,6 +147,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: consumerQueues
       type:
         scalar: numeric
+    - name: lastHandledReconcileAt
+      type:
+        scalar: string
     - name: observedGeneration
       type:
         scalar: numeric

@@ -32,6 +32,8 @@ type BrokerConnectionStatusApplyConfiguration struct {
 	ClusterEndpoint *string `json:"clusterEndpoint,omitempty"`
 	// capabilities are what the broker's version and the user's permissions allow.
 	Capabilities *BrokerCapabilitiesApplyConfiguration `json:"capabilities,omitempty"`
+	// lastHandledReconcileAt echoes the annotation messaging.warren.dev/requested-at that was last acted on.
+	LastHandledReconcileAt *string `json:"lastHandledReconcileAt,omitempty"`
 	// consumerQueues is how many ConsumerQueues use this connection.
 	ConsumerQueues *int32 `json:"consumerQueues,omitempty"`
 }
@@ -100,6 +102,14 @@ func (b *BrokerConnectionStatusApplyConfiguration) WithClusterEndpoint(value str
 // If called multiple times, the Capabilities field is set to the value of the last call.
 func (b *BrokerConnectionStatusApplyConfiguration) WithCapabilities(value *BrokerCapabilitiesApplyConfiguration) *BrokerConnectionStatusApplyConfiguration {
 	b.Capabilities = value
+	return b
+}
+
+// WithLastHandledReconcileAt sets the LastHandledReconcileAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LastHandledReconcileAt field is set to the value of the last call.
+func (b *BrokerConnectionStatusApplyConfiguration) WithLastHandledReconcileAt(value string) *BrokerConnectionStatusApplyConfiguration {
+	b.LastHandledReconcileAt = &value
 	return b
 }
 

@@ -1,0 +1,36 @@
+package controller
+
+import (
+	"fmt"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// otherOperator is what messages say of an operator that this one knows nothing of.
+func otherOperator(owners string) string {
+	return fmt.Sprintf("another operator works on this vhost (owner %s)", owners)
+}
+
+// hold says why nothing may be removed for now; empty if it may.
+func (s *scene) hold() string {
+	if s.connection == nil {
+		return ""
+	}
+	owners := s.connection.Health().Operators
+	if owners == "" {
+		return ""
+	}
+	return otherOperator(owners)
+}
+
+// sharedVHost is the advisory that another operator works on the vhost, if one does.
+func (s *scene) sharedVHost() []v1alpha1.Advisory {
+	why := s.hold()
+	if why == "" {
+		return nil
+	}
+	return []v1alpha1.Advisory{{
+		Code: v1alpha1.AdvisorySharedVHost, Name: s.place.vhost,
+		Message: why + ": nothing is removed while it does, for it may need what this one does not; give each operator a vhost of its own",
+	}}
+}

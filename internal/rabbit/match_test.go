@@ -1,0 +1,154 @@
+package rabbit
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// glancing waits less for what does not come.
+func glancing() timing {
+	quick := usual
+	quick.match, quick.statistics, quick.limit = 200*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
+	return quick
+}
+
+// The brokers of the matrix are three clusters of one name.
+func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
+	t.Parallel()
+	all := brokers.All(t)
+	if len(all) < 2 {
+		t.Fatal("this takes two brokers: run make test")
+	}
+	here := all[0].NewVHost(t)
+	there := here.At(all[1])
+	for name, permission := range map[string]string{"shown by a queue": ".*", "shown by the connection": "^$"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			user := here.Broker.NewUser(t, "management")
+			here.Grant(user, permission, ".*", ".*")
+			all[1].SetTags(t, user, "management")
+			there.Grant(user, permission, ".*", ".*")
+			config := configOf(here)
+			config.Username, config.Password, config.ResyncInterval = user.Username, user.Password, time.Second
+			relay := newRelay(t, there.Broker.AMQPURI)
+			config.AMQPURI = relay.URI
+			connection, err := open(config, discard, func(Notice) {}, glancing())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(connection.Close)
+			eventually(t, connection, failsWith(ErrClusterMismatch,
+				"AMQP at "+strings.TrimPrefix(relay.URI, "amqp://")+" leads to RabbitMQ "+there.Broker.Version,
+				"the management API at "+strings.TrimPrefix(here.Broker.ManagementURI, "http://")+" to RabbitMQ "+here.Broker.Version))
+			NewWithT(t).Consistently(func() error { return connection.Health().Err }).WithTimeout(time.Second).
+				WithPolling(5 * time.Millisecond).Should(MatchError(ErrClusterMismatch))
+			if err := connection.Apply(t.Context(), oneQueue); err == nil {
+				t.Error("something was declared")
+			}
+			if queues := append(here.Definitions().Queues, there.Definitions().Queues...); len(queues) > 0 {
+				t.Errorf("%+v", queues)
+			}
+			relay.leadTo(t, here.Broker.AMQPURI)
+			eventually(t, connection, isWell)
+		})
+	}
+}
+
+// Where AMQP was right first, a proxy may begin to answer from elsewhere on the same TCP connection.
+func TestManagementThatComesToLeadElsewhere(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	config := configOf(vhost)
+	proxy := newProxy(t, config.ManagementURI, "")
+	config.ManagementURI = proxy.URI
+	connection, err := open(config, discard, func(Notice) {}, glancing())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	eventually(t, connection, isWell)
+	vhost.DeclareQueue("unseen", nil)
+	proxy.answer(func(response *http.Response) error {
+		if strings.Contains(response.Request.URL.Path, "/"+matchQueue) {
+			response.StatusCode = http.StatusNotFound
+			replace(response, `{"error": "Object Not Found"}`)
+		}
+		return nil
+	})
+	mustBe(t, connection.Refresh(t.Context()), ErrClusterMismatch)
+	if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) > 0 {
+		t.Error("what another broker has was taken over")
+	}
+	if err := connection.Apply(t.Context(), oneQueue); err == nil {
+		t.Error("something was declared")
+	}
+	proxy.answer(nil)
+	eventually(t, connection, isWell)
+}
+
+// A broker without statistics shows no connections: then names are all there is.
+func TestMatchedByName(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	user := vhost.Broker.NewUser(t, "management")
+	vhost.Grant(user, "^$", ".*", ".*")
+	config := configOf(vhost)
+	proxy := newProxy(t, config.ManagementURI, "")
+	config.ManagementURI, config.Username, config.Password = proxy.URI, user.Username, user.Password
+	for name, named := range map[string]string{"the same": vhost.Broker.ClusterName(t), "another": "rabbit@elsewhere"} {
+		proxy.answer(func(response *http.Response) error {
+			if strings.HasSuffix(response.Request.URL.Path, "/overview") {
+				replace(response, `{"rabbitmq_version": "4.3.6", "disable_stats": true, "cluster_name": "`+named+`"}`)
+			}
+			return nil
+		})
+		connection, err := open(config, discard, func(Notice) {}, glancing())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(connection.Close)
+		if name == "another" {
+			eventually(t, connection, failsWith(ErrClusterMismatch, `cluster "rabbit@elsewhere"`))
+			continue
+		}
+		eventually(t, connection, isWell)
+		if !connection.Health().MatchedByName {
+			t.Error("nothing but the names could be compared")
+		}
+	}
+}
+
+// The capabilities follow the user's tags without a new connection.
+func TestCapabilitiesFollowTheTags(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		user := vhost.Broker.NewUser(t, "administrator")
+		vhost.Grant(user, ".*", ".*", ".*")
+		config := configOf(vhost)
+		config.Username, config.Password = user.Username, user.Password
+		connection := connected(t, config, nil)
+		cluster := connection.Health().Cluster
+		for _, test := range []struct {
+			tag                   string
+			definitions, policies bool
+		}{{"management", false, false}, {"policymaker", false, true}, {"administrator", true, true}, {"monitoring", false, false}} {
+			vhost.Broker.SetTags(t, user, test.tag)
+			NewWithT(t).Eventually(func(g Gomega) { // the broker may remember the tags for a moment
+				g.Expect(connection.Refresh(t.Context())).To(Succeed())
+				health := connection.Health()
+				g.Expect(health.Capabilities.Definitions).To(Equal(test.definitions), test.tag)
+				g.Expect(health.Capabilities.Policies).To(Equal(test.policies), test.tag)
+				g.Expect(health.Cluster.ID != "").To(Equal(test.policies), test.tag)
+				g.Expect(health.Cluster.Is(cluster)).To(BeTrue())
+			}).WithTimeout(within).WithPolling(50 * time.Millisecond).Should(Succeed())
+			if err := connection.Apply(t.Context(), oneQueue); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

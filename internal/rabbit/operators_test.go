@@ -1,0 +1,58 @@
+package rabbit
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// An operator of another Kubernetes cluster is seen by its connection. Until it goes nothing is removed; declares go on.
+func TestNothingIsRemovedBesideAnotherOperator(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		config := configOf(vhost)
+		config.Owner, config.Known = "ours", func(owner string) bool { return owner == "our other" }
+		connection := connected(t, config, nil)
+		sibling := configOf(vhost)
+		sibling.Owner = "our other"
+		connected(t, sibling, nil)
+		foreign := configOf(vhost)
+		foreign.Owner = "theirs"
+		other := connected(t, foreign, nil)
+
+		NewWithT(t).Eventually(func(g Gomega) { // the management API lists connections late
+			g.Expect(connection.Refresh(t.Context())).To(Succeed())
+			g.Expect(connection.Health().Operators).To(Equal("theirs"))
+		}).WithTimeout(within).Should(Succeed())
+		if err := connection.Apply(t.Context(), oneQueue); err != nil {
+			t.Error(err)
+		}
+		cluster := connection.Health().Cluster.Key()
+		removal := Removal{Queues: []string{"q"}}
+		mustBe(t, connection.Remove(t.Context(), cluster, removal), ErrShared, "another operator works on vhost", "theirs")
+		if queues := vhost.Definitions().Queues; len(queues) != 1 {
+			t.Errorf("%+v", queues)
+		}
+		other.Close()
+		NewWithT(t).Eventually(func() error { return connection.Remove(t.Context(), cluster, removal) }).WithTimeout(within).Should(Succeed())
+		if operators := connection.Health().Operators; operators != "" {
+			t.Errorf("still there: %s", operators)
+		}
+	})
+}
+
+// A fence is a sign of an operator too, for a user who does not see its connections.
+func TestAFenceOfAnotherOperator(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	vhost.DeclareQueue("orders", quorum(nil))
+	foreign := configOf(vhost)
+	foreign.Owner = "theirs"
+	abandon(t, foreign, stepMarked, "orders")
+	config := configOf(vhost)
+	config.Owner, config.Known = "ours", func(string) bool { return false }
+	connection := connected(t, config, nil)
+	eventually(t, connection, func(g Gomega, health Health) { g.Expect(health.Operators).To(Equal("theirs")) })
+	mustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), Removal{Exchanges: []string{"x"}}), ErrShared)
+}
