@@ -23,8 +23,8 @@ type timing struct {
 	goodbye   time.Duration // closing in good order
 	first     time.Duration // the first wait before another attempt
 	limit     time.Duration // the longest
-	reading   time.Duration // between two readings of counters that lag
 	settle    time.Duration // from closing a fence until all publishers know
+	stray     time.Duration // how long a fence of another process must have been seen to count as left behind
 
 	match      time.Duration // until a queue that is declared shows in the management API, on each node
 	statistics time.Duration // until a connection that is opened does
@@ -32,7 +32,7 @@ type timing struct {
 
 var usual = timing{
 	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, goodbye: time.Second,
-	first: 250 * time.Millisecond, limit: 30 * time.Second, reading: 10 * time.Second, settle: 400 * time.Millisecond,
+	first: 250 * time.Millisecond, limit: 30 * time.Second, settle: 400 * time.Millisecond, stray: 20 * time.Second,
 	match: 3 * time.Second, statistics: 15 * time.Second,
 }
 
@@ -50,6 +50,7 @@ type Connection struct {
 	management *management // for looking
 	writing    *management // for deleting, with what that takes of reading
 	channels   *channels
+	sentinels  *sentinelLink
 	store      store
 	members    members
 	state      state
@@ -60,7 +61,8 @@ type Connection struct {
 	between    func(step string) bool // tests only; false abandons a deletion there
 
 	strange atomic.Bool // the broker must be asked anew who it is
-	contact *contact    // the looking goroutine's own
+	contact *contact    // the looking goroutine's own, as is sighted
+	sighted sightings
 
 	waitingMu sync.Mutex
 	waiting   []chan<- error // for the next look
@@ -93,6 +95,7 @@ func open(config Config, logger logr.Logger, notify func(Notice), timing timing)
 		candidate:  candidate{news: make(chan struct{}, 1)}, survey: survey{places: make(chan struct{}, 1)},
 		channels: newChannels(config, timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
 	}
+	c.sentinels = newSentinelLink(config, timing.operation, c.dialSentinels)
 	c.done, c.end = context.WithCancel(context.Background())
 	c.strange.Store(true)
 	c.running.Go(func() { c.notices.run(c.done) })
@@ -111,6 +114,7 @@ func (c *Connection) Close() {
 	c.end()
 	c.running.Wait()
 	c.channels.running.Wait()
+	c.sentinels.close()
 	c.management.close()
 	c.writing.close()
 	c.store.close()

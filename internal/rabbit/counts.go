@@ -12,8 +12,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 )
 
-// held is what a passive declaration counts. Both are current; unacknowledged, delayed and dead-letter-pending messages
-// are in neither.
+// held is what a passive declaration counts. Both are current; whoever holds an unacknowledged message counts as a
+// consumer. Messages that wait to be redelivered or dead-lettered are in neither.
 type held struct{ ready, consumers int }
 
 // passive counts; false if there is no such queue.
@@ -52,26 +52,40 @@ func about(queue string, err error) error {
 	return fmt.Errorf("queue %q: %w", queue, err)
 }
 
-// reading is what the management API says of one queue. Its counters are 4 to 9 seconds old, and its policy too.
+// reading is what the management API says of one queue: the queue itself, which is current, and statistics, which are
+// seconds old, or a minute on a busy broker, and which nothing that deletes may rest on.
 type reading struct {
 	Type      string
 	State     string
 	Leader    string
 	Arguments map[string]any
 
-	Effective looseObject `json:"effective_policy_definition"`
+	// Policy and Effective are statistics up to 4.0, and current from 4.3 on.
+	Policy    string
+	Effective toldPolicy `json:"effective_policy_definition"`
 
-	// Messages is nil until a queue has been counted for the first time. The others are absent where the version
-	// doesn't know them.
-	Messages       *int
-	Ready          int `json:"messages_ready"`
-	Unacknowledged int `json:"messages_unacknowledged"`
-	DeadLetters    int `json:"messages_dlx"`
-	Delayed        int `json:"messages_delayed"`
+	// DeadLetters, the messages that wait to be dead-lettered, is nil without statistics.
+	DeadLetters *int `json:"messages_dlx"`
+
+	// user and operator are the definitions of the policies that hold for the queue.
+	user, operator topology.Arguments
 }
 
-const readingColumns = "type,state,leader,arguments,effective_policy_definition," +
-	"messages,messages_ready,messages_unacknowledged,messages_dlx,messages_delayed"
+const (
+	withoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
+	withStatistics    = "?columns=policy,effective_policy_definition,messages_dlx"
+)
+
+// toldPolicy is nothing known where the broker does not tell.
+type toldPolicy struct {
+	definition looseObject
+	known      bool
+}
+
+func (p *toldPolicy) UnmarshalJSON(text []byte) error {
+	p.known = true
+	return json.Unmarshal(text, &p.definition)
+}
 
 // looseObject is a JSON object; RabbitMQ writes an empty one as [] at times.
 type looseObject map[string]any
@@ -85,10 +99,10 @@ func (o *looseObject) UnmarshalJSON(text []byte) error {
 }
 
 // reading asks for one queue; nil if there is no such queue.
-func (m *management) reading(ctx context.Context, queue string) (*reading, error) {
+func (m *management) reading(ctx context.Context, queue, query string) (*reading, error) {
 	path := "/queues/" + escape(m.config.VHost) + "/" + escape(queue)
 	answer, gone := &reading{}, false
-	err := m.do(ctx, http.MethodGet, path+"?columns="+readingColumns, "", nil, func(response *http.Response) error {
+	err := m.do(ctx, http.MethodGet, path+query, "", nil, func(response *http.Response) error {
 		switch response.StatusCode {
 		case http.StatusOK:
 			return m.decode(path, response.Body, answer)
@@ -104,7 +118,7 @@ func (m *management) reading(ctx context.Context, queue string) (*reading, error
 	return answer, nil
 }
 
-// fit says why a queue can never be shown to be empty; nil if it can.
+// fit says why a queue cannot be shown to be empty; nil if it can.
 func (r *reading) fit(config Config, queue string) error {
 	unproven := func(format string, args ...any) error {
 		return config.fail(ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
@@ -112,18 +126,25 @@ func (r *reading) fit(config Config, queue string) error {
 	switch ttl, expires := r.lowest("message-ttl"); {
 	case r.Type != "quorum":
 		return unproven("is of type %s; only quorum queues can be shown to be empty", r.Type)
+	case r.Leader == "":
+		return unproven("has no leader")
+	case r.State != "running" && r.State != "live": // the latter on 3.10
+		return unproven("is %s", r.State)
 	case expires && ttl < shortestTTL.Milliseconds():
 		return unproven("keeps messages for %d ms; that is too short to show that it is empty", ttl)
 	}
-	if length, limited := r.lowest("max-length"); limited && length < sentinels {
+	if length, limited := r.lowest(keyMaxLength); limited && length < sentinels {
 		return unproven("takes %d messages at most; it takes %d to show that it is empty", length, sentinels)
+	}
+	if length, limited := r.lowest(keyMaxLengthBytes); limited && length < roomForSentinels {
+		return unproven("takes %d bytes at most; it takes %d to show that it is empty", length, roomForSentinels)
 	}
 	return nil
 }
 
 // lowest is the limit in effect, of a policy key and the argument x- of the same name.
 func (r *reading) lowest(key string) (limit int64, set bool) {
-	for _, value := range []any{topology.Normalize(r.Arguments)["x-"+key], topology.Normalize(r.Effective)[key]} {
+	for _, value := range []any{topology.Normalize(r.Arguments)["x-"+key], topology.Normalize(r.user)[key], topology.Normalize(r.operator)[key]} {
 		if number, ok := value.(int64); ok && (!set || number < limit) {
 			limit, set = number, true
 		}
@@ -133,32 +154,19 @@ func (r *reading) lowest(key string) (limit int64, set bool) {
 
 // rejects says whether the queue, when full, refuses messages in place of dropping some.
 func (r *reading) rejects() bool {
-	value, given := r.Effective["overflow"]
-	if !given {
-		value = r.Arguments["x-overflow"]
+	for _, given := range []any{r.operator[keyOverflow], r.user[keyOverflow], r.Arguments["x-overflow"]} {
+		if given != nil {
+			return given == rejectPublish
+		}
 	}
-	return value == rejectPublish
+	return false
 }
 
-// holds says what a queue that has no ready message and no consumer was last counted to hold; nil if nothing.
-func (r *reading) holds(config Config, queue string) error {
-	switch {
-	case r.Leader == "":
-		return config.fail(ErrUnproven, "queue %q has no leader", queue)
-	case r.Messages == nil || r.State == "": // 3.10 leaves out the state until then
-		return config.fail(ErrUnproven, "queue %q has not been counted yet", queue)
-	case r.State != "running":
-		return config.fail(ErrUnproven, "queue %q is %s", queue, r.State)
-	case r.Unacknowledged > 0:
-		return config.fail(ErrNotEmpty, "queue %q holds %s", queue, count(r.Unacknowledged, "unacknowledged message"))
-	case r.DeadLetters > 0:
-		return config.fail(ErrNotEmpty, "queue %q holds messages that wait to be dead-lettered", queue)
-	case r.Delayed > 0:
-		return config.fail(ErrNotEmpty, "queue %q holds %s", queue, count(r.Delayed, "delayed message"))
-	case *r.Messages > 0 || r.Ready > 0:
-		return config.fail(ErrNotEmpty, "queue %q holds %s", queue, count(max(*r.Messages, r.Ready), "message"))
-	}
-	return nil
+// drops says whether the queue, when full, drops messages.
+func (r *reading) drops() bool {
+	_, limited := r.lowest(keyMaxLength)
+	_, limitedBytes := r.lowest(keyMaxLengthBytes)
+	return (limited || limitedBytes) && !r.rejects()
 }
 
 // holds says what a passive declaration found beyond the messages that are Warren's own; nil if nothing.

@@ -5,50 +5,45 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	"github.com/warren-mq/warren/internal/topology"
 )
 
 const (
 	// shortestTTL is the shortest time after which a queue may let messages expire: a sentinel must not.
 	shortestTTL = time.Second
-	// readings is how often counters are read at most, until two in a row say that a queue holds nothing.
-	readings = 4
-	// budget is the time from the first sentinel to the last deletion.
+	// budget is the time from the first sentinel to the last deletion. Others take a fence for left behind after
+	// timing.stray, which is far longer.
 	budget = 10 * time.Second
 	// undoing is the time that undoing may take.
 	undoing = 10 * time.Second
-	// refusals is how often at most a queue is tried whether it refuses a message.
-	refusals = 4
-	// stale is how old the last reading may be when a fence is put up.
-	stale = 2 * time.Second
+	// attempts is how often at most a proof is tried.
+	attempts = 4
 )
 
 // The steps of a deletion, as tests call them.
 const (
-	stepLooked   = "looked"
-	stepMarked   = "marked"
-	stepSentinel = "sentinel put in"
-	stepFenced   = "fenced"
-	stepSettled  = "settled"
-	stepDeleted  = "deleted"
-	stepOpened   = "opened"
+	stepLooked  = "looked"
+	stepFenced  = "fenced"
+	stepProved  = "proved"
+	stepSettled = "settled"
+	stepOne     = "one deleted"
+	stepDeleted = "deleted"
+	stepOpened  = "opened"
 )
 
 // DeleteEmpty deletes queues, in the order given, if every one of them is provably empty and without consumers; otherwise
-// none. cluster is as for Remove. Queues that do not exist count as deleted. It takes some 11 s, and up to 35 s where
-// counts change; calls for different queues go on at the same time.
+// none. cluster is as for Remove. Queues that do not exist count as deleted. A call takes about a second, and longer while
+// others have their fences up; calls for different queues go on at the same time.
 //
 // What is not proved stays: the error wraps ErrNotEmpty if a queue holds messages or has consumers, ErrUnproven if that
 // cannot be told. It writes policies, for which the user needs the tag policymaker (ErrAccessRefused). Whatever happens,
 // and also when ctx ends, messages that the broker confirmed to others stay, and what was put up is taken down; what
-// cannot be, because the broker is gone, is when it is back. Once the first queue is deleted the others are not safe from
-// staying: if something comes into them in that very moment, the error says so, and they stay.
+// cannot be, because the broker is gone, is when it is back. If something comes into a queue after the first of them is
+// deleted, the deleted ones are declared again, with their bindings.
 //
-// RabbitMQ cannot delete a queue on condition that it is empty, and shows unacknowledged messages only seconds later. So
-// counters are read twice; then a policy refuses whatever is published, while sentinels stand in the queue; and then the
-// queue is deleted if nothing is ready but these. What expires or is dead-lettered into the queue at-most-once within the
-// last millisecond passes the fence.
+// RabbitMQ cannot delete a queue on condition that it is empty. So a policy, the fence, lets a queue take a message only
+// if the queue has none, ready or pending; that it takes a sentinel, a message of Warren's, is the proof (see prove). The
+// sentinels then keep the fence closed, until the queue is deleted. Nothing rests on the broker's statistics. What expires
+// or is dead-lettered into the queue at-most-once within the last millisecond passes the fence.
 //
 // stillWanted, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillWanted ends
 // the call before anything is changed at the broker, and is returned as it is.
@@ -129,14 +124,14 @@ type deletion struct {
 	stillWanted func(context.Context) error
 
 	readings map[string]*reading
-	readAt   time.Time
-	policies []topology.Policy // at the first reading
 	fences   []fence
-	// published is when the sentinels were about to be, and inside how many there can be, by queue.
+	priority int // of the fences
+	// published is when the first sentinel was about to be, and inside how many there can be, by queue.
 	published time.Time
 	inside    map[string]int
-	closed    bool // the fences may be
-	priority  int  // of the fences
+	// adrift: a sentinel was sent, and the broker did not say what became of it.
+	adrift  bool
+	deleted []deletedQueue
 }
 
 // errAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
@@ -151,17 +146,18 @@ func (d *deletion) step(name string) error {
 }
 
 func (d *deletion) run(ctx context.Context) error {
-	if err := d.look(ctx); err != nil || len(d.queues) == 0 {
+	if err := d.glance(ctx); err != nil || len(d.queues) == 0 { // nobody waits for a place in vain
 		return err
 	}
 	if err := d.step(stepLooked); err != nil {
 		return err
 	}
 	return d.c.config.inPlace(ctx, d.c.deletions.fencing, func() error {
-		if err := d.lookAgain(ctx); err != nil || len(d.queues) == 0 {
+		planned, err := d.look(ctx)
+		if err != nil || len(d.queues) == 0 {
 			return err
 		}
-		err := d.fenceAndDelete(ctx)
+		err = d.fenceAndDelete(ctx, planned)
 		if errors.Is(err, errAbandoned) {
 			return err
 		}
@@ -170,9 +166,8 @@ func (d *deletion) run(ctx context.Context) error {
 }
 
 // fenceAndDelete has left traces when it returns, whatever it returns.
-func (d *deletion) fenceAndDelete(ctx context.Context) error {
-	planned, err := d.plan(ctx)
-	if err != nil {
+func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence) error {
+	if err := d.c.sentinels.check(ctx, d.cluster); err != nil {
 		return err
 	}
 	if err := d.c.unshared(ctx); err != nil {
@@ -186,16 +181,16 @@ func (d *deletion) fenceAndDelete(ctx context.Context) error {
 	for _, f := range planned {
 		d.fences = append(d.fences, f)
 		d.c.deletions.stand(f.name)
-		if err := d.c.writing.putFence(ctx, f, f.marking()); err != nil {
+		if err := d.c.writing.putFence(ctx, f, f.closed()); err != nil {
 			return err
 		}
 	}
-	if err := d.step(stepMarked); err != nil {
+	if err := d.step(stepFenced); err != nil {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	err = d.deleteWithin(within)
+	err := d.deleteWithin(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		return d.c.config.fail(ErrUnproven, "it took longer than %v: %v", budget, err)
 	}
@@ -205,23 +200,18 @@ func (d *deletion) fenceAndDelete(ctx context.Context) error {
 func (d *deletion) deleteWithin(ctx context.Context) error {
 	d.published = time.Now()
 	for _, queue := range d.queues {
-		if err := d.putSentinels(ctx, queue); err != nil {
+		if err := d.prove(ctx, queue); err != nil {
 			return err
 		}
 	}
-	if err := d.step(stepSentinel); err != nil {
+	if err := d.step(stepProved); err != nil {
 		return err
 	}
-	d.closed = true
-	for _, f := range d.fences {
-		if err := d.c.writing.putFence(ctx, f, f.closed()); err != nil {
-			return err
-		}
-	}
-	if err := d.step(stepFenced); err != nil {
+	policies, err := d.c.policies(ctx)
+	if err != nil {
 		return err
 	}
-	if err := d.verify(ctx); err != nil {
+	if err := d.unhindered(policies); err != nil {
 		return err
 	}
 	if err := d.settle(ctx); err != nil {
@@ -240,40 +230,44 @@ func (d *deletion) unproven(format string, args ...any) error {
 	return d.c.config.fail(ErrUnproven, format, args...)
 }
 
-// undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo. A
-// queue that is gone is deleted, whatever the reason.
+// undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo.
 func (d *deletion) undo(ctx context.Context, reason error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoing)
 	defer cancel()
-	failed := false
+	if reason != nil {
+		reason = d.restore(ctx, reason)
+	}
+	left := false
 	for _, f := range d.fences {
-		err := d.c.lift(ctx, f, d.closed, func() error {
+		err := d.c.lift(ctx, f, len(d.queues) > 0, func() error {
 			if err := d.step(stepOpened); err != nil {
 				return err
 			}
 			return d.takeOut(ctx, f)
 		})
-		d.c.deletions.fallen(f.name)
 		if errors.Is(err, errAbandoned) {
 			return err
 		}
+		d.c.deletions.fallen(f.name, err == nil)
 		if err != nil {
-			failed = true
+			left = true
 			d.c.log.Info("A fence could not be taken down; it is tried again with the next look", "vhost", d.c.config.VHost,
 				"policy", f.name, "reason", err.Error())
 		}
 	}
-	if failed {
+	if left {
 		d.c.lookNow()
-	}
-	if reason != nil && len(d.queues) == 0 {
-		return nil
 	}
 	return reason
 }
 
 // takeOut takes the sentinels of a fence out of the queues that are left.
 func (d *deletion) takeOut(ctx context.Context, f fence) error {
+	if d.adrift {
+		if err := d.c.arrived(ctx, d.cluster); err != nil {
+			return err
+		}
+	}
 	f.queues = slices.DeleteFunc(slices.Clone(f.queues), func(queue string) bool {
 		return d.inside[queue] == 0 || !slices.Contains(d.queues, queue)
 	})

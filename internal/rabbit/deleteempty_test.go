@@ -36,7 +36,7 @@ type emptiness struct {
 	arguments topology.Arguments
 	setup     func(*testing.T, *brokers.VHost)
 	reason    error  // nil if the queues can be deleted
-	says      string // all of it
+	says      string // how it begins
 	left      int    // ready messages
 }
 
@@ -114,6 +114,27 @@ var emptinesses = map[string]emptiness{
 			})
 		},
 		reason: ErrNotEmpty, says: `not empty: queue "pending" holds messages that wait to be dead-lettered`,
+	},
+	"delayed": { // RabbitMQ 4.3 keeps the message back; older versions have it ready at once
+		arguments: topology.Arguments{
+			"x-delayed-retry-type": "all", "x-delayed-retry-min": int64(600000), "x-delayed-retry-max": int64(600000),
+		},
+		setup: func(t *testing.T, v *brokers.VHost) {
+			v.Publish("", "delayed", "1")
+			holding(t, v, func(ch *amqp.Channel) error {
+				message, _, err := ch.Get("delayed", false)
+				if err != nil {
+					return err
+				}
+				return message.Reject(true)
+			})
+		},
+		reason: ErrNotEmpty, says: `not empty: queue "delayed" holds `,
+	},
+	"short of bytes": {
+		arguments: topology.Arguments{"x-max-length-bytes": int64(100)},
+		reason:    ErrUnproven,
+		says:      `not proved empty: queue "short of bytes" takes 100 bytes at most; it takes 4096 to show that it is empty`,
 	},
 	"classic": {
 		arguments: topology.Arguments{"x-queue-type": "classic"},
@@ -197,7 +218,7 @@ func TestDeleteEmpty(t *testing.T) {
 				}
 				continue
 			}
-			if mustBe(t, err, test.reason); err.Error() != test.says {
+			if mustBe(t, err, test.reason); !strings.HasPrefix(err.Error(), test.says) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -298,30 +319,4 @@ func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 			t.Errorf("%d messages, policies %q", ready, policies)
 		}
 	})
-}
-
-// deleteNow is DeleteEmpty without the first readings, which take their time.
-func deleteNow(ctx context.Context, c *Connection, queues ...string) error {
-	ctx, end, _, err := c.deletions.begin(ctx, queues)
-	if err != nil {
-		return err
-	}
-	defer end()
-	d := &deletion{c: c, cluster: c.Health().ClusterName, queues: queues, readings: map[string]*reading{}, inside: map[string]int{}}
-	if err := d.current(ctx); err != nil {
-		return err
-	}
-	policies, err := c.policies(ctx)
-	if err != nil {
-		return err
-	}
-	d.policies = policies
-	if _, err := d.read(ctx); err != nil {
-		return err
-	}
-	err = d.fenceAndDelete(ctx)
-	if errors.Is(err, errAbandoned) {
-		return err
-	}
-	return d.undo(ctx, err)
 }

@@ -11,9 +11,9 @@ import (
 const (
 	// requestLimit is how many requests to the management API deletions make at a time.
 	requestLimit = 4
-	// fenceLimit is how many calls of DeleteEmpty have fences standing at a time. Each write of a policy makes the broker
-	// go through all queues of the vhost, and a fence must not stand for long.
-	fenceLimit = 3
+	// fenceLimit is how many calls of DeleteEmpty have fences standing at a time. Policies are written one at a time, and a
+	// fence must not stand for long; but most of its time a deletion waits for publishers to learn of its fence.
+	fenceLimit = 6
 )
 
 // deletions are those that are under way.
@@ -27,8 +27,9 @@ type deletions struct {
 	mu       sync.Mutex
 	closed   bool
 	queues   map[string]bool
-	fences   map[string]bool // by the names of their policies
+	fences   map[string]bool // by the names of their policies: true while they are in use, false if left behind
 	clearing bool            // strays
+	again    *time.Timer     // for a look at fences that may be strays
 }
 
 func newDeletions() *deletions {
@@ -44,6 +45,9 @@ func newDeletions() *deletions {
 func (d *deletions) stop(limit time.Duration) {
 	d.mu.Lock()
 	d.closed = true
+	if d.again != nil {
+		d.again.Stop()
+	}
 	d.mu.Unlock()
 	d.close()
 	ended := make(chan struct{})
@@ -89,23 +93,38 @@ func (d *deletions) begin(ctx context.Context, queues []string) (context.Context
 	}, "", nil
 }
 
-// stand takes note of a fence, so that it does not pass for a stray; fallen ends that.
+// stand takes note of a fence, so that it does not pass for a stray; fallen ends that. A fence that could not be lifted is
+// a stray from then on.
 func (d *deletions) stand(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fences[name] = true
 }
 
-func (d *deletions) fallen(name string) {
+func (d *deletions) fallen(name string, lifted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.fences, name)
+	if d.fences[name] = false; lifted {
+		delete(d.fences, name)
+	}
 }
 
-func (d *deletions) standing(name string) bool {
+// lookIn has a look taken after a time, in the place of the one that was asked for before.
+func (d *deletions) lookIn(wait time.Duration, look func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.fences[name]
+	if d.again != nil {
+		d.again.Stop()
+	}
+	d.again = time.AfterFunc(wait, look)
+}
+
+// standing says whether a fence is in use, and whether this connection put it up.
+func (d *deletions) standing(name string) (standing, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	standing, known = d.fences[name]
+	return standing, known
 }
 
 // inPlace holds one of the places of a limit during a step.

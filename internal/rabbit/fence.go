@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -50,58 +49,13 @@ func parseFenceName(name string) (fenceName, bool) {
 	return fenceName{owner: owner, begun: time.Unix(seconds, 0)}, true
 }
 
-// fencePattern matches exactly the queues of these names. The broker's patterns are PCRE: a backslash before anything
-// but a letter or digit makes it literal, and other bytes stand for themselves.
-func fencePattern(queues []string) string {
-	var pattern strings.Builder
-	for i, queue := range queues {
-		if i > 0 {
-			pattern.WriteByte('|')
-		}
-		for _, b := range []byte(queue) {
-			if b < utf8.RuneSelf && !plainInPattern(b) {
-				pattern.WriteByte('\\')
-			}
-			pattern.WriteByte(b)
-		}
-	}
-	return `\A(?:` + pattern.String() + `)\z`
-}
-
-func plainInPattern(b byte) bool {
-	return '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || b == '_'
-}
-
-// fencedQueues are the queues that a pattern of fencePattern matches; nil if it is no such pattern.
-func fencedQueues(pattern string) []string {
-	inner, begins := strings.CutPrefix(pattern, `\A(?:`)
-	inner, ends := strings.CutSuffix(inner, `)\z`)
-	if !begins || !ends {
-		return nil
-	}
-	queues := []string{""}
-	last := 0
-	for i := 0; i < len(inner); i++ {
-		switch {
-		case inner[i] == '|':
-			queues = append(queues, "")
-			last++
-			continue
-		case inner[i] == '\\' && i+1 < len(inner):
-			i++
-		}
-		queues[last] += inner[i : i+1]
-	}
-	return queues
-}
-
 // fence is a policy that keeps some queues, all under the same policy so far, from taking anything more.
 type fence struct {
 	name     string
 	pattern  string
 	queues   []string
 	priority int
-	// effective is what is in effect for the queues without the fence.
+	// effective is the policy that holds for the queues without the fence.
 	effective topology.Arguments
 	// drops: some of the queues have a maximum length and drop messages when it is reached.
 	drops bool
@@ -117,18 +71,18 @@ const (
 	boundless = int64(1000000000)
 )
 
-// marking is the form of a fence that changes nothing.
-func (f fence) marking() topology.Arguments {
-	definition := topology.Arguments{keyMaxLength: boundless}
-	maps.Copy(definition, f.effective)
-	return definition
-}
-
-// closed is the form that lets nothing in while something is ready.
+// closed is the form that lets nothing in once something is ready or waits to be dead-lettered.
 func (f fence) closed() topology.Arguments { return f.refusingAbove(0) }
 
 // open is the form that makes the queue tell publishers that it takes messages again.
 func (f fence) open() topology.Arguments { return f.refusingAbove(boundless) }
+
+// harmless is the form that changes nothing.
+func (f fence) harmless() topology.Arguments {
+	definition := topology.Arguments{keyMaxLength: boundless}
+	maps.Copy(definition, f.effective)
+	return definition
+}
 
 func (f fence) refusingAbove(length int64) topology.Arguments {
 	definition := maps.Clone(f.effective)
@@ -159,7 +113,7 @@ func (c *Connection) lift(ctx context.Context, f fence, closed bool, take func()
 		}
 	}
 	if closed && f.drops { // else the queue could become full in the meantime, and nobody would be told when it is no longer
-		if err := c.writing.putFence(ctx, f, f.marking()); err != nil {
+		if err := c.writing.putFence(ctx, f, f.harmless()); err != nil {
 			return err
 		}
 	}

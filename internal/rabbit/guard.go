@@ -9,66 +9,125 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-func (d *deletion) putSentinels(ctx context.Context, queue string) error {
-	return about(queue, d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error {
-		now, _, err := passive(channel, queue)
-		if err == nil {
-			err = now.holds(d.c.config, queue) // nothing must be ready before the sentinels, or they are hard to get out again
-		}
-		if err != nil {
+// prove shows that a queue is empty, and leaves two sentinels in it that keep it closed. The policy lets the queue take a
+// message only while it holds none: messages that are ready, wait to be redelivered or wait to be dead-lettered all count.
+// Who publishes on a channel that is new to the queue gets the leader's answer, in the order of its log.
+//
+//  1. A first sentinel is taken, and a second one, on another channel, is refused: the policy is in effect from here on.
+//     Until then it may not be, where somebody else writes policies at the same time.
+//  2. The first is taken out again.
+//  3. Two sentinels are published in one go: the first is taken because the queue is empty, and closes it; the second is
+//     taken because the channel has not been told yet.
+//
+// Messages that are delivered and not acknowledged do not count for the policy; who holds them counts as a consumer, and
+// that is looked at before and after.
+func (d *deletion) prove(ctx context.Context, queue string) (err error) {
+	for range attempts {
+		again := false
+		if again, err = d.proveOnce(ctx, queue); !again {
 			return err
 		}
-		d.inside[queue] = sentinels
-		taken, err := publishSentinels(channel, queue, d.fenceOf(queue).name, 1, 2)
-		if err == nil && slices.Contains(taken, false) {
-			return d.unproven("queue %q did not take the messages that guard it", queue)
+		if err := d.c.sleep(ctx, d.c.timing.settle/attempts); err != nil {
+			return err
 		}
+	}
+	return err
+}
+
+// proveOnce says whether it is worth another attempt: dead letters may be on their way out, a policy on its way in.
+func (d *deletion) proveOnce(ctx context.Context, queue string) (again bool, err error) {
+	first, err := d.publish(ctx, queue, 1)
+	if err != nil {
+		return false, err
+	}
+	if !first[0] {
+		return d.refused(ctx, queue)
+	}
+	second, err := d.publish(ctx, queue, 2)
+	if err != nil {
+		return false, err
+	}
+	if err := d.withdraw(ctx, queue); err != nil {
+		return false, err
+	}
+	if second[0] {
+		return true, d.unproven("queue %q takes messages in spite of the policy that refuses them", queue)
+	}
+	both, err := d.publish(ctx, queue, 1, 2)
+	switch {
+	case err != nil:
+		return false, err
+	case !both[0]:
+		return d.refused(ctx, queue)
+	case !both[1]:
+		return true, errors.Join(d.unproven("queue %q did not take the messages that guard it", queue), d.withdraw(ctx, queue))
+	}
+	return false, nil
+}
+
+// refused says why a queue took no sentinel although it seems empty.
+func (d *deletion) refused(ctx context.Context, queue string) (again bool, err error) {
+	now, exists, err := d.c.held(ctx, d.cluster, queue)
+	if err != nil {
+		return false, err
+	}
+	if !exists {
+		return false, d.unproven(deletedElsewhere, queue)
+	}
+	if err := now.holds(d.c.config, queue); err != nil {
+		return false, err
+	}
+	wait := "to be dead-lettered"
+	if _, delayed := d.readings[queue].Arguments["x-delayed-retry-type"]; delayed {
+		wait = "to be redelivered or dead-lettered"
+	}
+	return true, d.c.config.fail(ErrNotEmpty, "queue %q holds messages that wait %s", queue, wait)
+}
+
+// publish publishes sentinels of these numbers to a queue, on a channel of their own, and says which were taken.
+func (d *deletion) publish(ctx context.Context, queue string, numbers ...int) (taken []bool, err error) {
+	d.inside[queue] += len(numbers)
+	err = d.c.sentinels.alone(ctx, d.cluster, func(channel *amqp.Channel) (err error) {
+		taken, err = publishSentinels(channel, queue, d.fenceOf(queue).name, numbers...)
 		return err
-	}))
+	})
+	if err != nil {
+		d.adrift = true
+		return nil, about(queue, err)
+	}
+	for _, took := range taken {
+		if !took {
+			d.inside[queue]--
+		}
+	}
+	return taken, nil
+}
+
+// withdraw takes the sentinels out of a queue.
+func (d *deletion) withdraw(ctx context.Context, queue string) error {
+	name := d.fenceOf(queue).name
+	taken, _, err := d.c.take(ctx, queue, taking{
+		cluster: d.cluster, most: d.inside[queue], ours: func(fence string) bool { return fence == name },
+	})
+	if err != nil {
+		return err
+	}
+	missing := taken < d.inside[queue]
+	d.inside[queue] -= taken
+	now, exists, err := d.c.held(ctx, d.cluster, queue)
+	switch {
+	case err != nil:
+		return err
+	case !exists:
+		return d.unproven(deletedElsewhere, queue)
+	case missing && now.ready+now.consumers == 0:
+		return d.unproven(guardTaken, queue)
+	}
+	return now.holds(d.c.config, queue)
 }
 
 func (d *deletion) fenceOf(queue string) fence {
 	return d.fences[slices.IndexFunc(d.fences, func(f fence) bool { return slices.Contains(f.queues, queue) })]
-}
-
-// verify makes sure that the fence stands: no policy is stronger, and each queue refuses a message.
-func (d *deletion) verify(ctx context.Context) error {
-	policies, err := d.c.writing.policies(ctx)
-	if err != nil {
-		return err
-	}
-	if err := d.unhindered(policies); err != nil {
-		return err
-	}
-	for _, queue := range d.queues {
-		if err := d.tryRefusal(ctx, queue); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// tryRefusal publishes until the queue refuses. Policies come into effect at once, as a rule; but where others write some at
-// the same time, the broker may answer before the queue knows. What it takes is one more sentinel.
-func (d *deletion) tryRefusal(ctx context.Context, queue string) error {
-	for range refusals {
-		taken := []bool{true}
-		err := d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) (err error) {
-			taken, err = publishSentinels(channel, queue, d.fenceOf(queue).name, d.inside[queue]+1)
-			return err
-		})
-		if err != nil {
-			return about(queue, err)
-		}
-		if !taken[0] {
-			return nil
-		}
-		d.inside[queue]++
-		if err := d.c.sleep(ctx, d.c.timing.settle/refusals); err != nil {
-			return err
-		}
-	}
-	return d.unproven("queue %q takes messages in spite of the policy that refuses them", queue)
 }
 
 // settle waits until publishers whose messages were on their way know of the fence.
@@ -105,11 +164,17 @@ func (d *deletion) delete(ctx context.Context) error {
 		}
 	}
 	for _, queue := range slices.Clone(d.queues) {
+		if err := d.remember(ctx, queue); err != nil {
+			return err
+		}
 		err := d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
 		if err != nil {
 			return about(queue, err)
 		}
 		d.gone(queue)
+		if err := d.step(stepOne); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -123,7 +188,7 @@ func (d *deletion) gone(queue string) {
 func (d *deletion) guarded(queue string, now held, exists bool) error {
 	switch {
 	case !exists:
-		return d.unproven("queue %q was deleted by somebody else", queue)
+		return d.unproven(deletedElsewhere, queue)
 	case now.consumers > 0:
 		return now.beyond(0).holds(d.c.config, queue)
 	case now.ready > d.inside[queue]:
@@ -134,7 +199,10 @@ func (d *deletion) guarded(queue string, now held, exists bool) error {
 	return nil
 }
 
-const guardTaken = "queue %q: somebody took a message that guards it"
+const (
+	guardTaken       = "queue %q: somebody took a message that guards it"
+	deletedElsewhere = "queue %q was deleted by somebody else"
+)
 
 // beyond leaves out messages of our own.
 func (h held) beyond(own int) held { return held{ready: max(h.ready-own, 0), consumers: h.consumers} }
@@ -159,6 +227,10 @@ func (d *deletion) deleteOne(ctx context.Context, channel *amqp.Channel, queue s
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if took := time.Since(d.published); took > budget { // the process may have been stopped, and the timer be late
+		return d.unproven("queue %q: it took %v, longer than %v", queue, took.Round(time.Millisecond), budget)
+	}
+	d.sent(queue)
 	with, err := channel.QueueDelete(queue, false, false, false)
 	if err == nil && with >= d.inside[queue] {
 		d.c.log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)

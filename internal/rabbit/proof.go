@@ -2,17 +2,14 @@ package rabbit
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/warren-mq/warren/internal/topology"
 )
 
-// look reads counters until two readings in a row say that the queues hold nothing. Counters lag: a reading that says
-// otherwise is no verdict before two others in a row can no longer follow.
-func (d *deletion) look(ctx context.Context) error {
-	zeros := 0
+// glance finds out whether anything speaks against a deletion already.
+func (d *deletion) glance(ctx context.Context) error {
 	policies, err := d.c.policies(ctx)
 	if err != nil {
 		return err
@@ -20,36 +17,51 @@ func (d *deletion) look(ctx context.Context) error {
 	if err := d.leftBehind(policies); err != nil {
 		return err
 	}
-	d.policies = policies
-	for number := 1; ; number++ {
-		if err := d.current(ctx); err != nil || len(d.queues) == 0 {
-			return err
-		}
-		lagging, err := d.read(ctx)
-		if err != nil {
-			return err
-		}
-		zeros++
-		if lagging != nil {
-			zeros = 0
-		}
-		if zeros == 2 {
-			return nil
-		}
-		if zeros+readings-number < 2 {
-			return lagging
-		}
-		if err := d.c.sleep(ctx, d.c.timing.reading); err != nil {
-			return err
+	return d.current(ctx)
+}
+
+// look finds out all that a fence depends on, and plans the fences. Queues that do not exist are left out.
+func (d *deletion) look(ctx context.Context) ([]fence, error) {
+	now, _, err := d.c.writing.identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.c.config.sameCluster(now, d.cluster); err != nil {
+		return nil, err
+	}
+	policies, err := d.c.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.leftBehind(policies); err != nil {
+		return nil, err
+	}
+	if err := d.current(ctx); err != nil {
+		return nil, err
+	}
+	for _, queue := range d.queues {
+		if err := d.read(ctx, queue, users(policies)); err != nil {
+			return nil, err
 		}
 	}
+	d.priority = 1000
+	for _, policy := range users(policies) {
+		if !policy.Operator {
+			d.priority = max(d.priority, policy.Priority+1)
+		}
+	}
+	if err := d.unhindered(policies); err != nil {
+		return nil, err
+	}
+	return d.plan(time.Now()), nil
 }
 
 // leftBehind says that one of the queues has a fence that a crash has left behind, and has that taken down: until then
 // there may be sentinels, which must not pass for messages.
 func (d *deletion) leftBehind(policies []topology.Policy) error {
 	for _, policy := range policies {
-		if _, fence := parseFenceName(policy.Name); !fence || policy.Operator || d.c.deletions.standing(policy.Name) {
+		_, fence := parseFenceName(policy.Name)
+		if standing, _ := d.c.deletions.standing(policy.Name); standing || !fence || policy.Operator {
 			continue
 		}
 		for _, queue := range fencedQueues(policy.Pattern.String()) {
@@ -60,15 +72,6 @@ func (d *deletion) leftBehind(policies []topology.Policy) error {
 		}
 	}
 	return nil
-}
-
-// lookAgain looks before the first trace is left, after a wait for others.
-func (d *deletion) lookAgain(ctx context.Context) error {
-	if err := d.current(ctx); err != nil || len(d.queues) == 0 || time.Since(d.readAt) < stale {
-		return err
-	}
-	lagging, err := d.read(ctx)
-	return errors.Join(lagging, err)
 }
 
 // current asks for what is current, and leaves out queues that don't exist.
@@ -88,32 +91,26 @@ func (d *deletion) current(ctx context.Context) error {
 	return nil
 }
 
-// read reads what lags. The first result is the first reason why a queue is not empty by that, the second what no other
-// reading can change.
-func (d *deletion) read(ctx context.Context) (lagging, err error) {
-	for _, queue := range d.queues {
-		reading, err := d.c.reading(ctx, queue)
-		if err != nil {
-			return nil, err
-		}
-		if reading == nil {
-			return nil, d.unproven("queue %q is not known to the management API", queue)
-		}
-		if err := reading.fit(d.c.config, queue); err != nil {
-			return nil, err
-		}
-		if d.readings[queue] = reading; lagging == nil {
-			lagging = reading.holds(d.c.config, queue)
-		}
+// read asks what a queue is, and which policies hold for it.
+func (d *deletion) read(ctx context.Context, queue string, policies []topology.Policy) error {
+	now, err := d.c.reading(ctx, queue, withoutStatistics)
+	if err != nil {
+		return err
 	}
-	d.readAt = time.Now()
-	return lagging, nil
+	if now == nil {
+		return d.unproven("queue %q is not known to the management API", queue)
+	}
+	d.readings[queue] = now
+	if err := d.workOutPolicies(ctx, queue, now, policies); err != nil {
+		return err
+	}
+	return now.fit(d.c.config, queue)
 }
 
 // reading makes a request when it is its turn.
-func (c *Connection) reading(ctx context.Context, queue string) (answer *reading, err error) {
+func (c *Connection) reading(ctx context.Context, queue, query string) (answer *reading, err error) {
 	err = c.config.inPlace(ctx, c.deletions.requests, func() error {
-		answer, err = c.writing.reading(ctx, queue)
+		answer, err = c.writing.reading(ctx, queue, query)
 		return err
 	})
 	return answer, err
@@ -160,35 +157,6 @@ func (c *Connection) sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// plan makes sure that fences can be put up, and of what cluster the management API is.
-func (d *deletion) plan(ctx context.Context) ([]fence, error) {
-	now, _, err := d.c.writing.identity(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.c.config.sameCluster(now, d.cluster); err != nil {
-		return nil, err
-	}
-	policies, err := d.c.policies(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(changedPolicies(users(d.policies), users(policies))) > 0 { // what was read as in effect may be out of date
-		return nil, d.unproven("the policies of the vhost have just been changed")
-	}
-	priority := 1000
-	for _, policy := range users(policies) {
-		if !policy.Operator {
-			priority = max(priority, policy.Priority+1)
-		}
-	}
-	d.priority = priority
-	if err := d.unhindered(policies); err != nil {
-		return nil, err
-	}
-	return d.groups(time.Now()), nil
-}
-
 // users leaves out fences, Warren's own policies.
 func users(policies []topology.Policy) []topology.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p topology.Policy) bool {
@@ -225,29 +193,25 @@ func (d *deletion) unhindered(policies []topology.Policy) error {
 	return nil
 }
 
-// groups puts together the queues that have the same policy in effect.
-func (d *deletion) groups(begun time.Time) []fence {
-	fences := map[string]fence{}
+// plan puts together the queues that have the same policy, as far as one pattern can name them.
+func (d *deletion) plan(begun time.Time) (planned []fence) {
+	alike := map[string][]string{}
 	var order []string
 	for _, queue := range d.queues {
-		reading := d.readings[queue]
-		effective := topology.Normalize(reading.Effective)
-		key := effective.JSON()
-		f, known := fences[key]
-		if !known {
-			f = fence{name: fenceName{d.c.config.Owner, begun}.String(queue), priority: d.priority, effective: effective}
+		key := topology.Normalize(d.readings[queue].user).JSON()
+		if alike[key] == nil {
 			order = append(order, key)
 		}
-		_, limited := reading.lowest(keyMaxLength)
-		_, limitedBytes := reading.lowest(keyMaxLengthBytes)
-		f.drops = f.drops || (limited || limitedBytes) && !reading.rejects()
-		f.queues = append(f.queues, queue)
-		fences[key] = f
+		alike[key] = append(alike[key], queue)
 	}
-	ordered := make([]fence, len(order))
-	for i, key := range order {
-		ordered[i] = fences[key]
-		ordered[i].pattern = fencePattern(ordered[i].queues)
+	for _, key := range order {
+		for _, queues := range fencePatterns(alike[key]) {
+			planned = append(planned, fence{
+				name: fenceName{d.c.config.Owner, begun}.String(queues[0]), pattern: fencePattern(queues), queues: queues,
+				priority: d.priority, effective: topology.Normalize(d.readings[queues[0]].user),
+				drops: slices.ContainsFunc(queues, func(queue string) bool { return d.readings[queue].drops() }),
+			})
+		}
 	}
-	return ordered
+	return planned
 }

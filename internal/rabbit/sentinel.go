@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology"
 )
 
 // A fence holds while something stands in the queue. What stands there are sentinels: messages that Warren marks as its
@@ -20,6 +22,8 @@ const (
 	headerQueue  = "warren-queue"  // the queue that it was put into
 	headerFence  = "warren-fence"  // the policy that it belongs to
 	headerNumber = "warren-number" // from 1 on
+	// roomForSentinels is how many bytes a queue must take.
+	roomForSentinels = 4096
 	// sentinelPriority is the highest: where the broker knows priorities, sentinels are the first to be got again.
 	sentinelPriority = 255
 )
@@ -65,7 +69,10 @@ func publishSentinels(channel *amqp.Channel, queue, fence string, numbers ...int
 	for i, confirmation := range confirmations {
 		taken[i] = confirmation.Wait() // whatever happens meanwhile: what is on its way cannot be taken out
 	}
-	if len(returned) > 0 { // it is handed over before the confirm
+	switch {
+	case channel.IsClosed(): // which is not to be told from a refusal
+		return nil, amqp.ErrClosed
+	case len(returned) > 0: // a return is handed over before its confirm
 		return make([]bool, len(numbers)), nil
 	}
 	return taken, nil
@@ -81,35 +88,80 @@ type taking struct {
 	few int
 }
 
-// take takes sentinels out of a queue, and returns how many, and whether there is such a queue. It gets one message that
-// is none at most, and puts it back: a broker knows no other way to see what a message is. A queue that is gone, has no
-// ready message or has consumers, who were given the sentinels long ago, is left alone.
+// holdLimit is how many messages of others are held back at most while the sentinels behind them are taken out.
+const holdLimit = 64
+
+// take takes sentinels out of a queue, and returns how many, and whether there is such a queue. A broker knows no other way
+// to see what a message is than to get it: messages of others that are in front are held until the sentinels are out, and
+// put back. A queue that is gone, has no ready message or has consumers, who were given the sentinels long ago, is left
+// alone.
 func (c *Connection) take(ctx context.Context, queue string, what taking) (taken int, exists bool, err error) {
 	now, exists, err := c.held(ctx, what.cluster, queue)
 	if err != nil || !exists || now.ready == 0 || now.consumers > 0 || what.few > 0 && now.ready > what.few {
 		return 0, exists, err
 	}
+	most := holdLimit
+	if c.countsDeliveries(queue) {
+		most = 1
+	}
 	err = c.channels.alone(ctx, what.cluster, func(channel *amqp.Channel) error {
-		for taken < what.most {
+		var held []amqp.Delivery
+		for taken < what.most && len(held) < most {
 			message, ok, err := channel.Get(queue, false)
-			if err != nil || !ok {
+			switch {
+			case err != nil:
 				return err
-			}
-			if !isSentinel(message, what.ours) {
-				return putBack(message)
+			case !ok:
+				return putAllBack(channel, queue, held)
+			case !isSentinel(message, what.ours):
+				held = append(held, message)
+				continue
 			}
 			if err := message.Ack(false); err != nil {
 				return err
 			}
 			taken++
 		}
-		return nil
+		return putAllBack(channel, queue, held)
 	})
 	if errors.Is(err, ErrResourceLocked) { // a single active consumer; see takeAsConsumer
 		taken, err = c.takeAsConsumer(ctx, queue, what)
 	}
 	return taken, true, about(queue, err)
 }
+
+// countsDeliveries says whether a message that is put back has lost one of the deliveries that its queue allows.
+func (c *Connection) countsDeliveries(queue string) bool {
+	limited := false
+	c.store.view(func(s *snapshot) {
+		limit, given := s.queues[queue].Arguments[topology.ArgDeliveryLimit].(int64)
+		limited = given && limit >= 0
+	})
+	return limited && !c.Health().Capabilities.DelayedRedelivery // as all versions from 4.3 on
+}
+
+// putAllBack returns what was held, and waits until the queue knows of that and of every acknowledgement before: what is
+// sent right before a channel is closed can be forgotten.
+func putAllBack(channel *amqp.Channel, queue string, held []amqp.Delivery) error {
+	for _, message := range held {
+		if err := putBack(message); err != nil {
+			return err
+		}
+	}
+	for range settleLooks { // whoever holds a message counts as a consumer
+		now, exists, err := passive(channel, queue)
+		if err != nil || !exists || now.consumers == 0 {
+			return err
+		}
+		time.Sleep(settlePause)
+	}
+	return nil
+}
+
+const (
+	settleLooks = 50
+	settlePause = 5 * time.Millisecond
+)
 
 // putBack returns a message to its place. From 4.3 on that does not count as a failed delivery.
 func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
@@ -133,7 +185,7 @@ func (c *Connection) takeAsConsumer(ctx context.Context, queue string, what taki
 			}
 			taken++
 			if taken == what.most {
-				return errors.Join(stopConsuming(channel, messages), message.Ack(false))
+				return errors.Join(stopConsuming(channel, messages), message.Ack(false), putAllBack(channel, queue, nil))
 			}
 			if err := message.Ack(false); err != nil {
 				return err

@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -87,12 +88,41 @@ func opened(t *testing.T, config Config, notify func(Notice)) *Connection {
 func connected(t *testing.T, config Config, notify func(Notice)) *Connection {
 	t.Helper()
 	connection := opened(t, config, notify)
+	isConnected(t, connection)
+	return connection
+}
+
+func isConnected(t *testing.T, connection *Connection) {
+	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {
 		health := connection.Health()
 		g.Expect(health.Err).NotTo(HaveOccurred())
 		g.Expect(health.Connected).To(BeTrue())
 		g.Expect(health.SyncedAt).NotTo(BeZero())
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
+}
+
+// deleteNow is DeleteEmpty on the cluster that the connection leads to.
+func deleteNow(ctx context.Context, c *Connection, queues ...string) error {
+	return c.DeleteEmpty(ctx, c.Health().ClusterName, queues, nil)
+}
+
+// impatient takes a fence for left behind as soon as it is seen a second time.
+func impatient() timing {
+	quick := usual
+	quick.stray = 100 * time.Millisecond
+	return quick
+}
+
+// connectedWith is connected with another timing.
+func connectedWith(t *testing.T, config Config, timing timing) *Connection {
+	t.Helper()
+	connection, err := open(config, testr.NewWithOptions(t, testr.Options{}), func(Notice) {}, timing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	isConnected(t, connection)
 	return connection
 }
 

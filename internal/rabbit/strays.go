@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	// foreignAge is how old another owner's fence must be to count as left behind: three times the budget of a deletion.
-	foreignAge = 30 * time.Second
 	// fewMessages is how many ready messages a queue may have to be looked into for a sentinel that may have expired there.
 	fewMessages = 10
 	// counted is how old a fence must be for the counters of its queues to tell what expired there since it was closed.
@@ -57,20 +55,43 @@ func (d *deletions) clear(begin bool) bool {
 	return true
 }
 
-// strays are the fences that are nobody's any more. Those of others that are too young are looked at again.
+// sightings are the fences that were seen in the last look and that nobody here put up, with the time at which each was
+// first seen as it is.
+type sightings map[string]sighting
+
+type sighting struct {
+	policy topology.Policy
+	since  time.Time
+}
+
+// strays are the fences that are nobody's any more: those that this connection could not lift, and those that were seen
+// unchanged for longer than any deletion takes. How old a fence is by its name says nothing: the clock that wrote the name
+// may be another one, and whoever put the fence up may have been stopped for a while.
 func (c *Connection) strays() (strays []topology.Policy, cluster string) {
 	var fences []topology.Policy
 	c.store.view(func(s *snapshot) { fences, cluster = s.fences, s.cluster })
+	now, sighted, soonest := time.Now(), sightings{}, c.timing.stray
 	for _, policy := range fences {
-		name, _ := parseFenceName(policy.Name)
-		age := time.Since(name.begun)
-		switch {
-		case c.deletions.standing(policy.Name):
-		case name.owner == c.config.Owner || age > foreignAge:
-			strays = append(strays, policy)
-		default:
-			time.AfterFunc(foreignAge, c.lookNow)
+		standing, known := c.deletions.standing(policy.Name)
+		if known {
+			if !standing {
+				strays = append(strays, policy)
+			}
+			continue
 		}
+		seen, before := c.sighted[policy.Name]
+		if !before || !samePolicy(seen.policy, policy) {
+			seen = sighting{policy, now}
+		}
+		sighted[policy.Name] = seen
+		if age := now.Sub(seen.since); age < c.timing.stray {
+			soonest = min(soonest, c.timing.stray-age)
+		} else {
+			strays = append(strays, policy)
+		}
+	}
+	if c.sighted = sighted; len(sighted) > 0 {
+		c.deletions.lookIn(soonest, c.lookNow)
 	}
 	return strays, cluster
 }
@@ -88,9 +109,12 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray topol
 		effective: stray.Definition,
 	}
 	parsed, _ := parseFenceName(stray.Name)
-	closed := stray.Definition[keyMaxLength] == int64(0)
-	what := taking{cluster: cluster, most: sentinels + refusals, ours: func(name string) bool { return name == stray.Name }}
+	closed := stray.Definition[keyOverflow] == rejectPublish // also in the form that is open already, which changes nothing
+	what := taking{cluster: cluster, most: sentinels + attempts, ours: func(name string) bool { return name == stray.Name }}
 	return c.lift(ctx, f, closed, func() error {
+		if err := c.arrived(ctx, cluster); err != nil {
+			return err
+		}
 		return c.takeAll(ctx, f, time.Since(parsed.begun), func(string) taking { return what }, func(string) {})
 	})
 }
@@ -130,14 +154,14 @@ func (c *Connection) takeAll(
 func (c *Connection) underWay(ctx context.Context, queue string, policy topology.Arguments, age time.Duration) error {
 	var arguments topology.Arguments
 	c.store.view(func(s *snapshot) { arguments = s.queues[queue].Arguments })
-	now := &reading{Arguments: arguments, Effective: looseObject(policy)}
+	now := &reading{Arguments: arguments, user: policy}
 	ttl, expires := now.lowest("message-ttl")
 	if !expires || age < time.Duration(ttl)*time.Millisecond || age > latest {
 		return nil
 	}
 	if age > counted {
-		var err error
-		if now, err = c.reading(ctx, queue); err != nil || now == nil || now.DeadLetters == 0 {
+		now, err := c.reading(ctx, queue, withStatistics)
+		if err != nil || now == nil || now.DeadLetters != nil && *now.DeadLetters == 0 {
 			return err
 		}
 	}

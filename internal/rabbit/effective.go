@@ -1,0 +1,54 @@
+package rabbit
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// workOutPolicies finds out which policies hold for a queue. Up to 4.0 the broker tells only seconds late, and may still
+// tell of a fence that is lifted; so it is asked only where Warren cannot read a pattern.
+func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *reading, policies []topology.Policy) error {
+	user, unclear := holdingPolicy(queue, policies, false)
+	operator, unclearOperator := holdingPolicy(queue, policies, true)
+	now.user, now.operator = user.Definition, operator.Definition
+	unclear = cmp.Or(unclear, unclearOperator)
+	if unclear == "" {
+		return nil
+	}
+	told, err := d.c.reading(ctx, queue, withStatistics)
+	switch {
+	case err != nil:
+		return err
+	case told == nil || !told.Effective.known:
+		return d.unproven("queue %q: Warren cannot tell whether policy %q holds for it, and the broker does not say", queue, unclear)
+	}
+	if _, fence := parseFenceName(told.Policy); fence {
+		return d.unproven("queue %q: the broker still shows policy %q of another deletion", queue, told.Policy)
+	}
+	now.user, now.operator = topology.Normalize(told.Effective.definition), nil
+	return nil
+}
+
+// holdingPolicy is the policy, or operator policy, that holds for a queue. unclear names one that may be in its place:
+// Warren cannot read its pattern, or it has the same priority.
+func holdingPolicy(queue string, policies []topology.Policy, operator bool) (holding topology.Policy, unclear string) {
+	sorted := slices.Clone(policies)
+	slices.SortStableFunc(sorted, func(a, b topology.Policy) int { return cmp.Compare(b.Priority, a.Priority) })
+	found := false
+	for _, policy := range sorted {
+		if policy.Operator != operator || found && policy.Priority < holding.Priority {
+			continue
+		}
+		switch match := policy.Match(queue, "quorum"); {
+		case match == topology.MatchNo:
+		case match == topology.MatchUnknown, found && !sameArguments(policy.Definition, holding.Definition):
+			return holding, policy.Name
+		default:
+			holding, found = policy, true
+		}
+	}
+	return holding, ""
+}

@@ -1,0 +1,109 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// deletedQueue is what it takes to declare a queue again.
+type deletedQueue struct {
+	topology.Queue
+	bindings []topology.Binding
+	// sent: the broker was told to delete the queue, whatever it answered.
+	sent bool
+}
+
+// remember takes note of a queue that is about to be deleted before others of its group. The last one is never declared
+// again: when it is gone, nothing can fail any more.
+func (d *deletion) remember(ctx context.Context, queue string) error {
+	if len(d.queues) == 1 {
+		return nil
+	}
+	var items list[bindingItem]
+	err := d.c.config.inPlace(ctx, d.c.deletions.requests, func() error {
+		path := "/queues/" + escape(d.c.config.VHost) + "/" + escape(queue) + "/bindings?columns=" + bindingColumns
+		_, err := d.c.writing.get(ctx, path, "", &items)
+		return err
+	})
+	if err != nil {
+		return about(queue, err)
+	}
+	one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: topology.Normalize(d.readings[queue].Arguments)}}
+	for _, item := range items {
+		if item.Source != "" { // which every queue is bound to
+			one.bindings = append(one.bindings, topology.Binding{
+				Source: item.Source, Destination: queue, RoutingKey: item.RoutingKey, Arguments: topology.Normalize(item.Arguments),
+			})
+		}
+	}
+	d.deleted = append(d.deleted, one)
+	return nil
+}
+
+// sent takes note that the broker is told to delete a queue from here on.
+func (d *deletion) sent(queue string) {
+	for i := range d.deleted {
+		if d.deleted[i].Name == queue {
+			d.deleted[i].sent = true
+		}
+	}
+}
+
+// restore declares again what was deleted before something came into another queue of the group, and adds to the reason
+// what came of it. Nothing is lost: the queues were empty, and publishers who use mandatory know what reached no queue.
+func (d *deletion) restore(ctx context.Context, reason error) error {
+	var again []string
+	for _, queue := range d.deleted {
+		if !queue.sent {
+			continue
+		}
+		if err := d.declareAgain(ctx, queue); err != nil {
+			d.c.log.Error(err, "A queue that was deleted could not be declared again", "vhost", d.c.config.VHost, "queue", queue.Name)
+			return d.c.config.addTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
+		}
+		again = append(again, fmt.Sprintf("%q", queue.Name))
+		if !slices.Contains(d.queues, queue.Name) {
+			d.queues = append(d.queues, queue.Name)
+			d.inside[queue.Name] = 0
+		}
+	}
+	if len(again) == 0 {
+		return reason
+	}
+	d.c.log.Info("Declared queues again that were deleted before another queue of their group got a message or a consumer",
+		"vhost", d.c.config.VHost, "queues", again, "reason", reason.Error())
+	return d.c.config.addTo(reason, "queues deleted before are declared again: "+strings.Join(again, ", "))
+}
+
+func (d *deletion) declareAgain(ctx context.Context, queue deletedQueue) error {
+	declare := declareQueue(queue.Queue)
+	declare.cluster = d.cluster
+	if err := joinFailures(d.c.perform(ctx, []operation{declare})); err != nil {
+		return err
+	}
+	var bindings []operation
+	for _, binding := range queue.bindings {
+		one := bind(binding)
+		one.cluster = d.cluster
+		bindings = append(bindings, one)
+	}
+	return joinFailures(d.c.perform(ctx, bindings))
+}
+
+// addTo adds to the text of an error, and keeps its reasons.
+func (c Config) addTo(err error, text string) error {
+	extended := &failure{text: c.redact(err.Error() + "; " + text)}
+	for _, reason := range []error{
+		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, ErrUnreachable, ErrTimeout, ErrClosed, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, reason) {
+			extended.reasons = append(extended.reasons, reason)
+		}
+	}
+	return extended
+}

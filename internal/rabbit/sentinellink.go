@@ -1,0 +1,263 @@
+package rabbit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
+const sentinelIdle = 10 * time.Second
+
+// sentinelLink is the AMQP connection on which sentinels are published, and nothing else: under a memory or disk alarm the
+// broker stops to read from a connection as soon as something is published on it. It is opened when needed, and cut when
+// the broker says that it is blocked.
+type sentinelLink struct {
+	dial    func(ctx context.Context, cluster string) (*link, error)
+	config  Config
+	timeout time.Duration // of one operation
+	opening chan struct{} // held while the connection is opened
+
+	mu      sync.Mutex
+	current *alarmedLink
+	closed  bool
+	idle    *time.Timer
+}
+
+// alarmedLink is a link that knows whether the broker blocks it.
+type alarmedLink struct {
+	*link
+	users  int
+	alarms chan string // at most one: why the broker blocked the connection
+}
+
+func newSentinelLink(config Config, timeout time.Duration, dial func(context.Context, string) (*link, error)) *sentinelLink {
+	return &sentinelLink{config: config, timeout: timeout, dial: dial, opening: make(chan struct{}, 1)}
+}
+
+// alone runs an operation on a channel that nobody else uses, before or after. It returns when the operation has ended:
+// what it publishes must not be published later without anybody knowing.
+func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	l, err := s.acquire(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	defer s.release(l)
+	if err := s.config.sameCluster(l.at(), cluster); err != nil {
+		return err
+	}
+	watchdog := time.AfterFunc(s.timeout, func() {
+		l.overdue.Store(true)
+		l.kill()
+	})
+	defer watchdog.Stop()
+	channel, err := l.connection.Channel()
+	if err == nil {
+		err = operation(channel)
+		_ = channel.Close()
+	}
+	select {
+	case alarm := <-l.alarms:
+		l.alarms <- alarm // for the others
+		return s.config.fail(ErrUnproven, "the broker has an alarm and takes no messages: %s", alarm)
+	default:
+	}
+	switch {
+	case err == nil:
+		return nil
+	case l.overdue.Load():
+		return s.config.fail(ErrTimeout, "AMQP operation")
+	}
+	return s.config.ofOperation(err)
+}
+
+// check publishes a message that reaches no queue, to see whether the broker takes messages at all.
+func (s *sentinelLink) check(ctx context.Context, cluster string) error {
+	return s.alone(ctx, cluster, func(channel *amqp.Channel) error {
+		if err := channel.Confirm(false); err != nil {
+			return err
+		}
+		nowhere := "warren.nowhere." + rand.Text()
+		confirmation, err := channel.PublishWithDeferredConfirm("", nowhere, false, false, amqp.Publishing{Type: sentinelType, AppId: sentinelApp})
+		if err == nil {
+			confirmation.Wait()
+		}
+		return err
+	})
+}
+
+// arrived returns when a sentinel whose connection was cut has arrived, if it ever does: what the broker had read of the
+// connection before an alarm, it publishes when the alarm is over.
+func (c *Connection) arrived(ctx context.Context, cluster string) error {
+	if err := c.sentinels.check(ctx, cluster); err != nil {
+		return err
+	}
+	return c.sleep(ctx, c.timing.settle)
+}
+
+// acquire returns the open connection, or opens one.
+func (s *sentinelLink) acquire(ctx context.Context, cluster string) (*alarmedLink, error) {
+	select {
+	case s.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, s.config.unreachable(ctx.Err())
+	}
+	defer func() { <-s.opening }()
+	if l := s.use(); l != nil {
+		return l, nil
+	}
+	opened, err := s.dial(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	l := &alarmedLink{link: opened, users: 1, alarms: make(chan string, 1)}
+	blocked := l.connection.NotifyBlocked(make(chan amqp.Blocking, 1))
+	ended := l.connection.NotifyClose(make(chan *amqp.Error, 1))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		l.kill()
+		return nil, ErrClosed
+	}
+	s.current = l
+	go s.listen(l, blocked, ended)
+	return l, nil
+}
+
+func (s *sentinelLink) use() *alarmedLink {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil || s.current.connection.IsClosed() {
+		return nil
+	}
+	s.current.users++
+	return s.current
+}
+
+// listen cuts the connection when the broker blocks it: whoever waits for a confirm would wait for as long as the alarm
+// lasts.
+func (s *sentinelLink) listen(l *alarmedLink, blocked <-chan amqp.Blocking, ended <-chan *amqp.Error) {
+	for {
+		select {
+		case now, ok := <-blocked:
+			if !ok {
+				blocked = nil
+			} else if now.Active {
+				l.alarms <- now.Reason
+				s.forget(l)
+				l.kill()
+				return
+			}
+		case <-ended:
+			s.forget(l)
+			return
+		}
+	}
+}
+
+func (s *sentinelLink) forget(l *alarmedLink) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == l {
+		s.current = nil
+	}
+}
+
+// release closes the connection some time after its last use.
+func (s *sentinelLink) release(l *alarmedLink) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.users--; l.users > 0 || s.current != l {
+		return
+	}
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.idle = time.AfterFunc(sentinelIdle, func() { s.rest(l) })
+}
+
+func (s *sentinelLink) rest(l *alarmedLink) {
+	s.mu.Lock()
+	unused := l.users == 0 && s.current == l
+	if unused {
+		s.current = nil
+	}
+	s.mu.Unlock()
+	if unused {
+		l.close(usual.goodbye)
+	}
+}
+
+// close ends the connection for good.
+func (s *sentinelLink) close() {
+	s.mu.Lock()
+	l := s.current
+	s.current, s.closed = nil, true
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.mu.Unlock()
+	if l != nil {
+		l.close(usual.goodbye)
+	}
+}
+
+// dialSentinels opens the connection, and makes sure that it leads to the cluster of the connection that everything else
+// goes by.
+func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*link, error) {
+	l, err := dial(ctx, c.config, c.to, c.timing.dial)
+	if err != nil {
+		return nil, err
+	}
+	watchdog := time.AfterFunc(c.timing.operation, l.kill)
+	defer watchdog.Stop()
+	if err := c.sameAsMain(ctx, l, cluster); err != nil {
+		l.kill()
+		return nil, err
+	}
+	return l, nil
+}
+
+// sameAsMain declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
+// the queue has the names of the clusters compared.
+func (c *Connection) sameAsMain(ctx context.Context, l *link, cluster string) error {
+	channel, err := l.connection.Channel()
+	if err != nil {
+		return c.config.ofOperation(err)
+	}
+	defer func() { _ = channel.Close() }()
+	name := matchQueue + l.id
+	_, err = channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
+	if err != nil && !errors.Is(c.config.ofOperation(err), ErrAccessRefused) {
+		return c.config.ofOperation(err)
+	}
+	declared := err == nil
+	var main *link
+	err = c.channels.start(ctx, ctx, func(other *link) error {
+		main = other
+		if err := c.config.sameCluster(other.at(), cluster); err != nil || !declared {
+			return err
+		}
+		return other.withChannel(func(channel *amqp.Channel) error {
+			_, err := channel.QueueDeclarePassive(name, false, false, true, false, nil)
+			return err
+		})
+	})
+	switch {
+	case declared && errors.Is(err, ErrResourceLocked): // exclusive to another connection of the same broker
+		if _, err := channel.QueueDelete(name, false, false, false); err != nil {
+			return c.config.ofOperation(err)
+		}
+	case declared && errors.Is(err, ErrNotFound), err == nil && main.name != l.name:
+		return c.config.fail(ErrOtherCluster, "two AMQP connections lead to two brokers")
+	case err != nil:
+		return err
+	}
+	at := main.at()
+	l.cluster.Store(&at)
+	return nil
+}
