@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -13,10 +14,14 @@ const (
 	// budget is the time from the first sentinel to the last deletion. Others take a fence for left behind after
 	// timing.stray, which is far longer.
 	budget = 10 * time.Second
+	// promptness is how long the last look before a deletion may take.
+	promptness = 100 * time.Millisecond
 	// undoing is the time that undoing may take.
 	undoing = 10 * time.Second
 	// attempts is how often at most a proof is tried.
 	attempts = 4
+	// proofsAtOnce is how many queues of a group are proved empty at the same time.
+	proofsAtOnce = 4
 )
 
 // The steps of a deletion, as tests call them.
@@ -126,12 +131,15 @@ type deletion struct {
 	readings map[string]*reading
 	fences   []fence
 	priority int // of the fences
-	// published is when the first sentinel was about to be, and inside how many there can be, by queue.
+	deleted  []deletedQueue
+	// published is when the first sentinel was about to be.
 	published time.Time
-	inside    map[string]int
+
+	proving sync.Mutex // guards what follows while several queues are proved empty
+	// inside is how many sentinels there can be, by queue.
+	inside map[string]int
 	// adrift: a sentinel was sent, and the broker did not say what became of it.
-	adrift  bool
-	deleted []deletedQueue
+	adrift bool
 }
 
 // errAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
@@ -199,10 +207,8 @@ func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence) error {
 
 func (d *deletion) deleteWithin(ctx context.Context) error {
 	d.published = time.Now()
-	for _, queue := range d.queues {
-		if err := d.prove(ctx, queue); err != nil {
-			return err
-		}
+	if err := d.proveAll(ctx); err != nil {
+		return err
 	}
 	if err := d.step(stepProved); err != nil {
 		return err

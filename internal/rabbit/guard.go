@@ -4,10 +4,35 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
+
+// proveAll proves the queues empty, some at a time: they must all be deleted within the budget.
+func (d *deletion) proveAll(ctx context.Context) error {
+	results := make([]error, len(d.queues))
+	places := make(chan struct{}, proofsAtOnce)
+	var all sync.WaitGroup
+	for i, queue := range d.queues {
+		all.Go(func() {
+			results[i] = d.c.config.inPlace(ctx, places, func() error {
+				if err := d.remember(ctx, queue); err != nil {
+					return err
+				}
+				return d.prove(ctx, queue)
+			})
+		})
+	}
+	all.Wait()
+	for _, err := range results {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // prove shows that a queue is empty, and leaves two sentinels in it that keep it closed. The policy lets the queue take a
 // message only while it holds none: messages that are ready, wait to be redelivered or wait to be dead-lettered all count.
@@ -86,34 +111,43 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 
 // publish publishes sentinels of these numbers to a queue, on a channel of their own, and says which were taken.
 func (d *deletion) publish(ctx context.Context, queue string, numbers ...int) (taken []bool, err error) {
-	d.inside[queue] += len(numbers)
+	d.count(queue, len(numbers))
 	err = d.c.sentinels.alone(ctx, d.cluster, func(channel *amqp.Channel) (err error) {
 		taken, err = publishSentinels(channel, queue, d.fenceOf(queue).name, numbers...)
 		return err
 	})
 	if err != nil {
+		d.proving.Lock()
+		defer d.proving.Unlock()
 		d.adrift = true
 		return nil, about(queue, err)
 	}
 	for _, took := range taken {
 		if !took {
-			d.inside[queue]--
+			d.count(queue, -1)
 		}
 	}
 	return taken, nil
+}
+
+// count changes how many sentinels there can be in a queue, and returns the number.
+func (d *deletion) count(queue string, change int) int {
+	d.proving.Lock()
+	defer d.proving.Unlock()
+	d.inside[queue] += change
+	return d.inside[queue]
 }
 
 // withdraw takes the sentinels out of a queue.
 func (d *deletion) withdraw(ctx context.Context, queue string) error {
 	name := d.fenceOf(queue).name
 	taken, _, err := d.c.take(ctx, queue, taking{
-		cluster: d.cluster, most: d.inside[queue], ours: func(fence string) bool { return fence == name },
+		cluster: d.cluster, most: d.count(queue, 0), ours: func(fence string) bool { return fence == name },
 	})
 	if err != nil {
 		return err
 	}
-	missing := taken < d.inside[queue]
-	d.inside[queue] -= taken
+	missing := d.count(queue, -taken) > 0
 	now, exists, err := d.c.held(ctx, d.cluster, queue)
 	switch {
 	case err != nil:
@@ -164,9 +198,6 @@ func (d *deletion) delete(ctx context.Context) error {
 		}
 	}
 	for _, queue := range slices.Clone(d.queues) {
-		if err := d.remember(ctx, queue); err != nil {
-			return err
-		}
 		err := d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
 		if err != nil {
 			return about(queue, err)
@@ -230,12 +261,38 @@ func (d *deletion) deleteOne(ctx context.Context, channel *amqp.Channel, queue s
 	if took := time.Since(d.published); took > budget { // the process may have been stopped, and the timer be late
 		return d.unproven("queue %q: it took %v, longer than %v", queue, took.Round(time.Millisecond), budget)
 	}
+	if err := d.lastLook(channel, queue); err != nil {
+		return err
+	}
 	d.sent(queue)
 	with, err := channel.QueueDelete(queue, false, false, false)
 	if err == nil && with >= d.inside[queue] {
 		d.c.log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
 	}
 	return err
+}
+
+// lastLook makes sure that nobody came while the first sentinel was taken out: the others are ready, and its holder is the
+// only consumer. From here to the deletion it must not take long.
+func (d *deletion) lastLook(channel *amqp.Channel, queue string) error {
+	for range attempts {
+		begun := time.Now()
+		now, exists, err := passive(channel, queue)
+		switch rest := d.inside[queue] - 1; {
+		case err != nil:
+			return err
+		case !exists:
+			return d.unproven(deletedElsewhere, queue)
+		case now.ready > rest || now.consumers > 1:
+			return held{ready: now.ready - rest, consumers: now.consumers - 1}.holds(d.c.config, queue)
+		case now.ready < rest || now.consumers < 1:
+			return d.unproven(guardTaken, queue)
+		}
+		if time.Since(begun) < promptness {
+			return nil
+		}
+	}
+	return d.unproven("queue %q: the broker does not answer within %v", queue, promptness)
 }
 
 // takeFirst takes out the first sentinel, to see that nobody ever had it: then nobody had the second, which still

@@ -18,8 +18,7 @@ type deletedQueue struct {
 	sent bool
 }
 
-// remember takes note of a queue that is about to be deleted before others of its group. The last one is never declared
-// again: when it is gone, nothing can fail any more.
+// remember takes note of a queue that is to be deleted together with others.
 func (d *deletion) remember(ctx context.Context, queue string) error {
 	if len(d.queues) == 1 {
 		return nil
@@ -41,6 +40,8 @@ func (d *deletion) remember(ctx context.Context, queue string) error {
 			})
 		}
 	}
+	d.proving.Lock()
+	defer d.proving.Unlock()
 	d.deleted = append(d.deleted, one)
 	return nil
 }
@@ -54,9 +55,15 @@ func (d *deletion) sent(queue string) {
 	}
 }
 
+// complete says whether all queues of the group are deleted.
+func (d *deletion) complete() bool { return len(d.queues) == 0 }
+
 // restore declares again what was deleted before something came into another queue of the group, and adds to the reason
 // what came of it. Nothing is lost: the queues were empty, and publishers who use mandatory know what reached no queue.
 func (d *deletion) restore(ctx context.Context, reason error) error {
+	if d.complete() {
+		return nil
+	}
 	var again []string
 	for _, queue := range d.deleted {
 		if !queue.sent {
