@@ -49,7 +49,7 @@ func TestAFenceOfAnotherOperator(t *testing.T) {
 	vhost.DeclareQueue("orders", quorum(nil))
 	foreign := configOf(vhost)
 	foreign.Owner = "theirs"
-	abandon(t, foreign, stepMarked, "orders")
+	abandon(t, foreign, stepFenced, "orders")
 	config := configOf(vhost)
 	config.Owner, config.Known = "ours", func(string) bool { return false }
 	connection := connected(t, config, nil)
