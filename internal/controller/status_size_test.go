@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 )
 
-// Whatever a broker and a spec say, a status stays within its size, no exchange or queue is left out as long as the schema
-// admits it, what is left out is counted, and what is shown is valid.
+// A status has at most 512 KiB, whatever a broker and a spec say. No exchange or queue is left out as long as the schema admits
+// it, what is left out is counted, and what is shown is valid.
 func TestStatusStaysWithinItsSize(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
