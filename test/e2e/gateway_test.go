@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,9 +16,10 @@ import (
 
 // gateway stands in front of a broker's management API, counts requests, and can be cut off.
 type gateway struct {
-	uri      string
-	requests atomic.Int64
-	cut      atomic.Bool
+	uri string
+	// definitions are the requests for those of a vhost; requests are all.
+	definitions, requests atomic.Int64
+	cut                   atomic.Bool
 }
 
 func newGateway(broker brokers.Broker) *gateway {
@@ -28,6 +30,9 @@ func newGateway(broker brokers.Broker) *gateway {
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		g.requests.Add(1)
+		if strings.HasPrefix(request.URL.Path, "/api/definitions/") {
+			g.definitions.Add(1)
+		}
 		if g.cut.Load() {
 			panic(http.ErrAbortHandler) // closes the connection without an answer
 		}
