@@ -102,9 +102,9 @@ var _ = Describe("A BrokerConnection", func() {
 		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"),
 			condition("Stalled", metav1.ConditionTrue, "PermissionDenied"), message(ContainSubstring("configure")))
 		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
-		w.vhost.Grant(user, `^orders($|\.)`, `^(orders($|\.)|shop$)`, `^(orders($|\.)|shop$)`)
+		w.vhost.Grant(user, `^(orders($|\.)|warren-link-)`, `^(orders($|\.)|shop$)`, `^(orders($|\.)|shop$)`)
 		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"), message(ContainSubstring("amq.default")))
-		w.vhost.Grant(user, `^orders($|\.)`, `^(orders($|\.)|amq\.default$)`, `^(orders($|\.)|shop$)`)
+		w.vhost.Grant(user, `^(orders($|\.)|warren-link-)`, `^(orders($|\.)|amq\.default$)`, `^(orders($|\.)|shop$)`)
 		w.ready("orders")
 	})
 
