@@ -29,6 +29,8 @@ const fullWithTTL = `{
   deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
 }`
 
+// New source bindings come last, and only when all else of the topology is there. A source binding that was in sync and is
+// deleted comes back at once all the same.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	all := []string{

@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// An operator of another Kubernetes cluster is seen by its connection. Until it goes nothing is removed; declares go on.
+// An operator of another Kubernetes cluster is seen by its connection: the advisory SharedVHost says so. Until it goes nothing is removed; declares go on.
 func TestNothingIsRemovedBesideAnotherOperator(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		config := configOf(vhost)

@@ -54,7 +54,7 @@ func putAside(t *testing.T, vhost *brokers.VHost, queue string, requeue bool) {
 }
 
 // The statistics of the management API can be a minute old: here they tell of a time at which every queue was empty.
-// Nothing is deleted on the strength of that, and nothing stays because of it.
+// Nothing rests on the broker's statistics: nothing is deleted on the strength of that, and nothing stays because of it.
 func TestTheProofHoldsWithOldStatistics(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		queues := map[string]topology.Arguments{"empty": nil, "pending": pendingArguments, "delayed": delayedArguments}

@@ -223,6 +223,23 @@ var _ = Describe("The annotation requested-at", func() {
 	})
 })
 
+var _ = Describe("The annotation requested-at of a BrokerConnection", func() {
+	It("has the capabilities follow the user's tags now, and is echoed", func() {
+		w := newBareWorld(matrix[0])
+		user := w.broker.NewUser(GinkgoTB(), "management")
+		w.vhost.Grant(user, ".*", ".*", ".*")
+		w.secret(user.Username, user.Password)
+		w.connection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
+		w.eventuallyConnection(condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Policies", false))
+		w.broker.SetTags(GinkgoTB(), user, "management", "policymaker")
+		bc := w.getConnection()
+		patch := client.MergeFrom(bc.DeepCopy())
+		metav1.SetMetaDataAnnotation(&bc.ObjectMeta, v1alpha1.RequestedAtAnnotation, "now")
+		Expect(kube.Patch(ctx(), bc, patch)).To(Succeed())
+		w.eventuallyConnection(HaveField("Status.Capabilities.Policies", true), HaveField("Status.LastHandledReconcileAt", "now"))
+	})
+})
+
 var _ = Describe("A broker behind TLS", func() {
 	It("is reached with its CA and a client certificate", func() {
 		secured, certificates := brokers.AllTLS(GinkgoTB())
