@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -201,6 +202,25 @@ var _ = Describe("ConsumerQueues that want one object differently", func() {
 		}
 		Eventually(states).Should(Equal(map[string]int{"InSync": 1, "Conflict": 5}))
 		Consistently(states).Should(Equal(map[string]int{"InSync": 1, "Conflict": 5}))
+	})
+})
+
+var _ = Describe("Another operator on the vhost", func() {
+	It("is told by the advisory SharedVHost, which does not touch Ready, until it goes", func() {
+		w := newWorld(matrix[0])
+		w.queue("orders", `{retry: {policy: None}}`)
+		w.ready("orders")
+		other, err := amqp.DialConfig(w.broker.AMQPURI, amqp.Config{
+			SASL:  []amqp.Authentication{&amqp.PlainAuth{Username: w.broker.Username, Password: w.broker.Password}},
+			Vhost: w.vhost.Name, Properties: amqp.Table{"product": "Warren", "warren_owner": "of another cluster"},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { _ = other.Close() })
+		advisories := func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }
+		Eventually(advisories).Should(ConsistOf(HaveField("Code", v1alpha1.AdvisorySharedVHost)))
+		w.ready("orders")
+		Expect(other.Close()).To(Succeed())
+		Eventually(advisories).Should(BeEmpty())
 	})
 })
 
