@@ -248,8 +248,8 @@ func (l *look) moveTo(here place) {
 				now = "what may be " + now
 			}
 		}
-		l.event(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf("BrokerConnection %q leads to %s now; what is in %s stays there: %s",
-			l.cq.ConnectionName(), now, before, stays))
+		l.event(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
+			"BrokerConnection %q leads to %s now; what is in %s stays there: %s", l.cq.ConnectionName(), now, before, stays))
 	}
 	l.status.Topology, l.status.TopologyOmitted = nil, 0
 	here.record(l.status)

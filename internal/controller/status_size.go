@@ -60,7 +60,7 @@ func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.Top
 	status.Advisories, _ = within(advisories, v1alpha1.MaxChangeEntries, &left)
 	status.Changes, status.ChangesOmitted = within(changes, v1alpha1.MaxChangeEntries, &left)
 	shown, _ := within(shownForeign(foreign), v1alpha1.MaxTopologyEntries-len(own), &left)
-	status.Topology = append(own, shown...)
+	status.Topology = slices.Concat(own, shown)
 	status.TopologyOmitted = omitted + int32(len(foreign)-len(shown))
 }
 

@@ -113,7 +113,8 @@ func (m *management) identity(ctx context.Context) (found Identity, version stri
 		return found, "", err
 	}
 	if len(overview.Version) > longestVersion || len(overview.ClusterName) > longestClusterName {
-		return found, "", m.describe(http.MethodGet, "/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long"))
+		tooLong := m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
+		return found, "", m.describe(http.MethodGet, "/overview", tooLong)
 	}
 	found = Identity{Name: overview.ClusterName, Endpoint: endpointOf(m.config.AMQPURI)}
 	for _, parameter := range parameters {

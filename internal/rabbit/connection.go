@@ -329,7 +329,8 @@ func (c *Connection) meet(met *contact) {
 		if l.matched = met.identity.Continues(known.identity); l.matched {
 			l.cluster.Store(&met.identity)
 		} else {
-			c.channels.set(nil, c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q", met.identity.Name, known.identity.Name))
+			c.channels.set(nil, c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q",
+				met.identity.Name, known.identity.Name))
 		}
 	}
 	c.report(func(s *state) {

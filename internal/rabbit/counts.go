@@ -144,7 +144,8 @@ func (r *reading) fit(config Config, queue string) error {
 
 // lowest is the limit in effect, of a policy key and the argument x- of the same name.
 func (r *reading) lowest(key string) (limit int64, set bool) {
-	for _, value := range []any{topology.Normalize(r.Arguments)["x-"+key], topology.Normalize(r.user)[key], topology.Normalize(r.operator)[key]} {
+	arguments, user, operator := topology.Normalize(r.Arguments), topology.Normalize(r.user), topology.Normalize(r.operator)
+	for _, value := range []any{arguments["x-"+key], user[key], operator[key]} {
 		if number, ok := value.(int64); ok && (!set || number < limit) {
 			limit, set = number, true
 		}

@@ -24,11 +24,13 @@ func (s *snapshot) doubt(before, doubted *snapshot) *snapshot {
 		return nil // what is in another cluster is not missing here
 	}
 	if doubted == nil {
-		doubted = newSnapshot(0, 0)
+		doubted = newSnapshot()
 	}
-	kept := newSnapshot(0, 0)
-	found := keepMissing(before.exchanges, s.exchanges, doubted.exchanges, kept.exchanges, func(topology.ObservedExchange) bool { return true })
-	found = keepMissing(before.queues, s.queues, doubted.queues, kept.queues, func(q topology.ObservedQueue) bool { return !q.Exclusive }) || found
+	kept := newSnapshot()
+	always := func(topology.ObservedExchange) bool { return true }
+	shared := func(q topology.ObservedQueue) bool { return !q.Exclusive }
+	found := keepMissing(before.exchanges, s.exchanges, doubted.exchanges, kept.exchanges, always)
+	found = keepMissing(before.queues, s.queues, doubted.queues, kept.queues, shared) || found
 	for source, bindings := range before.bindingsFrom {
 		if sameBindings(bindings, s.bindingsFrom[source]) {
 			continue

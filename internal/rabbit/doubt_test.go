@@ -36,11 +36,11 @@ func TestMissingOnceIsNotGone(t *testing.T) {
 		"operator policy": {func(s *snapshot) { s.policies = s.policies[:1] }, true},
 		"everything": {func(s *snapshot) {
 			mine := s.bindingsTo["mine"][0]
-			*s = *newSnapshot(0, 0)
+			*s = *newSnapshot()
 			s.queues["mine"] = topology.ObservedQueue{Exclusive: true}
 			s.addBinding(mine)
 		}, true},
-		"another cluster": {func(s *snapshot) { *s = *newSnapshot(0, 0); s.cluster = "another" }, false},
+		"another cluster": {func(s *snapshot) { *s = *newSnapshot(); s.cluster = "another" }, false},
 		"exclusive queue": {func(s *snapshot) {
 			delete(s.queues, "mine")
 			delete(s.bindingsTo, "mine")

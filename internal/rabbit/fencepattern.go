@@ -26,7 +26,7 @@ func fencePatterns(queues []string) (groups [][]string) {
 // backslash before anything but a letter or digit makes it literal, and other bytes stand for themselves.
 func fencePattern(queues []string) string {
 	prefix := commonPrefix(queues)
-	var rests []string
+	rests := make([]string, 0, len(queues))
 	for _, queue := range queues {
 		rests = append(rests, literally(queue[len(prefix):]))
 	}

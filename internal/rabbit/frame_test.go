@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -21,9 +22,7 @@ func TestArgumentsFitIntoAFrame(t *testing.T) {
 		}
 		padded := func(operation operation, more int) topology.Arguments {
 			padded := topology.Arguments{"pad": ""}
-			for name, value := range arguments {
-				padded[name] = value
-			}
+			maps.Copy(padded, arguments)
 			size := frameOverhead + operation.overhead() + encodedTable(padded)
 			padded["pad"] = strings.Repeat("x", usualFrameMax-size+more)
 			return padded

@@ -70,7 +70,7 @@ func (s *state) change(apply func(*state)) (before, after Health) {
 // well: there was a look, and there is nothing to complain about.
 func (h Health) well() bool { return h.Usable() && h.Connected }
 
-// Usable: there was a look, nothing is known to be wrong, and Apply can work.
+// Usable says that there was a look, nothing is known to be wrong, and Apply can work.
 func (h Health) Usable() bool { return h.Err == nil && h.Matched && !h.SyncedAt.IsZero() }
 
 // same compares all but the times: errors by what they say, and whether there was a look.

@@ -24,12 +24,15 @@ type Identity struct {
 	Endpoint string `json:"endpoint,omitempty"`
 }
 
+// Strong says whether the ID is known.
+func (i Identity) Strong() bool { return i.ID != "" }
+
 // Known is false for the identity of no cluster.
 func (i Identity) Known() bool { return i.ID != "" || i.Name != "" }
 
 // MayBe says whether two identities may be of one cluster: then nothing is taken away from whoever is at the other.
 func (i Identity) MayBe(other Identity) bool {
-	if i.ID != "" && other.ID != "" {
+	if i.Strong() && other.Strong() {
 		return i.ID == other.ID
 	}
 	return i.Name != "" && i.Name == other.Name
@@ -38,7 +41,7 @@ func (i Identity) MayBe(other Identity) bool {
 // Is says whether two identities are surely of one cluster. Clusters of one name that are reached at one endpoint are taken
 // for one where an ID is not known.
 func (i Identity) Is(other Identity) bool {
-	if i.ID != "" && other.ID != "" {
+	if i.Strong() && other.Strong() {
 		return i.ID == other.ID
 	}
 	return i.MayBe(other) && i.Endpoint != "" && i.Endpoint == other.Endpoint

@@ -249,7 +249,8 @@ func (m *management) connections(ctx context.Context, show func(properties loose
 	type connection struct {
 		Properties looseObject `json:"client_properties"`
 	}
-	_, err := m.get(ctx, "/vhosts/"+escape(m.config.VHost)+"/connections?columns=client_properties", "", streamedFunc(func(a *answer) error {
+	path := "/vhosts/" + escape(m.config.VHost) + "/connections?columns=client_properties"
+	_, err := m.get(ctx, path, "", streamedFunc(func(a *answer) error {
 		return eachItem(a, func(item connection) (int64, error) {
 			show(item.Properties)
 			return 0, nil

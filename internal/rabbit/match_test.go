@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 			if err := connection.Apply(t.Context(), oneQueue); err == nil {
 				t.Error("something was declared")
 			}
-			if queues := append(here.Definitions().Queues, there.Definitions().Queues...); len(queues) > 0 {
+			if queues := slices.Concat(here.Definitions().Queues, there.Definitions().Queues); len(queues) > 0 {
 				t.Errorf("%+v", queues)
 			}
 			relay.leadTo(t, here.Broker.AMQPURI)
@@ -143,7 +144,7 @@ func TestCapabilitiesFollowTheTags(t *testing.T) {
 				health := connection.Health()
 				g.Expect(health.Capabilities.Definitions).To(Equal(test.definitions), test.tag)
 				g.Expect(health.Capabilities.Policies).To(Equal(test.policies), test.tag)
-				g.Expect(health.Cluster.ID != "").To(Equal(test.policies), test.tag)
+				g.Expect(health.Cluster.Strong()).To(Equal(test.policies), test.tag)
 				g.Expect(health.Cluster.Is(cluster)).To(BeTrue())
 			}).WithTimeout(within).WithPolling(50 * time.Millisecond).Should(Succeed())
 			if err := connection.Apply(t.Context(), oneQueue); err != nil {

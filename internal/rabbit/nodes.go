@@ -75,8 +75,9 @@ func (c *Connection) checkMajority(ctx context.Context) error {
 	c.management.close() // behind a load balancer, another node may answer the next request
 	const most = 5
 	names := strings.Join(down[:min(len(down), most)], ", ")
-	return c.config.fail(ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from and to write to: "+
-		"start them, or take those that are gone for good out of the cluster with rabbitmqctl forget_cluster_node", len(down), len(nodes), names)
+	return c.config.fail(ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
+		"and to write to: start them, or take those that are gone for good out of the cluster with rabbitmqctl forget_cluster_node",
+		len(down), len(nodes), names)
 }
 
 // members knows the quorum queues that have fewer members than the cluster has nodes.

@@ -140,7 +140,7 @@ type snapshotReader struct {
 }
 
 func (m *management) newSnapshotReader(builtin map[string]topology.ObservedExchange) *snapshotReader {
-	fresh := newSnapshot(len(builtin), 0)
+	fresh := newSnapshot()
 	fresh.room = &room{limits: m.config.Limits}
 	maps.Copy(fresh.exchanges, builtin)
 	return &snapshotReader{fresh: fresh, builtin: builtin, words: words{}}

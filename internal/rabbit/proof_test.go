@@ -89,9 +89,9 @@ func frozen(vhost *brokers.VHost) func(*http.Response) error {
 		name, about := strings.CutPrefix(response.Request.URL.EscapedPath(), prefix)
 		if about && response.StatusCode == http.StatusOK && !strings.Contains(name, "/") {
 			queue, _ := url.PathUnescape(name)
-			arguments := topology.Arguments(quorum(map[string]topology.Arguments{
+			arguments := quorum(map[string]topology.Arguments{
 				"pending": pendingArguments, "delayed": delayedArguments,
-			}[queue]))
+			}[queue])
 			replace(response, fmt.Sprintf(`{"name":%q,"type":"quorum","state":"running","leader":"rabbit@long-ago","arguments":%s,
 				"consumers":0,"messages":0,"messages_ready":0,"messages_unacknowledged":0,"messages_dlx":0,"messages_delayed":0,
 				"effective_policy_definition":{}}`, queue, arguments.JSON()))

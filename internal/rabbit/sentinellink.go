@@ -82,7 +82,8 @@ func (s *sentinelLink) check(ctx context.Context, cluster string) error {
 			return err
 		}
 		nowhere := "warren.nowhere." + rand.Text()
-		confirmation, err := channel.PublishWithDeferredConfirm("", nowhere, false, false, amqp.Publishing{Type: sentinelType, AppId: sentinelApp})
+		probe := amqp.Publishing{Type: sentinelType, AppId: sentinelApp}
+		confirmation, err := channel.PublishWithDeferredConfirm("", nowhere, false, false, probe)
 		if err == nil {
 			confirmation.Wait()
 		}
@@ -152,7 +153,7 @@ func (s *sentinelLink) listen(l *alarmedLink, blocked <-chan amqp.Blocking, ende
 				l.kill()
 				return
 			}
-		case <-ended:
+		case <-ended: //nolint:errcheck // why it ended does not matter here
 			s.forget(l)
 			return
 		}

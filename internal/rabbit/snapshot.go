@@ -22,12 +22,12 @@ type snapshot struct {
 	room         *room // what this takes of the memory for all; nil in tests
 }
 
-func newSnapshot(exchanges, queues int) *snapshot {
+func newSnapshot() *snapshot {
 	return &snapshot{
-		exchanges:    make(map[string]topology.ObservedExchange, exchanges),
-		queues:       make(map[string]topology.ObservedQueue, queues),
-		bindingsTo:   make(map[string][]topology.ObservedBinding, queues),
-		bindingsFrom: make(map[string][]topology.ObservedBinding, exchanges),
+		exchanges:    make(map[string]topology.ObservedExchange),
+		queues:       make(map[string]topology.ObservedQueue),
+		bindingsTo:   make(map[string][]topology.ObservedBinding),
+		bindingsFrom: make(map[string][]topology.ObservedBinding),
 	}
 }
 

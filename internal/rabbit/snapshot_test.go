@@ -321,7 +321,7 @@ func TestAnETagIsTrustedOnceTwoAnswersCarriedIt(t *testing.T) {
 	s := &store{}
 	answer := func(etag string) {
 		s.begin()
-		s.replace(newSnapshot(0, 0), etag)
+		s.replace(newSnapshot(), etag)
 	}
 	for i, step := range []struct{ answer, want string }{
 		{`"1"`, ""}, {`"1"`, `"1"`}, {`"2"`, ""}, {`"3"`, ""}, {`"3"`, `"3"`}, {"", ""}, {"", ""},

@@ -3,15 +3,12 @@ package rabbit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -209,27 +206,6 @@ func TestSentinelsThatExpired(t *testing.T) {
 			return len(policies)
 		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
 	})
-}
-
-func lines(mu *sync.Mutex, said *strings.Builder) logr.Logger {
-	return logr.New(&lineSink{mu: mu, said: said})
-}
-
-// lineSink writes one line per message.
-type lineSink struct {
-	mu   *sync.Mutex
-	said *strings.Builder
-}
-
-func (*lineSink) Init(logr.RuntimeInfo)               {}
-func (*lineSink) Enabled(int) bool                    { return true }
-func (s *lineSink) WithValues(...any) logr.LogSink    { return s }
-func (s *lineSink) WithName(string) logr.LogSink      { return s }
-func (s *lineSink) Error(_ error, m string, v ...any) { s.Info(0, m, v...) }
-func (s *lineSink) Info(_ int, m string, v ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fmt.Fprintln(s.said, m, v)
 }
 
 // Sentinels that a crash has left are not taken for messages: a deletion comes to nothing until they are out.

@@ -51,7 +51,8 @@ func checkTierKeys(spec resolved) error {
 			if overlap(spec.retryExchange.Type, other.key, tier.key) {
 				return &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
 					"the routing keys %q and %q of retry.delayTiers overlap on the %s exchange %q, and a retry would wait in both tiers: "+
-						"choose keys that no message can match both of", other.key, tier.key, spec.retryExchange.Type, spec.retryExchange.Name)}
+						"choose keys that no message can match both of",
+					other.key, tier.key, spec.retryExchange.Type, spec.retryExchange.Name)}
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,7 @@ func TestTierKeysMustNotOverlap(t *testing.T) {
 		spec := `{retry: {exchange: {name: r, type: ` + test.kind + `}, delayTiers: [{delay: 1m, routingKey: "` + test.a + `"}, {delay: 2m, routingKey: "` + test.b + `"}]}}`
 		_, err := topology.Desired(consumerQueue(t, spec), v43)
 		equal(t, test.kind+" "+test.a+" and "+test.b, test.refused, err != nil)
-		if refusal, ok := err.(*topology.Refusal); ok {
+		if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
 			equal(t, "reason", v1alpha1.ReasonInvalidSpec, refusal.Reason)
 		}
 	}

@@ -11,7 +11,13 @@ const pause = 10 * time.Second
 
 // Ways are ways to misbehave, by name. None of them ever gives an answer that is worth anything.
 func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
+	const (
+		parameter = `{"component": "operator_policy", "value": {}}`
+		rest      = `"exchanges": [], "bindings": []}`
+		empty     = `"queues": [], ` + rest
+	)
 	deep := strings.Repeat("[", 9000) + strings.Repeat("]", 9000)
+	many, digits, long := strings.Repeat(`{"":1},`, 50000)+`1]}}`, strings.Repeat("0", 100000), strings.Repeat("4", 100000)
 	return map[string]func(http.ResponseWriter, *http.Request) bool{
 		"one endless string":            At("whoami", Endless(`{"tags": ["`, "a")),
 		"one endless number":            At("whoami", Endless(`{"tags": [1`, "1")),
@@ -27,9 +33,9 @@ func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
 		"endless queues":                At("definitions", Endless(`{"queues": [{"name": "a"}`, `,{"name": "a"}`)),
 		"endless bindings":              At("definitions", Endless(`{"bindings": [{"source": "a"}`, `,{"source": "a"}`)),
 		"endless policies":              At("definitions", Endless(`{"policies": [{}`, `,{}`)),
-		"endless parameters":            At("definitions", Endless(`{"parameters": [{"component": "operator_policy", "value": {}}`, `,{"component": "operator_policy", "value": {}}`)),
+		"endless parameters":            At("definitions", Endless(`{"parameters": [`+parameter, ","+parameter)),
 		"endless arguments":             At("definitions", Endless(`{"queues": [{"name": "a", "arguments": {"a": [{"":1}`, `,{"":1}`)),
-		"many large arguments":          At("definitions", Endless(`{"bindings": [{}`, `,{"source": "a", "arguments": {"a": [`+strings.Repeat(`{"":1},`, 50000)+`1]}}`)),
+		"many large arguments":          At("definitions", Endless(`{"bindings": [{}`, `,{"source": "a", "arguments": {"a": [`+many)),
 		"deeply nested arguments":       At("definitions", Endless(`{"queues": [{}`, `,{"name": "a", "arguments": {"a": `+deep+`}}`)),
 		"endless nesting":               At("definitions", Endless(`{"queues": [{"arguments": {"a": `, "[")),
 		"an endless answer of no known": At("definitions", Endless(`{"what": "`, "a")),
@@ -49,11 +55,11 @@ func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
 		"definitions without a list":    At("definitions", Text(`{"queues": [], "exchanges": []}`)),
 		"a list for definitions":        At("definitions", Text(`[]`)),
 		"a number for a string":         At("definitions", Text(`{"queues": [{"name": 1}], "exchanges": [], "bindings": []}`)),
-		"a string for a number":         At("definitions", Text(`{"policies": [{"name": "p", "priority": "1"}], "queues": [], "exchanges": [], "bindings": []}`)),
-		"a long number":                 At("definitions", Text(`{"policies": [{"name": "p", "priority": 1`+strings.Repeat("0", 100000)+`}], "queues": [], "exchanges": [], "bindings": []}`)),
-		"a list for a table":            At("definitions", Text(`{"queues": [{"name": "a", "arguments": [1]}], "exchanges": [], "bindings": []}`)),
-		"a long cluster name":           At("overview", Text(`{"rabbitmq_version": "4.3.6", "cluster_name": "`+strings.Repeat("a", 100000)+`"}`)),
-		"a long version":                At("overview", Text(`{"rabbitmq_version": "`+strings.Repeat("4", 100000)+`", "cluster_name": "a"}`)),
+		"a string for a number":         At("definitions", Text(`{"policies": [{"name": "p", "priority": "1"}], `+empty)),
+		"a long number":                 At("definitions", Text(`{"policies": [{"name": "p", "priority": 1`+digits+`}], `+empty)),
+		"a list for a table":            At("definitions", Text(`{"queues": [{"name": "a", "arguments": [1]}], `+rest)),
+		"a long cluster name":           At("overview", Text(`{"rabbitmq_version": "4.3.6", "cluster_name": "`+long+`"}`)),
+		"a long version":                At("overview", Text(`{"rabbitmq_version": "`+long+`", "cluster_name": "a"}`)),
 		"a version of no numbers":       At("overview", Text(`{"rabbitmq_version": "four", "cluster_name": "a"}`)),
 	}
 }
