@@ -19,7 +19,8 @@ func applyConsumerQueueStatus(ctx context.Context, c client.Client, cq *v1alpha1
 		return err
 	}
 	applied := ac.ConsumerQueue(cq.Name, cq.Namespace).WithResourceVersion(cq.ResourceVersion).WithStatus(configuration)
-	if err := c.Status().Apply(ctx, applied, fieldOwner, client.ForceOwnership); err != nil {
+	body := &client.SubResourceApplyOptions{SubResourceBody: yamlSafe{applied}}
+	if err := c.Status().Apply(ctx, applied, body, fieldOwner, client.ForceOwnership); err != nil {
 		return err
 	}
 	if version := applied.ResourceVersion; version != nil { // the answer of the API server is in it
@@ -36,7 +37,9 @@ func applyBrokerConnectionStatus(
 	if err := convert(status, configuration); err != nil {
 		return err
 	}
-	return c.Status().Apply(ctx, ac.BrokerConnection(bc.Name, bc.Namespace).WithStatus(configuration), fieldOwner, client.ForceOwnership)
+	applied := ac.BrokerConnection(bc.Name, bc.Namespace).WithStatus(configuration)
+	body := &client.SubResourceApplyOptions{SubResourceBody: yamlSafe{applied}}
+	return c.Status().Apply(ctx, applied, body, fieldOwner, client.ForceOwnership)
 }
 
 // convert brings a status into the form of its apply configuration, which has the same fields as pointers.
