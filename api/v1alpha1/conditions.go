@@ -39,13 +39,14 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonTerminating: the resource is being deleted, and its topology as deletionPolicy says.
 	ReasonTerminating = "Terminating"
-	// ReasonUnsupportedByBroker: the broker's version lacks what a field asks for.
+	// ReasonUnsupportedByBroker: the broker's version lacks what a field asks for, or does not take an argument.
 	ReasonUnsupportedByBroker = "UnsupportedByBroker"
 	// ReasonUnsafeTopology: on this broker the topology would lose or jam messages.
 	ReasonUnsafeTopology = "UnsafeTopology"
 	// ReasonSuspended: spec.suspend is set, here or on the BrokerConnection.
 	ReasonSuspended = "Suspended"
-	// ReasonInvalidSpec: the spec cannot be read; only an object stored past validation can show it.
+	// ReasonInvalidSpec: the spec cannot be read, which only an object stored past validation can show; or AMQP cannot carry
+	// its arguments.
 	ReasonInvalidSpec = "InvalidSpec"
 
 	// ReasonConnected: a BrokerConnection reaches its broker, over AMQP and the management API.

@@ -309,7 +309,9 @@ func declareAll(ctx context.Context, connection *rabbit.Connection, decided plan
 // retryable keeps the errors that may go away by themselves; what a person has to mend is looked at again at the next
 // interval.
 func retryable(applied error) error {
-	for _, lasting := range []error{rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrResourceLocked} {
+	for _, lasting := range []error{
+		rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrInvalidArgument, rabbit.ErrTooLarge, rabbit.ErrResourceLocked,
+	} {
 		if errors.Is(applied, lasting) {
 			return nil
 		}

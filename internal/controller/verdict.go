@@ -66,6 +66,10 @@ func readiness(
 	switch {
 	case errors.Is(applied, rabbit.ErrAccessRefused):
 		return no(v1alpha1.ReasonPermissionDenied, said(applied)), stalled
+	case errors.Is(applied, rabbit.ErrInvalidArgument):
+		return no(v1alpha1.ReasonUnsupportedByBroker, said(applied)), stalled
+	case errors.Is(applied, rabbit.ErrTooLarge):
+		return no(v1alpha1.ReasonInvalidSpec, said(applied)), stalled
 	case recreate, refusal(applied) != nil:
 		return no(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refusal(applied))), stalled
 	case len(comparison.MissingExchanges) > 0:

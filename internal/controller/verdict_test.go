@@ -195,6 +195,22 @@ func TestJudge(t *testing.T) {
 				recreation: mustRecreate(`declare queue "orders" in vhost "/": precondition failed`),
 			},
 		},
+		"the broker does not take an argument": {
+			story: story{was: plain, then: without("orders")}, applied: failed("orders", rabbit.ErrInvalidArgument),
+			want: verdict{
+				ready:    no(v1alpha1.ReasonUnsupportedByBroker, `declare queue "orders" in vhost "/": invalid argument`),
+				progress: stalled,
+				drifted:  drift(`queue "orders" is missing`), recreation: &noneToo,
+			},
+		},
+		"the arguments are too large for a frame": {
+			story: story{was: plain, then: without("orders")}, applied: failed("orders", rabbit.ErrTooLarge),
+			want: verdict{
+				ready:    no(v1alpha1.ReasonInvalidSpec, `declare queue "orders" in vhost "/": too large for AMQP`),
+				progress: stalled,
+				drifted:  drift(`queue "orders" is missing`), recreation: &noneToo,
+			},
+		},
 		"a queue is exclusive to somebody": {
 			story: story{was: plain, spec: withTTL, then: without("dlq")}, applied: failed("dlq", rabbit.ErrResourceLocked),
 			want: verdict{
@@ -341,7 +357,9 @@ func TestRetryable(t *testing.T) {
 	}
 	equal(t, "lines of many errors", 0, strings.Count(retryable(errors.Join(many...)).Error(), "\n"))
 	equal(t, "is short", true, len(retryable(errors.Join(many...)).Error()) < 1000)
-	for _, lasting := range []error{nil, rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrResourceLocked} {
+	for _, lasting := range []error{
+		nil, rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrInvalidArgument, rabbit.ErrTooLarge, rabbit.ErrResourceLocked,
+	} {
 		if err := retryable(errors.Join(transient, lasting)); lasting != nil && err != nil {
 			t.Errorf("%v is retried at once: %v", lasting, err)
 		}

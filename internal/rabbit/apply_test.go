@@ -86,7 +86,7 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 			{ErrPreconditionFailed, "declare", "exchange events", "inequivalent arg 'type' for exchange 'events'"},
 			{ErrAccessRefused, "declare", "exchange amq.mine", "reserved prefix"},
 			{ErrPreconditionFailed, "declare", "queue other", "inequivalent arg 'x-message-ttl' for queue 'other'"},
-			{ErrPreconditionFailed, "declare", "queue " + strings.Repeat("ü", 128), "256 bytes are more than the 255"},
+			{ErrTooLarge, "declare", "queue " + strings.Repeat("ü", 128), "256 bytes are more than the 255"},
 			{ErrNotFound, "bind", "binding fine", `bind queue "fine" to exchange "foreign" with routing key "k"`},
 		}
 		failures := objectErrors(t, err)
@@ -106,6 +106,37 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 		if !connection.Health().Connected {
 			t.Error("a refused object cost the connection")
 		}
+	})
+}
+
+// An argument that the broker does not take says nothing of an object that exists.
+func TestInvalidArgumentsAreToldFromInequivalentOnes(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		connection := connected(t, configOf(vhost), nil)
+		declare := func(arguments topology.Arguments) error {
+			return connection.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: quorum(arguments)}}})
+		}
+		for _, invalid := range []topology.Arguments{
+			{"x-queue-mode": "lazy"},
+			{"x-max-priority": int64(3)},
+			{"x-max-length": int64(-1)},
+			{"x-max-length": "many"},
+			{"x-overflow": "nope"},
+			{"x-dead-letter-routing-key": "without an exchange"},
+		} {
+			err := declare(invalid)
+			mustBe(t, err, ErrInvalidArgument, "invalid arg '"+invalid.Keys()[0]+"' for queue 'q'")
+			if errors.Is(err, ErrPreconditionFailed) {
+				t.Errorf("%v passes for a queue that is not as declared", err)
+			}
+		}
+		if queues := vhost.Definitions().Queues; len(queues) > 0 {
+			t.Errorf("the vhost has %+v", queues)
+		}
+		if err := declare(topology.Arguments{"x-max-length": int64(1)}); err != nil {
+			t.Fatal(err)
+		}
+		mustBe(t, declare(topology.Arguments{"x-max-length": int64(2)}), ErrPreconditionFailed, "inequivalent arg 'x-max-length' for queue 'q'")
 	})
 }
 

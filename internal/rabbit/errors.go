@@ -25,6 +25,11 @@ var (
 	ErrVHostNotFound = errors.New("vhost not found")
 	// ErrPreconditionFailed: the object exists and is not as declared.
 	ErrPreconditionFailed = errors.New("precondition failed")
+	// ErrInvalidArgument: the broker knows no such argument for objects of this kind, or does not take its value. It says so
+	// of an object that does not exist; of one that exists, it says ErrPreconditionFailed.
+	ErrInvalidArgument = errors.New("invalid argument")
+	// ErrTooLarge: AMQP cannot carry the names or arguments of the object. Nothing was sent.
+	ErrTooLarge = errors.New("too large for AMQP")
 	// ErrNotFound: an object that was named does not exist.
 	ErrNotFound = errors.New("not found")
 	// ErrResourceLocked: the object is exclusive to somebody else's connection.
@@ -182,6 +187,9 @@ func (c Config) ofOperation(err error) error {
 	}
 	if reply.Code == amqp.PreconditionFailed && strings.HasSuffix(reply.Reason, " in use") {
 		return c.fail(ErrInUse, "%s", withoutCode(reply.Reason))
+	}
+	if reply.Code == amqp.PreconditionFailed && strings.HasPrefix(withoutCode(reply.Reason), "invalid arg ") {
+		return c.fail(ErrInvalidArgument, "%s", withoutCode(reply.Reason))
 	}
 	if reason, known := channelErrors[reply.Code]; known {
 		return c.fail(reason, "%s", withoutCode(reply.Reason))

@@ -21,13 +21,13 @@ const (
 func (o operation) fits(frameMax int) error {
 	for _, name := range o.names {
 		if len(name) > shortString {
-			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", ErrPreconditionFailed, len(name), shortString)
+			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", ErrTooLarge, len(name), shortString)
 		}
 	}
 	for _, name := range o.arguments.Keys() {
 		if len(name) > shortString {
 			return fmt.Errorf("%w: the name of an argument has %d bytes, more than the %d of AMQP",
-				ErrPreconditionFailed, len(name), shortString)
+				ErrTooLarge, len(name), shortString)
 		}
 	}
 	overhead := frameOverhead + o.overhead()
@@ -39,7 +39,7 @@ func (o operation) fits(frameMax int) error {
 		return encoded(o.arguments[a]) - encoded(o.arguments[b])
 	})
 	return fmt.Errorf("%w: the arguments take %d bytes, %d more than fit into a frame of AMQP: shorten %q",
-		ErrPreconditionFailed, arguments, overhead+arguments-frameMax, largest)
+		ErrTooLarge, arguments, overhead+arguments-frameMax, largest)
 }
 
 // overhead is how many bytes the method takes beside its arguments.

@@ -29,7 +29,7 @@ func TestArgumentsFitIntoAFrame(t *testing.T) {
 		}
 		queue := topology.Queue{Name: strings.Repeat("q", 255), Arguments: arguments}
 		binding := topology.Binding{Source: "amq.headers", Destination: "main", RoutingKey: strings.Repeat("k", 255), Arguments: arguments}
-		for more, reason := range []error{nil, ErrPreconditionFailed} {
+		for more, reason := range []error{nil, ErrTooLarge} {
 			large, wide := queue, binding
 			large.Arguments, wide.Arguments = padded(declareQueue(queue), more), padded(bind(binding), more)
 			for _, changes := range []topology.Topology{{Queues: []topology.Queue{large}}, {Bindings: []topology.Binding{wide}}} {
@@ -43,7 +43,7 @@ func TestArgumentsFitIntoAFrame(t *testing.T) {
 			}
 		}
 		removal := Removal{Bindings: []topology.Binding{{Source: "amq.headers", Destination: "main", Arguments: padded(bind(binding), 1000)}}}
-		mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, removal), ErrPreconditionFailed, "than fit into a frame")
+		mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, removal), ErrTooLarge, "than fit into a frame")
 		if connection.channels.link != link {
 			t.Error("the connection was closed")
 		}
@@ -54,5 +54,5 @@ func TestLongNamesOfArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", 256)
 	err := declareQueue(topology.Queue{Name: "q", Arguments: topology.Arguments{name: 1}}).fits(usualFrameMax)
-	mustBe(t, err, ErrPreconditionFailed, "the name of an argument has 256 bytes, more than the 255 of AMQP")
+	mustBe(t, err, ErrTooLarge, "the name of an argument has 256 bytes, more than the 255 of AMQP")
 }
