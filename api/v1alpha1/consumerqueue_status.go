@@ -290,7 +290,7 @@ type Change struct {
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;SharedVHost
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SharedVHost
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -303,6 +303,8 @@ const (
 	AdvisoryOrphaned AdvisoryCode = "Orphaned"
 	// AdvisoryFewMembers: a quorum queue has fewer members than asked for.
 	AdvisoryFewMembers AdvisoryCode = "FewMembers"
+	// AdvisoryFenced: a queue refuses what is published, because of a policy that an operator put up to delete queues.
+	AdvisoryFenced AdvisoryCode = "Fenced"
 	// AdvisorySharedVHost: another operator works on this vhost, so nothing is removed.
 	AdvisorySharedVHost AdvisoryCode = "SharedVHost"
 )

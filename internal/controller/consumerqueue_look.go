@@ -264,7 +264,10 @@ func (s *scene) compare(cq *v1alpha1.ConsumerQueue) topology.Comparison {
 }
 
 func (s *scene) context() topology.Context {
-	return topology.Context{Older: s.older, Wanted: s.near.wantedBindings(), Owned: s.owned, Shared: s.near.keep, Hold: s.hold()}
+	return topology.Context{
+		Older: s.older, Wanted: s.near.wantedBindings(), Owned: s.owned, Shared: s.near.keep, Hold: s.hold(),
+		ClearPolicy: func(name string) string { return clearPolicy(s.place.vhost, quoted(name)) },
+	}
 }
 
 // correct declares what was decided, then takes away what may go, and compares again.

@@ -278,6 +278,7 @@ func (c *Connection) readAndReplace(ctx context.Context) (again bool, err error)
 		}
 		return false, err
 	}
+	fresh.underWay = c.deletions.all()
 	changed, again := c.store.replace(fresh, etag)
 	c.notices.add(changed)
 	return again, nil

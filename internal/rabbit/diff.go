@@ -16,7 +16,8 @@ func diff(old, fresh *snapshot) Notice {
 	differing(old.bindingsFrom, fresh.bindingsFrom, sameBindings, routes)
 	maps.Copy(routes, exchanges)
 	upstream(routes, old, fresh)
-	for _, policy := range changedPolicies(old.policies, fresh.policies) {
+	changed := slices.Concat(changedPolicies(old.policies, fresh.policies), changedPolicies(old.refusing, fresh.refusing))
+	for _, policy := range changed {
 		concerned(policy, old, queues)
 		concerned(policy, fresh, queues)
 	}

@@ -18,6 +18,8 @@ type snapshot struct {
 	bindingsFrom map[string][]topology.ObservedBinding // by source exchange
 	policies     []topology.Policy
 	fences       []topology.Policy // of Warren's own, and of its doing only: not among policies
+	underWay     map[string]bool   // the fences of deletions that were under way after the look
+	refusing     []topology.Policy // the other fences, if they refuse messages; see fenced.go
 	cluster      string
 	room         *room // what this takes of the memory for all; nil in tests
 }
@@ -128,6 +130,7 @@ func (s *snapshot) observe(names topology.Names) topology.Observed {
 		BindingsTo:   make(map[string][]topology.ObservedBinding, len(names.Queues)),
 		BindingsFrom: map[string][]topology.ObservedBinding{},
 		Policies:     s.policies,
+		Fences:       observedFences(s.refusing),
 		Cluster:      s.cluster,
 	}
 	for _, name := range names.Exchanges {

@@ -93,6 +93,7 @@ func (s *store) replace(fresh *snapshot, etag string) (changed Notice, again boo
 			etag = ""
 		}
 	}
+	fresh.refusing = refusing(fresh.fences, fresh.underWay)
 	if s.current != nil {
 		fresh.keepPatterns(s.current)
 		if s.doubted = fresh.doubt(s.current, s.doubted); s.doubted != nil {

@@ -22,6 +22,8 @@ type Context struct {
 	Hold string
 	// Shared says whether another ConsumerQueue has, or is to have, an object. Nil if none does.
 	Shared func(v1alpha1.TopologyEntry) bool
+	// ClearPolicy is the command that deletes a policy. Without it there are no advisories about fences.
+	ClearPolicy func(name string) string
 }
 
 // Comparison is what Diff found.
@@ -68,6 +70,7 @@ func Diff(desired Topology, observed Observed, context Context) Comparison {
 	comparison.foreign(others, desired.Return, observed, context.Wanted, older)
 	comparison.returnRoute(desired, observed)
 	comparison.Advisories = append(comparison.Advisories, shadowed(desired, observed.Policies)...)
+	comparison.Advisories = append(comparison.Advisories, fenced(desired, observed, context)...)
 	comparison.Advisories = append(comparison.Advisories, fewMembers(desired, observed)...)
 	return comparison
 }

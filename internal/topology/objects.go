@@ -99,6 +99,9 @@ type Observed struct {
 	// BindingsFrom lists, by exchange, the bindings from it.
 	BindingsFrom map[string][]ObservedBinding
 	Policies     []Policy
+	// Fences refuse what is published to their queues, and no deletion of this connection needs them. They are not among the
+	// policies.
+	Fences []Fence
 	// DeadLetters are those queues of the whole vhost that may dead-letter to a named object; only with
 	// Names.Surroundings.
 	DeadLetters []DeadLetter

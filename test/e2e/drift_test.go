@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -125,6 +126,24 @@ var _ = Describe("A policy that shadows an argument", func() {
 			HaveField("Message", MatchRegexp(`policy "limits" sets delivery-limit 5 over the queue's (unlimited|none): dead letters can be lost`)))))
 		w.ready("orders")
 		w.vhost.DeletePolicy("limits")
+		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(BeEmpty())
+	})
+})
+
+var _ = Describe("A fence of somebody else", func() {
+	onEachBroker("is an advisory for as long as it stands", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.queue("orders", `{}`)
+		w.ready("orders")
+		fence := fmt.Sprintf("warren-fence-%d-ABCDEF:somebody:orders", time.Now().Unix())
+		w.vhost.SetPolicy(fence, brokers.Policy{
+			Pattern: `\A(?:orders)\z`, ApplyTo: "queues", Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
+		})
+		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
+			HaveField("Code", v1alpha1.AdvisoryFenced), HaveField("Name", "orders"),
+			HaveField("Message", HaveSuffix(fmt.Sprintf("clear it: rabbitmqctl clear_policy -p '%s' '%s'", w.vhost.Name, fence))))))
+		w.ready("orders")
+		w.vhost.DeletePolicy(fence)
 		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(BeEmpty())
 	})
 })

@@ -1,0 +1,99 @@
+package rabbit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// A fence of somebody else is observed while it is closed, and its queues are told of when it comes and goes.
+func TestFencesOfOthersAreObserved(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("orders", quorum(nil))
+		vhost.DeclareQueue("bills", quorum(nil))
+		var listener listener
+		connection := connected(t, configOf(vhost), listener.hear)
+		begun := time.Now().Truncate(time.Second)
+		foreign := fence{
+			name: fenceName{owner: "somebody else", begun: begun}.String("orders"), pattern: fencePattern([]string{"orders"}),
+			queues: []string{"orders"}, priority: 7,
+		}
+		put := func(definition topology.Arguments) {
+			vhost.SetPolicy(foreign.name, brokers.Policy{
+				Pattern: foreign.pattern, ApplyTo: "queues", Priority: foreign.priority, Definition: definition,
+			})
+		}
+		told := Notice{Queues: []string{"orders"}}
+
+		put(foreign.closed())
+		seen(t, connection)
+		listener.awaits(t, told)
+		want := []topology.Fence{{
+			Policy: topology.Policy{
+				Name: foreign.name, Pattern: topology.ReadPattern(foreign.pattern), Priority: 7, ApplyTo: "queues", Definition: foreign.closed(),
+			},
+			Since: begun,
+		}}
+		if difference := cmp.Diff(want, fencesSeen(connection)); difference != "" {
+			t.Errorf("the closed fence: %s", difference)
+		}
+
+		put(foreign.open())
+		seen(t, connection)
+		listener.awaits(t, told)
+		if fences := fencesSeen(connection); len(fences) > 0 {
+			t.Errorf("an open fence refuses nothing: %+v", fences)
+		}
+
+		put(foreign.closed())
+		seen(t, connection)
+		listener.awaits(t, told)
+		vhost.DeletePolicy(foreign.name)
+		seen(t, connection)
+		listener.awaits(t, told)
+		if fences := fencesSeen(connection); len(fences) > 0 {
+			t.Errorf("the fence is gone: %+v", fences)
+		}
+	})
+}
+
+// The fence of a deletion that is under way lasts a second: nobody is told of it.
+func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("orders", quorum(nil))
+		var listener listener
+		connection := connected(t, configOf(vhost), listener.hear)
+		stood := 0
+		connection.between = func(step string) bool {
+			if step != stepFenced {
+				return true
+			}
+			if err := connection.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+			connection.store.view(func(s *snapshot) { stood += len(s.fences) })
+			if fences := fencesSeen(connection); len(fences) > 0 {
+				t.Errorf("observed: %+v", fences)
+			}
+			return true
+		}
+		if err := deleteNow(t.Context(), connection, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		vhost.DeclareQueue("bills", quorum(nil))
+		seen(t, connection)
+		listener.awaits(t, Notice{Queues: []string{"bills"}})
+		if stood != 1 {
+			t.Errorf("%d fences stood", stood)
+		}
+	})
+}
+
+func fencesSeen(c *Connection) []topology.Fence {
+	observed, _ := c.Observe(topology.Names{})
+	return observed.Fences
+}
