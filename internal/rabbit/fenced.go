@@ -17,10 +17,13 @@ func refusing(fences []topology.Policy, underWay map[string]bool) []topology.Pol
 
 // observedFences adds to policies of Warren's own what their names tell.
 func observedFences(policies []topology.Policy) []topology.Fence {
-	var fences []topology.Fence
-	for _, policy := range policies {
+	if len(policies) == 0 {
+		return nil
+	}
+	fences := make([]topology.Fence, len(policies))
+	for i, policy := range policies {
 		name, _ := parseFenceName(policy.Name)
-		fences = append(fences, topology.Fence{Policy: policy, Since: name.begun})
+		fences[i] = topology.Fence{Policy: policy, Since: name.begun}
 	}
 	return fences
 }
