@@ -227,11 +227,11 @@ func (c *Connection) acquaint(ctx context.Context) error {
 func (c *Connection) look(ctx context.Context) error {
 	began := time.Now()
 	err := c.lookAndReplace(ctx)
+	if err != nil {
+		c.strange.Store(true) // even when closing: another look may still begin
+	}
 	if ctx.Err() != nil {
 		return ErrClosed
-	}
-	if err != nil {
-		c.strange.Store(true)
 	}
 	c.report(func(s *state) {
 		s.management = err
