@@ -1,0 +1,126 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/hostile"
+)
+
+// hostileWays are the ways of package hostile that differ most in what they cost a client, and what the BrokerConnection
+// then says. Where nothing is given, the request takes until its time-out, which this test does not wait for. Which limit is
+// exceeded first depends on what the others take at the time.
+var hostileWays = map[string]string{
+	"one endless string":      "management API, GET /api/whoami: response too large: ",
+	"endless space":           "management API, GET /api/whoami: response too large: ",
+	"a bomb":                  "management API, GET /api/whoami: response too large: ",
+	"a bomb of definitions":   "management API, GET /api/definitions/",
+	"a bomb in a refusal":     "management API, GET /api/whoami: ",
+	"endless queues":          "management API, GET /api/definitions/",
+	"endless bindings":        "management API, GET /api/definitions/",
+	"endless parameters":      "management API, GET /api/definitions/",
+	"endless arguments":       "management API, GET /api/definitions/",
+	"deeply nested arguments": "management API, GET /api/definitions/",
+	"endless nesting":         "management API, GET /api/definitions/",
+	"endless headers":         "management API, GET /api/whoami: ",
+	"garbage":                 "management API, GET /api/whoami: broker unreachable: the answer is not RabbitMQ's",
+	"a redirect to itself":    "management API, GET /api/whoami: broker unreachable: answered 307 Temporary Redirect",
+	"slow headers":            "",
+	"a slow answer":           "",
+	"slow definitions":        "",
+	"silence":                 "",
+	"silence in the middle":   "",
+}
+
+// responseLimit is the manager's, and mostMemory what it may take at most, in bytes: what is kept of all vhosts may take six
+// times the limit, garbage that is not yet collected as much again, and the manager itself the rest.
+const (
+	responseLimit = 8 << 20
+	mostMemory    = 256 << 20
+)
+
+var _ = Describe("Management APIs that misbehave in every way", func() {
+	It("take neither the manager's memory nor the time of a ConsumerQueue at another broker", func() {
+		w := newWorld(shared)
+		bad := map[string]string{}
+		for way := range hostileWays {
+			bad[way] = w.connectToHostile(fmt.Sprintf("bad-%d", len(bad)), way)
+		}
+		m := startManagerWith([]string{w.namespace}, "--max-management-response", strconv.Itoa(responseLimit))
+		w.queue("orders", ordinary)
+		w.ready("orders")
+		for way, says := range hostileWays {
+			if says != "" {
+				Eventually(func() *v1alpha1.BrokerConnection { return w.connectionNamed(bad[way]) }).
+					Should(SatisfyAll(readiness(metav1.ConditionFalse), message(ContainSubstring(says))), way)
+			}
+		}
+		By("healing while all of them are at it")
+		before := w.vhost.Definitions()
+		w.vhost.DeleteQueue("orders.dlq")
+		Eventually(w.vhost.Definitions).Should(Equal(before))
+		w.ready("orders")
+
+		for way, name := range bad {
+			Expect(w.connectionNamed(name)).NotTo(readiness(metav1.ConditionTrue), way)
+		}
+		Expect(w.connection()).To(readiness(metav1.ConditionTrue))
+		peak := m.peakMemory()
+		AddReportEntry("memory", fmt.Sprintf("%d MiB at most, beside %d hostile brokers", peak>>20, len(bad)))
+		Expect(peak).To(BeNumerically("<", mostMemory))
+	})
+})
+
+// connectToHostile makes a BrokerConnection whose management API misbehaves in the given way, and returns its name.
+func (w *world) connectToHostile(name, way string) string {
+	GinkgoHelper()
+	misbehave, known := hostile.Ways()[way]
+	Expect(known).To(BeTrue(), "there is no way %q", way)
+	Expect(kube.Create(ctx(), &v1alpha1.BrokerConnection{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace},
+		Spec: v1alpha1.BrokerConnectionSpec{
+			SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: w.vhost.Name,
+			ManagementURI: hostile.NewManagement(GinkgoTB(), misbehave).URI, ResyncInterval: "30s",
+		},
+	})).To(Succeed())
+	return name
+}
+
+func (w *world) connectionNamed(name string) *v1alpha1.BrokerConnection {
+	GinkgoHelper()
+	bc := &v1alpha1.BrokerConnection{}
+	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: name}, bc)).To(Succeed())
+	return bc
+}
+
+// readiness matches a BrokerConnection by the status of its Ready condition.
+func readiness(value metav1.ConditionStatus) matcher {
+	return WithTransform(func(bc *v1alpha1.BrokerConnection) bool {
+		return meta.IsStatusConditionPresentAndEqual(bc.Status.Conditions, v1alpha1.ConditionReady, value)
+	}, BeTrue())
+}
+
+var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peakMemory is the most memory that the manager had at a time, in bytes.
+func (m *manager) peakMemory() int {
+	GinkgoHelper()
+	Expect(m.hasEnded()).To(BeFalse(), "the manager ended by itself: %v", m.err)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.command.Process.Pid))
+	Expect(err).NotTo(HaveOccurred())
+	found := peak.FindSubmatch(text)
+	Expect(found).NotTo(BeNil(), "%s", text)
+	kibibytes, err := strconv.Atoi(string(found[1]))
+	Expect(err).NotTo(HaveOccurred())
+	return kibibytes << 10
+}
+
