@@ -180,7 +180,7 @@ func (c *Connection) takeWaiting() []chan<- error {
 // looking is the goroutine that looks at the vhost, with one request to the management API at a time.
 func (c *Connection) looking() {
 	retry := backoff{first: c.timing.first, limit: min(c.timing.limit, c.config.ResyncInterval)}
-	for {
+	for c.done.Err() == nil {
 		waiting := c.takeWaiting()
 		err := c.look(c.done)
 		for _, result := range waiting {

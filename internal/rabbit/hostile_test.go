@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"runtime"
 	"strings"
@@ -226,5 +227,29 @@ func TestExpiredCertificatesGiveOneText(t *testing.T) {
 		if err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
+	}
+}
+
+// A connection that is closed before its broker has answered must not begin another look: nothing is known of the broker.
+func TestCloseBeforeTheBrokerHasAnswered(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 100)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		asked <- struct{}{}
+		<-request.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	config := Config{
+		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: silent.URL, Username: "guest", Password: "guest", VHost: "/",
+		ResyncInterval: time.Hour,
+	}
+	for range 20 { // whether a look is begun was a matter of chance
+		connection, err := Open(config, logr.Discard(), func(Notice) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-asked
+		connection.LookNow()
+		connection.Close()
 	}
 }
