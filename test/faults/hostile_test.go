@@ -123,4 +123,3 @@ func (m *manager) peakMemory() int {
 	Expect(err).NotTo(HaveOccurred())
 	return kibibytes << 10
 }
-
