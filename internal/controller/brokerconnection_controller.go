@@ -131,21 +131,21 @@ func (r *BrokerConnectionReconciler) Reconcile(ctx context.Context, request ctrl
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	err = r.protect(ctx, bc, len(users.Items) > 0)
-	if apierrors.IsConflict(err) {
+	unprotected := r.protect(ctx, bc, len(users.Items) > 0) // the status tells of the connection all the same
+	if apierrors.IsConflict(unprotected) {
 		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, err
 	}
 	status := *bc.Status.DeepCopy()
 	result, err := r.look(ctx, bc, &status)
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, errors.Join(unprotected, err)
 	}
 	count := int32(min(len(users.Items), math.MaxInt32))
 	status.ConsumerQueues = &count
-	return result, r.writeStatus(ctx, bc, status)
+	if err := errors.Join(unprotected, r.writeStatus(ctx, bc, status)); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
 }
 
 func (r *BrokerConnectionReconciler) writeStatus(

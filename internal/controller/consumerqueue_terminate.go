@@ -195,8 +195,11 @@ func retained(stays []topology.Stay) string {
 var errInProgress = errors.New("in progress")
 
 // final says whether a failure will not go away by waiting. What could not be proved now may be later: the broker may have
-// been slow, or somebody may have changed a policy meanwhile.
+// been slow, or somebody may have changed a policy meanwhile. Dead letters that wait may have left their queue.
 func final(err error) bool {
+	if errors.Is(err, rabbit.ErrPending) {
+		return false
+	}
 	for _, lasting := range []error{rabbit.ErrNotEmpty, rabbit.ErrAccessRefused, rabbit.ErrOtherCluster, errNeeded} {
 		if errors.Is(err, lasting) {
 			return true

@@ -188,7 +188,7 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 		t.Helper()
 		proxy.requests()
 		seen(t, connection)
-		if requests := proxy.requests(); len(requests) != 2 || requests[0].status != 200 || requests[1].status != 200 {
+		if requests := ofObjects(proxy.requests()); len(requests) != 2 || requests[0].status != 200 || requests[1].status != 200 {
 			t.Fatalf("%+v, should be two full answers, for what is missing is looked for once more", requests)
 		}
 	}

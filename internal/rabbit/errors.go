@@ -38,6 +38,9 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrNotEmpty: a queue was not deleted, for it holds messages or has consumers.
 	ErrNotEmpty = errors.New("not empty")
+	// ErrPending comes with ErrNotEmpty: what a queue holds is about to leave it by itself, as dead letters and delayed messages
+	// do.
+	ErrPending = errors.New("pending")
 	// ErrUnproven: a queue was not deleted, for it could not be shown to be empty; the message says why.
 	ErrUnproven = errors.New("not proved empty")
 	// ErrOtherCluster: the broker that would be changed belongs to another cluster than the one that was meant. Nothing

@@ -3,6 +3,7 @@ package rabbit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -106,7 +107,8 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 	if _, delayed := d.readings[queue].Arguments["x-delayed-retry-type"]; delayed {
 		wait = "to be redelivered or dead-lettered"
 	}
-	return true, d.c.config.fail(ErrNotEmpty, "queue %q holds messages that wait %s", queue, wait)
+	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", ErrNotEmpty, queue, wait)
+	return true, d.c.config.failure([]error{ErrNotEmpty, ErrPending}, text)
 }
 
 // publish publishes sentinels of these numbers to a queue, on a channel of their own, and says which were taken.

@@ -214,10 +214,14 @@ func (m *management) hasQueue(ctx context.Context, name string) (exists bool, er
 	return exists, err
 }
 
-// hasVHost returns ErrVHostNotFound if the vhost is not there.
+// hasVHost returns ErrVHostNotFound if the vhost is not there. It asks for an exchange that every vhost has, for only
+// administrators may ask for the vhost.
 func (m *management) hasVHost(ctx context.Context) error {
-	var vhost struct{ Name string }
-	_, err := m.get(ctx, "/vhosts/"+escape(m.config.VHost)+"?columns=name", "", &vhost)
+	var exchange struct{ Name string }
+	_, err := m.get(ctx, "/exchanges/"+escape(m.config.VHost)+"/"+escape("amq.direct")+"?disable_stats=true&columns=name", "", &exchange)
+	if errors.Is(err, ErrAccessRefused) { // there it is
+		return nil
+	}
 	return err
 }
 

@@ -64,9 +64,14 @@ type sighting struct {
 	since  time.Time
 }
 
-// strays are the fences that are nobody's any more: those that this connection could not lift, and those that were seen
-// unchanged for longer than any deletion takes. How old a fence is by its name says nothing: the clock that wrote the name
-// may be another one, and whoever put the fence up may have been stopped for a while.
+// strays are the fences that are nobody's any more: those that this connection could not lift, those of its own owner that
+// it did not put up, and those of others that were seen unchanged for longer than any deletion takes. How old a fence is by
+// its name says nothing: the clock that wrote the name may be another one, and whoever put the fence up may have been
+// stopped for a while.
+//
+// Only one process works for an owner: the leader. Another process of the same owner has lost the lead, longer ago than its
+// budget lasts, and does not delete any more (see deleteOne). So its fences are taken down at once, before the sentinels
+// expire.
 func (c *Connection) strays() (strays []topology.Policy, cluster string) {
 	var fences []topology.Policy
 	c.store.view(func(s *snapshot) { fences, cluster = s.fences, s.cluster })
@@ -77,6 +82,10 @@ func (c *Connection) strays() (strays []topology.Policy, cluster string) {
 			if !standing {
 				strays = append(strays, policy)
 			}
+			continue
+		}
+		if name, _ := parseFenceName(policy.Name); name.owner == c.config.Owner {
+			strays = append(strays, policy)
 			continue
 		}
 		seen, before := c.sighted[policy.Name]

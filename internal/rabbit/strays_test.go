@@ -151,8 +151,10 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 				Definition: map[string]any{"max-length": length, "overflow": "reject-publish"},
 			})
 		}
-		live := fenceName{"mine", time.Now().Add(-time.Hour)}.String("live")
+		own := fenceName{"mine", time.Now()}.String("own")
+		live := fenceName{"other", time.Now().Add(-time.Hour)}.String("live")
 		dead := fenceName{"another", time.Now().Add(time.Hour)}.String("dead")
+		put(own, 0)
 		put(live, 0)
 		put(dead, 0)
 		config := configOf(vhost)
@@ -161,6 +163,8 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 		timing.stray = 2 * time.Second
 		connection := connectedWith(t, config, timing)
 		g := NewWithT(t)
+		g.Eventually(vhost.Policies).WithTimeout(within).WithPolling(10*time.Millisecond).
+			Should(ConsistOf(live, dead), "what a process of the same owner left behind is taken down at once")
 		length := int64(0)
 		g.Eventually(func() []string {
 			length++

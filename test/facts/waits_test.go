@@ -121,7 +121,7 @@ func rejections(delivery amqp.Delivery) int64 {
 // queue goes to the tier, has no delivery limit.
 func TestCycleRule(t *testing.T) {
 	onEachBroker(t, func(w *world) {
-		w.quorum("tier", "x-message-ttl", 300, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "main")
+		w.quorum("tier", "x-message-ttl", 2000, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "main")
 		w.quorum("main", "x-delivery-limit", 1, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "tier")
 		w.Publish("", "main", "message")
 		c := w.consume("main")

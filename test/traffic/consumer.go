@@ -143,7 +143,8 @@ func (c *Consumer) session(channel *amqp.Channel) error {
 				return err
 			}
 		case <-c.ctx.Done():
-			return nil
+			// Acks sent shortly before a channel is closed are forgotten by quorum queues; a cancellation after them is the barrier.
+			return channel.Cancel(c.name, false)
 		}
 	}
 }
