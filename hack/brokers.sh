@@ -12,6 +12,7 @@
 #                                     same FOLDER, it has the same ports and all its data.
 #   hack/brokers.sh private stop FOLDER    end it as a power cut would; what it wrote stays
 #   hack/brokers.sh private remove FOLDER  end it, and remove all that it wrote
+#   hack/brokers.sh private eval FOLDER EXPRESSION  have it evaluate Erlang
 #
 #   hack/brokers.sh cluster start [FOLDER] [VERSION]  three nodes that are one cluster, 4.3 unless
 #                                     said otherwise. Prints where each of them listens. FOLDER is
@@ -247,6 +248,7 @@ private() {
       version=$(cat "$folder/version" 2>/dev/null) || return 0
       private_end "$action" "$folder" "$version"
       ;;
+    eval) private_eval "$folder" "$3" ;;
     *) usage ;;
   esac
 }
@@ -266,6 +268,14 @@ private_start() {
   fi
   await "$version" "$SECONDS"
   echo "amqp://guest:guest@127.0.0.1:$AMQP,http://guest:guest@127.0.0.1:$HTTP"
+}
+
+private_eval() {
+  local folder=$1 expression=$2 version
+  version=$(cat "$folder/version")
+  STATE=$folder
+  recall "$version"
+  "${BACKEND}_eval" "$version" "$expression"
 }
 
 private_end() {
@@ -289,7 +299,7 @@ versions() {
 }
 
 usage() {
-  sed -n '2,28s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,29s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 

@@ -170,6 +170,11 @@ type BrokerCapabilities struct {
 	// delayedRedelivery says that the broker knows retry.redeliveryDelay (RabbitMQ 4.3).
 	// +required
 	DelayedRedelivery bool `json:"delayedRedelivery"`
+
+	// statistics says that the broker counts messages and lists connections; it does not with
+	// management_agent.disable_metrics_collector. Warren deletes queues without them.
+	// +optional
+	Statistics *bool `json:"statistics,omitempty"`
 }
 
 // BrokerConnection is how to reach one vhost of one RabbitMQ.

@@ -213,6 +213,7 @@ func (r *BrokerConnectionReconciler) describe(
 		status.Capabilities = &v1alpha1.BrokerCapabilities{
 			Definitions: health.Capabilities.Definitions, Events: health.Capabilities.Events,
 			Policies: health.Capabilities.Policies, DelayedRedelivery: health.Capabilities.DelayedRedelivery,
+			Statistics: &health.Capabilities.Statistics,
 		}
 	}
 	value, p, again := judgeHealth(health, bc, time.Now())

@@ -52,6 +52,9 @@ func connectedMessage(health rabbit.Health, vhost string) string {
 		message += "; that AMQP and the management API lead to one broker is taken from the cluster's name: " +
 			"let the user configure queues whose names begin with warren-link-, and it can be shown"
 	}
+	if !health.Capabilities.Statistics {
+		message += "; the broker gathers no statistics (management_agent.disable_metrics_collector), and Warren does without"
+	}
 	return message
 }
 

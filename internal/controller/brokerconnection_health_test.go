@@ -18,7 +18,12 @@ import (
 func TestJudgeHealth(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	well := rabbit.Health{Version: "4.3.6", ClusterName: "rabbit@a", Connected: true, Matched: true, SyncedAt: now.Add(-time.Hour)}
+	well := rabbit.Health{
+		Version: "4.3.6", ClusterName: "rabbit@a", Connected: true, Matched: true, SyncedAt: now.Add(-time.Hour),
+		Capabilities: rabbit.Capabilities{Statistics: true},
+	}
+	uncounted := well
+	uncounted.Capabilities.Statistics = false
 	failing := func(since time.Duration, err error) rabbit.Health {
 		health := well
 		health.Connected, health.Err, health.FailingSince = false, err, now.Add(-since)
@@ -55,6 +60,11 @@ func TestJudgeHealth(t *testing.T) {
 		"well again": {
 			health: well, ready: ready("False", 3),
 			want: says(yes(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), settled),
+		},
+		"without statistics": {
+			health: uncounted, ready: wasReady,
+			want: says(yes(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"; the broker gathers `+
+				`no statistics (management_agent.disable_metrics_collector), and Warren does without`), settled),
 		},
 		"AMQP is not matched with the management API yet": {
 			health: rabbit.Health{Connected: true, SyncedAt: now},

@@ -290,7 +290,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 	health := rabbit.Health{
 		Version: "4.3.6", ClusterName: "rabbit@a", SyncedAt: time.Unix(1, 0), Connected: true, Matched: true,
 		Cluster:      rabbit.Identity{ID: "sha256:1", Name: "rabbit@a", Endpoint: "mq:5672"},
-		Capabilities: rabbit.Capabilities{Definitions: true, DelayedRedelivery: true},
+		Capabilities: rabbit.Capabilities{Definitions: true, DelayedRedelivery: true, Statistics: true},
 	}
 	failing := health
 	failing.Err, failing.FailingSince = errors.New("no answer"), time.Now()
@@ -300,7 +300,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 	ofCluster.Spec.ClusterRef = &v1alpha1.ClusterReference{Name: "rabbit"}
 	connected := v1alpha1.BrokerConnectionStatus{
 		BrokerVersion: "4.3.6", ClusterName: "rabbit@a", ClusterID: "sha256:1", ClusterEndpoint: "mq:5672",
-		Capabilities: &v1alpha1.BrokerCapabilities{Definitions: true, DelayedRedelivery: true},
+		Capabilities: &v1alpha1.BrokerCapabilities{Definitions: true, DelayedRedelivery: true, Statistics: new(true)},
 	}
 	for name, test := range map[string]struct {
 		bc             *v1alpha1.BrokerConnection

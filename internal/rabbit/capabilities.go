@@ -23,6 +23,9 @@ type Capabilities struct {
 	Policies bool
 	// DelayedRedelivery: quorum queues know x-delayed-retry-*, from RabbitMQ 4.3 on.
 	DelayedRedelivery bool
+	// Statistics: the broker counts messages and lists connections, which management_agent.disable_metrics_collector ends.
+	// Nothing that deletes rests on them.
+	Statistics bool
 }
 
 // contact is what is read once after each (re)connect.
@@ -56,11 +59,11 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 		return nil, err
 	}
 	m.opened.Store(false)
-	identity, answered, err := m.identity(ctx)
+	identity, answer, err := m.identity(ctx)
 	if err != nil {
 		return nil, err
 	}
-	versions, nodes := []string{answered}, []node(nil)
+	versions, nodes := []string{answer.Version}, []node(nil)
 	administrator := slices.Contains(tags, "administrator")
 	if administrator || slices.Contains(tags, "monitoring") {
 		if nodes, err = m.nodes(ctx, ",rabbitmq_version,applications"); err != nil {
@@ -87,6 +90,7 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 			Events:            events,
 			Policies:          administrator || slices.Contains(tags, "policymaker"),
 			DelayedRedelivery: parsed.AtLeast(topology.RabbitMQ43),
+			Statistics:        !answer.StatisticsDisabled,
 		},
 		upgrading: slices.ContainsFunc(versions, func(other string) bool { return other != version }),
 		nodes:     len(nodes),
@@ -94,15 +98,18 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	}, nil
 }
 
-// identity asks which cluster answers, and the version of the node that does. The id of a cluster can be read with the tags
-// policymaker and administrator.
-func (m *management) identity(ctx context.Context) (found Identity, version string, err error) {
-	var overview struct {
-		Version     string `json:"rabbitmq_version"`
-		ClusterName string `json:"cluster_name"`
-	}
-	if _, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name", "", &overview); err != nil {
-		return found, "", err
+// overview is what a node says of itself and of its cluster.
+type overview struct {
+	Version            string `json:"rabbitmq_version"`
+	ClusterName        string `json:"cluster_name"`
+	StatisticsDisabled bool   `json:"disable_stats"`
+}
+
+// identity asks which cluster answers, and what the node that does says of itself. The id of a cluster can be read with the
+// tags policymaker and administrator.
+func (m *management) identity(ctx context.Context) (found Identity, answer overview, err error) {
+	if _, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name,disable_stats", "", &answer); err != nil {
+		return found, answer, err
 	}
 	var parameters []struct {
 		Name  string
@@ -110,19 +117,19 @@ func (m *management) identity(ctx context.Context) (found Identity, version stri
 	}
 	_, err = m.get(ctx, "/global-parameters", "", &parameters)
 	if err != nil && !errors.Is(err, ErrAccessRefused) {
-		return found, "", err
+		return found, answer, err
 	}
-	if len(overview.Version) > longestVersion || len(overview.ClusterName) > longestClusterName {
+	if len(answer.Version) > longestVersion || len(answer.ClusterName) > longestClusterName {
 		tooLong := m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
-		return found, "", m.describe(http.MethodGet, "/overview", tooLong)
+		return found, answer, m.describe(http.MethodGet, "/overview", tooLong)
 	}
-	found = Identity{Name: overview.ClusterName, Endpoint: endpointOf(m.config.AMQPURI)}
+	found = Identity{Name: answer.ClusterName, Endpoint: endpointOf(m.config.AMQPURI)}
 	for _, parameter := range parameters {
 		if id, text := parameter.Value.(string); text && parameter.Name == "internal_cluster_id" {
 			found.ID = hashedID(id)
 		}
 	}
-	return found, overview.Version, nil
+	return found, answer, nil
 }
 
 // definitionsWork is false for vhosts whose names go beyond ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of

@@ -139,7 +139,10 @@ func (c *Connection) compare(ctx context.Context, l *link) (byName bool, err err
 	seen, told := false, l.queue != ""
 	if told {
 		seen, err = c.glance(ctx, c.timing.match, func() (bool, error) { return c.management.hasQueue(ctx, l.queue) })
-	} else if told, err = c.management.tellsConnections(ctx); told {
+	} else if c.contact.capabilities.Statistics {
+		told, err = c.management.tellsConnections(ctx)
+	}
+	if told && l.queue == "" {
 		seen, err = c.glance(ctx, c.timing.statistics-time.Since(l.opened), func() (bool, error) {
 			return c.management.hasConnection(ctx, l.id)
 		})
@@ -225,14 +228,8 @@ func (m *management) hasVHost(ctx context.Context) error {
 	return err
 }
 
-// tellsConnections says whether this user can see connections of its own: not if the broker gathers no statistics.
+// tellsConnections says whether this user can see connections of its own, where the broker gathers statistics.
 func (m *management) tellsConnections(ctx context.Context) (bool, error) {
-	var overview struct {
-		Disabled bool `json:"disable_stats"`
-	}
-	if _, err := m.get(ctx, "/overview?columns=disable_stats", "", &overview); err != nil || overview.Disabled {
-		return false, err
-	}
 	err := m.connections(ctx, func(looseObject) {})
 	if errors.Is(err, ErrAccessRefused) {
 		return false, nil

@@ -40,9 +40,16 @@ func (p *Private) Stop() {
 	p.script("stop")
 }
 
-func (p *Private) script(action string) string {
+// Eval has it evaluate an Erlang expression.
+func (p *Private) Eval(expression string) string {
 	p.tb.Helper()
-	command := exec.Command(filepath.Join(checkout(p.tb), "hack", "brokers.sh"), "private", action, p.folder)
+	return p.script("eval", expression)
+}
+
+func (p *Private) script(action string, more ...string) string {
+	p.tb.Helper()
+	arguments := append([]string{"private", action, p.folder}, more...)
+	command := exec.Command(filepath.Join(checkout(p.tb), "hack", "brokers.sh"), arguments...)
 	var trouble bytes.Buffer
 	command.Stderr = &trouble
 	output, err := command.Output()

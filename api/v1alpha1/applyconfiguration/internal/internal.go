@@ -62,6 +62,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: policies
       type:
         scalar: boolean
+    - name: statistics
+      type:
+        scalar: boolean
 - name: com.github.warren-mq.warren.api.v1alpha1.BrokerConnection
   map:
     fields:

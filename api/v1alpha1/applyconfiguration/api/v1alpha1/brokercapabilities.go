@@ -21,6 +21,9 @@ type BrokerCapabilitiesApplyConfiguration struct {
 	Policies *bool `json:"policies,omitempty"`
 	// delayedRedelivery says that the broker knows retry.redeliveryDelay (RabbitMQ 4.3).
 	DelayedRedelivery *bool `json:"delayedRedelivery,omitempty"`
+	// statistics says that the broker counts messages and lists connections; it does not with
+	// management_agent.disable_metrics_collector. Warren deletes queues without them.
+	Statistics *bool `json:"statistics,omitempty"`
 }
 
 // BrokerCapabilitiesApplyConfiguration constructs a declarative configuration of the BrokerCapabilities type for use with
@@ -58,5 +61,13 @@ func (b *BrokerCapabilitiesApplyConfiguration) WithPolicies(value bool) *BrokerC
 // If called multiple times, the DelayedRedelivery field is set to the value of the last call.
 func (b *BrokerCapabilitiesApplyConfiguration) WithDelayedRedelivery(value bool) *BrokerCapabilitiesApplyConfiguration {
 	b.DelayedRedelivery = &value
+	return b
+}
+
+// WithStatistics sets the Statistics field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Statistics field is set to the value of the last call.
+func (b *BrokerCapabilitiesApplyConfiguration) WithStatistics(value bool) *BrokerCapabilitiesApplyConfiguration {
+	b.Statistics = &value
 	return b
 }

@@ -1,0 +1,126 @@
+package rabbit
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+const (
+	setAlarm   = `rabbit_alarm:set_alarm({{resource_limit, disk, node()}, []}).`
+	clearAlarm = `rabbit_alarm:clear_alarm({resource_limit, disk, node()}).`
+)
+
+// Under a disk alarm the broker takes no messages. Deletions wait and say so, without a trace; everything else goes on, on
+// the same connection. A sentinel that was on its way when the alarm came is not forgotten: it may arrive when the alarm is
+// over.
+func TestAlarms(t *testing.T) {
+	t.Parallel()
+	private := brokers.NewPrivate(t)
+	vhost := private.Broker.NewVHost(t)
+	config := configOf(vhost)
+	connection := connectedWith(t, config, impatient())
+	for _, queue := range []string{"before", "during"} {
+		vhost.DeclareQueue(queue, quorum(nil))
+	}
+	link := connection.channels.link
+
+	private.Eval(setAlarm)
+	mustBe(t, deleteNow(t.Context(), connection, "before"), ErrUnproven, "alarm", "low on disk")
+	if policies := vhost.Policies(); len(policies) != 0 {
+		t.Errorf("policies under an alarm: %q", policies)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	if err := connection.Apply(ctx, topology.Topology{Queues: []topology.Queue{{Name: "declared", Arguments: quorum(nil)}}}); err != nil {
+		t.Error(err)
+	}
+	private.Eval(clearAlarm)
+	if err := deleteNow(t.Context(), connection, "before"); err != nil {
+		t.Error(err)
+	}
+
+	connection.between = func(step string) bool {
+		if step == stepFenced {
+			private.Eval(setAlarm)
+		}
+		return true
+	}
+	mustBe(t, deleteNow(t.Context(), connection, "during"), ErrUnproven, "alarm", "low on disk")
+	connection.between = nil
+	policies, err := connection.policies(t.Context())
+	if err != nil || len(policies) != 1 || policies[0].Definition[keyMaxLength] != boundless {
+		t.Errorf("the record of the sentinel, in a form that changes nothing: %+v, %v", policies, err)
+	}
+	if connection.channels.link != link || !connection.Health().Connected {
+		t.Error("the AMQP connection of everything else was lost")
+	}
+	private.Eval(clearAlarm)
+	g := NewWithT(t)
+	g.Eventually(func() []string {
+		g.Expect(connection.Refresh(t.Context())).To(Succeed())
+		return vhost.Policies()
+	}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+	g.Consistently(vhost.Ready).WithArguments("during").WithTimeout(time.Second).Should(BeZero())
+	if err := deleteNow(t.Context(), connection, "during"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Deletions need no statistics; that there are none is told.
+func TestWithoutMetricsCollector(t *testing.T) {
+	t.Parallel()
+	private := brokers.NewPrivate(t)
+	private.Eval(`application:set_env(rabbitmq_management_agent, disable_metrics_collector, true).`)
+	vhost := private.Broker.NewVHost(t)
+	vhost.DeclareQueue("empty", quorum(nil))
+	vhost.DeclareQueue("pending", quorum(pendingArguments))
+	vhost.DeclareQueue("delayed", quorum(delayedArguments))
+	putAside(t, vhost, "pending", false)
+	putAside(t, vhost, "delayed", true)
+	connection := connected(t, configOf(vhost), nil)
+	if connection.Health().Capabilities.Statistics {
+		t.Error("statistics are taken to be there")
+	}
+	if err := deleteNow(t.Context(), connection, "empty"); err != nil {
+		t.Error(err)
+	}
+	for _, queue := range []string{"pending", "delayed"} {
+		mustBe(t, deleteNow(t.Context(), connection, queue), ErrNotEmpty, `queue "`+queue+`" holds messages that wait`)
+	}
+	mustBeClean(t, vhost)
+}
+
+// Where Warren cannot read the pattern of a policy, and the broker does not say which policy holds, nothing is deleted.
+func TestPoliciesThatCannotBeTold(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("orders", quorum(nil))
+		vhost.SetPolicy("recursive", brokers.Policy{
+			Pattern: `^(?(?=o)orders|other)$`, ApplyTo: "queues", Definition: map[string]any{"message-ttl": 60000},
+		})
+		management := newProxy(t, vhost.Broker.ManagementURI, "")
+		management.answer(func(response *http.Response) error {
+			if strings.HasSuffix(response.Request.URL.EscapedPath(), "/orders") {
+				replace(response, `{"type":"quorum","state":"running","leader":"rabbit@here","arguments":{"x-queue-type":"quorum"}}`)
+			}
+			return nil
+		})
+		config := configOf(vhost)
+		config.ManagementURI = management.URI
+		connection := connected(t, config, nil)
+		if connection.Health().Capabilities.Statistics != true {
+			t.Error("no statistics")
+		}
+		mustBe(t, deleteNow(t.Context(), connection, "orders"), ErrUnproven, `policy "recursive" holds`)
+		management.answer(nil)
+		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, "orders") }).WithTimeout(within).Should(Succeed())
+		mustBeClean(t, vhost)
+	})
+}
