@@ -116,6 +116,7 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI, config.Username, config.Password = proxy.URI, user.Username, user.Password
 	connection := connected(t, config, nil)
+	seen(t, connection) // a look that had begun is over
 	proxy.requests()
 	seen(t, connection)
 	kinds := ""

@@ -152,7 +152,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 		for _, how := range []string{"by a consumer", "by its context", "by Close"} {
 			tier, orders := how+" tier", how+" orders"
 			arguments := topology.Arguments{
-				"x-message-ttl": int64(5000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": orders,
+				"x-message-ttl": int64(60000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": orders,
 			}
 			vhost.DeclareQueue(orders, quorum(nil))
 			vhost.DeclareQueue(tier, quorum(arguments))

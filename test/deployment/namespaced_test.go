@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 var _ = Describe("Installed for single namespaces", Ordered, func() {
@@ -70,6 +73,8 @@ var _ = Describe("Installed for single namespaces", Ordered, func() {
 		s := beginShift(single, "team-a")
 		DeferCleanup(func() { // before what is left over is cleared
 			Eventually(single.tryKubectl).WithArguments("apply", "--server-side", "-k", filepath.Join(config, "crd")).Should(Succeed())
+			Eventually(func() error { return single.List(context.Background(), &v1alpha1.ConsumerQueueList{}) }).Should(Succeed())
+			Eventually(func() error { return single.List(context.Background(), &v1alpha1.BrokerConnectionList{}) }).Should(Succeed())
 		})
 		s.applyConnection()
 		s.applyQueue() // with deletionPolicy Delete

@@ -21,7 +21,7 @@ var _ = Describe("A broker", func() {
 		counts := w.countWrites()
 		w.amqp.refuse()
 		w.management.refuse()
-		Consistently(counts.of).WithTimeout(7 * time.Second).Should(BeEmpty())
+		Consistently(counts.of).WithTimeout(5 * time.Second).Should(BeEmpty()) // Warren tries again some seconds later
 		w.amqp.accept()
 		w.management.accept()
 		w.vhost.DeleteQueue(names[0] + ".dlq") // it is looked at again
