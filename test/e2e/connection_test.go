@@ -159,7 +159,9 @@ var _ = Describe("A broker that cannot be read", func() {
 		w.queue("orders", `{}`)
 		w.ready("orders")
 		entry.cut.Store(true)
+		answered := entry.requests.Load()
 		w.request("orders", "now") // so that the failure is noticed before the interval is over
+		Eventually(entry.requests.Load).Should(BeNumerically(">", answered+1), "a request is refused, and its repetition")
 		w.queue("orders", `{retry: {maxAttempts: 3}}`)
 		w.eventually("orders", condition("Reconciling", metav1.ConditionTrue, "ConnectionNotReady"))
 		entry.cut.Store(false)

@@ -143,7 +143,7 @@ var _ = Describe("A fence of somebody else", func() {
 		w.vhost.SetPolicy(fence, brokers.Policy{
 			Pattern: `\A(?:orders)\z`, ApplyTo: "queues", Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
 		})
-		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
+		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(ContainElement(SatisfyAll(
 			HaveField("Code", v1alpha1.AdvisoryFenced), HaveField("Name", "orders"),
 			HaveField("Message", HaveSuffix(fmt.Sprintf("clear it: rabbitmqctl clear_policy -p '%s' '%s'", w.vhost.Name, fence))))))
 		w.ready("orders")
