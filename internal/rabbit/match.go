@@ -136,17 +136,7 @@ func (c *Connection) compare(ctx context.Context, l *link) (byName bool, err err
 	if l.queue, err = c.declareMatchQueue(l); err != nil {
 		return false, err
 	}
-	seen, told := false, l.queue != ""
-	if told {
-		seen, err = c.glance(ctx, c.timing.match, func() (bool, error) { return c.management.hasQueue(ctx, l.queue) })
-	} else if c.contact.capabilities.Statistics {
-		told, err = c.management.tellsConnections(ctx)
-	}
-	if told && l.queue == "" {
-		seen, err = c.glance(ctx, c.timing.statistics-time.Since(l.opened), func() (bool, error) {
-			return c.management.hasConnection(ctx, l.id)
-		})
-	}
+	seen, told, err := c.shown(ctx, l)
 	switch {
 	case err != nil:
 		return false, err
@@ -166,6 +156,25 @@ func (c *Connection) compare(ctx context.Context, l *link) (byName bool, err err
 			"both must lead to one broker: correct one of the two URIs",
 		endpointOf(c.config.AMQPURI), l.version, l.name,
 		endpointOf(c.config.ManagementURI), c.contact.version, c.contact.identity.Name)
+}
+
+// shown says whether the management API shows what only this link can have made: its queue, or the link itself. told is false
+// where this user is shown neither.
+func (c *Connection) shown(ctx context.Context, l *link) (seen, told bool, err error) {
+	if l.queue != "" {
+		seen, err = c.glance(ctx, c.timing.match, func() (bool, error) { return c.management.hasQueue(ctx, l.queue) })
+		return seen, true, err
+	}
+	if !c.contact.capabilities.Statistics {
+		return false, false, nil
+	}
+	if told, err = c.management.tellsConnections(ctx); err != nil || !told {
+		return false, false, err
+	}
+	seen, err = c.glance(ctx, c.timing.statistics-time.Since(l.opened), func() (bool, error) {
+		return c.management.hasConnection(ctx, l.id)
+	})
+	return seen, true, err
 }
 
 // declareMatchQueue returns the name of the queue; empty if the user may not declare it. It lives as long as the link.
