@@ -89,6 +89,8 @@ func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 		defer listener.mu.Unlock()
 		return slices.ContainsFunc(listener.notices, func(n Notice) bool { return n.Health })
 	}).WithTimeout(within).Should(BeTrue())
+	listener.mu.Lock()
+	defer listener.mu.Unlock()
 	for _, notice := range listener.notices {
 		if len(notice.Queues)+len(notice.Exchanges)+len(notice.Routes) > 0 {
 			t.Errorf("%+v", notice)
