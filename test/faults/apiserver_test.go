@@ -18,11 +18,17 @@ var _ = Describe("An API server that is stopped and started again", func() {
 		before := w.versions()
 		holds := w.vhost.Definitions()
 
-		DeferCleanup(func() { Expect(server.Start()).To(Succeed()) }) // does nothing where it runs
+		stopped := true
+		DeferCleanup(func() {
+			if stopped { // a server that runs would be started a second time, and the first one outlive the suite
+				Expect(server.Start()).To(Succeed())
+			}
+		})
 		Expect(server.Stop()).To(Or(Succeed(), MatchError(ContainSubstring("to stop"))), "it is killed if it takes its time")
 		w.vhost.DeleteQueue(names[4] + ".dlq")
 		Consistently(running.hasEnded).WithTimeout(3 * time.Second).Should(BeFalse())
 		Expect(server.Start()).To(Succeed())
+		stopped = false
 
 		Eventually(w.vhost.Definitions).Should(Equal(holds))
 		w.allReady()
