@@ -126,10 +126,12 @@ func connectionReason(ready metav1.Condition) string {
 func (l *look) staleFor(connection *rabbit.Connection) time.Duration {
 	asked := requestedAt(l.cq)
 	isNew := len(l.status.Topology) == 0 && connection.Health().SyncedAt.Before(l.cq.CreationTimestamp.Add(time.Second))
+	resource := client.ObjectKeyFromObject(l.cq)
 	if asked == l.status.LastHandledReconcileAt && !isNew {
+		l.freshness.forget(resource) // a look for others may have answered
 		return 0
 	}
-	if wait := l.freshness.look(client.ObjectKeyFromObject(l.cq), connection, time.Time{}); wait > 0 {
+	if wait := l.freshness.look(resource, connection, "requested-at "+asked, time.Time{}); wait > 0 {
 		return wait
 	}
 	l.status.LastHandledReconcileAt = asked

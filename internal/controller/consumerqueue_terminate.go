@@ -82,7 +82,7 @@ func (l *look) terminateThrough(
 		return ctrl.Result{}, errNoTurn
 	}
 	defer done()
-	if wait := l.freshness.look(client.ObjectKeyFromObject(l.cq), connection, l.deleted.first(l.cq)); wait > 0 {
+	if wait := l.freshness.look(client.ObjectKeyFromObject(l.cq), connection, "deletion", l.deleted.first(l.cq)); wait > 0 {
 		return ctrl.Result{}, &notLooked{wait}
 	}
 	d := &dismantling{connection: connection, version: version, vhost: connection.VHost(), owned: owned}

@@ -23,32 +23,45 @@ const (
 // freshness remembers since when a resource wants a look at its broker that is newer than its question. A worker does not
 // wait for the look: it may take as long as a broker that does not answer.
 type freshness struct {
-	mu    sync.Mutex
-	since map[client.ObjectKey]time.Time
+	mu        sync.Mutex
+	questions map[client.ObjectKey]question
 }
 
-func newFreshness() *freshness { return &freshness{since: map[client.ObjectKey]time.Time{}} }
+// question is what a resource wants to know of the broker.
+type question struct {
+	about string
+	since time.Time
+}
 
-// look is zero if there was a look since it was first asked for, which was not before the given time; then the question is
-// answered, and the next one is a new one. Otherwise it is how soon to ask again.
-func (f *freshness) look(resource client.ObjectKey, connection *rabbit.Connection, notBefore time.Time) (wait time.Duration) {
+func newFreshness() *freshness { return &freshness{questions: map[client.ObjectKey]question{}} }
+
+// looker is a connection that looks at its broker.
+type looker interface {
+	LookNow()
+	Health() rabbit.Health
+}
+
+// look is zero if there was a look since this question was first asked, which was not before the given time; then the
+// question is answered. Otherwise it is how soon to ask again. An answer to another question is none to this one.
+func (f *freshness) look(resource client.ObjectKey, connection looker, about string, notBefore time.Time) (wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	since, asked := f.since[resource]
+	asked, known := f.questions[resource]
 	switch {
-	case !asked || since.Before(notBefore):
-		f.since[resource] = time.Now()
+	case !known || asked.about != about || asked.since.Before(notBefore):
+		f.questions[resource] = question{about, time.Now()}
 		connection.LookNow()
 		return firstAsk
-	case connection.Health().SyncedAt.After(since):
-		delete(f.since, resource)
+	case connection.Health().SyncedAt.After(asked.since):
+		delete(f.questions, resource)
 		return 0
 	}
-	return min(max(time.Since(since), firstAsk), lastAsk)
+	return min(max(time.Since(asked.since), firstAsk), lastAsk)
 }
 
+// forget drops the question of a resource that does not ask any more.
 func (f *freshness) forget(resource client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.since, resource)
+	delete(f.questions, resource)
 }

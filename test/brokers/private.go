@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,12 @@ func (p *Private) Start() {
 func (p *Private) Stop() {
 	p.tb.Helper()
 	p.script("stop")
+}
+
+// NameCluster gives its cluster another name.
+func (p *Private) NameCluster(name string) {
+	p.tb.Helper()
+	p.Broker.call(p.tb, http.MethodPut, map[string]string{"name": name}, "cluster-name")
 }
 
 // Eval has it evaluate an Erlang expression.

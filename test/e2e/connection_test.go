@@ -196,7 +196,8 @@ var _ = Describe("In a steady state", func() {
 		before, definitions, requests, began := versions(), entry.definitions.Load(), entry.requests.Load(), time.Now()
 		Consistently(versions).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(Equal(before))
 		intervals := time.Since(began).Seconds()
-		Expect(entry.definitions.Load()-definitions).To(BeNumerically("~", intervals, 2), "in %.1f intervals of a second", intervals)
+		Expect(entry.definitions.Load()-definitions).To(SatisfyAll(BeNumerically(">=", intervals/3), BeNumerically("<=", intervals+2)),
+			"in %.1f intervals of a second, and each look may be late on a loaded machine", intervals)
 		Expect(entry.requests.Load()-requests).To(BeNumerically("<=", 3*(intervals+2)), "in %.1f intervals of a second", intervals)
 		Eventually(func() int { return w.broker.CountConnections(GinkgoTB(), "warren "+w.vhost.Name) }).Should(Equal(1))
 	})

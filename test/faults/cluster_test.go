@@ -14,17 +14,21 @@ import (
 )
 
 var _ = Describe("A connection that suddenly leads to another cluster", func() {
-	It("makes the topology there, and removes nothing there or here for what is remembered of the first", func() {
+	DescribeTable("makes the topology there, and removes nothing there or here for what is remembered of the first", func(sameName bool) {
 		w := newWorld(shared)
-		there := w.vhost.At(brokers.NewPrivate(GinkgoTB()).Broker)
-		Expect(clusterName(there.Broker)).NotTo(Equal(clusterName(shared)))
+		private := brokers.NewPrivate(GinkgoTB())
+		there := w.vhost.At(private.Broker)
+		if sameName {
+			private.NameCluster(clusterName(shared))
+		}
+		Expect(clusterName(there.Broker) == clusterName(shared)).To(Equal(sameName))
 		startManager(w)
 		for name, policy := range map[string]string{"orders": "DeleteIfEmpty", "doomed": "Delete", "gone": "DeleteIfEmpty"} {
 			w.queue(name, `{deletionPolicy: `+policy+`, retry: {delayTiers: [{delay: 1s}, {delay: 5s}]}}`)
 		}
 		w.settled(3)
 		flow := w.flow("orders")
-		here := w.vhost.Definitions()
+		here, first := w.vhost.Definitions(), w.connection().Status.ClusterID
 
 		By("somebody has queues of the same names there")
 		for _, name := range []string{"orders.retry.5s", "doomed", "doomed.retry.5s", "gone"} {
@@ -45,7 +49,8 @@ var _ = Describe("A connection that suddenly leads to another cluster", func() {
 		w.amqp.accept()
 		w.management.accept()
 
-		Eventually(w.connection).Should(HaveField("Status.ClusterName", clusterName(there.Broker)))
+		Eventually(w.connection).Should(SatisfyAll(HaveField("Status.ClusterName", clusterName(there.Broker)),
+			HaveField("Status.ClusterID", SatisfyAll(Not(BeEmpty()), Not(Equal(first))))))
 		w.eventually("orders", condition("Ready", metav1.ConditionTrue, "InSync"))
 		for _, name := range []string{"doomed", "gone"} {
 			Eventually(func() bool { return apierrors.IsNotFound(w.find(name)) }).Should(BeTrue(), "%s is not kept for ever", name)
@@ -58,6 +63,37 @@ var _ = Describe("A connection that suddenly leads to another cluster", func() {
 		Consistently(func() []string { return wanted.differences(observed(there)) }).WithTimeout(3 * time.Second).Should(BeEmpty())
 		Expect(there.Ready("doomed")).To(Equal(1))
 		Expect(w.vhost.Definitions()).To(Equal(here))
+		flow.noneLost()
+	},
+		Entry("of another name", false),
+		Entry("of the same name, as of blue and green", true),
+	)
+})
+
+var _ = Describe("Two clusters of one name, each with a BrokerConnection in a namespace of its own", func() {
+	It("have nothing to do with each other: equal queues in equal vhosts are no Conflict, and go each for themselves", func() {
+		w := newWorld(shared)
+		private := brokers.NewPrivate(GinkgoTB())
+		private.NameCluster(clusterName(shared))
+		other := newWorldAt(w.vhost.At(private.Broker))
+		startManager(w, other)
+		for _, each := range []*world{w, other} {
+			each.queue("orders", ordinary)
+			each.queue("doomed", `{deletionPolicy: Delete, retry: {delayTiers: [{delay: 1s}]}}`)
+		}
+		for _, each := range []*world{w, other} {
+			each.settled(2)
+			each.expectExactly()
+		}
+		Expect(w.connection().Status.ClusterID).NotTo(Equal(other.connection().Status.ClusterID))
+		Expect(w.connection().Status.ClusterName).To(Equal(other.connection().Status.ClusterName))
+		flow, there := w.flow("orders", "doomed"), other.vhost.Definitions()
+
+		Expect(kube.Delete(ctx(), other.get("orders"))).To(Succeed())
+		Eventually(func() bool { return apierrors.IsNotFound(other.find("orders")) }).Should(BeTrue())
+		other.expectExactly()
+		w.expectExactly()
+		Expect(other.vhost.Definitions()).NotTo(Equal(there), "its own topology is gone")
 		flow.noneLost()
 	})
 })

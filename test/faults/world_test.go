@@ -33,10 +33,7 @@ type world struct {
 
 func newWorld(broker brokers.Broker) *world {
 	GinkgoHelper()
-	w := newBareWorld(broker)
-	w.secret(broker.Username, broker.Password)
-	w.connect(w.vhost.Name)
-	return w
+	return newWorldAt(broker.NewVHost(GinkgoTB()))
 }
 
 // newStraightWorld has no proxies: a broker that is stopped refuses connections itself.
@@ -49,14 +46,28 @@ func newStraightWorld(broker brokers.Broker) *world {
 	return w
 }
 
+// newWorldAt is a world whose vhost exists.
+func newWorldAt(vhost *brokers.VHost) *world {
+	GinkgoHelper()
+	w := newBareWorldAt(vhost)
+	w.secret(vhost.Broker.Username, vhost.Broker.Password)
+	w.connect(vhost.Name)
+	return w
+}
+
 // newBareWorld has neither Secret nor BrokerConnection yet.
 func newBareWorld(broker brokers.Broker) *world {
+	GinkgoHelper()
+	return newBareWorldAt(broker.NewVHost(GinkgoTB()))
+}
+
+func newBareWorldAt(vhost *brokers.VHost) *world {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "faults-"}}
 	Expect(kube.Create(ctx(), namespace)).To(Succeed())
 	w := &world{
-		broker: broker, vhost: broker.NewVHost(GinkgoTB()), namespace: namespace.Name,
-		amqp: newProxy(broker.AMQPURI), management: newProxy(broker.ManagementURI),
+		broker: vhost.Broker, vhost: vhost, namespace: namespace.Name,
+		amqp: newProxy(vhost.Broker.AMQPURI), management: newProxy(vhost.Broker.ManagementURI),
 	}
 	// By then the manager is stopped, for it was started later: nothing is declared while the vhost is being deleted,
 	// which can break a broker, and nobody sees to finalizers any more.

@@ -1,0 +1,40 @@
+package rabbit
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// Whoever may bind can make RabbitMQ's management API fail: it cannot show an argument whose name is not UTF-8. Nothing is
+// believed to be gone then.
+func TestABindingThatTheBrokerCannotShow(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("orders", quorum(nil))
+		lesser := vhost.Broker.NewUser(t, "management")
+		vhost.Grant(lesser, ".*", ".*", ".*")
+		config := configOf(vhost)
+		config.Username, config.Password = lesser.Username, lesser.Password
+		ways := map[string]*Connection{"definitions": connected(t, configOf(vhost), nil), "listings": connected(t, config, nil)}
+
+		unreadable := map[string]any{"\xff": "x"}
+		vhost.Bind("amq.headers", "orders", "", unreadable)
+		names := topology.Names{Queues: []string{"orders"}}
+		for way, connection := range ways {
+			for range 2 {
+				t.Logf("RabbitMQ %s, %s: %v", vhost.Broker.Version, way, connection.Refresh(t.Context()))
+			}
+			observed, known := connection.Observe(names)
+			if !known || len(observed.Queues) != 1 {
+				t.Errorf("%s: the queue is not observed: %v %+v", way, known, observed)
+			}
+		}
+		vhost.Unbind("amq.headers", "orders", "", unreadable)
+		for way, connection := range ways {
+			NewWithT(t).Expect(connection.Refresh(t.Context())).To(Succeed(), way)
+		}
+	})
+}
