@@ -257,8 +257,7 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 		d.c.deletions.fallen(f.name, err == nil)
 		if err != nil {
 			left = true
-			d.c.log.Info("A fence could not be taken down; it is tried again with the next look", "vhost", d.c.config.VHost,
-				"policy", f.name, "reason", err.Error())
+			d.c.tellOfFence(f.name, err)
 		}
 	}
 	if left {
@@ -278,6 +277,9 @@ func (d *deletion) takeOut(ctx context.Context, f fence) error {
 		return d.inside[queue] == 0 || !slices.Contains(d.queues, queue)
 	})
 	return d.c.takeAll(ctx, f, time.Since(d.published), func(queue string) taking {
-		return taking{cluster: d.cluster, most: d.inside[queue], ours: func(name string) bool { return name == f.name }}
+		return taking{
+			cluster: d.cluster, most: d.inside[queue], patience: d.c.timing.settle,
+			ours: func(name string) bool { return name == f.name },
+		}
 	}, d.gone)
 }

@@ -29,13 +29,15 @@ type deletions struct {
 	queues   map[string]bool
 	fences   map[string]bool // by the names of their policies: true while they are in use, false if left behind
 	clearing bool            // strays
-	again    *time.Timer     // for a look at fences that may be strays
+	// standsFor is why fences could not be taken down, by the names of their policies.
+	standsFor map[string]string
+	again     *time.Timer // for a look at fences that may be strays
 }
 
 func newDeletions() *deletions {
 	d := &deletions{
 		requests: make(chan struct{}, requestLimit), fencing: make(chan struct{}, fenceLimit),
-		queues: map[string]bool{}, fences: map[string]bool{},
+		queues: map[string]bool{}, fences: map[string]bool{}, standsFor: map[string]string{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d
@@ -107,6 +109,14 @@ func (d *deletions) fallen(name string, lifted bool) {
 	if d.fences[name] = false; lifted {
 		delete(d.fences, name)
 	}
+}
+
+// forget drops what is known of a fence that is down.
+func (d *deletions) forget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.fences, name)
+	delete(d.standsFor, name)
 }
 
 // lookIn has a look taken after a time, in the place of the one that was asked for before.

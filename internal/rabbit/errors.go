@@ -38,8 +38,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrNotEmpty: a queue was not deleted, for it holds messages or has consumers.
 	ErrNotEmpty = errors.New("not empty")
-	// ErrPending comes with ErrNotEmpty: what a queue holds is about to leave it by itself, as dead letters and delayed messages
-	// do.
+	// ErrPending comes with ErrNotEmpty or ErrUnproven: what is in the way goes away by itself, as dead letters, delayed messages
+	// and the fences of a crash do, within minutes.
 	ErrPending = errors.New("pending")
 	// ErrUnproven: a queue was not deleted, for it could not be shown to be empty; the message says why.
 	ErrUnproven = errors.New("not proved empty")

@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -67,7 +68,8 @@ func (d *deletion) leftBehind(policies []topology.Policy) error {
 		for _, queue := range fencedQueues(policy.Pattern.String()) {
 			if slices.Contains(d.queues, queue) {
 				d.c.LookNow()
-				return d.unproven("queue %q: policy %q of another deletion is in the way", queue, policy.Name)
+				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion is in the way", ErrUnproven, queue, policy.Name)
+				return d.c.config.failure([]error{ErrUnproven, ErrPending}, text)
 			}
 		}
 	}

@@ -45,12 +45,14 @@ func putAside(t *testing.T, vhost *brokers.VHost, queue string, requeue bool) {
 	if err == nil && ok {
 		err = message.Reject(requeue)
 	}
-	if err == nil {
-		err = putAllBack(channel, queue, nil)
-	}
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
+	NewWithT(t).Eventually(func(g Gomega) int {
+		now, _, err := passive(channel, queue)
+		g.Expect(err).NotTo(HaveOccurred())
+		return now.consumers
+	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeZero())
 }
 
 // The statistics of the management API can be a minute old: here they tell of a time at which every queue was empty.

@@ -86,6 +86,10 @@ type taking struct {
 	most int
 	// few is how many ready messages a queue may have to be looked into at all; no limit if zero.
 	few int
+	// held: the process that put them in may be gone without the broker having noticed, and still hold some.
+	held bool
+	// patience is for how long to wait until this process holds none itself, after its channel was closed.
+	patience time.Duration
 }
 
 // holdLimit is how many messages of others are held back at most while the sentinels behind them are taken out.
@@ -94,11 +98,21 @@ const holdLimit = 64
 // take takes sentinels out of a queue, and returns how many, and whether there is such a queue. A broker knows no other way
 // to see what a message is than to get it: messages of others that are in front are held until the sentinels are out, and
 // put back. A queue that is gone, has no ready message or has consumers, who were given the sentinels long ago, is left
-// alone.
+// alone; but see taking.held.
 func (c *Connection) take(ctx context.Context, queue string, what taking) (taken int, exists bool, err error) {
 	now, exists, err := c.held(ctx, what.cluster, queue)
-	if err != nil || !exists || now.ready == 0 || now.consumers > 0 || what.few > 0 && now.ready > what.few {
+	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < what.patience; {
+		if err = c.sleep(ctx, settlePause); err == nil {
+			now, exists, err = c.held(ctx, what.cluster, queue)
+		}
+	}
+	switch {
+	case err != nil:
 		return 0, exists, err
+	case now.consumers > 0 && what.held:
+		return 0, true, c.config.fail(ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
+	case !exists || now.ready == 0 || now.consumers > 0 || what.few > 0 && now.ready > what.few:
+		return 0, exists, nil
 	}
 	most := holdLimit
 	if c.countsDeliveries(queue) {
@@ -112,7 +126,7 @@ func (c *Connection) take(ctx context.Context, queue string, what taking) (taken
 			case err != nil:
 				return err
 			case !ok:
-				return putAllBack(channel, queue, held)
+				return c.putAllBack(ctx, channel, queue, held)
 			case !isSentinel(message, what.ours):
 				held = append(held, message)
 				continue
@@ -122,7 +136,7 @@ func (c *Connection) take(ctx context.Context, queue string, what taking) (taken
 			}
 			taken++
 		}
-		return putAllBack(channel, queue, held)
+		return c.putAllBack(ctx, channel, queue, held)
 	})
 	if errors.Is(err, ErrResourceLocked) { // a single active consumer; see takeAsConsumer
 		taken, err = c.takeAsConsumer(ctx, queue, what)
@@ -142,24 +156,27 @@ func (c *Connection) countsDeliveries(queue string) bool {
 
 // putAllBack returns what was held, and waits until the queue knows of that and of every acknowledgement before: what is
 // sent right before a channel is closed can be forgotten.
-func putAllBack(channel *amqp.Channel, queue string, held []amqp.Delivery) error {
+func (c *Connection) putAllBack(ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery) error {
 	for _, message := range held {
 		if err := putBack(message); err != nil {
 			return err
 		}
 	}
-	for range settleLooks { // whoever holds a message counts as a consumer
+	for begun := time.Now(); time.Since(begun) < settling; {
 		now, exists, err := passive(channel, queue)
-		if err != nil || !exists || now.consumers == 0 {
+		if err != nil || !exists || now.consumers == 0 { // whoever holds a message counts as a consumer
 			return err
 		}
-		time.Sleep(settlePause)
+		if err := c.sleep(ctx, settlePause); err != nil {
+			return err
+		}
 	}
-	return nil
+	return c.config.fail(ErrUnproven, "queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
 }
 
 const (
-	settleLooks = 50
+	// settling is how long a broker may take to note what was acknowledged and put back.
+	settling    = 5 * time.Second
 	settlePause = 5 * time.Millisecond
 )
 
@@ -185,7 +202,7 @@ func (c *Connection) takeAsConsumer(ctx context.Context, queue string, what taki
 			}
 			taken++
 			if taken == what.most {
-				return errors.Join(stopConsuming(channel, messages), message.Ack(false), putAllBack(channel, queue, nil))
+				return errors.Join(stopConsuming(channel, messages), message.Ack(false), c.putAllBack(ctx, channel, queue, nil))
 			}
 			if err := message.Ack(false); err != nil {
 				return err

@@ -11,8 +11,10 @@ import (
 const (
 	// fewMessages is how many ready messages a queue may have to be looked into for a sentinel that may have expired there.
 	fewMessages = 10
-	// counted is how old a fence must be for the counters of its queues to tell what expired there since it was closed.
-	counted = 20 * time.Second
+	// counted is how long ago sentinels must have expired for the counters of their queues to tell.
+	counted = 30 * time.Second
+	// unnoticed is how long a broker takes at most to note that a process is gone: it misses two or three heartbeats.
+	unnoticed = 4 * heartbeat
 	// latest is when the last dead letter comes that waited for a queue behind a fence: twice the time after which the
 	// broker tries again (dead_letter_worker_publisher_confirm_timeout, 180 s), and some more.
 	latest = 7 * time.Minute
@@ -35,13 +37,31 @@ func (c *Connection) clearStrays() {
 			err := c.clearStray(ctx, cluster, stray)
 			cancel()
 			if err != nil {
-				c.log.Info("A fence that was left behind could not be taken down; it is tried again with the next look",
-					"vhost", c.config.VHost, "policy", stray.Name, "reason", err.Error())
+				c.tellOfFence(stray.policy.Name, err)
 				continue
 			}
-			c.log.Info("Took down a fence that was left behind", "vhost", c.config.VHost, "policy", stray.Name)
+			c.deletions.forget(stray.policy.Name)
+			c.log.Info("Took down a fence that was left behind", "vhost", c.config.VHost, "policy", stray.policy.Name)
 		}
 	})
+}
+
+// tellOfFence logs why a fence still stands, once for each reason: it is tried again with each look.
+func (c *Connection) tellOfFence(policy string, reason error) {
+	if c.deletions.told(policy, reason.Error()) {
+		return
+	}
+	c.log.Info("A fence could not be taken down; it is tried again with each look", "vhost", c.config.VHost,
+		"policy", policy, "reason", reason.Error())
+}
+
+// told takes note of why a fence could not be taken down, and says whether that was known.
+func (d *deletions) told(policy, reason string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.standsFor[policy] == reason
+	d.standsFor[policy] = reason
+	return known
 }
 
 // clear marks beginning and end of a clearing; false if one is under way, or it is too late to begin.
@@ -55,7 +75,7 @@ func (d *deletions) clear(begin bool) bool {
 	return true
 }
 
-// sightings are the fences that were seen in the last look and that nobody here put up, with the time at which each was
+// sightings are the fences that were seen in the last look and that are not in use here, with the time at which each was
 // first seen as it is.
 type sightings map[string]sighting
 
@@ -64,48 +84,54 @@ type sighting struct {
 	since  time.Time
 }
 
-// strays are the fences that are nobody's any more: those that this connection could not lift, those of its own owner that
-// it did not put up, and those of others that were seen unchanged for longer than any deletion takes. How old a fence is by
-// its name says nothing: the clock that wrote the name may be another one, and whoever put the fence up may have been
-// stopped for a while.
+// stray is a fence that is nobody's any more.
+type stray struct {
+	policy topology.Policy
+	// foreign: another process put it up, which may be gone without the broker having noticed.
+	foreign bool
+	// seen is for how long it has been seen.
+	seen time.Duration
+}
+
+// strays are the fences that this connection could not lift, those of its own owner that it did not put up, and those of
+// others that were seen unchanged for longer than any deletion takes. How old a fence is by its name says nothing: the clock
+// that wrote the name may be another one, and whoever put the fence up may have been stopped for a while.
 //
 // Only one process works for an owner: the leader. Another process of the same owner has lost the lead, longer ago than its
 // budget lasts, and does not delete any more (see deleteOne). So its fences are taken down at once, before the sentinels
 // expire.
-func (c *Connection) strays() (strays []topology.Policy, cluster string) {
+func (c *Connection) strays() (strays []stray, cluster string) {
 	var fences []topology.Policy
 	c.store.view(func(s *snapshot) { fences, cluster = s.fences, s.cluster })
-	now, sighted, soonest := time.Now(), sightings{}, c.timing.stray
+	now, sighted, next := time.Now(), sightings{}, time.Duration(0)
 	for _, policy := range fences {
 		standing, known := c.deletions.standing(policy.Name)
-		if known {
-			if !standing {
-				strays = append(strays, policy)
-			}
+		if standing {
 			continue
 		}
-		if name, _ := parseFenceName(policy.Name); name.owner == c.config.Owner {
-			strays = append(strays, policy)
-			continue
-		}
+		name, _ := parseFenceName(policy.Name)
+		own := known || name.owner == c.config.Owner
 		seen, before := c.sighted[policy.Name]
-		if !before || !samePolicy(seen.policy, policy) {
+		if !before || !own && !samePolicy(seen.policy, policy) {
 			seen = sighting{policy, now}
 		}
 		sighted[policy.Name] = seen
-		if age := now.Sub(seen.since); age < c.timing.stray {
-			soonest = min(soonest, c.timing.stray-age)
-		} else {
-			strays = append(strays, policy)
+		age := now.Sub(seen.since)
+		if left := c.timing.stray - age; !own && left > 0 {
+			if next == 0 || left < next {
+				next = left
+			}
+			continue
 		}
+		strays = append(strays, stray{policy, !known, age})
 	}
-	if c.sighted = sighted; len(sighted) > 0 {
-		c.deletions.lookIn(soonest, c.lookNow)
+	if c.sighted = sighted; next > 0 {
+		c.deletions.lookIn(next, c.lookNow)
 	}
 	return strays, cluster
 }
 
-func (c *Connection) clearStray(ctx context.Context, cluster string, stray topology.Policy) error {
+func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray) error {
 	now, _, err := c.writing.identity(ctx)
 	if err != nil {
 		return err
@@ -113,13 +139,14 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray topol
 	if err := c.config.sameCluster(now, cluster); err != nil {
 		return err
 	}
-	f := fence{
-		name: stray.Name, pattern: stray.Pattern.String(), queues: fencedQueues(stray.Pattern.String()), priority: stray.Priority,
-		effective: stray.Definition,
+	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
+	f := fence{name: name, pattern: pattern, queues: fencedQueues(pattern), priority: stray.policy.Priority, effective: definition}
+	parsed, _ := parseFenceName(name)
+	closed := definition[keyOverflow] == rejectPublish // also in the form that is open already, which changes nothing
+	what := taking{
+		cluster: cluster, most: sentinels + attempts, held: stray.foreign && stray.seen < unnoticed,
+		ours: func(fence string) bool { return fence == name },
 	}
-	parsed, _ := parseFenceName(stray.Name)
-	closed := stray.Definition[keyOverflow] == rejectPublish // also in the form that is open already, which changes nothing
-	what := taking{cluster: cluster, most: sentinels + attempts, ours: func(name string) bool { return name == stray.Name }}
 	return c.lift(ctx, f, closed, func() error {
 		if err := c.arrived(ctx, cluster); err != nil {
 			return err
@@ -164,11 +191,12 @@ func (c *Connection) underWay(ctx context.Context, queue string, policy topology
 	var arguments topology.Arguments
 	c.store.view(func(s *snapshot) { arguments = s.queues[queue].Arguments })
 	now := &reading{Arguments: arguments, user: policy}
-	ttl, expires := now.lowest("message-ttl")
-	if !expires || age < time.Duration(ttl)*time.Millisecond || age > latest {
+	limit, expires := now.lowest("message-ttl")
+	ttl := time.Duration(limit) * time.Millisecond
+	if !expires || age < ttl || age > ttl+latest {
 		return nil
 	}
-	if age > counted {
+	if age > ttl+budget+counted {
 		now, err := c.reading(ctx, queue, withStatistics)
 		if err != nil || now == nil || now.DeadLetters != nil && *now.DeadLetters == 0 {
 			return err
@@ -179,7 +207,7 @@ func (c *Connection) underWay(ctx context.Context, queue string, policy topology
 
 // takeOnward takes the sentinels out of the queues to which they may have expired, and says whether there were any.
 func (c *Connection) takeOnward(ctx context.Context, queue string, policy topology.Arguments, what taking) (found bool, err error) {
-	what.few = fewMessages
+	what.few, what.held = fewMessages, false
 	var onward []string
 	c.store.view(func(s *snapshot) { onward = s.expiresTo(queue, policy) })
 	for _, other := range onward {

@@ -232,6 +232,54 @@ func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
 	})
 }
 
+// A process that was killed may still be connected for its broker, and hold a sentinel. The queue gets it back later.
+func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
+	each(t, func(t *testing.T, vhost *brokers.VHost) {
+		vhost.DeclareQueue("orders", quorum(nil))
+		config := configOf(vhost)
+		config.Owner = "owner"
+		abandon(t, config, stepSettled, "orders")
+		dead, err := vhost.Connect("a process that is gone")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = dead.Close() }()
+		channel, err := dead.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := channel.Get("orders", false); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		connection := connectedWith(t, config, impatient())
+		g := NewWithT(t)
+		fences := func() []topology.Policy {
+			policies, err := connection.policies(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			return policies
+		}
+		opened := ConsistOf(HaveField("Definition", HaveKeyWithValue(keyMaxLength, boundless)))
+		g.Eventually(fences).WithTimeout(within).Should(opened)
+		g.Consistently(func() []topology.Policy {
+			g.Expect(connection.Refresh(t.Context())).To(Succeed())
+			return fences()
+		}).WithTimeout(2*time.Second).WithPolling(100*time.Millisecond).Should(opened, "the record of the sentinels")
+		vhost.Publish("", "orders", "goes on")
+		if err := deleteNow(t.Context(), connection, "orders"); !errors.Is(err, ErrPending) {
+			t.Errorf("a deletion meanwhile: %v", err)
+		}
+
+		if err := dead.Close(); err != nil {
+			t.Fatal(err)
+		}
+		g.Eventually(func() []string {
+			g.Expect(connection.Refresh(t.Context())).To(Succeed())
+			return vhost.Policies()
+		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+		g.Eventually(vhost.Ready).WithArguments("orders").WithTimeout(within).Should(Equal(1), "what was published, and no sentinel")
+	})
+}
+
 // A sentinel that expires towards a queue behind a fence comes minutes later. Until then there is a policy that tells of it
 // and changes nothing.
 func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
