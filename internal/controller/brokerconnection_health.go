@@ -11,9 +11,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// patience is for how many resync intervals a broker may fail before a condition that was good changes: a broker's
+// patientIntervals is for how many resync intervals a broker may fail before a condition that was good changes: a broker's
 // restart must not mean ten thousand writes and alerts.
-const patience = 3
+const patientIntervals = 3
 
 // judgeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to look next
 // without being told of a change; zero for never.
@@ -34,7 +34,7 @@ func judgeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.T
 	patient := p == reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
 	if wasReady && patient { // new credentials that are refused are said at once
 		interval, err := bc.Spec.ResyncInterval.Parse()
-		if left := health.FailingSince.Add(patience * interval).Sub(now); err == nil && left > 0 {
+		if left := health.FailingSince.Add(patientIntervals * interval).Sub(now); err == nil && left > 0 {
 			return nil, settled, left
 		}
 	}

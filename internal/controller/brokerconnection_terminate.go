@@ -22,7 +22,7 @@ import (
 // farewell, too. All of it counts from when this manager saw the deletion.
 const (
 	farewell     = 10 * time.Second
-	longFarewell = 5 * time.Minute
+	longFarewell = pendingPatience + 2*time.Minute
 )
 
 // protect adds the finalizer to a BrokerConnection that is in use, and takes it off when it is not.

@@ -15,7 +15,7 @@ import (
 )
 
 // A BrokerConnection that is in use stays for 10 s, and while ConsumerQueues that use it are being deleted, until for
-// five minutes none of them has come to its end.
+// twelve minutes none of them has come to its end.
 func TestHowLongABrokerConnectionStays(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -26,8 +26,8 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 		"nobody needs it":                               {since: 0, want: 0},
 		"just deleted, while in use":                    {since: time.Second, needed: true, want: 9 * time.Second},
 		"nobody else was deleted":                       {since: 10 * time.Second, needed: true, want: 0},
-		"some are being deleted":                        {since: time.Minute, needed: true, terminating: true, want: 4 * time.Minute},
-		"some are being deleted and do not come to end": {since: 5 * time.Minute, needed: true, terminating: true, want: 0},
+		"some are being deleted":                        {since: time.Minute, needed: true, terminating: true, want: 11 * time.Minute},
+		"some are being deleted and do not come to end": {since: 12 * time.Minute, needed: true, terminating: true, want: 0},
 	} {
 		equal(t, name, test.want, stay(test.since, test.needed, test.terminating))
 	}
@@ -74,9 +74,9 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		event    string
 	}{
 		"as soon as a manager runs":                    {queue: terminatingQueue, stays: true},
-		"after four minutes in which nothing happened": {queue: terminatingQueue, seen: time.Hour, progress: 4 * time.Minute, stays: true},
-		"after five": {
-			queue: terminatingQueue, seen: time.Hour, progress: 5 * time.Minute, free: time.Minute, event: may,
+		"after ten minutes in which nothing happened": {queue: terminatingQueue, seen: time.Hour, progress: 10 * time.Minute, stays: true},
+		"after twelve": {
+			queue: terminatingQueue, seen: time.Hour, progress: 12 * time.Minute, free: time.Minute, event: may,
 		},
 		"while nobody else is deleted":                    {queue: usingQueue, seen: 9 * time.Second, stays: true},
 		"when nobody needs it, before it was looked at":   {seen: time.Second, stays: true},

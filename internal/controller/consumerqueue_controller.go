@@ -42,9 +42,9 @@ type ConsumerQueueReconciler struct {
 	turns       *turns
 	// deleted is when ConsumerQueues were first seen to be being deleted.
 	deleted *sightings
-	// unreached and refused count against patience: deletions for which the broker could not be asked, and deletions that
-	// it did not let succeed.
-	unreached, refused *trials
+	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
+	// did not let succeed, and those that wait for what goes away by itself.
+	unreached, refused, pending *trials
 	// claiming is held while a resource writes down what it takes for its own: of two that want the same, the second sees
 	// what the first has taken.
 	claiming sync.Mutex
@@ -157,6 +157,7 @@ func (r *ConsumerQueueReconciler) forget(key client.ObjectKey) {
 	r.deleted.forget(key)
 	r.unreached.forget(key)
 	r.refused.forget(key)
+	r.pending.forget(key)
 }
 
 // errOldStatus ends a look that began with another status than the API server has by now.

@@ -22,8 +22,12 @@ import (
 
 // A deletion that fails for a reason that may pass is tried again for terminationPatience, or three resync intervals if
 // that is longer; then the resource goes and what is at the broker stays. It is counted from the first failure that this
-// manager sees, and waiting for the deletions of others does not count.
-const terminationPatience = time.Minute
+// manager sees, and waiting for the deletions of others does not count. What goes away by itself is waited for longer: the
+// broker tries to deliver a dead letter every three minutes, and a fence of a crash may have to wait for one.
+const (
+	terminationPatience = time.Minute
+	pendingPatience     = 10 * time.Minute
+)
 
 // terminationRetry is how soon it is tried again.
 const terminationRetry = 3 * time.Second
@@ -75,7 +79,7 @@ func (l *look) terminateThrough(
 		if ready := readyOf(bc); ready.Status == metav1.ConditionFalse {
 			why = whyNotReady(bc.Name, ready)
 		}
-		return l.await(ctx, bc, l.unreached, why, owned)
+		return l.await(ctx, bc, patience{l.unreached, terminationPatience}, why, owned)
 	}
 	done, ok := l.turns.take(connectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
 	if !ok {
@@ -95,8 +99,10 @@ func (l *look) terminateThrough(
 	case errors.Is(trouble, errInProgress):
 		l.terminating("looking whether the queues are empty")
 		return ctrl.Result{RequeueAfter: jittered(terminationPatience)}, nil // the attempt tells when it is over
+	case errors.Is(trouble, rabbit.ErrPending):
+		return l.await(ctx, bc, patience{l.pending, pendingPatience}, said(trouble), d.remaining(l.cq))
 	case trouble != nil && !final(trouble):
-		return l.await(ctx, bc, l.refused, said(trouble), d.remaining(l.cq))
+		return l.await(ctx, bc, patience{l.refused, terminationPatience}, said(trouble), d.remaining(l.cq))
 	case trouble != nil:
 		return l.leave(ctx, corev1.EventTypeWarning, said(trouble), d.remaining(l.cq))
 	}
@@ -121,17 +127,23 @@ func (l *look) terminating(message string) {
 	l.conclude(verdict{ready: no(v1alpha1.ReasonTerminating, message), progress: reconciling})
 }
 
+// patience is for how long deletions may fail for reasons of one kind, and what counts that.
+type patience struct {
+	failures *trials
+	limit    time.Duration
+}
+
 // await has the deletion tried again, as long as patience lasts.
 func (l *look) await(
-	ctx context.Context, bc *v1alpha1.BrokerConnection, failures *trials, why string, owned []v1alpha1.TopologyEntry,
+	ctx context.Context, bc *v1alpha1.BrokerConnection, patient patience, why string, owned []v1alpha1.TopologyEntry,
 ) (ctrl.Result, error) {
-	patient := terminationPatience
+	limit := patient.limit
 	if interval, err := bc.Spec.ResyncInterval.Parse(); err == nil {
-		patient = max(patient, patience*interval)
+		limit = max(limit, patientIntervals*interval)
 	}
-	left := patient - failures.failed(l.cq, time.Now())
+	left := limit - patient.failures.failed(l.cq, time.Now())
 	if left <= 0 {
-		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("given up after %v: %s", patient, why), owned)
+		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("given up after %v: %s", limit, why), owned)
 	}
 	before := readyIn(l.status.Conditions).Message
 	l.terminating("waiting to delete the topology: " + why)

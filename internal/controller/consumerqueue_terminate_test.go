@@ -30,7 +30,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 		ConsumerQueueReconciler: &ConsumerQueueReconciler{
 			client: c, live: c, connections: connections, recorder: &eventLog{},
 			removals: newRemovals(t.Context(), func(client.ObjectKey) {}), releases: newReleases(), freshness: newFreshness(),
-			departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(),
+			departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
 		},
 		cq: cq, status: cq.Status.DeepCopy(),
 	}
@@ -164,6 +164,39 @@ func TestTerminateWithoutABroker(t *testing.T) {
 				want = []occurrence{{kind, eventRetained, "Delete", note}}
 			}
 			equal(t, "events", want, l.events, comparingOccurrences)
+		})
+	}
+}
+
+// What goes away by itself is waited for longer than what may pass.
+func TestHowLongADeletionIsTried(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit    time.Duration
+		interval v1alpha1.Duration
+		failing  time.Duration
+		event    string // empty if it is tried again
+	}{
+		"for a minute":                {limit: terminationPatience, interval: "1s", failing: 40 * time.Second},
+		"not longer":                  {limit: terminationPatience, interval: "1s", failing: time.Minute, event: "given up after 1m0s: why"},
+		"for three intervals":         {limit: terminationPatience, interval: "1m", failing: 2 * time.Minute},
+		"for ten minutes, if pending": {limit: pendingPatience, interval: "1m", failing: 9 * time.Minute},
+		"and not longer either":       {limit: pendingPatience, interval: "1m", failing: 10 * time.Minute, event: "given up after 10m0s: why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")))
+			trials := newTrials()
+			trials.of[client.ObjectKeyFromObject(l.cq)] = trial{uid: l.cq.UID, last: time.Now(), failed: test.failing}
+			bc := brokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
+			owned := topology.Owned(l.status.Topology)[:1]
+			if _, err := l.await(t.Context(), bc, patience{trials, test.limit}, "why", owned); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "gone", test.event != "", isGone(t, l))
+			if test.event != "" && (len(l.events) != 1 || !strings.Contains(l.events[0].note, test.event)) {
+				t.Errorf("%+v", l.events)
+			}
 		})
 	}
 }

@@ -213,7 +213,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 			r := &ConsumerQueueReconciler{
 				client: test.client, connections: connections, recorder: &eventLog{},
 				removals: newRemovals(t.Context(), connections.reconcile), releases: newReleases(), freshness: newFreshness(),
-				departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(),
+				departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
 			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			equal(t, "result", ctrl.Result{}, result)

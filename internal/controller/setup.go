@@ -52,7 +52,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
 		removals: newRemovals(connections.stopping, connections.reconcile), releases: newReleases(),
 		freshness: newFreshness(), departures: newDeparted(),
-		deleted: newSightings(), unreached: newTrials(), refused: newTrials(),
+		deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
 		turns: newTurns(options.MaxConcurrentReconciles/2, connections.reconcile),
 	}
 	if err := consumerQueues.setup(mgr, options.MaxConcurrentReconciles); err != nil {

@@ -182,6 +182,9 @@ func (m *management) refused(response *http.Response) error {
 	case answer.Reason != "":
 		return m.config.fail(ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
 	}
+	if response.StatusCode == http.StatusInternalServerError {
+		return m.config.fail(ErrUnreachable, "answered %s; the log of RabbitMQ says why", response.Status)
+	}
 	return m.config.fail(ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
 }
 
