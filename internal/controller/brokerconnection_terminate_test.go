@@ -73,7 +73,7 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		stays    bool
 		event    string
 	}{
-		"as soon as a manager runs":                    {queue: terminatingQueue, stays: true},
+		"as soon as a manager runs":                   {queue: terminatingQueue, stays: true},
 		"after ten minutes in which nothing happened": {queue: terminatingQueue, seen: time.Hour, progress: 10 * time.Minute, stays: true},
 		"after twelve": {
 			queue: terminatingQueue, seen: time.Hour, progress: 12 * time.Minute, free: time.Minute, event: may,
