@@ -6,6 +6,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -20,6 +21,8 @@ type gateway struct {
 	// definitions are the requests for those of a vhost; requests are all.
 	definitions, requests atomic.Int64
 	cut                   atomic.Bool
+	// policies holds up requests for policies while a test has locked it.
+	policies sync.RWMutex
 }
 
 func newGateway(broker brokers.Broker) *gateway {
@@ -32,6 +35,10 @@ func newGateway(broker brokers.Broker) *gateway {
 		g.requests.Add(1)
 		if strings.HasPrefix(request.URL.Path, "/api/definitions/") {
 			g.definitions.Add(1)
+		}
+		if strings.HasPrefix(request.URL.Path, "/api/policies/") {
+			g.policies.RLock()
+			defer g.policies.RUnlock()
 		}
 		if g.cut.Load() {
 			panic(http.ErrAbortHandler) // closes the connection without an answer

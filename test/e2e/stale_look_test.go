@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,13 +13,14 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// rarelyLookedAt is a world whose broker is looked at every ten minutes, if nobody asks for a look.
-func rarelyLookedAt() *world {
+// rarelyLookedAt is a world whose broker is looked at every ten minutes, if nobody asks for a look, by way of a gateway.
+func rarelyLookedAt() (*world, *gateway) {
 	GinkgoHelper()
 	w := newBareWorld(matrix[0])
+	entry := newGateway(w.broker)
 	w.secret(w.broker.Username, w.broker.Password)
-	w.connection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "10m"})
-	return w
+	w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri, ResyncInterval: "10m"})
+	return w, entry
 }
 
 // deadLettersTo declares a queue of somebody else that dead-letters.
@@ -39,7 +41,7 @@ func (w *world) advisories(name string) []string {
 
 var _ = Describe("What somebody began to dead-letter to since the last look", func() {
 	It("is not unbound or deleted when it leaves the spec", func() {
-		w := rarelyLookedAt()
+		w, _ := rarelyLookedAt()
 		w.queue("orders", `{retry: {exchange: {name: orders.retry}, delayTiers: [{delay: 10s}]}}`)
 		w.ready("orders")
 		before := w.holds()
@@ -53,12 +55,21 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 	})
 
 	It("stays, if that was while it was looked at whether it is empty", func() {
-		leaving, deleted := rarelyLookedAt(), rarelyLookedAt()
+		leaving, first := rarelyLookedAt()
+		deleted, second := rarelyLookedAt()
 		for _, w := range []*world{leaving, deleted} {
 			w.queue("orders", `{retry: {delayTiers: [{delay: 10s}, {delay: 1m}]}}`)
 			w.ready("orders")
 		}
 		before := deleted.holds()
+		for _, entry := range []*gateway{first, second} { // a deletion begins with the policies
+			entry.policies.Lock()
+		}
+		goOn := sync.OnceFunc(func() {
+			first.policies.Unlock()
+			second.policies.Unlock()
+		})
+		DeferCleanup(goOn)
 		leaving.queue("orders", `{retry: {delayTiers: [{delay: 1m}]}}`)
 		deleted.delete("orders")
 		Eventually(leaving.advisories).WithArguments("orders").Should(ContainElement(ContainSubstring("it is being looked at whether it is empty")))
@@ -66,6 +77,7 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 		for _, w := range []*world{leaving, deleted} {
 			w.deadLettersTo("", "orders.retry.10s")
 		}
+		goOn()
 		Eventually(leaving.advisories).WithArguments("orders").WithTimeout(deadline.For(time.Minute)).Should(ContainElement(
 			ContainSubstring(`queue "orders.retry.10s" is not wanted any more and stays for now: queue "audit" still dead-letters to it`)))
 		Expect(leaving.queues()).To(ContainElement("orders.retry.10s"))
