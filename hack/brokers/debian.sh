@@ -159,7 +159,7 @@ debian_spawn() {
   rm -f "$1/pid"
   # shellcheck disable=SC2046,SC2086 # the isolation is a command with options
   setsid bash -c "$DEBIAN_DETACH" detach "$1/pid" $isolation sh -c "$DEBIAN_INSIDE" rabbitmq "$2" "$3" $(debian_environment) \
-    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1}' \
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1} $ERLANG_ARGUMENTS" \
     </dev/null >"$1/boot.log" 2>&1 &
   until [[ -f $1/pid ]]; do sleep 0.05; done
 }

@@ -31,7 +31,7 @@ docker_boot() {
   # shellcheck disable=SC2046 # options
   docker create --name "$name" $([[ -z $CLUSTER ]] || echo "--network $PRIVATE --hostname node-$NODE --network-alias node-$NODE") \
     -p "127.0.0.1:$AMQP:5672" -p "127.0.0.1:$AMQPS:5671" -p "127.0.0.1:$HTTP:15672" -p "127.0.0.1:$HTTPS:15671" \
-    "$(docker_image "$1")" >/dev/null
+    -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=$ERLANG_ARGUMENTS" "$(docker_image "$1")" >/dev/null
   docker cp "$files/." "$name:/etc/rabbitmq/" >/dev/null 2>&1
   if [[ -n $CLUSTER ]]; then # the image gives what is in this folder to the broker's user
     install -m 600 "$CLUSTER/cookie" "$files/.erlang.cookie"
