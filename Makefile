@@ -10,6 +10,8 @@ KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
 FUZZTIME ?= 30s
+# What was built in another checkout is not built again.
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 CONTROLLER_GEN = hack/tool.sh controller-gen
 KUSTOMIZE = hack/tool.sh kustomize
