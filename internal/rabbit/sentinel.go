@@ -100,19 +100,9 @@ const holdLimit = 64
 // put back. A queue that is gone, has no ready message or has consumers, who were given the sentinels long ago, is left
 // alone; but see taking.held.
 func (c *Connection) take(ctx context.Context, queue string, what taking) (taken int, exists bool, err error) {
-	now, exists, err := c.held(ctx, what.cluster, queue)
-	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < what.patience; {
-		if err = c.sleep(ctx, settlePause); err == nil {
-			now, exists, err = c.held(ctx, what.cluster, queue)
-		}
-	}
-	switch {
-	case err != nil:
+	worth, exists, err := c.worthTaking(ctx, queue, what)
+	if err != nil || !worth {
 		return 0, exists, err
-	case now.consumers > 0 && what.held:
-		return 0, true, c.config.fail(ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
-	case !exists || now.ready == 0 || now.consumers > 0 || what.few > 0 && now.ready > what.few:
-		return 0, exists, nil
 	}
 	most := holdLimit
 	if c.countsDeliveries(queue) {
@@ -142,6 +132,21 @@ func (c *Connection) take(ctx context.Context, queue string, what taking) (taken
 		taken, err = c.takeAsConsumer(ctx, queue, what)
 	}
 	return taken, true, about(queue, err)
+}
+
+// worthTaking says whether there can be sentinels to take out of a queue, and whether there is such a queue.
+func (c *Connection) worthTaking(ctx context.Context, queue string, what taking) (worth, exists bool, err error) {
+	now, exists, err := c.held(ctx, what.cluster, queue)
+	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < what.patience; {
+		if err = c.sleep(ctx, settlePause); err == nil {
+			now, exists, err = c.held(ctx, what.cluster, queue)
+		}
+	}
+	if err == nil && now.consumers > 0 && what.held {
+		err = c.config.fail(ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
+	}
+	few := what.few == 0 || now.ready <= what.few
+	return exists && now.ready > 0 && now.consumers == 0 && few, exists, err
 }
 
 // countsDeliveries says whether a message that is put back has lost one of the deliveries that its queue allows.
