@@ -34,7 +34,7 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 # takes longest, so it comes first.
 .PHONY: test
 test: ## Run all tests on real parts, and check the coverage.
-	hack/with-parts.sh all go test -p=3 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
+	hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/... ./...
 	hack/coverage.sh cover.out
 

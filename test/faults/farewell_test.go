@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"os"
+	"strconv"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,7 +18,13 @@ import (
 )
 
 // deletedTogether is how many ConsumerQueues are deleted with their BrokerConnection: enough for fences to stand for a while.
-const deletedTogether = 15
+// WARREN_DELETED_TOGETHER=200 shows the same for more.
+func deletedTogether() int {
+	if number, err := strconv.Atoi(os.Getenv("WARREN_DELETED_TOGETHER")); err == nil {
+		return number
+	}
+	return 15
+}
 
 var _ = Describe("A manager that is killed while fences stand, when ConsumerQueues are deleted with their BrokerConnection", func() {
 	It("has all of it deleted when it is back", func() {
@@ -57,7 +65,7 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 func (w *world) killAtFence(secret bool) {
 	GinkgoHelper()
 	running := startManager(w)
-	w.queues("orders", deletedTogether, patient)
+	w.queues("orders", deletedTogether(), patient)
 	w.allReady()
 	if secret {
 		Expect(kube.Delete(ctx(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "rabbitmq", Namespace: w.namespace}})).To(Succeed())
@@ -80,7 +88,7 @@ func (w *world) eventuallyEmpty(limit time.Duration) {
 
 func (w *world) expectAllGone() {
 	GinkgoHelper()
-	w.eventuallyEmpty(4 * time.Minute)
+	w.eventuallyEmpty(4*time.Minute + time.Duration(deletedTogether())*time.Second)
 	Expect(w.vhost.Policies()).To(BeEmpty(), "no fence is left")
 	Expect(w.vhost.Definitions().Queues).To(BeEmpty())
 	Expect(w.retainedOfConnection()).To(BeEmpty())
