@@ -138,8 +138,6 @@ type deletion struct {
 	proving sync.Mutex // guards what follows while several queues are proved empty
 	// inside is how many sentinels there can be, by queue.
 	inside map[string]int
-	// adrift: a sentinel was sent, and the broker did not say what became of it.
-	adrift bool
 }
 
 // errAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
@@ -268,7 +266,7 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 
 // takeOut takes the sentinels of a fence out of the queues that are left.
 func (d *deletion) takeOut(ctx context.Context, f fence) error {
-	if d.adrift {
+	if d.c.deletions.mayArrive(f.name) {
 		if err := d.c.arrived(ctx, d.cluster); err != nil {
 			return err
 		}

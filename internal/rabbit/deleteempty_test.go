@@ -320,3 +320,26 @@ func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 		}
 	})
 }
+
+// A fence outlives a sentinel of which the broker did not say what became of it.
+func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
+	t.Parallel()
+	d := newDeletions()
+	d.stand("fence")
+	if d.mayArrive("fence") {
+		t.Error("all sentinels were accounted for")
+	}
+	d.drift("fence")
+	d.fallen("fence", false)
+	if !d.mayArrive("fence") {
+		t.Error("the sentinel is forgotten")
+	}
+	d.adrift["fence"] = time.Now().Add(-unnoticed)
+	if d.mayArrive("fence") {
+		t.Error("a node that died does not pass a message on after so long")
+	}
+	d.forget("fence")
+	if len(d.adrift)+len(d.fences)+len(d.standsFor) > 0 {
+		t.Errorf("%+v", d)
+	}
+}

@@ -29,6 +29,8 @@ type deletions struct {
 	queues   map[string]bool
 	fences   map[string]bool // by the names of their policies: true while they are in use, false if left behind
 	clearing bool            // strays
+	// adrift is since when a sentinel of a fence may be on its way, by the names of the policies.
+	adrift map[string]time.Time
 	// standsFor is why fences could not be taken down, by the names of their policies.
 	standsFor map[string]string
 	again     *time.Timer // for a look at fences that may be strays
@@ -37,7 +39,7 @@ type deletions struct {
 func newDeletions() *deletions {
 	d := &deletions{
 		requests: make(chan struct{}, requestLimit), fencing: make(chan struct{}, fenceLimit),
-		queues: map[string]bool{}, fences: map[string]bool{}, standsFor: map[string]string{},
+		queues: map[string]bool{}, fences: map[string]bool{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d
@@ -108,7 +110,23 @@ func (d *deletions) fallen(name string, lifted bool) {
 	defer d.mu.Unlock()
 	if d.fences[name] = false; lifted {
 		delete(d.fences, name)
+		delete(d.adrift, name)
 	}
+}
+
+// drift takes note of a sentinel that was sent and of which the broker did not say what became of it.
+func (d *deletions) drift(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.adrift[name] = time.Now()
+}
+
+// mayArrive says whether a sentinel of a fence may still come: a node that died may have passed it on to the others.
+func (d *deletions) mayArrive(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, adrift := d.adrift[name]
+	return adrift && time.Since(since) < unnoticed
 }
 
 // forget drops what is known of a fence that is down.
@@ -116,6 +134,7 @@ func (d *deletions) forget(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.fences, name)
+	delete(d.adrift, name)
 	delete(d.standsFor, name)
 }
 

@@ -119,9 +119,7 @@ func (d *deletion) publish(ctx context.Context, queue string, numbers ...int) (t
 		return err
 	})
 	if err != nil {
-		d.proving.Lock()
-		defer d.proving.Unlock()
-		d.adrift = true
+		d.c.deletions.drift(d.fenceOf(queue).name)
 		return nil, about(queue, err)
 	}
 	for _, took := range taken {

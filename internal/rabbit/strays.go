@@ -182,6 +182,9 @@ func (c *Connection) takeAll(
 			return err
 		}
 	}
+	if c.deletions.mayArrive(f.name) {
+		return c.config.fail(ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.name)
+	}
 	return nil
 }
 

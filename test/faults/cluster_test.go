@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,15 +14,18 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-var _ = Describe("A connection that suddenly leads to another cluster", func() {
-	DescribeTable("makes the topology there, and removes nothing there or here for what is remembered of the first", func(sameName bool) {
+// The specs share a private broker, for one takes ten seconds to start; its cluster has the name that each spec wants.
+var _ = Describe("Of two clusters", Ordered, func() {
+	var private *brokers.Private
+	BeforeAll(func() { private = brokers.NewPrivate(GinkgoTB()) })
+
+	DescribeTable("the one that a connection suddenly leads to gets the topology, and nothing is removed there or here", func(sameName bool) {
 		w := newWorld(shared)
-		private := brokers.NewPrivate(GinkgoTB())
 		there := w.vhost.At(private.Broker)
 		if sameName {
 			private.NameCluster(clusterName(shared))
 		} else {
-			Expect(clusterName(there.Broker)).NotTo(Equal(clusterName(shared)))
+			private.NameCluster("another")
 		}
 		startManager(w)
 		for name, policy := range map[string]string{"orders": "DeleteIfEmpty", "doomed": "Delete", "gone": "DeleteIfEmpty"} {
@@ -66,15 +70,12 @@ var _ = Describe("A connection that suddenly leads to another cluster", func() {
 		Expect(w.vhost.Definitions()).To(Equal(here))
 		flow.noneLost()
 	},
-		Entry("of another name", false),
-		Entry("of the same name, as of blue and green", true),
+		Entry("where their names differ", false),
+		Entry("where both have one name, as blue and green may", true),
 	)
-})
 
-var _ = Describe("Two clusters of one name, each with a BrokerConnection in a namespace of its own", func() {
-	It("have nothing to do with each other: equal queues in equal vhosts are no Conflict, and go each for themselves", func() {
+	It("of one name, with a BrokerConnection each, equal queues in equal vhosts are no Conflict, and go each for themselves", func() {
 		w := newWorld(shared)
-		private := brokers.NewPrivate(GinkgoTB())
 		private.NameCluster(clusterName(shared))
 		other := newWorldAt(w.vhost.At(private.Broker))
 		startManager(w, other)
@@ -97,7 +98,66 @@ var _ = Describe("Two clusters of one name, each with a BrokerConnection in a na
 		Expect(other.vhost.Definitions()).NotTo(Equal(there), "its own topology is gone")
 		flow.noneLost()
 	})
+
+	It("of which AMQP leads to one and management to the other, neither is changed: ClusterMismatch, until both lead to one", func() {
+		w := newWorld(shared)
+		private.NameCluster(clusterName(shared))
+		there := w.vhost.At(private.Broker)
+		w.management.leadTo(there.Broker.ManagementURI)
+		startManager(w)
+
+		By("from the beginning")
+		w.queue("orders", ordinary)
+		w.mismatched()
+		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"))
+		Expect(w.vhost.Definitions()).To(Equal(there.Definitions()), "neither holds anything")
+
+		w.management.leadTo(shared.ManagementURI)
+		w.settled(1)
+		w.queue("doomed", `{deletionPolicy: Delete}`)
+		w.settled(2)
+		w.expectExactly()
+
+		By("after a change of one of the two, while a ConsumerQueue is deleted")
+		flow, here := w.flow("orders"), w.vhost.Definitions()
+		w.management.leadTo(there.Broker.ManagementURI)
+		w.amqp.cut()
+		w.mismatched()
+		Expect(kube.Delete(ctx(), w.get("doomed"))).To(Succeed())
+		events := w.events()
+		Consistently(w.vhost.Definitions).WithTimeout(5 * time.Second).Should(Equal(here))
+		Expect(there.Definitions().Queues).To(BeEmpty())
+		Expect(w.events()).To(BeNumerically("<=", events+2), "Events are no heartbeat")
+
+		w.management.leadTo(shared.ManagementURI)
+		Eventually(w.all).Should(HaveLen(1))
+		w.allReady()
+		w.expectExactly()
+		flow.noneLost()
+	})
 })
+
+// mismatched waits until the BrokerConnection says which brokers its addresses lead to.
+func (w *world) mismatched() {
+	GinkgoHelper()
+	Eventually(w.connection).Should(SatisfyAll(
+		condition("Ready", metav1.ConditionFalse, "ClusterMismatch"), condition("Stalled", metav1.ConditionTrue, "ClusterMismatch"),
+		message(SatisfyAll(ContainSubstring("AMQP at "+w.amqp.address), ContainSubstring("the management API at "+w.management.address)))))
+}
+
+// events counts the Events of the namespace, each repetition too.
+func (w *world) events() int {
+	GinkgoHelper()
+	list, count := &eventsv1.EventList{}, 0
+	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
+	for _, event := range list.Items {
+		count++
+		if event.Series != nil {
+			count += int(event.Series.Count) - 1
+		}
+	}
+	return count
+}
 
 // find looks for a ConsumerQueue.
 func (w *world) find(name string) error {
