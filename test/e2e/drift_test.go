@@ -58,12 +58,11 @@ var _ = Describe("Drift", func() {
 		w.vhost.DeleteQueue("orders.retry.10s")
 		damaged := w.vhost.Definitions()
 
+		missing := v1alpha1.Change{Kind: "Queue", Name: "orders.retry.10s", Effect: "Declare", Message: `queue "orders.retry.10s" is missing`}
 		cq := w.eventually("orders",
 			condition("Ready", metav1.ConditionFalse, "Drifted"), condition("Stalled", metav1.ConditionTrue, "Drifted"),
-			condition("Drifted", metav1.ConditionTrue, "Drifted"), condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
-		Expect(cq.Status.Changes).To(ContainElement(v1alpha1.Change{
-			Kind: "Queue", Name: "orders.retry.10s", Effect: "Declare", Message: `queue "orders.retry.10s" is missing`,
-		}))
+			condition("Drifted", metav1.ConditionTrue, "Drifted"), condition("RecreationRequired", metav1.ConditionFalse, "InSync"),
+			HaveField("Status.Changes", ContainElement(missing)))
 		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
 		Consistently(w.vhost.Definitions).Should(Equal(damaged))
 		Expect(w.events("orders")).To(Equal([]string{"Declared", "DriftDetected"}))
