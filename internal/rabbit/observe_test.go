@@ -47,7 +47,13 @@ func seen(t *testing.T, connection *Connection) *snapshot {
 	if err := connection.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return connection.store.current
+	return current(connection)
+}
+
+// current is the snapshot, which a look in the background may replace.
+func current(connection *Connection) (current *snapshot) {
+	connection.store.view(func(s *snapshot) { current = s })
+	return current
 }
 
 var compareSnapshots = cmp.Options{cmp.AllowUnexported(snapshot{}), cmpopts.IgnoreFields(snapshot{}, "room", "underWay")}

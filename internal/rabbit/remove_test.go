@@ -127,7 +127,7 @@ func TestRemove(t *testing.T) {
 // mustAgree fails if what was written through is not what the broker has.
 func mustAgree(t *testing.T, connection *Connection) {
 	t.Helper()
-	written := connection.store.current
+	written := current(connection)
 	if difference := cmp.Diff(seen(t, connection), written, compareSnapshots); difference != "" {
 		t.Errorf("written through (+) differs from what the broker says (-):\n%s", difference)
 	}
@@ -236,7 +236,7 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 		return nil
 	})
 	seen(t, connection)
-	if cluster := connection.store.current.cluster; cluster != first {
+	if cluster := current(connection).cluster; cluster != first {
 		t.Errorf("on the same TCP connection, the look is of %q", cluster)
 	}
 	connection.management.close() // as the server does after a time
