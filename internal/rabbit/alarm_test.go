@@ -2,8 +2,10 @@ package rabbit
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,12 +76,49 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// Deletions need no statistics; that there are none is told.
-func TestWithoutMetricsCollector(t *testing.T) {
+// A broker of its own is set up in unusual ways.
+func TestUnusualSettings(t *testing.T) {
 	t.Parallel()
 	private := brokers.NewPrivate(t)
-	private.Eval(`application:set_env(rabbitmq_management_agent, disable_metrics_collector, true).`)
-	vhost := private.Broker.NewVHost(t)
+	t.Run("two channels on a connection are enough", func(t *testing.T) {
+		private.Eval(`application:set_env(rabbit, channel_max, 2).`)
+		fewChannels(t, private.Broker.NewVHost(t))
+	})
+	t.Run("deletions need no statistics, and that there are none is told", func(t *testing.T) {
+		private.Eval(`application:set_env(rabbitmq_management_agent, disable_metrics_collector, true).`)
+		withoutMetricsCollector(t, private.Broker.NewVHost(t))
+	})
+}
+
+func fewChannels(t *testing.T, vhost *brokers.VHost) {
+	connection := connected(t, configOf(vhost), nil)
+	many := topology.Topology{}
+	for i := range 12 {
+		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprint(i), Arguments: quorum(nil)})
+	}
+	if err := connection.Apply(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
+	link := connection.channels.link
+	if cap(link.room) != 2 {
+		t.Errorf("%d channels are used, and 2 are allowed", cap(link.room))
+	}
+	var deletions sync.WaitGroup
+	for _, queue := range many.Queues {
+		deletions.Go(func() {
+			if err := deleteNow(t.Context(), connection, queue.Name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	deletions.Wait()
+	if connection.channels.link != link {
+		t.Error("the AMQP connection was lost")
+	}
+	mustBeClean(t, vhost)
+}
+
+func withoutMetricsCollector(t *testing.T, vhost *brokers.VHost) {
 	vhost.DeclareQueue("empty", quorum(nil))
 	vhost.DeclareQueue("pending", quorum(pendingArguments))
 	vhost.DeclareQueue("delayed", quorum(delayedArguments))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +30,8 @@ type link struct {
 	matched bool
 	queue   string
 
-	mu   sync.Mutex
-	idle []*amqp.Channel
+	room chan struct{}      // has an entry for each open channel; full when no more may be open
+	idle chan *amqp.Channel // open channels of the pool that no operation uses
 }
 
 // dial opens an AMQP connection; limit holds for TCP, and again for TLS and the handshake of AMQP.
@@ -74,6 +73,8 @@ func dial(ctx context.Context, config Config, to endpoints, limit time.Duration)
 	version, _ := l.connection.Properties["version"].(string)
 	cluster, _ := l.connection.Properties["cluster_name"].(string)
 	l.version, l.name = cutTo(version, longestVersion), cutTo(cluster, longestClusterName)
+	l.room = make(chan struct{}, min(channelLimit, int(l.connection.Config.ChannelMax)))
+	l.idle = make(chan *amqp.Channel, cap(l.room))
 	return l, nil
 }
 
@@ -112,34 +113,60 @@ func (l *link) withChannel(operation func(*amqp.Channel) error) error {
 	return operation(channel)
 }
 
-// open takes a channel that is idle or opens one.
+// open takes a channel that is idle, or opens one. Where no more may be open, it waits for one to become idle or closed.
 func (l *link) open() (*amqp.Channel, error) {
-	if channel := l.take(); channel != nil {
+	select {
+	case channel := <-l.idle:
 		return channel, nil
+	default:
 	}
-	return l.connection.Channel()
+	select {
+	case channel := <-l.idle:
+		return channel, nil
+	case l.room <- struct{}{}:
+		return l.openInRoom()
+	}
 }
 
-func (l *link) take() *amqp.Channel {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last := len(l.idle) - 1
-	if last < 0 {
-		return nil
-	}
-	channel := l.idle[last]
-	l.idle = l.idle[:last]
-	return channel
-}
-
-// put gives a channel back; one that the broker closed is dropped.
+// put gives a channel back to the pool; one that the broker closed is dropped.
 func (l *link) put(channel *amqp.Channel) {
 	if channel.IsClosed() {
+		<-l.room
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.idle = append(l.idle, channel)
+	l.idle <- channel
+}
+
+// alone runs an operation on a channel that nobody else uses, before or after. Where no more may be open, an idle one is
+// closed for it.
+func (l *link) alone(operation func(*amqp.Channel) error) error {
+	select {
+	case l.room <- struct{}{}:
+	default:
+		select {
+		case l.room <- struct{}{}:
+		case channel := <-l.idle:
+			_ = channel.Close()
+		}
+	}
+	channel, err := l.openInRoom()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = channel.Close()
+		<-l.room
+	}()
+	return operation(channel)
+}
+
+// openInRoom opens a channel for which there is room, and gives the room back if that fails.
+func (l *link) openInRoom() (*amqp.Channel, error) {
+	channel, err := l.connection.Channel()
+	if err != nil {
+		<-l.room
+	}
+	return channel, err
 }
 
 // at is the cluster that the link was found to lead to.

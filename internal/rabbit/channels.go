@@ -9,7 +9,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// channelLimit is the size of the pool: with 16 channels a broker creates quorum queues three times as fast as with one.
+// channelLimit is how many channels are open on a connection at most, unless the broker allows fewer: with 16 a broker creates
+// quorum queues three times as fast as with one.
 const channelLimit = 16
 
 // channels runs operations on a small pool of channels, which are opened as needed and used again. An operation that the
@@ -98,12 +99,7 @@ func (c *channels) alone(ctx context.Context, cluster string, operation func(*am
 		if err := c.config.sameCluster(l.at(), cluster); err != nil {
 			return err
 		}
-		channel, err := l.connection.Channel()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = channel.Close() }()
-		return operation(channel)
+		return l.alone(operation)
 	})
 }
 

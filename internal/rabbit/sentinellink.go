@@ -55,11 +55,7 @@ func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func
 		l.kill()
 	})
 	defer watchdog.Stop()
-	channel, err := l.connection.Channel()
-	if err == nil {
-		err = operation(channel)
-		_ = channel.Close()
-	}
+	err = l.alone(operation)
 	select {
 	case alarm := <-l.alarms:
 		l.alarms <- alarm // for the others
