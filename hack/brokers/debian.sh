@@ -141,6 +141,7 @@ debian_boot() {
   local version=$1 root
   root=$(debian_root "$version")
   rm -rf "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq"
+  debian_make_data "$root"
   mkdir -p "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq/tls"
   configuration 127.0.0.1 "$AMQP" "$AMQPS" "$HTTP" "$HTTPS" >"$root/etc/rabbitmq/rabbitmq.conf"
   echo "$PLUGINS" >"$root/etc/rabbitmq/enabled_plugins"
@@ -151,6 +152,25 @@ debian_boot() {
 
 debian_boot_again() { debian_spawn "$STATE/$1" "$(debian_root "$1")" "epmd & exec /usr/lib/rabbitmq/bin/rabbitmq-server"; }
 
+# debian_data ROOT: the folder in memory for what the broker in ROOT stores, where there is one. Brokers synchronize each
+# write with the disk: with the data in memory, tests take a tenth less of the machine. The end of a process loses none of it.
+debian_data() { echo "/dev/shm/warren-$(cksum <<<"$1" | cut -d ' ' -f 1)"; }
+
+# debian_make_data ROOT makes that folder, unless memory is short or /dev/shm cannot be seen from inside of ROOT. What was left
+# behind by brokers whose ROOT is gone is removed.
+debian_make_data() {
+  local folder data
+  data=$(debian_data "$1")
+  rm -rf "$data"
+  [[ -w /dev/shm && $(debian_isolation) == unshare* ]] || return 0
+  for folder in /dev/shm/warren-*; do
+    [[ ! -L $folder/root || -e $folder/root ]] || rm -rf "$folder"
+  done
+  [[ $(df -Pk /dev/shm | awk 'NR == 2 { print $4 }') -gt 4000000 ]] || return 0
+  mkdir -m 700 "$data"
+  ln -s "$1" "$data/root"
+}
+
 # debian_spawn FOLDER ROOT COMMAND: leaves the command running inside of ROOT, with its process id and its
 # output in FOLDER.
 debian_spawn() {
@@ -158,7 +178,7 @@ debian_spawn() {
   isolation=$(debian_isolation)
   rm -f "$1/pid"
   # shellcheck disable=SC2046,SC2086 # the isolation is a command with options
-  setsid bash -c "$DEBIAN_DETACH" detach "$1/pid" $isolation sh -c "$DEBIAN_INSIDE" rabbitmq "$2" "$3" $(debian_environment) \
+  setsid bash -c "$DEBIAN_DETACH" detach "$1/pid" $isolation sh -c "$DEBIAN_INSIDE" rabbitmq "$2" "$3" $(debian_environment "$2") \
     RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1} $ERLANG_ARGUMENTS" \
     </dev/null >"$1/boot.log" 2>&1 &
   until [[ -f $1/pid ]]; do sleep 0.05; done
@@ -166,7 +186,11 @@ debian_spawn() {
 
 debian_node_name() { echo "warren${CLUSTER:+-$1}@localhost"; }
 
+# debian_environment ROOT
 debian_environment() {
+  local data
+  data=$(debian_data "$1")
+  [[ ! -d $data ]] || echo "RABBITMQ_MNESIA_BASE=$data"
   echo "RABBITMQ_NODENAME=$(debian_node_name "$NODE") RABBITMQ_LOGS=/var/log/rabbitmq/rabbitmq.log" \
     "RABBITMQ_DIST_PORT=$DIST ERL_EPMD_PORT=$EPMD ERL_EPMD_ADDRESS=127.0.0.1"
 }
@@ -181,7 +205,10 @@ debian_spawned() {
 }
 
 # Its data is wiped at the next start, so there is nothing to shut down in good order.
-debian_stop() { debian_cut "$1"; }
+debian_stop() {
+  debian_cut "$1"
+  debian_remove "$1"
+}
 
 # It returns when all has ended: a broker on its way out may still hold its data.
 debian_cut() {
@@ -234,7 +261,7 @@ debian_resume() { kill -CONT -- "-$(cat "$STATE/$1/pid")"; }
 debian_eval() {
   # shellcheck disable=SC2046 # each word is an assignment
   $(debian_isolation) sh -c "$DEBIAN_INSIDE" rabbitmqctl "$(debian_root "$1")" \
-    'exec /usr/lib/rabbitmq/bin/rabbitmqctl --quiet eval "$EXPRESSION"' $(debian_environment) "EXPRESSION=$2"
+    'exec /usr/lib/rabbitmq/bin/rabbitmqctl --quiet eval "$EXPRESSION"' $(debian_environment "$(debian_root "$1")") "EXPRESSION=$2"
 }
 
 # debian_copy VERSION FOLDER: the programs are shared by hard links where the file system lets them.
@@ -254,7 +281,7 @@ debian_programs() {
   (cd "$1" && shift && find . -xdev \( -path ./var/lib/rabbitmq -o -path ./var/log/rabbitmq \) -prune -o "$@")
 }
 
-debian_remove() { :; }
+debian_remove() { rm -rf "$(debian_data "$(debian_root "$1")")"; }
 
 debian_log() { tail -n 20 "$STATE/$1/boot.log" "$(debian_log_name "$1")" 2>/dev/null; }
 
