@@ -52,7 +52,7 @@ func (w *world) flow(node int, queues ...string) *flow {
 		}))
 	}
 	f.publishers = []*traffic.Publisher{traffic.Publish(GinkgoTB(), through, traffic.Publishing{
-		Targets: targets, Every: 10 * time.Millisecond, Retry: true,
+		Targets: targets, Every: 40 * time.Millisecond, Retry: true,
 	})}
 	return f
 }

@@ -34,7 +34,7 @@ var _ = Describe("A node that is killed", Serial, func() {
 		By("killing node 3 while they go, with somebody who publishes to one of them")
 		w.remove(names...)
 		near.publishers = append(near.publishers, traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{
-			Targets: []traffic.Target{traffic.ToQueue(names[0])}, Every: 20 * time.Millisecond,
+			Targets: []traffic.Target{traffic.ToQueue(names[0])}, Every: 50 * time.Millisecond,
 		}))
 		Eventually(func() int { return len(w.all()) }).WithPolling(20 * time.Millisecond).Should(BeNumerically("<", 100))
 		nodes.Kill(3)

@@ -46,6 +46,7 @@ func TestDeployment(t *testing.T) {
 	}
 	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
 	SetDefaultEventuallyPollingInterval(deadline.Polling)
+	SetDefaultConsistentlyPollingInterval(deadline.Polling)
 	RunSpecs(t, "Warren, deployed")
 }
 

@@ -49,7 +49,7 @@ var _ = Describe("Messages", func() {
 				traffic.ToQueue("orders.retry.2s"), traffic.ToQueue("orders.retry.4s"),
 				{Exchange: "orders.dlx"},
 			},
-			Every: 10 * time.Millisecond, Retry: true,
+			Every: 20 * time.Millisecond, Retry: true,
 		})
 		consumer := traffic.Consume(GinkgoTB(), w.vhost, "orders", retrying())
 		step := func(text, keys, rest string) {
@@ -57,7 +57,7 @@ var _ = Describe("Messages", func() {
 			edit(keys, rest)
 			w.readyWithin("orders", 30*time.Second)
 			made := publisher.Counts().Made
-			Eventually(func() int { return publisher.Counts().Made - made }).Should(BeNumerically(">", 200), "traffic goes on")
+			Eventually(func() int { return publisher.Counts().Made - made }).Should(BeNumerically(">", 100), "traffic goes on")
 		}
 		step("a key more", "paid, placed", "retry: {delayTiers: [{delay: 2s}, {delay: 4s}]}\ndeadLetter: {queue: {name: one}}")
 		step("the dead-letter queue renamed", "paid, placed", "retry: {delayTiers: [{delay: 2s}, {delay: 4s}]}\ndeadLetter: {queue: {name: two}}")

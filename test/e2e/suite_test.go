@@ -49,6 +49,7 @@ func TestE2E(t *testing.T) {
 	}
 	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
 	SetDefaultEventuallyPollingInterval(deadline.Polling)
+	SetDefaultConsistentlyPollingInterval(deadline.Polling)
 	SetDefaultConsistentlyDuration(4 * time.Second)
 	RunSpecs(t, "Warren")
 }

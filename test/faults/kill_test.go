@@ -86,7 +86,7 @@ func (c *contests) beginAtFence(name string) {
 func (c *contests) publish(queue string) {
 	GinkgoHelper()
 	c.publishers = append(c.publishers, traffic.Publish(GinkgoTB(), c.world.vhost, traffic.Publishing{
-		Targets: []traffic.Target{traffic.ToQueue(queue)}, Every: 20 * time.Millisecond,
+		Targets: []traffic.Target{traffic.ToQueue(queue)}, Every: 50 * time.Millisecond,
 	}))
 }
 

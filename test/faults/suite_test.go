@@ -45,6 +45,7 @@ func TestFaults(t *testing.T) {
 	shared = brokers.Newest(t)
 	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
 	SetDefaultEventuallyPollingInterval(deadline.Polling)
+	SetDefaultConsistentlyPollingInterval(deadline.Polling)
 	RunSpecs(t, "Faults")
 }
 

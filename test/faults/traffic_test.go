@@ -34,7 +34,7 @@ func (w *world) flow(queues ...string) *flow {
 			return traffic.Ack
 		}))
 	}
-	f.publisher = traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{Targets: targets, Every: 20 * time.Millisecond, Retry: true})
+	f.publisher = traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{Targets: targets, Every: 40 * time.Millisecond, Retry: true})
 	return f
 }
 
