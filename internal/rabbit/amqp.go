@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,7 @@ const heartbeat = 10 * time.Second
 // the broker for ever; kill makes all of them return.
 type link struct {
 	connection *amqp.Connection
-	socket     net.Conn
+	socket     *socket
 	version    string // what the broker says of itself
 	name       string // of its cluster, as the broker says
 	id         string // what the link calls itself
@@ -40,13 +41,13 @@ func dial(ctx context.Context, config Config, to endpoints, limit time.Duration)
 	stop := func() bool { return true }
 	connect := func(network, address string) (net.Conn, error) {
 		dialer := net.Dialer{Timeout: limit}
-		socket, err := dialer.DialContext(ctx, network, address)
+		line, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		l.socket = socket
-		stop = context.AfterFunc(ctx, func() { _ = socket.Close() })
-		return socket, socket.SetDeadline(time.Now().Add(limit)) // the library takes it off when the handshake is done
+		l.socket = &socket{Conn: line}
+		stop = context.AfterFunc(ctx, l.kill)
+		return l.socket, line.SetDeadline(time.Now().Add(limit)) // the library takes it off when the handshake is done
 	}
 	begun := time.Now()
 	connection, err := amqp.DialConfig(to.amqp.Scheme+"://"+to.amqp.Host, amqp.Config{
@@ -183,6 +184,47 @@ func (l *link) refuse(reason error) {
 	case l.refused <- reason:
 	default:
 	}
+}
+
+// socket is the TCP connection of a link.
+type socket struct {
+	net.Conn
+
+	holding sync.Mutex // one at a time holds back what is written
+
+	mu   sync.Mutex
+	hold bool
+	held []byte
+}
+
+// Write keeps what is written for later while it is held back.
+func (s *socket) Write(bytes []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hold {
+		s.held = append(s.held, bytes...)
+		return len(bytes), nil
+	}
+	return s.Conn.Write(bytes)
+}
+
+// together sends all that is written meanwhile in one piece, so that it reaches the broker at the same time.
+func (s *socket) together(write func() error) error {
+	s.holding.Lock()
+	defer s.holding.Unlock()
+	s.mu.Lock()
+	s.hold = true
+	s.mu.Unlock()
+	err := write()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.held
+	s.hold, s.held = false, nil
+	if len(held) == 0 {
+		return err
+	}
+	_, sent := s.Conn.Write(held)
+	return errors.Join(err, sent)
 }
 
 // kill cuts the line.

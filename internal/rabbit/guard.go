@@ -42,7 +42,7 @@ func (d *deletion) proveAll(ctx context.Context) error {
 //  1. A first sentinel is taken, and a second one, on another channel, is refused: the policy is in effect from here on.
 //     Until then it may not be, where somebody else writes policies at the same time.
 //  2. The first is taken out again.
-//  3. Two sentinels are published in one go: the first is taken because the queue is empty, and closes it; the second is
+//  3. Two sentinels are published in one piece: the first is taken because the queue is empty, and closes it; the second is
 //     taken because the channel has not been told yet.
 //
 // Messages that are delivered and not acknowledged do not count for the policy; who holds them counts as a consumer, and
@@ -114,8 +114,8 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 // publish publishes sentinels of these numbers to a queue, on a channel of their own, and says which were taken.
 func (d *deletion) publish(ctx context.Context, queue string, numbers ...int) (taken []bool, err error) {
 	d.count(queue, len(numbers))
-	err = d.c.sentinels.alone(ctx, d.cluster, func(channel *amqp.Channel) (err error) {
-		taken, err = publishSentinels(channel, queue, d.fenceOf(queue).name, numbers...)
+	err = d.c.sentinels.alone(ctx, d.cluster, func(l *link, channel *amqp.Channel) (err error) {
+		taken, err = publishSentinels(l, channel, queue, d.fenceOf(queue).name, numbers...)
 		return err
 	})
 	if err != nil {

@@ -239,8 +239,8 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		connection := connected(t, configOf(vhost), nil)
 		cluster, fence := connection.Health().ClusterName, "warren-fence-1-ABCDEF::q"
 		publish := func(numbers ...int) {
-			err := connection.sentinels.alone(t.Context(), cluster, func(channel *amqp.Channel) error {
-				_, err := publishSentinels(channel, "q", fence, numbers...)
+			err := connection.sentinels.alone(t.Context(), cluster, func(l *link, channel *amqp.Channel) error {
+				_, err := publishSentinels(l, channel, "q", fence, numbers...)
 				return err
 			})
 			if err != nil {

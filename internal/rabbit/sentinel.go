@@ -49,21 +49,26 @@ func numberOf(message amqp.Delivery) int {
 	return int(number)
 }
 
-// publishSentinels publishes the messages of these numbers, and returns whether the broker took each of them: false for
-// one that it refused, or that reached no queue.
-func publishSentinels(channel *amqp.Channel, queue, fence string, numbers ...int) ([]bool, error) {
+// publishSentinels publishes the messages of these numbers in one piece, and returns whether the broker took each of them:
+// false for one that it refused, or that reached no queue.
+func publishSentinels(l *link, channel *amqp.Channel, queue, fence string, numbers ...int) ([]bool, error) {
 	if err := channel.Confirm(false); err != nil {
 		return nil, err
 	}
 	returned := make(chan amqp.Return, len(numbers))
 	channel.NotifyReturn(returned)
 	confirmations := make([]*amqp.DeferredConfirmation, len(numbers))
-	for i, number := range numbers {
-		var err error
-		confirmations[i], err = channel.PublishWithDeferredConfirm("", queue, true, false, sentinel(queue, fence, number))
-		if err != nil {
-			return nil, err
+	err := l.socket.together(func() (err error) {
+		for i, number := range numbers {
+			message := sentinel(queue, fence, number)
+			if confirmations[i], err = channel.PublishWithDeferredConfirm("", queue, true, false, message); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	taken := make([]bool, len(numbers))
 	for i, confirmation := range confirmations {

@@ -41,7 +41,7 @@ func newSentinelLink(config Config, timeout time.Duration, dial func(context.Con
 
 // alone runs an operation on a channel that nobody else uses, before or after. It returns when the operation has ended:
 // what it publishes must not be published later without anybody knowing.
-func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func(*link, *amqp.Channel) error) error {
 	l, err := s.acquire(ctx, cluster)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func
 		l.kill()
 	})
 	defer watchdog.Stop()
-	err = l.alone(operation)
+	err = l.alone(func(channel *amqp.Channel) error { return operation(l.link, channel) })
 	select {
 	case alarm := <-l.alarms:
 		l.alarms <- alarm // for the others
@@ -73,7 +73,7 @@ func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func
 
 // check publishes a message that reaches no queue, to see whether the broker takes messages at all.
 func (s *sentinelLink) check(ctx context.Context, cluster string) error {
-	return s.alone(ctx, cluster, func(channel *amqp.Channel) error {
+	return s.alone(ctx, cluster, func(_ *link, channel *amqp.Channel) error {
 		if err := channel.Confirm(false); err != nil {
 			return err
 		}
