@@ -30,12 +30,12 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 	hack/with-parts.sh newest bin/quickstart
 
 # Tests mostly wait for brokers, so many more of them run at once than there are cores: packages, tests that are
-# parallel, and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own. What is in test/
-# takes longest, so it comes first.
+# parallel, and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own. What takes longest comes
+# first.
 .PHONY: test
 test: ## Run all tests on real parts, and check the coverage.
 	hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
-		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/... ./...
+		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults ./internal/rabbit ./...
 	hack/coverage.sh cover.out
 
 .PHONY: test-unit
