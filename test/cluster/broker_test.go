@@ -84,7 +84,7 @@ func noneLost(vhost *brokers.VHost, flows ...*flow) {
 // else.
 func (w *world) expectExactly(gone ...v1alpha1.ConsumerQueue) {
 	GinkgoHelper()
-	Eventually(func() []string { return differences(w.wanted(gone), w.holds()) }).Should(BeEmpty())
+	Eventually(func() []string { return differences(w.wanted(gone), w.holds()) }).WithPolling(time.Second).Should(BeEmpty())
 	Eventually(w.vhost.Policies).Should(BeEmpty(), "no fence is left")
 }
 

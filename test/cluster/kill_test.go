@@ -23,7 +23,7 @@ var _ = Describe("A node that is killed", Serial, func() {
 
 		By("killing node 2 while they come")
 		names := w.queues("orders", 100, patient)
-		Eventually(w.readyCount).WithPolling(20 * time.Millisecond).Should(BeNumerically(">", 20))
+		Eventually(w.readyCount).WithPolling(100 * time.Millisecond).Should(BeNumerically(">", 20))
 		nodes.Kill(2)
 		w.allReady(103)
 		w.expectExactly()
@@ -36,9 +36,9 @@ var _ = Describe("A node that is killed", Serial, func() {
 		near.publishers = append(near.publishers, traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{
 			Targets: []traffic.Target{traffic.ToQueue(names[0])}, Every: 50 * time.Millisecond,
 		}))
-		Eventually(func() int { return len(w.all()) }).WithPolling(20 * time.Millisecond).Should(BeNumerically("<", 100))
+		Eventually(func() int { return len(w.all()) }).WithPolling(100 * time.Millisecond).Should(BeNumerically("<", 100))
 		nodes.Kill(3)
-		Eventually(w.all).WithTimeout(deadline.For(3 * time.Minute)).Should(HaveLen(3))
+		Eventually(w.all).WithTimeout(deadline.For(3 * time.Minute)).WithPolling(time.Second).Should(HaveLen(3))
 		nodes.Start(3)
 		w.expectExactlyBut(w.retained())
 		noneLost(w.vhost, near, far)
@@ -69,6 +69,6 @@ func (w *world) expectExactlyBut(retained []string) {
 			return strings.HasSuffix(difference, "is too much") &&
 				slices.ContainsFunc(retained, func(name string) bool { return strings.Contains(difference, name) })
 		})
-	}).Should(BeEmpty())
+	}).WithPolling(time.Second).Should(BeEmpty())
 	Eventually(w.vhost.Policies).WithTimeout(deadline.For(2*time.Minute)).Should(BeEmpty(), "no fence is left")
 }

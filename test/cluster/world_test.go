@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -140,19 +141,17 @@ func (w *world) eventually(name string, matchers ...types.GomegaMatcher) {
 // readyCount counts the ConsumerQueues that are Ready.
 func (w *world) readyCount() int {
 	GinkgoHelper()
-	count := 0
-	for _, cq := range w.all() {
-		if meta.IsStatusConditionTrue(cq.Status.Conditions, "Ready") && cq.Status.ObservedGeneration == cq.Generation {
-			count++
-		}
-	}
-	return count
+	return len(slices.DeleteFunc(w.all(), notReady))
 }
 
-// allReady waits until there are so many ConsumerQueues, and all of them are Ready.
+func notReady(cq v1alpha1.ConsumerQueue) bool {
+	return !meta.IsStatusConditionTrue(cq.Status.Conditions, "Ready") || cq.Status.ObservedGeneration != cq.Generation
+}
+
+// allReady waits until there are so many ConsumerQueues, and all of them are Ready. A list of many is no small question.
 func (w *world) allReady(count int) {
 	GinkgoHelper()
-	Eventually(func() [2]int { return [2]int{len(w.all()), w.readyCount()} }).Should(Equal([2]int{count, count}))
+	Eventually(w.all).WithPolling(time.Second).Should(SatisfyAll(HaveLen(count), Not(ContainElement(Satisfy(notReady)))))
 }
 
 // condition matches a resource by one of its conditions.
