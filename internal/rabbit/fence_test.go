@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/warren-mq/warren/internal/topology"
 )
@@ -37,7 +38,7 @@ func TestNamesOfFences(t *testing.T) {
 func TestPatternsOfFences(t *testing.T) {
 	t.Parallel()
 	for _, queues := range [][]string{
-		{"orders"}, {"orders", "orders.retry.30s"}, {"a|b", "(c)", `\d`, `\`, "x*[y]^$", "ü-ß", "two words", "#", "\n", `)\z`, "_"},
+		{"orders"}, {"orders", "orders.retry.30s"}, {"a|b", "(c)", `\d`, `\b`, `\`, "x*[y]^$", "ü-ß", "two words", "#", "\n", `)\z`, "_"},
 	} {
 		if difference := cmp.Diff(queues, fencedQueues(fencePattern(queues))); difference != "" {
 			t.Error(difference)
@@ -58,4 +59,39 @@ func TestPatternsOfFences(t *testing.T) {
 			t.Errorf("%q is taken for a fence around %q", pattern, queues)
 		}
 	}
+}
+
+// Any set of names fits into fences that match these names, no others, and no pattern is too long for RabbitMQ 4.3.
+func TestFencesAroundAnyNames(t *testing.T) {
+	t.Parallel()
+	name := rapid.Custom(func(t *rapid.T) string {
+		prefix := rapid.SampledFrom([]string{"", "orders", "ord.ers|", strings.Repeat("a.", 60), strings.Repeat("ü", 50)}).Draw(t, "prefix")
+		return prefix + rapid.StringOfN(rapid.RuneFrom([]rune("ab.|()\\ü*\n-")), 1, 60, 255-len(prefix)).Draw(t, "rest")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SliceOfNDistinct(name, 2, 18, rapid.ID[string]).Draw(t, "names")
+		stranger, names := names[0], names[1:]
+		groups := fencePatterns(names)
+		if difference := cmp.Diff(names, slices.Concat(groups...)); difference != "" {
+			t.Fatal(difference)
+		}
+		for _, group := range groups {
+			text := fencePattern(group)
+			if len(text) > patternLimit {
+				t.Errorf("%d bytes: %s", len(text), text)
+			}
+			if difference := cmp.Diff(group, fencedQueues(text)); difference != "" {
+				t.Error(difference)
+			}
+			pattern := topology.ReadPattern(text)
+			for _, queue := range group {
+				if pattern.Match(queue) != topology.MatchYes {
+					t.Errorf("%s does not match %q", text, queue)
+				}
+			}
+			if pattern.Match(stranger) != topology.MatchNo {
+				t.Errorf("%s matches %q", text, stranger)
+			}
+		}
+	})
 }

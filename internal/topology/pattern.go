@@ -119,8 +119,8 @@ func isASCII(text string) bool {
 }
 
 // dependsOnLocale matches the patterns that tell letters, spaces or cases apart. Up to Erlang 27 the bytes from 128 on are
-// Latin 1 characters to such a pattern; from 28 on they are none.
-var dependsOnLocale = regexp.MustCompile(`\\[wWsSbB]|\(\?[ms]*i`)
+// Latin 1 characters to such a pattern; from 28 on they are none. An escaped backslash begins no class.
+var dependsOnLocale = regexp.MustCompile(`(?s)^(?:[^\\]|\\.)*?(?:\\[wWsSbB]|\(\?[ms]*i)`)
 
 // commonSyntax matches the patterns that mean the same to PCRE and to the library, which follows .NET. Each of the two has
 // more: octal numbers, POSIX classes, subtracted classes, recursion, conditions, names.
