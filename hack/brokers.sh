@@ -39,6 +39,7 @@ set -euo pipefail
 
 VERSIONS=(4.3 4.0 3.10) # newest first: who takes only one takes the first
 STATE="$WARREN_CACHE/brokers"
+PORTS="$WARREN_CACHE/brokers/ports" # who has the set of ports of a number: a broker's endpoints
 TLS="$WARREN_CACHE/tls"
 PRIVATE="" # the name of a private broker's cluster
 REMEDY="start Docker, use a Debian or Ubuntu machine, or name brokers of your own: WARREN_TEST_BROKERS='amqp://user:password@host:5672,http://user:password@host:15672 …'"
@@ -48,7 +49,7 @@ REMEDY="start Docker, use a Debian or Ubuntu machine, or name brokers of your ow
 # A broker of version 4.3 has the ports 21403 (AMQP), 22403 (AMQPS), 23403 (management) and
 # 24403 (management over TLS), all below the range from which clients get theirs; the next
 # free set where something else listens there. A private broker begins anywhere among sets that
-# the others don't use, so that hardly anything takes its ports while it is stopped.
+# the others don't use. Nobody else gets the ports of a broker that is stopped and will be started again.
 choose_ports() {
   local number offset
   number=$(number_of "$1")
@@ -68,9 +69,11 @@ port_offsets() {
   fi
 }
 
-# free_ports NUMBER: nothing listens on the set of ports that belongs to the number.
+# free_ports NUMBER: nothing listens on the set of ports that belongs to the number, and it is no other broker's.
 free_ports() {
-  local base
+  local base owner
+  owner=$(cat "$PORTS/$1" 2>/dev/null || true)
+  [[ ! -f $owner || $owner == "$STATE"/* ]] || return 1
   for base in 21000 22000 23000 24000 26000 27000; do
     ! listens $((base + $1)) || return 1
   done
@@ -83,9 +86,10 @@ take_ports() {
 }
 
 remember() {
-  mkdir -p "$STATE/$1"
+  mkdir -p "$STATE/$1" "$PORTS"
   printf '%s=%s\n' BACKEND "$BACKEND" AMQP "$AMQP" AMQPS "$AMQPS" HTTP "$HTTP" HTTPS "$HTTPS" DIST "$DIST" EPMD "$EPMD" \
     >"$STATE/$1/endpoints"
+  echo "$STATE/$1/endpoints" >"$PORTS/$((AMQP - 21000))"
 }
 
 recall() {
