@@ -3,6 +3,7 @@ package rabbit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -158,7 +159,7 @@ func (d *deletion) run(ctx context.Context) error {
 	if err := d.step(stepLooked); err != nil {
 		return err
 	}
-	return d.c.config.inPlace(ctx, d.c.deletions.fencing, func() error {
+	return d.c.deletions.fenced(ctx, d.c.config, func() error {
 		planned, err := d.look(ctx)
 		if err != nil || len(d.queues) == 0 {
 			return err
@@ -198,7 +199,7 @@ func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence) error {
 	defer cancel()
 	err := d.deleteWithin(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return d.c.config.fail(ErrUnproven, "it took longer than %v: %v", budget, err)
+		return d.slow("it took longer than %v: %v", budget, err)
 	}
 	return err
 }
@@ -232,6 +233,11 @@ func (d *deletion) deleteWithin(ctx context.Context) error {
 
 func (d *deletion) unproven(format string, args ...any) error {
 	return d.c.config.fail(ErrUnproven, format, args...)
+}
+
+// slow is unproven for want of time.
+func (d *deletion) slow(format string, args ...any) error {
+	return d.c.config.failure([]error{ErrUnproven, errSlow}, fmt.Sprintf("%v: %s", ErrUnproven, fmt.Sprintf(format, args...)))
 }
 
 // undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo.

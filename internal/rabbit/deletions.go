@@ -19,12 +19,13 @@ const (
 // deletions are those that are under way.
 type deletions struct {
 	requests chan struct{}
-	fencing  chan struct{}
+	fencing  chan struct{} // a place for each fence; see fenced
 	running  sync.WaitGroup
 	closing  context.Context // it is over when the connection is about to be closed
 	close    context.CancelFunc
 
 	mu       sync.Mutex
+	withheld int // places for fences that nobody gets for the time being
 	closed   bool
 	queues   map[string]bool
 	fences   map[string]bool // by the names of their policies: true while they are in use, false if left behind
@@ -154,6 +155,40 @@ func (d *deletions) standing(name string) (standing, known bool) {
 	defer d.mu.Unlock()
 	standing, known = d.fences[name]
 	return standing, known
+}
+
+// errSlow: a deletion took longer than it may.
+var errSlow = errors.New("slow")
+
+// fenced is inPlace for a step with a fence. Where a broker has too much to do, many deletions at a time take too long, all of
+// them, and are undone and tried again. So each that takes too long withholds a place, down to a single one, and each that ends
+// well gives one back.
+func (d *deletions) fenced(ctx context.Context, config Config, step func() error) error {
+	select {
+	case d.fencing <- struct{}{}:
+	case <-ctx.Done():
+		return config.unreachable(ctx.Err())
+	}
+	err := step()
+	for range d.placesAfter(err) {
+		<-d.fencing
+	}
+	return err
+}
+
+// placesAfter is how many places are free again after a deletion that ended with this error.
+func (d *deletions) placesAfter(err error) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case errors.Is(err, errSlow) && d.withheld < fenceLimit-1:
+		d.withheld++
+		return 0
+	case err == nil && d.withheld > 0:
+		d.withheld--
+		return 2
+	}
+	return 1
 }
 
 // inPlace holds one of the places of a limit during a step.

@@ -252,14 +252,14 @@ func (d *deletion) deleteOne(ctx context.Context, channel *amqp.Channel, queue s
 	}
 	ttl, expires := d.ttl()
 	if expires && time.Since(d.published) > ttl/2 {
-		return d.unproven("queue %q: it took %v; the messages that guard it expire after %v",
+		return d.slow("queue %q: it took %v; the messages that guard it expire after %v",
 			queue, time.Since(d.published).Round(time.Millisecond), ttl)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if took := time.Since(d.published); took > budget { // the process may have been stopped, and the timer be late
-		return d.unproven("queue %q: it took %v, longer than %v", queue, took.Round(time.Millisecond), budget)
+		return d.slow("queue %q: it took %v, longer than %v", queue, took.Round(time.Millisecond), budget)
 	}
 	if err := d.lastLook(channel, queue); err != nil {
 		return err
@@ -292,7 +292,7 @@ func (d *deletion) lastLook(channel *amqp.Channel, queue string) error {
 			return nil
 		}
 	}
-	return d.unproven("queue %q: the broker does not answer within %v", queue, promptness)
+	return d.slow("queue %q: the broker does not answer within %v", queue, promptness)
 }
 
 // takeFirst takes out the first sentinel, to see that nobody ever had it: then nobody had the second, which still

@@ -106,7 +106,7 @@ func (d *deletion) declareAgain(ctx context.Context, queue deletedQueue) error {
 func (c Config) addTo(err error, text string) error {
 	extended := &failure{text: c.redact(err.Error() + "; " + text)}
 	for _, reason := range []error{
-		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, ErrUnreachable, ErrTimeout, ErrClosed,
+		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, errSlow, ErrUnreachable, ErrTimeout, ErrClosed,
 		context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, reason) {
