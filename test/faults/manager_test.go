@@ -37,7 +37,7 @@ func startManagerWith(namespaces []string, args ...string) *manager {
 		"--watch-namespaces", strings.Join(namespaces, ","), "--health-probe-bind-address", "0", "--metrics-bind-address", "0",
 	}, args...)
 	m := &manager{command: exec.Command(managerBinary, args...), ended: make(chan struct{})}
-	m.command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	m.command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "GOGC=") // of `make test`; the memory is to be that of the real one
 	m.command.Stdout, m.command.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(m.command.Start()).To(Succeed())
 	go func() {
