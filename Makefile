@@ -36,7 +36,7 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 test: ## Run all tests on real parts, and check the coverage.
 	GOGC=400 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
-		./test/deployment ./internal/rabbit ./...
+		./internal/rabbit ./test/deployment ./...
 	hack/coverage.sh cover.out
 
 .PHONY: test-unit

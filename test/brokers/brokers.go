@@ -183,6 +183,24 @@ func (b Broker) get(tb testing.TB, result any, path ...string) {
 // object that is gone already counts as deleted.
 func (b Broker) call(tb testing.TB, method string, body any, path ...string) []byte {
 	tb.Helper()
+	for begun := time.Now(); ; {
+		status, answer, err := b.ask(method, body, path)
+		gone := status == http.StatusNotFound && (method == http.MethodDelete || path[0] == "vhost-limits")
+		switch {
+		case err == nil && (status < http.StatusMultipleChoices || gone):
+			return answer
+		case err == nil && status >= http.StatusInternalServerError && method != http.MethodPost && time.Since(begun) < patience:
+			<-time.After(time.Second)
+		default:
+			tb.Fatalf("%s %v: %d %s %v", method, path, status, answer, err)
+		}
+	}
+}
+
+// patience is for how long a test asks a broker again that has too much to do.
+const patience = time.Minute
+
+func (b Broker) ask(method string, body any, path []string) (status int, answer []byte, err error) {
 	var uri strings.Builder
 	uri.WriteString(b.ManagementURI + "/api")
 	for _, name := range path {
@@ -191,13 +209,13 @@ func (b Broker) call(tb testing.TB, method string, body any, path ...string) []b
 	var content bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&content).Encode(body); err != nil {
-			tb.Fatalf("%s %v: %v", method, path, err)
+			return 0, nil, err
 		}
 	}
 	// Not the test's context: this runs in cleanups too. The client has a time-out.
 	request, err := http.NewRequestWithContext(context.Background(), method, uri.String(), &content)
 	if err != nil {
-		tb.Fatalf("%s %v: %v", method, path, err)
+		return 0, nil, err
 	}
 	request.SetBasicAuth(b.Username, b.Password)
 	request.Header.Set("Content-Type", "application/json")
@@ -206,15 +224,11 @@ func (b Broker) call(tb testing.TB, method string, body any, path ...string) []b
 	}
 	response, err := b.client.Do(request)
 	if err != nil {
-		tb.Fatalf("%s %v: %v", method, path, err)
+		return 0, nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	gone := response.StatusCode == http.StatusNotFound && (method == http.MethodDelete || path[0] == "vhost-limits")
-	if err != nil || response.StatusCode >= http.StatusMultipleChoices && !gone {
-		tb.Fatalf("%s %v: %s %s %v", method, path, response.Status, answer, err)
-	}
-	return answer
+	answer, err = io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
 }
 
 // ClusterName is what the broker calls the cluster that it belongs to.

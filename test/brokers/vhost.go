@@ -308,6 +308,9 @@ func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 func (v *VHost) amqp(step func(*amqp.Channel) error) {
 	v.tb.Helper()
 	connection, err := v.Connect("test")
+	for begun := time.Now(); err != nil && time.Since(begun) < patience; connection, err = v.Connect("test") {
+		<-time.After(time.Second) // a broker that has much to do starts a vhost late, and forgets who shakes hands
+	}
 	if err != nil {
 		v.tb.Fatalf("connect to vhost %q: %v", v.Name, err)
 	}

@@ -5,7 +5,7 @@ package deadline
 import "time"
 
 // stretch is how many times as long everything may take.
-const stretch = 4
+const stretch = 6
 
 // For is the limit for what takes at most the given time on an idle machine. It is for what must happen in the end, not
 // for what must not happen meanwhile.
