@@ -33,7 +33,7 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	hurried := usual
 	hurried.request = 2 * time.Second
 	hurried.first, hurried.limit = 50*time.Millisecond, 100*time.Millisecond // so that all are at it at the same time
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // `make test` has garbage collected less often
+	defer debug.SetGCPercent(debug.SetGCPercent(100))                        // `make test` has garbage collected less often
 	before := inUse()
 
 	bad := map[string]*Connection{}
