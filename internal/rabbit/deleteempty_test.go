@@ -200,7 +200,9 @@ func TestDeleteEmpty(t *testing.T) {
 				test.setup(t, vhost)
 			}
 		}
-		connection := connected(t, configOf(vhost), nil)
+		steadfast := usual
+		steadfast.stray = time.Hour // the fence of another Warren is to stand to the end, however long that takes
+		connection := connectedWith(t, configOf(vhost), steadfast)
 		before := everything(t, vhost, connection)
 		results := deleteAll(t, connection)
 		after := everything(t, vhost, connection)
