@@ -2,22 +2,26 @@ package v1alpha1_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/conformance"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/specs"
 )
 
@@ -233,6 +237,7 @@ func TestDefaultedConditionsCanBeReplaced(t *testing.T) {
 
 func TestKubectlExplains(t *testing.T) {
 	t.Parallel()
+	awaitSchemas(t)
 	for path, want := range map[string][]string{
 		"consumerqueue": {"ConsumerQueue is one consumer's topology"},
 		"consumerqueue.spec.retry": {
@@ -251,6 +256,24 @@ func TestKubectlExplains(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// awaitSchemas waits until the API server publishes the schemas of both kinds, which kubectl explain reads: a new CRD is
+// served a moment before its schema is published.
+func awaitSchemas(t *testing.T) {
+	t.Helper()
+	group := "apis/" + v1alpha1.GroupVersion.String()
+	published := func(context.Context) (bool, error) {
+		paths, err := schemas.Paths()
+		if err != nil || paths[group] == nil {
+			return false, err
+		}
+		document, err := paths[group].Schema("application/json")
+		return bytes.Contains(document, []byte(".ConsumerQueue\"")) && bytes.Contains(document, []byte(".BrokerConnection\"")), err
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), deadline.Polling, deadline.For(10*time.Second), true, published); err != nil {
+		t.Fatalf("the API server publishes no schemas: %v", err)
 	}
 }
 

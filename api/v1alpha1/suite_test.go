@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/openapi"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -29,6 +31,9 @@ var kube client.Client
 
 // kubeconfig lets kubectl speak to it.
 var kubeconfig string
+
+// schemas are the OpenAPI documents that it publishes.
+var schemas openapi.Client
 
 func TestMain(m *testing.M) {
 	code, err := withAPIServer(m.Run)
@@ -63,6 +68,11 @@ func withAPIServer(run func() int) (code int, err error) {
 	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
 		return 0, err
 	}
+	discovered, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return 0, err
+	}
+	schemas = discovered.OpenAPIV3()
 	config.QPS = -1 // hundreds of objects: no rate limit
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
