@@ -309,11 +309,48 @@ const (
 	AdvisorySharedVHost AdvisoryCode = "SharedVHost"
 )
 
+// AdvisoryReason says in one word why there is an advisory.
+//
+// +kubebuilder:validation:MaxLength=64
+type AdvisoryReason string
+
+// Values of AdvisoryReason. Others may come.
+const (
+	// AdvisoryReasonPolicy: a policy holds for the queue.
+	AdvisoryReasonPolicy AdvisoryReason = "Policy"
+	// AdvisoryReasonOperatorPolicy: an operator policy holds for the queue.
+	AdvisoryReasonOperatorPolicy AdvisoryReason = "OperatorPolicy"
+	// AdvisoryReasonPolicyMayApply: Warren cannot tell whether the pattern of a policy matches the queue.
+	AdvisoryReasonPolicyMayApply AdvisoryReason = "PolicyMayApply"
+	// AdvisoryReasonSharedVHost: another operator works on the vhost.
+	AdvisoryReasonSharedVHost AdvisoryReason = "SharedVHost"
+	// AdvisoryReasonRecreationPending: an object must be recreated first.
+	AdvisoryReasonRecreationPending AdvisoryReason = "RecreationPending"
+	// AdvisoryReasonReplacementPending: what is wanted instead is not there yet.
+	AdvisoryReasonReplacementPending AdvisoryReason = "ReplacementPending"
+	// AdvisoryReasonDeadLetters: a queue dead-letters here.
+	AdvisoryReasonDeadLetters AdvisoryReason = "DeadLetters"
+	// AdvisoryReasonInUse: something else at the broker uses the object.
+	AdvisoryReasonInUse AdvisoryReason = "InUse"
+	// AdvisoryReasonReportOnly: driftPolicy is Report.
+	AdvisoryReasonReportOnly AdvisoryReason = "ReportOnly"
+	// AdvisoryReasonNotEmpty: the queue holds messages or has consumers.
+	AdvisoryReasonNotEmpty AdvisoryReason = "NotEmpty"
+	// AdvisoryReasonCheckingEmpty: Warren is finding out whether the queue is empty.
+	AdvisoryReasonCheckingEmpty AdvisoryReason = "CheckingEmpty"
+	// AdvisoryReasonDeletionFailed: the queue could not be deleted; the message says why.
+	AdvisoryReasonDeletionFailed AdvisoryReason = "DeletionFailed"
+)
+
 // Advisory is something that is as asked for, and yet a trap.
 type Advisory struct {
 	// code of the trap.
 	// +required
 	Code AdvisoryCode `json:"code,omitempty"`
+
+	// reason why the trap is there, where a trap can have several.
+	// +optional
+	Reason AdvisoryReason `json:"reason,omitempty"`
 
 	// name of the object that is concerned.
 	// +kubebuilder:validation:MaxLength=255

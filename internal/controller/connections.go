@@ -13,7 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Connections holds the one connection of each BrokerConnection, shared by its ConsumerQueues, and turns what a
@@ -176,7 +176,7 @@ func (c *Connections) handle(key types.NamespacedName, notice rabbit.Notice) {
 		}
 		c.enqueue(key, indexConnection, key.Name)
 	}
-	changed := topology.Names{Queues: notice.Queues, Exchanges: notice.Exchanges}
+	changed := vhost.Selection{Queues: notice.Queues, Exchanges: notice.Exchanges}
 	for _, object := range brokerObjects(changed) {
 		c.enqueue(key, indexBrokerObject, object)
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // deletesDeclaredOnly says whether a deletion takes away only what Warren declared: with driftPolicy Report, unless the
@@ -31,7 +33,7 @@ func isMain(entry v1alpha1.TopologyEntry) bool {
 
 // mainIsForeign says whether the broker has a main queue that is not this resource's own. Somebody uses it together with
 // the delay tiers that were found.
-func (d *dismantling) mainIsForeign(cq *v1alpha1.ConsumerQueue, observed topology.Observed) bool {
+func (d *dismantling) mainIsForeign(cq *v1alpha1.ConsumerQueue, observed vhost.Observed) bool {
 	_, exists := observed.Queues[cq.QueueName()]
 	return exists && !slices.ContainsFunc(d.owned, isMain)
 }
@@ -41,31 +43,34 @@ func (d *dismantling) spareFound(why string) {
 	declared, found := topology.SplitByOrigin(d.owned)
 	d.owned = declared
 	for _, entry := range found {
-		d.spared = append(d.spared, topology.Stay{Entry: entry, Why: why})
+		d.spared = append(d.spared, plan.Retained{Entry: entry, Reason: why})
 	}
 }
 
 // settleIntents decides about objects that were about to be declared when they were last heard of. What the broker has just
 // as it was to be declared may be Warren's: it counts as found, and goes without messages only. Anything else is somebody's.
-func (d *dismantling) settleIntents(cq *v1alpha1.ConsumerQueue, observed topology.Observed) {
+func (d *dismantling) settleIntents(cq *v1alpha1.ConsumerQueue, observed vhost.Observed) {
 	if !slices.ContainsFunc(d.owned, topology.Intended) {
 		return
 	}
 	desired, _ := topology.Desired(cq, d.version) // what cannot become a topology was not declared as it is now
-	states := historyOf(topology.Diff(desired, observed, topology.Context{}).Entries)
+	states := map[vhost.ID]v1alpha1.ObjectState{}
+	for _, found := range plan.Diff(desired, observed, plan.Input{}).Entries {
+		states[found.ID()] = found.State
+	}
 	d.unconfirmed = map[string]bool{}
 	var owned []v1alpha1.TopologyEntry
 	for _, entry := range d.owned {
 		switch {
-		case !topology.Intended(entry) || !observed.Has(entry):
+		case !topology.Intended(entry) || !observed.Has(topology.IDOf(entry)):
 			owned = append(owned, entry)
-		case states[identityOf(entry)].State == v1alpha1.StateInSync:
-			entry.Origin, entry.Shape = v1alpha1.OriginAdopted, desired.ShapeOf(entry)
+		case states[topology.IDOf(entry)] == v1alpha1.StateInSync:
+			entry.Origin, entry.Shape = v1alpha1.OriginAdopted, desired.HashOf(topology.IDOf(entry))
 			d.unconfirmed[entry.Name] = d.unconfirmed[entry.Name] || entry.Kind == v1alpha1.KindQueue
 			owned = append(owned, entry)
 		default:
 			why := "it is not as Warren was about to declare it, so somebody else did"
-			d.spared = append(d.spared, topology.Stay{Entry: entry, Why: why})
+			d.spared = append(d.spared, plan.Retained{Entry: entry, Reason: why})
 		}
 	}
 	d.owned = owned
@@ -76,15 +81,15 @@ func (d *dismantling) spare(queue, why string) {
 	d.owned = slices.DeleteFunc(slices.Clone(d.owned), func(entry v1alpha1.TopologyEntry) bool {
 		spared := entry.Kind == v1alpha1.KindQueue && entry.Name == queue
 		if spared {
-			d.spared = append(d.spared, topology.Stay{Entry: entry, Why: why})
+			d.spared = append(d.spared, plan.Retained{Entry: entry, Reason: why})
 		}
 		return spared
 	})
 }
 
 // sparedAt are the spared objects that the broker still has.
-func (d *dismantling) sparedAt(observed topology.Observed) []topology.Stay {
-	return slices.DeleteFunc(slices.Clone(d.spared), func(stay topology.Stay) bool { return !observed.Has(stay.Entry) })
+func (d *dismantling) sparedAt(observed vhost.Observed) []plan.Retained {
+	return slices.DeleteFunc(slices.Clone(d.spared), func(stay plan.Retained) bool { return !observed.Has(topology.IDOf(stay.Entry)) })
 }
 
 // all are the objects of this resource, those that stay among them.

@@ -1,10 +1,14 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Of what was about to be declared when it was last heard of, the broker may have something by now.
@@ -12,28 +16,28 @@ func TestSettleIntents(t *testing.T) {
 	t.Parallel()
 	cq := consumerQueue(t, `{retry: {policy: None}}`)
 	topo := desired(t, `{retry: {policy: None}}`, v43)
-	entries := topology.Diff(topo, observe(topo), topology.Context{}).Entries
-	intended := remember(entries, make([]string, len(entries)), nil, plan{planned: historyOf(entries)})
+	comparison := plan.Diff(topo, topologytest.Observe(t, topo), plan.Input{})
+	confirmed := plan.MergeInventory(comparison, nil, declaring(comparison.Entries))
+	intended := slices.Clone(confirmed)
 	for i := range intended {
 		intended[i].Shape = ""
 	}
-	confirmed := remember(entries, topo.Shapes(), nil, plan{planned: historyOf(entries)})
 	for name, test := range map[string]struct {
 		owned []v1alpha1.TopologyEntry
-		then  func(o topology.Observed)
+		then  func(o vhost.Observed)
 		// declared, found, spared and unconfirmed are names.
 		declared, found, spared []string
 		unconfirmed             bool
 	}{
 		"what is confirmed is Warren's":     {owned: confirmed, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
 		"what is there just so may be":      {owned: intended, found: []string{"orders.dlx", "orders", "orders.dlq"}, unconfirmed: true},
-		"what is not there does not matter": {owned: intended, then: func(o topology.Observed) { clear(o.Queues); clear(o.Exchanges) }, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"what is not there does not matter": {owned: intended, then: func(o vhost.Observed) { clear(o.Queues); clear(o.Exchanges) }, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
 		"what is otherwise is somebody's": {
-			owned: intended, then: func(o topology.Observed) { setArgument(o, "orders", "x-message-ttl", 7) },
+			owned: intended, then: func(o vhost.Observed) { topologytest.SetArgument(&o, "orders", "x-message-ttl", 7) },
 			found: []string{"orders.dlx", "orders.dlq"}, spared: []string{"orders"}, unconfirmed: true,
 		},
 	} {
-		observed := observe(topo)
+		observed := topologytest.Observe(t, topo)
 		if test.then != nil {
 			test.then(observed)
 		}
@@ -59,4 +63,20 @@ func objectNames(entries []v1alpha1.TopologyEntry) []string {
 		}
 	}
 	return names
+}
+
+// declaring is a plan that declares the exchanges and queues of entries.
+func declaring(entries []plan.Entry) plan.Plan {
+	p := plan.Plan{}
+	for _, entry := range entries {
+		if entry.Binding == nil {
+			p.Actions = append(p.Actions, plan.Action{Verb: plan.Declare, Entry: entry})
+		}
+	}
+	return p
+}
+
+// declaringQueue are the actions of a plan that declares one queue.
+func declaringQueue(name string) []plan.Action {
+	return []plan.Action{{Verb: plan.Declare, Entry: plan.Entry{Queue: &topology.Queue{Name: name}}}}
 }

@@ -9,19 +9,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
 // claimant is this resource as its neighbours see it, with what is wanted here and now.
-func (l *look) claimant(s *scene) topology.Claimant {
-	return topology.Claimant{
+func (l *look) claimant(s *scene) ownership.Candidate {
+	return ownership.Candidate{
 		Name: client.ObjectKeyFromObject(l.cq).String(), Created: l.cq.CreationTimestamp.Time,
 		Desired: s.desired, Owned: s.owned,
 	}
 }
 
 // yield says that another ConsumerQueue has the better right. What this one owned stays known.
-func (l *look) yield(conflict topology.Conflict) {
+func (l *look) yield(conflict ownership.Conflict) {
 	if readyIn(l.status.Conditions).Reason != v1alpha1.ReasonConflict {
 		l.event(corev1.EventTypeWarning, eventConflict, "Compare", conflict.Message)
 	}
@@ -32,10 +33,10 @@ func (l *look) yield(conflict topology.Conflict) {
 // claim writes down what this resource takes for its own, before anything is declared: an operator that dies afterwards
 // still knows what it has to delete one day. The finalizer comes first, for from then on there is something to delete.
 // The conflict is one that came to light only now.
-func (l *look) claim(ctx context.Context, s *scene, comparison topology.Comparison, decided plan) (*topology.Conflict, error) {
-	entries := remember(comparison.Entries, s.desired.Shapes(), s.known, decided)
+func (l *look) claim(ctx context.Context, s *scene, comparison plan.Comparison, decided plan.Plan) (*ownership.Conflict, error) {
+	entries := plan.MergeInventory(comparison, s.known, decided)
 	entries, omitted := fitted(entries)
-	claims := newlyOwned(entries, s.known)
+	claims := plan.HasNewObjects(entries, s.known)
 	if claims || len(s.owned) > 0 {
 		if err := l.keepUntilCleanedUp(ctx, s.connection.Owner()); err != nil {
 			return nil, err

@@ -12,53 +12,42 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
 // emptyAgain is how soon a queue that left the spec is looked at again, should something else cause a look.
 const emptyAgain = 10 * time.Second
 
-// removalOf is what has left the spec and may go at once.
-func removalOf(comparison topology.Comparison, policy v1alpha1.DriftPolicy) rabbit.Removal {
-	removal := rabbit.Removal{}
-	if policy == v1alpha1.DriftPolicyReport {
-		return removal
-	}
-	for _, departure := range comparison.Departures {
-		switch {
-		case departure.Blocked != "":
-		case departure.Entry.Kind == v1alpha1.KindBinding:
-			removal.Bindings = append(removal.Bindings, departure.Binding())
-		case departure.Entry.Kind == v1alpha1.KindExchange:
-			removal.Exchanges = append(removal.Exchanges, departure.Entry.Name)
-		}
-	}
-	return removal
+// removalOf is what a plan takes away at once.
+func removalOf(decided plan.Plan) rabbit.Removal {
+	bindings, exchanges := decided.Removals()
+	return rabbit.Removal{Bindings: bindings, Exchanges: exchanges}
 }
 
 func removesAny(removal rabbit.Removal) bool { return len(removal.Bindings)+len(removal.Exchanges) > 0 }
 
 // cleanUp tries to delete the queues that have left the spec, and says of everything that stays why it does.
-func (l *look) cleanUp(s *scene, comparison *topology.Comparison) {
+func (l *look) cleanUp(s *scene, comparison *plan.Comparison) {
 	owner := client.ObjectKeyFromObject(l.cq)
 	var trying [][]string
-	for _, departure := range comparison.Departures {
-		name, why := departure.Entry.Name, departure.Blocked
-		if why == "" && departure.Entry.Kind == v1alpha1.KindQueue {
+	for _, orphan := range comparison.Orphans {
+		block := orphan.BlockedBy
+		if !orphan.Blocked() && orphan.Entry.Kind == v1alpha1.KindQueue {
 			if l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
-				why = "driftPolicy is Report"
+				block = plan.Block{Reason: v1alpha1.AdvisoryReasonReportOnly, Message: "driftPolicy is Report"}
 			} else {
-				queues := []string{name}
+				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
-				g := group{queues, l.stillLeaving(s, departure.Entry)}
+				g := group{queues, l.stillLeaving(s, orphan.Entry)}
 				known, err := l.removals.attempt(owner, s.connection, s.place.cluster.Key(), g, emptyAgain)
-				why = reasonToKeep(err)
+				block = reasonToKeep(err)
 				if !known {
-					why = l.saidBefore(departure.Entry)
+					block = l.keptBefore(orphan.Entry)
 				}
 			}
 		}
-		if why != "" && departure.Entry.Kind != v1alpha1.KindBinding {
-			comparison.Advisories = append(comparison.Advisories, orphaned(departure.Entry, why))
+		if block != (plan.Block{}) && orphan.Entry.Kind != v1alpha1.KindBinding {
+			comparison.Advisories = append(comparison.Advisories, orphaned(orphan.Entry, block))
 		}
 	}
 	if len(trying) == 0 {
@@ -84,17 +73,17 @@ func (l *look) stillLeaving(s *scene, entry v1alpha1.TopologyEntry) func(context
 }
 
 // mayLeave says why an object must not go.
-func mayLeave(comparison topology.Comparison, entry v1alpha1.TopologyEntry) error {
-	for _, departure := range comparison.Departures {
-		if !topology.SameObject(departure.Entry, entry) {
+func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
+	for _, orphan := range comparison.Orphans {
+		if orphan.ID() != topology.IDOf(entry) {
 			continue
 		}
-		if departure.Blocked != "" {
-			return fmt.Errorf("%w: %s", errNeeded, departure.Blocked)
+		if orphan.Blocked() {
+			return fmt.Errorf("%w: %s", errNeeded, orphan.BlockedBy.Message)
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, objectName(entry))
+	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, topology.IDOf(entry))
 }
 
 // judging is how long a look at the broker may take that is waited for while a deletion holds one of the few places.
@@ -110,38 +99,46 @@ func refreshed(ctx context.Context, connection *rabbit.Connection) error {
 // abstain ends what is being tried: for now nothing is to be done at the broker, and what left the spec may be wanted again.
 func (l *look) abstain() { l.removals.forget(client.ObjectKeyFromObject(l.cq)) }
 
-func orphaned(entry v1alpha1.TopologyEntry, why string) v1alpha1.Advisory {
+func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {
 	return v1alpha1.Advisory{
-		Code: v1alpha1.AdvisoryOrphaned, Name: entry.Name,
-		Message: objectName(entry) + " is not wanted any more and stays for now: " + why,
+		Code: v1alpha1.AdvisoryOrphaned, Reason: why.Reason, Name: entry.Name,
+		Message: fmt.Sprintf("%v is no longer in the spec; kept: %s", topology.IDOf(entry), why.Message),
 	}
 }
 
-// saidBefore says that a queue is being looked at; but that it was not empty stays said, until the operator, which may have
+// The reasons to keep a queue that are not plan's.
+var (
+	notEmpty = plan.Block{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
+	checking = plan.Block{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}
+	// boundUnseen is why an exchange stays that the broker does not delete though nothing seems to need it.
+	boundUnseen = plan.Block{
+		Reason:  v1alpha1.AdvisoryReasonInUse,
+		Message: "it has a binding that the management API does not list, such as that of an exclusive queue",
+	}
+)
+
+// keptBefore says that a queue is being checked; but that it was not empty stays said, until the operator, which may have
 // been restarted, knows better.
-func (l *look) saidBefore(entry v1alpha1.TopologyEntry) string {
-	if slices.Contains(l.cq.Status.Advisories, orphaned(entry, notEmpty)) {
+func (l *look) keptBefore(entry v1alpha1.TopologyEntry) plan.Block {
+	known := slices.ContainsFunc(l.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
+		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
+	})
+	if known {
 		return notEmpty
 	}
-	return "it is being looked at whether it is empty"
+	return checking
 }
 
-const notEmpty = "it holds messages or has consumers"
-
-// reasonToKeep says why a queue could not be deleted, in words that stay the same while the reason does; empty if it was.
-func reasonToKeep(err error) string {
+// reasonToKeep says why a queue could not be deleted, in words that stay the same while the reason does; zero if it was.
+func reasonToKeep(err error) plan.Block {
 	switch {
 	case err == nil:
-		return ""
+		return plan.Block{}
 	case errors.Is(err, rabbit.ErrNotEmpty):
 		return notEmpty
 	}
-	return said(err)
+	return plan.Block{Reason: v1alpha1.AdvisoryReasonDeletionFailed, Message: said(err)}
 }
-
-// boundUnseen is why an exchange stays that the broker does not delete though nothing seems to need it: what is bound by an
-// exclusive queue is not shown.
-const boundUnseen = "something is bound to it that is not shown, such as an exclusive queue"
 
 // onlyInUse says whether all that failed is the deletion of exchanges that something is bound to.
 func onlyInUse(err error) bool {
@@ -152,23 +149,12 @@ func onlyInUse(err error) bool {
 	return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !errors.Is(one, rabbit.ErrInUse) })
 }
 
-// objectName is how messages call an object.
-func objectName(entry v1alpha1.TopologyEntry) string {
-	switch entry.Kind {
-	case v1alpha1.KindExchange:
-		return fmt.Sprintf("exchange %q", entry.Name)
-	case v1alpha1.KindQueue:
-		return fmt.Sprintf("queue %q", entry.Name)
-	}
-	return fmt.Sprintf("the binding of queue %q to exchange %q", entry.Destination, entry.Source)
-}
-
 // listed names the exchanges and queues among entries; empty if there are none.
 func listed(entries []v1alpha1.TopologyEntry) string {
 	var names []string
 	for _, entry := range entries {
 		if entry.Kind != v1alpha1.KindBinding && entry.Role != v1alpha1.RoleSource {
-			names = append(names, objectName(entry))
+			names = append(names, topology.IDOf(entry).String())
 		}
 	}
 	return firstFew(names)

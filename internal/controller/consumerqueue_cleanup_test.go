@@ -6,25 +6,28 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// departures are one of each kind that may go, and one of each that may not.
-func departures() topology.Comparison {
+// orphans are one of each kind that may go, and one of each that may not.
+func orphans() plan.Comparison {
 	binding := func(key string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", RoutingKey: key, Role: v1alpha1.RoleDeadLetter}
 	}
 	object := func(kind v1alpha1.ObjectKind, name string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: kind, Name: name, Role: v1alpha1.RoleDeadLetter}
 	}
-	return topology.Comparison{Departures: []topology.Departure{
+	return plan.Comparison{Orphans: []plan.Orphan{
 		{Entry: object(v1alpha1.KindExchange, "dlx")},
-		{Entry: object(v1alpha1.KindExchange, "used"), Blocked: `"audit" is bound to it`},
+		{Entry: object(v1alpha1.KindExchange, "used"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `"audit" is bound to it`}},
 		{Entry: object(v1alpha1.KindQueue, "dlq")},
-		{Entry: object(v1alpha1.KindQueue, "fed"), Blocked: `queue "theirs" still dead-letters to it`},
+		{Entry: object(v1alpha1.KindQueue, "fed"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters to it`}},
 		{Entry: binding("a")},
-		{Entry: binding("b"), Blocked: `queue "theirs" still dead-letters by it`},
+		{Entry: binding("b"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters by it`}},
 	}}
 }
 
@@ -35,33 +38,33 @@ func TestRemovalOf(t *testing.T) {
 		Bindings:  []topology.Binding{{Source: "dlx", Destination: "dlq", RoutingKey: "a", Role: v1alpha1.RoleDeadLetter}},
 		Exchanges: []string{"dlx"},
 	}
-	equal(t, "by default", want, removalOf(departures(), ""))
-	equal(t, "with Correct", want, removalOf(departures(), v1alpha1.DriftPolicyCorrect))
-	equal(t, "with Report", rabbit.Removal{}, removalOf(departures(), v1alpha1.DriftPolicyReport))
+	equal(t, "by default", want, removalOf(plan.Decide(orphans(), nil, "")))
+	equal(t, "with Correct", want, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyCorrect)))
+	equal(t, "with Report", rabbit.Removal{}, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyReport)))
 }
 
 // Of each queue and exchange that stays it is said why, until it is known to be gone.
 func TestCleanUpSaysWhatStays(t *testing.T) {
 	t.Parallel()
 	const (
-		used  = `exchange "used" is not wanted any more and stays for now: "audit" is bound to it`
-		fed   = `queue "fed" is not wanted any more and stays for now: queue "theirs" still dead-letters to it`
-		empty = `queue "dlq" is not wanted any more and stays for now: `
+		used  = `exchange "used" is no longer in the spec; kept: "audit" is bound to it`
+		fed   = `queue "fed" is no longer in the spec; kept: queue "theirs" still dead-letters to it`
+		empty = `queue "dlq" is no longer in the spec; kept: `
 	)
 	for name, test := range map[string]struct {
 		policy v1alpha1.DriftPolicy
 		// said is what the status says of the queue; tried whether an attempt has ended, and how.
-		said   string
+		said   v1alpha1.AdvisoryReason
 		tried  bool
 		result error
 		want   []string
 	}{
-		"while it is tried": {want: []string{used, empty + "it is being looked at whether it is empty", fed}},
+		"while it is tried": {want: []string{used, empty + "checking whether it is empty", fed}},
 		"while it is tried, after the operator was restarted": {
-			said: empty + "it holds messages or has consumers", want: []string{used, empty + "it holds messages or has consumers", fed},
+			said: v1alpha1.AdvisoryReasonNotEmpty, want: []string{used, empty + "it holds messages or has consumers", fed},
 		},
 		"while it is tried, after something else was in the way": {
-			said: empty + "what is wanted instead is not there yet", want: []string{used, empty + "it is being looked at whether it is empty", fed},
+			said: v1alpha1.AdvisoryReasonReplacementPending, want: []string{used, empty + "checking whether it is empty", fed},
 		},
 		"when it is not empty": {
 			tried: true, result: fmt.Errorf("%w: queue %q holds 7 messages", rabbit.ErrNotEmpty, "dlq"),
@@ -70,7 +73,7 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 		"when it could not be tried": {
 			tried: true, result: errors.New("no policymaker"), want: []string{used, empty + "no policymaker", fed},
 		},
-		"when it is gone": {tried: true, said: empty + "it holds messages or has consumers", want: []string{used, fed}},
+		"when it is gone": {tried: true, said: v1alpha1.AdvisoryReasonNotEmpty, want: []string{used, fed}},
 		"with Report":     {policy: v1alpha1.DriftPolicyReport, want: []string{used, empty + "driftPolicy is Report", fed}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +82,8 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 			cq.Spec.DriftPolicy = test.policy
 			if test.said != "" {
 				cq.Status.Advisories = []v1alpha1.Advisory{
-					{Code: v1alpha1.AdvisoryShadowedByPolicy, Name: "dlq", Message: "something else"},
-					{Code: v1alpha1.AdvisoryOrphaned, Name: "dlq", Message: test.said},
+					{Code: v1alpha1.AdvisoryShadowedByPolicy, Name: "dlq", Reason: v1alpha1.AdvisoryReasonNotEmpty},
+					{Code: v1alpha1.AdvisoryOrphaned, Name: "dlq", Reason: test.said},
 				}
 			}
 			removals, told := newToldRemovals(t)
@@ -91,7 +94,7 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 				<-told
 			}
 			l := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{removals: removals}, cq: cq}
-			comparison := departures()
+			comparison := orphans()
 			l.cleanUp(&scene{connection: &rabbit.Connection{}}, &comparison)
 			var messages []string
 			for _, advisory := range comparison.Advisories {
@@ -119,10 +122,10 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			return err
 		},
 		"its spec is refused": func(l *look) error {
-			return l.compareAndCorrect(t.Context(), nil, topology.Version{Major: 3, Minor: 9}, "/")
+			return l.compareAndCorrect(t.Context(), nil, vhost.Version{Major: 3, Minor: 9}, "/")
 		},
 		"another has the better right": func(l *look) error {
-			l.yield(topology.Conflict{Holder: "shop/other", Message: "it was there first"})
+			l.yield(ownership.Conflict{Holder: "shop/other", Message: "it was there first"})
 			return nil
 		},
 	} {
@@ -211,24 +214,4 @@ func TestMoveWithNothing(t *testing.T) {
 	l.moveTo(at("rabbit@b", "/"))
 	equal(t, "events", nil, l.events, comparingOccurrences)
 	equal(t, "topology", nil, l.status.Topology)
-}
-
-func TestNewlyOwned(t *testing.T) {
-	t.Parallel()
-	queue := func(name string, origin v1alpha1.Origin, shape string) v1alpha1.TopologyEntry {
-		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name, Origin: origin, Shape: shape}
-	}
-	known := historyOf([]v1alpha1.TopologyEntry{queue("ours", v1alpha1.OriginDeclared, ""), queue("somebody's", v1alpha1.OriginAdopted, "")})
-	for name, test := range map[string]struct {
-		entry v1alpha1.TopologyEntry
-		want  bool
-	}{
-		"ours before":                   {queue("ours", v1alpha1.OriginDeclared, "s"), false},
-		"somebody's before and now":     {queue("somebody's", v1alpha1.OriginAdopted, ""), false},
-		"somebody's, seen as wanted":    {queue("somebody's", v1alpha1.OriginAdopted, "s"), true},
-		"about to be declared":          {queue("new", v1alpha1.OriginDeclared, ""), true},
-		"not there, nor to be declared": {queue("new", "", ""), false},
-	} {
-		equal(t, name, test.want, newlyOwned([]v1alpha1.TopologyEntry{test.entry}, known))
-	}
 }

@@ -26,7 +26,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // ConsumerQueueReconciler keeps the topology of each ConsumerQueue as its spec asks for, and its status truthful.
@@ -225,12 +225,12 @@ func (r *ConsumerQueueReconciler) connectionOf(ctx context.Context, cq *v1alpha1
 }
 
 // usable returns the connection that a BrokerConnection has open, if it can be asked.
-func (r *ConsumerQueueReconciler) usable(bc *v1alpha1.BrokerConnection) (*rabbit.Connection, topology.Version, bool) {
+func (r *ConsumerQueueReconciler) usable(bc *v1alpha1.BrokerConnection) (*rabbit.Connection, vhost.Version, bool) {
 	connection := r.connections.Get(client.ObjectKeyFromObject(bc))
 	if connection == nil || connection.Owner() != string(bc.UID) { // it is that of a BrokerConnection that was here before
-		return nil, topology.Version{}, false
+		return nil, vhost.Version{}, false
 	}
 	health := connection.Health()
-	version, err := topology.ParseVersion(health.Version)
+	version, err := vhost.ParseVersion(health.Version)
 	return connection, version, err == nil && health.Matched && !health.SyncedAt.IsZero()
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
 // The reasons of Warren's Events. They are recorded on transitions only.
@@ -25,19 +26,19 @@ type occurrence struct {
 }
 
 // tell gathers the Events of a look, by what the conditions said before.
-func (l *look) tell(done plan, before []v1alpha1.Change, outcome verdict, applied error) {
+func (l *look) tell(done plan.Plan, before []v1alpha1.Change, outcome verdict, applied error) {
 	wasDrifted := l.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
 	isDrifted := outcome.drifted != nil && outcome.drifted.status == metav1.ConditionTrue
-	detected := done.drift || (isDrifted && l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
+	detected := done.Drift || (isDrifted && l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
 	if detected && !wasDrifted {
 		l.event(corev1.EventTypeWarning, eventDriftDetected, "Compare", driftNote(before))
 	}
-	declared := "declared " + done.summary()
+	declared := "declared " + done.Summary()
 	switch {
-	case done.count() == 0 || (applied != nil && !outcome.inSync()):
-	case done.drift && !isDrifted:
+	case done.Count() == 0 || (applied != nil && !outcome.inSync()):
+	case done.Drift && !isDrifted:
 		l.event(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+": the broker has what the spec asks for again")
-	case !done.drift:
+	case !done.Drift:
 		l.event(corev1.EventTypeNormal, eventDeclared, "Declare", declared)
 	}
 	required := outcome.recreation != nil && outcome.recreation.status == metav1.ConditionTrue

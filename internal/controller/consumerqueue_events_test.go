@@ -14,13 +14,17 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/plan/plantest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // attempt is one look at a broker: what it has by then, and what comes of declaring what is missing.
 type attempt struct {
 	spec  string
-	on    topology.Version
-	then  func(o topology.Observed)
+	on    vhost.Version
+	then  func(o vhost.Observed)
 	fails error
 	// want are the Events of this look.
 	want []occurrence
@@ -44,14 +48,14 @@ func TestTell(t *testing.T) {
 		corrected = occurrence{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"}
 		recreate  = occurrence{"Warning", "RecreationRequired", "Compare", limitEvent}
 	)
-	deleted := func(o topology.Observed) { delete(o.Queues, "orders") }
+	deleted := func(o vhost.Observed) { delete(o.Queues, "orders") }
 	for name, test := range map[string]struct {
 		policy   v1alpha1.DriftPolicy
 		attempts []attempt
 	}{
 		"declared once": {attempts: []attempt{{spec: twoQueues, want: []occurrence{declared}}, {spec: twoQueues}}},
 		"adopted, which is no event": {attempts: []attempt{
-			{spec: twoQueues, then: func(o topology.Observed) { adopt(o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, desired(t, twoQueues, v43)) }},
 		}},
 		"declared at the second attempt": {attempts: []attempt{
 			{spec: twoQueues, fails: rabbit.ErrUnreachable},
@@ -81,10 +85,10 @@ func TestTell(t *testing.T) {
 			{spec: twoQueues, on: v40},
 		}},
 		"drift under Report": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
-			{spec: twoQueues, then: func(o topology.Observed) { adopt(o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, desired(t, twoQueues, v43)) }},
 			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
 			{spec: twoQueues},
-			{spec: twoQueues, then: func(o topology.Observed) { adopt(o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, desired(t, twoQueues, v43)) }},
 			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
 		}},
 		"recreation is required": {attempts: []attempt{
@@ -95,7 +99,7 @@ func TestTell(t *testing.T) {
 			{spec: withLimit, want: []occurrence{recreate}},
 		}},
 		"recreation is required under Report, which is all that drifted": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
-			{spec: twoQueues, then: func(o topology.Observed) { adopt(o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, desired(t, twoQueues, v43)) }},
 			{spec: withLimit, want: []occurrence{
 				{"Warning", "DriftDetected", "Compare", "x-max-length is not set, should be 9; a queue's arguments cannot be changed: it must be recreated"},
 				recreate,
@@ -104,7 +108,7 @@ func TestTell(t *testing.T) {
 		}},
 		"recreation is required, and something else is healed": {attempts: []attempt{
 			{spec: twoQueues, want: []occurrence{declared}},
-			{spec: withLimit, then: func(o topology.Observed) { unbind(o, "dlx", "dlq") }, want: []occurrence{
+			{spec: withLimit, then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "dlx", "dlq") }, want: []occurrence{
 				{"Warning", "DriftDetected", "Compare", `queue "dlq" is not bound to exchange "dlx" with routing key ""`},
 				recreate,
 			}},
@@ -120,10 +124,10 @@ func TestTell(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			observed := observe(topology.Topology{})
+			observed := topologytest.Observe(t)
 			status := v1alpha1.ConsumerQueueStatus{}
 			for i, a := range test.attempts {
-				if a.on == (topology.Version{}) {
+				if a.on == (vhost.Version{}) {
 					a.on = v43
 				}
 				if a.then != nil {
@@ -144,34 +148,36 @@ func TestTell(t *testing.T) {
 }
 
 // lookAt is what compareAndCorrect does with a broker, with a map in place of the broker.
-func lookAt(t *testing.T, l *look, observed topology.Observed, a attempt) {
+func lookAt(t *testing.T, l *look, observed vhost.Observed, a attempt) {
 	t.Helper()
 	now := desired(t, a.spec, a.on)
-	compare := func() topology.Comparison {
-		return topology.Diff(now, observed, topology.Context{Older: topology.Older(l.cq, a.on)})
+	compare := func() plan.Comparison {
+		return plan.Diff(now, observed, plan.Input{Older: topology.DesiredOnOlderVersions(l.cq, a.on)})
 	}
-	known, comparison := historyOf(l.status.Topology), compare()
-	done, before := decide(now, comparison, known, l.cq.Spec.DriftPolicy), comparison.Changes
+	known, comparison := topology.InventoryOf(l.status.Topology), compare()
+	done, before := plan.Decide(comparison, known, l.cq.Spec.DriftPolicy), comparison.Changes
 	var applied error
 	switch {
-	case done.count() == 0:
+	case done.Count() == 0:
 	case a.fails != nil:
 		applied = a.fails
 	default:
-		adopt(observed, done.declare)
+		first, last := done.Declarations()
+		adopt(t, observed, first)
+		adopt(t, observed, last)
 		comparison = compare()
 	}
-	outcome := judge(comparison, known, now.Shapes(), l.cq.Spec.DriftPolicy, applied)
+	outcome := judge(comparison, known, l.cq.Spec.DriftPolicy, applied)
 	l.tell(done, before, outcome, applied)
-	if err := l.describe(remember(comparison.Entries, now.Shapes(), known, done), comparison, done); err != nil {
+	if err := l.describe(plan.MergeInventory(comparison, known, done), comparison, done); err != nil {
 		t.Fatal(err)
 	}
 	l.conclude(outcome)
 }
 
 // adopt puts the objects of a topology that are missing at the broker there.
-func adopt(o topology.Observed, topo topology.Topology) {
-	there := observe(topo)
+func adopt(t testing.TB, o vhost.Observed, topo topology.Topology) {
+	there := topologytest.Observe(t, topo)
 	maps.Copy(o.Exchanges, there.Exchanges)
 	for name, queue := range there.Queues {
 		if _, exists := o.Queues[name]; !exists {
@@ -179,10 +185,10 @@ func adopt(o topology.Observed, topo topology.Topology) {
 		}
 	}
 	for _, binding := range topo.Bindings {
-		unbind(o, binding.Source, binding.Destination)
+		topologytest.UnbindFrom(&o, binding.Source, binding.Destination)
 	}
 	for _, binding := range topo.Bindings {
-		bind(o, topology.ObservedBinding{
+		topologytest.Bind(&o, vhost.Binding{
 			Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
 		})
 	}
@@ -191,12 +197,11 @@ func adopt(o topology.Observed, topo topology.Topology) {
 // Somebody else declared what was missing while our own declaration failed: the incident is over.
 func TestTellWhenSomebodyElseWasFaster(t *testing.T) {
 	t.Parallel()
-	told := tellStory(t, story{was: twoQueues})
+	told := plantest.Scenario{Was: twoQueues}.Play(t)
 	look := &look{cq: consumerQueue(t, twoQueues), status: &v1alpha1.ConsumerQueueStatus{}}
-	done := plan{drift: true}
-	done.declare.Queues = []topology.Queue{{Name: "orders"}}
+	done := plan.Plan{Drift: true, Actions: declaringQueue("orders")}
 	failure := errors.New("no answer")
-	outcome := judge(told.comparison, told.known, told.shapes, v1alpha1.DriftPolicyCorrect, failure)
+	outcome := judge(told.Comparison, told.Known, v1alpha1.DriftPolicyCorrect, failure)
 	look.tell(done, []v1alpha1.Change{{Message: "it is missing"}}, outcome, failure)
 	equal(t, "events", []occurrence{
 		{"Warning", "DriftDetected", "Compare", "it is missing"},

@@ -15,6 +15,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // look is one reconciliation of one ConsumerQueue. It changes its status, which is written at the end, and gathers the
@@ -141,18 +143,18 @@ func (l *look) staleFor(connection *rabbit.Connection) time.Duration {
 // scene is what a look has to do with at the broker.
 type scene struct {
 	connection *rabbit.Connection
-	version    topology.Version
+	version    vhost.Version
 	place      place
 	desired    topology.Topology
 	older      []topology.Topology
 	near       neighbours
 	// owned are the objects that were this resource's own when the look began.
 	owned []v1alpha1.TopologyEntry
-	known history
+	known topology.Inventory
 }
 
 // compareAndCorrect is the way of the data: desired, observed, diff, decision, apply, status.
-func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connection, version topology.Version, vhost string) error {
+func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connection, version vhost.Version, vhostName string) error {
 	desired, err := topology.Desired(l.cq, version)
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
 		l.abstain()
@@ -162,7 +164,7 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	if err != nil {
 		return err
 	}
-	s, err := l.enter(ctx, connection, version, desired, vhost)
+	s, err := l.enter(ctx, connection, version, desired, vhostName)
 	if err != nil {
 		return err
 	}
@@ -175,11 +177,11 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 		return nil
 	}
 	comparison := s.compare(l.cq)
-	decided := decide(desired, comparison, s.known, l.cq.Spec.DriftPolicy)
+	decided := plan.Decide(comparison, s.known, l.cq.Spec.DriftPolicy)
 	if wait := l.lookBeforeRemoving(s, comparison, decided); wait > 0 {
 		return &notLooked{wait}
 	}
-	writes := decided.count() > 0 || removesAny(removalOf(comparison, l.cq.Spec.DriftPolicy))
+	writes := decided.Count() > 0 || decided.Removes()
 	if writes {
 		done, ok := l.turns.take(connectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
 		if !ok {
@@ -207,8 +209,9 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 	}
 	l.cleanUp(s, &comparison)
 	comparison.Advisories = append(comparison.Advisories, s.sharedVHost()...)
-	entries := remember(comparison.Entries, desired.Shapes(), s.known, decided.failing(applied))
-	outcome := judge(comparison, s.known, desired.Shapes(), l.cq.Spec.DriftPolicy, applied)
+	decided.Failed = failedObjects(applied)
+	entries := plan.MergeInventory(comparison, s.known, decided)
+	outcome := judge(comparison, s.known, l.cq.Spec.DriftPolicy, applied)
 	l.tell(decided, before, outcome, applied)
 	if err := l.describe(entries, comparison, decided); err != nil {
 		return err
@@ -220,15 +223,15 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 // enter finds out where the topology is and who else is there. If that is another place than the one that the status
 // speaks of, what the status remembers says nothing about this place.
 func (l *look) enter(
-	ctx context.Context, connection *rabbit.Connection, version topology.Version, desired topology.Topology, vhost string,
+	ctx context.Context, connection *rabbit.Connection, version vhost.Version, desired topology.Topology, vhostName string,
 ) (*scene, error) {
-	observed, _ := connection.Observe(topology.Names{})
-	here := place{rabbit.IdentityOf(observed.Cluster), vhost}
+	observed, _ := connection.Observe(vhost.Selection{})
+	here := place{rabbit.IdentityOf(observed.Cluster), vhostName}
 	l.moveTo(here)
 	s := &scene{
 		connection: connection, version: version, place: here,
-		desired: desired, older: topology.Older(l.cq, version),
-		owned: topology.Owned(l.status.Topology), known: historyOf(l.status.Topology),
+		desired: desired, older: topology.DesiredOnOlderVersions(l.cq, version),
+		owned: topology.Owned(l.status.Topology), known: topology.InventoryOf(l.status.Topology),
 	}
 	var err error
 	s.near, err = l.neighboursOf(ctx, l.cq, s.place, version)
@@ -258,15 +261,15 @@ func (l *look) moveTo(here place) {
 }
 
 // compare looks around only where something has left the spec: that takes a walk through the whole vhost.
-func (s *scene) compare(cq *v1alpha1.ConsumerQueue) topology.Comparison {
-	names := topology.NamesOf(cq).With(s.owned)
-	names.Surroundings = slices.ContainsFunc(s.owned, func(entry v1alpha1.TopologyEntry) bool { return !s.desired.Wants(entry) })
+func (s *scene) compare(cq *v1alpha1.ConsumerQueue) plan.Comparison {
+	names := topology.SelectionWith(cq, s.owned)
+	names.IncludeDeadLetterSources = slices.ContainsFunc(s.owned, func(entry v1alpha1.TopologyEntry) bool { return !s.desired.Wants(topology.IDOf(entry)) })
 	observed, _ := s.connection.Observe(names)
-	return topology.Diff(s.desired, observed, s.context())
+	return plan.Diff(s.desired, observed, s.context())
 }
 
-func (s *scene) context() topology.Context {
-	return topology.Context{
+func (s *scene) context() plan.Input {
+	return plan.Input{
 		Older: s.older, Wanted: s.near.wantedBindings(), Owned: s.owned, Shared: s.near.keep, Hold: s.hold(),
 		ClearPolicy: func(name string) string { return clearPolicy(s.place.vhost, quoted(name)) },
 	}
@@ -274,16 +277,16 @@ func (s *scene) context() topology.Context {
 
 // correct declares what was decided, then takes away what may go, and compares again.
 func (l *look) correct(
-	ctx context.Context, s *scene, comparison topology.Comparison, decided plan,
-) (after topology.Comparison, applied error) {
-	if decided.count() > 0 {
+	ctx context.Context, s *scene, comparison plan.Comparison, decided plan.Plan,
+) (after plan.Comparison, applied error) {
+	if decided.Count() > 0 {
 		if applied = declareAll(ctx, s.connection, decided); applied != nil {
 			// Somebody else may have been there first: look again before anything is said.
 			applied = errors.Join(applied, s.connection.Refresh(ctx))
 		}
 		comparison = s.compare(l.cq)
 	}
-	removal := removalOf(comparison, l.cq.Spec.DriftPolicy)
+	removal := removalOf(plan.Decide(comparison, s.known, l.cq.Spec.DriftPolicy))
 	if applied != nil || !removesAny(removal) {
 		return comparison, applied
 	}
@@ -304,11 +307,12 @@ func (l *look) correct(
 
 // declareAll carries out a plan. Messages must not come in before all else is there: if something cannot be declared, the
 // source bindings are left out.
-func declareAll(ctx context.Context, connection *rabbit.Connection, decided plan) error {
-	if err := connection.Apply(ctx, decided.declare); err != nil {
+func declareAll(ctx context.Context, connection *rabbit.Connection, decided plan.Plan) error {
+	first, last := decided.Declarations()
+	if err := connection.Apply(ctx, first); err != nil {
 		return err
 	}
-	return connection.Apply(ctx, topology.Topology{Bindings: decided.sources})
+	return connection.Apply(ctx, last)
 }
 
 // retryable keeps the errors that may go away by themselves; what a person has to mend is looked at again at the next

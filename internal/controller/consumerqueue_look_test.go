@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
 func TestCut(t *testing.T) {
@@ -40,7 +40,7 @@ func TestCut(t *testing.T) {
 // changesOmitted counts the rest. planHash is made of all changes, also those that the list leaves out.
 func TestDescribeCutsToSize(t *testing.T) {
 	t.Parallel()
-	entries, comparison := make([]v1alpha1.TopologyEntry, 300), topology.Comparison{}
+	entries, comparison := make([]v1alpha1.TopologyEntry, 300), plan.Comparison{}
 	for i := range entries {
 		name := fmt.Sprint(i)
 		entries[i] = v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name}
@@ -48,7 +48,7 @@ func TestDescribeCutsToSize(t *testing.T) {
 		comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{Name: name, Message: strings.Repeat("ä", 3000)})
 	}
 	look := &look{cq: consumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{}}
-	equal(t, "error", nil, look.describe(entries, comparison, plan{}))
+	equal(t, "error", nil, look.describe(entries, comparison, plan.Plan{}))
 	equal(t, "topology", entries[:256], look.status.Topology)
 	equal(t, "topology omitted", int32(44), look.status.TopologyOmitted)
 	equal(t, "changes", comparison.Changes[:64], look.status.Changes)
@@ -57,7 +57,7 @@ func TestDescribeCutsToSize(t *testing.T) {
 	if message := look.status.Advisories[0].Message; len(message) > 4096 {
 		t.Errorf("an advisory of %d bytes", len(message))
 	}
-	hash, err := topology.PlanHash(comparison.Changes)
+	hash, err := plan.Hash(comparison.Changes)
 	equal(t, "error", nil, err)
 	equal(t, "plan hash", hash, look.status.PlanHash)
 	equal(t, "last synced", nil, look.status.LastSyncedTime)
@@ -90,11 +90,11 @@ func TestLastSyncedTime(t *testing.T) {
 				LastSyncedTime: &long,
 				Conditions:     []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: test.wasReady}},
 			}}
-			done := plan{}
+			done := plan.Plan{}
 			if test.declared {
-				done.declare.Queues = []topology.Queue{{}}
+				done.Actions = declaringQueue("orders")
 			}
-			equal(t, "error", nil, look.describe(nil, topology.Comparison{Changes: test.changes}, done))
+			equal(t, "error", nil, look.describe(nil, plan.Comparison{Changes: test.changes}, done))
 			look.conclude(test.outcome)
 			equal(t, "moved", test.moves, !look.status.LastSyncedTime.Equal(&long))
 			equal(t, "nanoseconds", 0, look.status.LastSyncedTime.Nanosecond())

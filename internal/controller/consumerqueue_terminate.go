@@ -18,6 +18,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // A deletion that fails for a reason that may pass is tried again for terminationPatience, or three resync intervals if
@@ -155,9 +157,9 @@ func (l *look) await(
 
 // leave lets the resource go with its whole topology left at the broker.
 func (l *look) leave(ctx context.Context, kind, why string, owned []v1alpha1.TopologyEntry) (ctrl.Result, error) {
-	stays := make([]topology.Stay, 0, len(owned))
+	stays := make([]plan.Retained, 0, len(owned))
 	for _, entry := range owned {
-		stays = append(stays, topology.Stay{Entry: entry, Why: why})
+		stays = append(stays, plan.Retained{Entry: entry, Reason: why})
 	}
 	return l.letGo(ctx, kind, retained(stays))
 }
@@ -181,17 +183,17 @@ func (l *look) letGo(ctx context.Context, kind, note string) (ctrl.Result, error
 }
 
 // retained says what stays and why, reasons in the order in which they come.
-func retained(stays []topology.Stay) string {
+func retained(stays []plan.Retained) string {
 	var reasons []string
 	objects := map[string][]v1alpha1.TopologyEntry{}
 	for _, stay := range stays {
 		if stay.Entry.Kind == v1alpha1.KindBinding || (stay.Entry.Kind == v1alpha1.KindExchange && stay.Entry.Role == v1alpha1.RoleSource) {
 			continue
 		}
-		if objects[stay.Why] == nil {
-			reasons = append(reasons, stay.Why)
+		if objects[stay.Reason] == nil {
+			reasons = append(reasons, stay.Reason)
 		}
-		objects[stay.Why] = append(objects[stay.Why], stay.Entry)
+		objects[stay.Reason] = append(objects[stay.Reason], stay.Entry)
 	}
 	parts := make([]string, len(reasons))
 	for i, reason := range reasons {
@@ -226,19 +228,19 @@ var errNeeded = errors.New("still needed")
 // dismantling is what taking a topology away has to do with.
 type dismantling struct {
 	connection *rabbit.Connection
-	version    topology.Version
+	version    vhost.Version
 	vhost      string
 	// owned are the objects that may be taken away.
 	owned []v1alpha1.TopologyEntry
 	// spared are the objects that stay whatever happens.
-	spared []topology.Stay
+	spared []plan.Retained
 	// unconfirmed are queues of which nobody knows whether Warren or somebody else declared them.
 	unconfirmed map[string]bool
 }
 
 // dismantle takes away what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It
 // returns what stays; an error means that nothing more can be done now, or at all.
-func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, error) {
+func (l *look) dismantle(ctx context.Context, d *dismantling) ([]plan.Retained, error) {
 	observed := d.observe(l.cq)
 	here := place{rabbit.IdentityOf(observed.Cluster), d.vhost}
 	if recorded := recordedPlace(*l.status); recorded.cluster.Known() && !here.continues(recorded) {
@@ -255,8 +257,8 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 	if err != nil {
 		return nil, err
 	}
-	l.onlyFor(l.withUnderWay(topology.Dismantle(d.owned, observed, near.living().sharer, nil), observed))
-	step := l.withUnderWay(topology.Dismantle(d.owned, observed, l.releases.staying(near).sharer, nil), observed)
+	l.onlyFor(l.withUnderWay(plan.TeardownOf(d.owned, observed, near.living().sharer, nil), observed))
+	step := l.withUnderWay(plan.TeardownOf(d.owned, observed, l.releases.staying(near).sharer, nil), observed)
 	if err := l.deleteWork(ctx, d, observed, step); err != nil {
 		return nil, err
 	}
@@ -264,27 +266,27 @@ func (l *look) dismantle(ctx context.Context, d *dismantling) ([]topology.Stay, 
 		return nil, err
 	}
 	shared := l.releases.settle(l.cq, d.owned, near)
-	kept, err := l.deleteDeadLetter(ctx, d, observed.Cluster, topology.Dismantle(d.owned, d.observe(l.cq), shared, nil))
+	kept, err := l.deleteDeadLetter(ctx, d, observed.Cluster, plan.TeardownOf(d.owned, d.observe(l.cq), shared, nil))
 	if err != nil {
 		return nil, err
 	}
-	step = topology.Dismantle(d.owned, d.observe(l.cq), shared, kept)
+	step = plan.TeardownOf(d.owned, d.observe(l.cq), shared, kept)
 	err = d.connection.Remove(ctx, observed.Cluster, rabbit.Removal{Bindings: step.Bindings, Exchanges: step.Exchanges})
 	if err != nil && !onlyInUse(err) {
 		return nil, err
 	}
 	observed = d.observe(l.cq)
-	last := topology.Dismantle(d.owned, observed, shared, kept)
+	last := plan.TeardownOf(d.owned, observed, shared, kept)
 	for _, exchange := range last.Exchanges { // which the broker did not delete
 		entry := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: exchange}
-		last.Stays = append(last.Stays, topology.Stay{Entry: entry, Why: boundUnseen})
+		last.Retained = append(last.Retained, plan.Retained{Entry: entry, Reason: boundUnseen.Message})
 	}
-	return append(last.Stays, d.sparedAt(observed)...), nil
+	return append(last.Retained, d.sparedAt(observed)...), nil
 }
 
-func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) topology.Observed {
-	names := topology.NamesOf(cq).With(d.all())
-	names.Surroundings = true
+func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) vhost.Observed {
+	names := topology.SelectionWith(cq, d.all())
+	names.IncludeDeadLetterSources = true
 	observed, _ := d.connection.Observe(names)
 	return observed
 }
@@ -295,37 +297,37 @@ func (d *dismantling) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyE
 	if here := (place{rabbit.IdentityOf(observed.Cluster), d.vhost}); !here.continues(recordedPlace(cq.Status)) {
 		return d.all()
 	}
-	return slices.DeleteFunc(d.all(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(entry) })
+	return slices.DeleteFunc(d.all(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
 }
 
 // deleteWork deletes delay tiers and main queue. Unless their messages are to go with them, they must be provably empty,
 // and nobody else may send messages here.
-func (l *look) deleteWork(ctx context.Context, d *dismantling, observed topology.Observed, step topology.Dismantling) error {
+func (l *look) deleteWork(ctx context.Context, d *dismantling, observed vhost.Observed, step plan.Teardown) error {
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
-		return l.deleteWithMessages(ctx, d, observed.Cluster, step.Work)
+		return l.deleteWithMessages(ctx, d, observed.Cluster, step.WorkQueues)
 	}
 	main := l.cq.QueueName()
 	_, exists := observed.Queues[main]
 	switch {
-	case exists && !slices.Contains(step.Work, main):
-		return fmt.Errorf("%w: the main queue %q is somebody else's too, or always was, and stays; so does what it needs", errNeeded, main)
-	case step.WorkFedBy != "":
-		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.WorkFedBy)
-	case len(step.Work) == 0:
+	case exists && !slices.Contains(step.WorkQueues, main):
+		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared, and stays; so does what it needs", errNeeded, main)
+	case step.FeedingQueue != "":
+		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
+	case len(step.WorkQueues) == 0:
 		return nil
 	}
-	return l.deleteEmpty(d, observed.Cluster, step.Work, l.releases.unsettledSharer)
+	return l.deleteEmpty(d, observed.Cluster, step.WorkQueues, l.releases.unsettledSharer)
 }
 
 // deleteDeadLetter deletes dead-letter queues, one by one, and returns why others are kept.
 func (l *look) deleteDeadLetter(
-	ctx context.Context, d *dismantling, cluster string, step topology.Dismantling,
+	ctx context.Context, d *dismantling, cluster string, step plan.Teardown,
 ) (kept map[string]string, err error) {
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
-		return nil, l.deleteWithMessages(ctx, d, cluster, step.DeadLetter)
+		return nil, l.deleteWithMessages(ctx, d, cluster, step.DeadLetterQueues)
 	}
 	kept = map[string]string{}
-	for _, queue := range step.DeadLetter {
+	for _, queue := range step.DeadLetterQueues {
 		err := l.deleteEmpty(d, cluster, []string{queue}, l.releases.settle)
 		switch {
 		case err == nil:
@@ -339,9 +341,9 @@ func (l *look) deleteDeadLetter(
 }
 
 // withUnderWay adds to the work the queues that an attempt, which goes on, has deleted of it.
-func (l *look) withUnderWay(step topology.Dismantling, observed topology.Observed) topology.Dismantling {
+func (l *look) withUnderWay(step plan.Teardown, observed vhost.Observed) plan.Teardown {
 	if l.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyDelete { // which deletes one queue after the other
-		step.Work = l.removals.underWay(client.ObjectKeyFromObject(l.cq), step.Work, func(queue string) bool {
+		step.WorkQueues = l.removals.underWay(client.ObjectKeyFromObject(l.cq), step.WorkQueues, func(queue string) bool {
 			_, exists := observed.Queues[queue]
 			return exists
 		})
@@ -350,12 +352,12 @@ func (l *look) withUnderWay(step topology.Dismantling, observed topology.Observe
 }
 
 // onlyFor ends attempts that began before the resource was to be deleted, or for a step that is over.
-func (l *look) onlyFor(step topology.Dismantling) {
-	groups := slices.Collect(slices.Chunk(step.DeadLetter, 1))
+func (l *look) onlyFor(step plan.Teardown) {
+	groups := slices.Collect(slices.Chunk(step.DeadLetterQueues, 1))
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete { // see deleteWithMessages
-		groups = slices.AppendSeq(groups, slices.Chunk(step.Work, 1))
+		groups = slices.AppendSeq(groups, slices.Chunk(step.WorkQueues, 1))
 	}
-	l.removals.only(client.ObjectKeyFromObject(l.cq), append(groups, step.Work)...)
+	l.removals.only(client.ObjectKeyFromObject(l.cq), append(groups, step.WorkQueues)...)
 }
 
 // sharing finds out who else has the objects of a ConsumerQueue that is being deleted.
@@ -383,29 +385,29 @@ func (l *look) stillUnneeded(d *dismantling, cluster string, queues []string, sh
 			return err
 		}
 		observed := now.observe(cq)
-		return mayGo(topology.Dismantle(now.owned, observed, shared(cq, now.owned, near), nil), observed, queues)
+		return mayGo(plan.TeardownOf(now.owned, observed, shared(cq, now.owned, near), nil), observed, queues)
 	}
 }
 
 // mayGo says why one of these queues must not be deleted.
-func mayGo(step topology.Dismantling, observed topology.Observed, queues []string) error {
+func mayGo(step plan.Teardown, observed vhost.Observed, queues []string) error {
 	for _, queue := range queues {
 		_, exists := observed.Queues[queue]
-		work := slices.Contains(step.Work, queue)
+		work := slices.Contains(step.WorkQueues, queue)
 		switch {
-		case work && step.WorkFedBy != "":
-			return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.WorkFedBy)
-		case exists && !work && !slices.Contains(step.DeadLetter, queue):
+		case work && step.FeedingQueue != "":
+			return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
+		case exists && !work && !slices.Contains(step.DeadLetterQueues, queue):
 			return fmt.Errorf("%w: queue %q: %s", errNeeded, queue, stayOf(step, queue))
 		}
 	}
 	return nil
 }
 
-func stayOf(step topology.Dismantling, queue string) string {
-	for _, stay := range step.Stays {
+func stayOf(step plan.Teardown, queue string) string {
+	for _, stay := range step.Retained {
 		if stay.Entry.Kind == v1alpha1.KindQueue && stay.Entry.Name == queue {
-			return stay.Why
+			return stay.Reason
 		}
 	}
 	return "somebody else has it"
@@ -416,7 +418,7 @@ const reappearing = 5 * time.Second
 
 // declaredAgain says that a queue which was shown to be empty and deleted is there again: it is somebody else's, and to
 // delete it once more could go on for ever.
-func (l *look) declaredAgain(observed topology.Observed) error {
+func (l *look) declaredAgain(observed vhost.Observed) error {
 	queue, since := l.removals.back(client.ObjectKeyFromObject(l.cq), func(queue string) bool {
 		_, exists := observed.Queues[queue]
 		return exists

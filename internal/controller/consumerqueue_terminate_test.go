@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
 // lookingAt is a look at a ConsumerQueue that the API server has, with others.
@@ -276,32 +277,32 @@ func TestRetained(t *testing.T) {
 	}
 	binding := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", Role: v1alpha1.RoleDeadLetter}
 	for name, test := range map[string]struct {
-		stays []topology.Stay
+		stays []plan.Retained
 		want  string
 	}{
 		"nothing": {nil, ""},
 		"what is not Warren's to delete, or goes with something else": {
-			[]topology.Stay{{Entry: exchange("events", v1alpha1.RoleSource), Why: "why"}, {Entry: binding, Why: "why"}}, "",
+			[]plan.Retained{{Entry: exchange("events", v1alpha1.RoleSource), Reason: "why"}, {Entry: binding, Reason: "why"}}, "",
 		},
-		"one": {[]topology.Stay{{Entry: queue("dlq"), Why: "it is full"}}, `left at the broker: it is full: queue "dlq"`},
+		"one": {[]plan.Retained{{Entry: queue("dlq"), Reason: "it is full"}}, `left at the broker: it is full: queue "dlq"`},
 		"by reason": {
-			[]topology.Stay{
-				{Entry: queue("a"), Why: "one"},
-				{Entry: queue("b"), Why: "other"},
-				{Entry: exchange("c", v1alpha1.RoleRetry), Why: "one"},
-				{Entry: exchange("events", v1alpha1.RoleSource), Why: "third"},
+			[]plan.Retained{
+				{Entry: queue("a"), Reason: "one"},
+				{Entry: queue("b"), Reason: "other"},
+				{Entry: exchange("c", v1alpha1.RoleRetry), Reason: "one"},
+				{Entry: exchange("events", v1alpha1.RoleSource), Reason: "third"},
 			},
 			`left at the broker: one: queue "a"; exchange "c". other: queue "b"`,
 		},
 		"many": {
-			[]topology.Stay{
-				{Entry: queue("1"), Why: "why"},
-				{Entry: queue("2"), Why: "why"},
-				{Entry: queue("3"), Why: "why"},
-				{Entry: queue("4"), Why: "why"},
-				{Entry: queue("5"), Why: "why"},
-				{Entry: queue("6"), Why: "why"},
-				{Entry: queue("7"), Why: "why"},
+			[]plan.Retained{
+				{Entry: queue("1"), Reason: "why"},
+				{Entry: queue("2"), Reason: "why"},
+				{Entry: queue("3"), Reason: "why"},
+				{Entry: queue("4"), Reason: "why"},
+				{Entry: queue("5"), Reason: "why"},
+				{Entry: queue("6"), Reason: "why"},
+				{Entry: queue("7"), Reason: "why"},
 			},
 			`left at the broker: why: queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more`,
 		},

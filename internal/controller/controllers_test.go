@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 func TestSpecOrRequest(t *testing.T) {
@@ -164,7 +165,7 @@ func TestNeighboursOf(t *testing.T) {
 	} {
 		equal(t, name, test.want, near.wantedBindings()(test.binding.ID()))
 	}
-	equal(t, "itself is none of them", false, near.wantedBindings()(topology.BindingID{Source: "mine", Destination: "dlq"}))
+	equal(t, "itself is none of them", false, near.wantedBindings()(vhost.ID{Source: "mine", Destination: "dlq"}))
 	names := []string{}
 	for _, other := range near {
 		names = append(names, other.Name)

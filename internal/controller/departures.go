@@ -8,6 +8,8 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // departed remembers when objects were first seen to have left the spec of a ConsumerQueue. What is known of the broker
@@ -15,19 +17,19 @@ import (
 // before there was a look at the broker that began later.
 type departed struct {
 	mu sync.Mutex
-	of map[client.ObjectKey]map[identity]time.Time
+	of map[client.ObjectKey]map[vhost.ID]time.Time
 }
 
-func newDeparted() *departed { return &departed{of: map[client.ObjectKey]map[identity]time.Time{}} }
+func newDeparted() *departed { return &departed{of: map[client.ObjectKey]map[vhost.ID]time.Time{}} }
 
 // newest takes note of the objects that are about to go, forgets all others, and returns when the last of them was first
 // seen; zero if there is none.
 func (d *departed) newest(resource client.ObjectKey, leaving []v1alpha1.TopologyEntry, now time.Time) (newest time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	seen := make(map[identity]time.Time, len(leaving))
+	seen := make(map[vhost.ID]time.Time, len(leaving))
 	for _, entry := range leaving {
-		id := identityOf(entry)
+		id := topology.IDOf(entry)
 		when, known := d.of[resource][id]
 		if !known {
 			when = now
@@ -51,12 +53,13 @@ func (d *departed) forget(resource client.ObjectKey) {
 	delete(d.of, resource)
 }
 
-// leaving are the departures that may go now, or as soon as what is about to be declared is there.
-func leaving(comparison topology.Comparison, decided plan) []v1alpha1.TopologyEntry {
+// removable are the orphans that may go now, or as soon as what is about to be declared is there.
+func removable(comparison plan.Comparison, decided plan.Plan) []v1alpha1.TopologyEntry {
 	var entries []v1alpha1.TopologyEntry
-	for _, departure := range comparison.Departures {
-		if departure.Blocked == "" || (departure.Blocked == topology.NotThereYet && decided.count() > 0) {
-			entries = append(entries, departure.Entry)
+	for _, orphan := range comparison.Orphans {
+		waits := orphan.BlockedBy.Reason == v1alpha1.AdvisoryReasonReplacementPending && decided.Count() > 0
+		if !orphan.Blocked() || waits {
+			entries = append(entries, orphan.Entry)
 		}
 	}
 	return entries
@@ -64,12 +67,12 @@ func leaving(comparison topology.Comparison, decided plan) []v1alpha1.TopologyEn
 
 // lookBeforeRemoving is zero if the broker was looked at since the last departure was first seen, and otherwise how soon to
 // ask again.
-func (l *look) lookBeforeRemoving(s *scene, comparison topology.Comparison, decided plan) time.Duration {
+func (l *look) lookBeforeRemoving(s *scene, comparison plan.Comparison, decided plan.Plan) time.Duration {
 	if l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
 		return 0
 	}
 	now := time.Now()
-	since := l.departures.newest(client.ObjectKeyFromObject(l.cq), leaving(comparison, decided), now)
+	since := l.departures.newest(client.ObjectKeyFromObject(l.cq), removable(comparison, decided), now)
 	if since.IsZero() || s.connection.Health().SyncedAt.After(since) {
 		return 0
 	}

@@ -19,12 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // neighbour is another ConsumerQueue that has to do with the same objects at what may be the same place.
 type neighbour struct {
-	topology.Claimant
+	ownership.Candidate
 	key client.ObjectKey
 	uid types.UID
 	// foreign: it is in another namespace, which those who read of it may not know of.
@@ -46,15 +48,16 @@ func (n neighbour) called() string {
 // has says whether an object is a neighbour's, or can become so just as it is: it must be left to that. A neighbour that
 // wants it otherwise is helped more if it goes.
 func (n neighbour) has(entry v1alpha1.TopologyEntry) bool {
-	owns := slices.ContainsFunc(n.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.SameObject(owned, entry) })
-	return owns || (!n.terminating && entry.Shape != "" && entry.Shape == n.Desired.ShapeOf(entry))
+	id := topology.IDOf(entry)
+	owns := slices.ContainsFunc(n.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.IDOf(owned) == id })
+	return owns || (!n.terminating && entry.Shape != "" && entry.Shape == n.Desired.HashOf(id))
 }
 
 // keeps says whether a neighbour has an object and a use for it. Of several that have lost theirs each goes on trying to
 // delete it, and one that is being deleted leaves it to those: would each leave it to another, nobody would delete it.
 func (n neighbour) keeps(entry v1alpha1.TopologyEntry) bool {
 	unknown := len(n.Desired.Queues) == 0 // what it wants
-	return !n.terminating && n.has(entry) && (unknown || n.Desired.Wants(entry))
+	return !n.terminating && n.has(entry) && (unknown || n.Desired.Wants(topology.IDOf(entry)))
 }
 
 // neighbours are all of them, sorted by name.
@@ -63,7 +66,7 @@ type neighbours []neighbour
 // neighboursOf finds the ConsumerQueues of a place that want or own one of this one's objects, whichever connection leads
 // them there.
 func (r *ConsumerQueueReconciler) neighboursOf(
-	ctx context.Context, cq *v1alpha1.ConsumerQueue, here place, version topology.Version,
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, here place, version vhost.Version,
 ) (neighbours, error) {
 	found := map[client.ObjectKey]*v1alpha1.ConsumerQueue{}
 	for _, object := range stakesOf(cq).rivals() {
@@ -92,9 +95,9 @@ func (r *ConsumerQueueReconciler) neighboursOf(
 
 // neighbourFrom reads what matters of a ConsumerQueue at the same place, for a reader in its namespace. One that is being
 // deleted has no right but to what it owns.
-func neighbourFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) neighbour {
+func neighbourFrom(cq *v1alpha1.ConsumerQueue, version vhost.Version) neighbour {
 	n := neighbour{
-		Claimant: claimantFrom(cq, version), key: client.ObjectKeyFromObject(cq), uid: cq.UID,
+		Candidate: claimantFrom(cq, version), key: client.ObjectKeyFromObject(cq), uid: cq.UID,
 		near: same, terminating: !cq.DeletionTimestamp.IsZero(),
 	}
 	if n.terminating {
@@ -103,9 +106,9 @@ func neighbourFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) neighbo
 	return n
 }
 
-func claimantFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) topology.Claimant {
+func claimantFrom(cq *v1alpha1.ConsumerQueue, version vhost.Version) ownership.Candidate {
 	desired, _ := topology.Desired(cq, version) // what cannot become a topology claims nothing
-	return topology.Claimant{
+	return ownership.Candidate{
 		Name: client.ObjectKeyFromObject(cq).String(), Created: cq.CreationTimestamp.Time,
 		Desired: desired, Owned: topology.Owned(cq.Status.Topology),
 	}
@@ -113,8 +116,8 @@ func claimantFrom(cq *v1alpha1.ConsumerQueue, version topology.Version) topology
 
 // wantedBindings returns a function that says whether another ConsumerQueue wants a binding. It looks bindings up: there can
 // be tens of thousands to ask about.
-func (n neighbours) wantedBindings() func(topology.BindingID) bool {
-	wanted := map[topology.BindingID]bool{}
+func (n neighbours) wantedBindings() func(vhost.ID) bool {
+	wanted := map[vhost.ID]bool{}
 	for _, other := range n {
 		if other.near == unplaced {
 			continue
@@ -123,7 +126,7 @@ func (n neighbours) wantedBindings() func(topology.BindingID) bool {
 			wanted[binding.ID()] = true
 		}
 	}
-	return func(id topology.BindingID) bool { return wanted[id] }
+	return func(id vhost.ID) bool { return wanted[id] }
 }
 
 // sharer is what messages call the first neighbour that has an object, or is to have it; empty if there is none.
@@ -147,11 +150,11 @@ func (n neighbours) living() neighbours {
 }
 
 // claimants are the neighbours that are as near as that, or nearer.
-func (n neighbours) claimants(near nearness) []topology.Claimant {
-	var claimants []topology.Claimant
+func (n neighbours) claimants(near nearness) []ownership.Candidate {
+	var claimants []ownership.Candidate
 	for _, other := range n {
 		if other.near >= near {
-			claimants = append(claimants, other.Claimant)
+			claimants = append(claimants, other.Candidate)
 		}
 	}
 	return claimants
@@ -161,13 +164,13 @@ func (n neighbours) claimants(near nearness) []topology.Claimant {
 // only because a neighbour is not known to hold what both want, or to be here, the neighbour is read from the API server: the
 // cache may not have heard of it yet.
 func (r *ConsumerQueueReconciler) contest(
-	ctx context.Context, own topology.Claimant, near neighbours, here place, version topology.Version,
-) (*topology.Conflict, error) {
-	if conflict := topology.Contest(own, near.claimants(same)); conflict != nil {
+	ctx context.Context, own ownership.Candidate, near neighbours, here place, version vhost.Version,
+) (*ownership.Conflict, error) {
+	if conflict := ownership.FindConflict(own, near.claimants(same)); conflict != nil {
 		return conflict, nil
 	}
-	uncertain := topology.Uncertain(own, near.claimants(unplaced))
-	var read []topology.Claimant
+	uncertain := ownership.NeedsLiveRead(own, near.claimants(unplaced))
+	var read []ownership.Candidate
 	for _, other := range near {
 		if !slices.Contains(uncertain, other.Name) || other.near == perhaps {
 			continue
@@ -181,10 +184,10 @@ func (r *ConsumerQueueReconciler) contest(
 			return nil, fmt.Errorf("get ConsumerQueue %s: %w", other.Name, err)
 		}
 		if r.nearness(ctx, now, here) == same {
-			read = append(read, neighbourFrom(now, version).Claimant)
+			read = append(read, neighbourFrom(now, version).Candidate)
 		}
 	}
-	return topology.Contest(own, read), nil
+	return ownership.FindConflict(own, read), nil
 }
 
 // waitingNeighbours has those ConsumerQueues reconciled that another one concerns: they lost a conflict, which may be over;
@@ -233,5 +236,5 @@ func waits(cq *v1alpha1.ConsumerQueue) bool {
 
 // objectsOf are the keys of indexBrokerObject of a ConsumerQueue: what it wants and what it owns.
 func objectsOf(cq *v1alpha1.ConsumerQueue) []string {
-	return brokerObjects(topology.NamesOf(cq).With(topology.Owned(cq.Status.Topology)))
+	return brokerObjects(topology.SelectionWith(cq, topology.Owned(cq.Status.Topology)))
 }

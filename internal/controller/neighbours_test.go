@@ -15,7 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // synced is a ConsumerQueue that is in sync with a spec, and has another by now, if it is given.
@@ -26,9 +30,9 @@ func synced(t *testing.T, name, was, spec string) *v1alpha1.ConsumerQueue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries := topology.Diff(topo, observe(topo), topology.Context{}).Entries
-	all := plan{planned: historyOf(entries)}
-	status := v1alpha1.ConsumerQueueStatus{ClusterName: "rabbit@a", ClusterEndpoint: "mq:5672", VHost: "/", Topology: remember(entries, topo.Shapes(), nil, all)}
+	status := v1alpha1.ConsumerQueueStatus{
+		ClusterName: "rabbit@a", ClusterEndpoint: "mq:5672", VHost: "/", Topology: topologytest.Owned(topo),
+	}
 	if spec != "" {
 		cq = named(t, "shop", name, spec).(*v1alpha1.ConsumerQueue)
 	}
@@ -100,12 +104,12 @@ func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	observed := observe(topo)
-	observed.Queues["grave"] = topology.ObservedQueue{Durable: true}
+	observed := topologytest.Observe(t, topo)
+	observed.Queues["grave"] = vhost.Queue{Durable: true}
 	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": beingDeleted(other.DeepCopy())} {
 		s := &scene{desired: topo, owned: topology.Owned(one.Status.Topology), near: neighbours{nearby(last)}}
-		comparison := topology.Diff(topo, observed, s.context())
-		equal(t, name+": departures", 1, len(comparison.Departures))
+		comparison := plan.Diff(topo, observed, s.context())
+		equal(t, name+": departures", 1, len(comparison.Orphans))
 	}
 }
 
@@ -179,7 +183,7 @@ func TestContestWithOneThatIsBeingDeleted(t *testing.T) {
 		"an older one that has it, and is going to": {beingDeleted(synced(t, "old", withBigGrave, "")), true},
 	} {
 		test.old.CreationTimestamp = noon
-		conflict := topology.Contest(claimantFrom(young, v43), neighbours{nearby(test.old)}.claimants(same))
+		conflict := ownership.FindConflict(claimantFrom(young, v43), neighbours{nearby(test.old)}.claimants(same))
 		equal(t, name, test.wins, conflict != nil)
 	}
 }

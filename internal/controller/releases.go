@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // remembered is for how long a release is: longer than a cache takes to hear that the resource is gone, and than a deletion
@@ -27,7 +29,7 @@ type releases struct {
 type release struct {
 	uid  types.UID
 	when time.Time
-	left map[identity]string
+	left map[vhost.ID]string
 }
 
 func newReleases() *releases { return &releases{of: map[client.ObjectKey]release{}} }
@@ -40,11 +42,11 @@ func (r *releases) settle(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyE
 	key := client.ObjectKeyFromObject(cq)
 	settled, done := r.of[key]
 	if !done || settled.uid != cq.UID {
-		settled = release{uid: cq.UID, when: time.Now(), left: map[identity]string{}}
+		settled = release{uid: cq.UID, when: time.Now(), left: map[vhost.ID]string{}}
 		staying := r.unsettled(near)
 		for _, entry := range owned {
 			if other := staying.sharer(entry); other != "" {
-				settled.left[identityOf(entry)] = other
+				settled.left[topology.IDOf(entry)] = other
 			}
 		}
 		r.of[key] = settled
@@ -54,7 +56,7 @@ func (r *releases) settle(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyE
 		if other := living.sharer(entry); other != "" {
 			return other // who may have come since
 		}
-		return settled.left[identityOf(entry)]
+		return settled.left[topology.IDOf(entry)]
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/ownership"
 )
 
 var (
@@ -34,8 +34,8 @@ func terminatingOne(t *testing.T, name string, owned ...v1alpha1.TopologyEntry) 
 
 func (s terminating) asNeighbour() neighbour {
 	return neighbour{
-		Claimant: topology.Claimant{Name: "shop/" + s.cq.Name, Owned: s.owned},
-		key:      client.ObjectKeyFromObject(s.cq), uid: s.cq.UID, terminating: true,
+		Candidate: ownership.Candidate{Name: "shop/" + s.cq.Name, Owned: s.owned},
+		key:       client.ObjectKeyFromObject(s.cq), uid: s.cq.UID, terminating: true,
 	}
 }
 
@@ -126,7 +126,7 @@ func TestSettledOnce(t *testing.T) {
 func TestWhatStaysIsLeft(t *testing.T) {
 	t.Parallel()
 	r, one, other := newReleases(), terminatingOne(t, "one", sharedQueue), terminatingOne(t, "other", sharedQueue)
-	living := neighbour{Claimant: topology.Claimant{Name: "shop/living", Owned: one.owned}, key: client.ObjectKey{Namespace: "shop", Name: "living"}}
+	living := neighbour{Candidate: ownership.Candidate{Name: "shop/living", Owned: one.owned}, key: client.ObjectKey{Namespace: "shop", Name: "living"}}
 	for _, pair := range [][2]terminating{{one, other}, {other, one}} {
 		left := r.settle(pair[0].cq, pair[0].owned, neighbours{living, pair[1].asNeighbour()})
 		equal(t, "left to", "ConsumerQueue shop/living", left(sharedQueue))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // fieldOwner owns, by server-side apply, the status that Warren writes.
@@ -100,7 +100,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // brokerObjects are the keys of indexBrokerObject; a queue and an exchange may have the same name.
-func brokerObjects(names topology.Names) []string {
+func brokerObjects(names vhost.Selection) []string {
 	var keys []string
 	for _, name := range names.Queues {
 		keys = append(keys, "queue/"+name)
@@ -108,8 +108,8 @@ func brokerObjects(names topology.Names) []string {
 	for _, name := range names.Exchanges {
 		keys = append(keys, "exchange/"+name)
 	}
-	if names.Route != "" {
-		keys = append(keys, "route/"+names.Route)
+	if names.FollowFrom != "" {
+		keys = append(keys, "route/"+names.FollowFrom)
 	}
 	return keys
 }

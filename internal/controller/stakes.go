@@ -6,6 +6,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // stakes are what a ConsumerQueue can share with others or dispute with them. Thousands may have the same exchange as the
@@ -20,7 +21,7 @@ type stakes struct {
 
 // stakesOf are those of what a ConsumerQueue wants and of what it owns.
 func stakesOf(cq *v1alpha1.ConsumerQueue) stakes {
-	names := topology.NamesOf(cq)
+	names := topology.SelectionOf(cq)
 	found := stakes{queues: names.Queues, exchanges: names.Exchanges, sources: map[string]v1alpha1.ExchangeType{}}
 	for _, binding := range cq.Spec.Bindings {
 		name := string(binding.Exchange.Name)
@@ -46,7 +47,7 @@ func stakesOf(cq *v1alpha1.ConsumerQueue) stakes {
 
 // keys are those of indexStake under which a ConsumerQueue is found.
 func (s stakes) keys() []string {
-	keys := brokerObjects(topology.Names{Queues: s.queues, Exchanges: s.exchanges})
+	keys := brokerObjects(vhost.Selection{Queues: s.queues, Exchanges: s.exchanges})
 	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
 		keys = append(keys, sourceKey(name, s.sources[name]))
 	}
@@ -55,12 +56,12 @@ func (s stakes) keys() []string {
 
 // rivals are the keys of indexStake under which those are found that have the same at stake.
 func (s stakes) rivals() []string {
-	keys := brokerObjects(topology.Names{Queues: s.queues, Exchanges: s.exchanges})
+	keys := brokerObjects(vhost.Selection{Queues: s.queues, Exchanges: s.exchanges})
 	for _, name := range s.exchanges {
 		keys = append(keys, sourceKeys(name, "")...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
-		keys = append(keys, brokerObjects(topology.Names{Exchanges: []string{name}})...)
+		keys = append(keys, brokerObjects(vhost.Selection{Exchanges: []string{name}})...)
 		keys = append(keys, sourceKeys(name, s.sources[name])...)
 	}
 	return keys

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
 // A status must be writable whatever a broker says: the API server refuses strings that are longer than the schema admits,
@@ -30,15 +30,15 @@ const (
 )
 
 // describe writes what was found of the topology into the status, cut to size.
-func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Comparison, done plan) error {
-	hash, err := topology.PlanHash(comparison.Changes)
+func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison plan.Comparison, done plan.Plan) error {
+	hash, err := plan.Hash(comparison.Changes)
 	if err != nil {
 		return err
 	}
 	l.status.PlanHash = hash
 	describeWithin(l.status, entries, comparison)
 	l.status.TopologyOmitted += int32(comparison.Unlisted)
-	if done.count() > 0 && len(comparison.Changes) == 0 {
+	if done.Count() > 0 && len(comparison.Changes) == 0 {
 		l.synced()
 	}
 	return nil
@@ -46,7 +46,7 @@ func (l *look) describe(entries []v1alpha1.TopologyEntry, comparison topology.Co
 
 // describeWithin writes the lists. Where they are too large, foreign bindings are left out first, then changes, then
 // advisories, then bindings.
-func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.TopologyEntry, comparison topology.Comparison) {
+func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.TopologyEntry, comparison plan.Comparison) {
 	advisories, changes := slices.Clone(comparison.Advisories), slices.Clone(comparison.Changes)
 	for i := range advisories {
 		advisories[i].Message = cutEncoded(advisories[i].Message, maxMessage)

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
 // A status has at most 512 KiB, whatever a broker and a spec say. No exchange or queue is left out as long as the schema admits
@@ -18,7 +18,7 @@ import (
 func TestStatusStaysWithinItsSize(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		entries, comparison := anyEntries(t), topology.Comparison{}
+		entries, comparison := anyEntries(t), plan.Comparison{}
 		for range rapid.SampledFrom([]int{0, 1, 66}).Draw(t, "changes") {
 			comparison.Changes = append(comparison.Changes, v1alpha1.Change{
 				Kind: v1alpha1.KindBinding, Name: name(t), Source: name(t), Arguments: text(t), Path: text(t),
@@ -29,7 +29,7 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 			})
 		}
 		look := &look{cq: &v1alpha1.ConsumerQueue{}, status: &v1alpha1.ConsumerQueueStatus{}}
-		if err := look.describe(entries, comparison, plan{}); err != nil {
+		if err := look.describe(entries, comparison, plan.Plan{}); err != nil {
 			t.Fatal(err)
 		}
 		long := yes("Long", text(t))

@@ -9,6 +9,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // verdict is what the conditions of a ConsumerQueue say after a look. A nil truth leaves the condition's value.
@@ -36,8 +38,8 @@ func refused(reason, message string) verdict {
 
 // judge decides what a comparison means, together with what came of declaring what was missing. The comparison is the
 // later of the two: where nothing is open, the failure of a declaration does not matter any more.
-func judge(comparison topology.Comparison, known history, shapes []string, policy v1alpha1.DriftPolicy, applied error) verdict {
-	open := unsettled(comparison, known, shapes)
+func judge(comparison plan.Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy, applied error) verdict {
+	open := comparison.ChangesBeyondUpgrade(known)
 	drifted := no(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
 	if len(open) > 0 {
 		drifted = yes(v1alpha1.ReasonDrifted, summary(open))
@@ -59,7 +61,7 @@ func refusal(applied error) error {
 }
 
 func readiness(
-	comparison topology.Comparison, open []v1alpha1.Change, policy v1alpha1.DriftPolicy, applied error,
+	comparison plan.Comparison, open []v1alpha1.Change, policy v1alpha1.DriftPolicy, applied error,
 ) (truth, progress) {
 	recreate := slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
 	blocked := comparison.Upgraded && slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
@@ -89,9 +91,9 @@ func readiness(
 	return yes(v1alpha1.ReasonInSync, inSyncMessage(comparison)), settled
 }
 
-func inSyncMessage(comparison topology.Comparison) string {
+func inSyncMessage(comparison plan.Comparison) string {
 	message := "the one object is as desired"
-	if count := ours(comparison.Entries); count != 1 {
+	if count := comparison.Desired(); count != 1 {
 		message = fmt.Sprintf("all %d objects are as desired", count)
 	}
 	if comparison.Upgraded {
@@ -100,42 +102,11 @@ func inSyncMessage(comparison topology.Comparison) string {
 	return message
 }
 
-// unsettled are the changes that matter: all but those that only a broker upgrade explains, which are objects that are
-// as an older RabbitMQ needs them, and those of their bindings that are new.
-func unsettled(comparison topology.Comparison, known history, shapes []string) []v1alpha1.Change {
-	if !comparison.Upgraded {
-		return comparison.Changes
-	}
-	upgraded := recreatedObjects(comparison)
-	explained := func(change v1alpha1.Change) bool {
-		if change.Effect != v1alpha1.EffectBind {
-			return change.Effect == v1alpha1.EffectRecreate
-		}
-		at := slices.IndexFunc(comparison.Entries, func(entry v1alpha1.TopologyEntry) bool {
-			return entry.Kind == change.Kind && entry.Source == change.Source && entry.Destination == change.Destination &&
-				entry.RoutingKey == change.RoutingKey && entry.Arguments == change.Arguments
-		})
-		return upgraded.holds(change.Source, change.Destination) && !known.wasInSync(comparison.Entries[at], shapes[at])
-	}
-	return slices.DeleteFunc(slices.Clone(comparison.Changes), explained)
-}
-
 func onlyNone(changes []v1alpha1.Change) bool {
 	return !slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
 }
 
-// ours counts the objects that are desired.
-func ours(entries []v1alpha1.TopologyEntry) int {
-	count := 0
-	for _, entry := range entries {
-		if entry.State != v1alpha1.StateForeign && entry.State != v1alpha1.StateOrphaned {
-			count++
-		}
-	}
-	return count
-}
-
-func recreation(comparison topology.Comparison, refused error) *truth {
+func recreation(comparison plan.Comparison, refused error) *truth {
 	value := no(v1alpha1.ReasonInSync, "no object needs to be recreated")
 	switch {
 	case refused == nil && comparison.Upgraded:
@@ -150,7 +121,7 @@ func recreation(comparison topology.Comparison, refused error) *truth {
 // x-delivery-limit has a limit of 20, where it had none before.
 func upgradeAdvice(changes []v1alpha1.Change) string {
 	advice := ". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"
-	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+topology.ArgDeliveryLimit }) {
+	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+vhost.ArgDeliveryLimit }) {
 		advice += "; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost"
 	}
 	return advice
@@ -158,23 +129,7 @@ func upgradeAdvice(changes []v1alpha1.Change) string {
 
 // recreationMessage lists the objects that need recreation with what differs, and what the broker said if it refused.
 func recreationMessage(changes []v1alpha1.Change, refused error) string {
-	var objects []string
-	differences := map[string][]string{}
-	for _, change := range changes {
-		if change.Effect != v1alpha1.EffectRecreate {
-			continue
-		}
-		object := fmt.Sprintf("%s %q", strings.ToLower(string(change.Kind)), change.Name)
-		if differences[object] == nil {
-			objects = append(objects, object)
-		}
-		difference, _, _ := strings.Cut(change.Message, ";")
-		differences[object] = append(differences[object], difference)
-	}
-	parts := make([]string, 0, len(objects))
-	for _, object := range objects {
-		parts = append(parts, object+" must be recreated: "+strings.Join(differences[object], "; "))
-	}
+	parts := plan.DescribeRecreation(changes)
 	if refused != nil {
 		parts = append(parts, said(refused))
 	}

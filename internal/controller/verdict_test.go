@@ -10,14 +10,16 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan/plantest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 var comparingVerdicts = cmp.AllowUnexported(verdict{}, truth{})
 
 // failed is an error as Apply returns it for the declaration of a queue.
 func failed(queue string, reason error) error {
-	return &rabbit.ObjectError{Op: "declare", Kind: "queue", Name: queue, VHost: "/", Err: reason}
+	return &rabbit.ObjectError{Op: "declare", ID: vhost.QueueID(queue), VHost: "/", Err: reason}
 }
 
 // The conditions by situation, as in the table of docs/status.md: Ready, Drifted and RecreationRequired with their reasons, and
@@ -54,44 +56,44 @@ func TestJudge(t *testing.T) {
 		value := yes(v1alpha1.ReasonBrokerUpgraded, message+upgradeNote)
 		return &value
 	}
-	without := func(queues ...string) func(o topology.Observed) {
-		return func(o topology.Observed) {
+	without := func(queues ...string) func(o vhost.Observed) {
+		return func(o vhost.Observed) {
 			for _, name := range queues {
 				delete(o.Queues, name)
 			}
 		}
 	}
 	for name, test := range map[string]struct {
-		story
+		plantest.Scenario
 
 		policy  v1alpha1.DriftPolicy
 		applied error
 		want    verdict
 	}{
 		"in sync": {
-			story: story{was: plain},
+			Scenario: plantest.Scenario{Was: plain},
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
 		"in sync under Report": {
-			story: story{was: plain}, policy: v1alpha1.DriftPolicyReport,
+			Scenario: plantest.Scenario{Was: plain}, policy: v1alpha1.DriftPolicyReport,
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
 		"one object in sync": {
-			story: story{was: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`},
+			Scenario: plantest.Scenario{Was: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`},
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "the one object is as desired"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
 		"a foreign binding is not drift and not counted": {
-			story: story{was: plain, then: func(o topology.Observed) {
-				bind(o, topology.ObservedBinding{Source: "elsewhere", Destination: "orders"})
+			Scenario: plantest.Scenario{Was: plain, Then: func(o vhost.Observed) {
+				topologytest.Bind(&o, vhost.Binding{Source: "elsewhere", Destination: "orders"})
 			}},
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
@@ -99,7 +101,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"correcting": {
-			story: story{was: plain, then: without("orders", "dlq")},
+			Scenario: plantest.Scenario{Was: plain, Then: without("orders", "dlq")},
 			want: verdict{
 				ready:    maybe(v1alpha1.ReasonCorrecting, `queue "orders" is missing; queue "dlq" is missing`),
 				progress: reconciling,
@@ -107,8 +109,8 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"correcting failed for a transient reason": {
-			story:   story{was: plain, then: without("orders", "dlq")},
-			applied: errors.Join(failed("orders", rabbit.ErrTimeout), failed("dlq", rabbit.ErrUnreachable)),
+			Scenario: plantest.Scenario{Was: plain, Then: without("orders", "dlq")},
+			applied:  errors.Join(failed("orders", rabbit.ErrTimeout), failed("dlq", rabbit.ErrUnreachable)),
 			want: verdict{
 				ready: maybe(v1alpha1.ReasonCorrecting,
 					`declare queue "orders" in vhost "/": broker unreachable: no answer in time; declare queue "dlq" in vhost "/": broker unreachable`),
@@ -117,14 +119,14 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"correcting failed, and what was missing is there": {
-			story: story{was: plain}, applied: failed("orders", rabbit.ErrPreconditionFailed),
+			Scenario: plantest.Scenario{Was: plain}, applied: failed("orders", rabbit.ErrPreconditionFailed),
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
 		"drift under Report": {
-			story: story{was: plain, then: func(o topology.Observed) { unbind(o, "dlx", "dlq") }}, policy: v1alpha1.DriftPolicyReport,
+			Scenario: plantest.Scenario{Was: plain, Then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "dlx", "dlq") }}, policy: v1alpha1.DriftPolicyReport,
 			want: verdict{
 				ready:    no(v1alpha1.ReasonDrifted, `queue "dlq" is not bound to exchange "dlx" with routing key ""`),
 				progress: stalled,
@@ -132,9 +134,9 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"more drift than fits a line": {
-			story: story{
-				was:  `{bindings: [{exchange: {name: e, type: direct}, routingKeys: [a, b, c, d, e, f, g]}], retry: {policy: None}}`,
-				then: func(o topology.Observed) { unbind(o, "e", "orders") },
+			Scenario: plantest.Scenario{
+				Was:  `{bindings: [{exchange: {name: e, type: direct}, routingKeys: [a, b, c, d, e, f, g]}], retry: {policy: None}}`,
+				Then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "e", "orders") },
 			},
 			policy: v1alpha1.DriftPolicyReport,
 			want: func() verdict {
@@ -150,17 +152,17 @@ func TestJudge(t *testing.T) {
 			}(),
 		},
 		"an immutable difference": {
-			story: story{was: plain, spec: withTTL},
+			Scenario: plantest.Scenario{Was: plain, Spec: withTTL},
 			want: verdict{
 				ready:    no(v1alpha1.ReasonRecreationRequired, ttlRecreate),
 				progress: stalled, drifted: drift(ttlChange), recreation: mustRecreate(ttlRecreate),
 			},
 		},
 		"immutable differences of several objects": {
-			story: story{was: plain, then: func(o topology.Observed) {
-				setArgument(o, "orders", "x-max-length", 9)
-				setArgument(o, "orders", "x-message-ttl", 1)
-				o.Exchanges["dlx"] = topology.ObservedExchange{Type: "topic", Durable: true}
+			Scenario: plantest.Scenario{Was: plain, Then: func(o vhost.Observed) {
+				topologytest.SetArgument(&o, "orders", "x-max-length", 9)
+				topologytest.SetArgument(&o, "orders", "x-message-ttl", 1)
+				o.Exchanges["dlx"] = vhost.Exchange{Type: "topic", Durable: true}
 			}},
 			want: func() verdict {
 				message := `exchange "dlx" must be recreated: type is topic, should be fanout. ` +
@@ -175,9 +177,9 @@ func TestJudge(t *testing.T) {
 			}(),
 		},
 		"an immutable difference tells more than a missing exchange": {
-			story: story{
-				was:  plain,
-				spec: `{queue: {messageTTL: 5m}, bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`,
+			Scenario: plantest.Scenario{
+				Was:  plain,
+				Spec: `{queue: {messageTTL: 5m}, bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`,
 			},
 			want: verdict{
 				ready:      no(v1alpha1.ReasonRecreationRequired, ttlRecreate),
@@ -187,7 +189,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"the broker refuses a queue that it does not list": {
-			story: story{was: plain, then: without("orders")}, applied: failed("orders", rabbit.ErrPreconditionFailed),
+			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", rabbit.ErrPreconditionFailed),
 			want: verdict{
 				ready:      no(v1alpha1.ReasonRecreationRequired, `declare queue "orders" in vhost "/": precondition failed`),
 				progress:   stalled,
@@ -196,7 +198,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"the broker does not take an argument": {
-			story: story{was: plain, then: without("orders")}, applied: failed("orders", rabbit.ErrInvalidArgument),
+			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", rabbit.ErrInvalidArgument),
 			want: verdict{
 				ready:    no(v1alpha1.ReasonUnsupportedByBroker, `declare queue "orders" in vhost "/": invalid argument`),
 				progress: stalled,
@@ -204,7 +206,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"the arguments are too large for a frame": {
-			story: story{was: plain, then: without("orders")}, applied: failed("orders", rabbit.ErrTooLarge),
+			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", rabbit.ErrTooLarge),
 			want: verdict{
 				ready:    no(v1alpha1.ReasonInvalidSpec, `declare queue "orders" in vhost "/": too large for AMQP`),
 				progress: stalled,
@@ -212,7 +214,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a queue is exclusive to somebody": {
-			story: story{was: plain, spec: withTTL, then: without("dlq")}, applied: failed("dlq", rabbit.ErrResourceLocked),
+			Scenario: plantest.Scenario{Was: plain, Spec: withTTL, Then: without("dlq")}, applied: failed("dlq", rabbit.ErrResourceLocked),
 			want: verdict{
 				ready:      no(v1alpha1.ReasonRecreationRequired, ttlRecreate+`. declare queue "dlq" in vhost "/": resource locked`),
 				progress:   stalled,
@@ -221,21 +223,21 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"only explained by a broker upgrade": {
-			story: story{was: plain, from: v313, on: v40},
+			Scenario: plantest.Scenario{Was: plain, From: v313, On: v40},
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired now or before the broker was upgraded"),
 				drifted: &same, recreation: upgraded(limitUpgrade),
 			},
 		},
 		"only explained by a broker upgrade, under Report": {
-			story: story{was: plain, from: v313, on: v40}, policy: v1alpha1.DriftPolicyReport,
+			Scenario: plantest.Scenario{Was: plain, From: v313, On: v40}, policy: v1alpha1.DriftPolicyReport,
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired now or before the broker was upgraded"),
 				drifted: &same, recreation: upgraded(limitUpgrade),
 			},
 		},
 		"a broker upgrade explains the new bindings of upgraded objects": {
-			story: story{was: `{retry: {strategy: Reject}}`, from: v313, on: v40},
+			Scenario: plantest.Scenario{Was: `{retry: {strategy: Reject}}`, From: v313, On: v40},
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 8 objects are as desired now or before the broker was upgraded"),
 				drifted: &same,
@@ -246,7 +248,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a broker upgrade does not explain a deleted queue": {
-			story: story{was: plain, from: v313, on: v40, then: without("orders")}, applied: failed("orders", rabbit.ErrUnreachable),
+			Scenario: plantest.Scenario{Was: plain, From: v313, On: v40, Then: without("orders")}, applied: failed("orders", rabbit.ErrUnreachable),
 			want: verdict{
 				ready:    maybe(v1alpha1.ReasonCorrecting, `declare queue "orders" in vhost "/": broker unreachable`),
 				progress: reconciling,
@@ -254,9 +256,9 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a broker upgrade does not explain a missing exchange": {
-			story: story{
-				was: `{bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`, from: v313, on: v40,
-				then: func(o topology.Observed) { delete(o.Exchanges, "legacy") },
+			Scenario: plantest.Scenario{
+				Was: `{bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`, From: v313, On: v40,
+				Then: func(o vhost.Observed) { delete(o.Exchanges, "legacy") },
 			},
 			want: verdict{
 				ready:    no(v1alpha1.ReasonExchangeMissing, mustDeclare),
@@ -265,7 +267,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a source exchange is missing": {
-			story: story{was: plain, spec: `{bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`},
+			Scenario: plantest.Scenario{Was: plain, Spec: `{bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`},
 			want: verdict{
 				ready:      no(v1alpha1.ReasonExchangeMissing, mustDeclare),
 				progress:   reconciling,
@@ -274,7 +276,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"the return route is missing": {
-			story: story{was: withReturn},
+			Scenario: plantest.Scenario{Was: withReturn},
 			want: verdict{
 				ready:    no(v1alpha1.ReasonReturnRouteMissing, noReturn),
 				progress: reconciling,
@@ -282,7 +284,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a missing return route waits for what can be corrected": {
-			story: story{was: withReturn, then: without("tier")},
+			Scenario: plantest.Scenario{Was: withReturn, Then: without("tier")},
 			want: verdict{
 				ready:    maybe(v1alpha1.ReasonCorrecting, `queue "tier" is missing; `+noReturn),
 				progress: reconciling,
@@ -290,7 +292,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a permission is missing": {
-			story: story{spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`}, applied: failed("orders", fmt.Errorf("%w: configure", rabbit.ErrAccessRefused)),
+			Scenario: plantest.Scenario{Spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`}, applied: failed("orders", fmt.Errorf("%w: configure", rabbit.ErrAccessRefused)),
 			want: verdict{
 				ready:    no(v1alpha1.ReasonPermissionDenied, `declare queue "orders" in vhost "/": access refused: configure`),
 				progress: stalled,
@@ -298,8 +300,8 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a missing permission tells more than an immutable difference, which is said where it belongs": {
-			story:   story{was: plain, spec: withTTL, then: without("dlq")},
-			applied: errors.Join(failed("dlq", rabbit.ErrAccessRefused), rabbit.ErrTimeout),
+			Scenario: plantest.Scenario{Was: plain, Spec: withTTL, Then: without("dlq")},
+			applied:  errors.Join(failed("dlq", rabbit.ErrAccessRefused), rabbit.ErrTimeout),
 			want: verdict{
 				ready:      no(v1alpha1.ReasonPermissionDenied, `declare queue "dlq" in vhost "/": access refused; broker unreachable: no answer in time`),
 				progress:   stalled,
@@ -310,8 +312,8 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			told := tellStory(t, test.story)
-			got := judge(told.comparison, told.known, told.shapes, test.policy, test.applied)
+			told := test.Play(t)
+			got := judge(told.Comparison, told.Known, test.policy, test.applied)
 			equal(t, "verdict", test.want, got, comparingVerdicts)
 			equal(t, "in sync", test.want.ready.reason == v1alpha1.ReasonInSync, got.inSync())
 		})
@@ -321,13 +323,13 @@ func TestJudge(t *testing.T) {
 // What a broker upgrade holds up although nothing is wrong with what is there.
 func TestJudgeNewObjectsAfterAnUpgrade(t *testing.T) {
 	t.Parallel()
-	told := tellStory(t, story{
-		was:  `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`,
-		from: v313,
-		spec: `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}, bindings: [{exchange: {name: events, type: fanout}}]}`,
-		on:   v40,
-	})
-	got := judge(told.comparison, told.known, told.shapes, v1alpha1.DriftPolicyCorrect, nil)
+	told := plantest.Scenario{
+		Was:  `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`,
+		From: v313,
+		Spec: `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}, bindings: [{exchange: {name: events, type: fanout}}]}`,
+		On:   v40,
+	}.Play(t)
+	got := judge(told.Comparison, told.Known, v1alpha1.DriftPolicyCorrect, nil)
 	const missing = `fanout exchange "events" is missing; queue "orders" is not bound to exchange "events" with routing key ""`
 	equal(t, "ready", no(v1alpha1.ReasonRecreationRequired,
 		`queue "dlq" must be recreated: x-delivery-limit is not set, should be -1. Until then nothing new is declared: `+missing),

@@ -14,17 +14,17 @@ import (
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 func TestConnectionsThatAreRefused(t *testing.T) {
 	none := func(*Config, *brokers.VHost, *testing.T) {}
 	as := func(granted bool, tags ...string) func(*Config, *brokers.VHost, *testing.T) {
-		return func(config *Config, vhost *brokers.VHost, t *testing.T) {
-			user := vhost.Broker.NewUser(t, tags...)
+		return func(config *Config, vh *brokers.VHost, t *testing.T) {
+			user := vh.Broker.NewUser(t, tags...)
 			if granted {
-				vhost.Grant(user, ".*", ".*", ".*")
+				vh.Grant(user, ".*", ".*", ".*")
 			}
 			config.Username, config.Password = user.Username, user.Password
 		}
@@ -56,9 +56,9 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, vhost *brokers.VHost) {
-				config := configOf(vhost)
-				test.change(&config, vhost, t)
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				config := configOf(vh)
+				test.change(&config, vh, t)
 				if test.alter != nil {
 					test.alter(&config)
 				}
@@ -81,16 +81,16 @@ func TestCapabilitiesByTag(t *testing.T) {
 		"monitoring":    {},
 		"administrator": {Policies: true, Definitions: true},
 	}
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
 		for tag, want := range cases {
 			t.Run(tag, func(t *testing.T) {
-				user := vhost.Broker.NewUser(t, tag)
-				vhost.Grant(user, "", "", "")
-				config := configOf(vhost)
+				user := vh.Broker.NewUser(t, tag)
+				vh.Grant(user, "", "", "")
+				config := configOf(vh)
 				config.Username, config.Password = user.Username, user.Password
 				health := connected(t, config, nil).Health()
 				want.DelayedRedelivery, want.Statistics = strings.HasPrefix(health.Version, "4.3."), true
-				if health.Capabilities != want || health.Version != vhost.Broker.Version {
+				if health.Capabilities != want || health.Version != vh.Broker.Version {
 					t.Errorf("%+v, should be able to %+v", health, want)
 				}
 			})
@@ -110,7 +110,7 @@ func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 			if !connection.Health().Capabilities.Events {
 				t.Error("the plugin is enabled, its exchange should be seen")
 			}
-			observed, _ := connection.Observe(topology.Names{Exchanges: []string{eventExchange}})
+			observed, _ := connection.Observe(vhost.Selection{Exchanges: []string{eventExchange}})
 			if observed.Exchanges[eventExchange].Type != "topic" {
 				t.Errorf("%+v", observed.Exchanges)
 			}
@@ -120,14 +120,14 @@ func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 
 // Without the tag administrator the vhost is read by listings.
 func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		user := vhost.Broker.NewUser(t, "administrator")
-		vhost.Grant(user, ".*", ".*", ".*")
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		user := vh.Broker.NewUser(t, "administrator")
+		vh.Grant(user, ".*", ".*", ".*")
+		config := configOf(vh)
 		config.Username, config.Password = user.Username, user.Password
 		connection := connected(t, config, nil)
-		vhost.Broker.SetTags(t, user, "management")
-		vhost.DeclareQueue("q", nil)
+		vh.Broker.SetTags(t, user, "management")
+		vh.DeclareQueue("q", nil)
 		if now := seen(t, connection); len(now.queues) != 1 {
 			t.Errorf("%+v", now.queues)
 		}
@@ -141,13 +141,13 @@ func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
 // A fact about RabbitMQ that observing relies on: if this fails, definitionsWork has become too careful.
 func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 	each(t, func(t *testing.T, own *brokers.VHost) {
-		vhost := own.Broker.NewVHostNamed(t, "größe ")
-		connection := connected(t, configOf(vhost), nil)
+		vh := own.Broker.NewVHostNamed(t, "größe ")
+		connection := connected(t, configOf(vh), nil)
 		if connection.Health().Capabilities.Definitions {
 			t.Error("definitions should not be read")
 		}
 		_, _, err := connection.management.observeDefinitions(t.Context(), "", nil)
-		if works := err == nil; works != strings.HasPrefix(vhost.Broker.Version, "3.") {
+		if works := err == nil; works != strings.HasPrefix(vh.Broker.Version, "3.") {
 			t.Errorf("definitions: %v", err)
 		}
 	})
@@ -157,8 +157,8 @@ func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 // While a cluster is being upgraded its nodes differ, and the last one may change without our connections being closed.
 func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
-	config := configOf(vhost)
+	vh := brokers.Newest(t).NewVHost(t)
+	config := configOf(vh)
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI = proxy.URI
 	nodes := func(body string) {
@@ -174,9 +174,9 @@ func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	if health := connection.Health(); health.Version != "4.2.9" || health.Capabilities.DelayedRedelivery {
 		t.Errorf("%+v", health)
 	}
-	nodes(fmt.Sprintf(`[{"rabbitmq_version": %q}]`, vhost.Broker.Version))
+	nodes(fmt.Sprintf(`[{"rabbitmq_version": %q}]`, vh.Broker.Version))
 	seen(t, connection)
-	if health := connection.Health(); health.Version != vhost.Broker.Version || !health.Capabilities.DelayedRedelivery {
+	if health := connection.Health(); health.Version != vh.Broker.Version || !health.Capabilities.DelayedRedelivery {
 		t.Errorf("%+v", health)
 	}
 	proxy.requests()
@@ -191,8 +191,8 @@ func TestOddVHostsAndPrefixes(t *testing.T) {
 		for _, prefix := range []string{"", "/rabbit%20mq/%C3%BC"} {
 			t.Run(name+" at "+prefix, func(t *testing.T) {
 				each(t, func(t *testing.T, own *brokers.VHost) {
-					vhost := own.Broker.NewVHostNamed(t, name)
-					config := configOf(vhost)
+					vh := own.Broker.NewVHostNamed(t, name)
+					config := configOf(vh)
 					proxy := newProxy(t, config.ManagementURI, prefix)
 					config.ManagementURI = proxy.URI + "/" // one slash more does no harm
 					connection := connected(t, config, nil)
@@ -200,10 +200,10 @@ func TestOddVHostsAndPrefixes(t *testing.T) {
 						t.Fatal(err)
 					}
 					seen(t, connection)
-					user := vhost.Broker.NewUser(t, "management")
-					vhost.Grant(user, "", "", "")
+					user := vh.Broker.NewUser(t, "management")
+					vh.Grant(user, "", "", "")
 					config.Username, config.Password = user.Username, user.Password
-					if now := seen(t, connected(t, config, nil)); len(now.queues) != 1 || len(vhost.Definitions().Queues) != 1 {
+					if now := seen(t, connected(t, config, nil)); len(now.queues) != 1 || len(vh.Definitions().Queues) != 1 {
 						t.Errorf("%+v", now.queues)
 					}
 				})
@@ -255,7 +255,7 @@ func TestTLS(t *testing.T) {
 // A client certificate is shown in addition: users log in with user and password all the same.
 func TestClientCertificatesAreShown(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
+	vh := brokers.Newest(t).NewVHost(t)
 	server, client := selfSigned(t), selfSigned(t)
 	known := x509.NewCertPool()
 	known.AppendCertsFromPEM(client.cert)
@@ -266,7 +266,7 @@ func TestClientCertificatesAreShown(t *testing.T) {
 	demanding := &tls.Config{
 		Certificates: []tls.Certificate{identity}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: known, MinVersion: tls.VersionTLS12,
 	}
-	config := configOf(vhost)
+	config := configOf(vh)
 	plain := strings.TrimPrefix(config.AMQPURI, "amqp://")
 	config.AMQPURI = "amqps://" + listen(t, func(socket net.Conn) { pipe(tls.Server(socket, demanding), plain) })
 	config.ManagementURI = newTLSProxy(t, config.ManagementURI, "", demanding).URI
@@ -313,16 +313,16 @@ func pipe(client net.Conn, address string) {
 // Whatever goes wrong, and whatever is printed of it, no secret is in it.
 func TestNoSecretIsEverSaid(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
+	vh := brokers.Newest(t).NewVHost(t)
 	const password = "s3cret/p@ss wörd%"
 	spellings := []string{password, "s3cret", "wörd", "w%C3%B6rd"}
-	mean := newProxy(t, vhost.Broker.ManagementURI, "")
+	mean := newProxy(t, vh.Broker.ManagementURI, "")
 	mean.answer(func(response *http.Response) error { // a server that repeats what it was told
 		response.StatusCode = http.StatusInternalServerError
 		replace(response, fmt.Sprintf(`{"error":"e","reason":"no %s at amqp://guest:s3cret%%2Fp%%40ss%%20w%%C3%%B6rd%%25@host/"}`, password))
 		return nil
 	})
-	right := configOf(vhost)
+	right := configOf(vh)
 	cases := map[string]func(*Config){
 		"wrong password": func(*Config) {},
 		"nobody listens": func(c *Config) { c.AMQPURI, c.ManagementURI = "amqp://127.0.0.1:1", "http://127.0.0.1:1" },

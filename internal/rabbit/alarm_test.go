@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -26,17 +27,17 @@ const (
 func TestAlarms(t *testing.T) {
 	t.Parallel()
 	private := brokers.NewPrivate(t)
-	vhost := private.Broker.NewVHost(t)
-	config := configOf(vhost)
+	vh := private.Broker.NewVHost(t)
+	config := configOf(vh)
 	connection := connectedWith(t, config, impatient())
 	for _, queue := range []string{"before", "during"} {
-		vhost.DeclareQueue(queue, quorum(nil))
+		vh.DeclareQueue(queue, quorum(nil))
 	}
 	link := connection.channels.link
 
 	private.Eval(setAlarm)
 	mustBe(t, deleteNow(t.Context(), connection, "before"), ErrUnproven, "alarm", "low on disk")
-	if policies := vhost.Policies(); len(policies) != 0 {
+	if policies := vh.Policies(); len(policies) != 0 {
 		t.Errorf("policies under an alarm: %q", policies)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -58,7 +59,7 @@ func TestAlarms(t *testing.T) {
 	mustBe(t, deleteNow(t.Context(), connection, "during"), ErrUnproven, "alarm", "low on disk")
 	connection.between = nil
 	policies, err := connection.policies(t.Context())
-	if err != nil || len(policies) != 1 || policies[0].Definition[keyMaxLength] != boundless {
+	if err != nil || len(policies) != 1 || policies[0].Definition[vhost.KeyMaxLength] != boundless {
 		t.Errorf("the record of the sentinel, in a form that changes nothing: %+v, %v", policies, err)
 	}
 	if connection.channels.link != link || !connection.Health().Connected {
@@ -68,9 +69,9 @@ func TestAlarms(t *testing.T) {
 	g := NewWithT(t)
 	g.Eventually(func() []string {
 		g.Expect(connection.Refresh(t.Context())).To(Succeed())
-		return vhost.Policies()
+		return vh.Policies()
 	}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
-	g.Consistently(vhost.Ready).WithArguments("during").WithTimeout(time.Second).Should(BeZero())
+	g.Consistently(vh.Ready).WithArguments("during").WithTimeout(time.Second).Should(BeZero())
 	if err := deleteNow(t.Context(), connection, "during"); err != nil {
 		t.Error(err)
 	}
@@ -90,8 +91,8 @@ func TestUnusualSettings(t *testing.T) {
 	})
 }
 
-func fewChannels(t *testing.T, vhost *brokers.VHost) {
-	connection := connected(t, configOf(vhost), nil)
+func fewChannels(t *testing.T, vh *brokers.VHost) {
+	connection := connected(t, configOf(vh), nil)
 	many := topology.Topology{}
 	for i := range 12 {
 		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprint(i), Arguments: quorum(nil)})
@@ -115,16 +116,16 @@ func fewChannels(t *testing.T, vhost *brokers.VHost) {
 	if connection.channels.link != link {
 		t.Error("the AMQP connection was lost")
 	}
-	mustBeClean(t, vhost)
+	mustBeClean(t, vh)
 }
 
-func withoutMetricsCollector(t *testing.T, vhost *brokers.VHost) {
-	vhost.DeclareQueue("empty", quorum(nil))
-	vhost.DeclareQueue("pending", quorum(pendingArguments))
-	vhost.DeclareQueue("delayed", quorum(delayedArguments))
-	putAside(t, vhost, "pending", false)
-	putAside(t, vhost, "delayed", true)
-	connection := connected(t, configOf(vhost), nil)
+func withoutMetricsCollector(t *testing.T, vh *brokers.VHost) {
+	vh.DeclareQueue("empty", quorum(nil))
+	vh.DeclareQueue("pending", quorum(pendingArguments))
+	vh.DeclareQueue("delayed", quorum(delayedArguments))
+	putAside(t, vh, "pending", false)
+	putAside(t, vh, "delayed", true)
+	connection := connected(t, configOf(vh), nil)
 	if connection.Health().Capabilities.Statistics {
 		t.Error("statistics are taken to be there")
 	}
@@ -134,24 +135,24 @@ func withoutMetricsCollector(t *testing.T, vhost *brokers.VHost) {
 	for _, queue := range []string{"pending", "delayed"} {
 		mustBe(t, deleteNow(t.Context(), connection, queue), ErrNotEmpty, `queue "`+queue+`" holds messages that wait`)
 	}
-	mustBeClean(t, vhost)
+	mustBeClean(t, vh)
 }
 
 // Where Warren cannot read the pattern of a policy, and the broker does not say which policy holds, nothing is deleted.
 func TestPoliciesThatCannotBeTold(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("orders", quorum(nil))
-		vhost.SetPolicy("recursive", brokers.Policy{
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		vh.SetPolicy("recursive", brokers.Policy{
 			Pattern: `^(?(?=o)orders|other)$`, ApplyTo: "queues", Definition: map[string]any{"message-ttl": 60000},
 		})
-		management := newProxy(t, vhost.Broker.ManagementURI, "")
+		management := newProxy(t, vh.Broker.ManagementURI, "")
 		management.answer(func(response *http.Response) error {
 			if strings.HasSuffix(response.Request.URL.EscapedPath(), "/orders") {
 				replace(response, `{"type":"quorum","state":"running","leader":"rabbit@here","arguments":{"x-queue-type":"quorum"}}`)
 			}
 			return nil
 		})
-		config := configOf(vhost)
+		config := configOf(vh)
 		config.ManagementURI = management.URI
 		connection := connected(t, config, nil)
 		if connection.Health().Capabilities.Statistics != true {
@@ -160,6 +161,6 @@ func TestPoliciesThatCannotBeTold(t *testing.T) {
 		mustBe(t, deleteNow(t.Context(), connection, "orders"), ErrUnproven, `policy "recursive" holds`)
 		management.answer(nil)
 		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, "orders") }).WithTimeout(within).Should(Succeed())
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }

@@ -10,15 +10,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 const (
 	opDeclare = "declare"
 	opBind    = "bind"
-
-	kindExchange = "exchange"
-	kindQueue    = "queue"
-	kindBinding  = "binding"
 
 	// shortString is the longest name or routing key that AMQP can carry, in bytes.
 	shortString = 255
@@ -40,13 +37,13 @@ func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error
 		operations = append(operations, declareQueue(queue))
 	}
 	failures := c.perform(ctx, operations)
-	failed := map[[2]string]bool{}
+	failed := vhost.IDs{}
 	for _, failure := range failures {
-		failed[[2]string{failure.Kind, failure.Name}] = true
+		failed[failure.ID] = true
 	}
 	operations = nil
 	for _, binding := range changes.Bindings {
-		if !failed[[2]string{kindQueue, binding.Destination}] && !failed[[2]string{kindExchange, binding.Source}] {
+		if !failed.HasEitherEnd(binding.ID()) {
 			operations = append(operations, bind(binding))
 		}
 	}
@@ -68,11 +65,11 @@ type operation struct {
 	// names are what must fit into AMQP's short strings: the library closes the connection otherwise.
 	names []string
 	// arguments must fit into a frame, together with the names: the broker closes the connection otherwise.
-	arguments topology.Arguments
+	arguments vhost.Arguments
 	// cluster is the one that the operation must not miss; any if empty.
 	cluster string
 	// permissions are those that the operation takes, by kind of object.
-	permissions map[string]string
+	permissions map[vhost.Kind]string
 	call        func(*amqp.Channel) error
 	write       write
 }
@@ -98,7 +95,7 @@ func (c *Connection) perform(ctx context.Context, operations []operation) []*Obj
 }
 
 func (c *Connection) performOne(ctx context.Context, operation operation) error {
-	if operation.about.Name == "" { // to AMQP, the queue declared last on the channel, and channels are shared
+	if operation.about.ID.Name+operation.about.ID.Destination == "" { // to AMQP, the queue declared last on the channel, and channels are shared
 		return fmt.Errorf("%w: it has no name", ErrPreconditionFailed)
 	}
 	if err := operation.fits(c.channels.frameMax()); err != nil {
@@ -117,6 +114,9 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 	return operation.namePermission(c.channels.doAt(ctx, operation.cluster, call))
 }
 
+// kindsInReplies are the kinds of objects by what RabbitMQ calls them.
+var kindsInReplies = map[string]vhost.Kind{"exchange": vhost.KindExchange, "queue": vhost.KindQueue}
+
 // refusal is how RabbitMQ 3.10 says that a permission is missing. From 4.0 on it is "configure access to queue …".
 var refusal = regexp.MustCompile(`: access to (queue|exchange) '`)
 
@@ -127,7 +127,7 @@ func (o operation) namePermission(err error) error {
 	}
 	text := refusal.ReplaceAllStringFunc(err.Error(), func(match string) string {
 		object := refusal.FindStringSubmatch(match)[1]
-		return fmt.Sprintf(": %s access to %s '", o.permissions[object], object)
+		return fmt.Sprintf(": %s access to %s '", o.permissions[kindsInReplies[object]], object)
 	})
 	return &failure{reasons: []error{ErrAccessRefused}, text: text}
 }
@@ -135,29 +135,29 @@ func (o operation) namePermission(err error) error {
 func declareExchange(exchange topology.Exchange) operation {
 	kind := string(exchange.Type)
 	return operation{
-		about: ObjectError{Op: opDeclare, Kind: kindExchange, Name: exchange.Name},
+		about: ObjectError{Op: opDeclare, ID: exchange.ID()},
 		names: []string{exchange.Name, kind},
 
-		permissions: map[string]string{kindExchange: "configure"},
+		permissions: map[vhost.Kind]string{vhost.KindExchange: "configure"},
 		call: func(channel *amqp.Channel) error {
 			return channel.ExchangeDeclare(exchange.Name, kind, true, false, false, false, nil)
 		},
 		write: func(s *snapshot) bool {
-			return s.putExchange(exchange.Name, topology.ObservedExchange{Type: kind, Durable: true})
+			return s.putExchange(exchange.Name, vhost.Exchange{Type: kind, Durable: true})
 		},
 	}
 }
 
 func declareQueue(queue topology.Queue) operation {
 	onQueue := "configure"
-	if _, dead := queue.Arguments["x-dead-letter-exchange"]; dead {
+	if _, dead := queue.Arguments[vhost.ArgDeadLetterExchange]; dead {
 		onQueue = "configure or read" // the latter for the dead-letter exchange's sake
 	}
 	return operation{
-		about: ObjectError{Op: opDeclare, Kind: kindQueue, Name: queue.Name},
+		about: ObjectError{Op: opDeclare, ID: queue.ID()},
 		names: []string{queue.Name}, arguments: queue.Arguments,
 
-		permissions: map[string]string{kindQueue: onQueue, kindExchange: "write"},
+		permissions: map[vhost.Kind]string{vhost.KindQueue: onQueue, vhost.KindExchange: "write"},
 		call: func(channel *amqp.Channel) error {
 			_, err := channel.QueueDeclare(queue.Name, true, false, false, false, table(queue.Arguments))
 			return err
@@ -171,28 +171,33 @@ func declareQueue(queue topology.Queue) operation {
 
 func bind(binding topology.Binding) operation {
 	return operation{
-		about: ObjectError{
-			Op: opBind, Kind: kindBinding, Name: binding.Destination, Source: binding.Source, RoutingKey: binding.RoutingKey,
-		},
+		about: ObjectError{Op: opBind, ID: bindingID(binding)},
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
-		permissions: map[string]string{kindQueue: "write", kindExchange: "read"},
+		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
 		call: func(channel *amqp.Channel) error {
 			return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, table(binding.Arguments))
 		},
 		write: func(s *snapshot) bool {
-			return s.putBinding(topology.ObservedBinding{
+			return s.putBinding(vhost.Binding{
 				Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
-				Arguments: topology.Normalize(binding.Arguments),
+				Arguments: vhost.Normalize(binding.Arguments),
 			})
 		},
 	}
 }
 
+// bindingID leaves the arguments out, which errors do not tell.
+func bindingID(binding topology.Binding) vhost.ID {
+	id := binding.ID()
+	id.Arguments = ""
+	return id
+}
+
 // table makes an AMQP table of arguments, tables within them included, which the library takes as its own type only.
 func table(arguments map[string]any) amqp.Table {
 	converted := make(amqp.Table, len(arguments))
-	for key, value := range topology.Normalize(arguments) {
+	for key, value := range vhost.Normalize(arguments) {
 		converted[key] = field(value)
 	}
 	return converted

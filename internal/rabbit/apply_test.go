@@ -10,22 +10,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-func quorum(arguments topology.Arguments) topology.Arguments {
-	all := topology.Arguments{"x-queue-type": "quorum"}
+func quorum(arguments vhost.Arguments) vhost.Arguments {
+	all := vhost.Arguments{"x-queue-type": "quorum"}
 	maps.Copy(all, arguments)
 	return all
 }
 
 func TestApplyCreatesAndWritesThrough(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
 		wanted := topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "orders.dlx", Type: "fanout", Declare: true}, {Name: "amq.topic"}},
 			Queues: []topology.Queue{
-				{Name: "orders", Arguments: quorum(topology.Arguments{"x-message-ttl": int64(60000), "x-dead-letter-exchange": "orders.dlx"})},
+				{Name: "orders", Arguments: quorum(vhost.Arguments{"x-message-ttl": int64(60000), "x-dead-letter-exchange": "orders.dlx"})},
 				{Name: "orders.dlq", Arguments: quorum(nil)},
 			},
 			Bindings: []topology.Binding{
@@ -49,17 +50,17 @@ func TestApplyCreatesAndWritesThrough(t *testing.T) {
 		if difference := cmp.Diff(seen, written); difference != "" {
 			t.Errorf("written through (+) differs from what the broker says (-):\n%s", difference)
 		}
-		if len(vhost.Definitions().Queues) != 2 || len(vhost.Definitions().Bindings) != 2 || len(seen.Queues) != 2 {
-			t.Errorf("the vhost has %+v", vhost.Definitions())
+		if len(vh.Definitions().Queues) != 2 || len(vh.Definitions().Bindings) != 2 || len(seen.Queues) != 2 {
+			t.Errorf("the vhost has %+v", vh.Definitions())
 		}
 	})
 }
 
 func TestApplyReportsEachObjectForItself(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("other", quorum(topology.Arguments{"x-message-ttl": int64(1000)}))
-		vhost.DeclareExchange("events", "topic", nil)
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("other", quorum(vhost.Arguments{"x-message-ttl": int64(1000)}))
+		vh.DeclareExchange("events", "topic", nil)
+		connection := connected(t, configOf(vh), nil)
 		err := connection.Apply(t.Context(), topology.Topology{
 			Exchanges: []topology.Exchange{
 				{Name: "events", Type: "fanout", Declare: true},
@@ -68,7 +69,7 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 				{Name: "foreign"}, // to be used, never declared
 			},
 			Queues: []topology.Queue{
-				{Name: "other", Arguments: quorum(topology.Arguments{"x-message-ttl": int64(2000)})},
+				{Name: "other", Arguments: quorum(vhost.Arguments{"x-message-ttl": int64(2000)})},
 				{Name: "fine", Arguments: quorum(nil)},
 				{Name: strings.Repeat("ü", 128), Arguments: quorum(nil)},
 			},
@@ -79,27 +80,28 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 			},
 		})
 		want := []struct {
-			reason    error
-			op, about string
-			says      string
+			reason error
+			op     string
+			object vhost.ID
+			says   string
 		}{
-			{ErrPreconditionFailed, "declare", "exchange events", "inequivalent arg 'type' for exchange 'events'"},
-			{ErrAccessRefused, "declare", "exchange amq.mine", "reserved prefix"},
-			{ErrPreconditionFailed, "declare", "queue other", "inequivalent arg 'x-message-ttl' for queue 'other'"},
-			{ErrTooLarge, "declare", "queue " + strings.Repeat("ü", 128), "256 bytes are more than the 255"},
-			{ErrNotFound, "bind", "binding fine", `bind queue "fine" to exchange "foreign" with routing key "k"`},
+			{ErrPreconditionFailed, "declare", vhost.ExchangeID("events"), "inequivalent arg 'type' for exchange 'events'"},
+			{ErrAccessRefused, "declare", vhost.ExchangeID("amq.mine"), "reserved prefix"},
+			{ErrPreconditionFailed, "declare", vhost.QueueID("other"), "inequivalent arg 'x-message-ttl' for queue 'other'"},
+			{ErrTooLarge, "declare", vhost.QueueID(strings.Repeat("ü", 128)), "256 bytes are more than the 255"},
+			{ErrNotFound, "bind", topology.Binding{Source: "foreign", Destination: "fine", RoutingKey: "k"}.ID(), `bind queue "fine" to exchange "foreign" with routing key "k"`},
 		}
 		failures := objectErrors(t, err)
 		if len(failures) != len(want) {
 			t.Fatalf("%d failures: %v", len(failures), err)
 		}
 		for i, failure := range failures {
-			mustBe(t, failure, want[i].reason, want[i].says, "in vhost \""+vhost.Name+"\": ")
-			if failure.Op != want[i].op || failure.Kind+" "+failure.Name != want[i].about || failure.VHost != vhost.Name {
+			mustBe(t, failure, want[i].reason, want[i].says, "in vhost \""+vh.Name+"\": ")
+			if failure.Op != want[i].op || failure.ID != want[i].object || failure.VHost != vh.Name {
 				t.Errorf("failure %d is %+v", i, failure)
 			}
 		}
-		definitions := vhost.Definitions()
+		definitions := vh.Definitions()
 		if len(definitions.Queues) != 2 || len(definitions.Bindings) != 1 || definitions.Bindings[0].Destination != "fine" {
 			t.Errorf("the vhost has %+v", definitions)
 		}
@@ -111,12 +113,12 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 
 // An argument that the broker does not take says nothing of an object that exists.
 func TestInvalidArgumentsAreToldFromInequivalentOnes(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		connection := connected(t, configOf(vhost), nil)
-		declare := func(arguments topology.Arguments) error {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
+		declare := func(arguments vhost.Arguments) error {
 			return connection.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: quorum(arguments)}}})
 		}
-		for _, invalid := range []topology.Arguments{
+		for _, invalid := range []vhost.Arguments{
 			{"x-queue-mode": "lazy"},
 			{"x-max-priority": int64(3)},
 			{"x-max-length": int64(-1)},
@@ -130,13 +132,13 @@ func TestInvalidArgumentsAreToldFromInequivalentOnes(t *testing.T) {
 				t.Errorf("%v passes for a queue that is not as declared", err)
 			}
 		}
-		if queues := vhost.Definitions().Queues; len(queues) > 0 {
+		if queues := vh.Definitions().Queues; len(queues) > 0 {
 			t.Errorf("the vhost has %+v", queues)
 		}
-		if err := declare(topology.Arguments{"x-max-length": int64(1)}); err != nil {
+		if err := declare(vhost.Arguments{"x-max-length": int64(1)}); err != nil {
 			t.Fatal(err)
 		}
-		mustBe(t, declare(topology.Arguments{"x-max-length": int64(2)}), ErrPreconditionFailed, "inequivalent arg 'x-max-length' for queue 'q'")
+		mustBe(t, declare(vhost.Arguments{"x-max-length": int64(2)}), ErrPreconditionFailed, "inequivalent arg 'x-max-length' for queue 'q'")
 	})
 }
 
@@ -161,7 +163,7 @@ func objectErrors(t *testing.T, err error) []*ObjectError {
 // What is missing is named, for PermissionDenied. The permissions of RabbitMQ: configure on what is declared; read on the queue and write on its dead-letter exchange;
 // write on the queue and read on the exchange of a binding.
 func TestApplyNamesTheMissingPermission(t *testing.T) {
-	queue := func(name string, arguments topology.Arguments) topology.Topology {
+	queue := func(name string, arguments vhost.Arguments) topology.Topology {
 		return topology.Topology{Queues: []topology.Queue{{Name: name, Arguments: quorum(arguments)}}}
 	}
 	binding := func(source, destination string) topology.Topology {
@@ -172,7 +174,7 @@ func TestApplyNamesTheMissingPermission(t *testing.T) {
 		says  string
 	}{
 		"queue":                {queue("none", nil), "configure access to queue 'none'"},
-		"dead-letter exchange": {queue("all", topology.Arguments{"x-dead-letter-exchange": "none"}), "write access to exchange 'none'"},
+		"dead-letter exchange": {queue("all", vhost.Arguments{"x-dead-letter-exchange": "none"}), "write access to exchange 'none'"},
 		"exchange": {
 			topology.Topology{Exchanges: []topology.Exchange{{Name: "none", Type: "fanout", Declare: true}}},
 			"configure access to exchange 'none'",
@@ -180,14 +182,14 @@ func TestApplyNamesTheMissingPermission(t *testing.T) {
 		"binding, queue":    {binding("r.exchange", "none"), "write access to queue 'none'"},
 		"binding, exchange": {binding("none", "w.queue"), "read access to exchange 'none'"},
 	}
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("w.queue", nil)
-		vhost.DeclareQueue("none", nil)
-		vhost.DeclareExchange("r.exchange", "fanout", nil)
-		vhost.DeclareExchange("none", "fanout", nil)
-		user := vhost.Broker.NewUser(t, "management")
-		vhost.Grant(user, "^all", "^(all|w)", "^(all|r)")
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("w.queue", nil)
+		vh.DeclareQueue("none", nil)
+		vh.DeclareExchange("r.exchange", "fanout", nil)
+		vh.DeclareExchange("none", "fanout", nil)
+		user := vh.Broker.NewUser(t, "management")
+		vh.Grant(user, "^all", "^(all|w)", "^(all|r)")
+		config := configOf(vh)
 		config.Username, config.Password = user.Username, user.Password
 		connection := connected(t, config, nil)
 		for name, test := range cases {
@@ -196,22 +198,22 @@ func TestApplyNamesTheMissingPermission(t *testing.T) {
 			})
 		}
 		// With a dead-letter exchange, read on the queue is needed too; 3.10 does not tell which was missing.
-		vhost.Grant(user, ".*", ".*", "^$")
-		err := connection.Apply(t.Context(), queue("all", topology.Arguments{"x-dead-letter-exchange": "none"}))
+		vh.Grant(user, ".*", ".*", "^$")
+		err := connection.Apply(t.Context(), queue("all", vhost.Arguments{"x-dead-letter-exchange": "none"}))
 		mustBe(t, err, ErrAccessRefused, "read access to queue 'all'")
 	})
 }
 
 // A broker compares some arguments only: what it has stays in the snapshot, whatever it was told to declare.
 func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
 		declare := func(value string) {
-			arguments := quorum(topology.Arguments{"x-unknown-to-all": value})
+			arguments := quorum(vhost.Arguments{"x-unknown-to-all": value})
 			if err := connection.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: arguments}}}); err != nil {
 				t.Fatal(err)
 			}
-			observed, _ := connection.Observe(topology.Names{Queues: []string{"q"}})
+			observed, _ := connection.Observe(vhost.Selection{Queues: []string{"q"}})
 			if got := observed.Queues["q"].Arguments["x-unknown-to-all"]; got != "first" {
 				t.Errorf("observed %q", got)
 			}
@@ -226,8 +228,8 @@ func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
 
 // An answer that was on its way while something was declared does not undo it, nor does it count as news.
 func TestApplyDuringALook(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := configOf(vh)
 		proxy := newProxy(t, config.ManagementURI, "")
 		config.ManagementURI = proxy.URI
 		var listener listener
@@ -259,7 +261,7 @@ func TestApplyDuringALook(t *testing.T) {
 			t.Errorf("the older answer won: %+v", observed)
 		}
 		// Whoever deletes it now must not be hidden by an ETag of that time.
-		vhost.DeleteQueue("q")
+		vh.DeleteQueue("q")
 		if now := seen(t, connection); len(now.queues) != 0 {
 			t.Errorf("after the deletion: %+v", now.queues)
 		}

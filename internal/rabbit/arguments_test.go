@@ -6,27 +6,28 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 // What the table of arguments says that a broker compares, it compares when a queue is declared again, and nothing else.
 func TestBrokersCompareTheArgumentsThatTheTableSays(t *testing.T) {
 	values := map[string][2]any{ // two values for each argument that is no plain number
-		topology.ArgQueueType:            {"quorum", "classic"},
-		topology.ArgOverflow:             {"reject-publish", "drop-head"},
-		topology.ArgSingleActiveConsumer: {true, false},
-		topology.ArgLeaderLocator:        {"balanced", "client-local"},
-		topology.ArgDeadLetterExchange:   {"one", "other"},
-		topology.ArgDeadLetterRoutingKey: {"one", "other"},
-		topology.ArgDeadLetterStrategy:   {"at-least-once", "at-most-once"},
-		topology.ArgDelayedRetryType:     {"all", "failed"},
+		vhost.ArgQueueType:            {"quorum", "classic"},
+		vhost.ArgOverflow:             {"reject-publish", "drop-head"},
+		vhost.ArgSingleActiveConsumer: {true, false},
+		vhost.ArgLeaderLocator:        {"balanced", "client-local"},
+		vhost.ArgDeadLetterExchange:   {"one", "other"},
+		vhost.ArgDeadLetterRoutingKey: {"one", "other"},
+		vhost.ArgDeadLetterStrategy:   {"at-least-once", "at-most-once"},
+		vhost.ArgDelayedRetryType:     {"all", "failed"},
 	}
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		version, err := topology.ParseVersion(vhost.Broker.Version)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		version, err := vhost.ParseVersion(vh.Broker.Version)
 		if err != nil {
 			t.Fatal(err)
 		}
-		connection := connected(t, configOf(vhost), nil)
+		connection := connected(t, configOf(vh), nil)
 		for _, row := range topology.ArgumentTable {
 			if !version.AtLeast(row.Since) {
 				continue // such a broker stores what it is told
@@ -37,8 +38,8 @@ func TestBrokersCompareTheArgumentsThatTheTableSays(t *testing.T) {
 					pair = [2]any{int64(1), int64(2)}
 				}
 				declare := func(value any) error {
-					arguments := quorum(topology.Arguments{topology.ArgDeadLetterExchange: "dlx"}) // which a dead-letter key needs
-					maps.Copy(arguments, topology.Arguments{row.Name: value})
+					arguments := quorum(vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}) // which a dead-letter key needs
+					maps.Copy(arguments, vhost.Arguments{row.Name: value})
 					return connection.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: row.Name, Arguments: arguments}}})
 				}
 				if err := declare(pair[0]); err != nil {

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Capabilities are what this broker lets this user do.
@@ -39,7 +37,7 @@ type contact struct {
 	// nodes is how many nodes the cluster has; zero if the user may not know.
 	nodes int
 	// builtin are the exchanges amq.*, which definitions leave out.
-	builtin map[string]topology.ObservedExchange
+	builtin map[string]vhost.Exchange
 }
 
 const eventExchange = "amq.rabbitmq.event"
@@ -75,8 +73,8 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	if err != nil {
 		return nil, err
 	}
-	version := cutTo(lowest(versions...), longestVersion)
-	parsed, err := topology.ParseVersion(version)
+	version := cutTo(vhost.Lowest(versions...), longestVersion)
+	parsed, err := vhost.ParseVersion(version)
 	if err != nil {
 		return nil, m.describe(http.MethodGet, "/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
 	}
@@ -89,7 +87,7 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 			Definitions:       administrator && definitionsWork(m.config.VHost),
 			Events:            events,
 			Policies:          administrator || slices.Contains(tags, "policymaker"),
-			DelayedRedelivery: parsed.AtLeast(topology.RabbitMQ43),
+			DelayedRedelivery: parsed.AtLeast(vhost.RabbitMQ43),
 			Statistics:        !answer.StatisticsDisabled,
 		},
 		upgrading: slices.ContainsFunc(versions, func(other string) bool { return other != version }),
@@ -145,12 +143,12 @@ func definitionsWork(vhost string) bool {
 
 // builtinExchanges lists the exchanges amq.* of the vhost. An administrator sees a vhost through definitions even
 // without a permission in it; the listing then refuses, and the exchanges that every vhost has must do.
-func (m *management) builtinExchanges(ctx context.Context, administrator bool) (map[string]topology.ObservedExchange, error) {
-	builtin := map[string]topology.ObservedExchange{}
+func (m *management) builtinExchanges(ctx context.Context, administrator bool) (map[string]vhost.Exchange, error) {
+	builtin := map[string]vhost.Exchange{}
 	for name, kind := range map[string]string{
 		"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers", "amq.match": "headers",
 	} {
-		builtin[name] = topology.ObservedExchange{Type: kind, Durable: true}
+		builtin[name] = vhost.Exchange{Type: kind, Durable: true}
 	}
 	var page struct{ Items []exchangeItem }
 	_, err := m.get(ctx, "/exchanges/"+escape(m.config.VHost)+
@@ -165,32 +163,4 @@ func (m *management) builtinExchanges(ctx context.Context, administrator bool) (
 		builtin[item.Name] = item.observed()
 	}
 	return builtin, nil
-}
-
-// lowest returns the lowest of versions such as 4.3.6, patch level included; those that are empty do not count.
-func lowest(versions ...string) string {
-	return slices.MinFunc(versions, func(a, b string) int {
-		if a == "" || b == "" {
-			return strings.Compare(b, a)
-		}
-		return slices.Compare(numbers(a), numbers(b))
-	})
-}
-
-// numbers reads the leading numbers of a version: 4.3.0-rc.1 is 4, 3, 0.
-func numbers(version string) []int {
-	var all []int
-	for part := range strings.SplitSeq(version, ".") {
-		digits := strings.TrimRightFunc(part, func(r rune) bool { return r < '0' || r > '9' })
-		digits, _, pre := strings.Cut(digits, "-")
-		number, err := strconv.Atoi(digits)
-		if err != nil {
-			break
-		}
-		all = append(all, number)
-		if pre || digits != part {
-			break
-		}
-	}
-	return all
 }

@@ -11,8 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // timing is how long things may take.
@@ -130,8 +129,8 @@ func (c *Connection) VHost() string { return c.config.VHost }
 func (c *Connection) Owner() string { return c.config.Owner }
 
 // Observe returns what the vhost has of the named objects, out of the snapshot in memory; false before the first look.
-// The exchanges that can be reached from names.Route are among the exchanges, with their bindings.
-func (c *Connection) Observe(names topology.Names) (topology.Observed, bool) {
+// The exchanges that can be reached from names.FollowFrom are among the exchanges, with their bindings.
+func (c *Connection) Observe(names vhost.Selection) (vhost.Observed, bool) {
 	observed, looked := c.store.observe(names)
 	c.members.observe(names, &observed)
 	return observed, looked

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -57,9 +58,9 @@ func failsWith(reason error, says ...string) func(Gomega, Health) {
 var oneQueue = topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: quorum(nil)}}}
 
 func TestHealthTellsWhoTheBrokerIs(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		health := connected(t, configOf(vhost), nil).Health()
-		if health.Version != vhost.Broker.Version || health.ClusterName == "" || !health.FailingSince.IsZero() {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		health := connected(t, configOf(vh), nil).Health()
+		if health.Version != vh.Broker.Version || health.ClusterName == "" || !health.FailingSince.IsZero() {
 			t.Errorf("%+v", health)
 		}
 	})
@@ -75,9 +76,9 @@ func ofObjects(requests []request) []request {
 
 // An administrator reads the vhost by one request for its definitions each interval.
 func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		fill(vhost)
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		fill(vh)
+		config := configOf(vh)
 		proxy := newProxy(t, config.ManagementURI, "")
 		config.ManagementURI, config.ResyncInterval = proxy.URI, 200*time.Millisecond
 		connection := connected(t, config, nil)
@@ -92,7 +93,7 @@ func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 			return len(steady)
 		}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 6))
 		for i, request := range steady {
-			if request.path != "/api/definitions/"+escape(vhost.Name) {
+			if request.path != "/api/definitions/"+escape(vh.Name) {
 				t.Errorf("request %d: %s", i, request.path)
 			}
 			if i > 0 && request.at.Sub(steady[i-1].at) < config.ResyncInterval*85/100 {
@@ -109,10 +110,10 @@ func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 // policies, and operator policies where the user may.
 func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
-	user := vhost.Broker.NewUser(t, "management")
-	vhost.Grant(user, ".*", ".*", ".*")
-	config := configOf(vhost)
+	vh := brokers.Newest(t).NewVHost(t)
+	user := vh.Broker.NewUser(t, "management")
+	vh.Grant(user, ".*", ".*", ".*")
+	config := configOf(vh)
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI, config.Username, config.Password = proxy.URI, user.Username, user.Password
 	connection := connected(t, config, nil)
@@ -131,15 +132,15 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 // RabbitMQ 4.3.5 and newer have ETags, and answer "not modified" while nothing changed. They are of the whole broker: a change
 // in any vhost changes them all.
 func TestBrokersWithETags(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		m := connected(t, configOf(vhost), nil).management
-		version, err := topology.ParseVersion(vhost.Broker.Version)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		m := connected(t, configOf(vh), nil).management
+		version, err := vhost.ParseVersion(vh.Broker.Version)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var definitions any
-		etag, err := m.get(t.Context(), "/definitions/"+escape(vhost.Name), "", &definitions)
-		if has := etag != ""; err != nil || has != version.AtLeast(topology.RabbitMQ43) {
+		etag, err := m.get(t.Context(), "/definitions/"+escape(vh.Name), "", &definitions)
+		if has := etag != ""; err != nil || has != version.AtLeast(vhost.RabbitMQ43) {
 			t.Fatalf("ETag %q, %v", etag, err)
 		}
 		if etag == "" {
@@ -147,7 +148,7 @@ func TestBrokersWithETags(t *testing.T) {
 		}
 		NewWithT(t).Eventually(func() (err error) { // other tests change the broker in between
 			before := etag
-			etag, err = m.get(t.Context(), "/definitions/"+escape(vhost.Name), before, &definitions)
+			etag, err = m.get(t.Context(), "/definitions/"+escape(vh.Name), before, &definitions)
 			return err
 		}).WithTimeout(within).WithPolling(time.Millisecond).Should(MatchError(errNotModified))
 	})
@@ -156,8 +157,8 @@ func TestBrokersWithETags(t *testing.T) {
 // The proxy plays the part of a broker that nobody else uses.
 func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
-	config := configOf(vhost)
+	vh := brokers.Newest(t).NewVHost(t)
+	config := configOf(vh)
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI = proxy.URI
 	etagIs := func(etag string) {
@@ -204,11 +205,11 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 	if !connection.Health().SyncedAt.After(before) {
 		t.Error("a look that found nothing new is a successful look")
 	}
-	vhost.DeclareQueue("q", quorum(nil))
+	vh.DeclareQueue("q", quorum(nil))
 	etagIs(`"two"`)
 	looks(200, 200, 304)
 	has(1)
-	vhost.DeleteQueue("q")
+	vh.DeleteQueue("q")
 	etagIs(`"one"`)
 	misses()
 	has(0)
@@ -217,15 +218,15 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(1)
-	vhost.DeleteQueue("q") // and the broker is back at what the ETag stands for
+	vh.DeleteQueue("q") // and the broker is back at what the ETag stands for
 	misses()
 	has(0)
 	looks(200, 304)
 }
 
 func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := configOf(vh)
 		proxy := newProxy(t, config.ManagementURI, "")
 		config.ManagementURI = proxy.URI
 		connection := connected(t, config, nil)
@@ -233,9 +234,9 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		proxy.requests()
-		vhost.DeleteQueue("q")
+		vh.DeleteQueue("q")
 		NewWithT(t).Eventually(func() int { // the management API learns of connections late
-			return vhost.Broker.CloseConnections(t, "warren "+vhost.Name)
+			return vh.Broker.CloseConnections(t, "warren "+vh.Name)
 		}).WithTimeout(within).WithPolling(50 * time.Millisecond).Should(Equal(1))
 		eventually(t, connection, func(g Gomega, health Health) { // it looks again at once, and at what the user may do
 			observed, _ := connection.Observe(namesOf(oneQueue))
@@ -253,8 +254,8 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 
 func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
-	config := configOf(vhost)
+	vh := brokers.Newest(t).NewVHost(t)
+	config := configOf(vh)
 	relay, proxy := newRelay(t, config.AMQPURI), newProxy(t, config.ManagementURI, "")
 	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
 	connection := openedHastily(t, config)
@@ -264,12 +265,12 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 	relay.cut()
 	eventually(t, connection, failsWith(ErrUnreachable, "AMQP: "))
 	since := connection.Health().FailingSince
-	vhost.DeclareQueue("seen", nil)
+	vh.DeclareQueue("seen", nil)
 	if now := seen(t, connection); len(now.queues) != 1 {
 		t.Error("without AMQP nothing is seen")
 	}
 	mustBe(t, connection.Apply(t.Context(), oneQueue), ErrUnreachable, `declare queue "q" in vhost`)
-	if health := connection.Health(); health.Connected || !health.FailingSince.Equal(since) || health.Version != vhost.Broker.Version {
+	if health := connection.Health(); health.Connected || !health.FailingSince.Equal(since) || health.Version != vh.Broker.Version {
 		t.Errorf("%+v", health)
 	}
 	relay.refuse(false)
@@ -293,10 +294,10 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 
 func TestABrokerThatNeverAnswers(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
+	vh := brokers.Newest(t).NewVHost(t)
 	t.Run("from the start", func(t *testing.T) {
 		t.Parallel()
-		config := configOf(vhost)
+		config := configOf(vh)
 		config.AMQPURI, config.ManagementURI = "amqp://"+mute(t), "http://"+mute(t)
 		connection := openedHastily(t, config)
 		eventually(t, connection, failsWith(ErrTimeout, "AMQP: ", "management API, GET /api/whoami"))
@@ -306,7 +307,7 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 	})
 	t.Run("in the TLS handshake", func(t *testing.T) {
 		t.Parallel()
-		config := configOf(vhost)
+		config := configOf(vh)
 		config.AMQPURI, config.ManagementURI = "amqps://"+mute(t), "https://"+mute(t)
 		connection := openedHastily(t, config)
 		eventually(t, connection, failsWith(ErrTimeout, "AMQP: ", "management API"))
@@ -314,7 +315,7 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 	})
 	t.Run("in the middle of the handshake", func(t *testing.T) {
 		t.Parallel()
-		config := configOf(vhost)
+		config := configOf(vh)
 		relay := newRelay(t, config.AMQPURI)
 		relay.freeze() // the TCP connection is there, and nothing comes
 		config.AMQPURI = relay.URI
@@ -325,7 +326,7 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 	})
 	t.Run("in the middle of an operation", func(t *testing.T) {
 		t.Parallel()
-		config := configOf(vhost)
+		config := configOf(vh)
 		relay := newRelay(t, config.AMQPURI)
 		config.AMQPURI = relay.URI
 		connection := openedHastily(t, config)
@@ -340,8 +341,8 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 
 func TestContextsEndWaiting(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
-	config := configOf(vhost)
+	vh := brokers.Newest(t).NewVHost(t)
+	config := configOf(vh)
 	relay, proxy := newRelay(t, config.AMQPURI), newProxy(t, config.ManagementURI, "")
 	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
 	connection := connected(t, config, nil)
@@ -368,8 +369,8 @@ func TestContextsEndWaiting(t *testing.T) {
 
 func TestWaitsForTheFirstConnection(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
-	config := configOf(vhost)
+	vh := brokers.Newest(t).NewVHost(t)
+	config := configOf(vh)
 	relay := newRelay(t, config.AMQPURI)
 	config.AMQPURI = relay.URI
 	relay.freeze()
@@ -401,8 +402,8 @@ func promptly(t *testing.T, step func()) {
 }
 
 func TestCloseLeavesNothingBehind(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := configOf(vh)
 		hung := config
 		hung.AMQPURI, hung.ManagementURI = "amqp://"+mute(t), "http://"+mute(t)
 		// Goroutines inherit labels from those that start them: this tells ours from those of other tests.
@@ -438,15 +439,15 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAVHostThatIsDeleted(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		connection := connected(t, configOf(vhost), nil)
-		vhost.Delete()
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
+		vh.Delete()
 		mustBe(t, connection.Refresh(t.Context()), ErrVHostNotFound)
 		eventually(t, connection, func(g Gomega, health Health) {
 			failsWith(ErrVHostNotFound)(g, health)
 			g.Expect(health.Connected).To(BeFalse())
 		})
-		if _, ok := connection.Observe(topology.Names{}); !ok {
+		if _, ok := connection.Observe(vhost.Selection{}); !ok {
 			t.Error("what was known should stay known")
 		}
 	})

@@ -8,8 +8,7 @@ import (
 	"net/http"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // held is what a passive declaration counts. Both are current; whoever holds an unacknowledged message counts as a
@@ -68,7 +67,7 @@ type reading struct {
 	DeadLetters *int `json:"messages_dlx"`
 
 	// user and operator are the definitions of the policies that hold for the queue.
-	user, operator topology.Arguments
+	user, operator vhost.Arguments
 }
 
 const (
@@ -123,8 +122,8 @@ func (r *reading) fit(config Config, queue string) error {
 	unproven := func(format string, args ...any) error {
 		return config.fail(ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
 	}
-	switch ttl, expires := r.lowest("message-ttl"); {
-	case r.Type != "quorum":
+	switch ttl, expires := r.lowest(vhost.KeyMessageTTL); {
+	case r.Type != vhost.TypeQuorum:
 		return unproven("is of type %s; only quorum queues can be shown to be empty", r.Type)
 	case r.Leader == "":
 		return unproven("has no leader")
@@ -133,10 +132,10 @@ func (r *reading) fit(config Config, queue string) error {
 	case expires && ttl < shortestTTL.Milliseconds():
 		return unproven("keeps messages for %d ms; that is too short to show that it is empty", ttl)
 	}
-	if length, limited := r.lowest(keyMaxLength); limited && length < sentinels {
+	if length, limited := r.lowest(vhost.KeyMaxLength); limited && length < sentinels {
 		return unproven("takes %d messages at most; it takes %d to show that it is empty", length, sentinels)
 	}
-	if length, limited := r.lowest(keyMaxLengthBytes); limited && length < roomForSentinels {
+	if length, limited := r.lowest(vhost.KeyMaxLengthBytes); limited && length < roomForSentinels {
 		return unproven("takes %d bytes at most; it takes %d to show that it is empty", length, roomForSentinels)
 	}
 	return nil
@@ -144,7 +143,7 @@ func (r *reading) fit(config Config, queue string) error {
 
 // lowest is the limit in effect, of a policy key and the argument x- of the same name.
 func (r *reading) lowest(key string) (limit int64, set bool) {
-	arguments, user, operator := topology.Normalize(r.Arguments), topology.Normalize(r.user), topology.Normalize(r.operator)
+	arguments, user, operator := vhost.Normalize(r.Arguments), vhost.Normalize(r.user), vhost.Normalize(r.operator)
 	for _, value := range []any{arguments["x-"+key], user[key], operator[key]} {
 		if number, ok := value.(int64); ok && (!set || number < limit) {
 			limit, set = number, true
@@ -155,9 +154,9 @@ func (r *reading) lowest(key string) (limit int64, set bool) {
 
 // rejects says whether the queue, when full, refuses messages in place of dropping some.
 func (r *reading) rejects() bool {
-	for _, given := range []any{r.operator[keyOverflow], r.user[keyOverflow], r.Arguments["x-overflow"]} {
+	for _, given := range []any{r.operator[vhost.KeyOverflow], r.user[vhost.KeyOverflow], r.Arguments[vhost.ArgOverflow]} {
 		if given != nil {
-			return given == rejectPublish
+			return given == vhost.OverflowRejectPublish
 		}
 	}
 	return false
@@ -165,8 +164,8 @@ func (r *reading) rejects() bool {
 
 // drops says whether the queue, when full, drops messages.
 func (r *reading) drops() bool {
-	_, limited := r.lowest(keyMaxLength)
-	_, limitedBytes := r.lowest(keyMaxLengthBytes)
+	_, limited := r.lowest(vhost.KeyMaxLength)
+	_, limitedBytes := r.lowest(vhost.KeyMaxLengthBytes)
 	return (limited || limitedBytes) && !r.rejects()
 }
 

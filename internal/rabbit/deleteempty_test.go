@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 // holding is a channel that keeps what it does to a queue until the test ends.
-func holding(t *testing.T, vhost *brokers.VHost, do func(*amqp.Channel) error) {
+func holding(t *testing.T, vh *brokers.VHost, do func(*amqp.Channel) error) {
 	t.Helper()
-	connection, err := vhost.Connect("holding")
+	connection, err := vh.Connect("holding")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func holding(t *testing.T, vhost *brokers.VHost, do func(*amqp.Channel) error) {
 
 type emptiness struct {
 	queues    []string // to be deleted; the case's name if none are given
-	arguments topology.Arguments
+	arguments vhost.Arguments
 	setup     func(*testing.T, *brokers.VHost)
 	reason    error  // nil if the queues can be deleted
 	says      string // how it begins
@@ -43,9 +43,9 @@ type emptiness struct {
 
 var emptinesses = map[string]emptiness{
 	"plain":              {},
-	"limited":            {arguments: topology.Arguments{"x-max-length": int64(10)}},
-	"single active":      {arguments: topology.Arguments{"x-single-active-consumer": true}},
-	"tier":               {arguments: topology.Arguments{"x-message-ttl": int64(10000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"}},
+	"limited":            {arguments: vhost.Arguments{"x-max-length": int64(10)}},
+	"single active":      {arguments: vhost.Arguments{"x-single-active-consumer": true}},
+	"tier":               {arguments: vhost.Arguments{"x-message-ttl": int64(10000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"}},
 	odd:                  {},
 	"gone":               {queues: []string{"gone 1", "gone 2"}},
 	"policy":             {setup: policy("policy", "message-ttl", 60000)},
@@ -95,12 +95,12 @@ var emptinesses = map[string]emptiness{
 		reason: ErrNotEmpty, says: `not empty: queue "cancelled" has 1 consumer`,
 	},
 	"tier that holds": {
-		arguments: topology.Arguments{"x-message-ttl": int64(600000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"},
+		arguments: vhost.Arguments{"x-message-ttl": int64(600000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"},
 		setup:     func(_ *testing.T, v *brokers.VHost) { v.Publish("", "tier that holds", "1") },
 		reason:    ErrNotEmpty, says: `not empty: queue "tier that holds" holds 1 message`, left: 1,
 	},
 	"pending": {
-		arguments: topology.Arguments{
+		arguments: vhost.Arguments{
 			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "nowhere", "x-dead-letter-strategy": "at-least-once",
 			"x-overflow": "reject-publish",
 		},
@@ -117,7 +117,7 @@ var emptinesses = map[string]emptiness{
 		reason: ErrNotEmpty, says: `not empty: queue "pending" holds messages that wait to be dead-lettered`,
 	},
 	"delayed": { // RabbitMQ 4.3 keeps the message back; older versions have it ready at once
-		arguments: topology.Arguments{
+		arguments: vhost.Arguments{
 			"x-delayed-retry-type": "all", "x-delayed-retry-min": int64(600000), "x-delayed-retry-max": int64(600000),
 		},
 		setup: func(t *testing.T, v *brokers.VHost) {
@@ -133,21 +133,21 @@ var emptinesses = map[string]emptiness{
 		reason: ErrNotEmpty, says: `not empty: queue "delayed" holds `,
 	},
 	"short of bytes": {
-		arguments: topology.Arguments{"x-max-length-bytes": int64(100)},
+		arguments: vhost.Arguments{"x-max-length-bytes": int64(100)},
 		reason:    ErrUnproven,
 		says:      `not proved empty: queue "short of bytes" takes 100 bytes at most; it takes 4096 to show that it is empty`,
 	},
 	"classic": {
-		arguments: topology.Arguments{"x-queue-type": "classic"},
+		arguments: vhost.Arguments{"x-queue-type": "classic"},
 		reason:    ErrUnproven, says: `not proved empty: queue "classic" is of type classic; only quorum queues can be shown to be empty`,
 	},
 	"short of time": {
-		arguments: topology.Arguments{"x-message-ttl": int64(999)},
+		arguments: vhost.Arguments{"x-message-ttl": int64(999)},
 		reason:    ErrUnproven,
 		says:      `not proved empty: queue "short of time" keeps messages for 999 ms; that is too short to show that it is empty`,
 	},
 	"short of room": {
-		arguments: topology.Arguments{"x-max-length": int64(1)},
+		arguments: vhost.Arguments{"x-max-length": int64(1)},
 		reason:    ErrUnproven,
 		says:      `not proved empty: queue "short of room" takes 1 messages at most; it takes 2 to show that it is empty`,
 	},
@@ -188,24 +188,24 @@ func onlyFor(queue string, definition []any) brokers.Policy {
 
 // All cases share a vhost and their waiting. Those who stay are as they were, and nothing of ours is left.
 func TestDeleteEmpty(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("parking", quorum(nil))
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("parking", quorum(nil))
 		for name, test := range emptinesses {
 			for _, queue := range test.names(name) {
 				if !strings.HasPrefix(queue, "gone") {
-					vhost.DeclareQueue(queue, quorum(test.arguments))
+					vh.DeclareQueue(queue, quorum(test.arguments))
 				}
 			}
 			if test.setup != nil {
-				test.setup(t, vhost)
+				test.setup(t, vh)
 			}
 		}
 		steadfast := usual
 		steadfast.stray = time.Hour // the fence of another Warren is to stand to the end, however long that takes
-		connection := connectedWith(t, configOf(vhost), steadfast)
-		before := everything(t, vhost, connection)
+		connection := connectedWith(t, configOf(vh), steadfast)
+		before := everything(t, vh, connection)
 		results := deleteAll(t, connection)
-		after := everything(t, vhost, connection)
+		after := everything(t, vh, connection)
 		for name, test := range emptinesses {
 			err := results[name]
 			for _, queue := range test.names(name) {
@@ -259,16 +259,16 @@ func deleteAll(t *testing.T, connection *Connection) map[string]error {
 // all is what a vhost has, with the number of ready messages.
 type all struct {
 	Queues   map[string]int
-	Policies []topology.Policy
+	Policies []vhost.Policy
 	Bindings []brokers.Binding
 }
 
-func everything(t *testing.T, vhost *brokers.VHost, connection *Connection) all {
+func everything(t *testing.T, vh *brokers.VHost, connection *Connection) all {
 	t.Helper()
-	definitions := vhost.Definitions()
+	definitions := vh.Definitions()
 	is := all{Queues: map[string]int{}, Bindings: definitions.Bindings}
 	for _, queue := range definitions.Queues {
-		is.Queues[queue.Name] = vhost.Ready(queue.Name)
+		is.Queues[queue.Name] = vh.Ready(queue.Name)
 	}
 	policies, err := connection.policies(t.Context())
 	if err != nil {
@@ -279,14 +279,14 @@ func everything(t *testing.T, vhost *brokers.VHost, connection *Connection) all 
 }
 
 func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("q", quorum(nil))
-		user := vhost.Broker.NewUser(t, "management")
-		vhost.Grant(user, ".*", ".*", ".*")
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("q", quorum(nil))
+		user := vh.Broker.NewUser(t, "management")
+		vh.Grant(user, ".*", ".*", ".*")
+		config := configOf(vh)
 		config.Username, config.Password = user.Username, user.Password
 		lesser := connected(t, config, nil)
-		connection := connected(t, configOf(vhost), nil)
+		connection := connected(t, configOf(vh), nil)
 		cluster := connection.Health().ClusterName
 		mustBe(t, lesser.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), ErrAccessRefused, user.Username, "lacks the tag policymaker")
 		mustBe(t, connection.DeleteEmpty(t.Context(), "rabbit@elsewhere", []string{"q"}, nil), ErrOtherCluster)
@@ -295,7 +295,7 @@ func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
 		if err := connection.DeleteEmpty(t.Context(), cluster, nil, nil); err != nil {
 			t.Error(err)
 		}
-		if queues := vhost.Definitions().Queues; len(queues) != 1 {
+		if queues := vh.Definitions().Queues; len(queues) != 1 {
 			t.Errorf("%+v", queues)
 		}
 		connection.Close()
@@ -305,9 +305,9 @@ func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
 
 // The caller is asked once more right before the fence goes up; what it says ends the call, and nothing was touched.
 func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("q", quorum(nil))
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("q", quorum(nil))
+		config := configOf(vh)
 		connection := connected(t, config, nil)
 		changed := errors.New("something dead-letters to the queue now")
 		asked := 0
@@ -318,7 +318,7 @@ func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 		if !errors.Is(err, changed) || asked != 1 {
 			t.Errorf("asked %d times: %v", asked, err)
 		}
-		if ready, policies := vhost.Ready("q"), vhost.Policies(); ready != 0 || len(policies) != 0 {
+		if ready, policies := vh.Ready("q"), vh.Policies(); ready != 0 || len(policies) != 0 {
 			t.Errorf("%d messages, policies %q", ready, policies)
 		}
 	})

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // diff lists what changed from one snapshot to another.
@@ -41,13 +41,8 @@ func upstream(set map[string]bool, snapshots ...*snapshot) {
 			}
 		}
 	}
-	for open := slices.Collect(maps.Keys(set)); len(open) > 0; open = open[1:] {
-		for _, source := range sources[open[0]] {
-			if !set[source] {
-				set[source] = true
-				open = append(open, source)
-			}
-		}
+	for source := range vhost.Reach(slices.Collect(maps.Keys(set)), func(name string) []string { return sources[name] }) {
+		set[source] = true
 	}
 }
 
@@ -66,7 +61,7 @@ func differing[V any](old, fresh map[string]V, same func(a, b V) bool, changed m
 }
 
 // sameBindings compares without regard to order: what was written through stands at the end.
-func sameBindings(a, b []topology.ObservedBinding) bool {
+func sameBindings(a, b []vhost.Binding) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -80,10 +75,10 @@ func sameBindings(a, b []topology.ObservedBinding) bool {
 }
 
 // changedPolicies lists those that only one side has; of a policy that changed, both forms.
-func changedPolicies(old, fresh []topology.Policy) []topology.Policy {
-	var changed []topology.Policy
-	for _, sides := range [][2][]topology.Policy{{old, fresh}, {fresh, old}} {
-		others := make(map[policyName]topology.Policy, len(sides[1]))
+func changedPolicies(old, fresh []vhost.Policy) []vhost.Policy {
+	var changed []vhost.Policy
+	for _, sides := range [][2][]vhost.Policy{{old, fresh}, {fresh, old}} {
+		others := make(map[policyName]vhost.Policy, len(sides[1]))
 		for _, policy := range sides[1] {
 			others[policyName{policy.Operator, policy.Name}] = policy
 		}
@@ -98,15 +93,10 @@ func changedPolicies(old, fresh []topology.Policy) []topology.Policy {
 }
 
 // concerned adds the queues that a policy may apply to.
-func concerned(policy topology.Policy, s *snapshot, changed map[string]bool) {
+func concerned(policy vhost.Policy, s *snapshot, changed map[string]bool) {
 	for name, queue := range s.queues {
-		if policy.Match(name, typeOf(queue)) != topology.MatchNo {
+		if policy.Match(name, queue.Type()) != vhost.MatchNo {
 			changed[name] = true
 		}
 	}
-}
-
-func typeOf(queue topology.ObservedQueue) string {
-	kind, _ := queue.Arguments[topology.ArgQueueType].(string)
-	return kind
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // A look is not one moment: queues, exchanges, bindings and policies are read one after the other, within one answer too.
@@ -27,8 +27,8 @@ func (s *snapshot) doubt(before, doubted *snapshot) *snapshot {
 		doubted = newSnapshot()
 	}
 	kept := newSnapshot()
-	always := func(topology.ObservedExchange) bool { return true }
-	shared := func(q topology.ObservedQueue) bool { return !q.Exclusive }
+	always := func(vhost.Exchange) bool { return true }
+	shared := func(q vhost.Queue) bool { return !q.Exclusive }
 	found := keepMissing(before.exchanges, s.exchanges, doubted.exchanges, kept.exchanges, always)
 	found = keepMissing(before.queues, s.queues, doubted.queues, kept.queues, shared) || found
 	for source, bindings := range before.bindingsFrom {
@@ -73,18 +73,18 @@ func keepMissing[V any](before, fresh, doubted, kept map[string]V, counts func(V
 }
 
 // missingBindings are those of a source that are in none of the others.
-func missingBindings(before []topology.ObservedBinding, others ...[]topology.ObservedBinding) []topology.ObservedBinding {
+func missingBindings(before []vhost.Binding, others ...[]vhost.Binding) []vhost.Binding {
 	known := map[string]bool{}
 	for _, bindings := range others {
 		for _, binding := range bindings {
 			known[bindingKey(binding)] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(before), func(binding topology.ObservedBinding) bool { return known[bindingKey(binding)] })
+	return slices.DeleteFunc(slices.Clone(before), func(binding vhost.Binding) bool { return known[bindingKey(binding)] })
 }
 
 // bindingKey tells the bindings of one source apart.
-func bindingKey(binding topology.ObservedBinding) string {
+func bindingKey(binding vhost.Binding) string {
 	key := strconv.Quote(binding.Destination) + strconv.Quote(binding.RoutingKey) + strconv.FormatBool(binding.ToExchange)
 	if len(binding.Arguments) > 0 {
 		key += binding.Arguments.JSON()
@@ -97,7 +97,7 @@ type policyName struct {
 	name     string
 }
 
-func policyNames(lists ...[]topology.Policy) map[policyName]bool {
+func policyNames(lists ...[]vhost.Policy) map[policyName]bool {
 	names := map[policyName]bool{}
 	for _, policies := range lists {
 		for _, policy := range policies {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/hostile"
 )
 
@@ -37,7 +37,7 @@ func TestMissingOnceIsNotGone(t *testing.T) {
 		"everything": {func(s *snapshot) {
 			mine := s.bindingsTo["mine"][0]
 			*s = *newSnapshot()
-			s.queues["mine"] = topology.ObservedQueue{Exclusive: true}
+			s.queues["mine"] = vhost.Queue{Exclusive: true}
 			s.addBinding(mine)
 		}, true},
 		"another cluster": {func(s *snapshot) { *s = *newSnapshot(); s.cluster = "another" }, false},
@@ -47,10 +47,10 @@ func TestMissingOnceIsNotGone(t *testing.T) {
 			s.bindingsFrom["x"] = s.bindingsFrom["x"][1:]
 		}, false},
 	}
-	vhost := func() *snapshot {
+	vh := func() *snapshot {
 		s := some()
-		s.queues["mine"] = topology.ObservedQueue{Exclusive: true}
-		s.addBinding(topology.ObservedBinding{Source: "x", Destination: "mine", RoutingKey: "c"})
+		s.queues["mine"] = vhost.Queue{Exclusive: true}
+		s.addBinding(vhost.Binding{Source: "x", Destination: "mine", RoutingKey: "c"})
 		s.sort()
 		return s
 	}
@@ -58,16 +58,16 @@ func TestMissingOnceIsNotGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lacking := func() *snapshot {
-				s := vhost()
+				s := vh()
 				test.lose(s)
 				return s
 			}
 			var s store
-			s.replace(vhost(), "")
+			s.replace(vh(), "")
 			_, again := s.replace(lacking(), "")
 			want := lacking()
 			if test.kept {
-				want = vhost()
+				want = vh()
 			}
 			if again != test.kept {
 				t.Errorf("is to be read again: %v", again)

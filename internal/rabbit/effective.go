@@ -5,12 +5,12 @@ import (
 	"context"
 	"slices"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // workOutPolicies finds out which policies hold for a queue. Up to 4.0 the broker tells only seconds late, and may still
 // tell of a fence that is lifted; so it is asked only where Warren cannot read a pattern.
-func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *reading, policies []topology.Policy) error {
+func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *reading, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)
 	now.user, now.operator = user.Definition, operator.Definition
@@ -28,23 +28,23 @@ func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *readi
 	if _, fence := parseFenceName(told.Policy); fence {
 		return d.unproven("queue %q: the broker still shows policy %q of another deletion", queue, told.Policy)
 	}
-	now.user, now.operator = topology.Normalize(told.Effective.definition), nil
+	now.user, now.operator = vhost.Normalize(told.Effective.definition), nil
 	return nil
 }
 
 // holdingPolicy is the policy, or operator policy, that holds for a queue. unclear names one that may be in its place:
 // Warren cannot read its pattern, or it has the same priority.
-func holdingPolicy(queue string, policies []topology.Policy, operator bool) (holding topology.Policy, unclear string) {
+func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holding vhost.Policy, unclear string) {
 	sorted := slices.Clone(policies)
-	slices.SortStableFunc(sorted, func(a, b topology.Policy) int { return cmp.Compare(b.Priority, a.Priority) })
+	slices.SortStableFunc(sorted, func(a, b vhost.Policy) int { return cmp.Compare(b.Priority, a.Priority) })
 	found := false
 	for _, policy := range sorted {
 		if policy.Operator != operator || found && policy.Priority < holding.Priority {
 			continue
 		}
-		switch match := policy.Match(queue, "quorum"); {
-		case match == topology.MatchNo:
-		case match == topology.MatchUnknown, found && !sameArguments(policy.Definition, holding.Definition):
+		switch match := policy.Match(queue, vhost.TypeQuorum); {
+		case match == vhost.MatchNo:
+		case match == vhost.MatchUnknown, found && !sameArguments(policy.Definition, holding.Definition):
 			return holding, policy.Name
 		default:
 			holding, found = policy, true

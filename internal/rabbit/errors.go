@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // The reasons why something failed. What Health, Refresh and Apply return wraps one of them, or several: a broker can
@@ -64,27 +65,23 @@ var (
 type ObjectError struct {
 	// Op is declare, bind, unbind or delete.
 	Op string
-	// Kind is exchange, queue or binding.
-	Kind string
-	// Name is the name of the exchange or queue, the destination for a binding.
-	Name string
-	// Source and RoutingKey are those of a binding.
-	Source, RoutingKey string
-	VHost              string
-	Err                error
+	// ID is the object, without the arguments of a binding.
+	ID    vhost.ID
+	VHost string
+	Err   error
 }
 
 // Error says it in one line: declare queue "orders" in vhost "/": …
 func (e *ObjectError) Error() string {
-	if e.Kind == kindBinding {
+	if e.ID.Kind == vhost.KindBinding {
 		direction := "to"
 		if e.Op == opUnbind {
 			direction = "from"
 		}
 		return fmt.Sprintf("%s queue %q %s exchange %q with routing key %q in vhost %q: %v",
-			e.Op, e.Name, direction, e.Source, e.RoutingKey, e.VHost, e.Err)
+			e.Op, e.ID.Destination, direction, e.ID.Source, e.ID.RoutingKey, e.VHost, e.Err)
 	}
-	return fmt.Sprintf("%s %s %q in vhost %q: %v", e.Op, e.Kind, e.Name, e.VHost, e.Err)
+	return fmt.Sprintf("%s %v in vhost %q: %v", e.Op, e.ID, e.VHost, e.Err)
 }
 
 // Unwrap returns the reason.

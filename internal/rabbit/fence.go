@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // fenceName is what the name of a fence tells: a policy that Warren sets for some seconds while it deletes queues. A
@@ -56,45 +56,39 @@ type fence struct {
 	queues   []string
 	priority int
 	// effective is the policy that holds for the queues without the fence.
-	effective topology.Arguments
+	effective vhost.Arguments
 	// drops: some of the queues have a maximum length and drop messages when it is reached.
 	drops bool
 }
 
-const (
-	keyMaxLength      = "max-length"
-	keyMaxLengthBytes = "max-length-bytes"
-	keyOverflow       = "overflow"
-	rejectPublish     = "reject-publish"
-	// boundless is a length that no queue reaches. Lifting a fence goes by it: only a queue that has a maximum length, and
-	// refuses what is beyond, tells publishers that it takes messages again.
-	boundless = int64(1000000000)
-)
+// boundless is a length that no queue reaches. Lifting a fence goes by it: only a queue that has a maximum length, and
+// refuses what is beyond, tells publishers that it takes messages again.
+const boundless = int64(1000000000)
 
 // closed is the form that lets nothing in once something is ready or waits to be dead-lettered.
-func (f fence) closed() topology.Arguments { return f.refusingAbove(0) }
+func (f fence) closed() vhost.Arguments { return f.refusingAbove(0) }
 
 // open is the form that makes the queue tell publishers that it takes messages again.
-func (f fence) open() topology.Arguments { return f.refusingAbove(boundless) }
+func (f fence) open() vhost.Arguments { return f.refusingAbove(boundless) }
 
 // harmless is the form that changes nothing.
-func (f fence) harmless() topology.Arguments {
-	definition := topology.Arguments{keyMaxLength: boundless}
+func (f fence) harmless() vhost.Arguments {
+	definition := vhost.Arguments{vhost.KeyMaxLength: boundless}
 	maps.Copy(definition, f.effective)
 	return definition
 }
 
-func (f fence) refusingAbove(length int64) topology.Arguments {
+func (f fence) refusingAbove(length int64) vhost.Arguments {
 	definition := maps.Clone(f.effective)
 	if definition == nil {
-		definition = topology.Arguments{}
+		definition = vhost.Arguments{}
 	}
-	delete(definition, keyMaxLengthBytes)
-	definition[keyMaxLength], definition[keyOverflow] = length, rejectPublish
+	delete(definition, vhost.KeyMaxLengthBytes)
+	definition[vhost.KeyMaxLength], definition[vhost.KeyOverflow] = length, vhost.OverflowRejectPublish
 	return definition
 }
 
-func (m *management) putFence(ctx context.Context, f fence, definition topology.Arguments) error {
+func (m *management) putFence(ctx context.Context, f fence, definition vhost.Arguments) error {
 	return m.put(ctx, m.policyPath(f.name), map[string]any{
 		"pattern": f.pattern, "apply-to": "queues", "priority": f.priority, "definition": definition,
 	})
@@ -129,12 +123,12 @@ func (c *Connection) lift(ctx context.Context, f fence, closed bool, take func()
 
 func (s *snapshot) dropFence(name string) bool {
 	before := len(s.fences)
-	s.fences = slices.DeleteFunc(slices.Clone(s.fences), func(p topology.Policy) bool { return p.Name == name })
+	s.fences = slices.DeleteFunc(slices.Clone(s.fences), func(p vhost.Policy) bool { return p.Name == name })
 	return len(s.fences) != before
 }
 
 // splitFences tells the policies of Warren's own making apart.
-func splitFences(patterns *topology.Patterns, items []policyItem) (policies, fences []topology.Policy) {
+func splitFences(patterns *vhost.Patterns, items []policyItem) (policies, fences []vhost.Policy) {
 	for _, item := range items {
 		policy := item.observed(patterns, false)
 		if _, own := parseFenceName(policy.Name); own {

@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/warren-mq/warren/internal/vhost"
 	"pgregory.net/rapid"
-
-	"github.com/warren-mq/warren/internal/topology"
 )
 
 func TestNamesOfFences(t *testing.T) {
@@ -43,11 +42,11 @@ func TestPatternsOfFences(t *testing.T) {
 		if difference := cmp.Diff(queues, fencedQueues(fencePattern(queues))); difference != "" {
 			t.Error(difference)
 		}
-		pattern := topology.ReadPattern(fencePattern(queues))
+		pattern := vhost.ReadPattern(fencePattern(queues))
 		for _, queue := range []string{"orders", "orders.retry.30s", "order", "a|b", "(c)", `\d`, "5", "ü-ß", "two words", "\n", "_", ""} {
-			want := topology.MatchNo
+			want := vhost.MatchNo
 			if slices.Contains(queues, queue) {
-				want = topology.MatchYes
+				want = vhost.MatchYes
 			}
 			if got := pattern.Match(queue); got != want {
 				t.Errorf("the fence around %q: match of %q is %d, should be %d", queues, queue, got, want)
@@ -83,13 +82,13 @@ func TestFencesAroundAnyNames(t *testing.T) {
 			if difference := cmp.Diff(group, fencedQueues(text)); difference != "" {
 				t.Error(difference)
 			}
-			pattern := topology.ReadPattern(text)
+			pattern := vhost.ReadPattern(text)
 			for _, queue := range group {
-				if pattern.Match(queue) != topology.MatchYes {
+				if pattern.Match(queue) != vhost.MatchYes {
 					t.Errorf("%s does not match %q", text, queue)
 				}
 			}
-			if pattern.Match(stranger) != topology.MatchNo {
+			if pattern.Match(stranger) != vhost.MatchNo {
 				t.Errorf("%s matches %q", text, stranger)
 			}
 		}

@@ -3,27 +3,27 @@ package rabbit
 import (
 	"slices"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // refusing lists the closed fences, without those that deletions which are under way have put up: these last a second or
 // two, and are no news to anybody.
-func refusing(fences []topology.Policy, underWay map[string]bool) []topology.Policy {
-	return slices.DeleteFunc(slices.Clone(fences), func(policy topology.Policy) bool {
-		closed := policy.Definition[keyMaxLength] == int64(0) && policy.Definition[keyOverflow] == rejectPublish
+func refusing(fences []vhost.Policy, underWay map[string]bool) []vhost.Policy {
+	return slices.DeleteFunc(slices.Clone(fences), func(policy vhost.Policy) bool {
+		closed := policy.Definition[vhost.KeyMaxLength] == int64(0) && policy.Definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
 		return !closed || underWay[policy.Name]
 	})
 }
 
 // observedFences adds to policies of Warren's own what their names tell.
-func observedFences(policies []topology.Policy) []topology.Fence {
+func observedFences(policies []vhost.Policy) []vhost.Fence {
 	if len(policies) == 0 {
 		return nil
 	}
-	fences := make([]topology.Fence, len(policies))
+	fences := make([]vhost.Fence, len(policies))
 	for i, policy := range policies {
 		name, _ := parseFenceName(policy.Name)
-		fences[i] = topology.Fence{Policy: policy, Since: name.begun}
+		fences[i] = vhost.Fence{Policy: policy, Since: name.begun}
 	}
 	return fences
 }

@@ -6,24 +6,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 // A fence of somebody else is observed while it is closed, and its queues are told of when it comes and goes.
 func TestFencesOfOthersAreObserved(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("orders", quorum(nil))
-		vhost.DeclareQueue("bills", quorum(nil))
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		vh.DeclareQueue("bills", quorum(nil))
 		var listener listener
-		connection := connected(t, configOf(vhost), listener.hear)
+		connection := connected(t, configOf(vh), listener.hear)
 		begun := time.Now().Truncate(time.Second)
 		foreign := fence{
 			name: fenceName{owner: "somebody else", begun: begun}.String("orders"), pattern: fencePattern([]string{"orders"}),
 			queues: []string{"orders"}, priority: 7,
 		}
-		put := func(definition topology.Arguments) {
-			vhost.SetPolicy(foreign.name, brokers.Policy{
+		put := func(definition vhost.Arguments) {
+			vh.SetPolicy(foreign.name, brokers.Policy{
 				Pattern: foreign.pattern, ApplyTo: "queues", Priority: foreign.priority, Definition: definition,
 			})
 		}
@@ -32,9 +32,9 @@ func TestFencesOfOthersAreObserved(t *testing.T) {
 		put(foreign.closed())
 		seen(t, connection)
 		listener.awaits(t, told)
-		want := []topology.Fence{{
-			Policy: topology.Policy{
-				Name: foreign.name, Pattern: topology.ReadPattern(foreign.pattern), Priority: 7, ApplyTo: "queues", Definition: foreign.closed(),
+		want := []vhost.Fence{{
+			Policy: vhost.Policy{
+				Name: foreign.name, Pattern: vhost.ReadPattern(foreign.pattern), Priority: 7, ApplyTo: "queues", Definition: foreign.closed(),
 			},
 			Since: begun,
 		}}
@@ -52,7 +52,7 @@ func TestFencesOfOthersAreObserved(t *testing.T) {
 		put(foreign.closed())
 		seen(t, connection)
 		listener.awaits(t, told)
-		vhost.DeletePolicy(foreign.name)
+		vh.DeletePolicy(foreign.name)
 		seen(t, connection)
 		listener.awaits(t, told)
 		if fences := fencesSeen(connection); len(fences) > 0 {
@@ -63,10 +63,10 @@ func TestFencesOfOthersAreObserved(t *testing.T) {
 
 // The fence of a deletion that is under way lasts a second: nobody is told of it.
 func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("orders", quorum(nil))
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
 		var listener listener
-		connection := connected(t, configOf(vhost), listener.hear)
+		connection := connected(t, configOf(vh), listener.hear)
 		stood := 0
 		connection.between = func(step string) bool {
 			if step != stepFenced {
@@ -84,7 +84,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 		if err := deleteNow(t.Context(), connection, "orders"); err != nil {
 			t.Fatal(err)
 		}
-		vhost.DeclareQueue("bills", quorum(nil))
+		vh.DeclareQueue("bills", quorum(nil))
 		seen(t, connection)
 		listener.awaits(t, Notice{Queues: []string{"bills"}})
 		if stood != 1 {
@@ -93,7 +93,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 	})
 }
 
-func fencesSeen(c *Connection) []topology.Fence {
-	observed, _ := c.Observe(topology.Names{})
+func fencesSeen(c *Connection) []vhost.Fence {
+	observed, _ := c.Observe(vhost.Selection{})
 	return observed.Fences
 }

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 const (
@@ -31,7 +31,7 @@ func (o operation) fits(frameMax int) error {
 		}
 	}
 	overhead := frameOverhead + o.overhead()
-	arguments := encodedTable(topology.Normalize(o.arguments))
+	arguments := encodedTable(vhost.Normalize(o.arguments))
 	if frameMax <= 0 || overhead+arguments <= frameMax { // zero is no limit
 		return nil
 	}

@@ -6,22 +6,23 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 // What fits into a frame to the byte is declared and bound, and one byte more is refused before it is sent: the broker
 // would close the connection.
 func TestArgumentsFitIntoAFrame(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
 		link := connection.channels.link
-		vhost.DeclareQueue("main", nil)
-		arguments := topology.Arguments{
+		vh.DeclareQueue("main", nil)
+		arguments := vhost.Arguments{
 			"x-queue-type": "classic", "n": int64(-7), "yes": true, "f": 1.5, "none": nil,
 			"table": map[string]any{"list": []any{int64(1), "ü", map[string]any{"inner": false}}},
 		}
-		padded := func(operation operation, more int) topology.Arguments {
-			padded := topology.Arguments{"pad": ""}
+		padded := func(operation operation, more int) vhost.Arguments {
+			padded := vhost.Arguments{"pad": ""}
 			maps.Copy(padded, arguments)
 			size := frameOverhead + operation.overhead() + encodedTable(padded)
 			padded["pad"] = strings.Repeat("x", usualFrameMax-size+more)
@@ -53,6 +54,6 @@ func TestArgumentsFitIntoAFrame(t *testing.T) {
 func TestLongNamesOfArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", 256)
-	err := declareQueue(topology.Queue{Name: "q", Arguments: topology.Arguments{name: 1}}).fits(usualFrameMax)
+	err := declareQueue(topology.Queue{Name: "q", Arguments: vhost.Arguments{name: 1}}).fits(usualFrameMax)
 	mustBe(t, err, ErrTooLarge, "the name of an argument has 256 bytes, more than the 255 of AMQP")
 }

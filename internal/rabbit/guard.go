@@ -9,6 +9,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // proveAll proves the queues empty, some at a time: they must all be deleted within the budget.
@@ -104,7 +105,7 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 		return false, err
 	}
 	wait := "to be dead-lettered"
-	if _, delayed := d.readings[queue].Arguments["x-delayed-retry-type"]; delayed {
+	if _, delayed := d.readings[queue].Arguments[vhost.ArgDelayedRetryType]; delayed {
 		wait = "to be redelivered or dead-lettered"
 	}
 	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", ErrNotEmpty, queue, wait)
@@ -176,7 +177,7 @@ func (d *deletion) settle(ctx context.Context) error {
 // ttl is the shortest of the queues' times to live; false if nothing expires.
 func (d *deletion) ttl() (shortest time.Duration, expires bool) {
 	for _, queue := range d.queues {
-		if limit, set := d.readings[queue].lowest("message-ttl"); set {
+		if limit, set := d.readings[queue].lowest(vhost.KeyMessageTTL); set {
 			ttl := time.Duration(limit) * time.Millisecond
 			if !expires || ttl < shortest {
 				shortest, expires = ttl, true
@@ -329,6 +330,6 @@ func (d *deletion) takeFirst(ctx context.Context, channel *amqp.Channel, queue s
 }
 
 func (d *deletion) singleActive(queue string) bool {
-	value, _ := d.readings[queue].Arguments["x-single-active-consumer"].(bool)
+	value, _ := d.readings[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool)
 	return value
 }

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -33,30 +33,30 @@ func trials(t *testing.T) int {
 // or not; and where it is not, the publishers can go on.
 func TestNothingIsLostWhileHammered(t *testing.T) {
 	lanes := map[string]struct {
-		arguments topology.Arguments
+		arguments vhost.Arguments
 		policy    map[string]any
 	}{
 		"plain":           {quorum(nil), nil},
-		"dropping":        {quorum(topology.Arguments{"x-max-length": int64(100000)}), nil},
+		"dropping":        {quorum(vhost.Arguments{"x-max-length": int64(100000)}), nil},
 		"policy":          {quorum(nil), map[string]any{"max-length": 100000}},
 		"policy, rejects": {quorum(nil), map[string]any{"max-length": 100000, "overflow": "reject-publish"}},
-		"single active":   {quorum(topology.Arguments{"x-single-active-consumer": true}), nil},
-		"expiring": {quorum(topology.Arguments{
+		"single active":   {quorum(vhost.Arguments{"x-single-active-consumer": true}), nil},
+		"expiring": {quorum(vhost.Arguments{
 			"x-message-ttl": int64(5000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "expired",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}), nil},
 	}
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("expired", quorum(nil))
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("expired", quorum(nil))
+		connection := connected(t, configOf(vh), nil)
 		var together sync.WaitGroup
 		for name, lane := range lanes {
-			vhost.DeclareQueue(name, lane.arguments)
+			vh.DeclareQueue(name, lane.arguments)
 			if lane.policy != nil {
-				vhost.SetPolicy(name, brokers.Policy{Pattern: "^" + name + "$", ApplyTo: "queues", Definition: lane.policy})
+				vh.SetPolicy(name, brokers.Policy{Pattern: "^" + name + "$", ApplyTo: "queues", Definition: lane.policy})
 			}
 			together.Go(func() {
-				h := newHammer(t, vhost, connection, name)
+				h := newHammer(t, vh, connection, name)
 				for number := range trials(t) {
 					if !h.trial(number) {
 						return
@@ -66,7 +66,7 @@ func TestNothingIsLostWhileHammered(t *testing.T) {
 				for _, p := range h.publishers {
 					refused, returned = refused+p.refused, returned+p.returned
 				}
-				t.Logf(vhost.Broker.Version+", %s: deleted %d times, not deleted %d times; %d messages confirmed, %d refused, %d returned; sentinels were left %d times",
+				t.Logf(vh.Broker.Version+", %s: deleted %d times, not deleted %d times; %d messages confirmed, %d refused, %d returned; sentinels were left %d times",
 					name, h.deleted, h.kept, h.confirmed, refused, returned, h.sentinels)
 			})
 		}
@@ -74,16 +74,16 @@ func TestNothingIsLostWhileHammered(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }
 
 type hammer struct {
 	t          *testing.T
-	vhost      *brokers.VHost
+	vh         *brokers.VHost
 	connection *Connection
 	queue      string
-	arguments  topology.Arguments
+	arguments  vhost.Arguments
 	publishers []*burster
 
 	mu       sync.Mutex
@@ -92,25 +92,25 @@ type hammer struct {
 	deleted, kept, confirmed, sentinels int
 }
 
-func newHammer(t *testing.T, vhost *brokers.VHost, connection *Connection, queue string) *hammer {
+func newHammer(t *testing.T, vh *brokers.VHost, connection *Connection, queue string) *hammer {
 	t.Helper()
-	h := &hammer{t: t, vhost: vhost, connection: connection, queue: queue}
+	h := &hammer{t: t, vh: vh, connection: connection, queue: queue}
 	if err := connection.Refresh(t.Context()); err != nil {
 		t.Error(err)
 		return h
 	}
-	observed, _ := connection.Observe(topology.Names{Queues: []string{queue}})
+	observed, _ := connection.Observe(vhost.Selection{Queues: []string{queue}})
 	h.arguments = observed.Queues[queue].Arguments
 	for range 3 {
-		h.publishers = append(h.publishers, newBurster(t, vhost, queue))
+		h.publishers = append(h.publishers, newBurster(t, vh, queue))
 	}
-	h.consumer = dialed(t, vhost)
+	h.consumer = dialed(t, vh)
 	return h
 }
 
-func dialed(t *testing.T, vhost *brokers.VHost) *amqp.Connection {
+func dialed(t *testing.T, vh *brokers.VHost) *amqp.Connection {
 	t.Helper()
-	connection, err := vhost.Connect("hammer")
+	connection, err := vh.Connect("hammer")
 	if err != nil {
 		t.Error(err)
 		return nil
@@ -165,7 +165,7 @@ func (h *hammer) trial(number int) bool {
 	traffic.Wait()
 	if err == nil {
 		h.deleted++
-		h.vhost.DeclareQueue(h.queue, h.arguments)
+		h.vh.DeclareQueue(h.queue, h.arguments)
 		for _, p := range h.publishers { // RabbitMQ 3.10 and 4.0 close the connection of who publishes in that very moment
 			if p.channel.IsClosed() {
 				p.connect()
@@ -196,7 +196,7 @@ func (h *hammer) trial(number int) bool {
 	}, h.queues()...)
 	if len(missing) > 0 {
 		h.t.Errorf("%s, trial %d on %s: %d confirmed messages lost; the deletion said: %v",
-			h.queue, number, h.vhost.Broker.Version, len(missing), err)
+			h.queue, number, h.vh.Broker.Version, len(missing), err)
 	}
 	return !h.t.Failed()
 }
@@ -246,7 +246,7 @@ func (h *hammer) consumerChannel() (*amqp.Channel, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.consumer.IsClosed() {
-		h.consumer = dialed(h.t, h.vhost)
+		h.consumer = dialed(h.t, h.vh)
 	}
 	return h.consumer.Channel()
 }
@@ -300,7 +300,7 @@ func (h *hammer) drain(all func(amqp.Delivery) bool, queues ...string) {
 // burster publishes to one queue on one channel, for as long as the test lasts.
 type burster struct {
 	t                 *testing.T
-	vhost             *brokers.VHost
+	vh                *brokers.VHost
 	queue             string
 	name              string
 	refused, returned int
@@ -308,15 +308,15 @@ type burster struct {
 	returns           chan amqp.Return // has room for a burst; the library puts a return in before it tells of the confirm
 }
 
-func newBurster(t *testing.T, vhost *brokers.VHost, queue string) *burster {
+func newBurster(t *testing.T, vh *brokers.VHost, queue string) *burster {
 	t.Helper()
-	b := &burster{t: t, vhost: vhost, queue: queue, name: strconv.FormatUint(rand.Uint64(), 36)}
+	b := &burster{t: t, vh: vh, queue: queue, name: strconv.FormatUint(rand.Uint64(), 36)}
 	b.connect()
 	return b
 }
 
 func (b *burster) connect() {
-	channel, err := dialed(b.t, b.vhost).Channel()
+	channel, err := dialed(b.t, b.vh).Channel()
 	if err == nil {
 		err = channel.Confirm(false)
 	}
@@ -372,18 +372,18 @@ func (b *burster) untilConfirmed(ctx context.Context, trial string) []string {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	b.t.Errorf("%s, trial %s: the publisher is refused for good, or its messages are returned (%d, %d) on %s", b.queue, trial, b.refused-refused, b.returned-returned, b.vhost.Broker.Version)
+	b.t.Errorf("%s, trial %s: the publisher is refused for good, or its messages are returned (%d, %d) on %s", b.queue, trial, b.refused-refused, b.returned-returned, b.vh.Broker.Version)
 	return nil
 }
 
 // mustBeClean fails if a policy or a sentinel of ours is left.
-func mustBeClean(t *testing.T, vhost *brokers.VHost) {
+func mustBeClean(t *testing.T, vh *brokers.VHost) {
 	t.Helper()
-	connection := connected(t, configOf(vhost), nil)
+	connection := connected(t, configOf(vh), nil)
 	g := NewWithT(t)
-	g.Eventually(func() []topology.Policy { // whoever else found a fence left behind may still be at it
+	g.Eventually(func() []vhost.Policy { // whoever else found a fence left behind may still be at it
 		policies, err := connection.policies(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
-		return slices.DeleteFunc(policies, func(p topology.Policy) bool { return len(users([]topology.Policy{p})) > 0 })
+		return slices.DeleteFunc(policies, func(p vhost.Policy) bool { return len(users([]vhost.Policy{p})) > 0 })
 	}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }

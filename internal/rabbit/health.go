@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Health is how a connection fares.
@@ -56,7 +58,7 @@ func (s *state) change(apply func(*state)) (before, after Health) {
 	defer s.mu.Unlock()
 	before = s.health
 	apply(s)
-	s.health.Version = lowest(s.nodeVersion, s.amqpVersion)
+	s.health.Version = vhost.Lowest(s.nodeVersion, s.amqpVersion)
 	s.health.Err = joined(s.mismatch, joined(s.amqp, s.management))
 	switch {
 	case s.health.Err == nil:

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // node is a node of the cluster, as the node that answers sees it.
@@ -110,7 +110,7 @@ func (m *members) expire(nodes int) {
 }
 
 // observe adds what is known of the named queues.
-func (m *members) observe(names topology.Names, observed *topology.Observed) {
+func (m *members) observe(names vhost.Selection, observed *vhost.Observed) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	observed.Nodes = m.nodes

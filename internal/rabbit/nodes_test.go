@@ -9,15 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 // clustered is a connection to a single broker that says it has these nodes; test/cluster has real ones.
-func clustered(t *testing.T, nodes string) (config Config, vhost *brokers.VHost, say func(nodes string)) {
+func clustered(t *testing.T, nodes string) (config Config, vh *brokers.VHost, say func(nodes string)) {
 	t.Helper()
-	vhost = brokers.Newest(t).NewVHost(t)
-	config = configOf(vhost)
+	vh = brokers.Newest(t).NewVHost(t)
+	config = configOf(vh)
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI = proxy.URI
 	say = func(nodes string) {
@@ -29,7 +29,7 @@ func clustered(t *testing.T, nodes string) (config Config, vhost *brokers.VHost,
 		})
 	}
 	say(nodes)
-	return config, vhost, say
+	return config, vh, say
 }
 
 func TestWithoutAMajorityOfNodesNothingIsBelieved(t *testing.T) {
@@ -40,10 +40,10 @@ func TestWithoutAMajorityOfNodesNothingIsBelieved(t *testing.T) {
 		half  = `[{"name": "a", "running": true}, {"name": "b", "running": false}]`
 		few   = `[{"name": "a", "running": true}, {"name": "b", "running": false}, {"name": "c", "running": false}]`
 	)
-	config, vhost, say := clustered(t, three)
+	config, vh, say := clustered(t, three)
 	connection := connected(t, config, nil)
-	vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
-	names := topology.Names{Queues: []string{"orders"}}
+	vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+	names := vhost.Selection{Queues: []string{"orders"}}
 	for nodes, want := range map[string]string{half: "1 of 2 nodes of the cluster are down (b)", few: "2 of 3 nodes of the cluster are down (b, c)"} {
 		say(nodes)
 		err := connection.Refresh(t.Context())
@@ -68,13 +68,13 @@ func TestWithoutAMajorityOfNodesNothingIsBelieved(t *testing.T) {
 
 func TestMembersAreReadOfClustersOnly(t *testing.T) {
 	t.Parallel()
-	config, vhost, say := clustered(t, `[{"name": "a"}, {"name": "b"}, {"name": "c"}]`)
-	vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
-	vhost.DeclareQueue("classic", map[string]any{"x-queue-type": "classic"})
+	config, vh, say := clustered(t, `[{"name": "a"}, {"name": "b"}, {"name": "c"}]`)
+	vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+	vh.DeclareQueue("classic", map[string]any{"x-queue-type": "classic"})
 	listener := &listener{}
 	connection := connected(t, config, listener.hear)
 	listener.awaits(t, Notice{Queues: []string{"orders"}})
-	names := topology.Names{Queues: []string{"orders", "classic", "elsewhere"}}
+	names := vhost.Selection{Queues: []string{"orders", "classic", "elsewhere"}}
 	observed, _ := connection.Observe(names)
 	if diff := cmp.Diff(map[string]int{"orders": 1}, observed.Members); diff != "" || observed.Nodes != 3 {
 		t.Errorf("of %d nodes: %s", observed.Nodes, diff)

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -50,20 +51,20 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 		{"queue deleted", func(v *brokers.VHost) { v.DeleteQueue("orders") }, Notice{Queues: []string{"orders"}}},
 		{"exchange deleted", func(v *brokers.VHost) { v.DeleteExchange("x") }, Notice{Exchanges: []string{"x"}, Routes: []string{"amq.fanout", "x"}}},
 	}
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("bills", nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("bills", nil)
 		var listener listener
-		connection := connected(t, configOf(vhost), listener.hear)
+		connection := connected(t, configOf(vh), listener.hear)
 		for _, step := range steps {
 			t.Run(step.name, func(t *testing.T) {
-				step.change(vhost)
+				step.change(vh)
 				// What was declared by the connection itself is no news, nor is a look that finds nothing.
 				own := topology.Topology{
 					Exchanges: []topology.Exchange{{Name: "own " + step.name, Type: "headers", Declare: true}},
-					Queues:    []topology.Queue{{Name: "own " + step.name, Arguments: quorum(topology.Arguments{"x-expires": int64(600000)})}},
+					Queues:    []topology.Queue{{Name: "own " + step.name, Arguments: quorum(vhost.Arguments{"x-expires": int64(600000)})}},
 					Bindings: []topology.Binding{{
 						Source: "own " + step.name, Destination: "own " + step.name, RoutingKey: "k",
-						Arguments: topology.Arguments{"x-match": "all", "n": int64(1)},
+						Arguments: vhost.Arguments{"x-match": "all", "n": int64(1)},
 					}},
 				}
 				if err := connection.Apply(t.Context(), own); err != nil {
@@ -80,10 +81,10 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 
 func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
-	vhost.DeclareQueue("orders", nil)
+	vh := brokers.Newest(t).NewVHost(t)
+	vh.DeclareQueue("orders", nil)
 	var listener listener
-	connection := connected(t, configOf(vhost), listener.hear)
+	connection := connected(t, configOf(vh), listener.hear)
 	NewWithT(t).Eventually(func() bool {
 		listener.mu.Lock()
 		defer listener.mu.Unlock()
@@ -96,7 +97,7 @@ func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 			t.Errorf("%+v", notice)
 		}
 	}
-	if _, ok := connection.Observe(topology.Names{}); !ok {
+	if _, ok := connection.Observe(vhost.Selection{}); !ok {
 		t.Error("nothing to observe after the first look")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // The items of definitions and of the lesser listings. They have the same names in both.
@@ -56,44 +56,44 @@ const (
 
 // observed puts the type among the arguments, where topology looks for it: 3.x leaves it out for classic queues, and its
 // definitions have no type.
-func (q queueItem) observed() topology.ObservedQueue {
-	arguments := topology.Normalize(q.Arguments)
-	if _, given := arguments[topology.ArgQueueType]; !given {
+func (q queueItem) observed() vhost.Queue {
+	arguments := vhost.Normalize(q.Arguments)
+	if _, given := arguments[vhost.ArgQueueType]; !given {
 		if arguments == nil {
-			arguments = topology.Arguments{}
+			arguments = vhost.Arguments{}
 		}
-		arguments[topology.ArgQueueType] = "classic"
+		arguments[vhost.ArgQueueType] = vhost.TypeClassic
 		if q.Type != "" {
-			arguments[topology.ArgQueueType] = q.Type
+			arguments[vhost.ArgQueueType] = q.Type
 		}
 	}
-	return topology.ObservedQueue{Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Arguments: arguments}
+	return vhost.Queue{Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Arguments: arguments}
 }
 
-func (e exchangeItem) observed() topology.ObservedExchange {
-	return topology.ObservedExchange{
+func (e exchangeItem) observed() vhost.Exchange {
+	return vhost.Exchange{
 		Type: e.Type, Durable: e.Durable, AutoDelete: e.AutoDelete, Internal: e.Internal,
-		Arguments: topology.Normalize(e.Arguments),
+		Arguments: vhost.Normalize(e.Arguments),
 	}
 }
 
-func (b bindingItem) observed() topology.ObservedBinding {
-	return topology.ObservedBinding{
+func (b bindingItem) observed() vhost.Binding {
+	return vhost.Binding{
 		Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey,
-		ToExchange: b.DestinationType == "exchange", Arguments: topology.Normalize(b.Arguments),
+		ToExchange: b.DestinationType == "exchange", Arguments: vhost.Normalize(b.Arguments),
 	}
 }
 
-func (p policyItem) observed(patterns *topology.Patterns, operator bool) topology.Policy {
-	return topology.Policy{
+func (p policyItem) observed(patterns *vhost.Patterns, operator bool) vhost.Policy {
+	return vhost.Policy{
 		Name: p.Name, Pattern: patterns.Read(p.Pattern), Priority: p.Priority, ApplyTo: p.ApplyTo, Operator: operator,
-		Definition: topology.Normalize(p.Definition),
+		Definition: vhost.Normalize(p.Definition),
 	}
 }
 
 // observeDefinitions reads the whole vhost with one request; errNotModified if the ETag still holds.
 func (m *management) observeDefinitions(
-	ctx context.Context, etag string, builtin map[string]topology.ObservedExchange,
+	ctx context.Context, etag string, builtin map[string]vhost.Exchange,
 ) (*snapshot, string, error) {
 	reader := m.newSnapshotReader(builtin)
 	etag, err := m.get(ctx, "/definitions/"+escape(m.config.VHost), etag, reader)
@@ -103,7 +103,7 @@ func (m *management) observeDefinitions(
 // observeListings reads the vhost with the listings that every user with the tag management may read. Each is read with one
 // request: pages are read at different moments, and an object that goes in between moves another one to a page that was
 // read before.
-func (m *management) observeListings(ctx context.Context, builtin map[string]topology.ObservedExchange) (*snapshot, error) {
+func (m *management) observeListings(ctx context.Context, builtin map[string]vhost.Exchange) (*snapshot, error) {
 	vhost := escape(m.config.VHost)
 	reader := m.newSnapshotReader(builtin)
 	for _, listing := range []struct {
@@ -132,14 +132,14 @@ func (m *management) observeListings(ctx context.Context, builtin map[string]top
 // snapshotReader makes a snapshot of answers while they are read.
 type snapshotReader struct {
 	fresh    *snapshot
-	builtin  map[string]topology.ObservedExchange
+	builtin  map[string]vhost.Exchange
 	listed   []policyItem
 	operator []policyItem
 	words    words
 	held     int64 // the memory that the snapshot takes
 }
 
-func (m *management) newSnapshotReader(builtin map[string]topology.ObservedExchange) *snapshotReader {
+func (m *management) newSnapshotReader(builtin map[string]vhost.Exchange) *snapshotReader {
 	fresh := newSnapshot()
 	fresh.room = &room{limits: m.config.Limits}
 	maps.Copy(fresh.exchanges, builtin)
@@ -152,7 +152,7 @@ func (r *snapshotReader) end(etag string, err error) (*snapshot, string, error) 
 		r.fresh.room.free()
 		return nil, "", err
 	}
-	patterns := &topology.Patterns{}
+	patterns := &vhost.Patterns{}
 	r.fresh.policies, r.fresh.fences = splitFences(patterns, r.listed)
 	for _, item := range r.operator {
 		r.fresh.policies = append(r.fresh.policies, item.observed(patterns, true))

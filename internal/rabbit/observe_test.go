@@ -9,35 +9,36 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 const odd = "größe/50% off + more.#"
 
 // fill puts a bit of everything into a vhost.
-func fill(vhost *brokers.VHost) {
-	vhost.DeclareExchange(odd, "headers", nil)
-	vhost.DeclareExchange("source", "topic", nil)
-	vhost.DeclareExchange("onward", "fanout", map[string]any{"alternate-exchange": "source"})
-	vhost.DeclareQueue(odd, map[string]any{
+func fill(vh *brokers.VHost) {
+	vh.DeclareExchange(odd, "headers", nil)
+	vh.DeclareExchange("source", "topic", nil)
+	vh.DeclareExchange("onward", "fanout", map[string]any{"alternate-exchange": "source"})
+	vh.DeclareQueue(odd, map[string]any{
 		"x-queue-type": "quorum", "x-message-ttl": int64(60000), "x-single-active-consumer": true, "x-dead-letter-exchange": "",
 	})
-	vhost.DeclareQueue("classic", nil)
-	vhost.DeclareQueue("stream", map[string]any{"x-queue-type": "stream", "x-max-length-bytes": int32(1 << 20)})
-	vhost.Bind(odd, odd, "", map[string]any{
+	vh.DeclareQueue("classic", nil)
+	vh.DeclareQueue("stream", map[string]any{"x-queue-type": "stream", "x-max-length-bytes": int32(1 << 20)})
+	vh.Bind(odd, odd, "", map[string]any{
 		"x-match": "all", "number": int64(7), "negative": int16(-7), "truth": true, "fraction": 1.5, "text": "ü",
 		"table": amqp.Table{"inner": amqp.Table{"list": []any{int64(1), "two", amqp.Table{"three": false}}}},
 	})
-	vhost.Bind(odd, odd, "", map[string]any{"x-match": "any", "number": int64(8)})
-	vhost.Bind("source", "classic", "a.*", nil)
-	vhost.Bind("source", "classic", "b.*", nil)
-	vhost.Bind("amq.topic", "classic", "c", nil)
-	vhost.BindExchange("source", "onward", "#", nil)
-	vhost.Bind("onward", odd, "", nil)
-	vhost.SetPolicy("limits", brokers.Policy{
+	vh.Bind(odd, odd, "", map[string]any{"x-match": "any", "number": int64(8)})
+	vh.Bind("source", "classic", "a.*", nil)
+	vh.Bind("source", "classic", "b.*", nil)
+	vh.Bind("amq.topic", "classic", "c", nil)
+	vh.BindExchange("source", "onward", "#", nil)
+	vh.Bind("onward", odd, "", nil)
+	vh.SetPolicy("limits", brokers.Policy{
 		Pattern: "^gr.ße", ApplyTo: "queues", Priority: 3, Definition: map[string]any{"max-length": 10, "overflow": "reject-publish"},
 	})
-	vhost.SetOperatorPolicy("ceiling", brokers.Policy{
+	vh.SetOperatorPolicy("ceiling", brokers.Policy{
 		Pattern: ".*", ApplyTo: "queues", Definition: map[string]any{"message-ttl": 3600000},
 	})
 }
@@ -59,11 +60,11 @@ func current(connection *Connection) (current *snapshot) {
 var compareSnapshots = cmp.Options{cmp.AllowUnexported(snapshot{}), cmpopts.IgnoreFields(snapshot{}, "room", "underWay")}
 
 func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		fill(vhost)
-		lesser := vhost.Broker.NewUser(t, "management")
-		vhost.Grant(lesser, "", "", "")
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		fill(vh)
+		lesser := vh.Broker.NewUser(t, "management")
+		vh.Grant(lesser, "", "", "")
+		config := configOf(vh)
 		administrator := connected(t, config, nil)
 		config.Username, config.Password = lesser.Username, lesser.Password
 		other := connected(t, config, nil)
@@ -83,57 +84,57 @@ func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
 }
 
 func TestObservesWhatIsThere(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		fill(vhost)
-		connection := connected(t, configOf(vhost), nil)
-		observed, _ := connection.Observe(topology.Names{
-			Exchanges: []string{odd, "amq.headers", "missing"}, Queues: []string{odd, "classic", "missing"}, Route: "source",
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		fill(vh)
+		connection := connected(t, configOf(vh), nil)
+		observed, _ := connection.Observe(vhost.Selection{
+			Exchanges: []string{odd, "amq.headers", "missing"}, Queues: []string{odd, "classic", "missing"}, FollowFrom: "source",
 		})
-		toOdd := []topology.ObservedBinding{
-			{Source: odd, Destination: odd, Arguments: topology.Arguments{"x-match": "any", "number": int64(8)}},
-			{Source: odd, Destination: odd, Arguments: topology.Arguments{
+		toOdd := []vhost.Binding{
+			{Source: odd, Destination: odd, Arguments: vhost.Arguments{"x-match": "any", "number": int64(8)}},
+			{Source: odd, Destination: odd, Arguments: vhost.Arguments{
 				"x-match": "all", "number": int64(7), "negative": int64(-7), "truth": true, "fraction": 1.5, "text": "ü",
 				"table": map[string]any{"inner": map[string]any{"list": []any{int64(1), "two", map[string]any{"three": false}}}},
 			}},
 			{Source: "onward", Destination: odd},
 		}
-		fromSource := []topology.ObservedBinding{
+		fromSource := []vhost.Binding{
 			{Source: "source", Destination: "classic", RoutingKey: "a.*"},
 			{Source: "source", Destination: "classic", RoutingKey: "b.*"},
 			{Source: "source", Destination: "onward", RoutingKey: "#", ToExchange: true},
 		}
 		slices.SortFunc(toOdd, compareBindings)
-		want := topology.Observed{
-			Exchanges: map[string]topology.ObservedExchange{
+		want := vhost.Observed{
+			Exchanges: map[string]vhost.Exchange{
 				odd:           {Type: "headers", Durable: true},
 				"amq.headers": {Type: "headers", Durable: true},
 				"source":      {Type: "topic", Durable: true},
-				"onward":      {Type: "fanout", Durable: true, Arguments: topology.Arguments{"alternate-exchange": "source"}},
+				"onward":      {Type: "fanout", Durable: true, Arguments: vhost.Arguments{"alternate-exchange": "source"}},
 			},
-			Queues: map[string]topology.ObservedQueue{
-				odd: {Durable: true, Arguments: topology.Arguments{
+			Queues: map[string]vhost.Queue{
+				odd: {Durable: true, Arguments: vhost.Arguments{
 					"x-queue-type": "quorum", "x-message-ttl": int64(60000), "x-single-active-consumer": true, "x-dead-letter-exchange": "",
 				}},
-				"classic": {Durable: true, Arguments: topology.Arguments{"x-queue-type": "classic"}},
+				"classic": {Durable: true, Arguments: vhost.Arguments{"x-queue-type": "classic"}},
 			},
-			BindingsTo: map[string][]topology.ObservedBinding{
+			BindingsTo: map[string][]vhost.Binding{
 				odd: toOdd,
 				"classic": {
 					{Source: "amq.topic", Destination: "classic", RoutingKey: "c"}, fromSource[0], fromSource[1],
 				},
 			},
-			BindingsFrom: map[string][]topology.ObservedBinding{
+			BindingsFrom: map[string][]vhost.Binding{
 				"source": fromSource, "onward": {{Source: "onward", Destination: odd}},
 			},
 			Cluster: connection.Health().Cluster.Key(),
-			Policies: []topology.Policy{
+			Policies: []vhost.Policy{
 				{
-					Name: "limits", Pattern: topology.ReadPattern("^gr.ße"), ApplyTo: "queues", Priority: 3,
-					Definition: topology.Arguments{"max-length": int64(10), "overflow": "reject-publish"},
+					Name: "limits", Pattern: vhost.ReadPattern("^gr.ße"), ApplyTo: "queues", Priority: 3,
+					Definition: vhost.Arguments{"max-length": int64(10), "overflow": "reject-publish"},
 				},
 				{
-					Name: "ceiling", Pattern: topology.ReadPattern(".*"), ApplyTo: "queues", Operator: true,
-					Definition: topology.Arguments{"message-ttl": int64(3600000)},
+					Name: "ceiling", Pattern: vhost.ReadPattern(".*"), ApplyTo: "queues", Operator: true,
+					Definition: vhost.Arguments{"message-ttl": int64(3600000)},
 				},
 			},
 		}
@@ -145,10 +146,10 @@ func TestObservesWhatIsThere(t *testing.T) {
 
 // Definitions have transient queues as well, and lack exclusive ones, which listings have.
 func TestObservesTransientQueuesAlways(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		lesser := vhost.Broker.NewUser(t, "management")
-		vhost.Grant(lesser, ".*", ".*", ".*")
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		lesser := vh.Broker.NewUser(t, "management")
+		vh.Grant(lesser, ".*", ".*", ".*")
+		config := configOf(vh)
 		administrator := connected(t, config, nil)
 		config.Username, config.Password = lesser.Username, lesser.Password
 		other := connected(t, config, nil)
@@ -163,7 +164,7 @@ func TestObservesTransientQueuesAlways(t *testing.T) {
 			t.Fatal(err)
 		}
 		definitions, listings := seen(t, administrator), seen(t, other)
-		want := topology.ObservedQueue{Durable: true, AutoDelete: true, Arguments: topology.Arguments{"x-queue-type": "classic"}}
+		want := vhost.Queue{Durable: true, AutoDelete: true, Arguments: vhost.Arguments{"x-queue-type": "classic"}}
 		for name, s := range map[string]*snapshot{"definitions": definitions, "listings": listings} {
 			if difference := cmp.Diff(want, s.queues["fleeting"]); difference != "" {
 				t.Errorf("%s, wanted (-), observed (+):\n%s", name, difference)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -27,22 +27,22 @@ func TestPatternsMatchLikeTheBrokers(t *testing.T) {
 		`\s`, `\W`, `\bdlq\b`, `(?i)^ORDERS$`, `^(?i:ORD)ers`, `(?s)^.`, `\d`, `^\D+$`, `a\.b\|c`, fencePattern([]string{"größe", "a.b|c", "x]y"}),
 		`^[[:alpha:]]+$`, `^(?P<n>o)`, `^(o)r(?1)`, `\x6f`, `^\Qa.b|c\E`, `^(?|o|O)r`, `^\p{Lu}`, `\h`, `^(?#nothing)o`,
 	}
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
 		for _, name := range names {
-			vhost.DeclareExchange(name, "fanout", nil)
+			vh.DeclareExchange(name, "fanout", nil)
 		}
-		connection := connected(t, configOf(vhost), nil)
+		connection := connected(t, configOf(vh), nil)
 		unknown := 0
 		for _, text := range patterns {
-			vhost.SetPolicy("p", brokers.Policy{Pattern: text, ApplyTo: "exchanges", Definition: map[string]any{"alternate-exchange": "amq.fanout"}})
+			vh.SetPolicy("p", brokers.Policy{Pattern: text, ApplyTo: "exchanges", Definition: map[string]any{"alternate-exchange": "amq.fanout"}})
 			var want []string
-			pattern := topology.ReadPattern(text)
+			pattern := vhost.ReadPattern(text)
 			uncertain := map[string]bool{}
 			for _, name := range names {
 				switch pattern.Match(name) {
-				case topology.MatchYes:
+				case vhost.MatchYes:
 					want = append(want, name)
-				case topology.MatchUnknown:
+				case vhost.MatchUnknown:
 					uncertain[name] = true
 					unknown++
 				}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // glance finds out whether anything speaks against a deletion already.
@@ -59,7 +59,7 @@ func (d *deletion) look(ctx context.Context) ([]fence, error) {
 
 // leftBehind says that one of the queues has a fence that a crash has left behind, and has that taken down: until then
 // there may be sentinels, which must not pass for messages.
-func (d *deletion) leftBehind(policies []topology.Policy) error {
+func (d *deletion) leftBehind(policies []vhost.Policy) error {
 	for _, policy := range policies {
 		_, fence := parseFenceName(policy.Name)
 		if standing, _ := d.c.deletions.standing(policy.Name); standing || !fence || policy.Operator {
@@ -94,7 +94,7 @@ func (d *deletion) current(ctx context.Context) error {
 }
 
 // read asks what a queue is, and which policies hold for it.
-func (d *deletion) read(ctx context.Context, queue string, policies []topology.Policy) error {
+func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Policy) error {
 	now, err := d.c.reading(ctx, queue, withoutStatistics)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (c *Connection) reading(ctx context.Context, queue, query string) (answer *
 }
 
 // policies lists those of the vhost, when it is their turn.
-func (c *Connection) policies(ctx context.Context) (all []topology.Policy, err error) {
+func (c *Connection) policies(ctx context.Context) (all []vhost.Policy, err error) {
 	err = c.config.inPlace(ctx, c.deletions.requests, func() error {
 		all, err = c.writing.policies(ctx)
 		return err
@@ -128,9 +128,9 @@ func (c *Connection) policies(ctx context.Context) (all []topology.Policy, err e
 }
 
 // policies lists policies, fences among them, and operator policies.
-func (m *management) policies(ctx context.Context) ([]topology.Policy, error) {
-	patterns := &topology.Patterns{}
-	var all []topology.Policy
+func (m *management) policies(ctx context.Context) ([]vhost.Policy, error) {
+	patterns := &vhost.Patterns{}
+	var all []vhost.Policy
 	for _, operator := range []bool{false, true} {
 		var items list[policyItem]
 		path := "/policies/"
@@ -160,20 +160,20 @@ func (c *Connection) sleep(ctx context.Context, wait time.Duration) error {
 }
 
 // users leaves out fences, Warren's own policies.
-func users(policies []topology.Policy) []topology.Policy {
-	return slices.DeleteFunc(slices.Clone(policies), func(p topology.Policy) bool {
+func users(policies []vhost.Policy) []vhost.Policy {
+	return slices.DeleteFunc(slices.Clone(policies), func(p vhost.Policy) bool {
 		_, fence := parseFenceName(p.Name)
 		return fence && !p.Operator
 	})
 }
 
 // unhindered says which policy keeps our fences from being in effect as they are written, or may do so; nil if none.
-func (d *deletion) unhindered(policies []topology.Policy) error {
+func (d *deletion) unhindered(policies []vhost.Policy) error {
 	for _, policy := range policies {
-		overflow, refuses := policy.Definition[keyOverflow]
+		overflow, refuses := policy.Definition[vhost.KeyOverflow]
 		hinders := policy.Priority >= d.priority
 		if policy.Operator {
-			hinders = refuses && overflow != rejectPublish
+			hinders = refuses && overflow != vhost.OverflowRejectPublish
 		}
 		_, foreign := parseFenceName(policy.Name)
 		foreign = foreign && !policy.Operator
@@ -182,7 +182,7 @@ func (d *deletion) unhindered(policies []topology.Policy) error {
 		}
 		for _, queue := range d.queues {
 			switch {
-			case policy.Match(queue, "quorum") == topology.MatchNo:
+			case policy.Match(queue, vhost.TypeQuorum) == vhost.MatchNo:
 			case foreign:
 				return d.unproven("queue %q: policy %q of another deletion is in the way", queue, policy.Name)
 			case policy.Operator:
@@ -200,7 +200,7 @@ func (d *deletion) plan(begun time.Time) (planned []fence) {
 	alike := map[string][]string{}
 	var order []string
 	for _, queue := range d.queues {
-		key := topology.Normalize(d.readings[queue].user).JSON()
+		key := vhost.Normalize(d.readings[queue].user).JSON()
 		if alike[key] == nil {
 			order = append(order, key)
 		}
@@ -210,7 +210,7 @@ func (d *deletion) plan(begun time.Time) (planned []fence) {
 		for _, queues := range fencePatterns(alike[key]) {
 			planned = append(planned, fence{
 				name: fenceName{d.c.config.Owner, begun}.String(queues[0]), pattern: fencePattern(queues), queues: queues,
-				priority: d.priority, effective: topology.Normalize(d.readings[queues[0]].user),
+				priority: d.priority, effective: vhost.Normalize(d.readings[queues[0]].user),
 				drops: slices.ContainsFunc(queues, func(queue string) bool { return d.readings[queue].drops() }),
 			})
 		}

@@ -12,27 +12,27 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 // pendingArguments are those of a queue whose dead letters wait, for they lead nowhere.
-var pendingArguments = topology.Arguments{
+var pendingArguments = vhost.Arguments{
 	"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "nowhere", "x-dead-letter-strategy": "at-least-once",
 	"x-overflow": "reject-publish",
 }
 
 // delayedArguments are those of a queue that redelivers minutes later, from RabbitMQ 4.3 on.
-var delayedArguments = topology.Arguments{
+var delayedArguments = vhost.Arguments{
 	"x-delayed-retry-type": "all", "x-delayed-retry-min": int64(600000), "x-delayed-retry-max": int64(600000),
 }
 
 // putAside publishes a message and rejects it, so that neither a ready message nor a consumer is left.
-func putAside(t *testing.T, vhost *brokers.VHost, queue string, requeue bool) {
+func putAside(t *testing.T, vh *brokers.VHost, queue string, requeue bool) {
 	t.Helper()
-	t.Cleanup(func() { vhost.DeleteQueue(queue) }) // RabbitMQ 4.3 may trip over dead letters of a vhost that is deleted
-	vhost.Publish("", queue, "put aside")
-	connection, err := vhost.Connect("putting aside")
+	t.Cleanup(func() { vh.DeleteQueue(queue) }) // RabbitMQ 4.3 may trip over dead letters of a vhost that is deleted
+	vh.Publish("", queue, "put aside")
+	connection, err := vh.Connect("putting aside")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,16 +58,16 @@ func putAside(t *testing.T, vhost *brokers.VHost, queue string, requeue bool) {
 // The statistics of the management API can be a minute old: here they tell of a time at which every queue was empty.
 // Nothing rests on the broker's statistics: nothing is deleted on the strength of that, and nothing stays because of it.
 func TestTheProofHoldsWithOldStatistics(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		queues := map[string]topology.Arguments{"empty": nil, "pending": pendingArguments, "delayed": delayedArguments}
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		queues := map[string]vhost.Arguments{"empty": nil, "pending": pendingArguments, "delayed": delayedArguments}
 		for queue, arguments := range queues {
-			vhost.DeclareQueue(queue, quorum(arguments))
+			vh.DeclareQueue(queue, quorum(arguments))
 		}
-		putAside(t, vhost, "pending", false)
-		putAside(t, vhost, "delayed", true)
-		management := newProxy(t, vhost.Broker.ManagementURI, "")
-		management.answer(frozen(vhost))
-		config := configOf(vhost)
+		putAside(t, vh, "pending", false)
+		putAside(t, vh, "delayed", true)
+		management := newProxy(t, vh.Broker.ManagementURI, "")
+		management.answer(frozen(vh))
+		config := configOf(vh)
 		config.ManagementURI = management.URI
 		connection := connected(t, config, nil)
 		for queue := range queues {
@@ -77,21 +77,21 @@ func TestTheProofHoldsWithOldStatistics(t *testing.T) {
 			}
 			mustBe(t, err, ErrNotEmpty, `queue "`+queue+`" holds`)
 		}
-		if left := len(vhost.Definitions().Queues); left != 2 {
+		if left := len(vh.Definitions().Queues); left != 2 {
 			t.Errorf("%d queues are left", left)
 		}
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }
 
 // frozen answers with counters of long ago to every question about a queue.
-func frozen(vhost *brokers.VHost) func(*http.Response) error {
-	prefix := "/api/queues/" + escape(vhost.Name) + "/"
+func frozen(vh *brokers.VHost) func(*http.Response) error {
+	prefix := "/api/queues/" + escape(vh.Name) + "/"
 	return func(response *http.Response) error {
 		name, about := strings.CutPrefix(response.Request.URL.EscapedPath(), prefix)
 		if about && response.StatusCode == http.StatusOK && !strings.Contains(name, "/") {
 			queue, _ := url.PathUnescape(name)
-			arguments := quorum(map[string]topology.Arguments{
+			arguments := quorum(map[string]vhost.Arguments{
 				"pending": pendingArguments, "delayed": delayedArguments,
 			}[queue])
 			replace(response, fmt.Sprintf(`{"name":%q,"type":"quorum","state":"running","leader":"rabbit@long-ago","arguments":%s,
@@ -104,32 +104,32 @@ func frozen(vhost *brokers.VHost) func(*http.Response) error {
 
 // Whatever happens while a deletion waits for others to take their fences down, the proof comes after it.
 func TestTheProofComesAfterTheWait(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		for queue, arguments := range map[string]topology.Arguments{"ready": nil, "pending": pendingArguments, "delayed": delayedArguments} {
-			vhost.DeclareQueue(queue, quorum(arguments))
-			connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		for queue, arguments := range map[string]vhost.Arguments{"ready": nil, "pending": pendingArguments, "delayed": delayedArguments} {
+			vh.DeclareQueue(queue, quorum(arguments))
+			connection := connected(t, configOf(vh), nil)
 			connection.between = func(step string) bool {
 				switch {
 				case step != stepLooked:
 				case queue == "ready":
-					vhost.Publish("", queue, "1")
+					vh.Publish("", queue, "1")
 				default:
-					putAside(t, vhost, queue, queue == "delayed")
+					putAside(t, vh, queue, queue == "delayed")
 				}
 				return true
 			}
 			mustBe(t, deleteNow(t.Context(), connection, queue), ErrNotEmpty, `queue "`+queue+`" holds`)
 		}
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }
 
 // Up to 4.0 the management API shows a fence as the policy in effect for seconds after it was lifted.
 func TestALiftedFenceIsNoLimit(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("orders", quorum(nil))
-		management := newProxy(t, vhost.Broker.ManagementURI, "")
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		management := newProxy(t, vh.Broker.ManagementURI, "")
+		config := configOf(vh)
 		config.ManagementURI = management.URI
 		late := connected(t, config, nil)
 		management.answer(func(response *http.Response) error {
@@ -149,26 +149,26 @@ func TestALiftedFenceIsNoLimit(t *testing.T) {
 // A group of queues is deleted as a whole or not at all: what was deleted before a consumer came, the context ended or the
 // connection was closed, is declared again as it was.
 func TestAGroupIsDeletedAsAWhole(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareExchange("retries", "topic", nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareExchange("retries", "topic", nil)
 		for _, how := range []string{"by a consumer", "by its context", "by Close"} {
 			tier, orders := how+" tier", how+" orders"
-			arguments := topology.Arguments{
+			arguments := vhost.Arguments{
 				"x-message-ttl": int64(60000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": orders,
 			}
-			vhost.DeclareQueue(orders, quorum(nil))
-			vhost.DeclareQueue(tier, quorum(arguments))
-			vhost.Bind("retries", tier, "5s.#", map[string]any{"x-note": "kept"})
-			vhost.Bind("retries", tier, "again", nil)
-			before := vhost.Definitions()
-			connection := connected(t, configOf(vhost), nil)
+			vh.DeclareQueue(orders, quorum(nil))
+			vh.DeclareQueue(tier, quorum(arguments))
+			vh.Bind("retries", tier, "5s.#", map[string]any{"x-note": "kept"})
+			vh.Bind("retries", tier, "again", nil)
+			before := vh.Definitions()
+			connection := connected(t, configOf(vh), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			closed := make(chan struct{})
 			connection.between = func(step string) bool {
 				switch {
 				case step != stepOne:
 				case how == "by a consumer":
-					holding(t, vhost, func(ch *amqp.Channel) error {
+					holding(t, vh, func(ch *amqp.Channel) error {
 						_, err := ch.Consume(orders, "", false, false, false, false, nil)
 						return err
 					})
@@ -196,23 +196,23 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 				mustBe(t, err, ErrNotEmpty, "has 1 consumer")
 			}
 			cancel()
-			after := vhost.Definitions()
+			after := vh.Definitions()
 			g := NewWithT(t)
 			g.Expect(after.Queues).To(ConsistOf(before.Queues), how)
 			g.Expect(after.Bindings).To(ConsistOf(before.Bindings), how)
-			if ready := vhost.Ready(tier); ready != 0 {
+			if ready := vh.Ready(tier); ready != 0 {
 				t.Errorf("%s: %d messages in the tier", how, ready)
 			}
-			vhost.Publish("", tier, "goes on")
+			vh.Publish("", tier, "goes on")
 		}
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }
 
 // A main queue with sixteen tiers is fenced whatever their names: RabbitMQ 4.3 takes patterns of 1,024 bytes.
 func TestManyQueuesWithLongNames(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
 		for _, length := range []int{60, shortString} {
 			name := func(suffix string) string { return strings.Repeat("(", length-len(suffix)) + suffix }
 			queues := []string{name("")}
@@ -220,23 +220,23 @@ func TestManyQueuesWithLongNames(t *testing.T) {
 				queues = append(queues, name(fmt.Sprintf(".retry.%ds", tier)))
 			}
 			for _, queue := range queues {
-				vhost.DeclareQueue(queue, quorum(nil))
+				vh.DeclareQueue(queue, quorum(nil))
 			}
 			NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, queues...) }).
 				WithTimeout(2 * within).Should(Succeed()) // not at once where the broker is busy with other tests
 		}
-		if left := vhost.Definitions().Queues; len(left) != 0 {
+		if left := vh.Definitions().Queues; len(left) != 0 {
 			t.Errorf("%d queues are left", len(left))
 		}
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }
 
 // Sentinels are taken out from behind the messages of others, which stay.
 func TestSentinelsBehindMessages(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("q", quorum(nil))
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("q", quorum(nil))
+		connection := connected(t, configOf(vh), nil)
 		cluster, fence := connection.Health().ClusterName, "warren-fence-1-ABCDEF::q"
 		publish := func(numbers ...int) {
 			err := connection.sentinels.alone(t.Context(), cluster, func(l *link, channel *amqp.Channel) error {
@@ -247,9 +247,9 @@ func TestSentinelsBehindMessages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		vhost.Publish("", "q", "1", "2", "3")
+		vh.Publish("", "q", "1", "2", "3")
 		publish(1)
-		vhost.Publish("", "q", "4", "5")
+		vh.Publish("", "q", "4", "5")
 		publish(2)
 		taken, _, err := connection.take(t.Context(), "q", taking{
 			cluster: cluster, most: 2, ours: func(name string) bool { return name == fence },
@@ -257,7 +257,7 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		if err != nil || taken != 2 {
 			t.Errorf("%d taken: %v", taken, err)
 		}
-		if ready := vhost.Ready("q"); ready != 5 {
+		if ready := vh.Ready("q"); ready != 5 {
 			t.Errorf("%d messages are ready", ready)
 		}
 	})
@@ -265,9 +265,9 @@ func TestSentinelsBehindMessages(t *testing.T) {
 
 // Whoever was stopped for longer than a deletion may take, deletes nothing: others may have taken its fence down.
 func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("q", quorum(nil))
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("q", quorum(nil))
+		connection := connected(t, configOf(vh), nil)
 		d := &deletion{
 			c: connection, cluster: connection.Health().ClusterName, queues: []string{"q"},
 			readings: map[string]*reading{}, inside: map[string]int{},
@@ -285,6 +285,6 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 		}
 		d.published = time.Now().Add(-budget)
 		mustBe(t, d.delete(t.Context()), ErrUnproven, "longer than")
-		NewWithT(t).Eventually(vhost.Ready).WithArguments("q").WithTimeout(within).Should(Equal(sentinels))
+		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(sentinels))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 const (
@@ -56,19 +57,17 @@ func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal
 
 func unbind(binding topology.Binding) operation {
 	return operation{
-		about: ObjectError{
-			Op: opUnbind, Kind: kindBinding, Name: binding.Destination, Source: binding.Source, RoutingKey: binding.RoutingKey,
-		},
+		about: ObjectError{Op: opUnbind, ID: bindingID(binding)},
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
-		permissions: map[string]string{kindQueue: "write", kindExchange: "read"},
+		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
 		call: func(channel *amqp.Channel) error {
 			return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, table(binding.Arguments))
 		},
 		write: func(s *snapshot) bool {
-			return s.dropBinding(topology.ObservedBinding{
+			return s.dropBinding(vhost.Binding{
 				Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
-				Arguments: topology.Normalize(binding.Arguments),
+				Arguments: vhost.Normalize(binding.Arguments),
 			})
 		},
 	}
@@ -76,10 +75,10 @@ func unbind(binding topology.Binding) operation {
 
 func deleteQueue(name string) operation {
 	return operation{
-		about: ObjectError{Op: opDelete, Kind: kindQueue, Name: name},
+		about: ObjectError{Op: opDelete, ID: vhost.QueueID(name)},
 		names: []string{name},
 
-		permissions: map[string]string{kindQueue: "configure"},
+		permissions: map[vhost.Kind]string{vhost.KindQueue: "configure"},
 		call: func(channel *amqp.Channel) error {
 			_, err := channel.QueueDelete(name, false, false, false)
 			return err
@@ -90,18 +89,18 @@ func deleteQueue(name string) operation {
 
 func deleteExchange(name string) operation {
 	return operation{
-		about: ObjectError{Op: opDelete, Kind: kindExchange, Name: name},
+		about: ObjectError{Op: opDelete, ID: vhost.ExchangeID(name)},
 		names: []string{name},
 
-		permissions: map[string]string{kindExchange: "configure"},
+		permissions: map[vhost.Kind]string{vhost.KindExchange: "configure"},
 		call:        func(channel *amqp.Channel) error { return channel.ExchangeDelete(name, true, false) },
 		write:       func(s *snapshot) bool { return s.dropExchange(name) },
 	}
 }
 
 // dropBinding takes out a binding to a queue, and says whether it was there. Slices that were given out stay as they are.
-func (s *snapshot) dropBinding(binding topology.ObservedBinding) bool {
-	same := func(other topology.ObservedBinding) bool { return sameBinding(binding, other) }
+func (s *snapshot) dropBinding(binding vhost.Binding) bool {
+	same := func(other vhost.Binding) bool { return sameBinding(binding, other) }
 	existed := drop(s.bindingsTo, binding.Destination, same)
 	drop(s.bindingsFrom, binding.Source, same)
 	return existed
@@ -112,7 +111,7 @@ func (s *snapshot) dropQueue(name string) bool {
 	_, existed := s.queues[name]
 	delete(s.queues, name)
 	for _, binding := range s.bindingsTo[name] {
-		drop(s.bindingsFrom, binding.Source, func(other topology.ObservedBinding) bool {
+		drop(s.bindingsFrom, binding.Source, func(other vhost.Binding) bool {
 			return !other.ToExchange && other.Destination == name
 		})
 	}
@@ -126,12 +125,12 @@ func (s *snapshot) dropExchange(name string) bool {
 	delete(s.exchanges, name)
 	for _, binding := range s.bindingsFrom[name] {
 		if !binding.ToExchange {
-			drop(s.bindingsTo, binding.Destination, func(other topology.ObservedBinding) bool { return other.Source == name })
+			drop(s.bindingsTo, binding.Destination, func(other vhost.Binding) bool { return other.Source == name })
 		}
 	}
 	delete(s.bindingsFrom, name)
 	for source := range s.bindingsFrom {
-		drop(s.bindingsFrom, source, func(other topology.ObservedBinding) bool {
+		drop(s.bindingsFrom, source, func(other vhost.Binding) bool {
 			return other.ToExchange && other.Destination == name
 		})
 	}
@@ -140,7 +139,7 @@ func (s *snapshot) dropExchange(name string) bool {
 
 // drop replaces the bindings under a key by those that stay, and removes the key with the last one. It says whether any
 // is gone.
-func drop(index map[string][]topology.ObservedBinding, key string, gone func(topology.ObservedBinding) bool) bool {
+func drop(index map[string][]vhost.Binding, key string, gone func(vhost.Binding) bool) bool {
 	if !slices.ContainsFunc(index[key], gone) {
 		return false
 	}

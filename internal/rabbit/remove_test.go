@@ -9,27 +9,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 // family is a queue with a binding of its own, one with arguments, and a dead-letter exchange that leads elsewhere too.
-func family(vhost *brokers.VHost) {
-	vhost.DeclareExchange("events", "headers", nil)
-	vhost.DeclareExchange("orders.dlx", "fanout", nil)
-	vhost.DeclareExchange("audit", "fanout", nil)
-	vhost.DeclareQueue("orders", quorum(nil))
-	vhost.DeclareQueue("orders.dlq", quorum(nil))
-	vhost.Bind("events", "orders", "a", map[string]any{"x-match": "all", "n": int64(1)})
-	vhost.Bind("events", "orders", "a", map[string]any{"x-match": "all", "n": int64(2)})
-	vhost.Bind("orders.dlx", "orders.dlq", "", nil)
-	vhost.BindExchange("events", "orders.dlx", "b", nil)
-	vhost.BindExchange("audit", "orders.dlx", "", nil)
+func family(vh *brokers.VHost) {
+	vh.DeclareExchange("events", "headers", nil)
+	vh.DeclareExchange("orders.dlx", "fanout", nil)
+	vh.DeclareExchange("audit", "fanout", nil)
+	vh.DeclareQueue("orders", quorum(nil))
+	vh.DeclareQueue("orders.dlq", quorum(nil))
+	vh.Bind("events", "orders", "a", map[string]any{"x-match": "all", "n": int64(1)})
+	vh.Bind("events", "orders", "a", map[string]any{"x-match": "all", "n": int64(2)})
+	vh.Bind("orders.dlx", "orders.dlq", "", nil)
+	vh.BindExchange("events", "orders.dlx", "b", nil)
+	vh.BindExchange("audit", "orders.dlx", "", nil)
 }
 
 // What Remove leaves is what the broker has, and what Observe says without a look.
 func TestRemove(t *testing.T) {
 	one := topology.Binding{
-		Source: "events", Destination: "orders", RoutingKey: "a", Arguments: topology.Arguments{"x-match": "all", "n": int64(1)},
+		Source: "events", Destination: "orders", RoutingKey: "a", Arguments: vhost.Arguments{"x-match": "all", "n": int64(1)},
 	}
 	cases := map[string]struct {
 		removal                     Removal
@@ -91,17 +92,17 @@ func TestRemove(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, vhost *brokers.VHost) {
-				family(vhost)
-				vhost.Publish("", "orders.dlq", "one", "two")
-				connection := connected(t, configOf(vhost), nil)
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				family(vh)
+				vh.Publish("", "orders.dlq", "one", "two")
+				connection := connected(t, configOf(vh), nil)
 				err := connection.Remove(t.Context(), connection.Health().ClusterName, test.removal)
 				if test.reason != nil {
 					mustBe(t, err, test.reason, test.says)
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				definitions := vhost.Definitions()
+				definitions := vh.Definitions()
 				var queues, exchanges, bindings []string
 				for _, queue := range definitions.Queues {
 					queues = append(queues, queue.Name)
@@ -138,12 +139,12 @@ func TestRemovingLeavesWhatWasObserved(t *testing.T) {
 	t.Parallel()
 	var s store
 	s.replace(some(), "")
-	names := topology.Names{Exchanges: []string{"x"}, Queues: []string{"q", "r"}, Route: "x"}
+	names := vhost.Selection{Exchanges: []string{"x"}, Queues: []string{"q", "r"}, FollowFrom: "x"}
 	observed, _ := s.observe(names)
 	want := some().observe(names)
 	for _, w := range []write{
 		func(s *snapshot) bool {
-			return s.dropBinding(topology.ObservedBinding{Source: "x", Destination: "q", RoutingKey: "a"})
+			return s.dropBinding(vhost.Binding{Source: "x", Destination: "q", RoutingKey: "a"})
 		},
 		func(s *snapshot) bool { return s.dropQueue("q") },
 		func(s *snapshot) bool { return s.dropExchange("y") },
@@ -170,17 +171,17 @@ func TestRemoveNamesTheMissingPermission(t *testing.T) {
 		"binding, queue":    {Removal{Bindings: []topology.Binding{{Source: "r.exchange", Destination: "none"}}}, "write access to queue 'none'"},
 		"binding, exchange": {Removal{Bindings: []topology.Binding{{Source: "none", Destination: "w.queue"}}}, "read access to exchange 'none'"},
 	}
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("w.queue", nil)
-		vhost.DeclareQueue("none", nil)
-		vhost.DeclareExchange("r.exchange", "fanout", nil)
-		vhost.DeclareExchange("none", "fanout", nil)
-		vhost.Bind("r.exchange", "none", "", nil)
-		vhost.Bind("none", "w.queue", "", nil)
-		before := vhost.Definitions()
-		user := vhost.Broker.NewUser(t, "management")
-		vhost.Grant(user, "^$", "^w", "^r")
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("w.queue", nil)
+		vh.DeclareQueue("none", nil)
+		vh.DeclareExchange("r.exchange", "fanout", nil)
+		vh.DeclareExchange("none", "fanout", nil)
+		vh.Bind("r.exchange", "none", "", nil)
+		vh.Bind("none", "w.queue", "", nil)
+		before := vh.Definitions()
+		user := vh.Broker.NewUser(t, "management")
+		vh.Grant(user, "^$", "^w", "^r")
+		config := configOf(vh)
 		config.Username, config.Password = user.Username, user.Password
 		connection := connected(t, config, nil)
 		for name, test := range cases {
@@ -188,17 +189,17 @@ func TestRemoveNamesTheMissingPermission(t *testing.T) {
 				mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, test.remove), ErrAccessRefused, test.says)
 			})
 		}
-		if difference := cmp.Diff(before, vhost.Definitions()); difference != "" {
+		if difference := cmp.Diff(before, vh.Definitions()); difference != "" {
 			t.Error(difference)
 		}
 	})
 }
 
 func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		family(vhost)
-		before := vhost.Definitions()
-		connection := connected(t, configOf(vhost), nil)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		family(vh)
+		before := vh.Definitions()
+		connection := connected(t, configOf(vh), nil)
 		everything := Removal{
 			Bindings: []topology.Binding{{Source: "orders.dlx", Destination: "orders.dlq"}},
 			Queues:   []string{"orders", "orders.dlq"}, Exchanges: []string{"orders.dlx", "audit"},
@@ -207,7 +208,7 @@ func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
 			err := connection.Remove(t.Context(), other, everything)
 			mustBe(t, err, ErrOtherCluster, fmt.Sprintf("the broker belongs to cluster %q, not to %q", connection.Health().ClusterName, other))
 		}
-		if difference := cmp.Diff(before, vhost.Definitions()); difference != "" {
+		if difference := cmp.Diff(before, vh.Definitions()); difference != "" {
 			t.Error(difference)
 		}
 		mustAgree(t, connection)
@@ -220,8 +221,8 @@ func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
 // Behind an address there can be another cluster from one TCP connection to the next.
 func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	t.Parallel()
-	vhost := brokers.Newest(t).NewVHost(t)
-	config := configOf(vhost)
+	vh := brokers.Newest(t).NewVHost(t)
+	config := configOf(vh)
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI = proxy.URI
 	connection := connected(t, config, nil)
@@ -243,7 +244,7 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	err := connection.Refresh(t.Context())
 	mustBe(t, err, ErrUnreachable, `cluster "second" answered in the place of `)
 	seen(t, connection)
-	observed, _ := connection.Observe(topology.Names{})
+	observed, _ := connection.Observe(vhost.Selection{})
 	now := connection.Health().Cluster
 	if now.ID != hashedID("second") || observed.Cluster != now.Key() {
 		t.Errorf("the look is of %q, the connection to %q", observed.Cluster, now)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // deletedQueue is what it takes to declare a queue again.
@@ -32,11 +33,11 @@ func (d *deletion) remember(ctx context.Context, queue string) error {
 	if err != nil {
 		return about(queue, err)
 	}
-	one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: topology.Normalize(d.readings[queue].Arguments)}}
+	one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(d.readings[queue].Arguments)}}
 	for _, item := range items {
 		if item.Source != "" { // which every queue is bound to
 			one.bindings = append(one.bindings, topology.Binding{
-				Source: item.Source, Destination: queue, RoutingKey: item.RoutingKey, Arguments: topology.Normalize(item.Arguments),
+				Source: item.Source, Destination: queue, RoutingKey: item.RoutingKey, Arguments: vhost.Normalize(item.Arguments),
 			})
 		}
 	}

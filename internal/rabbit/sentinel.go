@@ -7,8 +7,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // A fence holds while something stands in the queue. What stands there are sentinels: messages that Warren marks as its
@@ -158,7 +157,7 @@ func (c *Connection) worthTaking(ctx context.Context, queue string, what taking)
 func (c *Connection) countsDeliveries(queue string) bool {
 	limited := false
 	c.store.view(func(s *snapshot) {
-		limit, given := s.queues[queue].Arguments[topology.ArgDeliveryLimit].(int64)
+		limit, given := s.queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
 		limited = given && limit >= 0
 	})
 	return limited && !c.Health().Capabilities.DelayedRedelivery // as all versions from 4.3 on

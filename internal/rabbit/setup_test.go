@@ -13,12 +13,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 )
 
 // each runs a test against every broker of the matrix, each with a vhost of its own.
-func each(t *testing.T, test func(t *testing.T, vhost *brokers.VHost)) {
+func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost)) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
 		t.Run(broker.Version, func(t *testing.T) {
@@ -32,10 +33,10 @@ func each(t *testing.T, test func(t *testing.T, vhost *brokers.VHost)) {
 var within = deadline.For(30 * time.Second)
 
 // configOf connects to a vhost as its administrator, with an interval that no test lives to see.
-func configOf(vhost *brokers.VHost) Config {
+func configOf(vh *brokers.VHost) Config {
 	return Config{
-		AMQPURI: vhost.Broker.AMQPURI, ManagementURI: vhost.Broker.ManagementURI,
-		Username: vhost.Broker.Username, Password: vhost.Broker.Password, VHost: vhost.Name, ResyncInterval: time.Hour,
+		AMQPURI: vh.Broker.AMQPURI, ManagementURI: vh.Broker.ManagementURI,
+		Username: vh.Broker.Username, Password: vh.Broker.Password, VHost: vh.Name, ResyncInterval: time.Hour,
 	}
 }
 
@@ -140,8 +141,8 @@ func mustBe(t *testing.T, err, reason error, says ...string) {
 }
 
 // namesOf lists the objects of a topology.
-func namesOf(t topology.Topology) topology.Names {
-	names := topology.Names{}
+func namesOf(t topology.Topology) vhost.Selection {
+	names := vhost.Selection{}
 	for _, exchange := range t.Exchanges {
 		names.Exchanges = append(names.Exchanges, exchange.Name)
 	}
@@ -152,7 +153,7 @@ func namesOf(t topology.Topology) topology.Names {
 }
 
 // build makes a snapshot of what a broker says.
-func build(builtin map[string]topology.ObservedExchange, exchanges []exchangeItem, queues []queueItem, bindings []bindingItem,
+func build(builtin map[string]vhost.Exchange, exchanges []exchangeItem, queues []queueItem, bindings []bindingItem,
 	policies, operator []policyItem,
 ) *snapshot {
 	management := &management{config: Config{Limits: NewLimits(0)}}

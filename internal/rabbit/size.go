@@ -1,8 +1,6 @@
 package rabbit
 
-import (
-	"github.com/warren-mq/warren/internal/topology"
-)
+import "github.com/warren-mq/warren/internal/vhost"
 
 // What the parts of a snapshot take of memory, in bytes and about: with their places in maps and slices, and without their
 // strings and arguments.
@@ -31,7 +29,7 @@ func sizeOf(value any) int64 {
 			size += sizeOf(item)
 		}
 		return size
-	case topology.Arguments:
+	case vhost.Arguments:
 		return sizeOfTableOf(value)
 	case map[string]any:
 		return sizeOfTableOf(value)
@@ -77,7 +75,7 @@ func (w words) of(text string) string {
 }
 
 // share replaces the strings of a table by those known, and says how much memory the table takes.
-func (w words) share(arguments topology.Arguments) int64 {
+func (w words) share(arguments vhost.Arguments) int64 {
 	if len(arguments) == 0 {
 		return 0
 	}

@@ -6,30 +6,30 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only
 // appended to or replaced; its maps are guarded by store.
 type snapshot struct {
-	exchanges    map[string]topology.ObservedExchange
-	queues       map[string]topology.ObservedQueue
-	bindingsTo   map[string][]topology.ObservedBinding // by destination queue
-	bindingsFrom map[string][]topology.ObservedBinding // by source exchange
-	policies     []topology.Policy
-	fences       []topology.Policy // of Warren's own, and of its doing only: not among policies
-	underWay     map[string]bool   // the fences of deletions that were under way after the look
-	refusing     []topology.Policy // the other fences, if they refuse messages; see fenced.go
+	exchanges    map[string]vhost.Exchange
+	queues       map[string]vhost.Queue
+	bindingsTo   map[string][]vhost.Binding // by destination queue
+	bindingsFrom map[string][]vhost.Binding // by source exchange
+	policies     []vhost.Policy
+	fences       []vhost.Policy  // of Warren's own, and of its doing only: not among policies
+	underWay     map[string]bool // the fences of deletions that were under way after the look
+	refusing     []vhost.Policy  // the other fences, if they refuse messages; see fenced.go
 	cluster      string
 	room         *room // what this takes of the memory for all; nil in tests
 }
 
 func newSnapshot() *snapshot {
 	return &snapshot{
-		exchanges:    make(map[string]topology.ObservedExchange),
-		queues:       make(map[string]topology.ObservedQueue),
-		bindingsTo:   make(map[string][]topology.ObservedBinding),
-		bindingsFrom: make(map[string][]topology.ObservedBinding),
+		exchanges:    make(map[string]vhost.Exchange),
+		queues:       make(map[string]vhost.Queue),
+		bindingsTo:   make(map[string][]vhost.Binding),
+		bindingsFrom: make(map[string][]vhost.Binding),
 	}
 }
 
@@ -42,7 +42,7 @@ func (s *snapshot) free() {
 
 // putExchange adds an exchange unless there is one of that name, and says whether it did. A declaration that the broker
 // accepts changes nothing of an object that exists, even if some argument that it does not compare is another.
-func (s *snapshot) putExchange(name string, exchange topology.ObservedExchange) bool {
+func (s *snapshot) putExchange(name string, exchange vhost.Exchange) bool {
 	if _, exists := s.exchanges[name]; exists {
 		return false
 	}
@@ -51,7 +51,7 @@ func (s *snapshot) putExchange(name string, exchange topology.ObservedExchange) 
 }
 
 // putQueue is putExchange for queues.
-func (s *snapshot) putQueue(name string, queue topology.ObservedQueue) bool {
+func (s *snapshot) putQueue(name string, queue vhost.Queue) bool {
 	if _, exists := s.queues[name]; exists {
 		return false
 	}
@@ -60,8 +60,8 @@ func (s *snapshot) putQueue(name string, queue topology.ObservedQueue) bool {
 }
 
 // putBinding adds a binding to a queue unless it is there.
-func (s *snapshot) putBinding(binding topology.ObservedBinding) bool {
-	same := func(other topology.ObservedBinding) bool { return sameBinding(binding, other) }
+func (s *snapshot) putBinding(binding vhost.Binding) bool {
+	same := func(other vhost.Binding) bool { return sameBinding(binding, other) }
 	if slices.ContainsFunc(s.bindingsTo[binding.Destination], same) {
 		return false
 	}
@@ -69,7 +69,7 @@ func (s *snapshot) putBinding(binding topology.ObservedBinding) bool {
 	return true
 }
 
-func (s *snapshot) addBinding(binding topology.ObservedBinding) {
+func (s *snapshot) addBinding(binding vhost.Binding) {
 	s.bindingsFrom[binding.Source] = append(s.bindingsFrom[binding.Source], binding)
 	if !binding.ToExchange {
 		s.bindingsTo[binding.Destination] = append(s.bindingsTo[binding.Destination], binding)
@@ -78,13 +78,13 @@ func (s *snapshot) addBinding(binding topology.ObservedBinding) {
 
 // sort brings bindings and policies into an order that does not depend on the way they were read.
 func (s *snapshot) sort() {
-	for _, index := range []map[string][]topology.ObservedBinding{s.bindingsTo, s.bindingsFrom} {
+	for _, index := range []map[string][]vhost.Binding{s.bindingsTo, s.bindingsFrom} {
 		for _, bindings := range index {
 			slices.SortFunc(bindings, compareBindings)
 		}
 	}
-	slices.SortFunc(s.fences, func(a, b topology.Policy) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(s.policies, func(a, b topology.Policy) int {
+	slices.SortFunc(s.fences, func(a, b vhost.Policy) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.policies, func(a, b vhost.Policy) int {
 		if a.Operator != b.Operator {
 			return cmp.Compare(asInt(a.Operator), asInt(b.Operator))
 		}
@@ -99,7 +99,7 @@ func asInt(b bool) int {
 	return 0
 }
 
-func compareBindings(a, b topology.ObservedBinding) int {
+func compareBindings(a, b vhost.Binding) int {
 	order := cmp.Or(
 		cmp.Compare(a.Source, b.Source), cmp.Compare(a.Destination, b.Destination),
 		cmp.Compare(asInt(a.ToExchange), asInt(b.ToExchange)), cmp.Compare(a.RoutingKey, b.RoutingKey))
@@ -111,7 +111,7 @@ func compareBindings(a, b topology.ObservedBinding) int {
 
 // keepPatterns takes over what is compiled already of an older snapshot's patterns, and which of them are slow.
 func (s *snapshot) keepPatterns(old *snapshot) {
-	known := make(map[string]topology.Pattern, len(old.policies))
+	known := make(map[string]vhost.Pattern, len(old.policies))
 	for _, policy := range old.policies {
 		known[policy.Pattern.String()] = policy.Pattern
 	}
@@ -123,12 +123,12 @@ func (s *snapshot) keepPatterns(old *snapshot) {
 }
 
 // observe takes out what the names are about.
-func (s *snapshot) observe(names topology.Names) topology.Observed {
-	observed := topology.Observed{
-		Exchanges:    make(map[string]topology.ObservedExchange, len(names.Exchanges)),
-		Queues:       make(map[string]topology.ObservedQueue, len(names.Queues)),
-		BindingsTo:   make(map[string][]topology.ObservedBinding, len(names.Queues)),
-		BindingsFrom: map[string][]topology.ObservedBinding{},
+func (s *snapshot) observe(names vhost.Selection) vhost.Observed {
+	observed := vhost.Observed{
+		Exchanges:    make(map[string]vhost.Exchange, len(names.Exchanges)),
+		Queues:       make(map[string]vhost.Queue, len(names.Queues)),
+		BindingsTo:   make(map[string][]vhost.Binding, len(names.Queues)),
+		BindingsFrom: map[string][]vhost.Binding{},
 		Policies:     s.policies,
 		Fences:       observedFences(s.refusing),
 		Cluster:      s.cluster,
@@ -144,63 +144,63 @@ func (s *snapshot) observe(names topology.Names) topology.Observed {
 			observed.BindingsTo[name] = slices.Clip(bindings)
 		}
 	}
-	if names.Route != "" {
-		s.follow(names.Route, observed)
+	if names.FollowFrom != "" {
+		s.follow(names.FollowFrom, observed)
 	}
-	if names.Surroundings {
+	if names.IncludeDeadLetterSources {
 		observed.DeadLetters = s.surround(names, observed)
 	}
 	return observed
 }
 
-func (s *snapshot) copyExchange(name string, observed topology.Observed) {
+func (s *snapshot) copyExchange(name string, observed vhost.Observed) {
 	if exchange, exists := s.exchanges[name]; exists {
 		observed.Exchanges[name] = exchange
 	}
 }
 
 // follow adds the bindings of an exchange and of all exchanges that can be reached from it.
-func (s *snapshot) follow(route string, observed topology.Observed) {
-	seen := map[string]bool{route: true}
-	for reach := []string{route}; len(reach) > 0; reach = reach[1:] {
-		name := reach[0]
+func (s *snapshot) follow(from string, observed vhost.Observed) {
+	for name := range vhost.Reach([]string{from}, s.boundExchanges) {
 		s.copyExchange(name, observed)
-		bindings := s.bindingsFrom[name]
-		if len(bindings) == 0 {
-			continue
-		}
-		observed.BindingsFrom[name] = slices.Clip(bindings)
-		for _, binding := range bindings {
-			if binding.ToExchange && !seen[binding.Destination] {
-				seen[binding.Destination] = true
-				reach = append(reach, binding.Destination)
-			}
+		if bindings := s.bindingsFrom[name]; len(bindings) > 0 {
+			observed.BindingsFrom[name] = slices.Clip(bindings)
 		}
 	}
 }
 
-func sameExchange(a, b topology.ObservedExchange) bool {
+// boundExchanges lists the exchanges that are bound to an exchange.
+func (s *snapshot) boundExchanges(exchange string) (names []string) {
+	for _, binding := range s.bindingsFrom[exchange] {
+		if binding.ToExchange {
+			names = append(names, binding.Destination)
+		}
+	}
+	return names
+}
+
+func sameExchange(a, b vhost.Exchange) bool {
 	return a.Type == b.Type && a.Durable == b.Durable && a.AutoDelete == b.AutoDelete && a.Internal == b.Internal &&
 		sameArguments(a.Arguments, b.Arguments)
 }
 
-func sameQueue(a, b topology.ObservedQueue) bool {
+func sameQueue(a, b vhost.Queue) bool {
 	return a.Durable == b.Durable && a.AutoDelete == b.AutoDelete && a.Exclusive == b.Exclusive &&
 		sameArguments(a.Arguments, b.Arguments)
 }
 
-func sameBinding(a, b topology.ObservedBinding) bool {
+func sameBinding(a, b vhost.Binding) bool {
 	return a.Source == b.Source && a.Destination == b.Destination && a.RoutingKey == b.RoutingKey &&
 		a.ToExchange == b.ToExchange && sameArguments(a.Arguments, b.Arguments)
 }
 
-func samePolicy(a, b topology.Policy) bool {
+func samePolicy(a, b vhost.Policy) bool {
 	return a.Name == b.Name && a.Pattern.Equal(b.Pattern) && a.Priority == b.Priority && a.ApplyTo == b.ApplyTo &&
 		a.Operator == b.Operator && sameArguments(a.Definition, b.Definition)
 }
 
 // sameArguments is Arguments.Equal for arguments that are normal already, as all in a snapshot are.
-func sameArguments(a, b topology.Arguments) bool {
+func sameArguments(a, b vhost.Arguments) bool {
 	return maps.EqualFunc(a, b, func(x, y any) bool {
 		switch x := x.(type) {
 		case string, int64, bool:

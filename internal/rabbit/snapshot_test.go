@@ -13,14 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // some is a small vhost; each change is made to a copy of it.
 func some() *snapshot {
 	return build(
-		map[string]topology.ObservedExchange{"amq.topic": {Type: "topic", Durable: true}},
+		map[string]vhost.Exchange{"amq.topic": {Type: "topic", Durable: true}},
 		[]exchangeItem{{Name: "x", Type: "topic", Durable: true}, {Name: "y", Type: "fanout", Durable: true}},
 		[]queueItem{
 			{Name: "q", Durable: true, Arguments: map[string]any{"x-message-ttl": json.Number("5")}},
@@ -50,7 +49,7 @@ func TestDiff(t *testing.T) {
 	}{
 		"nothing":    {func(*snapshot) {}, nil, nil, nil},
 		"queue gone": {func(s *snapshot) { delete(s.queues, "r") }, []string{"r"}, nil, nil},
-		"queue new":  {func(s *snapshot) { s.putQueue("z", topology.ObservedQueue{}) }, []string{"z"}, nil, nil},
+		"queue new":  {func(s *snapshot) { s.putQueue("z", vhost.Queue{}) }, []string{"z"}, nil, nil},
 		"argument": {func(s *snapshot) {
 			s.queues["q"] = queueItem{Durable: true, Arguments: map[string]any{"x-message-ttl": 6}}.observed()
 		}, []string{"q"}, nil, nil},
@@ -60,8 +59,8 @@ func TestDiff(t *testing.T) {
 		}, []string{"q"}, nil, nil},
 		"queue not durable": {func(s *snapshot) { s.queues["r"] = queueItem{Type: "quorum"}.observed() }, []string{"r"}, nil, nil},
 		"exchange gone":     {func(s *snapshot) { delete(s.exchanges, "y") }, nil, []string{"y"}, both},
-		"exchange's type":   {func(s *snapshot) { s.exchanges["x"] = topology.ObservedExchange{Type: "direct", Durable: true} }, nil, []string{"x"}, both},
-		"binding new":       {func(s *snapshot) { s.putBinding(topology.ObservedBinding{Source: "amq.topic", Destination: "r"}) }, []string{"r"}, nil, []string{"amq.topic"}},
+		"exchange's type":   {func(s *snapshot) { s.exchanges["x"] = vhost.Exchange{Type: "direct", Durable: true} }, nil, []string{"x"}, both},
+		"binding new":       {func(s *snapshot) { s.putBinding(vhost.Binding{Source: "amq.topic", Destination: "r"}) }, []string{"r"}, nil, []string{"amq.topic"}},
 		"bindings gone":     {func(s *snapshot) { delete(s.bindingsTo, "q"); s.bindingsFrom["x"] = s.bindingsFrom["x"][2:] }, []string{"q"}, nil, both},
 		"other routing key": {func(s *snapshot) {
 			s.bindingsTo["q"] = slices.Clone(s.bindingsTo["q"])
@@ -71,14 +70,14 @@ func TestDiff(t *testing.T) {
 		"nested argument":   {func(s *snapshot) { s.bindingsTo["r"][0].Arguments["t"] = map[string]any{"n": int64(2)} }, []string{"r"}, nil, both},
 		"policy gone":       {func(s *snapshot) { s.policies = s.policies[1:] }, []string{"q"}, nil, nil},
 		"policy's priority": {func(s *snapshot) { s.policies[0].Priority = 2 }, []string{"q"}, nil, nil},
-		"policy's pattern":  {func(s *snapshot) { s.policies[0].Pattern = topology.ReadPattern("^r") }, all, nil, nil},
+		"policy's pattern":  {func(s *snapshot) { s.policies[0].Pattern = vhost.ReadPattern("^r") }, all, nil, nil},
 		"operator policy":   {func(s *snapshot) { s.policies[1].Definition = nil }, []string{"r"}, nil, nil},
-		"pattern of Perl's": {func(s *snapshot) { s.policies[0].Pattern = topology.ReadPattern("^(?!amq)") }, all, nil, nil},
+		"pattern of Perl's": {func(s *snapshot) { s.policies[0].Pattern = vhost.ReadPattern("^(?!amq)") }, all, nil, nil},
 		"exchanges' policy": {func(s *snapshot) {
-			s.policies = append(s.policies, topology.Policy{Name: "e", Pattern: topology.ReadPattern(".*"), ApplyTo: "exchanges"})
+			s.policies = append(s.policies, vhost.Policy{Name: "e", Pattern: vhost.ReadPattern(".*"), ApplyTo: "exchanges"})
 		}, nil, nil, nil},
 		"fence": {func(s *snapshot) {
-			s.fences = append(s.fences, topology.Policy{Name: "warren-fence-1-ABCDEF:a:q", Pattern: topology.ReadPattern("^q"), ApplyTo: "queues"})
+			s.fences = append(s.fences, vhost.Policy{Name: "warren-fence-1-ABCDEF:a:q", Pattern: vhost.ReadPattern("^q"), ApplyTo: "queues"})
 		}, nil, nil, nil},
 		"policy, other kind": {func(s *snapshot) { s.policies[0].Operator = true }, []string{"q"}, nil, nil},
 	}
@@ -101,14 +100,14 @@ func TestObserveFollowsExchanges(t *testing.T) {
 	t.Parallel()
 	s := some()
 	cases := map[string]struct {
-		names                 topology.Names
+		names                 vhost.Selection
 		exchanges, from, into []string
 	}{
-		"nothing":                           {topology.Names{}, nil, nil, nil},
-		"what is there only":                {topology.Names{Exchanges: []string{"x", "none"}, Queues: []string{"q", "none"}}, []string{"x"}, nil, []string{"q"}},
-		"all round":                         {topology.Names{Route: "x"}, []string{"x", "y"}, []string{"x", "y"}, nil},
-		"from an exchange without bindings": {topology.Names{Route: "amq.topic"}, []string{"amq.topic"}, nil, nil},
-		"from an exchange that is missing":  {topology.Names{Route: "none"}, nil, nil, nil},
+		"nothing":                           {vhost.Selection{}, nil, nil, nil},
+		"what is there only":                {vhost.Selection{Exchanges: []string{"x", "none"}, Queues: []string{"q", "none"}}, []string{"x"}, nil, []string{"q"}},
+		"all round":                         {vhost.Selection{FollowFrom: "x"}, []string{"x", "y"}, []string{"x", "y"}, nil},
+		"from an exchange without bindings": {vhost.Selection{FollowFrom: "amq.topic"}, []string{"amq.topic"}, nil, nil},
+		"from an exchange that is missing":  {vhost.Selection{FollowFrom: "none"}, nil, nil, nil},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -137,16 +136,16 @@ func TestObservedDoesNotChange(t *testing.T) {
 	t.Parallel()
 	var s store
 	s.replace(some(), "")
-	names := topology.Names{Exchanges: []string{"x"}, Queues: []string{"q", "new"}, Route: "x"}
+	names := vhost.Selection{Exchanges: []string{"x"}, Queues: []string{"q", "new"}, FollowFrom: "x"}
 	observed, _ := s.observe(names)
 	before := some().observe(names)
 	var together sync.WaitGroup
 	for i := range 20 {
 		together.Go(func() {
 			s.write(func(s *snapshot) bool {
-				return s.putBinding(topology.ObservedBinding{Source: "x", Destination: "q", RoutingKey: fmt.Sprint(i)})
+				return s.putBinding(vhost.Binding{Source: "x", Destination: "q", RoutingKey: fmt.Sprint(i)})
 			})
-			s.write(func(s *snapshot) bool { return s.putQueue("new", topology.ObservedQueue{}) })
+			s.write(func(s *snapshot) bool { return s.putQueue("new", vhost.Queue{}) })
 			s.observe(names)
 		})
 	}
@@ -164,7 +163,7 @@ func TestObservedDoesNotChange(t *testing.T) {
 func TestStoreKeepsTheETagOfWhatItHas(t *testing.T) {
 	t.Parallel()
 	declare := func(name string) write {
-		return func(s *snapshot) bool { return s.putQueue(name, topology.ObservedQueue{}) }
+		return func(s *snapshot) bool { return s.putQueue(name, vhost.Queue{}) }
 	}
 	look := func(s *store, etag string, meanwhile ...write) {
 		s.begin()
@@ -204,27 +203,6 @@ func TestStoreKeepsTheETagOfWhatItHas(t *testing.T) {
 				t.Errorf("%q, should be %q", etag, test.want)
 			}
 		})
-	}
-}
-
-func TestLowestVersion(t *testing.T) {
-	t.Parallel()
-	cases := map[string][]string{
-		"4.3.6":      {"4.3.6"},
-		"4.2.10":     {"4.3.0", "4.2.10", "", "4.10.0"},
-		"4.3.0":      {"4.3.1", "4.3.0"},
-		"3.10.8":     {"3.10.8", ""},
-		"3.9.27":     {"3.10.8", "3.9.27"},
-		"4.3.0-rc.1": {"4.3.1", "4.3.0-rc.1"},
-		"":           {"", ""},
-	}
-	for want, versions := range cases {
-		for range 2 {
-			if got := lowest(versions...); got != want {
-				t.Errorf("lowest of %q is %q, should be %q", versions, got, want)
-			}
-			slices.Reverse(versions)
-		}
 	}
 }
 
@@ -274,7 +252,7 @@ func BenchmarkLook(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		fresh.queues["service.orders.00007"] = topology.ObservedQueue{}
+		fresh.queues["service.orders.00007"] = vhost.Queue{}
 		s.replace(fresh, etag)
 		s.write(func(s *snapshot) bool { delete(s.queues, "service.orders.00007"); return true })
 	}
@@ -305,8 +283,8 @@ func BenchmarkObserve(b *testing.B) {
 	}
 	var s store
 	s.replace(fresh, "")
-	names := topology.Names{
-		Exchanges: []string{"exchange.00001"}, Route: "exchange.00002",
+	names := vhost.Selection{
+		Exchanges: []string{"exchange.00001"}, FollowFrom: "exchange.00002",
 		Queues: []string{"service.orders.00007", "service.orders.00008", "service.orders.00009", "service.orders.00010"},
 	}
 	b.RunParallel(func(pb *testing.PB) {

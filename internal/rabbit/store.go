@@ -3,7 +3,7 @@ package rabbit
 import (
 	"sync"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // write is a change that the broker has confirmed. It says whether it changed the snapshot.
@@ -26,11 +26,11 @@ type store struct {
 	current *snapshot // nil before the first look
 }
 
-func (s *store) observe(names topology.Names) (topology.Observed, bool) {
+func (s *store) observe(names vhost.Selection) (vhost.Observed, bool) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
 	if s.current == nil {
-		return topology.Observed{}, false
+		return vhost.Observed{}, false
 	}
 	return s.current.observe(names), true
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 const (
@@ -80,13 +80,13 @@ func (d *deletions) clear(begin bool) bool {
 type sightings map[string]sighting
 
 type sighting struct {
-	policy topology.Policy
+	policy vhost.Policy
 	since  time.Time
 }
 
 // stray is a fence that is nobody's any more.
 type stray struct {
-	policy topology.Policy
+	policy vhost.Policy
 	// foreign: another process put it up, which may be gone without the broker having noticed.
 	foreign bool
 	// seen is for how long it has been seen.
@@ -101,7 +101,7 @@ type stray struct {
 // budget lasts, and does not delete any more (see deleteOne). So its fences are taken down at once, before the sentinels
 // expire.
 func (c *Connection) strays() (strays []stray, cluster string) {
-	var fences []topology.Policy
+	var fences []vhost.Policy
 	c.store.view(func(s *snapshot) { fences, cluster = s.fences, s.cluster })
 	now, sighted, next := time.Now(), sightings{}, time.Duration(0)
 	for _, policy := range fences {
@@ -142,7 +142,7 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray
 	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
 	f := fence{name: name, pattern: pattern, queues: fencedQueues(pattern), priority: stray.policy.Priority, effective: definition}
 	parsed, _ := parseFenceName(name)
-	closed := definition[keyOverflow] == rejectPublish // also in the form that is open already, which changes nothing
+	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish // also in the form that is open already, which changes nothing
 	what := taking{
 		cluster: cluster, most: sentinels + attempts, held: stray.foreign && stray.seen < unnoticed,
 		ours: func(fence string) bool { return fence == name },
@@ -190,8 +190,8 @@ func (c *Connection) takeAll(
 
 // underWay says that a sentinel may have expired and may not have arrived yet: what expires towards a queue that is fenced
 // is tried again minutes later. Until then the fence stays, in a form that changes nothing, as the record of it.
-func (c *Connection) underWay(ctx context.Context, queue string, policy topology.Arguments, age time.Duration) error {
-	var arguments topology.Arguments
+func (c *Connection) underWay(ctx context.Context, queue string, policy vhost.Arguments, age time.Duration) error {
+	var arguments vhost.Arguments
 	c.store.view(func(s *snapshot) { arguments = s.queues[queue].Arguments })
 	now := &reading{Arguments: arguments, user: policy}
 	limit, expires := now.lowest("message-ttl")
@@ -209,7 +209,7 @@ func (c *Connection) underWay(ctx context.Context, queue string, policy topology
 }
 
 // takeOnward takes the sentinels out of the queues to which they may have expired, and says whether there were any.
-func (c *Connection) takeOnward(ctx context.Context, queue string, policy topology.Arguments, what taking) (found bool, err error) {
+func (c *Connection) takeOnward(ctx context.Context, queue string, policy vhost.Arguments, what taking) (found bool, err error) {
 	what.few, what.held = fewMessages, false
 	var onward []string
 	c.store.view(func(s *snapshot) { onward = s.expiresTo(queue, policy) })
@@ -224,11 +224,11 @@ func (c *Connection) takeOnward(ctx context.Context, queue string, policy topolo
 }
 
 // expiresTo lists the queues that a sentinel may have expired to.
-func (s *snapshot) expiresTo(name string, policy topology.Arguments) []string {
+func (s *snapshot) expiresTo(name string, policy vhost.Arguments) []string {
 	queue := s.queues[name]
-	_, byArgument := queue.Arguments[topology.ArgMessageTTL]
-	_, byPolicy := policy["message-ttl"]
-	letter, dead := deadLetterOf(name, queue, policy)
+	_, byArgument := queue.Arguments[vhost.ArgMessageTTL]
+	_, byPolicy := policy[vhost.KeyMessageTTL]
+	letter, dead := vhost.DeadLettersOf(name, queue, policy)
 	if !dead || !byArgument && !byPolicy {
 		return nil
 	}
@@ -239,17 +239,23 @@ func (s *snapshot) expiresTo(name string, policy topology.Arguments) []string {
 	if letter.Exchange == "" {
 		return []string{key}
 	}
+	takes := func(binding vhost.Binding) bool {
+		matches, known := vhost.MatchesKey(s.exchanges[binding.Source].Type, binding.RoutingKey, key)
+		return matches || !known
+	}
+	onward := func(exchange string) (exchanges []string) {
+		for _, binding := range s.bindingsFrom[exchange] {
+			if binding.ToExchange && takes(binding) {
+				exchanges = append(exchanges, binding.Destination)
+			}
+		}
+		return exchanges
+	}
 	var queues []string
-	seen := map[string]bool{letter.Exchange: true}
-	for reach := []string{letter.Exchange}; len(reach) > 0; reach = reach[1:] {
-		for _, binding := range s.bindingsFrom[reach[0]] {
-			switch {
-			case s.exchanges[reach[0]].Type == "direct" && binding.RoutingKey != key:
-			case !binding.ToExchange:
+	for exchange := range vhost.Reach([]string{letter.Exchange}, onward) {
+		for _, binding := range s.bindingsFrom[exchange] {
+			if !binding.ToExchange && takes(binding) {
 				queues = append(queues, binding.Destination)
-			case !seen[binding.Destination]:
-				seen[binding.Destination] = true
-				reach = append(reach, binding.Destination)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -20,14 +20,14 @@ var steps = []string{stepFenced, stepProved, stepSettled}
 
 // Whoever is told to stop in the middle leaves nothing behind.
 func TestDeletionsThatAreStopped(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		user := vhost.Broker.NewUser(t, "policymaker")
-		vhost.Grant(user, ".*", ".*", ".*")
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		user := vh.Broker.NewUser(t, "policymaker")
+		vh.Grant(user, ".*", ".*", ".*")
 		for _, step := range steps {
 			for _, how := range []string{"by its context", "by Close"} {
 				queue := step + " " + how
-				vhost.DeclareQueue(queue, quorum(nil))
-				config := configOf(vhost)
+				vh.DeclareQueue(queue, quorum(nil))
+				config := configOf(vh)
 				config.Username, config.Password = user.Username, user.Password
 				connection := connected(t, config, nil)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -54,52 +54,52 @@ func TestDeletionsThatAreStopped(t *testing.T) {
 					<-closed
 				}
 				cancel()
-				if ready := vhost.Ready(queue); ready != 0 {
+				if ready := vh.Ready(queue); ready != 0 {
 					t.Errorf("%s: %d messages", queue, ready)
 				}
-				vhost.Publish("", queue, "goes on")
+				vh.Publish("", queue, "goes on")
 			}
 		}
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }
 
 // A crash leaves a fence and sentinels; the next connection of the same owner clears them away, and publishers who were
 // refused can go on.
 func TestStraysAreClearedAway(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		user := vhost.Broker.NewUser(t, "policymaker")
-		vhost.Grant(user, ".*", ".*", ".*")
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		user := vh.Broker.NewUser(t, "policymaker")
+		vh.Grant(user, ".*", ".*", ".*")
 		for _, name := range []string{"guest", user.Username} {
 			var queues []string
 			publishers := map[string]*burster{}
 			for _, step := range append(slices.Clone(steps), stepOpened) {
 				queue := name + " " + step
 				queues = append(queues, queue)
-				vhost.DeclareQueue(queue, quorum(topology.Arguments{"x-single-active-consumer": step == stepSettled}))
-				publishers[queue] = newBurster(t, vhost, queue)
-				config := configOf(vhost)
+				vh.DeclareQueue(queue, quorum(vhost.Arguments{"x-single-active-consumer": step == stepSettled}))
+				publishers[queue] = newBurster(t, vh, queue)
+				config := configOf(vh)
 				config.Owner = "owner of " + queue
 				abandon(t, config, step, queue)
 				publishers[queue].burst(t.Context(), "held up or not", 1)
 			}
 			for _, queue := range queues {
-				config := configOf(vhost)
+				config := configOf(vh)
 				if config.Owner = "owner of " + queue; name != "guest" {
 					config.Username, config.Password = user.Username, user.Password
 				}
 				connection := connectedWith(t, config, impatient())
-				observed, _ := connection.Observe(topology.Names{Queues: []string{queue}})
+				observed, _ := connection.Observe(vhost.Selection{Queues: []string{queue}})
 				if len(observed.Policies) != 0 {
 					t.Errorf("a fence passes for a policy: %+v", observed.Policies)
 				}
 				NewWithT(t).Eventually(func(g Gomega) {
 					policies, err := connection.policies(t.Context())
 					g.Expect(err).NotTo(HaveOccurred())
-					left := func(p topology.Policy) bool { return strings.HasSuffix(p.Name, ":"+queue) }
+					left := func(p vhost.Policy) bool { return strings.HasSuffix(p.Name, ":"+queue) }
 					g.Expect(slices.ContainsFunc(policies, left)).To(BeFalse())
 				}).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(Succeed())
-				if found := bodies(t, vhost, queue); slices.ContainsFunc(found, func(m amqp.Delivery) bool { return m.Type == sentinelType }) {
+				if found := bodies(t, vh, queue); slices.ContainsFunc(found, func(m amqp.Delivery) bool { return m.Type == sentinelType }) {
 					t.Errorf("%s: sentinels are left", queue)
 				}
 				if publishers[queue].untilConfirmed(t.Context(), queue) == nil {
@@ -107,7 +107,7 @@ func TestStraysAreClearedAway(t *testing.T) {
 				}
 			}
 		}
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }
 
@@ -131,9 +131,9 @@ func abandon(t *testing.T, config Config, step string, queues ...string) {
 }
 
 // bodies takes all messages out of a queue.
-func bodies(t *testing.T, vhost *brokers.VHost, queue string) (found []amqp.Delivery) {
+func bodies(t *testing.T, vh *brokers.VHost, queue string) (found []amqp.Delivery) {
 	t.Helper()
-	h := &hammer{t: t, vhost: vhost, queue: queue, consumer: dialed(t, vhost)}
+	h := &hammer{t: t, vh: vh, queue: queue, consumer: dialed(t, vh)}
 	h.drain(func(message amqp.Delivery) bool {
 		found = append(found, message)
 		return true
@@ -144,9 +144,9 @@ func bodies(t *testing.T, vhost *brokers.VHost, queue string) (found []amqp.Deli
 // A fence that somebody works on is left alone, whatever time its name tells: clocks differ. One that nobody touches for
 // longer than a deletion takes is taken down, whoever put it up.
 func TestFencesOfOtherProcesses(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
 		put := func(name string, length int64) {
-			vhost.SetPolicy(name, brokers.Policy{
+			vh.SetPolicy(name, brokers.Policy{
 				Pattern: fencePattern([]string{name}), ApplyTo: "queues",
 				Definition: map[string]any{"max-length": length, "overflow": "reject-publish"},
 			})
@@ -157,56 +157,56 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 		put(own, 0)
 		put(live, 0)
 		put(dead, 0)
-		config := configOf(vhost)
+		config := configOf(vh)
 		config.Owner = "mine"
 		timing := usual
 		timing.stray = 2 * time.Second
 		connection := connectedWith(t, config, timing)
 		g := NewWithT(t)
-		g.Eventually(vhost.Policies).WithTimeout(within).WithPolling(10*time.Millisecond).
+		g.Eventually(vh.Policies).WithTimeout(within).WithPolling(10*time.Millisecond).
 			Should(ConsistOf(live, dead), "what a process of the same owner left behind is taken down at once")
 		length := int64(0)
 		g.Eventually(func() []string {
 			length++
 			put(live, length)
 			g.Expect(connection.Refresh(t.Context())).To(Succeed())
-			return vhost.Policies()
+			return vh.Policies()
 		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal([]string{live}))
-		g.Eventually(vhost.Policies).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+		g.Eventually(vh.Policies).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 	})
 }
 
 // A sentinel that was left in a tier expires to where the tier dead-letters.
 func TestSentinelsThatExpired(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareExchange("return", "direct", nil)
-		vhost.DeclareExchange("onward", "fanout", nil)
-		vhost.BindExchange("return", "onward", "k", nil)
-		ways := map[string]topology.Arguments{
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareExchange("return", "direct", nil)
+		vh.DeclareExchange("onward", "fanout", nil)
+		vh.BindExchange("return", "onward", "k", nil)
+		ways := map[string]vhost.Arguments{
 			"by name":      {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "by name target"},
 			"by exchanges": {"x-dead-letter-exchange": "return", "x-dead-letter-routing-key": "k"},
 		}
 		for name, arguments := range ways {
 			tier := maps.Clone(arguments)
 			tier["x-message-ttl"] = int64(1000)
-			vhost.DeclareQueue(name, quorum(tier))
-			vhost.DeclareQueue(name+" target", quorum(nil))
+			vh.DeclareQueue(name, quorum(tier))
+			vh.DeclareQueue(name+" target", quorum(nil))
 		}
-		vhost.Bind("onward", "by exchanges target", "", nil)
-		config := configOf(vhost)
+		vh.Bind("onward", "by exchanges target", "", nil)
+		config := configOf(vh)
 		config.Owner = "mine"
 		abandon(t, config, stepSettled, slices.Sorted(maps.Keys(ways))...)
 		for name := range ways {
-			NewWithT(t).Eventually(func() int { return vhost.Ready(name + " target") }).
+			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
 				WithTimeout(within).WithPolling(100*time.Millisecond).Should(BeNumerically(">=", sentinels), "more where one had expired too early")
 		}
 		connectedWith(t, config, impatient())
 		for name := range ways {
-			NewWithT(t).Eventually(func() int { return vhost.Ready(name + " target") }).
+			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
 				WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
 		}
 		NewWithT(t).Eventually(func() int {
-			policies, _ := connected(t, configOf(vhost), nil).policies(t.Context())
+			policies, _ := connected(t, configOf(vh), nil).policies(t.Context())
 			return len(policies)
 		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
 	})
@@ -214,12 +214,12 @@ func TestSentinelsThatExpired(t *testing.T) {
 
 // Sentinels that a crash has left are not taken for messages: a deletion comes to nothing until they are out.
 func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("orders", quorum(nil))
-		first := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		first := configOf(vh)
 		first.Owner = "first"
 		abandon(t, first, stepSettled, "orders")
-		other := configOf(vhost)
+		other := configOf(vh)
 		other.Owner = "other"
 		beside := connected(t, other, nil)
 		err := beside.DeleteEmpty(t.Context(), beside.Health().ClusterName, []string{"orders"}, nil)
@@ -228,18 +228,18 @@ func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
 		}
 		again := connectedWith(t, first, impatient())
 		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), again, "orders") }).WithTimeout(within).Should(Succeed())
-		mustBeClean(t, vhost)
+		mustBeClean(t, vh)
 	})
 }
 
 // A process that was killed may still be connected for its broker, and hold a sentinel. The queue gets it back later.
 func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("orders", quorum(nil))
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		config := configOf(vh)
 		config.Owner = "owner"
 		abandon(t, config, stepSettled, "orders")
-		dead, err := vhost.Connect("a process that is gone")
+		dead, err := vh.Connect("a process that is gone")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,18 +253,18 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 		}
 		connection := connectedWith(t, config, impatient())
 		g := NewWithT(t)
-		fences := func() []topology.Policy {
+		fences := func() []vhost.Policy {
 			policies, err := connection.policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
 			return policies
 		}
-		opened := ConsistOf(HaveField("Definition", HaveKeyWithValue(keyMaxLength, boundless)))
+		opened := ConsistOf(HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, boundless)))
 		g.Eventually(fences).WithTimeout(within).Should(opened)
-		g.Consistently(func() []topology.Policy {
+		g.Consistently(func() []vhost.Policy {
 			g.Expect(connection.Refresh(t.Context())).To(Succeed())
 			return fences()
 		}).WithTimeout(2*time.Second).WithPolling(100*time.Millisecond).Should(opened, "the record of the sentinels")
-		vhost.Publish("", "orders", "goes on")
+		vh.Publish("", "orders", "goes on")
 		if err := deleteNow(t.Context(), connection, "orders"); !errors.Is(err, ErrPending) {
 			t.Errorf("a deletion meanwhile: %v", err)
 		}
@@ -274,40 +274,40 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 		}
 		g.Eventually(func() []string {
 			g.Expect(connection.Refresh(t.Context())).To(Succeed())
-			return vhost.Policies()
+			return vh.Policies()
 		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
-		g.Eventually(vhost.Ready).WithArguments("orders").WithTimeout(within).Should(Equal(1), "what was published, and no sentinel")
+		g.Eventually(vh.Ready).WithArguments("orders").WithTimeout(within).Should(Equal(1), "what was published, and no sentinel")
 	})
 }
 
 // A sentinel that expires towards a queue behind a fence comes minutes later. Until then there is a policy that tells of it
 // and changes nothing.
 func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("orders", quorum(nil))
-		vhost.DeclareQueue("tier", quorum(topology.Arguments{
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		vh.DeclareQueue("tier", quorum(vhost.Arguments{
 			"x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}))
-		config := configOf(vhost)
+		config := configOf(vh)
 		config.Owner = "owner"
 		abandon(t, config, stepSettled, "tier", "orders")
 		g := NewWithT(t)
-		g.Eventually(vhost.Ready).WithArguments("tier").WithTimeout(within).Should(BeZero())
+		g.Eventually(vh.Ready).WithArguments("tier").WithTimeout(within).Should(BeZero())
 		connection := connectedWith(t, config, impatient())
-		fences := func() []topology.Policy {
+		fences := func() []vhost.Policy {
 			policies, err := connection.policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
 			return policies
 		}
-		opened := HaveField("Definition", HaveKeyWithValue(keyMaxLength, boundless))
+		opened := HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, boundless))
 		g.Eventually(fences).WithTimeout(within).Should(ConsistOf(opened))
 		g.Eventually(func() bool { // the policy shows before the queues know of it
 			connection.deletions.mu.Lock()
 			defer connection.deletions.mu.Unlock()
 			return connection.deletions.clearing
 		}).WithTimeout(within).Should(BeFalse())
-		vhost.Publish("", "orders", "goes on")
+		vh.Publish("", "orders", "goes on")
 		g.Consistently(fences).WithTimeout(2 * time.Second).Should(ConsistOf(opened))
 	})
 }

@@ -6,8 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 func TestSurroundings(t *testing.T) {
@@ -39,14 +38,14 @@ func TestSurroundings(t *testing.T) {
 	cases := map[string]struct {
 		queues             []queueItem
 		policies, operator []policyItem
-		want               []topology.DeadLetter
+		want               []vhost.DeadLetter
 	}{
 		"none": {nil, nil, nil, nil},
 		"by argument": {[]queueItem{
 			dead("a named exchange", "dlx", nil), dead("its own key", "dlx", "k"), dead("one that leads on", "onward", nil),
 			dead("an alternating one", "alternating", nil), dead("somewhere else", "other", nil), dead("missing", "nowhere", nil),
 			dead("named queue", "", "q"), dead("other queue", "", "x"), dead("each its own", "", nil), plain("nothing", "quorum"),
-		}, nil, nil, []topology.DeadLetter{
+		}, nil, nil, []vhost.DeadLetter{
 			{Queue: "a named exchange", Exchange: "dlx"},
 			{Queue: "an alternating one", Exchange: "alternating"},
 			{Queue: "each its own"},
@@ -58,13 +57,13 @@ func TestSurroundings(t *testing.T) {
 			[]queueItem{plain("a", "quorum"), plain("b", "quorum"), plain("c", "quorum")},
 			[]policyItem{policy("p", "^a$", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
 			[]policyItem{policy("o", "^b$", "all", 0, toDLX)},
-			[]topology.DeadLetter{{Queue: "a", Exchange: "dlx", RoutingKey: key("k")}, {Queue: "b", Exchange: "dlx"}},
+			[]vhost.DeadLetter{{Queue: "a", Exchange: "dlx", RoutingKey: key("k")}, {Queue: "b", Exchange: "dlx"}},
 		},
 		"the argument wins, key by key": {
 			[]queueItem{dead("a", "other", nil), dead("b", "dlx", nil)},
 			[]policyItem{policy("p", ".", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
 			nil,
-			[]topology.DeadLetter{{Queue: "b", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx", RoutingKey: key("k")}},
+			[]vhost.DeadLetter{{Queue: "b", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx", RoutingKey: key("k")}},
 		},
 		"any policy that matches may be in effect": {
 			[]queueItem{plain("a", "quorum"), plain("b", "quorum")},
@@ -73,19 +72,19 @@ func TestSurroundings(t *testing.T) {
 				policy("r", "b", "queues", 1, map[string]any{"dead-letter-exchange": "other"}),
 			},
 			nil,
-			[]topology.DeadLetter{{Queue: "a", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx"}},
+			[]vhost.DeadLetter{{Queue: "a", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx"}},
 		},
 		"a policy with a lookahead": {
 			[]queueItem{plain("amq.gen", "quorum"), plain("legacy", "quorum")},
 			[]policyItem{policy("p", "^(?!amq\\.).*", "queues", 0, toDLX)},
 			nil,
-			[]topology.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
+			[]vhost.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
 		},
 		"a policy that cannot be read may match": {
 			[]queueItem{plain("legacy", "quorum")},
 			[]policyItem{policy("p", "^[[:alpha:]]", "queues", 0, toDLX)},
 			nil,
-			[]topology.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
+			[]vhost.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
 		},
 		"policies for certain types": {
 			[]queueItem{plain("c", "classic"), plain("q", "quorum"), plain("s", "stream")},
@@ -97,18 +96,18 @@ func TestSurroundings(t *testing.T) {
 				policy("5", "^(?!c)", "all", 4, map[string]any{"dead-letter-exchange": "other"}),
 			},
 			nil,
-			[]topology.DeadLetter{{Queue: "c", Exchange: "dlx", RoutingKey: key("classic")}, {Queue: "q", Exchange: "dlx", RoutingKey: key("quorum")}},
+			[]vhost.DeadLetter{{Queue: "c", Exchange: "dlx", RoutingKey: key("classic")}, {Queue: "q", Exchange: "dlx", RoutingKey: key("quorum")}},
 		},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := build(nil, exchanges, test.queues, bindings, test.policies, test.operator)
-			names := topology.Names{Exchanges: []string{"dlx", "none"}, Queues: []string{"q"}}
+			names := vhost.Selection{Exchanges: []string{"dlx", "none"}, Queues: []string{"q"}}
 			if without := s.observe(names); len(without.DeadLetters)+len(without.BindingsFrom) != 0 {
 				t.Errorf("without being asked for: %+v", without)
 			}
-			names.Surroundings = true
+			names.IncludeDeadLetterSources = true
 			observed := s.observe(names)
 			if difference := cmp.Diff(test.want, observed.DeadLetters, cmpopts.EquateEmpty()); difference != "" {
 				t.Errorf("wanted (-), observed (+):\n%s", difference)

@@ -6,24 +6,24 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
 // Whoever may bind can make RabbitMQ's management API fail: it cannot show an argument whose name is not UTF-8. Nothing is
 // believed to be gone then.
 func TestABindingThatTheBrokerCannotShow(t *testing.T) {
-	each(t, func(t *testing.T, vhost *brokers.VHost) {
-		vhost.DeclareQueue("orders", quorum(nil))
-		lesser := vhost.Broker.NewUser(t, "management")
-		vhost.Grant(lesser, ".*", ".*", ".*")
-		config := configOf(vhost)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		lesser := vh.Broker.NewUser(t, "management")
+		vh.Grant(lesser, ".*", ".*", ".*")
+		config := configOf(vh)
 		config.Username, config.Password = lesser.Username, lesser.Password
-		ways := map[string]*Connection{"definitions": connected(t, configOf(vhost), nil), "listings": connected(t, config, nil)}
+		ways := map[string]*Connection{"definitions": connected(t, configOf(vh), nil), "listings": connected(t, config, nil)}
 
 		unreadable := map[string]any{"\xff": "x"}
-		vhost.Bind("amq.headers", "orders", "", unreadable)
-		names := topology.Names{Queues: []string{"orders"}}
+		vh.Bind("amq.headers", "orders", "", unreadable)
+		names := vhost.Selection{Queues: []string{"orders"}}
 		for way, connection := range ways {
 			for range 2 { // what is missing twice is believed to be gone
 				if err := connection.Refresh(t.Context()); err != nil && !errors.Is(err, ErrUnreachable) {
@@ -35,7 +35,7 @@ func TestABindingThatTheBrokerCannotShow(t *testing.T) {
 				t.Errorf("%s: the queue is not observed: %v %+v", way, known, observed)
 			}
 		}
-		vhost.Unbind("amq.headers", "orders", "", unreadable)
+		vh.Unbind("amq.headers", "orders", "", unreadable)
 		for way, connection := range ways {
 			NewWithT(t).Expect(connection.Refresh(t.Context())).To(Succeed(), way)
 		}

@@ -5,41 +5,20 @@ import (
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The arguments of a quorum queue that Warren sets.
-const (
-	ArgQueueType            = "x-queue-type"
-	ArgMessageTTL           = "x-message-ttl"
-	ArgDeliveryLimit        = "x-delivery-limit"
-	ArgMaxLength            = "x-max-length"
-	ArgMaxLengthBytes       = "x-max-length-bytes"
-	ArgOverflow             = "x-overflow"
-	ArgSingleActiveConsumer = "x-single-active-consumer"
-	ArgInitialGroupSize     = "x-quorum-initial-group-size"
-	argTargetGroupSize      = "x-quorum-target-group-size" // only as a further argument
-	ArgLeaderLocator        = "x-queue-leader-locator"
-	ArgConsumerTimeout      = "x-consumer-timeout"
-	ArgDeadLetterExchange   = "x-dead-letter-exchange"
-	ArgDeadLetterRoutingKey = "x-dead-letter-routing-key"
-	ArgDeadLetterStrategy   = "x-dead-letter-strategy"
-	ArgDelayedRetryType     = "x-delayed-retry-type"
-	ArgDelayedRetryMin      = "x-delayed-retry-min"
-	ArgDelayedRetryMax      = "x-delayed-retry-max"
-)
-
-// Their values that are not taken from a spec as they are.
+// Values of arguments that are not taken from a spec as they are.
 const (
 	deadLetterAtLeastOnce = "at-least-once"
-	overflowRejectPublish = "reject-publish"
-	overflowDropHead      = "drop-head"
 	delayedRetryAll       = "all"
-	queueTypeQuorum       = "quorum"
-	unlimitedDeliveries   = int64(-1)
+
+	// UnlimitedDeliveries is x-delivery-limit of a queue without a limit, from RabbitMQ 4.0 on.
+	UnlimitedDeliveries = int64(-1)
 )
 
-// Argument is one row of the table of queue arguments: everything that Desired, Diff, the messages and the reference page
-// know of an argument.
+// Argument is one row of the table of queue arguments: everything that Desired, Diff, the messages, the advisories about
+// policies and the reference page know of an argument.
 type Argument struct {
 	// Name at the broker.
 	Name string
@@ -48,36 +27,167 @@ type Argument struct {
 	// Type of its value: int, string or bool.
 	Type string
 	// Since is the first RabbitMQ whose quorum queues know it.
-	Since Version
+	Since vhost.Version
 	// Compared is the first RabbitMQ that compares it when a queue is declared again; Warren always compares.
-	Compared Version
+	Compared vhost.Version
+	// PolicyKey is the key of a policy about the same; empty if there is none. How key and argument combine says Combine.
+	PolicyKey string
+	Combine   Combine
+
+	// value is the argument as the settings of a main or dead-letter queue have it, and nil where they have none; nil where the
+	// argument does not follow from settings alone.
+	value func(v1alpha1.QueueSettings) (any, error)
 }
+
+// Combine says which of an argument and a policy comes into effect.
+type Combine string
+
+// The ways in which RabbitMQ combines an argument with a policy (RabbitMQ documentation; overflow and delivery-limit were
+// measured).
+const (
+	ArgumentWins Combine = "the argument"
+	PolicyWins   Combine = "the policy"
+	LowerWins    Combine = "the lower of both"
+)
 
 // ArgumentTable lists the arguments of quorum queues that Warren knows. None of them can be changed on an existing
 // queue: whatever differs needs recreation. Sources: RabbitMQ's documentation of quorum queues; what a declare compares
 // was tried on 3.10, 4.0 and 4.3.
 var ArgumentTable = []Argument{
-	{ArgQueueType, "(always quorum)", "string", RabbitMQ310, RabbitMQ310},
-	{ArgMessageTTL, "queue.messageTTL, retry.delayTiers[].delay, deadLetter.queue.messageTTL", "int", RabbitMQ310, RabbitMQ310},
-	{ArgDeliveryLimit, "queue.deliveryLimit, retry.maxAttempts, deadLetter.queue.deliveryLimit", "int", RabbitMQ310, RabbitMQ310},
-	{ArgMaxLength, "queue.maxLength, deadLetter.queue.maxLength", "int", RabbitMQ310, RabbitMQ310},
-	{ArgMaxLengthBytes, "queue.maxLengthBytes, deadLetter.queue.maxLengthBytes", "int", RabbitMQ310, RabbitMQ310},
-	{ArgOverflow, "queue.overflow, deadLetter.queue.overflow, deadLetterStrategy", "string", RabbitMQ310, RabbitMQ310},
-	{ArgSingleActiveConsumer, "queue.singleActiveConsumer", "bool", RabbitMQ310, RabbitMQ310},
-	{ArgInitialGroupSize, "queue.initialGroupSize, deadLetter.queue.initialGroupSize", "int", RabbitMQ310, RabbitMQ310},
-	{ArgLeaderLocator, "queue.leaderLocator, deadLetter.queue.leaderLocator", "string", RabbitMQ310, RabbitMQ310},
-	{ArgConsumerTimeout, "queue.consumerTimeout, deadLetter.queue.consumerTimeout", "int", RabbitMQ312, RabbitMQ43},
-	{ArgDeadLetterExchange, "retry.strategy, retry.exchange, retry.returnTo, deadLetter.exchange", "string", RabbitMQ310, RabbitMQ310},
-	{ArgDeadLetterRoutingKey, "retry.delayTiers[].routingKey, retry.returnTo, deadLetter.routingKey", "string", RabbitMQ310, RabbitMQ310},
-	{ArgDeadLetterStrategy, "deadLetterStrategy", "string", RabbitMQ310, RabbitMQ310},
-	{ArgDelayedRetryType, "retry.redeliveryDelay", "string", RabbitMQ43, RabbitMQ43},
-	{ArgDelayedRetryMin, "retry.redeliveryDelay.min", "int", RabbitMQ43, RabbitMQ43},
-	{ArgDelayedRetryMax, "retry.redeliveryDelay.max", "int", RabbitMQ43, RabbitMQ43},
+	{
+		Name: vhost.ArgQueueType, Field: "(always quorum)", Type: "string", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		value: func(v1alpha1.QueueSettings) (any, error) { return vhost.TypeQuorum, nil },
+	},
+	{
+		Name: vhost.ArgMessageTTL, Type: "int", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field:     "queue.messageTTL, retry.delayTiers[].delay, deadLetter.queue.messageTTL",
+		PolicyKey: vhost.KeyMessageTTL, Combine: LowerWins,
+		value: func(settings v1alpha1.QueueSettings) (any, error) { return durationValue(settings.MessageTTL) },
+	},
+	{
+		Name: vhost.ArgDeliveryLimit, Type: "int", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field:     "queue.deliveryLimit, retry.maxAttempts, deadLetter.queue.deliveryLimit",
+		PolicyKey: vhost.KeyDeliveryLimit, Combine: LowerWins,
+	},
+	{
+		Name: vhost.ArgMaxLength, Type: "int", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field:     "queue.maxLength, deadLetter.queue.maxLength",
+		PolicyKey: vhost.KeyMaxLength, Combine: LowerWins,
+		value: func(settings v1alpha1.QueueSettings) (any, error) { return intValue(settings.MaxLength), nil },
+	},
+	{
+		Name: vhost.ArgMaxLengthBytes, Type: "int", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field:     "queue.maxLengthBytes, deadLetter.queue.maxLengthBytes",
+		PolicyKey: vhost.KeyMaxLengthBytes, Combine: LowerWins,
+		value: func(settings v1alpha1.QueueSettings) (any, error) {
+			if settings.MaxLengthBytes == nil {
+				return nil, nil
+			}
+			return settings.MaxLengthBytes.Value(), nil
+		},
+	},
+	{
+		Name: vhost.ArgOverflow, Type: "string", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field:     "queue.overflow, deadLetter.queue.overflow, deadLetterStrategy",
+		PolicyKey: vhost.KeyOverflow, Combine: PolicyWins,
+		value: func(settings v1alpha1.QueueSettings) (any, error) { return overflows[settings.Overflow], nil },
+	},
+	{
+		Name: vhost.ArgSingleActiveConsumer, Type: "bool", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field: "queue.singleActiveConsumer",
+	},
+	{
+		Name: vhost.ArgInitialGroupSize, Type: "int", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field: "queue.initialGroupSize, deadLetter.queue.initialGroupSize",
+		value: func(settings v1alpha1.QueueSettings) (any, error) { return intValue(settings.InitialGroupSize), nil },
+	},
+	{
+		Name: vhost.ArgLeaderLocator, Type: "string", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field: "queue.leaderLocator, deadLetter.queue.leaderLocator",
+		value: func(settings v1alpha1.QueueSettings) (any, error) { return leaderLocators[settings.LeaderLocator], nil },
+	},
+	{
+		Name: vhost.ArgConsumerTimeout, Type: "int", Since: vhost.RabbitMQ312, Compared: vhost.RabbitMQ43,
+		Field: "queue.consumerTimeout, deadLetter.queue.consumerTimeout",
+		value: func(settings v1alpha1.QueueSettings) (any, error) { return durationValue(settings.ConsumerTimeout) },
+	},
+	{
+		Name: vhost.ArgDeadLetterExchange, Type: "string", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field:     "retry.strategy, retry.exchange, retry.returnTo, deadLetter.exchange",
+		PolicyKey: vhost.KeyDeadLetterExchange, Combine: ArgumentWins,
+	},
+	{
+		Name: vhost.ArgDeadLetterRoutingKey, Type: "string", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field:     "retry.delayTiers[].routingKey, retry.returnTo, deadLetter.routingKey",
+		PolicyKey: vhost.KeyDeadLetterRoutingKey, Combine: ArgumentWins,
+	},
+	{
+		Name: vhost.ArgDeadLetterStrategy, Type: "string", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
+		Field:     "deadLetterStrategy",
+		PolicyKey: vhost.KeyDeadLetterStrategy, Combine: ArgumentWins,
+	},
+	{
+		Name: vhost.ArgDelayedRetryType, Type: "string", Since: vhost.RabbitMQ43, Compared: vhost.RabbitMQ43,
+		Field: "retry.redeliveryDelay",
+	},
+	{
+		Name: vhost.ArgDelayedRetryMin, Type: "int", Since: vhost.RabbitMQ43, Compared: vhost.RabbitMQ43,
+		Field: "retry.redeliveryDelay.min",
+	},
+	{
+		Name: vhost.ArgDelayedRetryMax, Type: "int", Since: vhost.RabbitMQ43, Compared: vhost.RabbitMQ43,
+		Field: "retry.redeliveryDelay.max",
+	},
+}
+
+// overflows and leaderLocators are values of a spec as the broker writes them; the empty value sets nothing.
+var (
+	overflows = map[v1alpha1.Overflow]any{
+		v1alpha1.OverflowRejectPublish: vhost.OverflowRejectPublish, v1alpha1.OverflowDropHead: vhost.OverflowDropHead,
+	}
+	leaderLocators = map[v1alpha1.LeaderLocator]any{
+		v1alpha1.LeaderLocatorBalanced: "balanced", v1alpha1.LeaderLocatorClientLocal: "client-local",
+	}
+)
+
+func intValue[T ~int32 | ~int64](given *T) any {
+	if given == nil {
+		return nil
+	}
+	return int64(*given)
+}
+
+func durationValue(given v1alpha1.Duration) (any, error) {
+	if given == "" {
+		return nil, nil
+	}
+	return milliseconds(given)
+}
+
+// settingsArguments are the arguments that follow from the settings of a main or dead-letter queue alone.
+func settingsArguments(settings v1alpha1.QueueSettings) (vhost.Arguments, error) {
+	arguments := specArguments(settings.Arguments)
+	if arguments == nil {
+		arguments = vhost.Arguments{}
+	}
+	for _, row := range ArgumentTable {
+		if row.value == nil {
+			continue
+		}
+		value, err := row.value(settings)
+		if err != nil {
+			return nil, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+		}
+		if value != nil {
+			arguments[row.Name] = value
+		}
+	}
+	return arguments, nil
 }
 
 // unsupported names the first argument of a queue that a broker of this version does not know; such a broker would
 // store it silently and do nothing.
-func unsupported(arguments Arguments, version Version) (Argument, bool) {
+func unsupported(arguments vhost.Arguments, version vhost.Version) (Argument, bool) {
 	for _, row := range ArgumentTable {
 		if _, set := arguments[row.Name]; set && !version.AtLeast(row.Since) {
 			return row, true

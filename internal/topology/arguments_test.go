@@ -11,6 +11,8 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 func TestArgumentTableNamesFieldsThatExist(t *testing.T) {
@@ -19,7 +21,7 @@ func TestArgumentTableNamesFieldsThatExist(t *testing.T) {
 		if !slices.Contains([]string{"int", "string", "bool"}, row.Type) {
 			t.Errorf("%s: type %q", row.Name, row.Type)
 		}
-		if row.Name == topology.ArgQueueType {
+		if row.Name == vhost.ArgQueueType {
 			continue // from no field
 		}
 		for field := range strings.SplitSeq(row.Field, ", ") {
@@ -63,7 +65,7 @@ func TestRefusedArgumentsAreThoseOfTheTable(t *testing.T) {
 	}
 	var own []string
 	for _, row := range topology.ArgumentTable {
-		follows := row.Name == topology.ArgQueueType || strings.HasPrefix(row.Name, "x-dead-letter-") || strings.HasPrefix(row.Name, "x-delayed-retry-")
+		follows := row.Name == vhost.ArgQueueType || strings.HasPrefix(row.Name, "x-dead-letter-") || strings.HasPrefix(row.Name, "x-delayed-retry-")
 		if !follows { // those are refused by other rules, by prefix
 			own = append(own, row.Name)
 		}
@@ -73,6 +75,6 @@ func TestRefusedArgumentsAreThoseOfTheTable(t *testing.T) {
 		for _, quoted := range regexp.MustCompile(`''?([a-z-]+)''?`).FindAllStringSubmatch(list[1], -1) {
 			refused = append(refused, quoted[1])
 		}
-		equal(t, "refused arguments", own, refused)
+		topologytest.Equal(t, "refused arguments", own, refused)
 	}
 }

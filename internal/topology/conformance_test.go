@@ -9,13 +9,14 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/conformance"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, vector := range conformance.Load(t) {
-		for _, version := range append(versions, v39) {
+		for _, version := range append(topologytest.Versions, topologytest.V39) {
 			t.Run(vector.Name+" on "+version.String(), func(t *testing.T) {
 				t.Parallel()
 				want, supported := vector.Expect(version)
@@ -75,7 +76,7 @@ func add[T any](t *testing.T, all *[]T, one T, key func(T) string) {
 	t.Helper()
 	for _, known := range *all {
 		if key(known) == key(one) {
-			equal(t, "shared "+key(one), known, one)
+			topologytest.Equal(t, "shared "+key(one), known, one)
 			return
 		}
 	}

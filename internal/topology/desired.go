@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Refusal says why a spec cannot become a topology on the broker it is meant for.
@@ -19,21 +20,21 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.Message }
 
 // Desired turns a ConsumerQueue into its topology on a broker of the given version. The error is a *Refusal.
-func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
+func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error) {
 	if err := checkArgumentSizes(cq.Spec); err != nil {
 		return Topology{}, err
 	}
-	spec, err := resolve(cq)
+	spec, err := resolve(cq, version)
 	if err != nil {
 		return Topology{}, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 	}
-	if !version.AtLeast(RabbitMQ310) {
+	if !version.AtLeast(vhost.RabbitMQ310) {
 		return Topology{}, &Refusal{
 			Reason:  v1alpha1.ReasonUnsupportedByBroker,
-			Message: fmt.Sprintf("Warren needs RabbitMQ %s or newer and this broker is %s: upgrade the broker", RabbitMQ310, version),
+			Message: fmt.Sprintf("Warren needs RabbitMQ %s or newer and this broker is %s: upgrade the broker", vhost.RabbitMQ310, version),
 		}
 	}
-	if err := checkSafe(spec, version); err != nil {
+	if err := checkSafe(spec); err != nil {
 		return Topology{}, err
 	}
 	if err := checkTierKeys(spec); err != nil {
@@ -42,12 +43,12 @@ func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
 	desired := Topology{}
 	addSources(&desired, spec)
 	addRetry(&desired, spec)
-	addDeadLetter(&desired, spec, version)
+	addDeadLetter(&desired, spec)
 	desired.Bindings = withoutRepeated(desired.Bindings)
-	if err := addQueues(&desired, spec, version); err != nil {
+	if err := addQueues(&desired, spec); err != nil {
 		return Topology{}, err
 	}
-	desired.Return = returnRoute(spec, version)
+	desired.Return = returnRoute(spec)
 	for _, queue := range desired.Queues {
 		if row, found := unsupported(queue.Arguments, version); found {
 			return Topology{}, &Refusal{
@@ -60,11 +61,11 @@ func Desired(cq *v1alpha1.ConsumerQueue, version Version) (Topology, error) {
 	return desired, nil
 }
 
-// Older is what a ConsumerQueue asks for on those supported RabbitMQ versions before the given one that make a
+// DesiredOnOlderVersions is what a ConsumerQueue asks for on those supported RabbitMQ versions before the given one that make a
 // difference, newest first.
-func Older(cq *v1alpha1.ConsumerQueue, version Version) []Topology {
+func DesiredOnOlderVersions(cq *v1alpha1.ConsumerQueue, version vhost.Version) []Topology {
 	var older []Topology
-	for _, before := range []Version{RabbitMQ40, RabbitMQ312, RabbitMQ310} {
+	for _, before := range []vhost.Version{vhost.RabbitMQ40, vhost.RabbitMQ312, vhost.RabbitMQ310} {
 		if before.AtLeast(version) {
 			continue
 		}
@@ -78,13 +79,14 @@ func Older(cq *v1alpha1.ConsumerQueue, version Version) []Topology {
 // checkSafe refuses what would lose or jam messages on this version, where validation could not know the version.
 // Source: the cycle rule in docs/concepts.md; a message that comes back to a queue in which it died for another reason
 // than a reject is dropped or stuck.
-func checkSafe(spec resolved, version Version) error {
-	if !spec.straight(version) {
+func checkSafe(spec resolved) error {
+	if !spec.deadLettersToTier {
 		return nil
 	}
+	version := spec.version
 	limit := spec.queue.DeliveryLimit
 	switch {
-	case version.AtLeast(RabbitMQ40) && limit != nil && limit.StrVal == v1alpha1.DeliveryLimitBrokerDefault:
+	case version.AtLeast(vhost.RabbitMQ40) && limit != nil && limit.StrVal == v1alpha1.DeliveryLimitBrokerDefault:
 		return unsafe("queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and what exceeds it would be lost: "+
 			"use Unlimited or remove it", version)
 	case limit != nil && limit.Type == intstr.Int:
@@ -100,7 +102,7 @@ func checkSafe(spec resolved, version Version) error {
 	return nil
 }
 
-func unsafe(format string, version Version) error {
+func unsafe(format string, version vhost.Version) error {
 	return &Refusal{Reason: v1alpha1.ReasonUnsafeTopology, Message: fmt.Sprintf(format, version)}
 }
 
@@ -138,11 +140,11 @@ func addRetry(desired *Topology, spec resolved) {
 	}
 }
 
-func addDeadLetter(desired *Topology, spec resolved, version Version) {
+func addDeadLetter(desired *Topology, spec resolved) {
 	if spec.dlx == nil {
 		return
 	}
-	if !spec.byReason(version) {
+	if !spec.splitsByReason {
 		desired.Exchanges = append(desired.Exchanges, *spec.dlx)
 		desired.bind(Binding{Source: spec.dlx.Name, Destination: spec.dlq, RoutingKey: spec.dlqKey, Role: v1alpha1.RoleDeadLetter})
 		return
@@ -162,8 +164,8 @@ func addDeadLetter(desired *Topology, spec resolved, version Version) {
 
 // deathReason matches messages by why they were dead-lettered last. The broker sets the header x-last-death-reason; a
 // headers exchange looks at headers that begin with x- only with all-with-x.
-func deathReason(reason string) Arguments {
-	return Arguments{"x-match": "all-with-x", "x-last-death-reason": reason}
+func deathReason(reason string) vhost.Arguments {
+	return vhost.Arguments{"x-match": "all-with-x", "x-last-death-reason": reason}
 }
 
 // bind adds a binding.
@@ -171,7 +173,7 @@ func (t *Topology) bind(binding Binding) { t.Bindings = append(t.Bindings, bindi
 
 // withoutRepeated leaves out what is in a list of bindings already: bindings are a set.
 func withoutRepeated(bindings []Binding) []Binding {
-	seen := bindingSet{}
+	seen := vhost.IDs{}
 	return slices.DeleteFunc(bindings, func(binding Binding) bool {
 		id := binding.ID()
 		repeated := seen[id]
@@ -180,8 +182,8 @@ func withoutRepeated(bindings []Binding) []Binding {
 	})
 }
 
-func addQueues(desired *Topology, spec resolved, version Version) error {
-	main, err := mainQueue(spec, version)
+func addQueues(desired *Topology, spec resolved) error {
+	main, err := mainQueue(spec)
 	if err != nil {
 		return err
 	}
@@ -192,134 +194,91 @@ func addQueues(desired *Topology, spec resolved, version Version) error {
 	if spec.dlx == nil {
 		return nil
 	}
-	dlq, err := deadLetterQueue(spec, version)
+	dlq, err := deadLetterQueue(spec)
 	desired.Queues = append(desired.Queues, dlq)
 	return err
 }
 
-func mainQueue(spec resolved, version Version) (Queue, error) {
+func mainQueue(spec resolved) (Queue, error) {
 	arguments, err := settingsArguments(spec.queue.QueueSettings)
 	if err != nil {
 		return Queue{}, err
 	}
 	if spec.queue.SingleActiveConsumer != nil && *spec.queue.SingleActiveConsumer {
-		arguments[ArgSingleActiveConsumer] = true
+		arguments[vhost.ArgSingleActiveConsumer] = true
 	}
-	if exchange, key, ok := spec.mainDeadLettersTo(version); ok {
+	if exchange, key, ok := spec.mainDeadLettersTo(); ok {
 		deadLetterTo(arguments, exchange, key, spec.atLeastOnce)
 	}
 	limit := spec.queue.DeliveryLimit
 	switch {
 	case spec.strategy == v1alpha1.RetryStrategyRequeue:
-		arguments[ArgDeliveryLimit] = int64(spec.maxAttempts - 1)
+		arguments[vhost.ArgDeliveryLimit] = int64(spec.maxAttempts - 1)
 	case limit != nil:
-		setDeliveryLimit(arguments, *limit, version)
-	case spec.dlx == nil || spec.straight(version):
-		setDeliveryLimit(arguments, intstr.FromString(v1alpha1.DeliveryLimitUnlimited), version)
+		setDeliveryLimit(arguments, *limit, spec.version)
+	case spec.dlx == nil || spec.deadLettersToTier:
+		setDeliveryLimit(arguments, intstr.FromString(v1alpha1.DeliveryLimitUnlimited), spec.version)
 	}
 	if spec.redelivery != nil {
-		arguments[ArgDelayedRetryType] = delayedRetryAll
-		arguments[ArgDelayedRetryMin] = spec.redelivery.min
-		arguments[ArgDelayedRetryMax] = spec.redelivery.max
+		arguments[vhost.ArgDelayedRetryType] = delayedRetryAll
+		arguments[vhost.ArgDelayedRetryMin] = spec.redelivery.min
+		arguments[vhost.ArgDelayedRetryMax] = spec.redelivery.max
 	}
 	return Queue{Name: spec.main, Role: v1alpha1.RoleMain, Arguments: arguments}, nil
 }
 
 func tierQueue(spec resolved, tier tier) Queue {
-	arguments := Arguments{ArgQueueType: queueTypeQuorum, ArgMessageTTL: tier.delay}
+	arguments := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum, vhost.ArgMessageTTL: tier.delay}
 	deadLetterTo(arguments, spec.returnExchange, spec.returnKey, spec.atLeastOnce)
 	return Queue{Name: tier.queue, Role: v1alpha1.RoleDelayTier, Arguments: arguments}
 }
 
-func deadLetterQueue(spec resolved, version Version) (Queue, error) {
+func deadLetterQueue(spec resolved) (Queue, error) {
 	arguments, err := settingsArguments(spec.dlqSettings)
 	if err != nil {
 		return Queue{}, err
 	}
-	if _, set := arguments[ArgOverflow]; !set && (spec.dlqSettings.MaxLength != nil || spec.dlqSettings.MaxLengthBytes != nil) {
-		arguments[ArgOverflow] = overflowRejectPublish // otherwise the oldest dead letters would be dropped silently
+	if _, set := arguments[vhost.ArgOverflow]; !set && (spec.dlqSettings.MaxLength != nil || spec.dlqSettings.MaxLengthBytes != nil) {
+		arguments[vhost.ArgOverflow] = vhost.OverflowRejectPublish // otherwise the oldest dead letters would be dropped silently
 	}
 	limit := intstr.FromString(v1alpha1.DeliveryLimitUnlimited)
 	if spec.dlqSettings.DeliveryLimit != nil {
 		limit = *spec.dlqSettings.DeliveryLimit
 	}
-	setDeliveryLimit(arguments, limit, version)
+	setDeliveryLimit(arguments, limit, spec.version)
 	return Queue{Name: spec.dlq, Role: v1alpha1.RoleDeadLetter, Arguments: arguments}, nil
 }
 
 // deadLetterTo makes a queue dead-letter to an exchange; a nil key keeps each message's own. A quorum queue dead-letters
 // at least once only with strategy, reject-publish and DLX together.
-func deadLetterTo(arguments Arguments, exchange string, key *string, atLeastOnce bool) {
-	arguments[ArgDeadLetterExchange] = exchange
+func deadLetterTo(arguments vhost.Arguments, exchange string, key *string, atLeastOnce bool) {
+	arguments[vhost.ArgDeadLetterExchange] = exchange
 	if key != nil {
-		arguments[ArgDeadLetterRoutingKey] = *key
+		arguments[vhost.ArgDeadLetterRoutingKey] = *key
 	}
 	if atLeastOnce {
-		arguments[ArgDeadLetterStrategy] = deadLetterAtLeastOnce
-		arguments[ArgOverflow] = overflowRejectPublish
+		arguments[vhost.ArgDeadLetterStrategy] = deadLetterAtLeastOnce
+		arguments[vhost.ArgOverflow] = vhost.OverflowRejectPublish
 	}
 }
 
 // setDeliveryLimit writes a delivery limit. Unlimited is -1 from RabbitMQ 4.0 on; before, there is no limit unless one is
 // set, and -1 would drop at the first redelivery.
-func setDeliveryLimit(arguments Arguments, limit intstr.IntOrString, version Version) {
+func setDeliveryLimit(arguments vhost.Arguments, limit intstr.IntOrString, version vhost.Version) {
 	switch {
 	case limit.Type == intstr.Int:
-		arguments[ArgDeliveryLimit] = int64(limit.IntVal)
-	case limit.StrVal == v1alpha1.DeliveryLimitUnlimited && version.AtLeast(RabbitMQ40):
-		arguments[ArgDeliveryLimit] = unlimitedDeliveries
+		arguments[vhost.ArgDeliveryLimit] = int64(limit.IntVal)
+	case limit.StrVal == v1alpha1.DeliveryLimitUnlimited && version.AtLeast(vhost.RabbitMQ40):
+		arguments[vhost.ArgDeliveryLimit] = UnlimitedDeliveries
 	}
-}
-
-// settingsArguments are the arguments that follow from the settings of a main or dead-letter queue alone.
-func settingsArguments(settings v1alpha1.QueueSettings) (Arguments, error) {
-	arguments := specArguments(settings.Arguments)
-	if arguments == nil {
-		arguments = Arguments{}
-	}
-	arguments[ArgQueueType] = queueTypeQuorum
-	for name, duration := range map[string]v1alpha1.Duration{
-		ArgMessageTTL: settings.MessageTTL, ArgConsumerTimeout: settings.ConsumerTimeout,
-	} {
-		if duration == "" {
-			continue
-		}
-		value, err := milliseconds(duration)
-		if err != nil {
-			return nil, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
-		}
-		arguments[name] = value
-	}
-	if settings.MaxLength != nil {
-		arguments[ArgMaxLength] = int64(*settings.MaxLength)
-	}
-	if settings.MaxLengthBytes != nil {
-		arguments[ArgMaxLengthBytes] = settings.MaxLengthBytes.Value()
-	}
-	switch settings.Overflow {
-	case v1alpha1.OverflowRejectPublish:
-		arguments[ArgOverflow] = overflowRejectPublish
-	case v1alpha1.OverflowDropHead:
-		arguments[ArgOverflow] = overflowDropHead
-	}
-	if settings.InitialGroupSize != nil {
-		arguments[ArgInitialGroupSize] = int64(*settings.InitialGroupSize)
-	}
-	switch settings.LeaderLocator {
-	case v1alpha1.LeaderLocatorBalanced:
-		arguments[ArgLeaderLocator] = "balanced"
-	case v1alpha1.LeaderLocatorClientLocal:
-		arguments[ArgLeaderLocator] = "client-local"
-	}
-	return arguments, nil
 }
 
 // specArguments converts free arguments of a spec; nil for none.
-func specArguments(given v1alpha1.Arguments) Arguments {
+func specArguments(given v1alpha1.Arguments) vhost.Arguments {
 	if len(given) == 0 {
 		return nil
 	}
-	arguments := make(Arguments, len(given))
+	arguments := make(vhost.Arguments, len(given))
 	for key, value := range given {
 		if value.Type == intstr.Int {
 			arguments[key] = int64(value.IntVal)

@@ -9,12 +9,12 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Fragments of specs and of topologies that many cases share. alone is a main queue and nothing else.
 const (
-	alone    = "retry: {policy: None}\ndeadLetter: {policy: Disabled}\n"
-	noRetry  = "retry: {policy: None}\n"
 	defaults = `
 		exchange orders.dlx: DeadLetter, fanout
 		queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
@@ -37,18 +37,18 @@ const (
 func TestDesired(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		on   topology.Version
+		on   vhost.Version
 		spec string
 		want string
 	}{
 		"an empty spec is a full topology":       {spec: `{}`, want: defaults},
 		"defaults may be spelled out":            {spec: "{queue: {name: orders}, retry: {policy: MaxAttempts, strategy: Publish, maxAttempts: 5, delayTiers: [{delay: 30s}, {delay: 5m}, {delay: 30m}]}, deadLetter: {policy: Enabled, exchange: {name: orders.dlx, type: fanout}, queue: {name: orders.dlq}}, deadLetterStrategy: AtLeastOnce}", want: defaults},
 		"empty objects are as good as none":      {spec: `{queue: {}, bindings: [], retry: {}, deadLetter: {queue: {}, exchange: {}}}`, want: defaults},
-		"no retry and no dead-lettering":         {spec: alone, want: `queue orders: Main, x-delivery-limit=-1`},
-		"no retry and no dead-lettering on 3.13": {on: v313, spec: alone, want: `queue orders: Main`},
+		"no retry and no dead-lettering":         {spec: topologytest.Alone, want: `queue orders: Main, x-delivery-limit=-1`},
+		"no retry and no dead-lettering on 3.13": {on: topologytest.V313, spec: topologytest.Alone, want: `queue orders: Main`},
 
 		// queue
-		"queue.name": {spec: alone + `queue: {name: a/b c%2F.ü}`, want: `queue a/b c%2F.ü: Main, x-delivery-limit=-1`},
+		"queue.name": {spec: topologytest.Alone + `queue: {name: a/b c%2F.ü}`, want: `queue a/b c%2F.ü: Main, x-delivery-limit=-1`},
 		"names follow from queue.name": {
 			spec: `{queue: {name: a/b c%2F.ü}, retry: {delayTiers: [{delay: 1s}]}}`,
 			want: `
@@ -58,29 +58,29 @@ func TestDesired(t *testing.T) {
 				queue a/b c%2F.ü.dlq: DeadLetter, x-delivery-limit=-1
 				binding a/b c%2F.ü.dlx -> a/b c%2F.ü.dlq: DeadLetter, ""`,
 		},
-		"queue.messageTTL":                         {spec: alone + `queue: {messageTTL: 1m500ms}`, want: `queue orders: Main, x-delivery-limit=-1, x-message-ttl=60500`},
-		"queue.deliveryLimit, a number":            {spec: alone + `queue: {deliveryLimit: 7}`, want: `queue orders: Main, x-delivery-limit=7`},
-		"queue.deliveryLimit, zero":                {spec: alone + `queue: {deliveryLimit: 0}`, want: `queue orders: Main, x-delivery-limit=0`},
-		"queue.deliveryLimit, Unlimited":           {spec: alone + `queue: {deliveryLimit: Unlimited}`, want: `queue orders: Main, x-delivery-limit=-1`},
-		"queue.deliveryLimit, Unlimited on 3.10":   {on: v310, spec: alone + `queue: {deliveryLimit: Unlimited}`, want: `queue orders: Main`},
-		"queue.deliveryLimit, BrokerDefault":       {spec: alone + `queue: {deliveryLimit: BrokerDefault}`, want: `queue orders: Main`},
-		"queue.maxLength":                          {spec: alone + `queue: {maxLength: 10}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length=10`},
-		"queue.maxLength, zero":                    {spec: alone + `queue: {maxLength: 0}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length=0`},
-		"queue.maxLengthBytes, a quantity":         {spec: alone + `queue: {maxLengthBytes: 1Gi}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length-bytes=1073741824`},
-		"queue.maxLengthBytes, a number":           {spec: alone + `queue: {maxLengthBytes: 5000000000}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length-bytes=5000000000`},
-		"queue.overflow RejectPublish":             {spec: alone + `queue: {overflow: RejectPublish}`, want: `queue orders: Main, x-delivery-limit=-1, x-overflow=reject-publish`},
-		"queue.overflow DropHead":                  {spec: alone + `queue: {overflow: DropHead}`, want: `queue orders: Main, x-delivery-limit=-1, x-overflow=drop-head`},
-		"queue.singleActiveConsumer":               {spec: alone + `queue: {singleActiveConsumer: true}`, want: `queue orders: Main, x-delivery-limit=-1, x-single-active-consumer=true`},
-		"queue.singleActiveConsumer false":         {spec: alone + `queue: {singleActiveConsumer: false}`, want: `queue orders: Main, x-delivery-limit=-1`},
-		"queue.initialGroupSize":                   {spec: alone + `queue: {initialGroupSize: 5}`, want: `queue orders: Main, x-delivery-limit=-1, x-quorum-initial-group-size=5`},
-		"queue.leaderLocator Balanced":             {spec: alone + `queue: {leaderLocator: Balanced}`, want: `queue orders: Main, x-delivery-limit=-1, x-queue-leader-locator=balanced`},
-		"queue.leaderLocator ClientLocal":          {spec: alone + `queue: {leaderLocator: ClientLocal}`, want: `queue orders: Main, x-delivery-limit=-1, x-queue-leader-locator=client-local`},
-		"queue.consumerTimeout":                    {spec: alone + `queue: {consumerTimeout: 1h}`, want: `queue orders: Main, x-consumer-timeout=3600000, x-delivery-limit=-1`},
-		"queue.consumerTimeout on 3.12":            {on: v312, spec: alone + `queue: {consumerTimeout: 1h}`, want: `queue orders: Main, x-consumer-timeout=3600000`},
-		"queue.arguments":                          {spec: alone + `queue: {arguments: {x-quorum-target-group-size: 3, x-note: "3"}}`, want: `queue orders: Main, x-delivery-limit=-1, x-note=3, x-quorum-target-group-size=3`},
-		"overflow follows deadLetterStrategy":      {spec: noRetry + `queue: {maxLength: 3}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-max-length=3, x-overflow=reject-publish`)},
-		"AtMostOnce leaves strategy, overflow out": {spec: noRetry + `deadLetterStrategy: AtMostOnce`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx`)},
-		"AtMostOnce and DropHead":                  {spec: noRetry + "deadLetterStrategy: AtMostOnce\nqueue: {overflow: DropHead}", want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, x-overflow=drop-head`)},
+		"queue.messageTTL":                         {spec: topologytest.Alone + `queue: {messageTTL: 1m500ms}`, want: `queue orders: Main, x-delivery-limit=-1, x-message-ttl=60500`},
+		"queue.deliveryLimit, a number":            {spec: topologytest.Alone + `queue: {deliveryLimit: 7}`, want: `queue orders: Main, x-delivery-limit=7`},
+		"queue.deliveryLimit, zero":                {spec: topologytest.Alone + `queue: {deliveryLimit: 0}`, want: `queue orders: Main, x-delivery-limit=0`},
+		"queue.deliveryLimit, Unlimited":           {spec: topologytest.Alone + `queue: {deliveryLimit: Unlimited}`, want: `queue orders: Main, x-delivery-limit=-1`},
+		"queue.deliveryLimit, Unlimited on 3.10":   {on: topologytest.V310, spec: topologytest.Alone + `queue: {deliveryLimit: Unlimited}`, want: `queue orders: Main`},
+		"queue.deliveryLimit, BrokerDefault":       {spec: topologytest.Alone + `queue: {deliveryLimit: BrokerDefault}`, want: `queue orders: Main`},
+		"queue.maxLength":                          {spec: topologytest.Alone + `queue: {maxLength: 10}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length=10`},
+		"queue.maxLength, zero":                    {spec: topologytest.Alone + `queue: {maxLength: 0}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length=0`},
+		"queue.maxLengthBytes, a quantity":         {spec: topologytest.Alone + `queue: {maxLengthBytes: 1Gi}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length-bytes=1073741824`},
+		"queue.maxLengthBytes, a number":           {spec: topologytest.Alone + `queue: {maxLengthBytes: 5000000000}`, want: `queue orders: Main, x-delivery-limit=-1, x-max-length-bytes=5000000000`},
+		"queue.overflow RejectPublish":             {spec: topologytest.Alone + `queue: {overflow: RejectPublish}`, want: `queue orders: Main, x-delivery-limit=-1, x-overflow=reject-publish`},
+		"queue.overflow DropHead":                  {spec: topologytest.Alone + `queue: {overflow: DropHead}`, want: `queue orders: Main, x-delivery-limit=-1, x-overflow=drop-head`},
+		"queue.singleActiveConsumer":               {spec: topologytest.Alone + `queue: {singleActiveConsumer: true}`, want: `queue orders: Main, x-delivery-limit=-1, x-single-active-consumer=true`},
+		"queue.singleActiveConsumer false":         {spec: topologytest.Alone + `queue: {singleActiveConsumer: false}`, want: `queue orders: Main, x-delivery-limit=-1`},
+		"queue.initialGroupSize":                   {spec: topologytest.Alone + `queue: {initialGroupSize: 5}`, want: `queue orders: Main, x-delivery-limit=-1, x-quorum-initial-group-size=5`},
+		"queue.leaderLocator Balanced":             {spec: topologytest.Alone + `queue: {leaderLocator: Balanced}`, want: `queue orders: Main, x-delivery-limit=-1, x-queue-leader-locator=balanced`},
+		"queue.leaderLocator ClientLocal":          {spec: topologytest.Alone + `queue: {leaderLocator: ClientLocal}`, want: `queue orders: Main, x-delivery-limit=-1, x-queue-leader-locator=client-local`},
+		"queue.consumerTimeout":                    {spec: topologytest.Alone + `queue: {consumerTimeout: 1h}`, want: `queue orders: Main, x-consumer-timeout=3600000, x-delivery-limit=-1`},
+		"queue.consumerTimeout on 3.12":            {on: topologytest.V312, spec: topologytest.Alone + `queue: {consumerTimeout: 1h}`, want: `queue orders: Main, x-consumer-timeout=3600000`},
+		"queue.arguments":                          {spec: topologytest.Alone + `queue: {arguments: {x-quorum-target-group-size: 3, x-note: "3"}}`, want: `queue orders: Main, x-delivery-limit=-1, x-note=3, x-quorum-target-group-size=3`},
+		"overflow follows deadLetterStrategy":      {spec: topologytest.NoRetry + `queue: {maxLength: 3}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-max-length=3, x-overflow=reject-publish`)},
+		"AtMostOnce leaves strategy, overflow out": {spec: topologytest.NoRetry + `deadLetterStrategy: AtMostOnce`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx`)},
+		"AtMostOnce and DropHead":                  {spec: topologytest.NoRetry + "deadLetterStrategy: AtMostOnce\nqueue: {overflow: DropHead}", want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, x-overflow=drop-head`)},
 		"AtMostOnce on every queue with a DLX": {
 			spec: "{deadLetterStrategy: AtMostOnce, retry: {delayTiers: [{delay: 1s}]}}",
 			want: `
@@ -90,19 +90,19 @@ func TestDesired(t *testing.T) {
 				queue orders.dlq: DeadLetter, x-delivery-limit=-1
 				binding orders.dlx -> orders.dlq: DeadLetter, ""`,
 		},
-		"a main queue with a DLQ has the broker's delivery limit": {spec: noRetry, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-overflow=reject-publish`)},
-		"and may have another": {spec: noRetry + `queue: {deliveryLimit: Unlimited}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=-1, x-overflow=reject-publish`)},
+		"a main queue with a DLQ has the broker's delivery limit": {spec: topologytest.NoRetry, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-overflow=reject-publish`)},
+		"and may have another": {spec: topologytest.NoRetry + `queue: {deliveryLimit: Unlimited}`, want: dead(`queue orders: Main, x-dead-letter-exchange=orders.dlx, ` + deadLettering + `, x-delivery-limit=-1, x-overflow=reject-publish`)},
 
 		// bindings
 		"a binding has one empty key": {
-			spec: alone + `bindings: [{exchange: {name: events, type: fanout}}]`,
+			spec: topologytest.Alone + `bindings: [{exchange: {name: events, type: fanout}}]`,
 			want: `
 				exchange events: Source, fanout
 				queue orders: Main, x-delivery-limit=-1
 				binding events -> orders: Source, ""`,
 		},
 		"an exchange without type must exist": {
-			spec: alone + `bindings: [{exchange: {name: events}, routingKeys: [a, b.#]}]`,
+			spec: topologytest.Alone + `bindings: [{exchange: {name: events}, routingKeys: [a, b.#]}]`,
 			want: `
 				exchange events: Source, must exist
 				queue orders: Main, x-delivery-limit=-1
@@ -110,7 +110,7 @@ func TestDesired(t *testing.T) {
 				binding events -> orders: Source, "b.#"`,
 		},
 		"an exchange may be named twice, with its type once": {
-			spec: alone + `bindings: [{exchange: {name: events}, routingKeys: [a]}, {exchange: {name: events, type: topic}, routingKeys: [b]}, {exchange: {name: events}, routingKeys: [c]}]`,
+			spec: topologytest.Alone + `bindings: [{exchange: {name: events}, routingKeys: [a]}, {exchange: {name: events, type: topic}, routingKeys: [b]}, {exchange: {name: events}, routingKeys: [c]}]`,
 			want: `
 				exchange events: Source, topic
 				queue orders: Main, x-delivery-limit=-1
@@ -119,7 +119,7 @@ func TestDesired(t *testing.T) {
 				binding events -> orders: Source, "c"`,
 		},
 		"the same binding twice is one": {
-			spec: alone + `bindings: [{exchange: {name: events}, routingKeys: [a, b, a]}, {exchange: {name: events}, routingKeys: [b], arguments: {}}]`,
+			spec: topologytest.Alone + `bindings: [{exchange: {name: events}, routingKeys: [a, b, a]}, {exchange: {name: events}, routingKeys: [b], arguments: {}}]`,
 			want: `
 				exchange events: Source, must exist
 				queue orders: Main, x-delivery-limit=-1
@@ -127,7 +127,7 @@ func TestDesired(t *testing.T) {
 				binding events -> orders: Source, "b"`,
 		},
 		"bindings that differ in arguments are two": {
-			spec: alone + `bindings: [{exchange: {name: events, type: headers}, arguments: {x-match: all, priority: 1}}, {exchange: {name: events}, arguments: {x-match: all, priority: "1"}}]`,
+			spec: topologytest.Alone + `bindings: [{exchange: {name: events, type: headers}, arguments: {x-match: all, priority: 1}}, {exchange: {name: events}, arguments: {x-match: all, priority: "1"}}]`,
 			want: `
 				exchange events: Source, headers
 				queue orders: Main, x-delivery-limit=-1
@@ -212,7 +212,7 @@ func TestDesired(t *testing.T) {
 				` + deadQueue + byReasonBindings,
 		},
 		"Reject by reason takes TTL, lengths and a numeric limit": {
-			on:   v40,
+			on:   topologytest.V40,
 			spec: `{retry: {strategy: Reject}, queue: {messageTTL: 1m, maxLength: 9, deliveryLimit: 3}, deadLetterStrategy: AtMostOnce}`,
 			want: `
 				exchange orders.dlx: DeadLetter, headers
@@ -242,7 +242,7 @@ func TestDesired(t *testing.T) {
 				return events -> orders: []`,
 		},
 		"Reject on 3.13 is straight": {
-			on:   v313,
+			on:   topologytest.V313,
 			spec: `{retry: {strategy: Reject}}`,
 			want: `
 				exchange orders.dlx: DeadLetter, fanout
@@ -284,7 +284,7 @@ func TestDesired(t *testing.T) {
 				queue orders.retry.5s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=5000, x-overflow=reject-publish`,
 		},
 		"straight Reject takes BrokerDefault on 3.x, where there is none": {
-			on:   v313,
+			on:   topologytest.V313,
 			spec: `{queue: {deliveryLimit: BrokerDefault}, retry: {strategy: Reject, delayTiers: [{delay: 5s}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
 			want: `
 				queue orders: Main, x-dead-letter-exchange=, x-dead-letter-routing-key=orders.retry.5s
@@ -298,43 +298,43 @@ func TestDesired(t *testing.T) {
 		"maxAttempts is the consumer's matter": {spec: `{retry: {maxAttempts: 9}}`, want: defaults},
 
 		// deadLetter
-		"deadLetter.exchange.name": {spec: noRetry + `deadLetter: {exchange: {name: dead}}`, want: `
+		"deadLetter.exchange.name": {spec: topologytest.NoRetry + `deadLetter: {exchange: {name: dead}}`, want: `
 			exchange dead: DeadLetter, fanout
 			queue orders: Main, x-dead-letter-exchange=dead, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
 			` + deadQueue + `
 			binding dead -> orders.dlq: DeadLetter, ""`},
-		"a direct DLX uses the DLQ's name as key": {spec: noRetry + `deadLetter: {exchange: {type: direct}, queue: {name: dead}}`, want: `
+		"a direct DLX uses the DLQ's name as key": {spec: topologytest.NoRetry + `deadLetter: {exchange: {type: direct}, queue: {name: dead}}`, want: `
 			exchange orders.dlx: DeadLetter, direct
 			queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-routing-key=dead, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
 			queue dead: DeadLetter, x-delivery-limit=-1
 			binding orders.dlx -> dead: DeadLetter, "dead"`},
-		"deadLetter.routingKey with a topic DLX": {spec: noRetry + `deadLetter: {exchange: {type: topic}, routingKey: a.b}`, want: `
+		"deadLetter.routingKey with a topic DLX": {spec: topologytest.NoRetry + `deadLetter: {exchange: {type: topic}, routingKey: a.b}`, want: `
 			exchange orders.dlx: DeadLetter, topic
 			queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-routing-key=a.b, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
 			` + deadQueue + `
 			binding orders.dlx -> orders.dlq: DeadLetter, "a.b"`},
-		"an empty deadLetter.routingKey is one": {spec: noRetry + `deadLetter: {exchange: {type: direct}, routingKey: ""}`, want: `
+		"an empty deadLetter.routingKey is one": {spec: topologytest.NoRetry + `deadLetter: {exchange: {type: direct}, routingKey: ""}`, want: `
 			exchange orders.dlx: DeadLetter, direct
 			queue orders: Main, x-dead-letter-exchange=orders.dlx, x-dead-letter-routing-key=, x-dead-letter-strategy=at-least-once, x-overflow=reject-publish
 			` + deadQueue + `
 			binding orders.dlx -> orders.dlq: DeadLetter, ""`},
-		"a DLQ with a maximum length refuses what does not fit": {spec: noRetry + `deadLetter: {queue: {maxLength: 9}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length=9, x-overflow=reject-publish`)},
-		"in bytes too":                         {spec: noRetry + `deadLetter: {queue: {maxLengthBytes: 1k}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length-bytes=1000, x-overflow=reject-publish`)},
-		"unless it is asked to drop":           {spec: noRetry + `deadLetter: {queue: {maxLength: 9, overflow: DropHead}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length=9, x-overflow=drop-head`)},
-		"a DLQ without one has no overflow":    {spec: noRetry + `deadLetter: {queue: {messageTTL: 1h}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-message-ttl=3600000`)},
-		"deadLetter.queue.deliveryLimit":       {spec: noRetry + `deadLetter: {queue: {deliveryLimit: 9}}`, want: deadLetterQueue(`x-delivery-limit=9`)},
-		"a DLQ may have the broker's limit":    {spec: noRetry + `deadLetter: {queue: {deliveryLimit: BrokerDefault}}`, want: withDeadLetters("queue orders.dlq: DeadLetter")},
-		"a DLQ on 3.13 has no limit anyway":    {on: v313, spec: noRetry, want: withDeadLetters("queue orders.dlq: DeadLetter")},
-		"the other fields of deadLetter.queue": {spec: noRetry + `deadLetter: {queue: {initialGroupSize: 3, leaderLocator: Balanced, consumerTimeout: 2m, arguments: {x-note: text}}}`, want: deadLetterQueue(`x-consumer-timeout=120000, x-delivery-limit=-1, x-note=text, x-queue-leader-locator=balanced, x-quorum-initial-group-size=3`)},
+		"a DLQ with a maximum length refuses what does not fit": {spec: topologytest.NoRetry + `deadLetter: {queue: {maxLength: 9}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length=9, x-overflow=reject-publish`)},
+		"in bytes too":                         {spec: topologytest.NoRetry + `deadLetter: {queue: {maxLengthBytes: 1k}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length-bytes=1000, x-overflow=reject-publish`)},
+		"unless it is asked to drop":           {spec: topologytest.NoRetry + `deadLetter: {queue: {maxLength: 9, overflow: DropHead}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-max-length=9, x-overflow=drop-head`)},
+		"a DLQ without one has no overflow":    {spec: topologytest.NoRetry + `deadLetter: {queue: {messageTTL: 1h}}`, want: deadLetterQueue(`x-delivery-limit=-1, x-message-ttl=3600000`)},
+		"deadLetter.queue.deliveryLimit":       {spec: topologytest.NoRetry + `deadLetter: {queue: {deliveryLimit: 9}}`, want: deadLetterQueue(`x-delivery-limit=9`)},
+		"a DLQ may have the broker's limit":    {spec: topologytest.NoRetry + `deadLetter: {queue: {deliveryLimit: BrokerDefault}}`, want: withDeadLetters("queue orders.dlq: DeadLetter")},
+		"a DLQ on 3.13 has no limit anyway":    {on: topologytest.V313, spec: topologytest.NoRetry, want: withDeadLetters("queue orders.dlq: DeadLetter")},
+		"the other fields of deadLetter.queue": {spec: topologytest.NoRetry + `deadLetter: {queue: {initialGroupSize: 3, leaderLocator: Balanced, consumerTimeout: 2m, arguments: {x-note: text}}}`, want: deadLetterQueue(`x-consumer-timeout=120000, x-delivery-limit=-1, x-note=text, x-queue-leader-locator=balanced, x-quorum-initial-group-size=3`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			version := test.on
-			if version == (topology.Version{}) {
-				version = v43
+			if version == (vhost.Version{}) {
+				version = topologytest.V43
 			}
-			got := describe(t, desired(t, test.spec, version))
-			if difference := cmp.Diff(trimmed(test.want), got); difference != "" {
+			got := topologytest.Describe(t, topologytest.Desired(t, test.spec, version))
+			if difference := cmp.Diff(topologytest.Trimmed(test.want), got); difference != "" {
 				t.Errorf("topology (-want +got):\n%s", difference)
 			}
 		})
@@ -362,45 +362,45 @@ func TestDesiredRefuses(t *testing.T) {
 	t.Parallel()
 	const straight = "{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {deliveryLimit: BrokerDefault}}"
 	for name, test := range map[string]struct {
-		on      topology.Version
+		on      vhost.Version
 		spec    string
 		reason  string
 		message string
 	}{
 		"a RabbitMQ older than 3.10 is refused": {
-			on: v39, spec: `{}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			on: topologytest.V39, spec: `{}`, reason: v1alpha1.ReasonUnsupportedByBroker,
 			message: `Warren needs RabbitMQ 3.10 or newer and this broker is 3.9: upgrade the broker`,
 		},
 		"consumerTimeout on 3.10": {
-			on: v310, spec: `{queue: {consumerTimeout: 1h}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			on: topologytest.V310, spec: `{queue: {consumerTimeout: 1h}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
 			message: `queue "orders" needs x-consumer-timeout, which RabbitMQ knows from 3.12 on and this broker (3.10) does not: remove queue.consumerTimeout or upgrade the broker`,
 		},
 		"consumerTimeout of the DLQ on 3.10": {
-			on: v310, spec: `{deadLetter: {queue: {consumerTimeout: 1h}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			on: topologytest.V310, spec: `{deadLetter: {queue: {consumerTimeout: 1h}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
 			message: `queue "orders.dlq" needs x-consumer-timeout, which RabbitMQ knows from 3.12 on and this broker (3.10) does not: remove deadLetter.queue.consumerTimeout or upgrade the broker`,
 		},
 		"redeliveryDelay on 4.2": {
-			on: v42, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			on: topologytest.V42, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
 			message: `queue "orders" needs x-delayed-retry-type, which RabbitMQ knows from 4.3 on and this broker (4.2) does not: remove retry.redeliveryDelay or upgrade the broker`,
 		},
 		"straight Reject with BrokerDefault on 4.0": {
-			on: v40, spec: straight, reason: v1alpha1.ReasonUnsafeTopology,
+			on: topologytest.V40, spec: straight, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `queue.deliveryLimit BrokerDefault is 20 on this broker (4.0), and what exceeds it would be lost: use Unlimited or remove it`,
 		},
 		"straight Reject with a numeric limit on 3.13": {
-			on: v313, spec: `{retry: {strategy: Reject}, queue: {deliveryLimit: 3}}`, reason: v1alpha1.ReasonUnsafeTopology,
+			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {deliveryLimit: 3}}`, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (3.13): use Unlimited, or upgrade to RabbitMQ 4.0`,
 		},
 		"straight Reject with messageTTL on 3.13": {
-			on: v313, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, reason: v1alpha1.ReasonUnsafeTopology,
+			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `queue.messageTTL with retry.strategy Reject loses or jams what expires on this broker (3.13): remove it, or upgrade to RabbitMQ 4.0`,
 		},
 		"straight Reject with maxLength AtMostOnce on 3.13": {
-			on: v313, spec: `{retry: {strategy: Reject}, queue: {maxLength: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
+			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {maxLength: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose what exceeds them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
 		},
 		"straight Reject with maxLengthBytes AtMostOnce on 3.13": {
-			on: v313, spec: `{retry: {strategy: Reject}, queue: {maxLengthBytes: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
+			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {maxLengthBytes: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose what exceeds them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
 		},
 
@@ -426,17 +426,17 @@ func TestDesiredRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			version := test.on
-			if version == (topology.Version{}) {
-				version = v43
+			if version == (vhost.Version{}) {
+				version = topologytest.V43
 			}
-			got, err := topology.Desired(consumerQueue(t, test.spec), version)
+			got, err := topology.Desired(topologytest.ConsumerQueue(t, test.spec), version)
 			var refusal *topology.Refusal
 			if !errors.As(err, &refusal) {
 				t.Fatalf("want a refusal, got %v", err)
 			}
-			equal(t, "refusal", &topology.Refusal{Reason: test.reason, Message: test.message}, refusal)
-			equal(t, "message", test.message, err.Error())
-			equal(t, "nothing is desired", topology.Topology{}, got)
+			topologytest.Equal(t, "refusal", &topology.Refusal{Reason: test.reason, Message: test.message}, refusal)
+			topologytest.Equal(t, "message", test.message, err.Error())
+			topologytest.Equal(t, "nothing is desired", topology.Topology{}, got)
 		})
 	}
 }
@@ -444,25 +444,25 @@ func TestDesiredRefuses(t *testing.T) {
 func TestOlder(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		on   topology.Version
+		on   vhost.Version
 		spec string
-		want []topology.Version
+		want []vhost.Version
 	}{
-		"3.10 is the oldest":                           {on: v310, spec: `{}`},
-		"3.13 has two before it":                       {on: v313, spec: `{}`, want: []topology.Version{v312, v310}},
-		"4.0 is not older than itself":                 {on: v40, spec: `{}`, want: []topology.Version{v312, v310}},
-		"4.3":                                          {on: v43, spec: `{}`, want: []topology.Version{v40, v312, v310}},
-		"only what knows the spec's arguments":         {on: v43, spec: `{queue: {consumerTimeout: 1h}}`, want: []topology.Version{v40, v312}},
-		"only where the topology would have been safe": {on: v43, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, want: []topology.Version{v40}},
-		"nothing knew it":                              {on: v43, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`},
+		"3.10 is the oldest":                           {on: topologytest.V310, spec: `{}`},
+		"3.13 has two before it":                       {on: topologytest.V313, spec: `{}`, want: []vhost.Version{topologytest.V312, topologytest.V310}},
+		"4.0 is not older than itself":                 {on: topologytest.V40, spec: `{}`, want: []vhost.Version{topologytest.V312, topologytest.V310}},
+		"4.3":                                          {on: topologytest.V43, spec: `{}`, want: []vhost.Version{topologytest.V40, topologytest.V312, topologytest.V310}},
+		"only what knows the spec's arguments":         {on: topologytest.V43, spec: `{queue: {consumerTimeout: 1h}}`, want: []vhost.Version{topologytest.V40, topologytest.V312}},
+		"only where the topology would have been safe": {on: topologytest.V43, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, want: []vhost.Version{topologytest.V40}},
+		"nothing knew it":                              {on: topologytest.V43, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var want []topology.Topology
 			for _, version := range test.want {
-				want = append(want, desired(t, test.spec, version))
+				want = append(want, topologytest.Desired(t, test.spec, version))
 			}
-			equal(t, "older topologies", want, topology.Older(consumerQueue(t, test.spec), test.on))
+			topologytest.Equal(t, "older topologies", want, topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, test.spec), test.on))
 		})
 	}
 }

@@ -1,10 +1,7 @@
 package topology
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -84,7 +81,7 @@ func FuzzNameLengths(f *testing.F) {
 
 func wantShort(t *testing.T, cq *v1alpha1.ConsumerQueue) {
 	t.Helper()
-	names := NamesOf(cq)
+	names := SelectionOf(cq)
 	if len(names.Queues) < 2 || len(names.Exchanges) == 0 {
 		t.Fatalf("names are %v", names)
 	}
@@ -117,50 +114,4 @@ func countedByCEL(d time.Duration) int {
 		add(milliseconds, 1, 10, 100)
 	}
 	return length
-}
-
-// FuzzNormalize: whatever JSON a broker sends as arguments becomes values that stay the same when they are normalized
-// again, that equal what they came from, and that can be shown.
-func FuzzNormalize(f *testing.F) {
-	for _, text := range []string{
-		`{}`, `null`, `{"a":1,"b":-1,"c":1.0,"d":1.5,"e":1e3,"f":9223372036854775808,"g":1e999}`, `{"a":{"b":[1,"x",null,true,{}]}}`, `{"":""}`,
-	} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		var given map[string]any
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.UseNumber()
-		if decoder.Decode(&given) != nil {
-			return
-		}
-		once := Normalize(given)
-		if twice := Normalize(once); !reflect.DeepEqual(once, twice) {
-			t.Errorf("%v becomes %v when it is normalized again", once, twice)
-		}
-		for key, value := range given {
-			if !sameValue(value, once[key]) {
-				t.Errorf("%s: %v is not the same as %v", key, value, once[key])
-			}
-			if display(value) == "" || display(value) != display(once[key]) {
-				t.Errorf("%s: shown as %q and as %q", key, display(value), display(once[key]))
-			}
-		}
-	})
-}
-
-// FuzzParseVersion: what is read as a version is written so that it is read the same again.
-func FuzzParseVersion(f *testing.F) {
-	for _, text := range []string{"4.3.6", "4.0.0-rc.1", "3.10.8", "4", "", "4.x", "-1.0", "4.3+git", " 4.3", "99999999999999999999.1"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		version, err := ParseVersion(text)
-		if err != nil {
-			return
-		}
-		if again, err := ParseVersion(version.String()); err != nil || again != version {
-			t.Errorf("%q is %s, which is %v (%v)", text, version, again, err)
-		}
-	})
 }

@@ -2,10 +2,13 @@ package topology
 
 import (
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// resolved is a spec with every default filled in that does not depend on the broker's version.
+// resolved is a spec with every default filled in, for a version of RabbitMQ.
 type resolved struct {
+	version vhost.Version
+
 	main     string
 	queue    v1alpha1.QueueSpec
 	bindings []v1alpha1.SourceBinding
@@ -31,6 +34,12 @@ type resolved struct {
 	dlqSettings v1alpha1.QueueSettings
 
 	atLeastOnce bool
+
+	// splitsByReason: a headers exchange tells rejected messages from other dead letters, which takes RabbitMQ 4.0 and a
+	// dead-letter exchange that is all ours.
+	splitsByReason bool
+	// deadLettersToTier: every dead letter of the main queue goes to its delay tier, whatever it died of.
+	deadLettersToTier bool
 }
 
 type tier struct {
@@ -42,8 +51,9 @@ type redelivery struct {
 	min, max int64 // milliseconds
 }
 
-func resolve(cq *v1alpha1.ConsumerQueue) (resolved, error) {
+func resolve(cq *v1alpha1.ConsumerQueue, version vhost.Version) (resolved, error) {
 	spec := resolved{
+		version:     version,
 		main:        cq.QueueName(),
 		bindings:    cq.Spec.Bindings,
 		atLeastOnce: cq.Spec.DeadLetterStrategy != v1alpha1.DeadLetterAtMostOnce,
@@ -52,7 +62,13 @@ func resolve(cq *v1alpha1.ConsumerQueue) (resolved, error) {
 		spec.queue = *cq.Spec.Queue
 	}
 	resolveDeadLetter(&spec, cq.Spec.DeadLetter)
-	return spec, resolveRetry(&spec, cq.Spec.Retry)
+	if err := resolveRetry(&spec, cq.Spec.Retry); err != nil {
+		return spec, err
+	}
+	rejects := spec.strategy == v1alpha1.RetryStrategyReject
+	spec.splitsByReason = rejects && version.AtLeast(vhost.RabbitMQ40) && spec.retryExchange == nil && spec.dlx != nil && !spec.dlxGiven
+	spec.deadLettersToTier = rejects && !spec.splitsByReason
+	return spec, nil
 }
 
 func resolveDeadLetter(spec *resolved, given *v1alpha1.DeadLetterSpec) {
@@ -166,71 +182,36 @@ func resolveRedelivery(spec *resolved, given *v1alpha1.RedeliveryDelay) error {
 	return nil
 }
 
-// byReason says whether rejected messages are told from other dead letters by a headers exchange, which takes
-// RabbitMQ 4.0 and a dead-letter exchange that is all ours.
-func (r resolved) byReason(version Version) bool {
-	return r.strategy == v1alpha1.RetryStrategyReject && version.AtLeast(RabbitMQ40) &&
-		r.retryExchange == nil && r.dlx != nil && !r.dlxGiven
-}
-
-// straight says whether every dead letter of the main queue goes to its delay tier, whatever it died of.
-func (r resolved) straight(version Version) bool {
-	return r.strategy == v1alpha1.RetryStrategyReject && !r.byReason(version)
-}
-
 // mainDeadLettersTo is where the main queue's dead letters go; a nil key keeps each message's own.
-func (r resolved) mainDeadLettersTo(version Version) (exchange string, key *string, ok bool) {
+func (r resolved) mainDeadLettersTo() (exchange string, key *string, ok bool) {
 	switch {
-	case r.straight(version) && r.retryExchange != nil:
+	case r.deadLettersToTier && r.retryExchange != nil:
 		return r.retryExchange.Name, &r.tiers[0].key, true
-	case r.straight(version):
+	case r.deadLettersToTier:
 		return "", &r.tiers[0].queue, true
 	case r.dlx == nil:
 		return "", nil, false
-	case r.byReason(version) || r.dlx.Type == v1alpha1.ExchangeFanout:
+	case r.splitsByReason || r.dlx.Type == v1alpha1.ExchangeFanout:
 		return r.dlx.Name, nil, true
 	}
 	return r.dlx.Name, &r.dlqKey, true
 }
 
 // returnRoute is what must be watched so that expired messages find back; nil where they go straight to the main queue.
-func returnRoute(spec resolved, version Version) *Return {
+func returnRoute(spec resolved) *ReturnRoute {
 	if spec.returnTo == nil {
 		return nil
 	}
-	route := &Return{Exchange: spec.returnExchange, Queue: spec.main}
+	route := &ReturnRoute{Exchange: spec.returnExchange, Queue: spec.main}
 	if spec.returnKey != nil {
 		route.Keys = []string{*spec.returnKey}
 		return route
 	}
-	if spec.byReason(version) {
+	if spec.splitsByReason {
 		return route // a message has kept the key that it was first published with, whatever that was
 	}
 	for _, tier := range spec.tiers {
 		route.Keys = append(route.Keys, tier.key)
 	}
 	return route
-}
-
-// NamesOf lists the broker objects that a ConsumerQueue has to do with, on whatever version.
-func NamesOf(cq *v1alpha1.ConsumerQueue) Names {
-	spec, err := resolve(cq)
-	if err != nil {
-		return Names{Queues: []string{cq.QueueName()}}
-	}
-	names := Names{Queues: []string{spec.main}, Route: spec.returnExchange}
-	for _, source := range spec.bindings {
-		names.Exchanges = append(names.Exchanges, string(source.Exchange.Name))
-	}
-	for _, tier := range spec.tiers {
-		names.Queues = append(names.Queues, tier.queue)
-	}
-	if spec.retryExchange != nil {
-		names.Exchanges = append(names.Exchanges, spec.retryExchange.Name)
-	}
-	if spec.dlx != nil {
-		names.Exchanges = append(names.Exchanges, spec.dlx.Name)
-		names.Queues = append(names.Queues, spec.dlq)
-	}
-	return names
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/traffic"
 )
@@ -67,14 +68,14 @@ func (f *flow) goesOn() {
 }
 
 // noneLost ends flows of a vhost and accounts for each message.
-func noneLost(vhost *brokers.VHost, flows ...*flow) {
+func noneLost(vh *brokers.VHost, flows ...*flow) {
 	GinkgoHelper()
 	accounting := traffic.Accounting{Quiet: 30 * time.Second}
 	for _, f := range flows {
 		accounting.Publishers = append(accounting.Publishers, f.publishers...)
 		accounting.Consumers = append(accounting.Consumers, f.consumers...)
 	}
-	report := traffic.Account(GinkgoTB(), vhost, accounting)
+	report := traffic.Account(GinkgoTB(), vh, accounting)
 	report.NoneLost(GinkgoTB())
 	Expect(report.SentinelsLeft).To(BeZero())
 	GinkgoWriter.Printf("accounted for: %+v\n", report)
@@ -91,7 +92,7 @@ func (w *world) expectExactly(gone ...v1alpha1.ConsumerQueue) {
 // wanted is what ConsumerQueues want, as topology.Desired says: that it is right, the conformance vectors show.
 func (w *world) wanted(gone []v1alpha1.ConsumerQueue) []string {
 	GinkgoHelper()
-	version, err := topology.ParseVersion(w.vhost.Broker.Version)
+	version, err := vhost.ParseVersion(w.vhost.Broker.Version)
 	Expect(err).NotTo(HaveOccurred())
 	var all []string
 	queues := append(w.all(), gone...)
@@ -145,7 +146,7 @@ func bindingText(source, destination, key string, arguments map[string]any) stri
 
 func argumentsText(arguments map[string]any) string {
 	GinkgoHelper()
-	text, err := json.Marshal(topology.Normalize(arguments))
+	text, err := json.Marshal(vhost.Normalize(arguments))
 	Expect(err).NotTo(HaveOccurred())
 	return string(text)
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 //go:embed */consumerqueues.yaml */expect.json
@@ -47,16 +47,16 @@ type Exchange struct {
 
 // Queue is durable.
 type Queue struct {
-	Name      string             `json:"name"`
-	Arguments topology.Arguments `json:"arguments"`
+	Name      string          `json:"name"`
+	Arguments vhost.Arguments `json:"arguments"`
 }
 
 // Binding leads from an exchange to a queue.
 type Binding struct {
-	Source      string             `json:"source"`
-	Destination string             `json:"destination"`
-	RoutingKey  string             `json:"routing_key"`
-	Arguments   topology.Arguments `json:"arguments"`
+	Source      string          `json:"source"`
+	Destination string          `json:"destination"`
+	RoutingKey  string          `json:"routing_key"`
+	Arguments   vhost.Arguments `json:"arguments"`
 }
 
 // Load reads all vectors, in the order of their names. Arguments are normalized.
@@ -91,11 +91,11 @@ func Named(tb testing.TB, name string) Vector {
 
 // Expect returns the state that holds for a version, false where the resources must be UnsupportedByBroker and the
 // vhost stay empty.
-func (v Vector) Expect(version topology.Version) (State, bool) {
+func (v Vector) Expect(version vhost.Version) (State, bool) {
 	var holding State
 	found := false
 	for _, state := range v.States {
-		from, err := topology.ParseVersion(state.From)
+		from, err := vhost.ParseVersion(state.From)
 		if err == nil && version.AtLeast(from) { // Load has parsed it
 			holding, found = state, true
 		}
@@ -124,18 +124,18 @@ func states(tb testing.TB, file string) []State {
 	tb.Helper()
 	var all []State
 	strict(tb, file, read(tb, file), &all)
-	last := topology.Version{}
+	last := vhost.Version{}
 	for _, state := range all {
-		from, err := topology.ParseVersion(state.From)
+		from, err := vhost.ParseVersion(state.From)
 		if err != nil || last.AtLeast(from) {
 			tb.Fatalf("%s: from %q: want versions that rise (%v)", file, state.From, err)
 		}
 		last = from
 		for i := range state.Queues {
-			state.Queues[i].Arguments = topology.Normalize(state.Queues[i].Arguments)
+			state.Queues[i].Arguments = vhost.Normalize(state.Queues[i].Arguments)
 		}
 		for i := range state.Bindings {
-			state.Bindings[i].Arguments = topology.Normalize(state.Bindings[i].Arguments)
+			state.Bindings[i].Arguments = vhost.Normalize(state.Bindings[i].Arguments)
 		}
 	}
 	return all

@@ -3,14 +3,14 @@ package conformance_test
 import (
 	"testing"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/conformance"
 )
 
 func TestExpectTakesTheNewestStateThatIsNotAboveTheVersion(t *testing.T) {
 	t.Parallel()
 	vector := conformance.Vector{States: []conformance.State{{From: "3.12"}, {From: "4.0"}}}
-	for version, want := range map[topology.Version]string{
+	for version, want := range map[vhost.Version]string{
 		{Major: 3, Minor: 10}: "",
 		{Major: 3, Minor: 12}: "3.12",
 		{Major: 3, Minor: 13}: "3.12",

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 )
@@ -69,8 +69,8 @@ var _ = Describe("A queue that exists with other arguments", func() {
 	})
 
 	for _, vector := range conformance.Load(GinkgoTB()) {
-		old, hasOld := vector.Expect(topology.RabbitMQ310)
-		now, _ := vector.Expect(topology.RabbitMQ43)
+		old, hasOld := vector.Expect(vhost.RabbitMQ310)
+		now, _ := vector.Expect(vhost.RabbitMQ43)
 		if !hasOld || sameQueues(old, now) {
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 )
@@ -60,9 +60,9 @@ var _ = Describe("The conformance vectors", func() {
 	}
 })
 
-func versionOf(broker brokers.Broker) topology.Version {
+func versionOf(broker brokers.Broker) vhost.Version {
 	GinkgoHelper()
-	version, err := topology.ParseVersion(broker.Version)
+	version, err := vhost.ParseVersion(broker.Version)
 	Expect(err).NotTo(HaveOccurred())
 	return version
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -268,7 +268,7 @@ var _ = Describe("A broker behind TLS", func() {
 func administratorsOf(broker brokers.Broker) types.GomegaMatcher {
 	return SatisfyAll(
 		HaveField("Definitions", true), HaveField("Policies", true),
-		HaveField("DelayedRedelivery", versionOf(broker).AtLeast(topology.RabbitMQ43)))
+		HaveField("DelayedRedelivery", versionOf(broker).AtLeast(vhost.RabbitMQ43)))
 }
 
 // typedAs is typed with names that don't meet those of another.

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 )
@@ -29,12 +29,12 @@ var _ = Describe("Odd names and combinations", func() {
               queue: {name: "ablage %41", maxLengthBytes: 10Mi, deliveryLimit: 3}`)
 		w.ready("odd")
 		const main = "größe/50% süß & co."
-		safely := func(arguments topology.Arguments) topology.Arguments {
+		safely := func(arguments vhost.Arguments) vhost.Arguments {
 			arguments["x-queue-type"], arguments["x-dead-letter-strategy"], arguments["x-overflow"] = "quorum", "at-least-once", "reject-publish"
 			return arguments
 		}
-		back := func(ttl int64) topology.Arguments {
-			return safely(topology.Arguments{"x-message-ttl": ttl, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": main})
+		back := func(ttl int64) vhost.Arguments {
+			return safely(vhost.Arguments{"x-message-ttl": ttl, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": main})
 		}
 		Expect(w.holds()).To(equalState(conformance.State{
 			Exchanges: []conformance.Exchange{
@@ -43,18 +43,18 @@ var _ = Describe("Odd names and combinations", func() {
 				{Name: "tot/er", Type: "topic", Durable: true},
 			},
 			Queues: []conformance.Queue{
-				{Name: main, Arguments: safely(topology.Arguments{
+				{Name: main, Arguments: safely(vhost.Arguments{
 					"x-dead-letter-exchange": "tot/er", "x-dead-letter-routing-key": "a/b c",
 					"x-single-active-consumer": true, "x-max-length": int64(0),
 				})},
 				{Name: main + ".retry.1s500ms", Arguments: back(1500)},
 				{Name: "warte/schlange", Arguments: back(120000)},
-				{Name: "ablage %41", Arguments: topology.Arguments{
+				{Name: "ablage %41", Arguments: vhost.Arguments{
 					"x-queue-type": "quorum", "x-max-length-bytes": int64(10 << 20), "x-overflow": "reject-publish", "x-delivery-limit": int64(3),
 				}},
 			},
 			Bindings: []conformance.Binding{
-				{Source: "ex/change ä%2F", Destination: main, Arguments: topology.Arguments{"x-match": "any", "weight": int64(7), "schlüssel": "wert"}},
+				{Source: "ex/change ä%2F", Destination: main, Arguments: vhost.Arguments{"x-match": "any", "weight": int64(7), "schlüssel": "wert"}},
 				{Source: "amq.topic", Destination: main, RoutingKey: "a.*"},
 				{Source: "amq.topic", Destination: main, RoutingKey: "#.b c"},
 				{Source: "retry %", Destination: main + ".retry.1s500ms", RoutingKey: main + ".retry.1s500ms"},
@@ -105,7 +105,7 @@ var _ = Describe("What this broker's version makes unsafe or lacks", func() {
 		w := newWorld(broker)
 		version := versionOf(broker)
 		w.queue("straight", `{queue: {deliveryLimit: BrokerDefault}, retry: {strategy: Reject}, deadLetter: {policy: Disabled}}`)
-		if version.AtLeast(topology.RabbitMQ40) {
+		if version.AtLeast(vhost.RabbitMQ40) {
 			w.eventually("straight", condition("Ready", metav1.ConditionFalse, "UnsafeTopology"),
 				condition("Stalled", metav1.ConditionTrue, "UnsafeTopology"), condition("Drifted", metav1.ConditionUnknown, "UnsafeTopology"),
 				message(ContainSubstring("use Unlimited")))
@@ -114,7 +114,7 @@ var _ = Describe("What this broker's version makes unsafe or lacks", func() {
 			w.ready("straight")
 		}
 		w.queue("patient", `{queue: {consumerTimeout: 1h}}`)
-		if version.AtLeast(topology.RabbitMQ312) {
+		if version.AtLeast(vhost.RabbitMQ312) {
 			w.ready("patient")
 		} else {
 			w.eventually("patient", condition("Ready", metav1.ConditionFalse, "UnsupportedByBroker"),

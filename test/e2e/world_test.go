@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 	"github.com/warren-mq/warren/test/deadline"
@@ -219,12 +219,12 @@ func (w *world) holds() conformance.State {
 	}
 	for _, q := range found.Queues {
 		Expect(q.Durable && !q.AutoDelete).To(BeTrue(), "queue %+v", q)
-		state.Queues = append(state.Queues, conformance.Queue{Name: q.Name, Arguments: topology.Normalize(q.Arguments)})
+		state.Queues = append(state.Queues, conformance.Queue{Name: q.Name, Arguments: vhost.Normalize(q.Arguments)})
 	}
 	for _, b := range found.Bindings {
 		Expect(b.DestinationType).To(Equal("queue"))
 		state.Bindings = append(state.Bindings, conformance.Binding{
-			Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey, Arguments: topology.Normalize(b.Arguments),
+			Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey, Arguments: vhost.Normalize(b.Arguments),
 		})
 	}
 	return state

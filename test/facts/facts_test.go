@@ -15,6 +15,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 )
@@ -27,7 +28,7 @@ type world struct {
 	*brokers.VHost
 
 	t          *testing.T
-	version    topology.Version
+	version    vhost.Version
 	connection *amqp.Connection
 }
 
@@ -38,7 +39,7 @@ func onEachBroker(t *testing.T, test func(w *world)) {
 	for _, broker := range brokers.All(t) {
 		t.Run(broker.Version, func(t *testing.T) {
 			t.Parallel()
-			version, err := topology.ParseVersion(broker.Version)
+			version, err := vhost.ParseVersion(broker.Version)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,5 +234,5 @@ func (w *world) equal(what string, got, want any) {
 	}
 }
 
-func (w *world) is40() bool { return w.version.AtLeast(topology.RabbitMQ40) }
-func (w *world) is43() bool { return w.version.AtLeast(topology.RabbitMQ43) }
+func (w *world) is40() bool { return w.version.AtLeast(vhost.RabbitMQ40) }
+func (w *world) is43() bool { return w.version.AtLeast(vhost.RabbitMQ43) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -21,9 +22,9 @@ func (w *world) expectExactly() {
 }
 
 // expectState waits until a vhost holds just what is wanted.
-func expectState(vhost *brokers.VHost, want state) {
+func expectState(vh *brokers.VHost, want state) {
 	GinkgoHelper()
-	Eventually(func() []string { return want.differences(observed(vhost)) }).Should(BeEmpty())
+	Eventually(func() []string { return want.differences(observed(vh)) }).Should(BeEmpty())
 }
 
 // state is all that a vhost holds: what each object is like, by what it is.
@@ -31,7 +32,7 @@ type state map[string]string
 
 func desired(broker brokers.Broker, queues []v1alpha1.ConsumerQueue) state {
 	GinkgoHelper()
-	version, err := topology.ParseVersion(broker.Version)
+	version, err := vhost.ParseVersion(broker.Version)
 	Expect(err).NotTo(HaveOccurred())
 	want := state{}
 	for i := range queues {
@@ -50,9 +51,9 @@ func desired(broker brokers.Broker, queues []v1alpha1.ConsumerQueue) state {
 	return want
 }
 
-func observed(vhost *brokers.VHost) state {
+func observed(vh *brokers.VHost) state {
 	GinkgoHelper()
-	found, holds := vhost.Definitions(), state{}
+	found, holds := vh.Definitions(), state{}
 	for _, exchange := range found.Exchanges {
 		holds.exchange(exchange.Name, exchange.Type)
 	}
@@ -80,7 +81,7 @@ func (s state) binding(source, destination, key string, arguments map[string]any
 
 func text(arguments map[string]any) string {
 	GinkgoHelper()
-	content, err := json.Marshal(topology.Normalize(arguments))
+	content, err := json.Marshal(vhost.Normalize(arguments))
 	Expect(err).NotTo(HaveOccurred())
 	return string(content)
 }

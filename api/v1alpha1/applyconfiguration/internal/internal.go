@@ -41,7 +41,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: name
       type:
         scalar: string
+    - name: reason
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.AdvisoryReason
 - name: com.github.warren-mq.warren.api.v1alpha1.AdvisoryCode
+  scalar: string
+- name: com.github.warren-mq.warren.api.v1alpha1.AdvisoryReason
   scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.Arguments
   map:

@@ -19,6 +19,8 @@ import (
 type AdvisoryApplyConfiguration struct {
 	// code of the trap.
 	Code *apiv1alpha1.AdvisoryCode `json:"code,omitempty"`
+	// reason why the trap is there, where a trap can have several.
+	Reason *apiv1alpha1.AdvisoryReason `json:"reason,omitempty"`
 	// name of the object that is concerned.
 	Name *string `json:"name,omitempty"`
 	// message says what to look out for.
@@ -36,6 +38,14 @@ func Advisory() *AdvisoryApplyConfiguration {
 // If called multiple times, the Code field is set to the value of the last call.
 func (b *AdvisoryApplyConfiguration) WithCode(value apiv1alpha1.AdvisoryCode) *AdvisoryApplyConfiguration {
 	b.Code = &value
+	return b
+}
+
+// WithReason sets the Reason field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Reason field is set to the value of the last call.
+func (b *AdvisoryApplyConfiguration) WithReason(value apiv1alpha1.AdvisoryReason) *AdvisoryApplyConfiguration {
+	b.Reason = &value
 	return b
 }
 

@@ -1,0 +1,434 @@
+package plan_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/plan/plantest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// full is a spec with an object of every kind and role, short names throughout.
+const full = `{
+  bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}],
+  retry: {exchange: {name: again}, delayTiers: [{delay: 30s, queueName: tier}]},
+  deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
+}`
+
+// fullWithTTL is full with an argument more on its main queue, which therefore needs recreation.
+const fullWithTTL = `{
+  queue: {messageTTL: 5m},
+  bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}],
+  retry: {exchange: {name: again}, delayTiers: [{delay: 30s, queueName: tier}]},
+  deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
+}`
+
+// New source bindings come last, and only when all else of the topology is there. A source binding that was in sync and is
+// deleted comes back at once all the same.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	all := []string{
+		"exchange events (topic)", "exchange again (direct)", "exchange dlx (fanout)",
+		"queue orders", "queue tier", "queue dlq",
+		`binding again -> tier "tier"`, `binding dlx -> dlq ""`, `at last binding events -> orders "order.placed"`,
+	}
+	for name, test := range map[string]struct {
+		plantest.Scenario
+
+		policy v1alpha1.DriftPolicy
+		want   []string
+		drift  bool
+	}{
+		"nothing is there yet": {Scenario: plantest.Scenario{Spec: full}, want: all},
+		"all is there":         {Scenario: plantest.Scenario{Was: full}},
+		"what is there of a new spec stays": {
+			Scenario: plantest.Scenario{Spec: full, Then: func(o vhost.Observed) {
+				o.Exchanges["events"] = vhost.Exchange{Type: "topic", Durable: true}
+			}},
+			want: all[1:],
+		},
+		"a queue was deleted, and its binding with it": {
+			Scenario: plantest.Scenario{Was: full, Then: func(o vhost.Observed) { topologytest.DropQueue(&o, "dlq") }},
+			want:     []string{"queue dlq", `binding dlx -> dlq ""`}, drift: true,
+		},
+		"an exchange was deleted, and its binding with it": {
+			Scenario: plantest.Scenario{Was: full, Then: func(o vhost.Observed) { topologytest.DropExchange(&o, "again") }},
+			want:     []string{"exchange again (direct)", `binding again -> tier "tier"`}, drift: true,
+		},
+		"a binding was deleted": {
+			Scenario: plantest.Scenario{Was: full, Then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "events", "orders") }},
+			want:     []string{`binding events -> orders "order.placed"`}, drift: true,
+		},
+		"a binding was deleted while a queue is still to come": {
+			Scenario: plantest.Scenario{
+				Was: full, Spec: strings.Replace(full, "{delay: 30s, queueName: tier}", "{delay: 30s, queueName: tier}, {delay: 1m, queueName: next}", 1),
+				Then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "events", "orders") },
+			},
+			want: []string{"queue next", `binding events -> orders "order.placed"`, `binding again -> next "next"`}, drift: true,
+		},
+		"everything was deleted": {
+			Scenario: plantest.Scenario{Was: full, Then: func(o vhost.Observed) { clear(o.Exchanges); clear(o.Queues); clear(o.BindingsTo) }},
+			want:     append(slices.Clone(all[:6]), `binding events -> orders "order.placed"`, all[6], all[7]), drift: true,
+		},
+		"the spec has grown": {
+			Scenario: plantest.Scenario{
+				Was:  `{retry: {policy: None}}`,
+				Spec: `{retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`,
+			},
+			want: []string{"exchange events (fanout)", `at last binding events -> orders ""`},
+		},
+		"Report declares nothing that was there": {
+			Scenario: plantest.Scenario{Was: full, Then: func(o vhost.Observed) { topologytest.DropQueue(&o, "dlq") }},
+			policy:   v1alpha1.DriftPolicyReport, drift: true,
+		},
+		"Report declares nothing that is new": {Scenario: plantest.Scenario{Spec: full}, policy: v1alpha1.DriftPolicyReport},
+
+		"an exchange that must exist does not, the rest is declared": {
+			Scenario: plantest.Scenario{Spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}, bindings: [{exchange: {name: legacy}}, {exchange: {name: events, type: fanout}}]}`},
+			want:     []string{"exchange events (fanout)", "queue orders", `at last binding events -> orders ""`},
+		},
+		"an exchange that must exist was deleted": {
+			Scenario: plantest.Scenario{
+				Was:  `{retry: {policy: None}, deadLetter: {policy: Disabled}, bindings: [{exchange: {name: legacy}}]}`,
+				Then: func(o vhost.Observed) { topologytest.DropExchange(&o, "legacy") },
+			},
+			drift: true,
+		},
+
+		"while a queue needs recreation nothing new is declared or bound": {
+			Scenario: plantest.Scenario{Was: full, Spec: `{
+				queue: {messageTTL: 5m},
+				bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed, order.paid]}, {exchange: {name: more, type: fanout}}],
+				retry: {exchange: {name: again}, delayTiers: [{delay: 30s, queueName: tier}, {delay: 1m, queueName: next}]},
+				deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
+			}`},
+		},
+		"while a queue needs recreation what was in sync comes back": {
+			Scenario: plantest.Scenario{Was: full, Spec: fullWithTTL, Then: func(o vhost.Observed) {
+				topologytest.DropQueue(&o, "tier")
+				topologytest.DropExchange(&o, "dlx")
+			}},
+			want:  []string{"exchange dlx (fanout)", "queue tier", `binding again -> tier "tier"`, `binding dlx -> dlq ""`},
+			drift: true,
+		},
+		"the bindings of a queue that needs recreation stay as they are": {
+			Scenario: plantest.Scenario{Was: full, Spec: fullWithTTL, Then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "events", "orders") }},
+			drift:    true,
+		},
+		"the bindings of an exchange that needs recreation stay as they are": {
+			Scenario: plantest.Scenario{Was: full, Then: func(o vhost.Observed) {
+				topologytest.DropExchange(&o, "again")
+				o.Exchanges["again"] = vhost.Exchange{Type: "fanout", Durable: true}
+			}},
+			drift: true,
+		},
+		"while a queue needs recreation a deleted one of another shape does not come back, nor is it bound": {
+			Scenario: plantest.Scenario{
+				Was: full,
+				Spec: `{
+					queue: {messageTTL: 5m},
+					bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}],
+					retry: {exchange: {name: again}, delayTiers: [{delay: 1m, queueName: tier}]},
+					deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
+				}`,
+				Then: func(o vhost.Observed) { topologytest.DropQueue(&o, "tier") },
+			},
+			drift: true,
+		},
+		"while a queue needs recreation a deleted exchange of another type does not come back, nor is it bound": {
+			Scenario: plantest.Scenario{
+				Was: full,
+				Spec: `{
+					bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}],
+					retry: {exchange: {name: again, type: topic}, delayTiers: [{delay: 30s, queueName: tier}]},
+					deadLetter: {exchange: {name: dlx}, queue: {name: dlq, maxLength: 10}}
+				}`,
+				Then: func(o vhost.Observed) { topologytest.DropExchange(&o, "again") },
+			},
+			drift: true,
+		},
+
+		"after a broker upgrade what was in sync comes back, bindings of the upgraded objects too": {
+			Scenario: plantest.Scenario{Was: full, From: topologytest.V313, On: topologytest.V40, Then: func(o vhost.Observed) {
+				topologytest.UnbindFrom(&o, "dlx", "dlq")
+				topologytest.DropQueue(&o, "tier")
+			}},
+			want: []string{"queue tier", `binding again -> tier "tier"`, `binding dlx -> dlq ""`}, drift: true,
+		},
+		"after a broker upgrade nothing new is bound": {
+			Scenario: plantest.Scenario{Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40},
+		},
+
+		"an exchange that needs recreation does not freeze the queue of its name": {
+			Scenario: plantest.Scenario{
+				Was: `{bindings: [{exchange: {name: events, type: fanout}}], deadLetter: {exchange: {name: orders}, queue: {name: dlq}}}`,
+				Then: func(o vhost.Observed) {
+					topologytest.DropExchange(&o, "orders")
+					o.Exchanges["orders"] = vhost.Exchange{Type: "topic", Durable: true}
+					topologytest.UnbindFrom(&o, "events", "orders")
+				},
+			},
+			want: []string{`binding events -> orders ""`}, drift: true,
+		},
+		"a queue that needs recreation does not freeze the exchange of its name": {
+			Scenario: plantest.Scenario{
+				Was: `{bindings: [{exchange: {name: events, type: fanout}}], deadLetter: {exchange: {name: orders}, queue: {name: dlq}}}`,
+				Then: func(o vhost.Observed) {
+					topologytest.SetArgument(&o, "orders", "x-max-length", 1)
+					topologytest.UnbindFrom(&o, "events", "orders")
+					topologytest.UnbindFrom(&o, "orders", "dlq")
+				},
+			},
+			want: []string{`binding orders -> dlq ""`}, drift: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told := test.Play(t)
+			got := plan.Decide(told.Comparison, told.Known, test.policy)
+			topologytest.Equal(t, "plan", test.want, planned(got), cmpopts.EquateEmpty())
+			topologytest.Equal(t, "count", len(test.want), got.Count())
+			topologytest.Equal(t, "drift", test.drift, got.Drift)
+		})
+	}
+}
+
+func TestPlanSummary(t *testing.T) {
+	t.Parallel()
+	exchange := plan.Action{Verb: plan.Declare, Entry: plan.Entry{Exchange: &topology.Exchange{}}}
+	queue := plan.Action{Verb: plan.Declare, Entry: plan.Entry{Queue: &topology.Queue{}}}
+	binding := plan.Action{Verb: plan.Bind, Entry: plan.Entry{Binding: &topology.Binding{}}}
+	source := plan.Action{Verb: plan.BindSource, Entry: plan.Entry{Binding: &topology.Binding{}}}
+	left := plan.Action{Verb: plan.Leave, Entry: plan.Entry{Queue: &topology.Queue{}}}
+	for want, actions := range map[string][]plan.Action{
+		"":                                    {left},
+		"1 exchange":                          {exchange, left},
+		"2 queues":                            {queue, queue},
+		"1 queue and 1 binding":               {queue, binding},
+		"2 exchanges, 1 queue and 3 bindings": {exchange, exchange, queue, binding, source, binding},
+	} {
+		topologytest.Equal(t, "summary", want, plan.Plan{Actions: actions}.Summary())
+	}
+}
+
+// planned renders a plan with one line for each object that is declared or bound.
+func planned(p plan.Plan) []string {
+	var lines []string
+	for _, action := range p.Actions {
+		switch entry := action.Entry; {
+		case action.Verb == plan.Declare && entry.Exchange != nil:
+			lines = append(lines, fmt.Sprintf("exchange %s (%s)", entry.Name, entry.Exchange.Type))
+		case action.Verb == plan.Declare:
+			lines = append(lines, "queue "+entry.Name)
+		}
+	}
+	first, last := p.Declarations()
+	for _, binding := range first.Bindings {
+		lines = append(lines, fmt.Sprintf("binding %s -> %s %q", binding.Source, binding.Destination, binding.RoutingKey))
+	}
+	for _, binding := range last.Bindings {
+		lines = append(lines, fmt.Sprintf("at last binding %s -> %s %q", binding.Source, binding.Destination, binding.RoutingKey))
+	}
+	return lines
+}
+
+// Each case is the reconciliation after that of the scenario, whose objects Warren found.
+func TestMergeInventory(t *testing.T) {
+	t.Parallel()
+	const spec = `{retry: {policy: None}, deadLetter: {exchange: {name: orders}, queue: {name: dlq}}}`
+	const withTTL = `{queue: {messageTTL: 5m}, retry: {policy: None}, deadLetter: {exchange: {name: orders}, queue: {name: dlq}}}`
+	foreign := vhost.Binding{Source: "elsewhere", Destination: "orders"}
+	for name, test := range map[string]struct {
+		plantest.Scenario
+
+		done plan.Plan
+		// want has the hash as now, as before, or none.
+		want []string
+	}{
+		"found": {
+			Scenario: plantest.Scenario{Spec: spec, Then: func(o vhost.Observed) {
+				o.Exchanges["orders"] = vhost.Exchange{Type: "fanout", Durable: true}
+			}},
+			want: []string{
+				"Exchange orders: InSync, Adopted, hash as now",
+				"Queue orders: Missing, , no hash",
+				"Queue dlq: Missing, , no hash",
+				"Binding orders -> dlq: Missing, , no hash",
+			},
+		},
+		"declared, the queue and not the exchange of the same name": {
+			Scenario: plantest.Scenario{Was: spec},
+			done:     declaring(vhost.QueueID("orders")),
+			want: []string{
+				"Exchange orders: InSync, Adopted, hash as now",
+				"Queue orders: InSync, Declared, hash as now",
+				"Queue dlq: InSync, Adopted, hash as now",
+				"Binding orders -> dlq: InSync, , hash as now",
+			},
+		},
+		"declared, the exchange and not the queue of the same name": {
+			Scenario: plantest.Scenario{Was: spec},
+			done:     declaring(vhost.ExchangeID("orders")),
+			want: []string{
+				"Exchange orders: InSync, Declared, hash as now",
+				"Queue orders: InSync, Adopted, hash as now",
+				"Queue dlq: InSync, Adopted, hash as now",
+				"Binding orders -> dlq: InSync, , hash as now",
+			},
+		},
+		"an object that needs recreation keeps the hash that it was in sync with": {
+			Scenario: plantest.Scenario{Was: spec, Spec: withTTL},
+			want: []string{
+				"Exchange orders: InSync, Adopted, hash as now",
+				"Queue orders: RecreationRequired, Adopted, hash as before",
+				"Queue dlq: InSync, Adopted, hash as now",
+				"Binding orders -> dlq: InSync, , hash as now",
+			},
+		},
+		"an object that is missing keeps its hash and its origin": {
+			Scenario: plantest.Scenario{Was: spec, Then: func(o vhost.Observed) { topologytest.DropQueue(&o, "dlq") }},
+			want: []string{
+				"Exchange orders: InSync, Adopted, hash as now",
+				"Queue orders: InSync, Adopted, hash as now",
+				"Queue dlq: Missing, Adopted, hash as now",
+				"Binding orders -> dlq: Missing, , hash as now",
+			},
+		},
+		"an object that somebody else declared otherwise meanwhile was found": {
+			Scenario: plantest.Scenario{Spec: spec, Then: func(o vhost.Observed) {
+				o.Queues["orders"] = vhost.Queue{Durable: true}
+			}},
+			done: declaring(vhost.QueueID("orders")),
+			want: []string{
+				"Exchange orders: Missing, , no hash",
+				"Queue orders: RecreationRequired, Adopted, no hash",
+				"Queue dlq: Missing, , no hash",
+				"Binding orders -> dlq: Missing, , no hash",
+			},
+		},
+		"a foreign binding has neither": {
+			Scenario: plantest.Scenario{Was: spec, Then: func(o vhost.Observed) { topologytest.Bind(&o, foreign) }},
+			want: []string{
+				"Exchange orders: InSync, Adopted, hash as now",
+				"Queue orders: InSync, Adopted, hash as now",
+				"Queue dlq: InSync, Adopted, hash as now",
+				"Binding orders -> dlq: InSync, , hash as now",
+				"Binding elsewhere -> orders: Foreign, , no hash",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told := test.Play(t)
+			found := entriesOf(told.Comparison)
+			got := plan.MergeInventory(told.Comparison, told.Known, test.done)
+			topologytest.Equal(t, "the comparison's own entries", found, entriesOf(told.Comparison))
+			lines := make([]string, len(got))
+			for i, entry := range got {
+				object := entry.Name
+				if entry.Kind == v1alpha1.KindBinding {
+					object = entry.Source + " -> " + entry.Destination
+				}
+				hash := "no hash"
+				switch {
+				case entry.Shape == "":
+				case entry.Shape == told.Comparison.Entries[i].Hash:
+					hash = "hash as now"
+				case entry.Shape == told.Known[topology.IDOf(entry)].Shape:
+					hash = "hash as before"
+				default:
+					hash = "hash " + entry.Shape
+				}
+				lines[i] = fmt.Sprintf("%s %s: %s, %s, %s", entry.Kind, object, entry.State, entry.Origin, hash)
+			}
+			topologytest.Equal(t, "entries", test.want, lines)
+		})
+	}
+}
+
+// declaring is a plan that declares these objects.
+func declaring(objects ...vhost.ID) plan.Plan {
+	p := plan.Plan{}
+	for _, id := range objects {
+		p.Actions = append(p.Actions, plan.Action{Verb: plan.Declare, Entry: plan.Entry{TopologyEntry: topology.EntryOf(id)}})
+	}
+	return p
+}
+
+func TestOriginIsKept(t *testing.T) {
+	t.Parallel()
+	told := plantest.Scenario{Was: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`}.Play(t)
+	first := plan.MergeInventory(told.Comparison, nil, declaring(vhost.QueueID("orders")))
+	topologytest.Equal(t, "origin when declared", v1alpha1.OriginDeclared, first[0].Origin)
+	later := plan.MergeInventory(told.Comparison, topology.InventoryOf(first), plan.Plan{})
+	topologytest.Equal(t, "origin later", v1alpha1.OriginDeclared, later[0].Origin)
+}
+
+// What was written down before it was declared is Warren's only once the broker has confirmed the declaration. If the
+// operator dies in between, or the broker refuses, somebody else may declare it.
+func TestOriginOfWhatWasToBeDeclared(t *testing.T) {
+	t.Parallel()
+	const spec = `{retry: {policy: None}, deadLetter: {policy: Disabled}}`
+	intended := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: v1alpha1.OriginDeclared}
+	confirmed := intended
+	confirmed.Shape = topologytest.Desired(t, spec, topologytest.V43).HashOf(topology.IDOf(intended))
+	differing := func(o vhost.Observed) { o.Queues["orders"] = vhost.Queue{Durable: true} }
+	missing := func(o vhost.Observed) { topologytest.DropQueue(&o, "orders") }
+	for name, test := range map[string]struct {
+		before   *v1alpha1.TopologyEntry
+		declared bool // by this reconciliation
+		refused  bool // or the broker did not say
+		then     func(o vhost.Observed)
+		want     v1alpha1.Origin
+	}{
+		"declared and confirmed":                       {declared: true, want: v1alpha1.OriginDeclared},
+		"about to be declared":                         {declared: true, then: missing, want: v1alpha1.OriginDeclared},
+		"refused, and still missing":                   {declared: true, refused: true, then: missing, want: v1alpha1.OriginDeclared},
+		"refused, and there all the same":              {declared: true, refused: true, want: v1alpha1.OriginAdopted},
+		"there when nobody knows who declared it":      {before: &intended, want: v1alpha1.OriginAdopted},
+		"there, otherwise, when nobody knows who did":  {before: &intended, then: differing, want: v1alpha1.OriginAdopted},
+		"still missing":                                {before: &intended, then: missing, want: v1alpha1.OriginDeclared},
+		"declared at the second try":                   {before: &intended, declared: true, want: v1alpha1.OriginDeclared},
+		"in sync since it was declared":                {before: &confirmed, want: v1alpha1.OriginDeclared},
+		"in sync since, and changed by somebody since": {before: &confirmed, then: differing, want: v1alpha1.OriginDeclared},
+	} {
+		told := plantest.Scenario{Was: spec, Then: test.then}.Play(t)
+		known, done := topology.Inventory{}, plan.Plan{Failed: vhost.IDs{vhost.QueueID("orders"): test.refused}}
+		if test.before != nil {
+			known = topology.InventoryOf([]v1alpha1.TopologyEntry{*test.before})
+		}
+		if test.declared {
+			done.Actions = declaring(vhost.QueueID("orders")).Actions
+		}
+		entries := plan.MergeInventory(told.Comparison, known, done)
+		topologytest.Equal(t, name, test.want, entries[0].Origin)
+	}
+}
+
+func TestHasNewObjects(t *testing.T) {
+	t.Parallel()
+	queue := func(name string, origin v1alpha1.Origin, shape string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name, Origin: origin, Shape: shape}
+	}
+	known := topology.InventoryOf([]v1alpha1.TopologyEntry{queue("ours", v1alpha1.OriginDeclared, ""), queue("somebody's", v1alpha1.OriginAdopted, "")})
+	for name, test := range map[string]struct {
+		entry v1alpha1.TopologyEntry
+		want  bool
+	}{
+		"ours before":                   {queue("ours", v1alpha1.OriginDeclared, "s"), false},
+		"somebody's before and now":     {queue("somebody's", v1alpha1.OriginAdopted, ""), false},
+		"somebody's, seen as wanted":    {queue("somebody's", v1alpha1.OriginAdopted, "s"), true},
+		"about to be declared":          {queue("new", v1alpha1.OriginDeclared, ""), true},
+		"not there, nor to be declared": {queue("new", "", ""), false},
+	} {
+		topologytest.Equal(t, name, test.want, plan.HasNewObjects([]v1alpha1.TopologyEntry{test.entry}, known))
+	}
+}

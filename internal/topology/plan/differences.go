@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// difference is one property that cannot be changed on an existing object.
+type difference struct {
+	path              string
+	desired, observed any
+}
+
+// absent is the side of a difference that does not have the property; nil is an argument without a value.
+type absent struct{}
+
+func exchangeDifferences(desired topology.Exchange, found vhost.Exchange) []difference {
+	if !desired.Declare {
+		return nil
+	}
+	differences := propertyDifferences([]difference{
+		{path: "type", desired: string(desired.Type), observed: found.Type},
+		{path: "durable", desired: true, observed: found.Durable},
+		{path: "autoDelete", desired: false, observed: found.AutoDelete},
+		{path: "internal", desired: false, observed: found.Internal},
+	})
+	if desired.Role == v1alpha1.RoleSource {
+		return differences // its owner may have given it an alternate exchange
+	}
+	return append(differences, argumentDifferences(nil, found.Arguments)...)
+}
+
+func queueDifferences(desired topology.Queue, found vhost.Queue) []difference {
+	differences := propertyDifferences([]difference{
+		{path: "durable", desired: true, observed: found.Durable},
+		{path: "autoDelete", desired: false, observed: found.AutoDelete},
+		{path: "exclusive", desired: false, observed: found.Exclusive},
+	})
+	return append(differences, argumentDifferences(desired.Arguments, found.Arguments)...)
+}
+
+func propertyDifferences(properties []difference) []difference {
+	return slices.DeleteFunc(properties, func(d difference) bool { return vhost.SameValue(d.desired, d.observed) })
+}
+
+// argumentDifferences compares arguments one by one. Absent and present with the broker's default differ, as they do to
+// the broker.
+func argumentDifferences(desired, found vhost.Arguments) []difference {
+	var differences []difference
+	names := append(desired.Keys(), found.Keys()...)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		want, isWanted := desired[name]
+		have, isThere := found[name]
+		if isWanted == isThere && vhost.SameValue(want, have) {
+			continue
+		}
+		d := difference{path: "arguments." + name, desired: want, observed: have}
+		if !isWanted {
+			d.desired = absent{}
+		}
+		if !isThere {
+			d.observed = absent{}
+		}
+		differences = append(differences, d)
+	}
+	return differences
+}
+
+// changesOf are the changes of an object that these differences take.
+func changesOf(differences []difference, entry v1alpha1.TopologyEntry, why string) []v1alpha1.Change {
+	changes := make([]v1alpha1.Change, 0, len(differences))
+	for _, d := range differences {
+		change := changeOf(entry, v1alpha1.EffectRecreate, "")
+		change.Path = d.path
+		if d.observed != any(absent{}) {
+			change.Observed = vhost.Display(d.observed)
+		}
+		if d.desired != any(absent{}) {
+			change.Desired = vhost.Display(d.desired)
+		}
+		change.Message = fmt.Sprintf("%s; %s: it must be recreated", describe(change), why)
+		changes = append(changes, change)
+	}
+	return changes
+}
+
+// describe says what differs: x-message-ttl is not set, should be 300000.
+func describe(change v1alpha1.Change) string {
+	is, should := "is not set", "should not be set"
+	if change.Observed != "" {
+		is = "is " + change.Observed
+	}
+	if change.Desired != "" {
+		should = "should be " + change.Desired
+	}
+	return fmt.Sprintf("%s %s, %s", strings.TrimPrefix(change.Path, "arguments."), is, should)
+}
+
+// DescribeRecreation lists the objects that need recreation, each with what differs.
+func DescribeRecreation(changes []v1alpha1.Change) []string {
+	var objects []string
+	differences := map[string][]string{}
+	for _, change := range changes {
+		if change.Effect != v1alpha1.EffectRecreate {
+			continue
+		}
+		object := fmt.Sprintf("%s %q", strings.ToLower(string(change.Kind)), change.Name)
+		if differences[object] == nil {
+			objects = append(objects, object)
+		}
+		differences[object] = append(differences[object], describe(change))
+	}
+	for i, object := range objects {
+		objects[i] = object + " must be recreated: " + strings.Join(differences[object], "; ")
+	}
+	return objects
+}

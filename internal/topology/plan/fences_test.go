@@ -1,0 +1,69 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+func TestFenced(t *testing.T) {
+	t.Parallel()
+	policy := func(name, pattern string, priority int) vhost.Policy {
+		return vhost.Policy{Name: name, Pattern: vhost.ReadPattern(pattern), Priority: priority, ApplyTo: "queues"}
+	}
+	fence := func(name, pattern string) vhost.Fence {
+		return vhost.Fence{
+			Policy: policy(name, pattern, 5),
+			Since:  time.Date(2026, 11, 21, 13, 0, 0, 0, time.FixedZone("CET", 3600)),
+		}
+	}
+	says := func(queue, fence string) string {
+		return queue + `: policy "` + fence + `" refuses whatever is published to queue "` + queue + `", since 2026-11-21T12:00:00Z: ` +
+			`an operator put it up to delete queues. Warren clears its own such policies and those left behind; ` +
+			`if this one stays, clear it: clear ` + fence
+	}
+	for name, test := range map[string]struct {
+		policies []vhost.Policy
+		fences   []vhost.Fence
+		want     []string
+	}{
+		"no fence":       {policies: []vhost.Policy{policy("p", ".*", 0)}},
+		"the main queue": {fences: []vhost.Fence{fence("f", `\A(?:orders)\z`)}, want: []string{says("orders", "f")}},
+		"another queue":  {fences: []vhost.Fence{fence("f", `\A(?:invoices)\z`)}},
+		"a pattern with a prefix": {
+			fences: []vhost.Fence{fence("f", `\Aorders(?:|\.dlq)\z`)},
+			want:   []string{says("orders", "f"), says("orders.dlq", "f")},
+		},
+		"two fences": {
+			fences: []vhost.Fence{fence("f", `\A(?:orders)\z`), fence("g", `\A(?:orders)\z`)},
+			want:   []string{says("orders", "f"), says("orders", "g")},
+		},
+		"a policy with a lower priority holds no longer": {
+			policies: []vhost.Policy{policy("p", ".*", 4)},
+			fences:   []vhost.Fence{fence("f", `\A(?:orders)\z`)}, want: []string{says("orders", "f")},
+		},
+		"a policy with a higher priority holds": {
+			policies: []vhost.Policy{policy("p", "^orders$", 6)},
+			fences:   []vhost.Fence{fence("f", `\A(?:orders|orders\.dlq)\z`)}, want: []string{says("orders.dlq", "f")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topo := topologytest.Desired(t, `{retry: {policy: None}}`, topologytest.V43)
+			observed := topologytest.Observe(t, topo)
+			observed.Policies, observed.Fences = test.policies, test.fences
+			got := plan.Diff(topo, observed, plan.Input{ClearPolicy: func(name string) string { return "clear " + name }})
+			var advisories []string
+			for _, advisory := range got.Advisories {
+				topologytest.Equal(t, "code", v1alpha1.AdvisoryFenced, advisory.Code)
+				advisories = append(advisories, advisory.Name+": "+advisory.Message)
+			}
+			topologytest.Equal(t, "advisories", test.want, advisories)
+			topologytest.Equal(t, "changes", nil, got.Changes)
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// defaultGroupSize is how many members RabbitMQ gives a quorum queue where nothing else is asked for.
+const defaultGroupSize = 3
+
+// fewMembers lists the queues that have fewer members than asked for: they were declared when the cluster was smaller, or a
+// member was taken away. Such a queue can stand fewer failures of nodes than its spec promises; one with a single member stands
+// none.
+func fewMembers(desired topology.Topology, observed vhost.Observed) []v1alpha1.Advisory {
+	var advisories []v1alpha1.Advisory
+	for _, queue := range desired.Queues {
+		have, known := observed.Members[queue.Name]
+		want := min(groupSize(queue), int64(observed.Nodes))
+		if !known || int64(have) >= want {
+			continue
+		}
+		advisories = append(advisories, v1alpha1.Advisory{
+			Code: v1alpha1.AdvisoryFewMembers, Name: queue.Name,
+			Message: fmt.Sprintf("queue %q has members on %d of %d nodes, should have %d: "+
+				"add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow",
+				queue.Name, have, observed.Nodes, want),
+		})
+	}
+	return advisories
+}
+
+// groupSize is how many members a queue is to have, on a cluster with as many nodes.
+func groupSize(q topology.Queue) int64 {
+	size, given := vhost.Normal(q.Arguments[vhost.ArgInitialGroupSize]).(int64)
+	if !given {
+		size = defaultGroupSize
+	}
+	if target, given := vhost.Normal(q.Arguments[vhost.ArgTargetGroupSize]).(int64); given {
+		size = max(size, target) // the broker adds members by itself, in time
+	}
+	return size
+}

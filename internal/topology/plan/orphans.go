@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Orphan is an object of ours that the spec no longer has.
+type Orphan struct {
+	Entry v1alpha1.TopologyEntry
+	// BlockedBy says why the object has to be kept for now; zero if it may go: a binding or an exchange at once, a queue as
+	// soon as it is provably empty.
+	BlockedBy Block
+}
+
+// Block is a reason to keep an object.
+type Block struct {
+	Reason v1alpha1.AdvisoryReason
+	// Message says the reason in words.
+	Message string
+}
+
+// ID identifies the object.
+func (o Orphan) ID() vhost.ID { return topology.IDOf(o.Entry) }
+
+// Blocked says whether the object has to be kept for now.
+func (o Orphan) Blocked() bool { return o.BlockedBy != Block{} }
+
+// collectOrphans lists what a topology owned and no longer has, as far as it is still there. What another ConsumerQueue wants
+// or holds is left to it, and exchanges that messages come from are never ours to delete.
+func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Observed, input Input) {
+	orphans := slices.DeleteFunc(slices.Clone(input.Owned), func(entry v1alpha1.TopologyEntry) bool {
+		id := topology.IDOf(entry)
+		return desired.Wants(id) || !observed.Has(id) || (input.Shared != nil && input.Shared(entry)) ||
+			(entry.Kind == v1alpha1.KindExchange && entry.Role == v1alpha1.RoleSource)
+	})
+	leaving := topology.IDsOf(topology.BindingsOf(orphans))
+	blocks := make([]Block, len(orphans))
+	unbound := vhost.IDs{}
+	for i, entry := range orphans {
+		if entry.Kind != v1alpha1.KindBinding {
+			continue
+		}
+		blocks[i] = firstBlock(bindingChecks, removal{entry, c, observed, input.Hold, leaving})
+		if blocks[i] == (Block{}) {
+			unbound[topology.IDOf(entry)] = true
+		}
+	}
+	for i, entry := range orphans {
+		switch entry.Kind {
+		case v1alpha1.KindExchange:
+			blocks[i] = firstBlock(exchangeChecks, removal{entry, c, observed, input.Hold, unbound})
+		case v1alpha1.KindQueue:
+			blocks[i] = firstBlock(queueChecks, removal{entry, c, observed, input.Hold, unbound})
+		}
+		entry.State = v1alpha1.StateOrphaned
+		c.addOrphan(Orphan{Entry: entry, BlockedBy: blocks[i]})
+	}
+}
+
+func (c *Comparison) addOrphan(orphan Orphan) {
+	c.Orphans = append(c.Orphans, orphan)
+	c.Entries = append(c.Entries, Entry{TopologyEntry: orphan.Entry})
+	if change, now := orphan.change(); now {
+		c.Changes = append(c.Changes, change)
+	}
+}
+
+// change is what is to be done about an orphan at once. A queue has no change: it goes when it is empty, and waiting for that
+// is not drift.
+func (o Orphan) change() (v1alpha1.Change, bool) {
+	switch {
+	case o.Blocked() || o.Entry.Kind == v1alpha1.KindQueue:
+		return v1alpha1.Change{}, false
+	case o.Entry.Kind == v1alpha1.KindExchange:
+		return changeOf(o.Entry, v1alpha1.EffectDelete, fmt.Sprintf("exchange %q is not wanted any more", o.Entry.Name)), true
+	}
+	return changeOf(o.Entry, v1alpha1.EffectUnbind, fmt.Sprintf("queue %q is still bound to exchange %q with routing key %q",
+		o.Entry.Destination, o.Entry.Source, o.Entry.RoutingKey)), true
+}
+
+// Keep has exchanges stay that were to be deleted at once, for a reason that only the broker knew.
+func (c *Comparison) Keep(exchanges []string, why Block) {
+	kept := func(kind v1alpha1.ObjectKind, name string) bool {
+		return kind == v1alpha1.KindExchange && slices.Contains(exchanges, name)
+	}
+	for i := range c.Orphans {
+		if kept(c.Orphans[i].Entry.Kind, c.Orphans[i].Entry.Name) {
+			c.Orphans[i].BlockedBy = why
+		}
+	}
+	c.Changes = slices.DeleteFunc(c.Changes, func(change v1alpha1.Change) bool {
+		return change.Effect == v1alpha1.EffectDelete && kept(change.Kind, change.Name)
+	})
+}

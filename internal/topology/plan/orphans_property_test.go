@@ -1,0 +1,296 @@
+package plan_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/specs"
+)
+
+// edited is a topology at the broker, and what an edit of its spec wants instead.
+type edited struct {
+	before, now topology.Topology
+	observed    vhost.Observed
+	owned       []v1alpha1.TopologyEntry
+}
+
+func drawEdited(rt *rapid.T, t *testing.T) edited {
+	was := specs.ConsumerQueue().Draw(rt, "was")
+	spec := was.DeepCopy()
+	other := specs.ConsumerQueue().Draw(rt, "other")
+	edits := []func(){
+		func() { spec.Spec.Bindings = other.Spec.Bindings },
+		func() { spec.Spec.Retry = other.Spec.Retry },
+		func() { spec.Spec.DeadLetter = other.Spec.DeadLetter },
+		func() { spec.Spec.DeadLetterStrategy = other.Spec.DeadLetterStrategy },
+		func() { deadLetterOf(spec).Queue = &v1alpha1.DeadLetterQueueSpec{Name: "another dead-letter queue"} },
+		func() {
+			deadLetterOf(spec).Exchange = &v1alpha1.DeadLetterExchange{Name: "another dead-letter exchange"}
+		},
+		func() { retryOf(spec).Exchange = &v1alpha1.RetryExchange{Name: "another retry exchange"} },
+		func() { retryOf(spec).DelayTiers = []v1alpha1.DelayTier{{Delay: "77s"}} },
+		func() {
+			if tiers := retryOf(spec).DelayTiers; len(tiers) > 0 {
+				tiers[0].QueueName = "another delay tier"
+			}
+		},
+	}
+	for range rapid.IntRange(1, 3).Draw(rt, "edits") {
+		rapid.SampledFrom(edits).Draw(rt, "edit")()
+	}
+	before, err := topology.Desired(was, topologytest.V43)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	now, err := topology.Desired(spec, topologytest.V43)
+	if err != nil {
+		rt.Skip("the edit is refused")
+	}
+	return edited{before: before, now: now, observed: topologytest.Observe(t, before), owned: topologytest.Owned(before)}
+}
+
+func deadLetterOf(cq *v1alpha1.ConsumerQueue) *v1alpha1.DeadLetterSpec {
+	if cq.Spec.DeadLetter == nil || cq.Spec.DeadLetter.Policy == v1alpha1.DeadLetterPolicyDisabled {
+		cq.Spec.DeadLetter = &v1alpha1.DeadLetterSpec{}
+	}
+	return cq.Spec.DeadLetter
+}
+
+func retryOf(cq *v1alpha1.ConsumerQueue) *v1alpha1.RetrySpec {
+	if cq.Spec.Retry == nil || cq.Spec.Retry.Policy == v1alpha1.RetryPolicyNone {
+		cq.Spec.Retry = &v1alpha1.RetrySpec{}
+	}
+	return cq.Spec.Retry
+}
+
+// compare is what Diff says now.
+func (e *edited) compare() plan.Comparison {
+	e.observed.DeadLetters = topologytest.DeadLetters(e.observed)
+	return plan.Diff(e.now, e.observed, plan.Input{Owned: e.owned})
+}
+
+// remove does what Diff says may go: bindings and exchanges at once, and queues, all of which are empty.
+func (e *edited) remove(comparison plan.Comparison) {
+	for _, change := range comparison.Changes {
+		switch change.Effect {
+		case v1alpha1.EffectUnbind:
+			topologytest.Unbind(&e.observed, change)
+		case v1alpha1.EffectDelete:
+			topologytest.DropExchange(&e.observed, change.Name)
+		}
+	}
+	for _, orphan := range comparison.Orphans {
+		if orphan.Entry.Kind == v1alpha1.KindQueue && !orphan.Blocked() {
+			topologytest.DropQueue(&e.observed, orphan.Entry.Name)
+		}
+	}
+}
+
+// others puts things at the broker that are not Warren's, and have to do with what is.
+func (e *edited) others(rt *rapid.T) {
+	o := &e.observed
+	exchanges := append(slices.Sorted(maps.Keys(o.Exchanges)), "hub", "")
+	queues := append(slices.Sorted(maps.Keys(o.Queues)), "audit")
+	keys := []string{"", "#", "k", queues[0]}
+	for _, binding := range e.before.Bindings {
+		keys = append(keys, binding.RoutingKey)
+	}
+	exchange, queue, key := rapid.SampledFrom(exchanges), rapid.SampledFrom(queues), rapid.SampledFrom(keys)
+	o.Exchanges["hub"] = vhost.Exchange{
+		Type: rapid.SampledFrom([]string{"fanout", "direct", "topic"}).Draw(rt, "type of hub"), Durable: true,
+	}
+	if rapid.Bool().Draw(rt, "hub has an alternate exchange") {
+		hub := o.Exchanges["hub"]
+		hub.Arguments = vhost.Arguments{"alternate-exchange": exchange.Draw(rt, "alternate exchange")}
+		o.Exchanges["hub"] = hub
+	}
+	o.Queues["audit"] = vhost.Queue{Durable: true}
+	for i := range rapid.IntRange(0, 3).Draw(rt, "queues of others") {
+		topologytest.AddDeadLettering(o, fmt.Sprint("theirs", i), exchange.Draw(rt, "dead-letter exchange"), key.Draw(rt, "dead-letter key"))
+	}
+	for range rapid.IntRange(0, 3).Draw(rt, "bindings of others") {
+		binding := vhost.Binding{Source: exchange.Draw(rt, "source"), RoutingKey: key.Draw(rt, "key")}
+		binding.ToExchange = rapid.Bool().Draw(rt, "to an exchange")
+		binding.Destination = queue.Draw(rt, "queue")
+		if binding.ToExchange {
+			binding.Destination = exchange.Draw(rt, "destination")
+		}
+		known := slices.ContainsFunc(o.BindingsFrom[binding.Source], func(b vhost.Binding) bool { return topologytest.SameBinding(b, binding) })
+		if binding.Source != "" && binding.Destination != "" && !known {
+			topologytest.Bind(o, binding)
+		}
+	}
+}
+
+// keysOf are the routing keys that make a difference.
+func keysOf(o vhost.Observed) []string {
+	keys := map[string]bool{"": true, "whatever": true}
+	for _, bindings := range o.BindingsFrom {
+		for _, binding := range bindings {
+			keys[binding.RoutingKey] = true
+		}
+	}
+	for queue := range o.Queues {
+		keys[queue] = true
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// way is a dead letter: the queue that it is from, and what decides where it goes.
+type way struct{ queue, key, reason string }
+
+// ways are the dead letters that come to some queue.
+func ways(o vhost.Observed, keys []string) []way {
+	var found []way
+	for _, from := range topologytest.DeadLetters(o) {
+		for _, key := range keys {
+			if from.RoutingKey != nil {
+				key = *from.RoutingKey
+			}
+			for _, reason := range []string{"rejected", "expired", "delivery_limit", "maxlen"} {
+				if len(topologytest.Arrives(o, from.Exchange, topologytest.Letter{Key: key, Reason: reason})) > 0 {
+					found = append(found, way{from.Queue, key, reason})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// TestNoDeadLetterLosesItsWay: whatever leaves the spec, and whoever else dead-letters to it, a dead letter that came to a
+// queue before still comes to one, unless its queue is gone; and nothing that is wanted goes.
+func TestNoDeadLetterLosesItsWay(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		e := drawEdited(rt, t)
+		e.others(rt)
+		for round := range 3 {
+			comparison := e.compare()
+			if round > 0 && !comparison.Recreate() {
+				topologytest.Declare(t, &e.observed, e.now)
+				comparison = e.compare()
+			}
+			keys, sources := keysOf(e.observed), sourcesOf(e.observed, e.owned)
+			before := ways(e.observed, keys)
+			e.remove(comparison)
+			after := ways(e.observed, keys)
+			for _, way := range before {
+				if _, exists := e.observed.Queues[way.queue]; exists && !slices.Contains(after, way) {
+					rt.Fatalf("round %d: the dead letter %v is lost", round, way)
+				}
+			}
+			for _, orphan := range comparison.Orphans {
+				if e.now.Wants(orphan.ID()) {
+					rt.Errorf("%v is wanted and yet departs", orphan.Entry)
+				}
+			}
+			topologytest.Equal(rt, "source exchanges", sources, sourcesOf(e.observed, e.owned))
+		}
+	})
+}
+
+// sourcesOf are the source exchanges among what a topology owned that are there.
+func sourcesOf(o vhost.Observed, owned []v1alpha1.TopologyEntry) []string {
+	var names []string
+	for _, entry := range owned {
+		if entry.Kind == v1alpha1.KindExchange && entry.Role == v1alpha1.RoleSource && o.Has(topology.IDOf(entry)) {
+			names = append(names, entry.Name)
+		}
+	}
+	return names
+}
+
+// TestAnEditEndsInWhatItWants: declaring what is missing and taking away what may go ends in just what the spec wants,
+// as if it had been so from the beginning, and in the source exchanges of before.
+func TestAnEditEndsInWhatItWants(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		e := drawEdited(rt, t)
+		if e.compare().Recreate() {
+			rt.Skip("something must be recreated")
+		}
+		for range 5 {
+			topologytest.Declare(t, &e.observed, e.now)
+			e.remove(e.compare())
+		}
+		comparison := e.compare()
+		for _, change := range comparison.Changes {
+			topologytest.Equal(rt, "effect of "+change.Message, v1alpha1.EffectNone, change.Effect) // what others have to declare
+		}
+		topologytest.Equal(rt, "orphans", nil, comparison.Orphans)
+		want := topologytest.Observe(t, e.now)
+		for _, exchange := range e.before.Exchanges {
+			if exchange.Role == v1alpha1.RoleSource {
+				want.Exchanges[exchange.Name] = e.observed.Exchanges[exchange.Name]
+			}
+		}
+		topologytest.Equal(rt, "vhost", contents(want), contents(e.observed))
+	})
+}
+
+// TestTeardownLeavesNothing: taking away step by step what a topology owned ends in an empty vhost, but for the exchanges
+// that messages come from.
+func TestTeardownLeavesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		e := drawEdited(rt, t)
+		none := func(v1alpha1.TopologyEntry) string { return "" }
+		var step plan.Teardown
+		for range 5 {
+			e.observed.DeadLetters = topologytest.DeadLetters(e.observed)
+			step = plan.TeardownOf(e.owned, e.observed, none, nil)
+			topologytest.Equal(rt, "fed by", "", step.FeedingQueue)
+			queues := step.WorkQueues
+			if len(queues) == 0 {
+				queues = step.DeadLetterQueues
+			}
+			for _, name := range queues {
+				topologytest.DropQueue(&e.observed, name)
+			}
+			if len(queues) > 0 {
+				continue
+			}
+			for _, binding := range step.Bindings {
+				topologytest.Unbind(&e.observed, v1alpha1.Change{
+					Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments.JSON(),
+				})
+			}
+			for _, name := range step.Exchanges {
+				topologytest.DropExchange(&e.observed, name)
+			}
+		}
+		topologytest.Equal(rt, "the last step", plan.Teardown{}, step)
+		want := vhost.Observed{Exchanges: map[string]vhost.Exchange{}}
+		for _, name := range sourcesOf(topologytest.Observe(t, e.before), e.owned) {
+			want.Exchanges[name] = topologytest.Observe(t, e.before).Exchanges[name]
+		}
+		topologytest.Equal(rt, "vhost", contents(want), contents(e.observed))
+	})
+}
+
+// contents lists what is at a broker.
+func contents(o vhost.Observed) []string {
+	lines := []string{}
+	for name, exchange := range o.Exchanges {
+		lines = append(lines, fmt.Sprintf("exchange %q: %s", name, exchange.Type))
+	}
+	for name, queue := range o.Queues {
+		lines = append(lines, fmt.Sprintf("queue %q: %s", name, queue.Arguments.JSON()))
+	}
+	for _, bindings := range o.BindingsFrom {
+		for _, b := range bindings {
+			lines = append(lines, fmt.Sprintf("binding %q to %q (%t): %q %s", b.Source, b.Destination, b.ToExchange, b.RoutingKey, b.Arguments.JSON()))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,369 @@
+package plan_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// edit is a change of a spec, with the broker as it was declared before.
+type edit struct {
+	was, spec string
+	// declared says that what is new is at the broker already.
+	declared bool
+	from, on vhost.Version
+	// then changes the broker.
+	then   func(o *vhost.Observed)
+	shared func(v1alpha1.TopologyEntry) bool
+}
+
+func (e edit) compare(t *testing.T) plan.Comparison {
+	t.Helper()
+	if e.on == (vhost.Version{}) {
+		e.on = topologytest.V43
+	}
+	if e.from == (vhost.Version{}) {
+		e.from = e.on
+	}
+	before, now := topologytest.Desired(t, e.was, e.from), topologytest.Desired(t, e.spec, e.on)
+	observed := topologytest.Observe(t, before)
+	if e.declared {
+		topologytest.Declare(t, &observed, now)
+	}
+	if e.then != nil {
+		e.then(&observed)
+	}
+	observed.DeadLetters = topologytest.DeadLetters(observed)
+	return plan.Diff(now, observed, plan.Input{
+		Older: topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, e.spec), e.on), Owned: topologytest.Owned(before), Shared: e.shared,
+	})
+}
+
+// leaving renders what departs: what is to be done at once, or why nothing is. A queue that may go waits to be empty.
+func leaving(comparison plan.Comparison) []string {
+	lines := []string{}
+	for _, orphan := range comparison.Orphans {
+		object := fmt.Sprintf("%s %s", orphan.Entry.Kind, orphan.Entry.Name)
+		if orphan.Entry.Kind == v1alpha1.KindBinding {
+			object = fmt.Sprintf("Binding %s -> %s %q", orphan.Entry.Source, orphan.Entry.Destination, orphan.Entry.RoutingKey)
+		}
+		what := orphan.BlockedBy.Message
+		if what == "" {
+			what = "goes"
+		}
+		lines = append(lines, object+": "+what)
+	}
+	return lines
+}
+
+func TestWhatLeavesTheSpec(t *testing.T) {
+	t.Parallel()
+	const (
+		tiered   = `{retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`
+		retrying = `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: wait}]}}`
+		direct   = `{retry: {policy: None}, deadLetter: {exchange: {name: dead, type: direct}, routingKey: %q, queue: {name: %s}}}`
+		byReason = `{retry: {strategy: Reject, delayTiers: [{delay: %s}]}, deadLetter: {queue: {name: %s}}}`
+		fanout   = `{retry: {policy: None}, deadLetter: {exchange: {name: %s}, queue: {name: %s}}}`
+		instead  = ": what is wanted instead is not there yet"
+	)
+	to := func(source, destination, key string) vhost.Binding {
+		return vhost.Binding{Source: source, Destination: destination, RoutingKey: key}
+	}
+	through := func(source, destination string) vhost.Binding {
+		return vhost.Binding{Source: source, Destination: destination, ToExchange: true}
+	}
+	for name, test := range map[string]struct {
+		edit
+
+		want []string
+	}{
+		"nothing does": {edit: edit{was: most, spec: most}, want: []string{}},
+		"a queue that is to be declared otherwise is wanted as before": {
+			edit: edit{was: `{}`, spec: `{deadLetter: {queue: {maxLength: 5}}}`}, want: []string{},
+		},
+
+		"a delay tier goes when it is empty": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`},
+			want: []string{"Queue orders.retry.10s: goes"},
+		},
+		"a delay tier waits for the one that comes in its place": {
+			edit: edit{was: `{retry: {delayTiers: [{delay: 10s}]}}`, spec: `{retry: {delayTiers: [{delay: 20s}]}}`},
+			want: []string{"Queue orders.retry.10s" + instead},
+		},
+		"a delay tier that something is bound to stays": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, then: func(o *vhost.Observed) {
+				topologytest.Bind(o, to("elsewhere", "orders.retry.10s", ""))
+			}},
+			want: []string{`Queue orders.retry.10s: it is still bound to exchange "elsewhere"`},
+		},
+		"a delay tier that somebody dead-letters to stays": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, then: func(o *vhost.Observed) {
+				topologytest.AddDeadLettering(o, "theirs", "", "orders.retry.10s")
+			}},
+			want: []string{`Queue orders.retry.10s: queue "theirs" still dead-letters to it`},
+		},
+		"a delay tier that was deleted at the broker": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, then: func(o *vhost.Observed) {
+				topologytest.DropQueue(o, "orders.retry.10s")
+			}},
+			want: []string{},
+		},
+
+		"a retry exchange goes with its binding, the delay tier is unbound before it goes": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`},
+			want: []string{
+				"Exchange again: goes", `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
+			},
+		},
+		"a retry exchange waits for the one that comes in its place": {
+			edit: edit{was: retrying, spec: `{retry: {exchange: {name: other}, delayTiers: [{delay: 10s, queueName: wait}]}}`},
+			want: []string{"Exchange again" + instead, `Binding again -> wait "wait"` + instead},
+		},
+		"and goes when that is bound": {
+			edit: edit{was: retrying, spec: `{retry: {exchange: {name: other}, delayTiers: [{delay: 10s, queueName: wait}]}}`, declared: true},
+			want: []string{"Exchange again: goes", `Binding again -> wait "wait": goes`},
+		},
+		"a retry exchange that somebody bound a queue to stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.Bind(o, to("again", "audit", "")) }},
+			want: []string{
+				`Exchange again: "audit" is bound to it`, `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
+			},
+		},
+		"a retry exchange that is bound to another stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.Bind(o, through("hub", "again")) }},
+			want: []string{
+				`Exchange again: it is bound to exchange "hub"`, `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
+			},
+		},
+		"a retry exchange that is the alternate of another stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) {
+				o.Exchanges["hub"] = vhost.Exchange{Type: "topic", Arguments: vhost.Arguments{"alternate-exchange": "again"}}
+			}},
+			want: []string{
+				`Exchange again: it is the alternate exchange of "hub"`, `Queue wait: it is still bound to exchange "again"`,
+				`Binding again -> wait "wait": goes`,
+			},
+		},
+		"a retry exchange that somebody dead-letters by stays with its binding": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "again", "wait") }},
+			want: []string{
+				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+			},
+		},
+		"with a key that leads nowhere from there, only the exchange stays": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "again", "lost") }},
+			want: []string{
+				`Exchange again: queue "theirs" dead-letters to it`, `Queue wait: it is still bound to exchange "again"`,
+				`Binding again -> wait "wait": goes`,
+			},
+		},
+
+		"a fanout dead-letter exchange leads to the old queue until it leads to the new one": {
+			edit: edit{was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "dead", "two")},
+			want: []string{"Queue one" + instead, `Binding dead -> one ""` + instead},
+		},
+		"and then no longer": {
+			edit: edit{was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "dead", "two"), declared: true},
+			want: []string{`Queue one: queue "orders" still dead-letters to it`, `Binding dead -> one "": goes`},
+		},
+		"a direct one with the key of before too": {
+			edit: edit{was: fmt.Sprintf(direct, "k", "one"), spec: fmt.Sprintf(direct, "k", "two"), declared: true},
+			want: []string{`Queue one: queue "orders" still dead-letters to it`, `Binding dead -> one "k": goes`},
+		},
+		"with another key the main queue must be recreated, and everything stays": {
+			edit: edit{was: fmt.Sprintf(direct, "k", "one"), spec: fmt.Sprintf(direct, "other", "two"), declared: true},
+			want: []string{"Queue one" + instead, `Binding dead -> one "k"` + instead},
+		},
+		"by reason: rejects go to one delay tier, never to two for longer than it takes": {
+			edit: edit{was: fmt.Sprintf(byReason, "10s", "dlq"), spec: fmt.Sprintf(byReason, "20s", "dlq"), declared: true},
+			want: []string{
+				`Queue orders.retry.10s: queue "orders" still dead-letters to it`, `Binding orders.dlx -> orders.retry.10s "": goes`,
+			},
+		},
+		"by reason: dead letters go to one dead-letter queue": {
+			edit: edit{was: fmt.Sprintf(byReason, "10s", "one"), spec: fmt.Sprintf(byReason, "10s", "two"), declared: true},
+			want: []string{
+				`Queue one: queue "orders" still dead-letters to it`, `Binding orders.dlx -> one "": goes`,
+				`Binding orders.dlx -> one "": goes`, `Binding orders.dlx -> one "": goes`,
+			},
+		},
+		"a queue of somebody's that dead-letters there keeps the old dead-letter exchange": {
+			edit: edit{
+				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
+				then: func(o *vhost.Observed) {
+					o.Queues["orders"] = vhost.Queue{Durable: true, Arguments: topologytest.ThroughJSON(t, topologytest.Desired(t, topologytest.Alone, topologytest.V43).Queues[0].Arguments)}
+					topologytest.AddDeadLettering(o, "theirs", "orders.dlx", "")
+				},
+			},
+			want: []string{
+				`Exchange orders.dlx: "orders.dlq" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
+				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters by it`,
+			},
+		},
+		"another queue that is bound there is way enough": {
+			edit: edit{
+				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
+				then: func(o *vhost.Observed) {
+					o.Queues["orders"] = vhost.Queue{Durable: true, Arguments: topologytest.ThroughJSON(t, topologytest.Desired(t, topologytest.Alone, topologytest.V43).Queues[0].Arguments)}
+					topologytest.AddDeadLettering(o, "theirs", "orders.dlx", "")
+					topologytest.Bind(o, to("orders.dlx", "audit", ""))
+				},
+			},
+			want: []string{
+				`Exchange orders.dlx: "audit" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
+				`Binding orders.dlx -> orders.dlq "": goes`,
+			},
+		},
+		"another exchange that is bound there may lead nowhere": {
+			edit: edit{
+				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
+				then: func(o *vhost.Observed) {
+					o.Queues["orders"] = vhost.Queue{Durable: true, Arguments: topologytest.ThroughJSON(t, topologytest.Desired(t, topologytest.Alone, topologytest.V43).Queues[0].Arguments)}
+					topologytest.AddDeadLettering(o, "theirs", "orders.dlx", "")
+					topologytest.Bind(o, through("orders.dlx", "audit"))
+				},
+			},
+			want: []string{
+				`Exchange orders.dlx: "audit" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
+				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters by it`,
+			},
+		},
+		"by way of another exchange it is still needed": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) {
+				topologytest.AddDeadLettering(o, "theirs", "hub", "wait")
+				topologytest.Bind(o, through("hub", "again"))
+			}},
+			want: []string{
+				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+			},
+		},
+		"and by way of one that hands on what it cannot route": {
+			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) {
+				o.Exchanges["hub"] = vhost.Exchange{Type: "topic", Arguments: vhost.Arguments{"alternate-exchange": "again"}}
+				topologytest.AddDeadLettering(o, "theirs", "hub", "wait")
+			}},
+			want: []string{
+				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+			},
+		},
+
+		"source keys go at once": {
+			edit: edit{was: most, spec: `
+queue: {messageTTL: 5m}
+bindings: [{exchange: {name: events, type: topic}, routingKeys: ["order.paid"]}]
+retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}
+deadLetter: {queue: {maxLength: 9}}
+`},
+			want: []string{
+				"Queue orders.retry.30s" + instead, `Binding events -> orders "order.*": goes`, `Binding legacy -> orders "a b": goes`,
+				`Binding again -> orders.retry.30s "orders.retry.30s"` + instead,
+			},
+		},
+		"but not while their queue must be recreated": {
+			edit: edit{was: most, spec: "queue: {messageTTL: 6m}" + afterQueue},
+			want: []string{
+				`Binding events -> orders "order.*": queue "orders" must be recreated first, and is left as it is until then`,
+				`Binding legacy -> orders "a b": queue "orders" must be recreated first, and is left as it is until then`,
+			},
+		},
+		"another queue that must be recreated does not hold them": {
+			edit: edit{was: most, spec: "queue: {messageTTL: 5m}\n" + `bindings: []
+retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}
+deadLetter: {queue: {maxLength: 10}}`},
+			want: []string{`Binding events -> orders "order.*": goes`, `Binding legacy -> orders "a b": goes`},
+		},
+		"nor does a queue that only a broker upgrade made differ": {
+			edit: edit{
+				was: `{deadLetter: {policy: Disabled}, retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: topologytest.Alone, from: topologytest.V313, on: topologytest.V40,
+			},
+			want: []string{`Binding events -> orders "": goes`},
+		},
+		"a source that somebody dead-letters by stays bound": {
+			edit: edit{
+				was: `{retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: `{retry: {policy: None}}`,
+				then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "events", "") },
+			},
+			want: []string{`Binding events -> orders "": queue "theirs" still dead-letters by it`},
+		},
+		"a source exchange that is missing does not hold the rest": {
+			edit: edit{was: tiered, spec: `{bindings: [{exchange: {name: legacy}}], retry: {delayTiers: [{delay: 20s}]}}`},
+			want: []string{"Queue orders.retry.10s: goes"},
+		},
+
+		"after a broker upgrade what has left the spec goes": {
+			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, from: topologytest.V313, on: topologytest.V40},
+			want: []string{"Queue orders.retry.10s: goes"},
+		},
+		"what another ConsumerQueue has is left to it": {
+			edit: edit{
+				was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "other", "two"),
+				shared: func(e v1alpha1.TopologyEntry) bool { return e.Name == "one" || e.Source == "dead" },
+			},
+			want: []string{"Exchange dead" + instead},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := test.compare(t)
+			topologytest.Equal(t, "orphans", test.want, leaving(got), cmpopts.SortSlices(func(a, b string) bool { return a < b }))
+			orphaned := 0
+			for _, entry := range got.Entries {
+				if entry.State == v1alpha1.StateOrphaned {
+					orphaned++
+				}
+			}
+			topologytest.Equal(t, "orphans", len(test.want), orphaned)
+		})
+	}
+}
+
+const afterQueue = `
+bindings: []
+retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}
+deadLetter: {queue: {maxLength: 9}}
+`
+
+// A orphan is a change where it may go at once; a queue has none, for that it waits to be empty is not drift.
+func TestChangesOfDepartures(t *testing.T) {
+	t.Parallel()
+	got := edit{
+		was: `{
+			bindings: [{exchange: {name: events, type: headers}, routingKeys: [k], arguments: {x-n: 1}}],
+			retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: wait}, {delay: 20s, queueName: longer}]}
+		}`,
+		spec: `{retry: {delayTiers: [{delay: 20s, queueName: longer}]}}`,
+	}.compare(t)
+	topologytest.Equal(t, "changes", []v1alpha1.Change{
+		{
+			Kind: v1alpha1.KindExchange, Name: "again", Effect: v1alpha1.EffectDelete, Message: `exchange "again" is not wanted any more`,
+		},
+		{
+			Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", RoutingKey: "k", Arguments: `{"x-n":1}`, Effect: v1alpha1.EffectUnbind,
+			Message: `queue "orders" is still bound to exchange "events" with routing key "k"`,
+		},
+		{
+			Kind: v1alpha1.KindBinding, Source: "again", Destination: "wait", RoutingKey: "wait", Effect: v1alpha1.EffectUnbind,
+			Message: `queue "wait" is still bound to exchange "again" with routing key "wait"`,
+		},
+		{
+			Kind: v1alpha1.KindBinding, Source: "again", Destination: "longer", RoutingKey: "longer", Effect: v1alpha1.EffectUnbind,
+			Message: `queue "longer" is still bound to exchange "again" with routing key "longer"`,
+		},
+	}, got.Changes)
+	at := slices.IndexFunc(got.Orphans, func(d plan.Orphan) bool { return d.Entry.Source == "events" })
+	topologytest.Equal(t, "binding", topology.Binding{
+		Source: "events", Destination: "orders", RoutingKey: "k", Arguments: vhost.Arguments{"x-n": int64(1)}, Role: v1alpha1.RoleSource,
+	}, topology.BindingOf(got.Orphans[at].Entry))
+	topologytest.Equal(t, "recreate", false, got.Recreate())
+}

@@ -1,0 +1,57 @@
+// Package plantest tells, for tests, what happened to a ConsumerQueue, and compares what it wants with what the broker has.
+package plantest
+
+import (
+	"testing"
+
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Scenario is what happened to a ConsumerQueue named orders: it was in sync, then its spec or the broker's version changed,
+// then somebody was at the broker.
+type Scenario struct {
+	// Was is the spec that the broker was in sync with; empty if it never was.
+	Was  string
+	From vhost.Version
+	// Spec is what is desired now; Was if empty.
+	Spec string
+	On   vhost.Version
+	// Then changes what the broker has.
+	Then func(o vhost.Observed)
+}
+
+// Outcome is a scenario in the values that the code sees.
+type Outcome struct {
+	Desired    topology.Topology
+	Known      topology.Inventory
+	Comparison plan.Comparison
+}
+
+// Play runs a scenario.
+func (s Scenario) Play(t testing.TB) Outcome {
+	t.Helper()
+	if s.On == (vhost.Version{}) {
+		s.On = topologytest.V43
+	}
+	if s.From == (vhost.Version{}) {
+		s.From = s.On
+	}
+	if s.Spec == "" {
+		s.Spec = s.Was
+	}
+	observed, known := topologytest.Observe(t), topology.Inventory{}
+	if s.Was != "" {
+		before := topologytest.Desired(t, s.Was, s.From)
+		observed = topologytest.Observe(t, before)
+		known = topology.InventoryOf(plan.MergeInventory(plan.Diff(before, observed, plan.Input{}), nil, plan.Plan{}))
+	}
+	if s.Then != nil {
+		s.Then(observed)
+	}
+	desired := topologytest.Desired(t, s.Spec, s.On)
+	older := topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, s.Spec), s.On)
+	return Outcome{Desired: desired, Known: known, Comparison: plan.Diff(desired, observed, plan.Input{Older: older})}
+}

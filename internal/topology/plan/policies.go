@@ -1,0 +1,131 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// shadowed lists what policies change about our queues.
+func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Advisory {
+	var advisories []v1alpha1.Advisory
+	for _, queue := range desired.Queues {
+		for _, operator := range []bool{false, true} {
+			effective, possible := policiesOf(queue, policies, operator)
+			for _, policy := range possible {
+				advisories = append(advisories, shadows(policy, queue, vhost.MatchUnknown)...)
+			}
+			if effective != nil {
+				advisories = append(advisories, shadows(effective, queue, vhost.MatchYes)...)
+			}
+		}
+	}
+	return advisories
+}
+
+// policiesOf is the policy (or operator policy) that holds for a queue, and those that would hold instead if they match,
+// which Warren cannot tell. One policy holds for a queue: of those that match its name, one with the highest priority
+// (RabbitMQ documentation, "Policies").
+func policiesOf(queue topology.Queue, policies []vhost.Policy, operator bool) (effective *vhost.Policy, possible []*vhost.Policy) {
+	for i := range policies {
+		policy := &policies[i]
+		if policy.Operator != operator || effective != nil && !policy.Outranks(effective) {
+			continue
+		}
+		switch policy.Match(queue.Name, vhost.TypeQuorum) {
+		case vhost.MatchYes:
+			effective = policy
+		case vhost.MatchUnknown:
+			possible = append(possible, policy)
+		}
+	}
+	if effective != nil {
+		possible = slices.DeleteFunc(possible, func(p *vhost.Policy) bool { return !p.Outranks(effective) })
+	}
+	return effective, possible
+}
+
+// policyRows are the rows of the table of arguments that a policy can have a say in, sorted by the policy's key; x-expires is
+// an argument that no spec may set.
+var policyRows = func() []topology.Argument {
+	rows := []topology.Argument{{Name: vhost.ArgExpires, PolicyKey: vhost.KeyExpires, Combine: topology.PolicyWins}}
+	for _, row := range topology.ArgumentTable {
+		if row.PolicyKey != "" {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b topology.Argument) int { return cmp.Compare(a.PolicyKey, b.PolicyKey) })
+	return rows
+}()
+
+// risks say what can come of a policy that wins over an argument.
+var risks = map[string]string{
+	vhost.KeyDeadLetterExchange:   "messages go where this ConsumerQueue does not send them",
+	vhost.KeyDeadLetterRoutingKey: "messages go where this ConsumerQueue does not send them",
+	vhost.KeyDeadLetterStrategy:   "messages are dead-lettered in another way than asked for",
+	vhost.KeyDeliveryLimit:        "messages can be dropped or dead-lettered early",
+	vhost.KeyExpires:              "the broker deletes the queue with its messages when nobody has used it for that long",
+	vhost.KeyMaxLength:            "messages can be dropped or refused early",
+	vhost.KeyMaxLengthBytes:       "messages can be dropped or refused early",
+	vhost.KeyMessageTTL:           "messages expire early",
+	vhost.KeyOverflow:             "messages can be dropped instead of refused, or the other way round",
+}
+
+// policyWins says whether the policy's value comes into effect; the argument is nil where the queue has none.
+func policyWins(combine topology.Combine, policy, argument any) bool {
+	switch combine {
+	case topology.ArgumentWins:
+		return argument == nil
+	case topology.LowerWins:
+		limit, isNumber := vhost.Normal(policy).(int64)
+		own, isSet := vhost.Normal(argument).(int64)
+		return isNumber && limit >= 0 && (!isSet || own < 0 || limit < own)
+	}
+	return !vhost.SameValue(policy, argument)
+}
+
+// shadows lists what a policy changes about a queue if the policy matches.
+func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha1.Advisory {
+	subject, reason := fmt.Sprintf("policy %q", p.Name), v1alpha1.AdvisoryReasonPolicy
+	if p.Operator {
+		subject, reason = "operator "+subject, v1alpha1.AdvisoryReasonOperatorPolicy
+	}
+	if match == vhost.MatchUnknown {
+		reason = v1alpha1.AdvisoryReasonPolicyMayApply
+		subject += " may apply (Warren cannot tell whether its pattern matches): it"
+	}
+	var advisories []v1alpha1.Advisory
+	for _, row := range policyRows {
+		value, set := p.Definition[row.PolicyKey]
+		own := queue.Arguments[row.Name]
+		if !set || !policyWins(row.Combine, value, own) {
+			continue
+		}
+		risk := risks[row.PolicyKey]
+		if queue.Role == v1alpha1.RoleDeadLetter && row.PolicyKey != vhost.KeyDeadLetterExchange && row.PolicyKey != vhost.KeyExpires {
+			risk = "dead letters can be lost"
+		}
+		advisories = append(advisories, v1alpha1.Advisory{
+			Code: v1alpha1.AdvisoryShadowedByPolicy, Reason: reason, Name: queue.Name,
+			Message: fmt.Sprintf("%s sets %s %s over the queue's %s: %s",
+				subject, row.PolicyKey, vhost.Display(value), ownValue(row.PolicyKey, own), risk),
+		})
+	}
+	return advisories
+}
+
+func ownValue(key string, value any) string {
+	switch {
+	case value == nil && key == vhost.KeyOverflow:
+		return "default"
+	case value == nil:
+		return "none"
+	case key == vhost.KeyDeliveryLimit && vhost.SameValue(value, topology.UnlimitedDeliveries):
+		return "unlimited"
+	}
+	return vhost.Display(value)
+}

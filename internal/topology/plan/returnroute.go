@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+const lostOrStuck = "messages whose delay is over would be lost or stay in their delay tier"
+
+// checkReturnRoute looks where messages go when their delay is over. It says when they do not come to the main queue, and when
+// they come to further queues too.
+// What this topology itself lacks on the way is a change of its own, and counts as being there.
+func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.Observed) {
+	route := desired.Return
+	if route == nil {
+		return
+	}
+	observed = withDesired(observed, desired)
+	if _, exists := observed.Exchanges[route.Exchange]; !exists {
+		c.missingReturn(route, fmt.Sprintf("exchange %q of retry.returnTo does not exist: "+lostOrStuck+
+			"; declare it, or give a binding to it a type", route.Exchange))
+		return
+	}
+	uncertain := len(route.Keys) == 0
+	for _, key := range route.Keys {
+		queues, known := observed.Route(route.Exchange, key)
+		if !known { // a headers exchange or the like: what it does depends on each message
+			uncertain = true
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == route.Queue })
+		if len(others) == len(queues) {
+			c.missingReturn(route, wrongReturn(route, key, others))
+			return
+		}
+		if len(others) > 0 {
+			c.Advisories = append(c.Advisories, v1alpha1.Advisory{
+				Code: v1alpha1.AdvisoryReturnRouteFansOut, Name: route.Exchange,
+				Message: fmt.Sprintf("exchange %q routes key %q to further queues (%s): each retry is copied there",
+					route.Exchange, key, strings.Join(quoted(others), ", ")),
+			})
+		}
+	}
+	if uncertain && !observed.MayLead(route.Exchange, route.Queue) {
+		c.missingReturn(route, fmt.Sprintf("no binding leads from exchange %q of retry.returnTo to queue %q: %s; bind the queue to it",
+			route.Exchange, route.Queue, lostOrStuck))
+	}
+}
+
+// wrongReturn says where a key leads that does not lead to the main queue.
+func wrongReturn(route *topology.ReturnRoute, key string, queues []string) string {
+	remedy := fmt.Sprintf("; bind queue %q to it with that key", route.Queue)
+	if len(queues) == 0 {
+		return fmt.Sprintf("exchange %q of retry.returnTo routes key %q to no queue: %s%s", route.Exchange, key, lostOrStuck, remedy)
+	}
+	return fmt.Sprintf("exchange %q of retry.returnTo routes key %q to other queues (%s) and not to queue %q: "+
+		"messages whose delay is over go there and do not come back%s",
+		route.Exchange, key, strings.Join(quoted(queues), ", "), route.Queue, remedy)
+}
+
+// isReturnBinding says whether a binding is part of the route: somebody made it so that messages find back.
+func isReturnBinding(route *topology.ReturnRoute, binding vhost.ID, observed vhost.Observed) bool {
+	if route == nil || binding.Source != route.Exchange || binding.Destination != route.Queue {
+		return false
+	}
+	return slices.ContainsFunc(route.Keys, func(key string) bool {
+		matches, known := vhost.MatchesKey(observed.Exchanges[route.Exchange].Type, binding.RoutingKey, key)
+		return matches || !known
+	})
+}
+
+func (c *Comparison) missingReturn(route *topology.ReturnRoute, message string) {
+	c.MissingReturn = message
+	c.Changes = append(c.Changes, v1alpha1.Change{
+		Kind: v1alpha1.KindExchange, Name: route.Exchange, Path: "route", Desired: route.Queue,
+		Effect: v1alpha1.EffectNone, Message: message,
+	})
+}
+
+// withDesired is what the broker will have when the exchanges and bindings of a topology have been declared.
+func withDesired(observed vhost.Observed, desired topology.Topology) vhost.Observed {
+	exchanges, from := map[string]vhost.Exchange{}, map[string][]vhost.Binding{}
+	for _, exchange := range desired.Exchanges {
+		if exchange.Declare {
+			exchanges[exchange.Name] = vhost.Exchange{Type: string(exchange.Type)}
+		}
+	}
+	maps.Copy(exchanges, observed.Exchanges)
+	maps.Copy(from, observed.BindingsFrom)
+	for _, binding := range desired.Bindings {
+		wanted := vhost.Binding{Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey}
+		from[binding.Source] = append(slices.Clip(from[binding.Source]), wanted)
+	}
+	return vhost.Observed{Exchanges: exchanges, BindingsFrom: from}
+}
+
+func quoted(names []string) []string {
+	quotes := make([]string, len(names))
+	for i, name := range names {
+		quotes[i] = strconv.Quote(name)
+	}
+	return quotes
+}

@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Teardown is the next step in taking away what a ConsumerQueue leaves behind: the first of its lists that is not empty.
+// After each step the teardown is worked out anew, for what is gone makes other objects free to go.
+type Teardown struct {
+	// WorkQueues are the delay tiers and after them the main queue: they go together or not at all.
+	WorkQueues []string
+	// FeedingQueue is a queue of somebody else that dead-letters into WorkQueues; empty if there is none.
+	FeedingQueue string
+	// DeadLetterQueues are those that no queue dead-letters to. They go one by one.
+	DeadLetterQueues []string
+	// Bindings lead to queues that stay for others, and nobody else wants them.
+	Bindings []topology.Binding
+	// Exchanges are those that nothing needs any more.
+	Exchanges []string
+	// Retained is what is left where all lists are empty. Exchanges that messages come from are not counted: they are not
+	// Warren's to delete.
+	Retained []Retained
+}
+
+// Retained is an object of a deleted ConsumerQueue that stays at the broker.
+type Retained struct {
+	Entry  v1alpha1.TopologyEntry
+	Reason string
+}
+
+// TeardownOf decides what to take away of the objects that a ConsumerQueue owned. sharedWith is what messages call the
+// ConsumerQueue that an object is left to, or is empty; kept says of queues that were found not to be empty why they stay.
+func TeardownOf(
+	owned []v1alpha1.TopologyEntry, observed vhost.Observed, sharedWith func(v1alpha1.TopologyEntry) string, kept map[string]string,
+) Teardown {
+	t := Teardown{}
+	var queues, bindings, exchanges []v1alpha1.TopologyEntry
+	for _, entry := range owned {
+		other := sharedWith(entry)
+		switch {
+		case !observed.Has(topology.IDOf(entry)), entry.Kind == v1alpha1.KindExchange && entry.Role == v1alpha1.RoleSource:
+		case other != "" && entry.Kind != v1alpha1.KindBinding:
+			t.Retained = append(t.Retained, Retained{entry, "shared with " + other})
+		case other != "":
+		case entry.Kind == v1alpha1.KindQueue:
+			queues = append(queues, entry)
+		case entry.Kind == v1alpha1.KindBinding:
+			bindings = append(bindings, entry)
+		default:
+			exchanges = append(exchanges, entry)
+		}
+	}
+	t.addWorkQueues(queues, observed)
+	t.addDeadLetterQueues(queues, observed, kept)
+	t.addBindings(bindings, queues, observed)
+	t.addExchanges(exchanges, observed)
+	return t
+}
+
+func (t *Teardown) addWorkQueues(queues []v1alpha1.TopologyEntry, observed vhost.Observed) {
+	for _, role := range []v1alpha1.Role{v1alpha1.RoleDelayTier, v1alpha1.RoleMain} {
+		for _, entry := range queues {
+			if entry.Role == role {
+				t.WorkQueues = append(t.WorkQueues, entry.Name)
+			}
+		}
+	}
+	for _, queue := range t.WorkQueues {
+		if from := observed.DeadLettersInto(queue, t.WorkQueues); from != "" {
+			t.FeedingQueue = from
+		}
+	}
+}
+
+func (t *Teardown) addDeadLetterQueues(queues []v1alpha1.TopologyEntry, observed vhost.Observed, kept map[string]string) {
+	for _, entry := range queues {
+		if entry.Role != v1alpha1.RoleDeadLetter {
+			continue
+		}
+		from := observed.DeadLettersInto(entry.Name, nil)
+		switch {
+		case kept[entry.Name] != "":
+			t.Retained = append(t.Retained, Retained{entry, kept[entry.Name]})
+		case from != "":
+			t.Retained = append(t.Retained, Retained{entry, fmt.Sprintf("queue %q dead-letters to it", from)})
+		default:
+			t.DeadLetterQueues = append(t.DeadLetterQueues, entry.Name)
+		}
+	}
+}
+
+// addBindings leaves out those of our own queues: they go, or stay, with the queue.
+func (t *Teardown) addBindings(bindings, queues []v1alpha1.TopologyEntry, observed vhost.Observed) {
+	all, own := topology.BindingsOf(bindings), vhost.IDs{}
+	for _, queue := range queues {
+		own[topology.IDOf(queue)] = true
+	}
+	leaving := topology.IDsOf(all)
+	for _, binding := range all {
+		if !own[vhost.QueueID(binding.Destination)] && observed.NeededByDeadLettersOf(binding.AtBroker(), leaving) == "" {
+			t.Bindings = append(t.Bindings, binding)
+		}
+	}
+}
+
+func (t *Teardown) addExchanges(exchanges []v1alpha1.TopologyEntry, observed vhost.Observed) {
+	leaving := topology.IDsOf(t.Bindings)
+	for _, entry := range exchanges {
+		if use := observed.UsedBy(entry.Name, leaving); use != "" {
+			t.Retained = append(t.Retained, Retained{entry, use})
+			continue
+		}
+		t.Exchanges = append(t.Exchanges, entry.Name)
+	}
+}

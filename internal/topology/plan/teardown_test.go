@@ -1,0 +1,196 @@
+package plan_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// stays renders what is left and why.
+func stays(step plan.Teardown) []string {
+	lines := []string{}
+	for _, stay := range step.Retained {
+		lines = append(lines, fmt.Sprintf("%s %s: %s", stay.Entry.Kind, stay.Entry.Name, stay.Reason))
+	}
+	return lines
+}
+
+func TestTeardown(t *testing.T) {
+	t.Parallel()
+	const spec = `{
+		bindings: [{exchange: {name: events, type: topic}, routingKeys: [k]}],
+		retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: soon}, {delay: 20s, queueName: later}]},
+		deadLetter: {exchange: {name: dead, type: direct}, queue: {name: dlq}}
+	}`
+	work := []string{"soon", "later", "orders"}
+	workGone := func(o *vhost.Observed) {
+		for _, queue := range work {
+			topologytest.DropQueue(o, queue)
+		}
+	}
+	dlqGone := func(o *vhost.Observed) {
+		workGone(o)
+		topologytest.DropQueue(o, "dlq")
+	}
+	to := func(source, destination, key string) vhost.Binding {
+		return vhost.Binding{Source: source, Destination: destination, RoutingKey: key}
+	}
+	toDLQ := []topology.Binding{{Source: "dead", Destination: "dlq", RoutingKey: "dlq", Role: v1alpha1.RoleDeadLetter}}
+	sharing := func(names ...string) func(v1alpha1.TopologyEntry) string {
+		return func(entry v1alpha1.TopologyEntry) string {
+			if slices.Contains(names, entry.Name) {
+				return "ConsumerQueue shop/invoices"
+			}
+			return ""
+		}
+	}
+	for name, test := range map[string]struct {
+		at     func(o *vhost.Observed)
+		then   func(o *vhost.Observed)
+		shared func(v1alpha1.TopologyEntry) string
+		kept   map[string]string
+		want   plan.Teardown // without Stays
+		stays  []string
+	}{
+		"the delay tiers and after them the main queue go together": {
+			want: plan.Teardown{WorkQueues: work},
+			stays: []string{
+				`Exchange again: "later" is bound to it`, `Exchange dead: "dlq" is bound to it`, `Queue dlq: queue "orders" dead-letters to it`,
+			},
+		},
+		"then the dead-letter queue": {
+			at:    workGone,
+			want:  plan.Teardown{DeadLetterQueues: []string{"dlq"}, Exchanges: []string{"again"}},
+			stays: []string{`Exchange dead: "dlq" is bound to it`},
+		},
+		"then the exchanges, but for those that messages come from": {
+			at:   dlqGone,
+			want: plan.Teardown{Exchanges: []string{"again", "dead"}},
+		},
+		"then there is nothing": {
+			at: func(o *vhost.Observed) {
+				dlqGone(o)
+				topologytest.DropExchange(o, "again")
+				topologytest.DropExchange(o, "dead")
+			},
+		},
+		"a dead-letter queue that holds messages stays with its exchange": {
+			at: workGone, kept: map[string]string{"dlq": "it holds messages"},
+			want:  plan.Teardown{Exchanges: []string{"again"}},
+			stays: []string{`Exchange dead: "dlq" is bound to it`, "Queue dlq: it holds messages"},
+		},
+
+		"somebody dead-letters into a delay tier": {
+			then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "", "soon") },
+			want: plan.Teardown{WorkQueues: work, FeedingQueue: "theirs"},
+			stays: []string{
+				`Exchange again: "later" is bound to it`, `Exchange dead: "dlq" is bound to it`, `Queue dlq: queue "orders" dead-letters to it`,
+			},
+		},
+		"somebody dead-letters into the main queue by the exchange that messages come from": {
+			then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "events", "k") },
+			want: plan.Teardown{WorkQueues: work, FeedingQueue: "theirs"},
+			stays: []string{
+				`Exchange again: "later" is bound to it`, `Exchange dead: "dlq" is bound to it`, `Queue dlq: queue "orders" dead-letters to it`,
+			},
+		},
+		"with a key that does not come there": {
+			at: dlqGone, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "events", "other") },
+			want: plan.Teardown{Exchanges: []string{"again", "dead"}},
+		},
+		"somebody dead-letters into the dead-letter queue": {
+			at: workGone, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "dead", "dlq") },
+			want:  plan.Teardown{Exchanges: []string{"again"}},
+			stays: []string{`Exchange dead: "dlq" is bound to it`, `Queue dlq: queue "theirs" dead-letters to it`},
+		},
+		"somebody dead-letters to an exchange that leads nowhere": {
+			at: dlqGone, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "dead", "lost") },
+			want: plan.Teardown{Exchanges: []string{"again"}}, stays: []string{`Exchange dead: queue "theirs" dead-letters to it`},
+		},
+		"somebody bound a queue to an exchange": {
+			at: dlqGone, then: func(o *vhost.Observed) { topologytest.Bind(o, to("again", "audit", "")) },
+			want: plan.Teardown{Exchanges: []string{"dead"}}, stays: []string{`Exchange again: "audit" is bound to it`},
+		},
+		"somebody bound an exchange to another": {
+			at: dlqGone,
+			then: func(o *vhost.Observed) {
+				topologytest.Bind(o, vhost.Binding{Source: "hub", Destination: "again", ToExchange: true})
+			},
+			want: plan.Teardown{Exchanges: []string{"dead"}}, stays: []string{`Exchange again: it is bound to exchange "hub"`},
+		},
+		"an exchange is the alternate of another": {
+			at: dlqGone, then: func(o *vhost.Observed) {
+				o.Exchanges["hub"] = vhost.Exchange{Arguments: vhost.Arguments{"alternate-exchange": "dead"}}
+			},
+			want: plan.Teardown{Exchanges: []string{"again"}}, stays: []string{`Exchange dead: it is the alternate exchange of "hub"`},
+		},
+
+		"what another has is left to it": {
+			at: workGone, shared: sharing("dead", "dlq"),
+			want:  plan.Teardown{Bindings: toDLQ, Exchanges: []string{"again"}},
+			stays: []string{"Exchange dead: shared with ConsumerQueue shop/invoices", "Queue dlq: shared with ConsumerQueue shop/invoices"},
+		},
+		"our binding to a queue that is left to another goes, and the exchange with it": {
+			at: workGone, shared: sharing("dlq"),
+			want:  plan.Teardown{Bindings: toDLQ, Exchanges: []string{"again", "dead"}},
+			stays: []string{"Queue dlq: shared with ConsumerQueue shop/invoices"},
+		},
+		"but not while somebody dead-letters by it": {
+			at: workGone, shared: sharing("dlq"), then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "dead", "dlq") },
+			want:  plan.Teardown{Exchanges: []string{"again"}},
+			stays: []string{`Exchange dead: "dlq" is bound to it`, "Queue dlq: shared with ConsumerQueue shop/invoices"},
+		},
+		"a binding that another wants too is its": {
+			at: workGone, shared: func(entry v1alpha1.TopologyEntry) string {
+				if entry.Source == "dead" {
+					return "ConsumerQueue shop/invoices"
+				}
+				return sharing("dlq")(entry)
+			},
+			want:  plan.Teardown{Exchanges: []string{"again"}},
+			stays: []string{`Exchange dead: "dlq" is bound to it`, "Queue dlq: shared with ConsumerQueue shop/invoices"},
+		},
+		"an exchange topologytest.Alone that another has": {
+			at: dlqGone, shared: sharing("again", "events"),
+			want: plan.Teardown{Exchanges: []string{"dead"}}, stays: []string{"Exchange again: shared with ConsumerQueue shop/invoices"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topo := topologytest.Desired(t, spec, topologytest.V43)
+			observed := topologytest.Observe(t, topo)
+			for _, change := range []func(o *vhost.Observed){test.at, test.then} {
+				if change != nil {
+					change(&observed)
+				}
+			}
+			observed.DeadLetters = topologytest.DeadLetters(observed)
+			if test.shared == nil {
+				test.shared = sharing()
+			}
+			got := plan.TeardownOf(topologytest.Owned(topo), observed, test.shared, test.kept)
+			topologytest.Equal(t, "stays", append([]string{}, test.stays...), stays(got), cmpopts.SortSlices(func(a, b string) bool { return a < b }))
+			got.Retained = nil
+			topologytest.Equal(t, "step", test.want, got)
+		})
+	}
+}
+
+// A delay tier that left the spec before, and could not go, goes with the rest.
+func TestTeardownOrphans(t *testing.T) {
+	t.Parallel()
+	before := topologytest.Desired(t, `{retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`, topologytest.V43)
+	now := topologytest.Desired(t, `{retry: {delayTiers: [{delay: 20s}]}}`, topologytest.V43)
+	observed := topologytest.Observe(t, before, now)
+	compared := plan.Diff(now, observed, plan.Input{Owned: topologytest.Owned(before)})
+	got := plan.TeardownOf(entriesOf(compared), observed, func(v1alpha1.TopologyEntry) string { return "" }, nil)
+	topologytest.Equal(t, "work", []string{"orders.retry.20s", "orders.retry.10s", "orders"}, got.WorkQueues)
+}

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// matchingOlderVersion is the topology of an older RabbitMQ that the broker still has; nil if there is none, or nothing needs
+// recreation. It must have every object that needs recreation just as it was observed, and also what decides where dead letters go: the
+// main queue and the exchanges. Otherwise it may be another change of the spec that made a part alike, and messages would
+// take a way that neither topology means.
+func matchingOlderVersion(comparison Comparison, observed vhost.Observed, older []topology.Topology) *topology.Topology {
+	if !comparison.Recreate() {
+		return nil
+	}
+	for i := range older {
+		unexplained := func(entry Entry) bool {
+			leads := entry.State == v1alpha1.StateInSync && (entry.Role == v1alpha1.RoleMain || entry.Kind == v1alpha1.KindExchange)
+			return (leads || entry.State == v1alpha1.StateRecreationRequired) && !matches(older[i], entry.ID(), observed)
+		}
+		if !slices.ContainsFunc(comparison.Entries, unexplained) {
+			return &older[i]
+		}
+	}
+	return nil
+}
+
+// matches says whether an observed exchange or queue is as a topology wants it.
+func matches(wanted topology.Topology, id vhost.ID, observed vhost.Observed) bool {
+	if id.Kind == vhost.KindExchange {
+		return slices.ContainsFunc(wanted.Exchanges, func(e topology.Exchange) bool {
+			return e.ID() == id && len(exchangeDifferences(e, observed.Exchanges[e.Name])) == 0
+		})
+	}
+	return slices.ContainsFunc(wanted.Queues, func(q topology.Queue) bool {
+		return q.ID() == id && len(queueDifferences(q, observed.Queues[q.Name])) == 0
+	})
+}
+
+// ChangesBeyondUpgrade are the changes that matter: all but those that only a broker upgrade explains, which are objects that
+// are as an older RabbitMQ needs them, and those of their bindings that are new.
+func (c Comparison) ChangesBeyondUpgrade(known topology.Inventory) []v1alpha1.Change {
+	if !c.Upgraded {
+		return c.Changes
+	}
+	upgraded, explained := c.recreated(), vhost.IDs{}
+	for _, entry := range c.Entries {
+		if entry.Binding != nil && upgraded.HasEitherEnd(entry.ID()) && !known.WasInSync(entry.ID(), entry.Hash) {
+			explained[entry.ID()] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(c.Changes), func(change v1alpha1.Change) bool {
+		return change.Effect == v1alpha1.EffectRecreate || change.Effect == v1alpha1.EffectBind && explained[changeID(change)]
+	})
+}
+
+func changeID(change v1alpha1.Change) vhost.ID {
+	return vhost.ID{
+		Kind: vhost.Kind(change.Kind), Name: change.Name,
+		Source: change.Source, Destination: change.Destination, RoutingKey: change.RoutingKey, Arguments: change.Arguments,
+	}
+}

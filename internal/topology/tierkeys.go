@@ -1,0 +1,26 @@
+package topology
+
+import (
+	"fmt"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// checkTierKeys refuses delay tiers whose routing keys overlap.
+func checkTierKeys(spec resolved) error {
+	if spec.retryExchange == nil {
+		return nil
+	}
+	for i, tier := range spec.tiers {
+		for _, other := range spec.tiers[:i] {
+			if vhost.Overlap(string(spec.retryExchange.Type), other.key, tier.key) {
+				return &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
+					"the routing keys %q and %q of retry.delayTiers overlap on the %s exchange %q, and a retry would wait in both tiers: "+
+						"choose keys that no message can match both of",
+					other.key, tier.key, spec.retryExchange.Type, spec.retryExchange.Name)}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package topologytest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// This file does to an Observed what a broker does.
+
+// Declare adds what is not there yet.
+func Declare(t testing.TB, o *vhost.Observed, topo topology.Topology) {
+	t.Helper()
+	wanted := Observe(t, topo)
+	for name, exchange := range wanted.Exchanges {
+		if _, exists := o.Exchanges[name]; !exists {
+			o.Exchanges[name] = exchange
+		}
+	}
+	for name, queue := range wanted.Queues {
+		if _, exists := o.Queues[name]; !exists {
+			o.Queues[name] = queue
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted.BindingsTo)) {
+		for _, binding := range wanted.BindingsTo[name] {
+			if !slices.ContainsFunc(o.BindingsTo[name], func(b vhost.Binding) bool { return SameBinding(b, binding) }) {
+				Bind(o, binding)
+			}
+		}
+	}
+}
+
+// AddDeadLettering adds a queue that dead-letters to an exchange; with the key of each message if none is given.
+func AddDeadLettering(o *vhost.Observed, queue, exchange, key string) {
+	arguments := vhost.Arguments{vhost.ArgQueueType: "quorum", vhost.ArgDeadLetterExchange: exchange}
+	if key != "" {
+		arguments[vhost.ArgDeadLetterRoutingKey] = key
+	}
+	o.Queues[queue] = vhost.Queue{Durable: true, Arguments: arguments}
+}
+
+// DeadLetters are where queues dead-letter to, sorted by queue.
+func DeadLetters(o vhost.Observed) []vhost.DeadLetter {
+	var found []vhost.DeadLetter
+	for _, name := range slices.Sorted(maps.Keys(o.Queues)) {
+		exchange, dead := o.Queues[name].Arguments[vhost.ArgDeadLetterExchange].(string)
+		if !dead {
+			continue
+		}
+		letter := vhost.DeadLetter{Queue: name, Exchange: exchange}
+		if key, given := o.Queues[name].Arguments[vhost.ArgDeadLetterRoutingKey].(string); given {
+			letter.RoutingKey = &key
+		}
+		found = append(found, letter)
+	}
+	return found
+}
+
+// DropQueue deletes a queue with the bindings to it.
+func DropQueue(o *vhost.Observed, name string) {
+	delete(o.Queues, name)
+	DropBindings(o, func(b vhost.Binding) bool { return !b.ToExchange && b.Destination == name })
+}
+
+// DropExchange deletes an exchange with all its bindings.
+func DropExchange(o *vhost.Observed, name string) {
+	delete(o.Exchanges, name)
+	DropBindings(o, func(b vhost.Binding) bool {
+		return b.Source == name || (b.ToExchange && b.Destination == name)
+	})
+}
+
+// DropBindings unbinds what is gone.
+func DropBindings(o *vhost.Observed, gone func(vhost.Binding) bool) {
+	for _, index := range []map[string][]vhost.Binding{o.BindingsTo, o.BindingsFrom} {
+		for end, bindings := range index {
+			index[end] = slices.DeleteFunc(slices.Clone(bindings), gone)
+			if len(index[end]) == 0 {
+				delete(index, end)
+			}
+		}
+	}
+}
+
+// SetArgument gives a queue another argument than the one that it was declared with.
+func SetArgument(o *vhost.Observed, queue, argument string, value any) {
+	changed := maps.Clone(o.Queues[queue].Arguments)
+	changed[argument] = value
+	o.Queues[queue] = vhost.Queue{Durable: true, Arguments: changed}
+}
+
+// UnbindFrom takes away all bindings of a queue to an exchange.
+func UnbindFrom(o *vhost.Observed, source, destination string) {
+	DropBindings(o, func(b vhost.Binding) bool { return b.Source == source && b.Destination == destination })
+}
+
+// Unbind takes away the binding of a change.
+func Unbind(o *vhost.Observed, change v1alpha1.Change) {
+	DropBindings(o, func(b vhost.Binding) bool {
+		return !b.ToExchange && b.Source == change.Source && b.Destination == change.Destination && b.RoutingKey == change.RoutingKey &&
+			b.Arguments.JSON() == change.Arguments
+	})
+}
+
+// SameBinding says whether two bindings are one to a broker.
+func SameBinding(a, b vhost.Binding) bool {
+	return a.Source == b.Source && a.Destination == b.Destination && a.ToExchange == b.ToExchange && a.RoutingKey == b.RoutingKey &&
+		a.Arguments.Equal(b.Arguments)
+}
+
+// Letter is a dead letter on its way.
+type Letter struct{ Key, Reason string }
+
+// Arrives lists the queues that a message comes to that is dead-lettered to an exchange.
+func Arrives(o vhost.Observed, exchange string, message Letter) map[string]bool {
+	queues, seen := map[string]bool{}, map[string]bool{}
+	if exchange == "" {
+		if _, exists := o.Queues[message.Key]; exists {
+			queues[message.Key] = true
+		}
+		return queues
+	}
+	for open := []string{exchange}; len(open) > 0; open = open[1:] {
+		if seen[open[0]] {
+			continue
+		}
+		seen[open[0]] = true
+		routed := false
+		for _, binding := range o.BindingsFrom[open[0]] {
+			if !accepts(o.Exchanges[open[0]].Type, binding, message) {
+				continue
+			}
+			routed = true
+			if binding.ToExchange {
+				open = append(open, binding.Destination)
+			} else {
+				queues[binding.Destination] = true
+			}
+		}
+		if alternate, given := o.Exchanges[open[0]].Arguments["alternate-exchange"].(string); given && !routed {
+			open = append(open, alternate)
+		}
+	}
+	return queues
+}
+
+func accepts(exchange string, binding vhost.Binding, message Letter) bool {
+	switch exchange {
+	case "fanout":
+		return true
+	case "headers":
+		return binding.Arguments["x-last-death-reason"] == message.Reason
+	case "direct":
+		return binding.RoutingKey == message.Key
+	case "topic":
+		return matches(words(binding.RoutingKey), words(message.Key))
+	}
+	return false
+}
+
+func words(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return strings.Split(key, ".")
+}
+
+func matches(pattern, key []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(key) == 0
+	case pattern[0] == "#":
+		return matches(pattern[1:], key) || (len(key) > 0 && matches(pattern, key[1:]))
+	}
+	return len(key) > 0 && (pattern[0] == "*" || pattern[0] == key[0]) && matches(pattern[1:], key[1:])
+}

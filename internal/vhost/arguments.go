@@ -1,0 +1,117 @@
+package vhost
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Arguments are the arguments of an exchange, queue or binding, or the definition of a policy. Normalized values are int64,
+// string, bool, float64, nil, and tables and arrays of these.
+type Arguments map[string]any
+
+// Equal says whether two sets of arguments are the same to a broker: integer widths and the order of keys don't matter,
+// absent and empty sets are the same.
+func (a Arguments) Equal(b Arguments) bool {
+	return maps.EqualFunc(a, b, SameValue)
+}
+
+// JSON renders arguments with sorted keys; an empty set as the empty string.
+func (a Arguments) JSON() string {
+	if len(a) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(a)
+	if err != nil { // only values that JSON and AMQP tables do not share, such as NaN
+		return "{}"
+	}
+	return string(text)
+}
+
+// Keys lists the names of the arguments in order.
+func (a Arguments) Keys() []string {
+	return slices.Sorted(maps.Keys(a))
+}
+
+// Normalize brings values to the types that Desired uses, whatever the way they came: integers of any width, json.Number
+// and whole floats become int64; []byte becomes string. Tables and arrays are normalized within.
+func Normalize(arguments map[string]any) Arguments {
+	if len(arguments) == 0 {
+		return nil
+	}
+	normal := make(Arguments, len(arguments))
+	for key, value := range arguments {
+		normal[key] = Normal(value)
+	}
+	return normal
+}
+
+// Normal is Normalize for one value.
+func Normal(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if whole, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return whole
+		}
+		if float, err := v.Float64(); err == nil {
+			return Normal(float)
+		}
+		return v.String()
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return int64(v)
+		}
+		return v
+	case float32:
+		return Normal(float64(v))
+	case []byte:
+		return string(v)
+	case time.Time:
+		return v.UTC().Format(time.RFC3339)
+	case []any:
+		normal := make([]any, len(v))
+		for i := range v {
+			normal[i] = Normal(v[i])
+		}
+		return normal
+	case map[string]any:
+		return map[string]any(Normalize(v))
+	}
+	switch v := reflect.ValueOf(value); {
+	case !v.IsValid():
+		return nil
+	case v.CanInt():
+		return v.Int()
+	case v.CanUint() && v.Uint() <= math.MaxInt64:
+		return int64(v.Uint())
+	}
+	return value
+}
+
+// SameValue says whether two values are the same to a broker.
+func SameValue(a, b any) bool {
+	return reflect.DeepEqual(Normal(a), Normal(b))
+}
+
+// Display renders a value for people: strings bare, unless that would make them look like a number or a truth value.
+func Display(value any) string {
+	value = Normal(value)
+	text, isString := value.(string)
+	if !isString {
+		encoded, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Sprint(value)
+		}
+		return string(encoded)
+	}
+	var other any
+	if text == "" || json.Unmarshal([]byte(text), &other) == nil {
+		return strconv.Quote(text)
+	}
+	return text
+}

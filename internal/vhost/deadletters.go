@@ -1,0 +1,154 @@
+package vhost
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// This file answers what the dead letters of the observed queues still need. What they lead to must not go: a dead letter
+// without a way is dropped, or stuck in its source for ever.
+
+// DeadLetter says where a queue sends its dead letters, by its arguments or by the policy that applies to it.
+type DeadLetter struct {
+	Queue, Exchange string
+	// RoutingKey is nil where each message keeps its own.
+	RoutingKey *string
+}
+
+// DeadLettersOf says where a queue sends its dead letters under a policy with this definition, which may be nil: an argument
+// wins over a policy. It is false if the queue sends them nowhere.
+func DeadLettersOf(name string, queue Queue, policy Arguments) (DeadLetter, bool) {
+	value := func(argument, key string) any {
+		if own, given := queue.Arguments[argument]; given {
+			return own
+		}
+		return policy[key]
+	}
+	exchange, dead := value(ArgDeadLetterExchange, KeyDeadLetterExchange).(string)
+	letter := DeadLetter{Queue: name, Exchange: exchange}
+	if key, given := value(ArgDeadLetterRoutingKey, KeyDeadLetterRoutingKey).(string); given {
+		letter.RoutingKey = &key
+	}
+	return letter, dead
+}
+
+// leadsTo says whether dead letters can come to an exchange: straight, or by way of others. The keys on the way are not
+// looked at, so that too much rather than too little is kept.
+func (o Observed) leadsTo(from DeadLetter, exchange string) bool {
+	if from.Exchange == "" {
+		return false
+	}
+	for name := range Reach([]string{from.Exchange}, o.onward) {
+		if name == exchange {
+			return true
+		}
+	}
+	return false
+}
+
+// onward lists the exchanges that an exchange can hand messages on to: those bound to it, and its alternate.
+func (o Observed) onward(exchange string) []string {
+	next := o.boundExchanges(exchange)
+	if alternate, given := o.Exchanges[exchange].Alternate(); given {
+		next = append(next, alternate)
+	}
+	return next
+}
+
+// mayRoute says whether an exchange can hand a queue's dead letters on by a binding.
+func (o Observed) mayRoute(from DeadLetter, binding Binding) bool {
+	if !o.leadsTo(from, binding.Source) {
+		return false
+	}
+	if from.RoutingKey == nil {
+		return true // it depends on each message
+	}
+	matches, known := MatchesKey(o.Exchanges[binding.Source].Type, binding.RoutingKey, *from.RoutingKey)
+	return matches || !known
+}
+
+// alwaysRoutes says whether an exchange hands on, by a binding, every dead letter of a queue that comes to the exchange.
+func (o Observed) alwaysRoutes(from DeadLetter, binding Binding) bool {
+	exchange := o.Exchanges[binding.Source].Type
+	if exchange == TypeFanout {
+		return true
+	}
+	if from.RoutingKey == nil {
+		return false
+	}
+	matches, known := MatchesKey(exchange, binding.RoutingKey, *from.RoutingKey)
+	return matches && known
+}
+
+// straightTo says whether a queue's dead letters can come to another queue by the default exchange.
+func (d DeadLetter) straightTo(queue string) bool {
+	return d.Exchange == "" && (d.RoutingKey == nil || *d.RoutingKey == queue)
+}
+
+// NeededByDeadLettersOf names a queue whose dead letters take a binding and would have no other binding to a queue from the
+// same exchange; empty if there is none. Bindings in leaving do not count as another way.
+func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
+	for _, from := range o.DeadLetters {
+		if !o.mayRoute(from, binding) {
+			continue
+		}
+		stays := slices.ContainsFunc(o.BindingsFrom[binding.Source], func(other Binding) bool {
+			return !other.ToExchange && !leaving.hasBinding(other) && (other.sameMatch(binding) || o.alwaysRoutes(from, other))
+		})
+		if !stays {
+			return from.Queue
+		}
+	}
+	return ""
+}
+
+// hasBinding says whether a binding is in the set. Bindings of exchanges never are.
+func (s IDs) hasBinding(binding Binding) bool {
+	return len(s) > 0 && !binding.ToExchange && s[binding.ID()]
+}
+
+// sameMatch says whether two bindings of one exchange take the same messages, whatever the type of the exchange.
+func (b Binding) sameMatch(other Binding) bool {
+	return b.RoutingKey == other.RoutingKey && b.Arguments.Equal(other.Arguments)
+}
+
+// DeadLettersInto names a queue, other than those in except, whose dead letters come to a queue; empty if there is none.
+func (o Observed) DeadLettersInto(queue string, except []string) string {
+	for _, from := range o.DeadLetters {
+		if from.Queue == queue || slices.Contains(except, from.Queue) {
+			continue
+		}
+		bound := slices.ContainsFunc(o.BindingsTo[queue], func(b Binding) bool { return o.mayRoute(from, b) })
+		if bound || from.straightTo(queue) {
+			return from.Queue
+		}
+	}
+	return ""
+}
+
+// UsedBy says what still needs an exchange: a binding other than those that are leaving, another exchange, or a queue that
+// dead-letters to it; empty if nothing does.
+func (o Observed) UsedBy(exchange string, leaving IDs) string {
+	for _, binding := range o.BindingsFrom[exchange] {
+		if !leaving.hasBinding(binding) {
+			return fmt.Sprintf("%q is bound to it", binding.Destination)
+		}
+	}
+	for _, source := range slices.Sorted(maps.Keys(o.BindingsFrom)) {
+		if slices.Contains(o.boundExchanges(source), exchange) {
+			return fmt.Sprintf("it is bound to exchange %q", source)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Exchanges)) {
+		if alternate, given := o.Exchanges[name].Alternate(); given && alternate == exchange {
+			return fmt.Sprintf("it is the alternate exchange of %q", name)
+		}
+	}
+	for _, from := range o.DeadLetters {
+		if from.Exchange == exchange {
+			return fmt.Sprintf("queue %q dead-letters to it", from.Queue)
+		}
+	}
+	return ""
+}

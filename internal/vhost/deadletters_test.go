@@ -1,0 +1,130 @@
+package vhost
+
+import (
+	"testing"
+)
+
+// waysToQ is a vhost in which exchanges of each type lead to queue q, and some to others.
+func waysToQ() Observed {
+	o := Observed{
+		Exchanges: map[string]Exchange{
+			"fanout": {Type: "fanout"}, "direct": {Type: "direct"}, "topic": {Type: "topic"}, "headers": {Type: "headers"}, "plugin": {Type: "x-random"},
+			"chain": {Type: "direct"}, "circle": {Type: "fanout"}, "around": {Type: "fanout"}, "empty": {Type: "fanout"},
+			"alternating": {Type: "direct", Arguments: Arguments{"alternate-exchange": "direct"}},
+		},
+		BindingsTo: map[string][]Binding{}, BindingsFrom: map[string][]Binding{},
+	}
+	for _, b := range []Binding{
+		{Source: "fanout", Destination: "q", RoutingKey: "any"},
+		{Source: "direct", Destination: "q", RoutingKey: "k"},
+		{Source: "topic", Destination: "q", RoutingKey: "a.*"},
+		{Source: "headers", Destination: "q"},
+		{Source: "plugin", Destination: "q"},
+		{Source: "chain", Destination: "direct", RoutingKey: "other", ToExchange: true},
+		{Source: "circle", Destination: "around", ToExchange: true},
+		{Source: "around", Destination: "circle", ToExchange: true},
+		{Source: "around", Destination: "q", ToExchange: true}, // an exchange of the queue's name
+	} {
+		o.BindingsFrom[b.Source] = append(o.BindingsFrom[b.Source], b)
+		if !b.ToExchange {
+			o.BindingsTo[b.Destination] = append(o.BindingsTo[b.Destination], b)
+		}
+	}
+	return o
+}
+
+func TestDeadLettersInto(t *testing.T) {
+	t.Parallel()
+	key := func(text string) *string { return &text }
+	for name, test := range map[string]struct {
+		from DeadLetter
+		want bool
+	}{
+		"a fanout, with any key":                    {DeadLetter{Exchange: "fanout", RoutingKey: key("x")}, true},
+		"a direct exchange with its key":            {DeadLetter{Exchange: "direct", RoutingKey: key("k")}, true},
+		"with another key":                          {DeadLetter{Exchange: "direct", RoutingKey: key("K")}, false},
+		"with the key of each message":              {DeadLetter{Exchange: "direct"}, true},
+		"a topic exchange with a key that matches":  {DeadLetter{Exchange: "topic", RoutingKey: key("a.b")}, true},
+		"with one that does not":                    {DeadLetter{Exchange: "topic", RoutingKey: key("a.b.c")}, false},
+		"a headers exchange: nobody knows":          {DeadLetter{Exchange: "headers", RoutingKey: key("k")}, true},
+		"one of a plugin: nobody knows":             {DeadLetter{Exchange: "plugin", RoutingKey: key("k")}, true},
+		"through another exchange":                  {DeadLetter{Exchange: "chain", RoutingKey: key("k")}, true},
+		"through another that does not take it":     {DeadLetter{Exchange: "chain", RoutingKey: key("other")}, false},
+		"from one exchange to its alternate":        {DeadLetter{Exchange: "alternating", RoutingKey: key("k")}, true},
+		"round and round":                           {DeadLetter{Exchange: "circle"}, false},
+		"an exchange that leads nowhere":            {DeadLetter{Exchange: "empty"}, false},
+		"one that does not exist":                   {DeadLetter{Exchange: "nowhere"}, false},
+		"the default exchange with the queue's key": {DeadLetter{RoutingKey: key("q")}, true},
+		"with the key of another queue":             {DeadLetter{RoutingKey: key("r")}, false},
+		"the default exchange with any key":         {DeadLetter{}, true},
+	} {
+		o := waysToQ()
+		test.from.Queue = "theirs"
+		o.DeadLetters = []DeadLetter{test.from}
+		want := ""
+		if test.want {
+			want = "theirs"
+		}
+		if got := o.DeadLettersInto("q", nil); got != want {
+			t.Errorf("%s: fed by %q, want %q", name, got, want)
+		}
+		if got := o.DeadLettersInto("q", []string{"theirs"}); got != "" {
+			t.Errorf("%s: fed by %q, which does not count", name, got)
+		}
+		test.from.Queue = "q"
+		o.DeadLetters = []DeadLetter{test.from}
+		if got := o.DeadLettersInto("q", nil); got != "" {
+			t.Errorf("%s: fed by itself", name)
+		}
+	}
+}
+
+// A binding is needed by dead letters that take it, unless another one to a queue takes them just as surely and stays.
+func TestNeededByDeadLetters(t *testing.T) {
+	t.Parallel()
+	key := func(text string) *string { return &text }
+	for name, test := range map[string]struct {
+		exchange string
+		key      *string
+		also     Binding
+		want     bool
+	}{
+		"no other": {exchange: "direct", key: key("k"), want: true},
+		"another with the same key": {
+			exchange: "direct", key: key("k"), also: Binding{Destination: "r", RoutingKey: "k"},
+		},
+		"another with another key": {
+			exchange: "direct", key: key("k"), also: Binding{Destination: "r", RoutingKey: "l"}, want: true,
+		},
+		"another with the same key, for dead letters of any":  {exchange: "direct", also: Binding{Destination: "r", RoutingKey: "k"}},
+		"another with another key, for dead letters of any":   {exchange: "direct", also: Binding{Destination: "r", RoutingKey: "l"}, want: true},
+		"another that takes more":                             {exchange: "topic", key: key("a.b"), also: Binding{Destination: "r", RoutingKey: "#"}},
+		"another that takes more, for dead letters of any":    {exchange: "topic", also: Binding{Destination: "r", RoutingKey: "#"}, want: true},
+		"another of a fanout":                                 {exchange: "fanout", also: Binding{Destination: "r", RoutingKey: "else"}},
+		"another that takes the same headers":                 {exchange: "headers", also: Binding{Destination: "r"}},
+		"another that takes other headers":                    {exchange: "headers", also: Binding{Destination: "r", Arguments: Arguments{"x-match": "any"}}, want: true},
+		"another to an exchange, which may lead nowhere":      {exchange: "fanout", also: Binding{Destination: "empty", ToExchange: true}, want: true},
+		"another that leaves as well":                         {exchange: "fanout", also: Binding{Destination: "left"}, want: true},
+		"dead letters that do not take it need nothing":       {exchange: "direct", key: key("l")},
+		"dead letters that come by way of an exchange: chain": {exchange: "chain", key: key("k"), want: true},
+	} {
+		o := waysToQ()
+		o.DeadLetters = []DeadLetter{{Queue: "theirs", Exchange: test.exchange, RoutingKey: test.key}}
+		source := test.exchange
+		if source == "chain" {
+			source = "direct"
+		}
+		binding := o.BindingsFrom[source][0]
+		if test.also.Destination != "" {
+			test.also.Source = source
+			o.BindingsFrom[source] = append(o.BindingsFrom[source], test.also)
+		}
+		want := ""
+		if test.want {
+			want = "theirs"
+		}
+		if got := o.NeededByDeadLettersOf(binding, IDs{binding.ID(): true, (Binding{Source: source, Destination: "left"}).ID(): true}); got != want {
+			t.Errorf("%s: needed by %q, want %q", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package vhost
+
+// The arguments of queues and exchanges that Warren knows.
+const (
+	ArgQueueType            = "x-queue-type"
+	ArgMessageTTL           = "x-message-ttl"
+	ArgExpires              = "x-expires"
+	ArgDeliveryLimit        = "x-delivery-limit"
+	ArgMaxLength            = "x-max-length"
+	ArgMaxLengthBytes       = "x-max-length-bytes"
+	ArgOverflow             = "x-overflow"
+	ArgSingleActiveConsumer = "x-single-active-consumer"
+	ArgInitialGroupSize     = "x-quorum-initial-group-size"
+	ArgTargetGroupSize      = "x-quorum-target-group-size"
+	ArgLeaderLocator        = "x-queue-leader-locator"
+	ArgConsumerTimeout      = "x-consumer-timeout"
+	ArgDeadLetterExchange   = "x-dead-letter-exchange"
+	ArgDeadLetterRoutingKey = "x-dead-letter-routing-key"
+	ArgDeadLetterStrategy   = "x-dead-letter-strategy"
+	ArgDelayedRetryType     = "x-delayed-retry-type"
+	ArgDelayedRetryMin      = "x-delayed-retry-min"
+	ArgDelayedRetryMax      = "x-delayed-retry-max"
+
+	// ArgAlternateExchange names the exchange that gets the messages that an exchange routes to no queue.
+	ArgAlternateExchange = "alternate-exchange"
+)
+
+// The keys of policies that mean the same as an argument.
+const (
+	KeyMessageTTL           = "message-ttl"
+	KeyExpires              = "expires"
+	KeyDeliveryLimit        = "delivery-limit"
+	KeyMaxLength            = "max-length"
+	KeyMaxLengthBytes       = "max-length-bytes"
+	KeyOverflow             = "overflow"
+	KeyDeadLetterExchange   = "dead-letter-exchange"
+	KeyDeadLetterRoutingKey = "dead-letter-routing-key"
+	KeyDeadLetterStrategy   = "dead-letter-strategy"
+)
+
+// The values of overflow: what a full queue does.
+const (
+	OverflowRejectPublish = "reject-publish"
+	OverflowDropHead      = "drop-head"
+)
+
+// The types of exchanges that every broker has.
+const (
+	TypeDirect  = "direct"
+	TypeFanout  = "fanout"
+	TypeTopic   = "topic"
+	TypeHeaders = "headers"
+)
+
+// The types of queues.
+const (
+	TypeQuorum  = "quorum"
+	TypeClassic = "classic"
+)

@@ -1,0 +1,113 @@
+package vhost
+
+import "time"
+
+// Exchange is an exchange as the broker describes it.
+type Exchange struct {
+	Type       string
+	Durable    bool
+	AutoDelete bool
+	Internal   bool
+	Arguments  Arguments
+}
+
+// Alternate is the alternate exchange, if there is one.
+func (e Exchange) Alternate() (name string, given bool) {
+	name, given = e.Arguments[ArgAlternateExchange].(string)
+	return name, given
+}
+
+// Queue is a queue as the broker describes it. Its arguments include x-queue-type.
+type Queue struct {
+	Durable    bool
+	AutoDelete bool
+	Exclusive  bool
+	Arguments  Arguments
+}
+
+// Type is classic, quorum, stream, or that of a plugin.
+func (q Queue) Type() string {
+	kind, _ := q.Arguments[ArgQueueType].(string)
+	return kind
+}
+
+// Binding binds a queue, or another exchange, to an exchange.
+type Binding struct {
+	Source, Destination, RoutingKey string
+	// ToExchange says that the destination is an exchange.
+	ToExchange bool
+	Arguments  Arguments
+}
+
+// ID identifies a binding of a queue.
+func (b Binding) ID() ID {
+	return ID{
+		Kind: KindBinding, Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey, Arguments: b.Arguments.JSON(),
+	}
+}
+
+// Is says whether an ID is that of the binding. Arguments are compared last: rendering them takes longest.
+func (b Binding) Is(id ID) bool {
+	return !b.ToExchange && id.Kind == KindBinding && b.Source == id.Source && b.Destination == id.Destination &&
+		b.RoutingKey == id.RoutingKey && b.Arguments.JSON() == id.Arguments
+}
+
+// Fence is a policy of Warren's own making that refuses what is published to the queues that it applies to.
+type Fence struct {
+	Policy
+
+	// Since is when the fence was put up, according to its name.
+	Since time.Time
+}
+
+// Observed is the part of a vhost that a Selection asks for. Its slices are shared and must not be changed.
+type Observed struct {
+	Exchanges map[string]Exchange
+	Queues    map[string]Queue
+	// BindingsTo lists, by queue, the bindings into it, without the implicit one of the default exchange.
+	BindingsTo map[string][]Binding
+	// BindingsFrom lists, by exchange, the bindings from it.
+	BindingsFrom map[string][]Binding
+	Policies     []Policy
+	// Fences refuse what is published to their queues, and no deletion of this connection needs them. They are not among the
+	// policies.
+	Fences []Fence
+	// DeadLetters are those queues of the whole vhost that may dead-letter to a selected object; only with
+	// Selection.IncludeDeadLetterSources.
+	DeadLetters []DeadLetter
+	// Nodes is how many nodes the cluster has; zero if that is not known. Members is how many members those of the selected
+	// quorum queues have that have fewer than that.
+	Nodes   int
+	Members map[string]int
+	// Cluster is the key of the identity of the cluster that was observed.
+	Cluster string
+}
+
+// Has says whether the vhost has an object, whatever its arguments and type.
+func (o Observed) Has(id ID) bool {
+	switch id.Kind {
+	case KindExchange:
+		_, exists := o.Exchanges[id.Name]
+		return exists
+	case KindQueue:
+		_, exists := o.Queues[id.Name]
+		return exists
+	}
+	for _, binding := range o.BindingsTo[id.Destination] {
+		if binding.Is(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// Selection names the objects of a vhost that are to be observed.
+type Selection struct {
+	Exchanges []string
+	Queues    []string
+	// FollowFrom is an exchange whose bindings are observed, with all exchanges that can be reached from it; empty for none.
+	FollowFrom string
+	// IncludeDeadLetterSources asks also for what has to do with the selected objects: the bindings from each selected
+	// exchange, those between any exchanges, exchanges with an alternate exchange, and the queues that dead-letter here.
+	IncludeDeadLetterSources bool
+}

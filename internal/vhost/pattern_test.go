@@ -1,0 +1,68 @@
+package vhost_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// What real brokers say of such patterns is tried in internal/rabbit.
+func TestPatternMatch(t *testing.T) {
+	t.Parallel()
+	const yes, no, unknown = vhost.MatchYes, vhost.MatchNo, vhost.MatchUnknown
+	for _, test := range []struct {
+		pattern, name string
+		want          vhost.Match
+	}{
+		{"", "orders", yes},
+		{"^orders$", "orders", yes},
+		{"^orders$", "orders.dlq", no},
+		{"rder", "orders", yes},
+		{`^(?!amq\.).*`, "orders", yes},
+		{`^(?!amq\.).*`, "amq.gen", no},
+		{`(?<=\.)dlq\z`, "orders.dlq", yes},
+		{`(?<!\.)dlq\z`, "orders.dlq", no},
+		{`^orders$`, "orders\n", yes},
+		{`\Aorders\Z`, "orders\n", yes},
+		{`\Aorders\z`, "orders\n", no},
+		{`^(?>a|ab)c`, "abc", no},
+		{`^a++b`, "aaab", yes},
+		{`^a++ab`, "aaab", no},
+		{`^gr..e$`, "gr\u00f6e", yes}, // the dot is a byte
+		{`^gr.e$`, "gr\u00f6e", no},
+		{`^gr[\w]e$`, "gr\u00f6e", unknown}, // Erlang 27 and 28 differ
+		{`(?i)^GR`, "gr\u00f6e", unknown},
+		{`^\w+$`, "orders", yes},
+		{`(?i)^ORDERS$`, "orders", yes},
+		{`^[[:alpha:]]+$`, "orders", unknown},
+		{`^[a-z-[o]]+$`, "orders", unknown},
+		{`^(?P<n>o)`, "orders", unknown},
+		{`^(o)\1`, "orders", unknown},
+		{`^(a|b(?1))`, "orders", unknown},
+		{`^(?(DEFINE)x)o`, "orders", unknown},
+		{`^\x6frders`, "orders", unknown},
+		{`^\Qorders\E`, "orders", unknown},
+		{`^(`, "orders", unknown},
+		{`^(a+)+(?!b)$`, strings.Repeat("a", 40) + "c", unknown}, // it would take years
+		{strings.Repeat("(", 5000) + strings.Repeat(")", 5000), "orders", unknown},
+	} {
+		equal(t, fmt.Sprintf("%.40q on %q", test.pattern, test.name), test.want, vhost.ReadPattern(test.pattern).Match(test.name))
+	}
+	equal(t, "the zero pattern", vhost.MatchYes, vhost.Pattern{}.Match("orders"))
+	equal(t, "a copy of a pattern", true, vhost.ReadPattern("^a").Equal(vhost.ReadPattern("^a")))
+	equal(t, "another pattern", false, vhost.ReadPattern("^a").Equal(vhost.ReadPattern("^b")))
+}
+
+// A vhost with many patterns that take too long costs no more than some of them do.
+func TestSlowPatternsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	var patterns vhost.Patterns
+	for i := range 1000 {
+		pattern := patterns.Read(fmt.Sprintf("^(a+)+(?!b)%d$", i))
+		equal(t, "match", vhost.MatchUnknown, pattern.Match(strings.Repeat("a", 40)+"c"))
+	}
+	equal(t, "a good pattern among them", vhost.MatchUnknown, patterns.Read("^o").Match("orders"))
+	equal(t, "a good pattern in another vhost", vhost.MatchYes, vhost.ReadPattern("^o").Match("orders"))
+}

@@ -1,0 +1,136 @@
+package vhost
+
+import (
+	"slices"
+	"strings"
+)
+
+// Route lists the queues, sorted, that an exchange leads a routing key to, through further exchanges too. known is false
+// where an exchange decides by more than the key.
+func (o Observed) Route(exchange, key string) (queues []string, known bool) {
+	onward := func(name string) (exchanges []string) {
+		for _, binding := range o.BindingsFrom[name] {
+			if matches, _ := MatchesKey(o.Exchanges[name].Type, binding.RoutingKey, key); matches && binding.ToExchange {
+				exchanges = append(exchanges, binding.Destination)
+			}
+		}
+		return exchanges
+	}
+	for name := range Reach([]string{exchange}, onward) {
+		source := o.Exchanges[name]
+		if _, alternate := source.Alternate(); alternate {
+			return nil, false
+		}
+		for _, binding := range o.BindingsFrom[name] {
+			matches, decided := MatchesKey(source.Type, binding.RoutingKey, key)
+			if !decided {
+				return nil, false
+			}
+			if matches && !binding.ToExchange {
+				queues = append(queues, binding.Destination)
+			}
+		}
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues), true
+}
+
+// MayLead says whether bindings lead from an exchange to a queue, whatever their keys. What an alternate exchange leads to is
+// not observed, and counts as leading there.
+func (o Observed) MayLead(exchange, queue string) bool {
+	for name := range Reach([]string{exchange}, o.boundExchanges) {
+		if _, alternate := o.Exchanges[name].Alternate(); alternate {
+			return true
+		}
+		if slices.ContainsFunc(o.BindingsFrom[name], func(b Binding) bool { return !b.ToExchange && b.Destination == queue }) {
+			return true
+		}
+	}
+	return false
+}
+
+// boundExchanges lists the exchanges that are bound to an exchange.
+func (o Observed) boundExchanges(exchange string) (names []string) {
+	for _, binding := range o.BindingsFrom[exchange] {
+		if binding.ToExchange {
+			names = append(names, binding.Destination)
+		}
+	}
+	return names
+}
+
+// MatchesKey says whether an exchange of a type takes a routing key by a binding; known is false where more than the key
+// decides.
+func MatchesKey(exchangeType, bindingKey, key string) (matches, known bool) {
+	switch exchangeType {
+	case TypeFanout:
+		return true, true
+	case TypeDirect:
+		return bindingKey == key, true
+	case TypeTopic:
+		return matchesTopic(topicWords(bindingKey), topicWords(key)), true
+	}
+	return false, false
+}
+
+// Overlap says whether an exchange of a type takes some routing key by both of two bindings.
+func Overlap(exchangeType, a, b string) bool {
+	switch exchangeType {
+	case TypeFanout:
+		return true
+	case TypeDirect:
+		return a == b
+	case TypeTopic:
+		return topicsOverlap(topicWords(a), topicWords(b))
+	}
+	return false
+}
+
+// matchesTopic compares words: * stands for one, # for any number, none included.
+func matchesTopic(pattern, words []string) bool {
+	reached := make([]bool, len(words)+1) // reached[i]: the pattern so far matches the first i words
+	reached[0] = true
+	for _, part := range pattern {
+		next := make([]bool, len(words)+1)
+		for i := range next {
+			switch {
+			case part == "#":
+				next[i] = reached[i] || (i > 0 && next[i-1])
+			case i > 0 && (part == "*" || part == words[i-1]):
+				next[i] = reached[i-1]
+			}
+		}
+		reached = next
+	}
+	return reached[len(words)]
+}
+
+// topicWords splits a key; the empty key has no word.
+func topicWords(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return strings.Split(key, ".")
+}
+
+// topicsOverlap says whether some key matches both patterns.
+func topicsOverlap(a, b []string) bool {
+	below := make([]bool, len(b)+1) // below[j]: the words of a from the next one on and those of b from j on have a common key
+	for i := len(a); i >= 0; i-- {
+		row := make([]bool, len(b)+1)
+		for j := len(b); j >= 0; j-- {
+			switch {
+			case i == len(a) && j == len(b):
+				row[j] = true
+			case i < len(a) && a[i] == "#":
+				row[j] = below[j] || j < len(b) && row[j+1]
+			case j < len(b) && b[j] == "#":
+				row[j] = row[j+1] || i < len(a) && below[j]
+			case i < len(a) && j < len(b):
+				row[j] = below[j+1] && (a[i] == "*" || b[j] == "*" || a[i] == b[j])
+			}
+		}
+		below = row
+	}
+	return below[0]
+}
