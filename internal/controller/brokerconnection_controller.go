@@ -26,6 +26,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // BrokerConnectionReconciler keeps one connection per BrokerConnection and says in its status how it fares.
@@ -207,7 +208,7 @@ func (r *BrokerConnectionReconciler) describe(
 	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
 ) ctrl.Result {
 	if health.Cluster.Known() {
-		known := health.Cluster.Keeping(rabbit.Identity{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint})
+		known := health.Cluster.Keeping(vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint})
 		status.BrokerVersion = health.Version
 		status.ClusterID, status.ClusterName, status.ClusterEndpoint = known.ID, known.Name, known.Endpoint
 		status.Capabilities = &v1alpha1.BrokerCapabilities{

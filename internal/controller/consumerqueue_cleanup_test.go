@@ -154,7 +154,7 @@ func TestMoveTo(t *testing.T) {
 		whatIs = `what is in vhost "/" of cluster "rabbit@a"` + stays
 	)
 	strong := func(id, name, endpoint string) place {
-		return place{rabbit.Identity{ID: id, Name: name, Endpoint: endpoint}, "/"}
+		return place{vhost.Cluster{ID: id, Name: name, Endpoint: endpoint}, "/"}
 	}
 	warning := func(note string) []occurrence { return []occurrence{{"Warning", "Retained", "Move", note}} }
 	for name, test := range map[string]struct {

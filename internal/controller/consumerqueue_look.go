@@ -226,7 +226,7 @@ func (l *look) enter(
 	ctx context.Context, connection *rabbit.Connection, version vhost.Version, desired topology.Topology, vhostName string,
 ) (*scene, error) {
 	observed, _ := connection.Observe(vhost.Selection{})
-	here := place{rabbit.IdentityOf(observed.Cluster), vhostName}
+	here := place{vhost.ClusterOf(observed.Cluster), vhostName}
 	l.moveTo(here)
 	s := &scene{
 		connection: connection, version: version, place: here,

@@ -242,7 +242,7 @@ type dismantling struct {
 // returns what stays; an error means that nothing more can be done now, or at all.
 func (l *look) dismantle(ctx context.Context, d *dismantling) ([]plan.Retained, error) {
 	observed := d.observe(l.cq)
-	here := place{rabbit.IdentityOf(observed.Cluster), d.vhost}
+	here := place{vhost.ClusterOf(observed.Cluster), d.vhost}
 	if recorded := recordedPlace(*l.status); recorded.cluster.Known() && !here.continues(recorded) {
 		return nil, fmt.Errorf("%w: the topology is in %v at %s, and BrokerConnection %q leads to %v at %s",
 			rabbit.ErrOtherCluster, recorded, recorded.cluster.Endpoint, l.cq.ConnectionName(), here, here.cluster.Endpoint)
@@ -294,7 +294,7 @@ func (d *dismantling) observe(cq *v1alpha1.ConsumerQueue) vhost.Observed {
 // remaining is what is still there of what this resource owned; at another cluster nothing is known of that.
 func (d *dismantling) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyEntry {
 	observed := d.observe(cq)
-	if here := (place{rabbit.IdentityOf(observed.Cluster), d.vhost}); !here.continues(recordedPlace(cq.Status)) {
+	if here := (place{vhost.ClusterOf(observed.Cluster), d.vhost}); !here.continues(recordedPlace(cq.Status)) {
 		return d.all()
 	}
 	return slices.DeleteFunc(d.all(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
@@ -380,7 +380,7 @@ func (l *look) stillUnneeded(d *dismantling, cluster string, queues []string, sh
 		if err := refreshed(ctx, now.connection); err != nil {
 			return err
 		}
-		near, err := r.neighboursOf(ctx, cq, place{rabbit.IdentityOf(cluster), now.vhost}, now.version)
+		near, err := r.neighboursOf(ctx, cq, place{vhost.ClusterOf(cluster), now.vhost}, now.version)
 		if err != nil {
 			return err
 		}

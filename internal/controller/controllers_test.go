@@ -189,7 +189,7 @@ func connectedTo(namespace, name, cluster, vhost string) *v1alpha1.BrokerConnect
 
 // at is a vhost of a cluster that is known by name and endpoint.
 func at(cluster, vhost string) place {
-	return place{rabbit.Identity{Name: cluster, Endpoint: "mq:5672"}, vhost}
+	return place{vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, vhost}
 }
 
 func TestReconcileConsumerQueue(t *testing.T) {
@@ -290,7 +290,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 	t.Parallel()
 	health := rabbit.Health{
 		Version: "4.3.6", ClusterName: "rabbit@a", SyncedAt: time.Unix(1, 0), Connected: true, Matched: true,
-		Cluster:      rabbit.Identity{ID: "sha256:1", Name: "rabbit@a", Endpoint: "mq:5672"},
+		Cluster:      vhost.Cluster{ID: "sha256:1", Name: "rabbit@a", Endpoint: "mq:5672"},
 		Capabilities: rabbit.Capabilities{Definitions: true, DelayedRedelivery: true, Statistics: true},
 	}
 	failing := health

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // place is a vhost of a cluster. Connections may spell the way to it differently.
 type place struct {
-	cluster rabbit.Identity
+	cluster vhost.Cluster
 	vhost   string
 }
 
@@ -26,7 +26,7 @@ func (p place) continues(recorded place) bool {
 
 // recordedPlace is where a ConsumerQueue has its topology.
 func recordedPlace(status v1alpha1.ConsumerQueueStatus) place {
-	return place{rabbit.Identity{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint}, status.VHost}
+	return place{vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint}, status.VHost}
 }
 
 // record writes the place into the status. An ID that cannot be read any more stays known.
@@ -81,7 +81,7 @@ func (r *ConsumerQueueReconciler) placeOf(ctx context.Context, cq *v1alpha1.Cons
 		return place{}
 	}
 	leads := place{
-		rabbit.Identity{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint}, bc.Spec.VHost,
+		vhost.Cluster{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint}, bc.Spec.VHost,
 	}
 	if r.connections == nil {
 		return leads

@@ -4,14 +4,14 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // RabbitmqClusters of one name are common. What is recorded of a ConsumerQueue counts, and where its connection leads.
 func TestNearness(t *testing.T) {
 	t.Parallel()
-	strong := func(id, name, endpoint string) rabbit.Identity {
-		return rabbit.Identity{ID: id, Name: name, Endpoint: endpoint}
+	strong := func(id, name, endpoint string) vhost.Cluster {
+		return vhost.Cluster{ID: id, Name: name, Endpoint: endpoint}
 	}
 	here := place{strong("1", "rabbit", "blue:5672"), "/"}
 	for name, test := range map[string]struct {

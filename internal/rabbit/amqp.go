@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 const heartbeat = 10 * time.Second
@@ -24,8 +26,8 @@ type link struct {
 	id         string // what the link calls itself
 	opened     time.Time
 	overdue    atomic.Bool
-	refused    chan error               // it does not match the management API
-	cluster    atomic.Pointer[Identity] // whom it was found to match; nil before
+	refused    chan error                    // it does not match the management API
+	cluster    atomic.Pointer[vhost.Cluster] // whom it was found to match; nil before
 
 	// matched and queue are the looking goroutine's own; see match.go.
 	matched bool
@@ -171,11 +173,11 @@ func (l *link) openInRoom() (*amqp.Channel, error) {
 }
 
 // at is the cluster that the link was found to lead to.
-func (l *link) at() Identity {
+func (l *link) at() vhost.Cluster {
 	if found := l.cluster.Load(); found != nil {
 		return *found
 	}
-	return Identity{}
+	return vhost.Cluster{}
 }
 
 // refuse has the link closed.

@@ -29,7 +29,7 @@ type Capabilities struct {
 // contact is what is read once after each (re)connect.
 type contact struct {
 	version      string
-	identity     Identity
+	identity     vhost.Cluster
 	tags         []string
 	capabilities Capabilities
 	// upgrading: the nodes have different versions.
@@ -105,7 +105,7 @@ type overview struct {
 
 // identity asks which cluster answers, and what the node that does says of itself. The id of a cluster can be read with the
 // tags policymaker and administrator.
-func (m *management) identity(ctx context.Context) (found Identity, answer overview, err error) {
+func (m *management) identity(ctx context.Context) (found vhost.Cluster, answer overview, err error) {
 	if _, err := m.get(ctx, "/overview?columns=rabbitmq_version,cluster_name,disable_stats", "", &answer); err != nil {
 		return found, answer, err
 	}
@@ -121,7 +121,7 @@ func (m *management) identity(ctx context.Context) (found Identity, answer overv
 		tooLong := m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
 		return found, answer, m.describe(http.MethodGet, "/overview", tooLong)
 	}
-	found = Identity{Name: answer.ClusterName, Endpoint: endpointOf(m.config.AMQPURI)}
+	found = vhost.Cluster{Name: answer.ClusterName, Endpoint: endpointOf(m.config.AMQPURI)}
 	for _, parameter := range parameters {
 		if id, text := parameter.Value.(string); text && parameter.Name == "internal_cluster_id" {
 			found.ID = hashedID(id)

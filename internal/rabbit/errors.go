@@ -160,8 +160,8 @@ func untimed(text string) string {
 }
 
 // sameCluster makes an error of a broker that is not surely of the wanted cluster, which is given by its Key.
-func (c Config) sameCluster(here Identity, wanted string) error {
-	meant := IdentityOf(wanted)
+func (c Config) sameCluster(here vhost.Cluster, wanted string) error {
+	meant := vhost.ClusterOf(wanted)
 	switch {
 	case here.Continues(meant):
 		return nil

@@ -15,7 +15,7 @@ type Health struct {
 	// broker cannot be reached.
 	Version      string
 	ClusterName  string
-	Cluster      Identity
+	Cluster      vhost.Cluster
 	Capabilities Capabilities
 	// Operators are the owners of connections and fences in the vhost that Config.Known does not know. While there are any,
 	// nothing is removed.

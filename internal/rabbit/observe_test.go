@@ -70,7 +70,7 @@ func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
 		other := connected(t, config, nil)
 
 		definitions, listings := seen(t, administrator), seen(t, other)
-		if whole, part := IdentityOf(definitions.cluster), IdentityOf(listings.cluster); whole.ID == "" || part.ID != "" || !part.Is(whole) {
+		if whole, part := vhost.ClusterOf(definitions.cluster), vhost.ClusterOf(listings.cluster); whole.ID == "" || part.ID != "" || !part.Is(whole) {
 			t.Errorf("only the administrator should know the cluster's ID: %+v, %+v", whole, part)
 		}
 		listings.cluster = definitions.cluster

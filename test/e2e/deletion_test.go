@@ -171,7 +171,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
-		w.expectRetained(`the main queue "orders" is somebody else's too, or always was, and stays.*queue "orders.retry.30s"`, true, "never ours")
+		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared, and stays.*queue "orders.retry.30s"`, true, "never ours")
 	})
 
 	It("with driftPolicy Report takes away nothing that Warren did not declare", func() {

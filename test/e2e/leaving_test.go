@@ -74,8 +74,8 @@ var _ = Describe("What leaves the spec", func() {
 		w.queue("orders", `{retry: {delayTiers: [{delay: 1m}]}, deadLetter: {queue: {name: two}}}`)
 		cq := w.eventually("orders", condition("Ready", metav1.ConditionTrue, "InSync"),
 			HaveField("Status.Advisories", ConsistOf(
-				HaveField("Message", `queue "orders.retry.15s" is not wanted any more and stays for now: it holds messages or has consumers`),
-				HaveField("Message", `queue "one" is not wanted any more and stays for now: it holds messages or has consumers`))))
+				HaveField("Message", `queue "orders.retry.15s" is no longer in the spec; kept: it holds messages or has consumers`),
+				HaveField("Message", `queue "one" is no longer in the spec; kept: it holds messages or has consumers`))))
 		Expect(cq.Status.Changes).To(BeEmpty())
 		Expect(cq.Status.Topology).To(ContainElement(SatisfyAll(HaveField("Name", "one"), HaveField("State", v1alpha1.StateOrphaned))))
 		Eventually(w.vhost.Ready).WithArguments("orders").WithTimeout(deadline.For(30 * time.Second)).Should(Equal(1))

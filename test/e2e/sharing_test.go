@@ -66,7 +66,7 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		there.ready("invoices")
 		here.delete("orders")
 		here.gone("orders")
-		here.expectRetained(`a ConsumerQueue in another namespace has it too: exchange "dead"; queue "graveyard"`, false, "shared")
+		here.expectRetained(`shared with a ConsumerQueue in another namespace: exchange "dead"; queue "graveyard"`, false, "shared")
 		cq := there.ready("invoices")
 		Expect(cq.Status.Changes).To(BeEmpty())
 		state := there.holds()

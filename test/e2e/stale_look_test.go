@@ -49,7 +49,7 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 		w.queue("orders", `{retry: {delayTiers: [{delay: 10s}]}}`)
 		w.eventually("orders")
 		Eventually(w.advisories).WithArguments("orders").Should(ContainElement(
-			ContainSubstring(`exchange "orders.retry" is not wanted any more and stays for now: "orders.retry.10s" is bound to it`)))
+			ContainSubstring(`exchange "orders.retry" is no longer in the spec; kept: "orders.retry.10s" is bound to it`)))
 		Expect(w.holds().Exchanges).To(Equal(before.Exchanges))
 		Expect(w.holds().Bindings).To(Equal(before.Bindings))
 	})
@@ -72,14 +72,14 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 		DeferCleanup(goOn)
 		leaving.queue("orders", `{retry: {delayTiers: [{delay: 1m}]}}`)
 		deleted.delete("orders")
-		Eventually(leaving.advisories).WithArguments("orders").Should(ContainElement(ContainSubstring("it is being looked at whether it is empty")))
+		Eventually(leaving.advisories).WithArguments("orders").Should(ContainElement(ContainSubstring("checking whether it is empty")))
 		deleted.eventuallyDeleting("orders")
 		for _, w := range []*world{leaving, deleted} {
 			w.deadLettersTo("", "orders.retry.10s")
 		}
 		goOn()
 		Eventually(leaving.advisories).WithArguments("orders").WithTimeout(deadline.For(time.Minute)).Should(ContainElement(
-			ContainSubstring(`queue "orders.retry.10s" is not wanted any more and stays for now: queue "audit" still dead-letters to it`)))
+			ContainSubstring(`queue "orders.retry.10s" is no longer in the spec; kept: queue "audit" still dead-letters to it`)))
 		Expect(leaving.queues()).To(ContainElement("orders.retry.10s"))
 		deleted.gone("orders")
 		deleted.vhost.DeleteQueue("audit")

@@ -1,13 +1,8 @@
-package rabbit
+package vhost
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/url"
-	"strings"
 )
 
 // Identity tells one RabbitMQ cluster from another. The name alone does not: the RabbitMQ cluster operator names each
@@ -15,7 +10,7 @@ import (
 //
 // An identity with an ID is strong, one without is weak. Which question is asked of two identities depends on what follows
 // from the answer: MayBe where something is kept, Is where something is done.
-type Identity struct {
+type Cluster struct {
 	// ID is a hash of the random id that the cluster gave itself when it was made; empty where the user may not read it.
 	ID string `json:"id,omitempty"`
 	// Name is the cluster's name. It can be changed.
@@ -25,13 +20,13 @@ type Identity struct {
 }
 
 // Strong says whether the ID is known.
-func (i Identity) Strong() bool { return i.ID != "" }
+func (i Cluster) Strong() bool { return i.ID != "" }
 
 // Known is false for the identity of no cluster.
-func (i Identity) Known() bool { return i.ID != "" || i.Name != "" }
+func (i Cluster) Known() bool { return i.ID != "" || i.Name != "" }
 
 // MayBe says whether two identities may be of one cluster: then nothing is taken away from whoever is at the other.
-func (i Identity) MayBe(other Identity) bool {
+func (i Cluster) MayBe(other Cluster) bool {
 	if i.Strong() && other.Strong() {
 		return i.ID == other.ID
 	}
@@ -40,7 +35,7 @@ func (i Identity) MayBe(other Identity) bool {
 
 // Is says whether two identities are surely of one cluster. Clusters of one name that are reached at one endpoint are taken
 // for one where an ID is not known.
-func (i Identity) Is(other Identity) bool {
+func (i Cluster) Is(other Cluster) bool {
 	if i.Strong() && other.Strong() {
 		return i.ID == other.ID
 	}
@@ -49,7 +44,7 @@ func (i Identity) Is(other Identity) bool {
 
 // Continues says whether an identity is of the cluster that a recorded one speaks of. Warren once recorded the name only:
 // such a record is believed.
-func (i Identity) Continues(recorded Identity) bool {
+func (i Cluster) Continues(recorded Cluster) bool {
 	if recorded.ID == "" && recorded.Endpoint == "" {
 		return i.Name != "" && i.Name == recorded.Name
 	}
@@ -57,7 +52,7 @@ func (i Identity) Continues(recorded Identity) bool {
 }
 
 // Keeping returns the identity with the ID that is recorded of the same cluster, for a user who may not read the ID any more.
-func (i Identity) Keeping(recorded Identity) Identity {
+func (i Cluster) Keeping(recorded Cluster) Cluster {
 	if i.ID == "" && i.Continues(recorded) {
 		i.ID = recorded.ID
 	}
@@ -65,7 +60,7 @@ func (i Identity) Keeping(recorded Identity) Identity {
 }
 
 // Key is the identity as one text, as calls carry it that must not reach another cluster.
-func (i Identity) Key() string {
+func (i Cluster) Key() string {
 	if !i.Known() {
 		return ""
 	}
@@ -73,41 +68,19 @@ func (i Identity) Key() string {
 	return string(text)
 }
 
-// IdentityOf reads what Key wrote. Any other text is taken for a name.
-func IdentityOf(key string) Identity {
-	read := Identity{}
+// ClusterOf reads what Key wrote. Any other text is taken for a name.
+func ClusterOf(key string) Cluster {
+	read := Cluster{}
 	if err := json.Unmarshal([]byte(key), &read); err != nil || !read.Known() {
-		return Identity{Name: key}
+		return Cluster{Name: key}
 	}
 	return read
 }
 
 // String names the cluster for people.
-func (i Identity) String() string {
+func (i Cluster) String() string {
 	if i.Endpoint == "" {
 		return fmt.Sprintf("%q", i.Name)
 	}
 	return fmt.Sprintf("%q at %s", i.Name, i.Endpoint)
-}
-
-// hashedID keeps the cluster's own id out of Kubernetes.
-func hashedID(id string) string {
-	if id == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(id))
-	return "sha256:" + hex.EncodeToString(sum[:16])
-}
-
-// endpointOf is host:port of a URI; empty if it is none.
-func endpointOf(text string) string {
-	uri, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	port := uri.Port()
-	if port == "" {
-		port = map[string]string{"amqp": "5672", "amqps": "5671", "http": "80", "https": "443"}[uri.Scheme]
-	}
-	return net.JoinHostPort(strings.ToLower(uri.Hostname()), port)
 }

@@ -1,0 +1,87 @@
+package vhost
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	strong := Cluster{ID: "1", Name: "rabbit", Endpoint: "blue:5672"}
+	weak := Cluster{Name: "rabbit", Endpoint: "blue:5672"}
+	old := Cluster{Name: "rabbit"}
+	type answers struct{ mayBe, is, continues bool }
+	for name, test := range map[string]struct {
+		recorded, now Cluster
+		want          answers
+	}{
+		"strong and the same":             {strong, strong, answers{true, true, true}},
+		"strong and renamed":              {strong, Cluster{ID: "1", Name: "hare", Endpoint: "blue:5672"}, answers{true, true, true}},
+		"strong and moved":                {strong, Cluster{ID: "1", Name: "rabbit", Endpoint: "green:5672"}, answers{true, true, true}},
+		"strong and another of that name": {strong, Cluster{ID: "2", Name: "rabbit", Endpoint: "blue:5672"}, answers{false, false, false}},
+
+		"the ID becomes readable":                  {weak, strong, answers{true, true, true}},
+		"the ID becomes readable, elsewhere":       {Cluster{Name: "rabbit", Endpoint: "green:5672"}, strong, answers{true, false, false}},
+		"the ID is readable no longer":             {strong, weak, answers{true, true, true}},
+		"the ID is readable no longer, elsewhere":  {strong, Cluster{Name: "rabbit", Endpoint: "green:5672"}, answers{true, false, false}},
+		"the ID is readable no longer, other name": {strong, Cluster{Name: "hare", Endpoint: "blue:5672"}, answers{false, false, false}},
+
+		"weak and the same":  {weak, weak, answers{true, true, true}},
+		"weak and renamed":   {weak, Cluster{Name: "hare", Endpoint: "blue:5672"}, answers{false, false, false}},
+		"weak and elsewhere": {weak, Cluster{Name: "rabbit", Endpoint: "green:5672"}, answers{true, false, false}},
+
+		"recorded by an older version":               {old, strong, answers{true, false, true}},
+		"recorded by an older version, weak now":     {old, weak, answers{true, false, true}},
+		"recorded by an older version, another name": {old, Cluster{ID: "1", Name: "hare", Endpoint: "blue:5672"}, answers{false, false, false}},
+
+		"nothing is known":        {Cluster{}, Cluster{}, answers{false, false, false}},
+		"nothing is recorded":     {Cluster{}, strong, answers{false, false, false}},
+		"an endpoint is no proof": {Cluster{Endpoint: "blue:5672"}, Cluster{Endpoint: "blue:5672"}, answers{false, false, false}},
+	} {
+		got := answers{test.now.MayBe(test.recorded), test.now.Is(test.recorded), test.now.Continues(test.recorded)}
+		if got != test.want {
+			t.Errorf("%s: %+v, should be %+v", name, got, test.want)
+		}
+		if test.recorded.MayBe(test.now) != got.mayBe || test.recorded.Is(test.now) != got.is {
+			t.Errorf("%s: the answer depends on which is asked", name)
+		}
+	}
+}
+
+func TestClusterKeepsAnIDThatCannotBeReadNow(t *testing.T) {
+	t.Parallel()
+	strong := Cluster{ID: "1", Name: "rabbit", Endpoint: "blue:5672"}
+	weak := Cluster{Name: "rabbit", Endpoint: "blue:5672"}
+	elsewhere := Cluster{Name: "rabbit", Endpoint: "green:5672"}
+	other := Cluster{ID: "2", Name: "rabbit", Endpoint: "blue:5672"}
+	for name, test := range map[string]struct{ recorded, now, want Cluster }{
+		"the tag was taken away":    {strong, weak, strong},
+		"it may be another cluster": {strong, elsewhere, elsewhere},
+		"it is another cluster":     {strong, other, other},
+		"the tag was given":         {weak, strong, strong},
+		"nothing is recorded":       {Cluster{}, weak, weak},
+	} {
+		if difference := cmp.Diff(test.want, test.now.Keeping(test.recorded)); difference != "" {
+			t.Errorf("%s (-want +got):\n%s", name, difference)
+		}
+	}
+}
+
+func TestClusterAsOneText(t *testing.T) {
+	t.Parallel()
+	for _, identity := range []Cluster{
+		{},
+		{Name: "rabbit@a"},
+		{ID: "sha256:0123", Name: `a "quoted" name`, Endpoint: "[fd00::1]:5672"},
+	} {
+		if difference := cmp.Diff(identity, ClusterOf(identity.Key())); difference != "" {
+			t.Error(difference)
+		}
+	}
+	for text, want := range map[string]Cluster{"rabbit@a": {Name: "rabbit@a"}, "12": {Name: "12"}, "{}": {Name: "{}"}} {
+		if got := ClusterOf(text); got != want {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+}
