@@ -179,17 +179,17 @@ func TestNeighboursOf(t *testing.T) {
 	equal(t, "without an API server", "list ConsumerQueues that have to do with queue/dlq: the API server is tired", err.Error())
 }
 
-func connectedTo(namespace, name, cluster, vhost string) *v1alpha1.BrokerConnection {
+func connectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerConnection {
 	return &v1alpha1.BrokerConnection{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.BrokerConnectionSpec{VHost: vhost},
+		Spec:       v1alpha1.BrokerConnectionSpec{VHost: vhostName},
 		Status:     v1alpha1.BrokerConnectionStatus{ClusterName: cluster, ClusterEndpoint: "mq:5672"},
 	}
 }
 
 // at is a vhost of a cluster that is known by name and endpoint.
-func at(cluster, vhost string) place {
-	return place{vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, vhost}
+func at(cluster, name string) place {
+	return place{vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, name}
 }
 
 func TestReconcileConsumerQueue(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Identity tells one RabbitMQ cluster from another. The name alone does not: the RabbitMQ cluster operator names each
+// Cluster identifies a RabbitMQ cluster: it tells one cluster from another. The name alone does not: the RabbitMQ cluster operator names each
 // cluster after its resource, so clusters in several namespaces often have one name.
 //
 // An identity with an ID is strong, one without is weak. Which question is asked of two identities depends on what follows
@@ -20,51 +20,51 @@ type Cluster struct {
 }
 
 // Strong says whether the ID is known.
-func (i Cluster) Strong() bool { return i.ID != "" }
+func (c Cluster) Strong() bool { return c.ID != "" }
 
 // Known is false for the identity of no cluster.
-func (i Cluster) Known() bool { return i.ID != "" || i.Name != "" }
+func (c Cluster) Known() bool { return c.ID != "" || c.Name != "" }
 
 // MayBe says whether two identities may be of one cluster: then nothing is taken away from whoever is at the other.
-func (i Cluster) MayBe(other Cluster) bool {
-	if i.Strong() && other.Strong() {
-		return i.ID == other.ID
+func (c Cluster) MayBe(other Cluster) bool {
+	if c.Strong() && other.Strong() {
+		return c.ID == other.ID
 	}
-	return i.Name != "" && i.Name == other.Name
+	return c.Name != "" && c.Name == other.Name
 }
 
 // Is says whether two identities are surely of one cluster. Clusters of one name that are reached at one endpoint are taken
 // for one where an ID is not known.
-func (i Cluster) Is(other Cluster) bool {
-	if i.Strong() && other.Strong() {
-		return i.ID == other.ID
+func (c Cluster) Is(other Cluster) bool {
+	if c.Strong() && other.Strong() {
+		return c.ID == other.ID
 	}
-	return i.MayBe(other) && i.Endpoint != "" && i.Endpoint == other.Endpoint
+	return c.MayBe(other) && c.Endpoint != "" && c.Endpoint == other.Endpoint
 }
 
 // Continues says whether an identity is of the cluster that a recorded one speaks of. Warren once recorded the name only:
 // such a record is believed.
-func (i Cluster) Continues(recorded Cluster) bool {
+func (c Cluster) Continues(recorded Cluster) bool {
 	if recorded.ID == "" && recorded.Endpoint == "" {
-		return i.Name != "" && i.Name == recorded.Name
+		return c.Name != "" && c.Name == recorded.Name
 	}
-	return i.Is(recorded)
+	return c.Is(recorded)
 }
 
 // Keeping returns the identity with the ID that is recorded of the same cluster, for a user who may not read the ID any more.
-func (i Cluster) Keeping(recorded Cluster) Cluster {
-	if i.ID == "" && i.Continues(recorded) {
-		i.ID = recorded.ID
+func (c Cluster) Keeping(recorded Cluster) Cluster {
+	if c.ID == "" && c.Continues(recorded) {
+		c.ID = recorded.ID
 	}
-	return i
+	return c
 }
 
 // Key is the identity as one text, as calls carry it that must not reach another cluster.
-func (i Cluster) Key() string {
-	if !i.Known() {
+func (c Cluster) Key() string {
+	if !c.Known() {
 		return ""
 	}
-	text, _ := json.Marshal(i) // of strings
+	text, _ := json.Marshal(c) // of strings
 	return string(text)
 }
 
@@ -78,9 +78,9 @@ func ClusterOf(key string) Cluster {
 }
 
 // String names the cluster for people.
-func (i Cluster) String() string {
-	if i.Endpoint == "" {
-		return fmt.Sprintf("%q", i.Name)
+func (c Cluster) String() string {
+	if c.Endpoint == "" {
+		return fmt.Sprintf("%q", c.Name)
 	}
-	return fmt.Sprintf("%q at %s", i.Name, i.Endpoint)
+	return fmt.Sprintf("%q at %s", c.Name, c.Endpoint)
 }
