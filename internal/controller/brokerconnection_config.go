@@ -19,6 +19,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
+// indexSecret is the index of BrokerConnections by the names of the Secrets that their specs reference.
+const indexSecret = "secret"
+
 // unusable says why a BrokerConnection cannot be made a configuration yet.
 type unusable struct {
 	reason, message string

@@ -67,18 +67,6 @@ func (r *BrokerConnectionReconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// specOrRequest lets pass what is new, has a new generation, or has a new value of the requested-at annotation.
-func specOrRequest() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return requestedAt(e.ObjectOld) != requestedAt(e.ObjectNew) },
-	})
-}
-
-// requestedAt is cut to what status.lastHandledReconcileAt may hold.
-func requestedAt(object client.Object) string {
-	return shortened(object.GetAnnotations()[v1alpha1.RequestedAtAnnotation], 1024)
-}
-
 // countHandler has a BrokerConnection reconciled, a little later, when ConsumerQueues come or go; at once when the first one
 // comes, which waits for the finalizer.
 func (r *BrokerConnectionReconciler) countHandler() handler.EventHandler {
@@ -87,7 +75,7 @@ func (r *BrokerConnectionReconciler) countHandler() handler.EventHandler {
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			request := reconcile.Request{NamespacedName: connectionKey(e.Object.(*v1alpha1.ConsumerQueue))}
 			bc := &v1alpha1.BrokerConnection{}
-			if err := r.client.Get(ctx, request.NamespacedName, bc); err == nil && !isProtected(bc) {
+			if err := r.client.Get(ctx, request.NamespacedName, bc); err == nil && !bc.IsProtected() {
 				q.Add(request)
 				return
 			}
@@ -165,7 +153,7 @@ func (r *BrokerConnectionReconciler) look(
 	key := client.ObjectKeyFromObject(bc)
 	conditions := conditionWriter{&status.Conditions, bc.Generation}
 	status.ObservedGeneration = bc.Generation
-	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
+	if bc.IsSuspended() {
 		r.closeSuspended(bc)
 		conditions.suspended("spec.suspend is set: the broker is neither read nor written")
 		return ctrl.Result{}, nil

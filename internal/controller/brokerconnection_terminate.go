@@ -47,7 +47,7 @@ func (r *BrokerConnectionReconciler) protect(ctx context.Context, bc *v1alpha1.B
 // terminate keeps the connection of a BrokerConnection that is being deleted while it is needed, and then lets go of both.
 // It does not read the Secret if the connection is open: that may be gone already.
 func (r *BrokerConnectionReconciler) terminate(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
-	if !isProtected(bc) { // it was let go, and waits for somebody else
+	if !bc.IsProtected() { // it was let go, and waits for somebody else
 		r.connections.Close(client.ObjectKeyFromObject(bc))
 		return ctrl.Result{}, nil
 	}
@@ -55,7 +55,7 @@ func (r *BrokerConnectionReconciler) terminate(ctx context.Context, bc *v1alpha1
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
+	if bc.IsSuspended() {
 		return r.release(ctx, bc)
 	}
 	left := stay(r.farewells.since(bc, terminating, time.Now()), needed > 0, terminating > 0)

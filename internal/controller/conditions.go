@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -83,12 +81,4 @@ func (w conditionWriter) suspended(message string) {
 
 func (w conditionWriter) resumed() {
 	meta.RemoveStatusCondition(w.conditions, v1alpha1.ConditionSuspended)
-}
-
-// shortened cuts a text to a number of bytes, between two characters.
-func shortened(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }

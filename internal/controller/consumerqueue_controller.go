@@ -9,8 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -82,20 +80,11 @@ func readinessChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
 			was, is := readyOf(before), readyOf(after)
-			return before.Generation != after.Generation || isProtected(before) != isProtected(after) ||
+			return before.Generation != after.Generation || before.IsProtected() != after.IsProtected() ||
 				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 				was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
 		},
 	}
-}
-
-func readyOf(bc *v1alpha1.BrokerConnection) metav1.Condition { return readyIn(bc.Status.Conditions) }
-
-func readyIn(conditions []metav1.Condition) metav1.Condition {
-	if found := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); found != nil {
-		return *found
-	}
-	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
 }
 
 func (r *ConsumerQueueReconciler) queuesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
@@ -171,9 +160,6 @@ func orOldStatus(err error) error {
 	return err
 }
 
-// cacheDelay is how long the cache is given to hear of a status that was written a moment ago.
-const cacheDelay = 100 * time.Millisecond
-
 // finish writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
 // retry sees the status that was written and no transition any more. It returns a conflict if the look began with an old
 // status; that the resource changed otherwise in the meantime does no harm.
@@ -204,11 +190,6 @@ func (l *look) checkCurrent(ctx context.Context) error {
 	}
 	l.cq.ResourceVersion = now.ResourceVersion
 	return nil
-}
-
-// connectionKey names the BrokerConnection of a ConsumerQueue.
-func connectionKey(cq *v1alpha1.ConsumerQueue) client.ObjectKey {
-	return client.ObjectKey{Namespace: cq.Namespace, Name: cq.ConnectionName()}
 }
 
 // connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.

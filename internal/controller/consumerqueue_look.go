@@ -34,7 +34,7 @@ type look struct {
 func (l *look) run(ctx context.Context) (ctrl.Result, error) {
 	l.status.QueueName, l.status.ConnectionName = l.cq.QueueName(), l.cq.ConnectionName()
 	conditions := conditionWriter{&l.status.Conditions, l.cq.Generation}
-	if l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend {
+	if l.cq.IsSuspended() {
 		l.abstain()
 		l.observed()
 		conditions.suspended("spec.suspend is set: the broker is neither read nor written for this resource")
@@ -54,7 +54,7 @@ func (l *look) run(ctx context.Context) (ctrl.Result, error) {
 	if !recordedPlace(*l.status).cluster.Known() { // otherwise it is part of what the topology is known of; see moveTo
 		l.status.VHost = bc.Spec.VHost
 	}
-	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
+	if bc.IsSuspended() {
 		l.abstain()
 		l.observed()
 		conditions.suspended(fmt.Sprintf("BrokerConnection %q is suspended", bc.Name))
@@ -85,7 +85,7 @@ func (l *look) throughConnection(ctx context.Context, bc *v1alpha1.BrokerConnect
 			"BrokerConnection %q is being deleted: nothing new is declared through it", bc.Name)))
 		return ctrl.Result{}, nil // that it is gone is watched, and that it is there again
 	}
-	if !isProtected(bc) {
+	if !bc.IsProtected() {
 		return ctrl.Result{}, nil // it is about to be, and its change is watched
 	}
 	interval, err := bc.Spec.ResyncInterval.Parse()

@@ -22,15 +22,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A deletion that fails for a reason that may pass is tried again for terminationPatience, or three resync intervals if
-// that is longer; then the resource goes and what is at the broker stays. It is counted from the first failure that this
-// manager sees, and waiting for the deletions of others does not count. What goes away by itself is waited for longer: the
-// broker tries to deliver a dead letter every three minutes, and a fence of a crash may have to wait for one.
-const (
-	terminationPatience = time.Minute
-	pendingPatience     = 10 * time.Minute
-)
-
 // terminationRetry is how soon it is tried again.
 const terminationRetry = 3 * time.Second
 
@@ -65,7 +56,7 @@ func (l *look) terminate(ctx context.Context) (ctrl.Result, error) {
 			why += "; " + fencesMayStand(l.status.VHost)
 		}
 		return l.leave(ctx, corev1.EventTypeWarning, why, owned)
-	case bc.Spec.Suspend != nil && *bc.Spec.Suspend:
+	case bc.IsSuspended():
 		return l.leave(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
 	return l.terminateThrough(ctx, bc, owned)
@@ -116,7 +107,7 @@ func (l *look) reasonToLeave(owned []v1alpha1.TopologyEntry) (kind, why string) 
 	switch {
 	case l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
 		return corev1.EventTypeNormal, "deletionPolicy is Retain"
-	case l.cq.Spec.Suspend != nil && *l.cq.Spec.Suspend:
+	case l.cq.IsSuspended():
 		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
 	case l.onlyWatched(owned):
 		return corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology"

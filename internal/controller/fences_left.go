@@ -32,7 +32,7 @@ func (r *BrokerConnectionReconciler) fencesLeft(ctx context.Context, bc *v1alpha
 		return remainder{}, nil
 	}
 	unknown := remainder{note: fencesMayStand(bc.Spec.VHost)}
-	if bc.Spec.Suspend != nil && *bc.Spec.Suspend {
+	if bc.IsSuspended() {
 		if r.closeSuspended(bc); r.clean.has(bc) {
 			return remainder{}, nil
 		}
@@ -79,9 +79,6 @@ func (r *BrokerConnectionReconciler) closeSuspended(bc *v1alpha1.BrokerConnectio
 	}
 }
 
-const nobodyElse = "they may refuse whatever is published to their queues, and nobody else takes them down, " +
-	"unless a BrokerConnection to this vhost is made again"
-
 func fencesStand(vhost string, fences []string) string {
 	commands := make([]string, len(fences))
 	for i, fence := range fences {
@@ -89,15 +86,3 @@ func fencesStand(vhost string, fences []string) string {
 	}
 	return fmt.Sprintf("%d fences stand in vhost %q: %s. Take them down: %s", len(fences), vhost, nobodyElse, strings.Join(commands, "; "))
 }
-
-func fencesMayStand(vhost string) string {
-	return fmt.Sprintf("policies named warren-fence-* may stand in vhost %q: %s. "+
-		"List them: rabbitmqctl list_policies -p %s; take each down: %s", vhost, nobodyElse, quoted(vhost), clearPolicy(vhost, "NAME"))
-}
-
-func clearPolicy(vhost, name string) string {
-	return fmt.Sprintf("rabbitmqctl clear_policy -p %s %s", quoted(vhost), name)
-}
-
-// quoted is a text as a shell takes it for one word.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -88,3 +88,12 @@ func (t *trials) forget(key client.ObjectKey) {
 	defer t.mu.Unlock()
 	delete(t.of, key)
 }
+
+// A deletion that fails for a reason that may pass is tried again for terminationPatience, or three resync intervals if
+// that is longer; then the resource goes and what is at the broker stays. It is counted from the first failure that this
+// manager sees, and waiting for the deletions of others does not count. What goes away by itself is waited for longer: the
+// broker tries to deliver a dead letter every three minutes, and a fence of a crash may have to wait for one.
+const (
+	terminationPatience = time.Minute
+	pendingPatience     = 10 * time.Minute
+)

@@ -9,6 +9,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+// indexStake is the index of ConsumerQueues by what they can share or dispute.
+const indexStake = "stake"
+
 // stakes are what a ConsumerQueue can share with others or dispute with them. Thousands may have the same exchange as the
 // source of their messages, and agree on its type: they need not know of each other.
 type stakes struct {

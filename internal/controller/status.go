@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,31 +23,6 @@ func applyConsumerQueueStatus(ctx context.Context, c client.Client, cq *v1alpha1
 	}
 	if version := applied.ResourceVersion; version != nil { // the answer of the API server is in it
 		cq.ResourceVersion = *version
-	}
-	return nil
-}
-
-// applyBrokerConnectionStatus writes a status by server-side apply.
-func applyBrokerConnectionStatus(
-	ctx context.Context, c client.Client, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus,
-) error {
-	configuration := &ac.BrokerConnectionStatusApplyConfiguration{}
-	if err := convert(status, configuration); err != nil {
-		return err
-	}
-	applied := ac.BrokerConnection(bc.Name, bc.Namespace).WithStatus(configuration)
-	body := &client.SubResourceApplyOptions{SubResourceBody: yamlSafe{applied}}
-	return c.Status().Apply(ctx, applied, body, fieldOwner, client.ForceOwnership)
-}
-
-// convert brings a status into the form of its apply configuration, which has the same fields as pointers.
-func convert(status, configuration any) error {
-	text, err := json.Marshal(status)
-	if err != nil {
-		return fmt.Errorf("encode status: %w", err)
-	}
-	if err := json.Unmarshal(text, configuration); err != nil {
-		return fmt.Errorf("decode status: %w", err)
 	}
 	return nil
 }

@@ -2,10 +2,8 @@ package controller
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -125,9 +123,6 @@ func hashed(text string) string {
 	return fmt.Sprintf("sha256:%x (%d bytes)", sha256.Sum256([]byte(text)), len(text))
 }
 
-// valid replaces what is no UTF-8. JSON would, too, and the status that was written would not be the one that is compared.
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
-
 // within are as many items as fit, and how many do not; what they take is taken off the bytes that are left.
 func within[T any](list []T, most int, left *int) (kept []T, omitted int32) {
 	list, omitted = cut(list, max(0, most))
@@ -147,30 +142,4 @@ func cut[T any](list []T, most int) (kept []T, omitted int32) {
 		return list, 0
 	}
 	return list[:most], int32(len(list) - most)
-}
-
-// encodedSize is how many bytes a value takes as JSON.
-func encodedSize(value any) int {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return maxStatusBytes // the types of a status can all be encoded
-	}
-	return len(text)
-}
-
-// cutEncoded cuts a text so that it takes no more bytes than this as JSON, its quotes left out.
-func cutEncoded(text string, limit int) string {
-	const quotes = len(`""`)
-	text = valid(text)
-	if encodedSize(text)-quotes <= limit {
-		return text
-	}
-	size := len("…")
-	for i, r := range text {
-		size += encodedSize(string(r)) - quotes
-		if size > limit {
-			return text[:i] + "…"
-		}
-	}
-	return text
 }

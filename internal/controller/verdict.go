@@ -148,16 +148,3 @@ func summary(changes []v1alpha1.Change) string {
 	}
 	return firstFew(messages)
 }
-
-// said is an error on one line, of one that joins several the first few.
-func said(err error) string {
-	return firstFew(strings.Split(err.Error(), "\n"))
-}
-
-func firstFew(messages []string) string {
-	const most = 5
-	if more := len(messages) - most; more > 0 {
-		messages = append(slices.Clone(messages[:most]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(messages, "; ")
-}

@@ -1,0 +1,23 @@
+package controller
+
+import (
+	"context"
+
+	ac "github.com/warren-mq/warren/api/v1alpha1/applyconfiguration/api/v1alpha1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// applyBrokerConnectionStatus writes a status by server-side apply.
+func applyBrokerConnectionStatus(
+	ctx context.Context, c client.Client, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus,
+) error {
+	configuration := &ac.BrokerConnectionStatusApplyConfiguration{}
+	if err := convert(status, configuration); err != nil {
+		return err
+	}
+	applied := ac.BrokerConnection(bc.Name, bc.Namespace).WithStatus(configuration)
+	body := &client.SubResourceApplyOptions{SubResourceBody: yamlSafe{applied}}
+	return c.Status().Apply(ctx, applied, body, fieldOwner, client.ForceOwnership)
+}
