@@ -54,7 +54,12 @@ const clusterPoll = 30 * time.Second
 // countDelay gathers changes of the number of ConsumerQueues, which often come in crowds.
 const countDelay = time.Second
 
-func (r *BrokerConnectionReconciler) setup(mgr ctrl.Manager) error {
+// setupBrokerConnections adds the controller of BrokerConnections to a manager.
+func setupBrokerConnections(mgr ctrl.Manager, connections *Connections) error {
+	r := &BrokerConnectionReconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
+		farewells: newFarewells(), free: newSightings(), clean: newSightings(),
+	}
 	timeout := reconciliationTimeout
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("brokerconnection").
@@ -183,7 +188,7 @@ func (r *BrokerConnectionReconciler) look(
 	return r.describe(bc, connection.Health(), status), nil
 }
 
-func (r *BrokerConnectionReconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (*rabbit.Connection, error) {
+func (r *BrokerConnectionReconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (Broker, error) {
 	config, err := configOf(ctx, r.live, bc)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit"
 )
 
 // A BrokerConnection is often deleted together with its ConsumerQueues, and with its Secret: by `kubectl delete -f`, by
@@ -76,7 +75,7 @@ func (r *BrokerConnectionReconciler) terminate(ctx context.Context, bc *v1alpha1
 }
 
 // openConnection is the connection of this very BrokerConnection, not of one that had its name before; nil if there is none.
-func (r *BrokerConnectionReconciler) openConnection(bc *v1alpha1.BrokerConnection) *rabbit.Connection {
+func (r *BrokerConnectionReconciler) openConnection(bc *v1alpha1.BrokerConnection) Broker {
 	connection := r.connections.Get(client.ObjectKeyFromObject(bc))
 	if connection == nil || connection.Owner() != string(bc.UID) {
 		return nil

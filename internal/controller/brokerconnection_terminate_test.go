@@ -36,9 +36,9 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 // An open connection outlives its Secret by 10 s.
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
-	connections, key := NewConnections(nil, logr.Discard()), types.NamespacedName{Namespace: "shop", Name: "default"}
+	connections, key := NewConnections(nil, logr.Discard(), rabbit.NewLimits(0)), types.NamespacedName{Namespace: "shop", Name: "default"}
 	equal(t, "without a connection", 0, connections.outlive(key, time.Hour))
-	connections.open[key] = openConnection{Connection: &rabbit.Connection{}}
+	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
 	first := connections.outlive(key, time.Hour)
 	equal(t, "at first", true, first > 59*time.Minute)
 	equal(t, "later less", true, connections.outlive(key, time.Hour) < first)
@@ -50,7 +50,7 @@ func TestAConnectionOutlivesItsSecret(t *testing.T) {
 // testBrokerConnections reconciles BrokerConnections by a client.
 func testBrokerConnections(c client.WithWatch) *BrokerConnectionReconciler {
 	return &BrokerConnectionReconciler{
-		client: c, live: c, recorder: &eventLog{}, connections: NewConnections(c, logr.Discard()),
+		client: c, live: c, recorder: &eventLog{}, connections: NewConnections(c, logr.Discard(), rabbit.NewLimits(0)),
 		farewells: newFarewells(), free: newSightings(), clean: newSightings(),
 	}
 }

@@ -13,14 +13,16 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Connections holds the one connection of each BrokerConnection, shared by its ConsumerQueues, and turns what a
 // connection notices into reconciliations of just those resources that are concerned.
 type Connections struct {
-	reader client.Reader
-	logger logr.Logger
+	reader  client.Reader
+	logger  logr.Logger
+	connect Connect
 	// limits bound what all brokers together may cost.
 	limits *rabbit.Limits
 
@@ -37,18 +39,50 @@ type Connections struct {
 	owners map[string]bool
 }
 
+// Broker is one vhost of a broker: observed, changed, and kept connected. A *rabbit.Connection is one.
+type Broker interface {
+	// Owner is the UID of the BrokerConnection that the connection was opened for.
+	Owner() string
+	// VHost is the vhost that the connection leads to.
+	VHost() string
+	// Health tells how the connection fares.
+	Health() rabbit.Health
+	// Observe returns what the vhost has, out of a snapshot in memory; false before the first refresh.
+	Observe(selection vhost.Selection) (vhost.Observed, bool)
+	// Refresh reads the vhost, and returns when that is done; LookNow does not wait.
+	Refresh(ctx context.Context) error
+	LookNow()
+	// Apply declares and binds; see rabbit.Connection.Apply.
+	Apply(ctx context.Context, changes topology.Topology) error
+	// Remove unbinds and deletes; see rabbit.Connection.Remove.
+	Remove(ctx context.Context, cluster string, removal rabbit.Removal) error
+	// DeleteEmpty deletes queues that are provably empty; see rabbit.Connection.DeleteEmpty.
+	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
+	// Fences names the policies of this owner that keep queues from taking messages.
+	Fences() []string
+	// Close ends the connection.
+	Close()
+}
+
+// Connect opens a connection; see rabbit.Open.
+type Connect func(config rabbit.Config, logger logr.Logger, notify func(rabbit.Notice)) (Broker, error)
+
+func connect(config rabbit.Config, logger logr.Logger, notify func(rabbit.Notice)) (Broker, error) {
+	return rabbit.Open(config, logger, notify)
+}
+
 type openConnection struct {
-	*rabbit.Connection
+	broker      Broker
 	fingerprint string
 	// orphaned is since when its Secret has been missing; zero while it is there.
 	orphaned time.Time
 }
 
 // NewConnections makes a component that the manager must run, so that connections are closed when it stops.
-func NewConnections(reader client.Reader, logger logr.Logger) *Connections {
+func NewConnections(reader client.Reader, logger logr.Logger, limits *rabbit.Limits) *Connections {
 	stopping, stop := context.WithCancel(context.Background())
 	return &Connections{
-		reader: reader, logger: logger, limits: rabbit.NewLimits(0),
+		reader: reader, logger: logger, connect: connect, limits: limits,
 		brokerConnections: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		consumerQueues:    make(chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]),
 		stopping:          stopping, stop: stop,
@@ -73,22 +107,22 @@ func (c *Connections) Start(ctx context.Context) error {
 }
 
 // Ensure opens the connection of a BrokerConnection, again if its configuration changed.
-func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (*rabbit.Connection, error) {
+func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (Broker, error) {
 	fingerprint := config.Fingerprint()
 	if found, ok := c.get(key); ok && found.fingerprint == fingerprint {
 		c.adopt(key)
-		return found.Connection, nil
+		return found.broker, nil
 	}
 	c.Close(key)
 	config.Limits, config.Known = c.limits, c.knows
 	c.remember(config.Owner)
-	opened, err := rabbit.Open(config, c.logger.WithValues("brokerConnection", key), func(notice rabbit.Notice) { c.handle(key, notice) })
+	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), func(notice rabbit.Notice) { c.handle(key, notice) })
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open[key] = openConnection{Connection: opened, fingerprint: fingerprint}
+	c.open[key] = openConnection{broker: opened, fingerprint: fingerprint}
 	return opened, nil
 }
 
@@ -116,9 +150,9 @@ func (c *Connections) knows(owner string) bool {
 }
 
 // Get returns the open connection of a BrokerConnection, nil if there is none.
-func (c *Connections) Get(key types.NamespacedName) *rabbit.Connection {
+func (c *Connections) Get(key types.NamespacedName) Broker {
 	found, _ := c.get(key)
-	return found.Connection
+	return found.broker
 }
 
 func (c *Connections) get(key types.NamespacedName) (openConnection, bool) {
@@ -160,7 +194,7 @@ func (c *Connections) Close(key types.NamespacedName) {
 	delete(c.open, key)
 	c.mu.Unlock()
 	if ok {
-		found.Close() // not while locked: it waits for a notice that is being handled
+		found.broker.Close() // not while locked: it waits for a notice that is being handled
 	}
 }
 

@@ -48,7 +48,7 @@ func TestHandleNotice(t *testing.T) {
 				named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
 				named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
 				named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
-			), logr.Discard())
+			), logr.Discard(), rabbit.NewLimits(0))
 			handled := make(chan struct{})
 			go func() {
 				defer close(handled)
@@ -76,7 +76,7 @@ func TestHandleNotice(t *testing.T) {
 // What waits for a controller that will not come ends with the manager.
 func TestNoticeWhileStopping(t *testing.T) {
 	t.Parallel()
-	connections := NewConnections(testClient(t, named(t, "shop", "orders", `{}`)), logr.Discard())
+	connections := NewConnections(testClient(t, named(t, "shop", "orders", `{}`)), logr.Discard(), rabbit.NewLimits(0))
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	equal(t, "error", nil, connections.Start(stopped))
@@ -85,14 +85,14 @@ func TestNoticeWhileStopping(t *testing.T) {
 
 func TestNoticeWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	connections := NewConnections(brokenClient(t), logr.Discard())
+	connections := NewConnections(brokenClient(t), logr.Discard(), rabbit.NewLimits(0))
 	connections.handle(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Queues: []string{"orders"}})
 }
 
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
-	connections := NewConnections(testClient(t), logr.Discard())
+	connections := NewConnections(testClient(t), logr.Discard(), rabbit.NewLimits(0))
 	connections.stop() // nobody takes the notices
 	config := rabbit.Config{
 		// Nothing listens at port 1.

@@ -90,7 +90,7 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 const judging = 15 * time.Second
 
 // refreshed waits for a look at the broker.
-func refreshed(ctx context.Context, connection *rabbit.Connection) error {
+func refreshed(ctx context.Context, connection Broker) error {
 	ctx, cancel := context.WithTimeout(ctx, judging)
 	defer cancel()
 	return connection.Refresh(ctx)

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -58,7 +57,15 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
-func (r *ConsumerQueueReconciler) setup(mgr ctrl.Manager, concurrent int) error {
+// setupConsumerQueues adds the controller of ConsumerQueues, which reconciles some at a time, to a manager.
+func setupConsumerQueues(mgr ctrl.Manager, connections *Connections, concurrent int) error {
+	r := &ConsumerQueueReconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
+		removals: newRemovals(connections.stopping, connections.reconcile), releases: newReleases(),
+		freshness: newFreshness(), departures: newDeparted(),
+		deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
+		turns: newTurns(concurrent/2, connections.reconcile),
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(specOrRequest())).
@@ -206,7 +213,7 @@ func (r *ConsumerQueueReconciler) connectionOf(ctx context.Context, cq *v1alpha1
 }
 
 // usable returns the connection that a BrokerConnection has open, if it can be asked.
-func (r *ConsumerQueueReconciler) usable(bc *v1alpha1.BrokerConnection) (*rabbit.Connection, vhost.Version, bool) {
+func (r *ConsumerQueueReconciler) usable(bc *v1alpha1.BrokerConnection) (Broker, vhost.Version, bool) {
 	connection := r.connections.Get(client.ObjectKeyFromObject(bc))
 	if connection == nil || connection.Owner() != string(bc.UID) { // it is that of a BrokerConnection that was here before
 		return nil, vhost.Version{}, false

@@ -125,7 +125,7 @@ func connectionReason(ready metav1.Condition) string {
 // requested-at annotation has a new value, and when what is known of the broker is older than a resource that is looked at
 // for the first time: its objects may have been made just before it, and are then adopted, not declared. A creation time is
 // in whole seconds.
-func (l *look) staleFor(connection *rabbit.Connection) time.Duration {
+func (l *look) staleFor(connection Broker) time.Duration {
 	asked := requestedAt(l.cq)
 	isNew := len(l.status.Topology) == 0 && connection.Health().SyncedAt.Before(l.cq.CreationTimestamp.Add(time.Second))
 	resource := client.ObjectKeyFromObject(l.cq)
@@ -142,7 +142,7 @@ func (l *look) staleFor(connection *rabbit.Connection) time.Duration {
 
 // scene is what a look has to do with at the broker.
 type scene struct {
-	connection *rabbit.Connection
+	connection Broker
 	version    vhost.Version
 	place      place
 	desired    topology.Topology
@@ -154,7 +154,7 @@ type scene struct {
 }
 
 // compareAndCorrect is the way of the data: desired, observed, diff, decision, apply, status.
-func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connection, version vhost.Version, vhostName string) error {
+func (l *look) compareAndCorrect(ctx context.Context, connection Broker, version vhost.Version, vhostName string) error {
 	desired, err := topology.Desired(l.cq, version)
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
 		l.abstain()
@@ -223,7 +223,7 @@ func (l *look) compareAndCorrect(ctx context.Context, connection *rabbit.Connect
 // enter finds out where the topology is and who else is there. If that is another place than the one that the status
 // speaks of, what the status remembers says nothing about this place.
 func (l *look) enter(
-	ctx context.Context, connection *rabbit.Connection, version vhost.Version, desired topology.Topology, vhostName string,
+	ctx context.Context, connection Broker, version vhost.Version, desired topology.Topology, vhostName string,
 ) (*scene, error) {
 	observed, _ := connection.Observe(vhost.Selection{})
 	here := place{vhost.ClusterOf(observed.Cluster), vhostName}
@@ -307,7 +307,7 @@ func (l *look) correct(
 
 // declareAll carries out a plan. Messages must not come in before all else is there: if something cannot be declared, the
 // source bindings are left out.
-func declareAll(ctx context.Context, connection *rabbit.Connection, decided plan.Plan) error {
+func declareAll(ctx context.Context, connection Broker, decided plan.Plan) error {
 	first, last := decided.Declarations()
 	if err := connection.Apply(ctx, first); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
@@ -267,7 +268,7 @@ func TestLookWithoutABroker(t *testing.T) {
 				cq.Status.ObservedGeneration = cq.Generation
 			}
 			removals, _ := newToldRemovals(t)
-			r := &ConsumerQueueReconciler{client: c, connections: NewConnections(c, logr.Discard()), removals: removals}
+			r := &ConsumerQueueReconciler{client: c, connections: NewConnections(c, logr.Discard(), rabbit.NewLimits(0)), removals: removals}
 			look := &look{ConsumerQueueReconciler: r, cq: cq, status: cq.Status.DeepCopy()}
 			result, err := look.run(t.Context())
 			equal(t, "error", nil, err)

@@ -218,7 +218,7 @@ var errNeeded = errors.New("still needed")
 
 // dismantling is what taking a topology away has to do with.
 type dismantling struct {
-	connection *rabbit.Connection
+	connection Broker
 	version    vhost.Version
 	vhost      string
 	// owned are the objects that may be taken away.

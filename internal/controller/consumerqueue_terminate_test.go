@@ -26,7 +26,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
 		t.Fatal(err)
 	}
-	connections := NewConnections(c, logr.Discard())
+	connections := NewConnections(c, logr.Discard(), rabbit.NewLimits(0))
 	return &look{
 		ConsumerQueueReconciler: &ConsumerQueueReconciler{
 			client: c, live: c, connections: connections, recorder: &eventLog{},

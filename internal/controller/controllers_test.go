@@ -210,7 +210,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connections := NewConnections(test.client, logr.Discard())
+			connections := NewConnections(test.client, logr.Discard(), rabbit.NewLimits(0))
 			r := &ConsumerQueueReconciler{
 				client: test.client, connections: connections, recorder: &eventLog{},
 				removals: newRemovals(t.Context(), connections.reconcile), releases: newReleases(), freshness: newFreshness(),
@@ -262,7 +262,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := testClient(t)
-			connections := NewConnections(c, logr.Discard())
+			connections := NewConnections(c, logr.Discard(), rabbit.NewLimits(0))
 			connections.stop()
 			bc := brokerConnection(test.spec)
 			_, err := connections.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{

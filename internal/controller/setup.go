@@ -25,26 +25,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	connections := NewConnections(mgr.GetClient(), mgr.GetLogger().WithName("connections"))
-	connections.limits = rabbit.NewLimits(options.MaxManagementResponse)
+	limits := rabbit.NewLimits(options.MaxManagementResponse)
+	connections := NewConnections(mgr.GetClient(), mgr.GetLogger().WithName("connections"), limits)
 	if err := mgr.Add(connections); err != nil {
 		return fmt.Errorf("add connections: %w", err)
 	}
-	brokerConnections := &BrokerConnectionReconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
-		farewells: newFarewells(), free: newSightings(), clean: newSightings(),
-	}
-	if err := brokerConnections.setup(mgr); err != nil {
+	if err := setupBrokerConnections(mgr, connections); err != nil {
 		return fmt.Errorf("set up BrokerConnections: %w", err)
 	}
-	consumerQueues := &ConsumerQueueReconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
-		removals: newRemovals(connections.stopping, connections.reconcile), releases: newReleases(),
-		freshness: newFreshness(), departures: newDeparted(),
-		deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
-		turns: newTurns(options.MaxConcurrentReconciles/2, connections.reconcile),
-	}
-	if err := consumerQueues.setup(mgr, options.MaxConcurrentReconciles); err != nil {
+	if err := setupConsumerQueues(mgr, connections, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)
 	}
 	return nil
