@@ -10,15 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
-
-const password = "correct-horse"
 
 // configured is what the fields of a configuration are that come from the Secret with the credentials.
 type configured struct{ amqp, management, username, password string }
@@ -32,100 +31,100 @@ func TestConfigFromSecret(t *testing.T) {
 		want   configured
 	}{
 		"both URIs": {
-			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqp://mq:5673", "managementURI": "http://admin:8080"},
-			want:   configured{"amqp://mq:5673", "http://admin:8080", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://mq:5673", "managementURI": "http://admin:8080"},
+			want:   configured{"amqp://mq:5673", "http://admin:8080", "bob", controllertest.Password},
 		},
 		"uri is an alias of managementURI": {
-			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqp://mq", "uri": "https://admin"},
-			want:   configured{"amqp://mq", "https://admin", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://mq", "uri": "https://admin"},
+			want:   configured{"amqp://mq", "https://admin", "bob", controllertest.Password},
 		},
 		"managementURI before uri": {
-			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqp://mq", "uri": "http://b", "managementURI": "http://a"},
-			want:   configured{"amqp://mq", "http://a", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://mq", "uri": "http://b", "managementURI": "http://a"},
+			want:   configured{"amqp://mq", "http://a", "bob", controllertest.Password},
 		},
 		"the management API follows from the AMQP URI, with port 15672": {
-			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqp://mq:5673"},
-			want:   configured{"amqp://mq:5673", "http://mq:15672", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://mq:5673"},
+			want:   configured{"amqp://mq:5673", "http://mq:15672", "bob", controllertest.Password},
 		},
 		"and with TLS, with port 15671": {
-			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqps://mq"},
-			want:   configured{"amqps://mq", "https://mq:15671", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqps://mq"},
+			want:   configured{"amqps://mq", "https://mq:15671", "bob", controllertest.Password},
 		},
 		"a path prefix of the management API is honoured, what stands behind the host of an AMQP URI is ignored": {
 			secret: map[string]string{
-				"username": "bob", "password": password,
+				"username": "bob", "password": controllertest.Password,
 				"amqpURI": "amqp://mq/my%40vhost?heartbeat=10#x", "managementURI": "https://gate/rabbit/a%2Fb?x=1#y",
 			},
-			want: configured{"amqp://mq", "https://gate/rabbit/a%2Fb", "bob", password},
+			want: configured{"amqp://mq", "https://gate/rabbit/a%2Fb", "bob", controllertest.Password},
 		},
 		"the default-user Secret of the RabbitMQ cluster operator": {
 			secret: map[string]string{
-				"username": "default_user_x", "password": password, "host": "rabbit.shop.svc", "port": "5672", "provider": "rabbitmq", "type": "rabbitmq",
-				"connection_string": "amqp://default_user_x:" + password + "@rabbit.shop.svc:5672/", "default_user.conf": "default_pass = " + password,
+				"username": "default_user_x", "password": controllertest.Password, "host": "rabbit.shop.svc", "port": "5672", "provider": "rabbitmq", "type": "rabbitmq",
+				"connection_string": "amqp://default_user_x:" + controllertest.Password + "@rabbit.shop.svc:5672/", "default_user.conf": "default_pass = " + controllertest.Password,
 			},
-			want: configured{"amqp://rabbit.shop.svc:5672", "http://rabbit.shop.svc:15672", "default_user_x", password},
+			want: configured{"amqp://rabbit.shop.svc:5672", "http://rabbit.shop.svc:15672", "default_user_x", controllertest.Password},
 		},
 		"the default-user Secret with TLS": {
 			secret: map[string]string{
-				"username": "default_user_x", "password": password, "host": "rabbit.shop.svc", "port": "5671",
-				"connection_string": "amqps://default_user_x:" + password + "@rabbit.shop.svc:5671/",
+				"username": "default_user_x", "password": controllertest.Password, "host": "rabbit.shop.svc", "port": "5671",
+				"connection_string": "amqps://default_user_x:" + controllertest.Password + "@rabbit.shop.svc:5671/",
 			},
-			want: configured{"amqps://rabbit.shop.svc:5671", "https://rabbit.shop.svc:15671", "default_user_x", password},
+			want: configured{"amqps://rabbit.shop.svc:5671", "https://rabbit.shop.svc:15671", "default_user_x", controllertest.Password},
 		},
 		"the default-user Secret of an older operator": {
-			secret: map[string]string{"username": "u", "password": password, "host": "rabbit.shop.svc", "port": "5671"},
-			want:   configured{"amqps://rabbit.shop.svc:5671", "https://rabbit.shop.svc:15671", "u", password},
+			secret: map[string]string{"username": "u", "password": controllertest.Password, "host": "rabbit.shop.svc", "port": "5671"},
+			want:   configured{"amqps://rabbit.shop.svc:5671", "https://rabbit.shop.svc:15671", "u", controllertest.Password},
 		},
 		"a host without a port has 5672": {
-			secret: map[string]string{"username": "u", "password": password, "host": "mq"},
-			want:   configured{"amqp://mq:5672", "http://mq:15672", "u", password},
+			secret: map[string]string{"username": "u", "password": controllertest.Password, "host": "mq"},
+			want:   configured{"amqp://mq:5672", "http://mq:15672", "u", controllertest.Password},
 		},
 		"an IPv6 host": {
-			secret: map[string]string{"username": "u", "password": password, "host": "fd00::1", "port": "5671"},
-			want:   configured{"amqps://[fd00::1]:5671", "https://[fd00::1]:15671", "u", password},
+			secret: map[string]string{"username": "u", "password": controllertest.Password, "host": "fd00::1", "port": "5671"},
+			want:   configured{"amqps://[fd00::1]:5671", "https://[fd00::1]:15671", "u", controllertest.Password},
 		},
 		"an IPv6 host in brackets": {
-			secret: map[string]string{"username": "u", "password": password, "host": "[fd00::1]"},
-			want:   configured{"amqp://[fd00::1]:5672", "http://[fd00::1]:15672", "u", password},
+			secret: map[string]string{"username": "u", "password": controllertest.Password, "host": "[fd00::1]"},
+			want:   configured{"amqp://[fd00::1]:5672", "http://[fd00::1]:15672", "u", controllertest.Password},
 		},
 		"an IPv6 host in a URI": {
-			secret: map[string]string{"username": "u", "password": password, "amqpURI": "amqp://[fd00::1]"},
-			want:   configured{"amqp://[fd00::1]", "http://[fd00::1]:15672", "u", password},
+			secret: map[string]string{"username": "u", "password": controllertest.Password, "amqpURI": "amqp://[fd00::1]"},
+			want:   configured{"amqp://[fd00::1]", "http://[fd00::1]:15672", "u", controllertest.Password},
 		},
 		"user and password of a connection_string": {
 			secret: map[string]string{"connection_string": "amqp://bob:p%40ss%2Fw%25rd@mq:5672/%2F"},
 			want:   configured{"amqp://mq:5672", "http://mq:15672", "bob", "p@ss/w%rd"},
 		},
 		"user and password of an AMQP URI": {
-			secret: map[string]string{"amqpURI": "amqps://bob:" + password + "@mq", "managementURI": "https://eve:other@mq:15671/"},
-			want:   configured{"amqps://mq", "https://mq:15671/", "bob", password},
+			secret: map[string]string{"amqpURI": "amqps://bob:" + controllertest.Password + "@mq", "managementURI": "https://eve:other@mq:15671/"},
+			want:   configured{"amqps://mq", "https://mq:15671/", "bob", controllertest.Password},
 		},
 		"user and password of the management URI": {
-			secret: map[string]string{"amqpURI": "amqp://mq", "managementURI": "http://bob:" + password + "@mq:15672"},
-			want:   configured{"amqp://mq", "http://mq:15672", "bob", password},
+			secret: map[string]string{"amqpURI": "amqp://mq", "managementURI": "http://bob:" + controllertest.Password + "@mq:15672"},
+			want:   configured{"amqp://mq", "http://mq:15672", "bob", controllertest.Password},
 		},
 		"the keys before what URIs hold": {
-			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqp://eve:other@mq"},
-			want:   configured{"amqp://mq", "http://mq:15672", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://eve:other@mq"},
+			want:   configured{"amqp://mq", "http://mq:15672", "bob", controllertest.Password},
 		},
 		"the spec overrides both URIs": {
 			spec:   v1alpha1.BrokerConnectionSpec{AMQPURI: "amqps://here:1", ManagementURI: "https://there/prefix"},
-			secret: map[string]string{"username": "bob", "password": password, "amqpURI": "amqp://mq", "managementURI": "http://mq"},
-			want:   configured{"amqps://here:1", "https://there/prefix", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://mq", "managementURI": "http://mq"},
+			want:   configured{"amqps://here:1", "https://there/prefix", "bob", controllertest.Password},
 		},
 		"the spec overrides the AMQP URI, and the management API follows": {
 			spec:   v1alpha1.BrokerConnectionSpec{AMQPURI: "amqps://here:1"},
-			secret: map[string]string{"username": "bob", "password": password, "host": "mq"},
-			want:   configured{"amqps://here:1", "https://here:15671", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password, "host": "mq"},
+			want:   configured{"amqps://here:1", "https://here:15671", "bob", controllertest.Password},
 		},
 		"the spec makes up for what a Secret with user and password lacks": {
 			spec:   v1alpha1.BrokerConnectionSpec{AMQPURI: "amqp://here"},
-			secret: map[string]string{"username": "bob", "password": password},
-			want:   configured{"amqp://here", "http://here:15672", "bob", password},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password},
+			want:   configured{"amqp://here", "http://here:15672", "bob", controllertest.Password},
 		},
 		"newlines that files end in": {
-			secret: map[string]string{"username": "bob\n", "password": password + "\r\n", "amqpURI": " amqp://mq\n", "managementURI": "http://mq\n"},
-			want:   configured{"amqp://mq", "http://mq", "bob", password},
+			secret: map[string]string{"username": "bob\n", "password": controllertest.Password + "\r\n", "amqpURI": " amqp://mq\n", "managementURI": "http://mq\n"},
+			want:   configured{"amqp://mq", "http://mq", "bob", controllertest.Password},
 		},
 		"blanks in a password stay": {
 			secret: map[string]string{"username": "bob", "password": " a b \t", "amqpURI": "amqp://mq"},
@@ -139,7 +138,7 @@ func TestConfigFromSecret(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "configuration", rabbit.Config{
+			topologytest.Equal(t, "configuration", rabbit.Config{
 				AMQPURI: test.want.amqp, ManagementURI: test.want.management, Username: test.want.username, Password: test.want.password,
 				VHost: "orders", ResyncInterval: 90 * time.Second,
 			}, config)
@@ -158,7 +157,7 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 		notEncoded   = `Secret "broker" holds no usable AMQP address: user and password in it must be percent-encoded`
 	)
 	credentials := func(more ...string) map[string]string {
-		secret := map[string]string{"username": "bob", "password": password}
+		secret := map[string]string{"username": "bob", "password": controllertest.Password}
 		for i := 0; i < len(more); i += 2 {
 			secret[more[i]] = more[i+1]
 		}
@@ -179,7 +178,7 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 			message: `Secret "broker" has neither amqpURI nor host: add the key amqpURI (amqp://host:port), or set spec.amqpURI`,
 		},
 		"no user": {
-			secret: map[string]string{"password": password, "host": "mq"}, reason: v1alpha1.ReasonSecretInvalid,
+			secret: map[string]string{"password": controllertest.Password, "host": "mq"}, reason: v1alpha1.ReasonSecretInvalid,
 			message: `Secret "broker" lacks the key username: add it`,
 		},
 		"no password": {
@@ -193,15 +192,15 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 		"an AMQP URI without a scheme":         {secret: credentials("amqpURI", "mq:5672"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
 		"an AMQP URI without a host":           {secret: credentials("amqpURI", "amqp://:5672"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
 		"an AMQP URI of another scheme":        {secret: credentials("amqpURI", "http://mq:5672"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
-		"an AMQP URI that does not parse":      {secret: credentials("amqpURI", "amqp://"+password+"%zz@mq"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
-		"a host that is none":                  {secret: credentials("host", password+" %"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
-		"a port that is none":                  {secret: credentials("host", "mq", "port", password), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
+		"an AMQP URI that does not parse":      {secret: credentials("amqpURI", "amqp://"+controllertest.Password+"%zz@mq"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
+		"a host that is none":                  {secret: credentials("host", controllertest.Password+" %"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
+		"a port that is none":                  {secret: credentials("host", "mq", "port", controllertest.Password), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
 		"a management URI without a scheme":    {secret: credentials("host", "mq", "uri", "mq:15672"), reason: v1alpha1.ReasonSecretInvalid, message: noManagement},
-		"a management URI of another scheme":   {secret: credentials("host", "mq", "uri", "amqp://bob:"+password+"@mq"), reason: v1alpha1.ReasonSecretInvalid, message: noManagement},
-		"a password with an unencoded #":       {secret: map[string]string{"connection_string": "amqp://bob:a@b#" + password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
-		"a password with an unencoded /":       {secret: map[string]string{"connection_string": "amqp://bob:12/" + password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
-		"a password with an unencoded ?":       {secret: map[string]string{"connection_string": "amqp://bob:12?" + password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
-		"a password with an unencoded percent": {secret: map[string]string{"connection_string": "amqp://bob:100%" + password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
+		"a management URI of another scheme":   {secret: credentials("host", "mq", "uri", "amqp://bob:"+controllertest.Password+"@mq"), reason: v1alpha1.ReasonSecretInvalid, message: noManagement},
+		"a password with an unencoded #":       {secret: map[string]string{"connection_string": "amqp://bob:a@b#" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
+		"a password with an unencoded /":       {secret: map[string]string{"connection_string": "amqp://bob:12/" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
+		"a password with an unencoded ?":       {secret: map[string]string{"connection_string": "amqp://bob:12?" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
+		"a password with an unencoded percent": {secret: map[string]string{"connection_string": "amqp://bob:100%" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
 		"an AMQP URI in the spec that does not parse": {
 			spec: v1alpha1.BrokerConnectionSpec{AMQPURI: "amqp://[::1"}, secret: credentials(), reason: v1alpha1.ReasonInvalidSpec,
 			message: "spec.amqpURI cannot be used: want amqp://host:port or amqps://host:port",
@@ -225,9 +224,9 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 			if !ok {
 				t.Fatalf("error is %v", err)
 			}
-			equal(t, "reason", test.reason, problem.reason)
-			equal(t, "message", test.message, problem.Error())
-			equal(t, "configuration", rabbit.Config{}, config)
+			topologytest.Equal(t, "reason", test.reason, problem.reason)
+			topologytest.Equal(t, "message", test.message, problem.Error())
+			topologytest.Equal(t, "configuration", rabbit.Config{}, config)
 		})
 	}
 }
@@ -244,25 +243,25 @@ func bytesOf(secret map[string]string) map[string][]byte {
 // prints itself; and what is accepted keeps no credentials in the URIs.
 func FuzzConfigFromSecret(f *testing.F) {
 	f.Add("bob", "amqp://mq:5672", "http://mq:15672", "mq", "5672")
-	f.Add("", "amqp://bob:"+password+"@mq/%2F", "", "", "")
-	f.Add("bob", "amqp://bob:"+password+"#@mq", "http://bob:"+password+"@[fd00::1]/x", "fd00::1", "5671")
-	f.Add("bob", "", "", password, password)
-	f.Add("bob", "amqp://"+password+"%zz", password, "", "")
+	f.Add("", "amqp://bob:"+controllertest.Password+"@mq/%2F", "", "", "")
+	f.Add("bob", "amqp://bob:"+controllertest.Password+"#@mq", "http://bob:"+controllertest.Password+"@[fd00::1]/x", "fd00::1", "5671")
+	f.Add("bob", "", "", controllertest.Password, controllertest.Password)
+	f.Add("bob", "amqp://"+controllertest.Password+"%zz", controllertest.Password, "", "")
 	f.Fuzz(func(t *testing.T, username, amqpURI, managementURI, host, port string) {
 		secret := map[string]string{
-			"username": username, "password": password, "amqpURI": amqpURI, "managementURI": managementURI, "host": host, "port": port,
+			"username": username, "password": controllertest.Password, "amqpURI": amqpURI, "managementURI": managementURI, "host": host, "port": port,
 		}
 		config, err := configFromSecret(v1alpha1.BrokerConnectionSpec{VHost: "/", ResyncInterval: "30s"}, "broker", bytesOf(secret))
 		if err == nil {
 			err = config.Validate()
 		}
 		if err != nil {
-			if strings.Contains(err.Error(), password) {
+			if strings.Contains(err.Error(), controllertest.Password) {
 				t.Errorf("the error shows the password: %v", err)
 			}
 			return
 		}
-		if config.Password != password || config.Username == "" {
+		if config.Password != controllertest.Password || config.Username == "" {
 			t.Errorf("user %q with password %q", config.Username, config.Password)
 		}
 		for _, uri := range []string{config.AMQPURI, config.ManagementURI} {
@@ -295,7 +294,7 @@ func TestConfigOf(t *testing.T) {
 		return spec
 	}
 	reference := func(name string) *v1alpha1.SecretReference { return &v1alpha1.SecretReference{Name: name} }
-	usable := secret("broker", map[string]string{"username": "bob", "password": password, "host": "mq"})
+	usable := secret("broker", map[string]string{"username": "bob", "password": controllertest.Password, "host": "mq"})
 	trouble := errors.New("the API server is tired")
 	for name, test := range map[string]struct {
 		spec    v1alpha1.BrokerConnectionSpec
@@ -352,7 +351,7 @@ func TestConfigOf(t *testing.T) {
 			reason: v1alpha1.ReasonSecretInvalid, message: `Secret "ca" lacks the key ca.crt: add it`,
 		},
 		"a CA that is none": {
-			spec: withTLS(v1alpha1.TLSSpec{CASecretRef: reference("ca")}), objects: []client.Object{usable, secret("ca", map[string]string{"ca.crt": password})},
+			spec: withTLS(v1alpha1.TLSSpec{CASecretRef: reference("ca")}), objects: []client.Object{usable, secret("ca", map[string]string{"ca.crt": controllertest.Password})},
 			reason: v1alpha1.ReasonSecretInvalid, message: "the connection cannot be used: CA: holds no PEM certificate",
 		},
 		"a client certificate without a key": {
@@ -361,13 +360,13 @@ func TestConfigOf(t *testing.T) {
 		},
 		"a client certificate that is none": {
 			spec:    withTLS(v1alpha1.TLSSpec{ClientSecretRef: reference("me")}),
-			objects: []client.Object{usable, secret("me", map[string]string{"tls.crt": password, "tls.key": password})},
+			objects: []client.Object{usable, secret("me", map[string]string{"tls.crt": controllertest.Password, "tls.key": controllertest.Password})},
 			reason:  v1alpha1.ReasonSecretInvalid, message: "the connection cannot be used: ClientCert and ClientKey: tls: failed to find any PEM data in certificate input",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			builder := testClientBuilder(t, test.objects...)
+			builder := controllertest.ClientBuilder(t, testIndexes, test.objects...)
 			if test.get != nil {
 				builder.WithInterceptorFuncs(interceptor.Funcs{
 					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -375,38 +374,25 @@ func TestConfigOf(t *testing.T) {
 					},
 				})
 			}
-			bc := brokerConnection(test.spec)
+			bc := controllertest.BrokerConnection(test.spec)
 			config, err := configOf(t.Context(), builder.Build(), bc)
 			if test.message == "" {
-				equal(t, "error", nil, err)
-				equal(t, "AMQP URI", "amqp://mq:5672", config.AMQPURI)
+				topologytest.Equal(t, "error", nil, err)
+				topologytest.Equal(t, "AMQP URI", "amqp://mq:5672", config.AMQPURI)
 				return
 			}
 			if err == nil {
 				t.Fatal("no error")
 			}
-			equal(t, "message", test.message, err.Error())
+			topologytest.Equal(t, "message", test.message, err.Error())
 			problem, _ := errors.AsType[*unusable](err)
 			if problem == nil {
 				problem = &unusable{}
 			}
-			equal(t, "reason", test.reason, problem.reason)
-			equal(t, "configuration", rabbit.Config{}, config)
+			topologytest.Equal(t, "reason", test.reason, problem.reason)
+			topologytest.Equal(t, "configuration", rabbit.Config{}, config)
 		})
 	}
-}
-
-// brokerConnection is a BrokerConnection named default.
-func brokerConnection(spec v1alpha1.BrokerConnectionSpec) *v1alpha1.BrokerConnection {
-	bc := &v1alpha1.BrokerConnection{Spec: spec}
-	bc.Namespace, bc.Name, bc.Generation = "shop", "default", 3
-	if bc.Spec.VHost == "" {
-		bc.Spec.VHost = "/"
-	}
-	if bc.Spec.ResyncInterval == "" {
-		bc.Spec.ResyncInterval = "30s"
-	}
-	return bc
 }
 
 // A certificate and its key are of one version of their Secret, which a second look might not be.
@@ -421,34 +407,34 @@ func TestAddTLS(t *testing.T) {
 	objects[0].(*corev1.Secret).Data = bytesOf(map[string]string{"ca.crt": "the CA"})
 	objects[1].(*corev1.Secret).Data = bytesOf(map[string]string{"tls.crt": "the certificate", "tls.key": "the key"})
 	reads := map[string]int{}
-	reader := testClientBuilder(t, objects...).WithInterceptorFuncs(interceptor.Funcs{
+	reader := controllertest.ClientBuilder(t, testIndexes, objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			reads[key.Name]++
 			return c.Get(ctx, key, object, options...)
 		},
 	}).Build()
 	config := rabbit.Config{}
-	err := addTLS(t.Context(), reader, brokerConnection(v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{
+	err := addTLS(t.Context(), reader, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{
 		CASecretRef: &v1alpha1.SecretReference{Name: "ca"}, ClientSecretRef: &v1alpha1.SecretReference{Name: "me"},
 		ServerName: "mq.example.com", InsecureSkipVerify: &yesPlease,
 	}}), &config)
-	equal(t, "error", nil, err)
-	equal(t, "configuration", rabbit.Config{
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "configuration", rabbit.Config{
 		CA: []byte("the CA"), ClientCert: []byte("the certificate"), ClientKey: []byte("the key"),
 		ServerName: "mq.example.com", InsecureSkipVerify: true,
 	}, config)
-	equal(t, "reads", map[string]int{"ca": 1, "me": 1}, reads)
+	topologytest.Equal(t, "reads", map[string]int{"ca": 1, "me": 1}, reads)
 }
 
 func TestConnectionsOfSecret(t *testing.T) {
 	t.Parallel()
 	reference := func(name string) *v1alpha1.SecretReference { return &v1alpha1.SecretReference{Name: name} }
 	connection := func(namespace, name string, spec v1alpha1.BrokerConnectionSpec) client.Object {
-		bc := brokerConnection(spec)
+		bc := controllertest.BrokerConnection(spec)
 		bc.Namespace, bc.Name = namespace, name
 		return bc
 	}
-	r := &BrokerConnectionReconciler{client: testClient(t,
+	r := &BrokerConnectionReconciler{client: controllertest.Client(t, testIndexes,
 		connection("shop", "credentials", v1alpha1.BrokerConnectionSpec{SecretRef: reference("a")}),
 		connection("shop", "ca", v1alpha1.BrokerConnectionSpec{SecretRef: reference("b"), TLS: &v1alpha1.TLSSpec{CASecretRef: reference("a")}}),
 		connection("shop", "client", v1alpha1.BrokerConnectionSpec{SecretRef: reference("b"), TLS: &v1alpha1.TLSSpec{ClientSecretRef: reference("a")}}),
@@ -460,22 +446,10 @@ func TestConnectionsOfSecret(t *testing.T) {
 		object.Namespace, object.Name = "shop", secret
 		got := []string{}
 		for _, request := range r.connectionsOfSecret(t.Context(), object) {
-			equal(t, "namespace", "shop", request.Namespace)
+			topologytest.Equal(t, "namespace", "shop", request.Namespace)
 			got = append(got, request.Name)
 		}
-		equal(t, "connections of Secret "+secret, want, got)
+		topologytest.Equal(t, "connections of Secret "+secret, want, got)
 	}
-	equal(t, "without an index", nil, (&BrokerConnectionReconciler{client: brokenClient(t)}).connectionsOfSecret(t.Context(), &corev1.Secret{}))
-}
-
-// brokenClient lists and gets nothing but an error.
-func brokenClient(t *testing.T) client.WithWatch {
-	t.Helper()
-	broken := errors.New("the API server is tired")
-	return testClientBuilder(t).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, types.NamespacedName, client.Object, ...client.GetOption) error {
-			return broken
-		},
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken },
-	}).Build()
+	topologytest.Equal(t, "without an index", nil, (&BrokerConnectionReconciler{client: controllertest.BrokenClient(t)}).connectionsOfSecret(t.Context(), &corev1.Secret{}))
 }

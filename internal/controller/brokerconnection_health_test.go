@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // A broker that was reached and fails keeps Ready=True until it has failed for three times resyncInterval: a restart of the
@@ -143,12 +145,12 @@ func TestJudgeHealth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bc := brokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
+			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
 			if test.ready != nil {
 				bc.Status.Conditions = []metav1.Condition{*test.ready}
 			}
 			value, p, again := judgeHealth(test.health, bc, now)
-			equal(t, "answer", test.want, answer{value, p, again}, cmp.AllowUnexported(answer{}, truth{}))
+			topologytest.Equal(t, "answer", test.want, answer{value, p, again}, cmp.AllowUnexported(answer{}, truth{}))
 		})
 	}
 }

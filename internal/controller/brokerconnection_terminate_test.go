@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // A BrokerConnection that is in use stays for 10 s, and while ConsumerQueues that use it are being deleted, until for
@@ -29,7 +31,7 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 		"some are being deleted":                        {since: time.Minute, needed: true, terminating: true, want: 11 * time.Minute},
 		"some are being deleted and do not come to end": {since: 12 * time.Minute, needed: true, terminating: true, want: 0},
 	} {
-		equal(t, name, test.want, stay(test.since, test.needed, test.terminating))
+		topologytest.Equal(t, name, test.want, stay(test.since, test.needed, test.terminating))
 	}
 }
 
@@ -37,20 +39,20 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
 	connections, key := NewConnections(nil, logr.Discard(), rabbit.NewLimits(0)), types.NamespacedName{Namespace: "shop", Name: "default"}
-	equal(t, "without a connection", 0, connections.outlive(key, time.Hour))
+	topologytest.Equal(t, "without a connection", 0, connections.outlive(key, time.Hour))
 	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
 	first := connections.outlive(key, time.Hour)
-	equal(t, "at first", true, first > 59*time.Minute)
-	equal(t, "later less", true, connections.outlive(key, time.Hour) < first)
-	equal(t, "at the end", true, connections.outlive(key, 0) <= 0)
+	topologytest.Equal(t, "at first", true, first > 59*time.Minute)
+	topologytest.Equal(t, "later less", true, connections.outlive(key, time.Hour) < first)
+	topologytest.Equal(t, "at the end", true, connections.outlive(key, 0) <= 0)
 	connections.adopt(key)
-	equal(t, "when the Secret is back", true, connections.open[key].orphaned.IsZero())
+	topologytest.Equal(t, "when the Secret is back", true, connections.open[key].orphaned.IsZero())
 }
 
 // testBrokerConnections reconciles BrokerConnections by a client.
 func testBrokerConnections(c client.WithWatch) *BrokerConnectionReconciler {
 	return &BrokerConnectionReconciler{
-		client: c, live: c, recorder: &eventLog{}, connections: NewConnections(c, logr.Discard(), rabbit.NewLimits(0)),
+		client: c, live: c, recorder: &controllertest.EventLog{}, connections: NewConnections(c, logr.Discard(), rabbit.NewLimits(0)),
 		farewells: newFarewells(), free: newSightings(), clean: newSightings(),
 	}
 }
@@ -98,20 +100,20 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 			if test.queue != nil {
 				objects = append(objects, test.queue(t))
 			}
-			r := testBrokerConnections(testClient(t, objects...))
+			r := testBrokerConnections(controllertest.Client(t, testIndexes, objects...))
 			key, now := client.ObjectKeyFromObject(bc), time.Now()
 			r.farewells.of[key] = parting{seen: now.Add(-test.seen), progress: now.Add(-test.progress)}
 			r.free.of[key] = sighting{when: now.Add(-test.free)}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-			equal(t, "error", nil, err)
+			topologytest.Equal(t, "error", nil, err)
 			err = r.client.Get(t.Context(), key, bc)
-			equal(t, "stays", test.stays, err == nil)
-			equal(t, "is looked at again", test.stays, result.RequeueAfter > 0)
+			topologytest.Equal(t, "stays", test.stays, err == nil)
+			topologytest.Equal(t, "is looked at again", test.stays, result.RequeueAfter > 0)
 			var want []string
 			if test.event != "" {
 				want = []string{test.event}
 			}
-			equal(t, "events", want, r.recorder.(*eventLog).notes)
+			topologytest.Equal(t, "events", want, r.recorder.(*controllertest.EventLog).Notes)
 		})
 	}
 }
@@ -128,7 +130,7 @@ func usingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
 
 func TestWhatIsSaidOfFences(t *testing.T) {
 	t.Parallel()
-	equal(t, "of those that stand", `2 fences stand in vhost "sh'op": `+nobodyElse+`. Take them down: `+
+	topologytest.Equal(t, "of those that stand", `2 fences stand in vhost "sh'op": `+nobodyElse+`. Take them down: `+
 		`rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-1-ABCDEF:uid:orders'; rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-2'`,
 		fencesStand("sh'op", []string{"warren-fence-1-ABCDEF:uid:orders", "warren-fence-2"}))
 }

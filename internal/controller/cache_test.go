@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // With --watch-namespaces the manager works in these namespaces and asks for nothing in any other.
@@ -23,7 +25,7 @@ func TestCacheOptionsNamespaces(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: %v", list, err)
 		}
-		equal(t, list, want, slices.Sorted(maps.Keys(options.DefaultNamespaces)))
+		topologytest.Equal(t, list, want, slices.Sorted(maps.Keys(options.DefaultNamespaces)))
 	}
 }
 
@@ -39,7 +41,7 @@ func TestCacheOptionsRefusesWhatIsNoNamespace(t *testing.T) {
 			t.Errorf("%q is accepted", list)
 			continue
 		}
-		equal(t, list, `--watch-namespaces="`+list+`": "`+name+`" is not the name of a namespace: `+form+
+		topologytest.Equal(t, list, `--watch-namespaces="`+list+`": "`+name+`" is not the name of a namespace: `+form+
 			"; give names separated by commas, or leave the flag out to watch all", err.Error())
 	}
 }
@@ -60,12 +62,12 @@ func TestCacheKeepsOfASecretOnlyItsName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal[any](t, "Secret", &metav1.PartialObjectMetadata{
+	topologytest.Equal[any](t, "Secret", &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "rabbitmq", UID: "1", ResourceVersion: "2"},
 	}, kept)
 
-	cq := consumerQueue(t, "{}")
+	cq := controllertest.ConsumerQueue(t, "{}")
 	cq.Annotations = map[string]string{v1alpha1.RequestedAtAnnotation: "now"}
 	cq.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	whole := cq.DeepCopy()
@@ -74,5 +76,5 @@ func TestCacheKeepsOfASecretOnlyItsName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal[any](t, "ConsumerQueue", whole, kept)
+	topologytest.Equal[any](t, "ConsumerQueue", whole, kept)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // lines renders conditions, each as type=status reason message, generation.
@@ -92,7 +93,7 @@ func TestConditionWriter(t *testing.T) {
 			t.Parallel()
 			conditions := append([]metav1.Condition(nil), test.before...)
 			test.write(conditionWriter{&conditions, 2})
-			equal(t, "conditions", test.want, lines(conditions), anyOrder)
+			topologytest.Equal(t, "conditions", test.want, lines(conditions), anyOrder)
 		})
 	}
 }
@@ -107,31 +108,15 @@ func TestConditionTransitionTimes(t *testing.T) {
 	writer := conditionWriter{&conditions, 2}
 	writer.ready(no("New", "another reason, the same status"), reconciling)
 	for _, condition := range conditions {
-		equal(t, "time of "+condition.Type, long, condition.LastTransitionTime)
-		equal(t, "reason of "+condition.Type, "New", condition.Reason)
+		topologytest.Equal(t, "time of "+condition.Type, long, condition.LastTransitionTime)
+		topologytest.Equal(t, "reason of "+condition.Type, "New", condition.Reason)
 	}
 	writer.keep(v1alpha1.ConditionReady)
-	equal(t, "time after keep", long, conditions[0].LastTransitionTime)
+	topologytest.Equal(t, "time after keep", long, conditions[0].LastTransitionTime)
 	writer.ready(yes("Newer", "another status"), settled)
-	equal(t, "conditions", []string{`Ready=True Newer "another status", 2`}, lines(conditions))
+	topologytest.Equal(t, "conditions", []string{`Ready=True Newer "another status", 2`}, lines(conditions))
 	if !conditions[0].LastTransitionTime.After(long.Time) {
 		t.Errorf("the time of transition stayed %v", conditions[0].LastTransitionTime)
-	}
-}
-
-func TestShortened(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ text, want string }{
-		"short":                      {"12345678", "12345678"},
-		"long":                       {"123456789", "12345…"},
-		"no character is cut in two": {"1234äöüß", "1234…"},
-		"nor a long one":             {"1234😀😀", "1234…"},
-		"empty":                      {"", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			equal(t, "text", test.want, shortened(test.text, 8))
-		})
 	}
 }
 

@@ -8,19 +8,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
-
-// named is a ConsumerQueue of some name.
-func named(t *testing.T, namespace, name, spec string) client.Object {
-	t.Helper()
-	cq := consumerQueue(t, spec)
-	cq.Namespace, cq.Name = namespace, name
-	return cq
-}
 
 // A notice has just those reconciled whom it concerns.
 func TestHandleNotice(t *testing.T) {
@@ -42,12 +34,12 @@ func TestHandleNotice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connections := NewConnections(testClient(t,
-				named(t, "shop", "orders", `{bindings: [{exchange: {name: events, type: topic}}]}`),
-				named(t, "shop", "invoices", `{bindings: [{exchange: {name: events, type: topic}}]}`),
-				named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
-				named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
-				named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
+			connections := NewConnections(controllertest.Client(t, testIndexes,
+				controllertest.Named(t, "shop", "orders", `{bindings: [{exchange: {name: events, type: topic}}]}`),
+				controllertest.Named(t, "shop", "invoices", `{bindings: [{exchange: {name: events, type: topic}}]}`),
+				controllertest.Named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
+				controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
+				controllertest.Named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
 			), logr.Discard(), rabbit.NewLimits(0))
 			handled := make(chan struct{})
 			go func() {
@@ -58,17 +50,17 @@ func TestHandleNotice(t *testing.T) {
 			for open := true; open; {
 				select {
 				case e := <-connections.brokerConnections:
-					equal(t, "namespace", "shop", e.Object.Namespace)
+					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
 					got = append(got, "bc/"+e.Object.Name)
 				case e := <-connections.consumerQueues:
-					equal(t, "namespace", "shop", e.Object.Namespace)
+					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
 					got = append(got, "cq/"+e.Object.Name)
 				case <-handled:
 					open = false
 				}
 			}
 			slices.Sort(got)
-			equal(t, "reconciled", test.want, got)
+			topologytest.Equal(t, "reconciled", test.want, got)
 		})
 	}
 }
@@ -76,41 +68,41 @@ func TestHandleNotice(t *testing.T) {
 // What waits for a controller that will not come ends with the manager.
 func TestNoticeWhileStopping(t *testing.T) {
 	t.Parallel()
-	connections := NewConnections(testClient(t, named(t, "shop", "orders", `{}`)), logr.Discard(), rabbit.NewLimits(0))
+	connections := NewConnections(controllertest.Client(t, testIndexes, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), rabbit.NewLimits(0))
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	equal(t, "error", nil, connections.Start(stopped))
+	topologytest.Equal(t, "error", nil, connections.Start(stopped))
 	connections.handle(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Health: true, Queues: []string{"orders"}})
 }
 
 func TestNoticeWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	connections := NewConnections(brokenClient(t), logr.Discard(), rabbit.NewLimits(0))
+	connections := NewConnections(controllertest.BrokenClient(t), logr.Discard(), rabbit.NewLimits(0))
 	connections.handle(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Queues: []string{"orders"}})
 }
 
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
-	connections := NewConnections(testClient(t), logr.Discard(), rabbit.NewLimits(0))
+	connections := NewConnections(controllertest.Client(t, testIndexes), logr.Discard(), rabbit.NewLimits(0))
 	connections.stop() // nobody takes the notices
 	config := rabbit.Config{
 		// Nothing listens at port 1.
-		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", Username: "bob", Password: password, VHost: "/", ResyncInterval: time.Hour,
+		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", Username: "bob", Password: controllertest.Password, VHost: "/", ResyncInterval: time.Hour,
 	}
 	if got := connections.Get(key); got != nil {
 		t.Errorf("a connection before there is one: %v", got)
 	}
 	first, err := connections.Ensure(key, config)
-	equal(t, "error", nil, err)
+	topologytest.Equal(t, "error", nil, err)
 	again, err := connections.Ensure(key, config)
-	equal(t, "error", nil, err)
+	topologytest.Equal(t, "error", nil, err)
 	if again != first || connections.Get(key) != first {
 		t.Error("the same configuration made another connection")
 	}
 	config.Password = "another"
 	second, err := connections.Ensure(key, config)
-	equal(t, "error", nil, err)
+	topologytest.Equal(t, "error", nil, err)
 	if second == first || connections.Get(key) != second {
 		t.Error("another configuration did not make another connection")
 	}
@@ -123,10 +115,10 @@ func TestConnections(t *testing.T) {
 	}
 	config.VHost = "/"
 	third, err := connections.Ensure(key, config)
-	equal(t, "error", nil, err)
+	topologytest.Equal(t, "error", nil, err)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	equal(t, "error", nil, connections.Start(stopped))
+	topologytest.Equal(t, "error", nil, connections.Start(stopped))
 	if connections.Get(key) != nil {
 		t.Error("a connection is left when the manager has stopped")
 	}
@@ -134,46 +126,4 @@ func TestConnections(t *testing.T) {
 		t.Error("the third connection is still open")
 	}
 	connections.Close(key)
-}
-
-func TestBrokerObjects(t *testing.T) {
-	t.Parallel()
-	index := map[string][]string{}
-	collect := indexerFunc(func(object client.Object, field string, values client.IndexerFunc) {
-		switch object.(type) {
-		case *v1alpha1.ConsumerQueue:
-			index[field] = values(named(t, "shop", "orders", `{
-				retry: {exchange: {name: orders}, delayTiers: [{delay: 1s}], returnTo: {exchange: back}},
-				bindings: [{exchange: {name: events, type: topic}}]
-			}`))
-		case *v1alpha1.BrokerConnection:
-			index[field] = values(brokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}))
-		}
-	})
-	equal(t, "error", nil, addIndexes(t.Context(), collect))
-	equal(t, "index", map[string][]string{
-		indexConnection: {"default"},
-		indexBrokerObject: {
-			"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
-		},
-		indexSecret: {"broker"},
-		indexStake:  {"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/orders", "exchange/orders.dlx", "source/topic/events"},
-	}, index)
-}
-
-type indexerFunc func(object client.Object, field string, values client.IndexerFunc)
-
-func (f indexerFunc) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
-	f(object, field, values)
-	return nil
-}
-
-func TestJittered(t *testing.T) {
-	t.Parallel()
-	for range 1000 {
-		if got := jittered(time.Second); got < time.Second || got > 1100*time.Millisecond {
-			t.Fatalf("%v", got)
-		}
-	}
-	equal(t, "the shortest", time.Duration(1), jittered(1))
 }

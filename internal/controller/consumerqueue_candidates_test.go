@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -14,8 +15,8 @@ import (
 // Of what was about to be declared when it was last heard of, the broker may have something by now.
 func TestSettleIntents(t *testing.T) {
 	t.Parallel()
-	cq := consumerQueue(t, `{retry: {policy: None}}`)
-	topo := desired(t, `{retry: {policy: None}}`, v43)
+	cq := controllertest.ConsumerQueue(t, `{retry: {policy: None}}`)
+	topo := topologytest.Desired(t, `{retry: {policy: None}}`, topologytest.V43)
 	comparison := plan.Diff(topo, topologytest.Observe(t, topo), plan.Input{})
 	confirmed := plan.MergeInventory(comparison, nil, declaring(comparison.Entries))
 	intended := slices.Clone(confirmed)
@@ -41,17 +42,17 @@ func TestSettleIntents(t *testing.T) {
 		if test.then != nil {
 			test.then(observed)
 		}
-		d := &dismantling{version: v43, owned: topology.Owned(test.owned)}
+		d := &dismantling{version: topologytest.V43, owned: topology.Owned(test.owned)}
 		d.settleIntents(cq, observed)
 		declared, found := topology.SplitByOrigin(d.owned)
 		var spared []v1alpha1.TopologyEntry
 		for _, stay := range d.spared {
 			spared = append(spared, stay.Entry)
 		}
-		equal(t, name+": declared", test.declared, objectNames(declared))
-		equal(t, name+": found", test.found, objectNames(found))
-		equal(t, name+": spared", test.spared, objectNames(spared))
-		equal(t, name+": unconfirmed", test.unconfirmed, d.unconfirmed["orders.dlq"])
+		topologytest.Equal(t, name+": declared", test.declared, objectNames(declared))
+		topologytest.Equal(t, name+": found", test.found, objectNames(found))
+		topologytest.Equal(t, name+": spared", test.spared, objectNames(spared))
+		topologytest.Equal(t, name+": unconfirmed", test.unconfirmed, d.unconfirmed["orders.dlq"])
 	}
 }
 

@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -38,9 +40,9 @@ func TestRemovalOf(t *testing.T) {
 		Bindings:  []topology.Binding{{Source: "dlx", Destination: "dlq", RoutingKey: "a", Role: v1alpha1.RoleDeadLetter}},
 		Exchanges: []string{"dlx"},
 	}
-	equal(t, "by default", want, removalOf(plan.Decide(orphans(), nil, "")))
-	equal(t, "with Correct", want, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyCorrect)))
-	equal(t, "with Report", rabbit.Removal{}, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyReport)))
+	topologytest.Equal(t, "by default", want, removalOf(plan.Decide(orphans(), nil, "")))
+	topologytest.Equal(t, "with Correct", want, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyCorrect)))
+	topologytest.Equal(t, "with Report", rabbit.Removal{}, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyReport)))
 }
 
 // Of each queue and exchange that stays it is said why, until it is known to be gone.
@@ -78,7 +80,7 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cq := consumerQueue(t, `{}`)
+			cq := controllertest.ConsumerQueue(t, `{}`)
 			cq.Spec.DriftPolicy = test.policy
 			if test.said != "" {
 				cq.Status.Advisories = []v1alpha1.Advisory{
@@ -98,10 +100,10 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 			l.cleanUp(&scene{connection: &rabbit.Connection{}}, &comparison)
 			var messages []string
 			for _, advisory := range comparison.Advisories {
-				equal(t, "code", v1alpha1.AdvisoryOrphaned, advisory.Code)
+				topologytest.Equal(t, "code", v1alpha1.AdvisoryOrphaned, advisory.Code)
 				messages = append(messages, advisory.Message)
 			}
-			equal(t, "advisories", test.want, messages)
+			topologytest.Equal(t, "advisories", test.want, messages)
 		})
 	}
 }
@@ -117,7 +119,7 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			return err
 		},
 		"its BrokerConnection is suspended": func(l *look) error {
-			l.client = testClient(t, brokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend}))
+			l.client = controllertest.Client(t, testIndexes, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend}))
 			_, err := l.run(t.Context())
 			return err
 		},
@@ -132,14 +134,14 @@ func TestNothingIsTriedWhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			removals, told := newToldRemovals(t)
-			cq := consumerQueue(t, `{}`)
+			cq := controllertest.ConsumerQueue(t, `{}`)
 			l := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{removals: removals}, cq: cq, status: cq.Status.DeepCopy()}
 			broker := newDeleter()
 			_, _ = removals.attempt(orders, broker, "a", group{queues: []string{"dlq"}}, 0)
-			equal(t, "begun", []string{"dlq"}, <-broker.begun)
-			equal(t, "error", nil, stop(l))
-			equal(t, "remembered", 0, len(removals.of))
-			equal(t, "told", orders, <-told)
+			topologytest.Equal(t, "begun", []string{"dlq"}, <-broker.begun)
+			topologytest.Equal(t, "error", nil, stop(l))
+			topologytest.Equal(t, "remembered", 0, len(removals.of))
+			topologytest.Equal(t, "told", orders, <-told)
 		})
 	}
 }
@@ -190,28 +192,28 @@ func TestMoveTo(t *testing.T) {
 		status.VHost, status.TopologyOmitted = test.before.vhost, 3
 		l := &look{cq: cq, status: cq.Status.DeepCopy()}
 		l.moveTo(test.here)
-		equal(t, name+": events", test.want, l.events, comparingOccurrences)
+		topologytest.Equal(t, name+": events", test.want, l.events, comparingOccurrences)
 		if test.after == (place{}) {
 			test.after = test.here
 		}
-		equal(t, name+": place", test.after, recordedPlace(*l.status), comparing[place]())
+		topologytest.Equal(t, name+": place", test.after, recordedPlace(*l.status), comparing[place]())
 		remembered, omitted := cq.Status.Topology, int32(3)
 		if test.want != nil {
 			remembered, omitted = nil, 0
 		}
-		equal(t, name+": topology", remembered, l.status.Topology)
-		equal(t, name+": omitted", omitted, l.status.TopologyOmitted)
+		topologytest.Equal(t, name+": topology", remembered, l.status.Topology)
+		topologytest.Equal(t, name+": omitted", omitted, l.status.TopologyOmitted)
 	}
 }
 
 // Where nothing is left behind there is nothing to say.
 func TestMoveWithNothing(t *testing.T) {
 	t.Parallel()
-	cq := consumerQueue(t, `{}`)
+	cq := controllertest.ConsumerQueue(t, `{}`)
 	at("rabbit@a", "/").record(&cq.Status)
 	cq.Status.Topology = []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", Origin: v1alpha1.OriginAdopted}}
 	l := &look{cq: cq, status: cq.Status.DeepCopy()}
 	l.moveTo(at("rabbit@b", "/"))
-	equal(t, "events", nil, l.events, comparingOccurrences)
-	equal(t, "topology", nil, l.status.Topology)
+	topologytest.Equal(t, "events", nil, l.events, comparingOccurrences)
+	topologytest.Equal(t, "topology", nil, l.status.Topology)
 }

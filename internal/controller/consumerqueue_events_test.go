@@ -8,10 +8,9 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -55,7 +54,7 @@ func TestTell(t *testing.T) {
 	}{
 		"declared once": {attempts: []attempt{{spec: twoQueues, want: []occurrence{declared}}, {spec: twoQueues}}},
 		"adopted, which is no event": {attempts: []attempt{
-			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
 		}},
 		"declared at the second attempt": {attempts: []attempt{
 			{spec: twoQueues, fails: rabbit.ErrUnreachable},
@@ -76,19 +75,19 @@ func TestTell(t *testing.T) {
 			{spec: twoQueues},
 		}},
 		"drift after a broker upgrade": {attempts: []attempt{
-			{spec: twoQueues, on: v313, want: []occurrence{declared}},
-			{spec: twoQueues, on: v40, want: []occurrence{{
+			{spec: twoQueues, on: topologytest.V313, want: []occurrence{declared}},
+			{spec: twoQueues, on: topologytest.V40, want: []occurrence{{
 				"Warning", "RecreationRequired", "Compare", `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1` +
 					". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost",
 			}}},
-			{spec: twoQueues, on: v40, then: deleted, want: []occurrence{missing, corrected}},
-			{spec: twoQueues, on: v40},
+			{spec: twoQueues, on: topologytest.V40, then: deleted, want: []occurrence{missing, corrected}},
+			{spec: twoQueues, on: topologytest.V40},
 		}},
 		"drift under Report": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
-			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
 			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
 			{spec: twoQueues},
-			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
 			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
 		}},
 		"recreation is required": {attempts: []attempt{
@@ -99,7 +98,7 @@ func TestTell(t *testing.T) {
 			{spec: withLimit, want: []occurrence{recreate}},
 		}},
 		"recreation is required under Report, which is all that drifted": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
-			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, desired(t, twoQueues, v43)) }},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
 			{spec: withLimit, want: []occurrence{
 				{"Warning", "DriftDetected", "Compare", "x-max-length is not set, should be 9; a queue's arguments cannot be changed: it must be recreated"},
 				recreate,
@@ -128,19 +127,19 @@ func TestTell(t *testing.T) {
 			status := v1alpha1.ConsumerQueueStatus{}
 			for i, a := range test.attempts {
 				if a.on == (vhost.Version{}) {
-					a.on = v43
+					a.on = topologytest.V43
 				}
 				if a.then != nil {
 					a.then(observed)
 				}
-				cq := consumerQueue(t, a.spec)
+				cq := controllertest.ConsumerQueue(t, a.spec)
 				cq.Spec.DriftPolicy, cq.Status = test.policy, status
 				look := &look{cq: cq, status: cq.Status.DeepCopy()}
 				lookAt(t, look, observed, a)
 				for _, got := range look.events {
 					t.Logf("look %d: %+v", i+1, got)
 				}
-				equal(t, "events of the look", a.want, look.events, comparingOccurrences)
+				topologytest.Equal(t, "events of the look", a.want, look.events, comparingOccurrences)
 				status = *look.status
 			}
 		})
@@ -150,7 +149,7 @@ func TestTell(t *testing.T) {
 // lookAt is what compareAndCorrect does with a broker, with a map in place of the broker.
 func lookAt(t *testing.T, l *look, observed vhost.Observed, a attempt) {
 	t.Helper()
-	now := desired(t, a.spec, a.on)
+	now := topologytest.Desired(t, a.spec, a.on)
 	compare := func() plan.Comparison {
 		return plan.Diff(now, observed, plan.Input{Older: topology.DesiredOnOlderVersions(l.cq, a.on)})
 	}
@@ -198,12 +197,12 @@ func adopt(t testing.TB, o vhost.Observed, topo topology.Topology) {
 func TestTellWhenSomebodyElseWasFaster(t *testing.T) {
 	t.Parallel()
 	told := plantest.Scenario{Was: twoQueues}.Play(t)
-	look := &look{cq: consumerQueue(t, twoQueues), status: &v1alpha1.ConsumerQueueStatus{}}
+	look := &look{cq: controllertest.ConsumerQueue(t, twoQueues), status: &v1alpha1.ConsumerQueueStatus{}}
 	done := plan.Plan{Drift: true, Actions: declaringQueue("orders")}
 	failure := errors.New("no answer")
 	outcome := judge(told.Comparison, told.Known, v1alpha1.DriftPolicyCorrect, failure)
 	look.tell(done, []v1alpha1.Change{{Message: "it is missing"}}, outcome, failure)
-	equal(t, "events", []occurrence{
+	topologytest.Equal(t, "events", []occurrence{
 		{"Warning", "DriftDetected", "Compare", "it is missing"},
 		{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"},
 	}, look.events, comparingOccurrences)
@@ -212,32 +211,20 @@ func TestTellWhenSomebodyElseWasFaster(t *testing.T) {
 // A note may have 1024 bytes, and what is no longer text is refused with the whole Event.
 func TestRecordEvents(t *testing.T) {
 	t.Parallel()
-	recorder := &eventLog{}
-	look := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{recorder: recorder}, cq: consumerQueue(t, `{}`)}
+	recorder := &controllertest.EventLog{}
+	look := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{recorder: recorder}, cq: controllertest.ConsumerQueue(t, `{}`)}
 	look.event("Normal", "Declared", "Declare", "100% done")
 	for offset := range 2 {
 		look.event("Normal", "Declared", "Declare", strings.Repeat("x", offset)+strings.Repeat("ä", 600))
 	}
 	look.recordEvents()
-	equal(t, "first note", "100% done", recorder.notes[0])
-	equal(t, "events", 3, len(recorder.notes))
-	for _, note := range recorder.notes[1:] {
+	topologytest.Equal(t, "first note", "100% done", recorder.Notes[0])
+	topologytest.Equal(t, "events", 3, len(recorder.Notes))
+	for _, note := range recorder.Notes[1:] {
 		if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1020 {
 			t.Errorf("%d bytes, ending in %q", len(note), note[len(note)-8:])
 		}
 	}
-}
-
-// eventLog keeps the notes of Events.
-type eventLog struct {
-	events.EventRecorder
-
-	reasons, notes []string
-}
-
-func (e *eventLog) Eventf(_, _ runtime.Object, _, reason, _, _ string, args ...any) {
-	e.reasons = append(e.reasons, reason)
-	e.notes = append(e.notes, args[0].(string))
 }
 
 func TestFinish(t *testing.T) {
@@ -267,7 +254,7 @@ func TestFinish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stored := consumerQueue(t, `{}`)
+			stored := controllertest.ConsumerQueue(t, `{}`)
 			stored.ResourceVersion = "2"
 			read := stored.DeepCopy()
 			read.ResourceVersion = "1"
@@ -276,20 +263,20 @@ func TestFinish(t *testing.T) {
 			}
 			cq := read.DeepCopy()
 			written := false
-			builder := testClientBuilder(t).WithObjects(stored)
-			builder.WithInterceptorFuncs(statusApply(func() error {
+			builder := controllertest.ClientBuilder(t, testIndexes).WithObjects(stored)
+			builder.WithInterceptorFuncs(controllertest.StatusApply(func() error {
 				switch {
 				case test.missing:
-					return notFound(cq.Name)
+					return controllertest.NotFound(cq.Name)
 				case test.broken:
 					return errors.New("the API server is tired")
 				case test.conflict && cq.ResourceVersion == read.ResourceVersion:
-					return conflict(cq.Name)
+					return controllertest.Conflict(cq.Name)
 				}
 				written = true
 				return nil
 			}))
-			recorder, c := &eventLog{}, builder.Build()
+			recorder, c := &controllertest.EventLog{}, builder.Build()
 			look := &look{
 				ConsumerQueueReconciler: &ConsumerQueueReconciler{client: c, live: c, recorder: recorder},
 				cq:                      cq, status: cq.Status.DeepCopy(),
@@ -299,8 +286,8 @@ func TestFinish(t *testing.T) {
 				test.change(look.status)
 			}
 			err := look.finish(t.Context())
-			got := outcome{written, recorder.reasons, err != nil}
-			equal(t, "outcome", test.want, got, comparing[outcome]())
+			got := outcome{written, recorder.Reasons, err != nil}
+			topologytest.Equal(t, "outcome", test.want, got, comparing[outcome]())
 		})
 	}
 }
@@ -308,5 +295,5 @@ func TestFinish(t *testing.T) {
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	look := &look{status: &v1alpha1.ConsumerQueueStatus{}}
-	equal(t, "a condition that is not there", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionDrifted))
+	topologytest.Equal(t, "a condition that is not there", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionDrifted))
 }

@@ -12,8 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 func TestCut(t *testing.T) {
@@ -31,8 +33,8 @@ func TestCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, omitted := cut(test.list, 2)
-			equal(t, "list", test.want, got)
-			equal(t, "omitted", test.omitted, omitted)
+			topologytest.Equal(t, "list", test.want, got)
+			topologytest.Equal(t, "omitted", test.omitted, omitted)
 		})
 	}
 }
@@ -48,20 +50,20 @@ func TestDescribeCutsToSize(t *testing.T) {
 		comparison.Changes = append(comparison.Changes, v1alpha1.Change{Kind: v1alpha1.KindQueue, Name: name})
 		comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{Name: name, Message: strings.Repeat("ä", 3000)})
 	}
-	look := &look{cq: consumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{}}
-	equal(t, "error", nil, look.describe(entries, comparison, plan.Plan{}))
-	equal(t, "topology", entries[:256], look.status.Topology)
-	equal(t, "topology omitted", int32(44), look.status.TopologyOmitted)
-	equal(t, "changes", comparison.Changes[:64], look.status.Changes)
-	equal(t, "changes omitted", int32(236), look.status.ChangesOmitted)
-	equal(t, "advisories", 64, len(look.status.Advisories))
+	look := &look{cq: controllertest.ConsumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{}}
+	topologytest.Equal(t, "error", nil, look.describe(entries, comparison, plan.Plan{}))
+	topologytest.Equal(t, "topology", entries[:256], look.status.Topology)
+	topologytest.Equal(t, "topology omitted", int32(44), look.status.TopologyOmitted)
+	topologytest.Equal(t, "changes", comparison.Changes[:64], look.status.Changes)
+	topologytest.Equal(t, "changes omitted", int32(236), look.status.ChangesOmitted)
+	topologytest.Equal(t, "advisories", 64, len(look.status.Advisories))
 	if message := look.status.Advisories[0].Message; len(message) > 4096 {
 		t.Errorf("an advisory of %d bytes", len(message))
 	}
 	hash, err := plan.Hash(comparison.Changes)
-	equal(t, "error", nil, err)
-	equal(t, "plan hash", hash, look.status.PlanHash)
-	equal(t, "last synced", nil, look.status.LastSyncedTime)
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "plan hash", hash, look.status.PlanHash)
+	topologytest.Equal(t, "last synced", nil, look.status.LastSyncedTime)
 }
 
 // lastSyncedTime is when the topology last became in sync, not when it was last looked at.
@@ -87,7 +89,7 @@ func TestLastSyncedTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			look := &look{cq: consumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{
+			look := &look{cq: controllertest.ConsumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{
 				LastSyncedTime: &long,
 				Conditions:     []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: test.wasReady}},
 			}}
@@ -95,11 +97,11 @@ func TestLastSyncedTime(t *testing.T) {
 			if test.declared {
 				done.Actions = declaringQueue("orders")
 			}
-			equal(t, "error", nil, look.describe(nil, plan.Comparison{Changes: test.changes}, done))
+			topologytest.Equal(t, "error", nil, look.describe(nil, plan.Comparison{Changes: test.changes}, done))
 			look.conclude(test.outcome)
-			equal(t, "moved", test.moves, !look.status.LastSyncedTime.Equal(&long))
-			equal(t, "nanoseconds", 0, look.status.LastSyncedTime.Nanosecond())
-			equal(t, "observed generation", int64(3), look.status.ObservedGeneration)
+			topologytest.Equal(t, "moved", test.moves, !look.status.LastSyncedTime.Equal(&long))
+			topologytest.Equal(t, "nanoseconds", 0, look.status.LastSyncedTime.Nanosecond())
+			topologytest.Equal(t, "observed generation", int64(3), look.status.ObservedGeneration)
 		})
 	}
 }
@@ -140,11 +142,11 @@ func TestConclude(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			status := inSyncStatus()
-			look := &look{cq: consumerQueue(t, `{}`), status: &status}
+			look := &look{cq: controllertest.ConsumerQueue(t, `{}`), status: &status}
 			look.conclude(test.outcome)
-			equal(t, "conditions", test.want, lines(status.Conditions), anyOrder)
-			equal(t, "state", test.state, status.Topology[0].State)
-			equal(t, "shape", "abc", status.Topology[0].Shape)
+			topologytest.Equal(t, "conditions", test.want, lines(status.Conditions), anyOrder)
+			topologytest.Equal(t, "state", test.state, status.Topology[0].State)
+			topologytest.Equal(t, "shape", "abc", status.Topology[0].Shape)
 		})
 	}
 }
@@ -185,7 +187,7 @@ func TestSettled(t *testing.T) {
 			for _, state := range test.states {
 				status.Topology = append(status.Topology, v1alpha1.TopologyEntry{State: state})
 			}
-			equal(t, "settled", test.want, (&look{status: status}).settled())
+			topologytest.Equal(t, "settled", test.want, (&look{status: status}).settled())
 		})
 	}
 }
@@ -195,7 +197,7 @@ func TestLookWithoutABroker(t *testing.T) {
 	t.Parallel()
 	suspend := true
 	connection := func(status metav1.ConditionStatus, reason string, generation int64) *v1alpha1.BrokerConnection {
-		bc := brokerConnection(v1alpha1.BrokerConnectionSpec{})
+		bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 		bc.Status.Conditions = []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: "the reason", ObservedGeneration: generation,
 		}}
@@ -261,8 +263,8 @@ func TestLookWithoutABroker(t *testing.T) {
 			if test.known != nil {
 				objects = append(objects, test.known)
 			}
-			c := testClient(t, objects...)
-			cq := consumerQueue(t, test.spec)
+			c := controllertest.Client(t, testIndexes, objects...)
+			cq := controllertest.ConsumerQueue(t, test.spec)
 			cq.Status = inSyncStatus()
 			if test.seen {
 				cq.Status.ObservedGeneration = cq.Generation
@@ -271,13 +273,13 @@ func TestLookWithoutABroker(t *testing.T) {
 			r := &ConsumerQueueReconciler{client: c, connections: NewConnections(c, logr.Discard(), rabbit.NewLimits(0)), removals: removals}
 			look := &look{ConsumerQueueReconciler: r, cq: cq, status: cq.Status.DeepCopy()}
 			result, err := look.run(t.Context())
-			equal(t, "error", nil, err)
-			equal(t, "result", ctrl.Result{}, result)
-			equal(t, "conditions", test.want, lines(look.status.Conditions), anyOrder)
-			equal(t, "observed generation", cq.Generation, look.status.ObservedGeneration)
-			equal(t, "queue name", "orders", look.status.QueueName)
-			equal(t, "connection name", cq.ConnectionName(), look.status.ConnectionName)
-			equal(t, "events", 0, len(look.events))
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "result", ctrl.Result{}, result)
+			topologytest.Equal(t, "conditions", test.want, lines(look.status.Conditions), anyOrder)
+			topologytest.Equal(t, "observed generation", cq.Generation, look.status.ObservedGeneration)
+			topologytest.Equal(t, "queue name", "orders", look.status.QueueName)
+			topologytest.Equal(t, "connection name", cq.ConnectionName(), look.status.ConnectionName)
+			topologytest.Equal(t, "events", 0, len(look.events))
 		})
 	}
 }
@@ -285,21 +287,21 @@ func TestLookWithoutABroker(t *testing.T) {
 // What was suspended and is looked at again is no longer said to be.
 func TestLookResumes(t *testing.T) {
 	t.Parallel()
-	cq := consumerQueue(t, `{}`)
+	cq := controllertest.ConsumerQueue(t, `{}`)
 	cq.Status = inSyncStatus()
 	conditionWriter{&cq.Status.Conditions, 2}.suspended("spec.suspend is set")
-	c := testClient(t)
+	c := controllertest.Client(t, testIndexes)
 	look := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{client: c}, cq: cq, status: cq.Status.DeepCopy()}
 	_, err := look.run(t.Context())
-	equal(t, "error", nil, err)
-	equal(t, "suspended", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionSuspended))
-	equal(t, "reconciling", metav1.ConditionTrue, look.condition(v1alpha1.ConditionReconciling))
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "suspended", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionSuspended))
+	topologytest.Equal(t, "reconciling", metav1.ConditionTrue, look.condition(v1alpha1.ConditionReconciling))
 }
 
 func TestLookFails(t *testing.T) {
 	t.Parallel()
-	cq := consumerQueue(t, `{}`)
-	look := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{client: brokenClient(t)}, cq: cq, status: cq.Status.DeepCopy()}
+	cq := controllertest.ConsumerQueue(t, `{}`)
+	look := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{client: controllertest.BrokenClient(t)}, cq: cq, status: cq.Status.DeepCopy()}
 	_, err := look.run(t.Context())
 	if err == nil || err.Error() != `get BrokerConnection "default": the API server is tired` {
 		t.Errorf("error is %v", err)

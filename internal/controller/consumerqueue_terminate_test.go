@@ -14,22 +14,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // lookingAt is a look at a ConsumerQueue that the API server has, with others.
 func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object) *look {
 	t.Helper()
-	c := testClient(t, append(others, cq)...)
+	c := controllertest.Client(t, testIndexes, append(others, cq)...)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
 		t.Fatal(err)
 	}
 	connections := NewConnections(c, logr.Discard(), rabbit.NewLimits(0))
 	return &look{
 		ConsumerQueueReconciler: &ConsumerQueueReconciler{
-			client: c, live: c, connections: connections, recorder: &eventLog{},
+			client: c, live: c, connections: connections, recorder: &controllertest.EventLog{},
 			removals: newRemovals(t.Context(), func(client.ObjectKey) {}), releases: newReleases(), freshness: newFreshness(),
 			departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
 		},
@@ -54,9 +56,9 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		return `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}` + more + `}`
 	}
 	suspend := true
-	suspended := brokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+	suspended := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
 	notReady := func(reason string) *v1alpha1.BrokerConnection {
-		bc := brokerConnection(v1alpha1.BrokerConnectionSpec{})
+		bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 		bc.Status.Conditions = []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: "False", Reason: reason, Message: `Secret "broker" not found`, ObservedGeneration: bc.Generation,
 		}}
@@ -115,7 +117,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			waits: `waiting to delete the topology: BrokerConnection "default" cannot reach its broker: its status says why`,
 		},
 		"the BrokerConnection is connecting": {
-			bc: brokerConnection(v1alpha1.BrokerConnectionSpec{}), waits: `waiting to delete the topology: BrokerConnection "default" is connecting`,
+			bc: controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}), waits: `waiting to delete the topology: BrokerConnection "default" is connecting`,
 		},
 		"the BrokerConnection is not ready for too long": {
 			bc: notReady(v1alpha1.ReasonSecretNotFound), failing: 2 * time.Minute,
@@ -148,23 +150,23 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			l := lookingAt(t, cq, others...)
 			l.unreached.of[client.ObjectKeyFromObject(cq)] = trial{uid: cq.UID, last: time.Now(), failed: test.failing}
 			result, err := l.terminate(t.Context())
-			equal(t, "error", nil, err)
-			equal(t, "gone", test.waits == "", isGone(t, l))
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "gone", test.waits == "", isGone(t, l))
 			ready := readyIn(l.status.Conditions)
 			if test.waits != "" {
-				equal(t, "ready", "False Terminating "+test.waits, fmt.Sprintf("%s %s %s", ready.Status, ready.Reason, ready.Message))
+				topologytest.Equal(t, "ready", "False Terminating "+test.waits, fmt.Sprintf("%s %s %s", ready.Status, ready.Reason, ready.Message))
 				if result.RequeueAfter <= 0 || result.RequeueAfter > 2*terminationRetry {
 					t.Errorf("tries again after %v", result.RequeueAfter)
 				}
 			} else {
-				equal(t, "result", ctrl.Result{}, result)
-				equal(t, "status", l.cq.Status, *l.status)
+				topologytest.Equal(t, "result", ctrl.Result{}, result)
+				topologytest.Equal(t, "status", l.cq.Status, *l.status)
 			}
 			var want []occurrence
 			if kind, note, found := strings.Cut(test.event, " "); found {
 				want = []occurrence{{kind, eventRetained, "Delete", note}}
 			}
-			equal(t, "events", want, l.events, comparingOccurrences)
+			topologytest.Equal(t, "events", want, l.events, comparingOccurrences)
 		})
 	}
 }
@@ -189,12 +191,12 @@ func TestHowLongADeletionIsTried(t *testing.T) {
 			l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")))
 			trials := newTrials()
 			trials.of[client.ObjectKeyFromObject(l.cq)] = trial{uid: l.cq.UID, last: time.Now(), failed: test.failing}
-			bc := brokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
+			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
 			owned := topology.Owned(l.status.Topology)[:1]
 			if _, err := l.await(t.Context(), bc, patience{trials, test.limit}, "why", owned); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "gone", test.event != "", isGone(t, l))
+			topologytest.Equal(t, "gone", test.event != "", isGone(t, l))
 			if test.event != "" && (len(l.events) != 1 || !strings.Contains(l.events[0].note, test.event)) {
 				t.Errorf("%+v", l.events)
 			}
@@ -212,7 +214,7 @@ func adopted(s *v1alpha1.ConsumerQueueStatus) {
 // then does.
 func TestTerminateBeginsAfresh(t *testing.T) {
 	t.Parallel()
-	l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")), brokerConnection(v1alpha1.BrokerConnectionSpec{}))
+	l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
 	for look, want := range []bool{false, true} {
 		removals, told := newToldRemovals(t)
 		broker := newDeleter()
@@ -221,9 +223,9 @@ func TestTerminateBeginsAfresh(t *testing.T) {
 		<-told
 		l.removals = removals
 		_, err := l.terminate(t.Context())
-		equal(t, "error", nil, err)
+		topologytest.Equal(t, "error", nil, err)
 		known, _ := removals.attempt(orders, newDeleter(), "a", group{queues: []string{"dlq"}}, time.Hour)
-		equal(t, fmt.Sprintf("known after look %d", look+1), want, known)
+		topologytest.Equal(t, fmt.Sprintf("known after look %d", look+1), want, known)
 	}
 }
 
@@ -234,12 +236,12 @@ func TestTerminateOnlyOnce(t *testing.T) {
 	cq.Finalizers = append(cq.Finalizers, "example.com/wait")
 	l := lookingAt(t, cq)
 	_, err := l.terminate(t.Context())
-	equal(t, "error", nil, err)
-	equal(t, "finalizers", []string{"example.com/wait"}, l.cq.Finalizers)
-	equal(t, "events", 1, len(l.events))
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "finalizers", []string{"example.com/wait"}, l.cq.Finalizers)
+	topologytest.Equal(t, "events", 1, len(l.events))
 	_, err = l.terminate(t.Context())
-	equal(t, "error", nil, err)
-	equal(t, "events after another look", 1, len(l.events))
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "events after another look", 1, len(l.events))
 }
 
 // One that went before was told of when it did.
@@ -249,9 +251,9 @@ func TestLetGoTellsOnce(t *testing.T) {
 	second := &look{ConsumerQueueReconciler: first.ConsumerQueueReconciler, cq: first.cq.DeepCopy(), status: first.cq.Status.DeepCopy()}
 	for _, l := range []*look{first, second} {
 		_, err := l.letGo(t.Context(), "Normal", "left at the broker: why: everything")
-		equal(t, "error", nil, err)
+		topologytest.Equal(t, "error", nil, err)
 	}
-	equal(t, "events", []int{1, 0}, []int{len(first.events), len(second.events)})
+	topologytest.Equal(t, "events", []int{1, 0}, []int{len(first.events), len(second.events)})
 }
 
 // One that was changed meanwhile is looked at again, and stays until then.
@@ -260,11 +262,11 @@ func TestLetGoOfWhatChangedMeanwhile(t *testing.T) {
 	l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")))
 	changed := l.cq.DeepCopy()
 	changed.Annotations = map[string]string{"somebody": "was here"}
-	equal(t, "error", nil, l.client.Update(t.Context(), changed))
+	topologytest.Equal(t, "error", nil, l.client.Update(t.Context(), changed))
 	_, err := l.letGo(t.Context(), "Normal", "left at the broker: why: everything")
-	equal(t, "the cache is to hear of it first", true, errors.Is(err, errOldStatus))
-	equal(t, "gone", false, isGone(t, l))
-	equal(t, "events", 0, len(l.events))
+	topologytest.Equal(t, "the cache is to hear of it first", true, errors.Is(err, errOldStatus))
+	topologytest.Equal(t, "gone", false, isGone(t, l))
+	topologytest.Equal(t, "events", 0, len(l.events))
 }
 
 func TestRetained(t *testing.T) {
@@ -307,6 +309,6 @@ func TestRetained(t *testing.T) {
 			`left at the broker: why: queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more`,
 		},
 	} {
-		equal(t, name, test.want, retained(test.stays))
+		topologytest.Equal(t, name, test.want, retained(test.stays))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
@@ -13,8 +14,8 @@ import (
 // and in neither case seen.
 func FuzzConnectionString(f *testing.F) {
 	for _, secret := range []string{
-		password, "p@ss/w%rd?#:", "a@b#" + password, "12/" + password, "100%" + password, password + "@", ":" + password, `"` + password + `\`,
-		" " + password + "\n", "päßwörd-ü", password + "\x00", "[" + password + "]", "@mq:5672/" + password,
+		controllertest.Password, "p@ss/w%rd?#:", "a@b#" + controllertest.Password, "12/" + controllertest.Password, "100%" + controllertest.Password, controllertest.Password + "@", ":" + controllertest.Password, `"` + controllertest.Password + `\`,
+		" " + controllertest.Password + "\n", "päßwörd-ü", controllertest.Password + "\x00", "[" + controllertest.Password + "]", "@mq:5672/" + controllertest.Password,
 	} {
 		f.Add("bob", secret)
 		f.Add(secret, "another-password")

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -25,8 +26,8 @@ import (
 // synced is a ConsumerQueue that is in sync with a spec, and has another by now, if it is given.
 func synced(t *testing.T, name, was, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
-	cq := named(t, "shop", name, was).(*v1alpha1.ConsumerQueue)
-	topo, err := topology.Desired(cq, v43)
+	cq := controllertest.Named(t, "shop", name, was)
+	topo, err := topology.Desired(cq, topologytest.V43)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +35,14 @@ func synced(t *testing.T, name, was, spec string) *v1alpha1.ConsumerQueue {
 		ClusterName: "rabbit@a", ClusterEndpoint: "mq:5672", VHost: "/", Topology: topologytest.Owned(topo),
 	}
 	if spec != "" {
-		cq = named(t, "shop", name, spec).(*v1alpha1.ConsumerQueue)
+		cq = controllertest.Named(t, "shop", name, spec)
 	}
 	cq.Status = status
 	return cq
 }
 
 // nearby is a neighbour at the same place.
-func nearby(cq *v1alpha1.ConsumerQueue) neighbour { return neighbourFrom(cq, v43) }
+func nearby(cq *v1alpha1.ConsumerQueue) neighbour { return neighbourFrom(cq, topologytest.V43) }
 
 func beingDeleted(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	now := metav1.Now()
@@ -76,14 +77,14 @@ func TestWhatANeighbourHas(t *testing.T) {
 		has, orKeep bool
 	}{
 		"one that has it":                            {synced(t, "other", withGrave, ""), true, true},
-		"one that wants it, just so":                 {named(t, "shop", "other", withGrave).(*v1alpha1.ConsumerQueue), true, true},
-		"one that wants it otherwise":                {named(t, "shop", "other", withBigGrave).(*v1alpha1.ConsumerQueue), false, false},
+		"one that wants it, just so":                 {controllertest.Named(t, "shop", "other", withGrave), true, true},
+		"one that wants it otherwise":                {controllertest.Named(t, "shop", "other", withBigGrave), false, false},
 		"one that has it and wants it otherwise now": {synced(t, "other", withGrave, withBigGrave), true, true},
 		"one that has it, for whatever":              {synced(t, "other", withGrave, unknownSpec), true, true},
 		"one that has no use for it any more":        {synced(t, "other", withGrave, `{}`), true, false},
 		"one that has it and is being deleted":       {beingDeleted(synced(t, "other", withGrave, "")), true, false},
-		"one that wanted it and is being deleted":    {beingDeleted(named(t, "shop", "other", withGrave).(*v1alpha1.ConsumerQueue)), false, false},
-		"one that has nothing to do with it":         {named(t, "shop", "other", `{}`).(*v1alpha1.ConsumerQueue), false, false},
+		"one that wanted it and is being deleted":    {beingDeleted(controllertest.Named(t, "shop", "other", withGrave)), false, false},
+		"one that has nothing to do with it":         {controllertest.Named(t, "shop", "other", `{}`), false, false},
 	} {
 		entry := entryOf(t, synced(t, "own", withGrave, ""), "grave")
 		near := neighbours{nearby(test.other)}
@@ -91,8 +92,8 @@ func TestWhatANeighbourHas(t *testing.T) {
 		if test.has {
 			sharer = "ConsumerQueue shop/other"
 		}
-		equal(t, name+": sharer", sharer, near.sharer(entry))
-		equal(t, name+": keeps it", test.orKeep, near.keep(entry))
+		topologytest.Equal(t, name+": sharer", sharer, near.sharer(entry))
+		topologytest.Equal(t, name+": keeps it", test.orKeep, near.keep(entry))
 	}
 }
 
@@ -100,7 +101,7 @@ func TestWhatANeighbourHas(t *testing.T) {
 func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 	t.Parallel()
 	one, other := synced(t, "one", withGrave, `{}`), synced(t, "other", withGrave, `{}`)
-	topo, err := topology.Desired(one, v43)
+	topo, err := topology.Desired(one, topologytest.V43)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": beingDeleted(other.DeepCopy())} {
 		s := &scene{desired: topo, owned: topology.Owned(one.Status.Topology), near: neighbours{nearby(last)}}
 		comparison := plan.Diff(topo, observed, s.context())
-		equal(t, name+": departures", 1, len(comparison.Orphans))
+		topologytest.Equal(t, name+": departures", 1, len(comparison.Orphans))
 	}
 }
 
@@ -117,10 +118,10 @@ func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
 	t.Parallel()
 	const message = `ConsumerQueue shop/other has the dead-letter queue "grave" with other settings`
-	own := claimantFrom(named(t, "shop", "orders", withBigGrave).(*v1alpha1.ConsumerQueue), v43)
-	newcomer := named(t, "shop", "other", withGrave).(*v1alpha1.ConsumerQueue)
+	own := claimantFrom(controllertest.Named(t, "shop", "orders", withBigGrave), topologytest.V43)
+	newcomer := controllertest.Named(t, "shop", "other", withGrave)
 	here := at("rabbit@a", "/")
-	broken := testClientBuilder(t).WithInterceptorFuncs(interceptor.Funcs{
+	broken := controllertest.ClientBuilder(t, testIndexes).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("the API server is tired")
 		},
@@ -139,31 +140,31 @@ func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
 		holder string
 		err    string
 	}{
-		"nobody wants it otherwise":                 {nearby(named(t, "shop", "other", `{}`).(*v1alpha1.ConsumerQueue)), broken, "", ""},
+		"nobody wants it otherwise":                 {nearby(controllertest.Named(t, "shop", "other", `{}`)), broken, "", ""},
 		"it is known to be held":                    {nearby(held), broken, "shop/other", ""},
 		"it is held, perhaps at another cluster":    {at(perhaps, held), broken, "", ""},
-		"it is held, as the API server knows":       {nearby(newcomer), testClient(t, held), "shop/other", ""},
-		"it is held here, as the API server knows":  {at(unplaced, newcomer), testClient(t, held), "shop/other", ""},
-		"it is held elsewhere, as the server knows": {at(unplaced, newcomer), testClient(t, elsewhere), "", ""},
-		"it is not held":                            {nearby(newcomer), testClient(t, newcomer.DeepCopy()), "", ""},
-		"the other does not want it any more":       {nearby(newcomer), testClient(t, named(t, "shop", "other", `{}`)), "", ""},
-		"the other is gone":                         {nearby(newcomer), testClient(t), "", ""},
+		"it is held, as the API server knows":       {nearby(newcomer), controllertest.Client(t, testIndexes, held), "shop/other", ""},
+		"it is held here, as the API server knows":  {at(unplaced, newcomer), controllertest.Client(t, testIndexes, held), "shop/other", ""},
+		"it is held elsewhere, as the server knows": {at(unplaced, newcomer), controllertest.Client(t, testIndexes, elsewhere), "", ""},
+		"it is not held":                            {nearby(newcomer), controllertest.Client(t, testIndexes, newcomer.DeepCopy()), "", ""},
+		"the other does not want it any more":       {nearby(newcomer), controllertest.Client(t, testIndexes, controllertest.Named(t, "shop", "other", `{}`)), "", ""},
+		"the other is gone":                         {nearby(newcomer), controllertest.Client(t, testIndexes), "", ""},
 		"the API server does not answer":            {nearby(newcomer), broken, "", "get ConsumerQueue shop/other: the API server is tired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &ConsumerQueueReconciler{client: testClient(t), live: test.live}
-			conflict, err := r.contest(t.Context(), own, neighbours{test.cached}, here, v43)
+			r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes), live: test.live}
+			conflict, err := r.contest(t.Context(), own, neighbours{test.cached}, here, topologytest.V43)
 			holder, problem := "", ""
 			if conflict != nil {
 				holder = conflict.Holder
-				equal(t, "message", message, conflict.Message[:len(message)])
+				topologytest.Equal(t, "message", message, conflict.Message[:len(message)])
 			}
 			if err != nil {
 				problem = err.Error()
 			}
-			equal(t, "holder", test.holder, holder)
-			equal(t, "error", test.err, problem)
+			topologytest.Equal(t, "holder", test.holder, holder)
+			topologytest.Equal(t, "error", test.err, problem)
 		})
 	}
 }
@@ -172,19 +173,19 @@ func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
 func TestContestWithOneThatIsBeingDeleted(t *testing.T) {
 	t.Parallel()
 	noon := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	young := named(t, "shop", "young", withGrave).(*v1alpha1.ConsumerQueue)
+	young := controllertest.Named(t, "shop", "young", withGrave)
 	young.CreationTimestamp = metav1.NewTime(noon.Add(time.Hour))
 	for name, test := range map[string]struct {
 		old  *v1alpha1.ConsumerQueue
 		wins bool
 	}{
-		"an older newcomer":                         {named(t, "shop", "old", withBigGrave).(*v1alpha1.ConsumerQueue), true},
-		"an older newcomer that is being deleted":   {beingDeleted(named(t, "shop", "old", withBigGrave).(*v1alpha1.ConsumerQueue)), false},
+		"an older newcomer":                         {controllertest.Named(t, "shop", "old", withBigGrave), true},
+		"an older newcomer that is being deleted":   {beingDeleted(controllertest.Named(t, "shop", "old", withBigGrave)), false},
 		"an older one that has it, and is going to": {beingDeleted(synced(t, "old", withBigGrave, "")), true},
 	} {
 		test.old.CreationTimestamp = noon
-		conflict := ownership.FindConflict(claimantFrom(young, v43), neighbours{nearby(test.old)}.claimants(same))
-		equal(t, name, test.wins, conflict != nil)
+		conflict := ownership.FindConflict(claimantFrom(young, topologytest.V43), neighbours{nearby(test.old)}.claimants(same))
+		topologytest.Equal(t, name, test.wins, conflict != nil)
 	}
 }
 
@@ -205,7 +206,7 @@ func TestWaits(t *testing.T) {
 		"it waits for something else": {ready(synced(t, "orders", withGrave, ""), v1alpha1.ReasonExchangeMissing), false},
 		"something is left over":      {orphan, true},
 	} {
-		equal(t, name, test.want, waits(test.cq))
+		topologytest.Equal(t, name, test.want, waits(test.cq))
 	}
 }
 
@@ -227,11 +228,11 @@ func (e *enqueued) once() []string {
 // Whoever waits for what another has is looked at again when that changes.
 func TestThoseThatWaitAreWoken(t *testing.T) {
 	t.Parallel()
-	waiting := named(t, "shop", "waiting", withGrave).(*v1alpha1.ConsumerQueue)
+	waiting := controllertest.Named(t, "shop", "waiting", withGrave)
 	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonConflict}}
 	elsewhere := waiting.DeepCopy()
 	elsewhere.Name, elsewhere.Spec = "elsewhere", v1alpha1.ConsumerQueueSpec{}
-	r := &ConsumerQueueReconciler{client: testClient(t, waiting, elsewhere, synced(t, "content", withGrave, ""))}
+	r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes, waiting, elsewhere, synced(t, "content", withGrave, ""))}
 	holder := synced(t, "holder", withGrave, "")
 	edited, seen, let := holder.DeepCopy(), holder.DeepCopy(), holder.DeepCopy()
 	edited.Generation++
@@ -258,6 +259,6 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 	} {
 		queue := &enqueued{}
 		test.happen(queue)
-		equal(t, name, test.want, queue.once())
+		topologytest.Equal(t, name, test.want, queue.once())
 	}
 }

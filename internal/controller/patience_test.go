@@ -4,20 +4,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestSightings(t *testing.T) {
 	t.Parallel()
 	s := newSightings()
-	cq := named(t, "shop", "orders", `{}`)
+	cq := controllertest.Named(t, "shop", "orders", `{}`)
 	first := s.first(cq)
-	equal(t, "later", first, s.first(cq))
-	again := named(t, "shop", "orders", `{}`)
+	topologytest.Equal(t, "later", first, s.first(cq))
+	again := controllertest.Named(t, "shop", "orders", `{}`)
 	again.SetUID("another")
-	equal(t, "of one that has the name now", true, s.first(again).After(first))
+	topologytest.Equal(t, "of one that has the name now", true, s.first(again).After(first))
 	s.forget(client.ObjectKeyFromObject(cq))
-	equal(t, "remembered", 0, len(s.of))
+	topologytest.Equal(t, "remembered", 0, len(s.of))
 }
 
 // What counts is for how long a deletion failed, and not for how long it waited for the deletions of others.
@@ -36,40 +38,13 @@ func TestTrials(t *testing.T) {
 		trials, now, got := newTrials(), noon, time.Duration(0)
 		for _, after := range test.after {
 			now = now.Add(after)
-			got = trials.failed(named(t, "shop", "orders", `{}`), now)
+			got = trials.failed(controllertest.Named(t, "shop", "orders", `{}`), now)
 		}
-		equal(t, name, test.want, got)
-		again := named(t, "shop", "orders", `{}`)
+		topologytest.Equal(t, name, test.want, got)
+		again := controllertest.Named(t, "shop", "orders", `{}`)
 		again.SetUID("another")
-		equal(t, name+", for one that has the name now", 0, trials.failed(again, now.Add(time.Hour)))
+		topologytest.Equal(t, name+", for one that has the name now", 0, trials.failed(again, now.Add(time.Hour)))
 		trials.forget(client.ObjectKeyFromObject(again))
-		equal(t, "remembered", 0, len(trials.of))
+		topologytest.Equal(t, "remembered", 0, len(trials.of))
 	}
-}
-
-func TestFarewells(t *testing.T) {
-	t.Parallel()
-	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	bc := connectedTo("shop", "default", "rabbit@a", "/")
-	f := newFarewells()
-	for _, step := range []struct {
-		name    string
-		at      time.Duration
-		waiting int
-		want    time.Duration
-	}{
-		{"when it is seen first", 0, 2, 0},
-		{"while nothing happens", time.Minute, 2, time.Minute},
-		{"when another one comes", 2 * time.Minute, 3, 2 * time.Minute},
-		{"when one is gone", 3 * time.Minute, 2, 0},
-		{"while nothing happens again", 4 * time.Minute, 2, time.Minute},
-		{"when the last is gone", 5 * time.Minute, 0, 5 * time.Minute},
-	} {
-		equal(t, step.name, step.want, f.since(bc, step.waiting, noon.Add(step.at)))
-	}
-	bc.SetUID("another")
-	equal(t, "one that has the name now is seen for", 0, f.seen(bc))
-	equal(t, "one that has the name now waits for", 0, f.since(bc, 1, noon.Add(time.Hour)))
-	f.forget(client.ObjectKeyFromObject(bc))
-	equal(t, "remembered", 0, len(f.of))
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -30,14 +32,14 @@ func TestNearness(t *testing.T) {
 		"the name is recorded, and it leads here":  {place{strong("", "rabbit", ""), "/"}, here, same},
 		"the name is recorded, and leads to other": {place{strong("", "rabbit", ""), "/"}, place{strong("2", "rabbit", "green:5672"), "/"}, elsewhere},
 	} {
-		bc := brokerConnection(v1alpha1.BrokerConnectionSpec{VHost: test.leads.vhost})
+		bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{VHost: test.leads.vhost})
 		bc.Status.ClusterID, bc.Status.ClusterName, bc.Status.ClusterEndpoint = test.leads.cluster.ID, test.leads.cluster.Name, test.leads.cluster.Endpoint
-		cq := consumerQueue(t, `{}`)
+		cq := controllertest.ConsumerQueue(t, `{}`)
 		if test.recorded.cluster.Known() {
 			cq.Status.ClusterID, cq.Status.ClusterName = test.recorded.cluster.ID, test.recorded.cluster.Name
 			cq.Status.ClusterEndpoint, cq.Status.VHost = test.recorded.cluster.Endpoint, test.recorded.vhost
 		}
-		r := &ConsumerQueueReconciler{client: testClient(t, bc)}
-		equal(t, name, test.want, r.nearness(t.Context(), cq, here))
+		r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes, bc)}
+		topologytest.Equal(t, name, test.want, r.nearness(t.Context(), cq, here))
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 var (
@@ -27,7 +29,7 @@ type terminating struct {
 
 func terminatingOne(t *testing.T, name string, owned ...v1alpha1.TopologyEntry) terminating {
 	t.Helper()
-	cq := named(t, "shop", name, `{}`).(*v1alpha1.ConsumerQueue)
+	cq := controllertest.Named(t, "shop", name, `{}`)
 	cq.UID = types.UID("uid of " + name)
 	return terminating{cq, owned}
 }
@@ -102,16 +104,16 @@ func TestSettledOnce(t *testing.T) {
 	t.Parallel()
 	r, one, other := newReleases(), terminatingOne(t, "one", sharedQueue), terminatingOne(t, "other", sharedQueue)
 	first := r.settle(one.cq, one.owned, neighbours{other.asNeighbour()})
-	equal(t, "while the other is there", "ConsumerQueue shop/other", first(sharedQueue))
+	topologytest.Equal(t, "while the other is there", "ConsumerQueue shop/other", first(sharedQueue))
 	again := r.settle(one.cq, one.owned, nil)
-	equal(t, "when it is gone, as before", "ConsumerQueue shop/other", again(sharedQueue))
+	topologytest.Equal(t, "when it is gone, as before", "ConsumerQueue shop/other", again(sharedQueue))
 	last := r.settle(other.cq, other.owned, neighbours{one.asNeighbour()})
-	equal(t, "the other", "", last(sharedQueue))
+	topologytest.Equal(t, "the other", "", last(sharedQueue))
 
 	namesake := terminatingOne(t, "one", sharedQueue)
 	namesake.cq.UID = "another"
-	equal(t, "one that is made again under the name is still there", "ConsumerQueue shop/one", r.staying(neighbours{namesake.asNeighbour()}).sharer(sharedQueue))
-	equal(t, "and decides for itself", "", r.settle(namesake.cq, namesake.owned, nil)(sharedQueue))
+	topologytest.Equal(t, "one that is made again under the name is still there", "ConsumerQueue shop/one", r.staying(neighbours{namesake.asNeighbour()}).sharer(sharedQueue))
+	topologytest.Equal(t, "and decides for itself", "", r.settle(namesake.cq, namesake.owned, nil)(sharedQueue))
 
 	key := client.ObjectKeyFromObject(namesake.cq)
 	old := r.of[key]
@@ -119,7 +121,7 @@ func TestSettledOnce(t *testing.T) {
 	r.of[key] = old
 	r.swept = old.when
 	r.staying(nil)
-	equal(t, "remembered after a long time", 1, len(r.of))
+	topologytest.Equal(t, "remembered after a long time", 1, len(r.of))
 }
 
 // What one that stays has is left to it, whoever else is deleted.
@@ -129,6 +131,6 @@ func TestWhatStaysIsLeft(t *testing.T) {
 	living := neighbour{Candidate: ownership.Candidate{Name: "shop/living", Owned: one.owned}, key: client.ObjectKey{Namespace: "shop", Name: "living"}}
 	for _, pair := range [][2]terminating{{one, other}, {other, one}} {
 		left := r.settle(pair[0].cq, pair[0].owned, neighbours{living, pair[1].asNeighbour()})
-		equal(t, "left to", "ConsumerQueue shop/living", left(sharedQueue))
+		topologytest.Equal(t, "left to", "ConsumerQueue shop/living", left(sharedQueue))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -53,30 +54,30 @@ func TestAnAttemptRunsOnceAndTellsWhenItIsOver(t *testing.T) {
 	}
 
 	known, err := attempt(0)
-	equal(t, "error", nil, err)
-	equal(t, "known at first", false, known)
-	equal(t, "queues", []string{"tier", "main"}, <-broker.begun)
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "known at first", false, known)
+	topologytest.Equal(t, "queues", []string{"tier", "main"}, <-broker.begun)
 	known, _ = attempt(0)
-	equal(t, "known while it runs", false, known)
+	topologytest.Equal(t, "known while it runs", false, known)
 	broker.results <- notEmpty
-	equal(t, "told", orders, <-told)
+	topologytest.Equal(t, "told", orders, <-told)
 
 	for range 2 {
 		known, err = attempt(time.Hour)
-		equal(t, "known", true, known)
-		equal(t, "result", notEmpty, err, comparingErrors)
+		topologytest.Equal(t, "known", true, known)
+		topologytest.Equal(t, "result", notEmpty, err, comparingErrors)
 	}
-	equal(t, "begun meanwhile", 0, len(broker.begun))
+	topologytest.Equal(t, "begun meanwhile", 0, len(broker.begun))
 
 	known, err = attempt(0)
 	<-broker.begun
-	equal(t, "known while the next runs", true, known)
-	equal(t, "result of the one before", notEmpty, err, comparingErrors)
+	topologytest.Equal(t, "known while the next runs", true, known)
+	topologytest.Equal(t, "result of the one before", notEmpty, err, comparingErrors)
 	broker.results <- nil
 	<-told
 	known, err = attempt(time.Hour)
-	equal(t, "known", true, known)
-	equal(t, "result", nil, err)
+	topologytest.Equal(t, "known", true, known)
+	topologytest.Equal(t, "result", nil, err)
 }
 
 func TestAttemptsForDifferentQueuesRunAtTheSameTime(t *testing.T) {
@@ -88,7 +89,7 @@ func TestAttemptsForDifferentQueuesRunAtTheSameTime(t *testing.T) {
 	_, _ = r.attempt(invoices, broker, "a", group{queues: []string{"one"}}, 0)
 	begun := []string{(<-broker.begun)[0], (<-broker.begun)[0], (<-broker.begun)[0]}
 	slices.Sort(begun)
-	equal(t, "begun", []string{"one", "one", "two"}, begun)
+	topologytest.Equal(t, "begun", []string{"one", "one", "two"}, begun)
 	for range 3 {
 		broker.results <- nil
 		<-told
@@ -103,22 +104,22 @@ func TestOnlyEndsAndForgetsTheOthers(t *testing.T) {
 	_, _ = r.attempt(orders, ended, "a", group{queues: []string{"ended"}}, 0)
 	_, _ = r.attempt(invoices, theirs, "a", group{queues: []string{"ended"}}, 0)
 	r.only(orders, []string{"kept"})
-	equal(t, "told of the one that was ended", orders, <-told)
+	topologytest.Equal(t, "told of the one that was ended", orders, <-told)
 	kept.results <- nil
-	equal(t, "told of the one that was kept", orders, <-told)
+	topologytest.Equal(t, "told of the one that was kept", orders, <-told)
 	theirs.results <- nil
-	equal(t, "told of another's", invoices, <-told)
+	topologytest.Equal(t, "told of another's", invoices, <-told)
 
 	known, _ := r.attempt(orders, kept, "a", group{queues: []string{"kept"}}, time.Hour)
-	equal(t, "result of the one that was kept is known", true, known)
+	topologytest.Equal(t, "result of the one that was kept is known", true, known)
 	known, _ = r.attempt(orders, ended, "a", group{queues: []string{"ended"}}, time.Hour)
-	equal(t, "result of the one that was ended is known", false, known)
+	topologytest.Equal(t, "result of the one that was ended is known", false, known)
 	r.only(orders)
 	<-told
 	known, _ = r.attempt(invoices, theirs, "a", group{queues: []string{"ended"}}, time.Hour)
-	equal(t, "result of another's is known", true, known)
+	topologytest.Equal(t, "result of another's is known", true, known)
 	r.forget(orders)
-	equal(t, "remembered", 1, len(r.of))
+	topologytest.Equal(t, "remembered", 1, len(r.of))
 }
 
 // A group is deleted one queue after the other. A reconciliation in between must not end the attempt: what it began on would
@@ -137,12 +138,12 @@ func TestAnAttemptIsUnderWayWhileItDeletesItsQueues(t *testing.T) {
 		{[]string{"main", "other"}, []string{"main", "other"}, []string{"main", "other"}},
 	} {
 		exists := func(queue string) bool { return slices.Contains(test.exist, queue) }
-		equal(t, "group", test.want, r.underWay(orders, test.given, exists))
-		equal(t, "group of another", test.given, r.underWay(invoices, test.given, exists))
+		topologytest.Equal(t, "group", test.want, r.underWay(orders, test.given, exists))
+		topologytest.Equal(t, "group of another", test.given, r.underWay(invoices, test.given, exists))
 	}
 	broker.results <- nil
 	<-told
-	equal(t, "group when it is over", []string{"main"}, r.underWay(orders, []string{"main"}, func(queue string) bool { return queue == "main" }))
+	topologytest.Equal(t, "group when it is over", []string{"main"}, r.underWay(orders, []string{"main"}, func(queue string) bool { return queue == "main" }))
 }
 
 // What was deleted is remembered, for it may be there again.
@@ -155,7 +156,7 @@ func TestBack(t *testing.T) {
 	}
 	for _, result := range []error{errors.New("it is not empty"), nil} {
 		queue, _ := r.back(orders, is("tier", "main"))
-		equal(t, "back before it was deleted", "", queue)
+		topologytest.Equal(t, "back before it was deleted", "", queue)
 		_, _ = r.attempt(orders, broker, "a", group{queues: []string{"tier", "main"}}, 0)
 		broker.results <- result
 		<-told
@@ -166,14 +167,14 @@ func TestBack(t *testing.T) {
 		want  string
 	}{{nil, ""}, {[]string{"other"}, ""}, {[]string{"main", "other"}, "main"}, {[]string{"tier", "main"}, "main"}} {
 		queue, since := r.back(orders, is(test.exist...))
-		equal(t, "back", test.want, queue)
-		equal(t, "since", true, since >= 0 && since < time.Minute)
+		topologytest.Equal(t, "back", test.want, queue)
+		topologytest.Equal(t, "since", true, since >= 0 && since < time.Minute)
 	}
 	queue, _ := r.back(invoices, is("main"))
-	equal(t, "back of another's", "", queue)
+	topologytest.Equal(t, "back of another's", "", queue)
 	r.forget(orders)
 	queue, _ = r.back(orders, is("main"))
-	equal(t, "back of what is forgotten", "", queue)
+	topologytest.Equal(t, "back of what is forgotten", "", queue)
 }
 
 // When the manager stops, attempts are rolled back.
@@ -186,6 +187,6 @@ func TestAttemptsEndWithTheManager(t *testing.T) {
 	stop()
 	<-told
 	known, err := r.attempt(orders, newDeleter(), "a", group{queues: []string{"one"}}, time.Hour)
-	equal(t, "known", true, known)
-	equal(t, "result", context.Canceled, err, comparingErrors)
+	topologytest.Equal(t, "known", true, known)
+	topologytest.Equal(t, "result", context.Canceled, err, comparingErrors)
 }

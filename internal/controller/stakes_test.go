@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // Who has something at stake with whom is found from both sides, and thousands that merely listen to one exchange are
@@ -34,12 +36,12 @@ func TestStakes(t *testing.T) {
 		"a source that has left the spec":      {one: `{retry: {exchange: {name: source}}}`, other: `{}`, status: orphan},
 		"an exchange with the name of a queue": {one: `{queue: {name: x}}`, other: `{retry: {exchange: {name: x}}}`},
 	} {
-		one, other := named(t, "shop", "one", test.one).(*v1alpha1.ConsumerQueue), named(t, "shop", "other", test.other).(*v1alpha1.ConsumerQueue)
+		one, other := controllertest.Named(t, "shop", "one", test.one), controllertest.Named(t, "shop", "other", test.other)
 		other.Status = test.status
 		meet := func(a, b *v1alpha1.ConsumerQueue) bool {
 			return slices.ContainsFunc(stakesOf(a).rivals(), func(key string) bool { return slices.Contains(stakesOf(b).keys(), key) })
 		}
-		equal(t, name, test.want, meet(one, other))
-		equal(t, name+", seen from the other side", test.want, meet(other, one))
+		topologytest.Equal(t, name, test.want, meet(one, other))
+		topologytest.Equal(t, name+", seen from the other side", test.want, meet(other, one))
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // A status has at most 512 KiB, whatever a broker and a spec say. No exchange or queue is left out as long as the schema admits
@@ -97,29 +97,6 @@ func text(t *rapid.T) string {
 	return strings.Repeat(letter, rapid.SampledFrom([]int{0, 1, 255, 256, 1024, 9000}).Draw(t, "length"))
 }
 
-func TestCutEncoded(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ text, want string }{
-		"short":         {"abc", "abc"},
-		"just enough":   {"abcdefgh", "abcdefgh"},
-		"too long":      {"abcdefghi", "abcde…"},
-		"wide":          {"ääääß", "ää…"},
-		"escaped":       {`""""`, `""""`},
-		"escaped, long": {`"""""`, `""…`},
-		"control":       {"\x01\x01", "…"},
-		"invalid":       {"a\xffb", "a\uFFFDb"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := cutEncoded(test.text, 8)
-			equal(t, "text", test.want, got)
-			if !utf8.ValidString(got) || encodedSize(got) > 8+2 {
-				t.Errorf("%q takes %d bytes", got, encodedSize(got))
-			}
-		})
-	}
-}
-
 // Foreign bindings with long arguments can still be told apart, and stay the same from look to look.
 func TestLongArgumentsOfOthersAreHashed(t *testing.T) {
 	t.Parallel()
@@ -127,7 +104,7 @@ func TestLongArgumentsOfOthersAreHashed(t *testing.T) {
 		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Arguments: strings.Repeat(letter, 70000), State: v1alpha1.StateForeign}
 	}
 	kept, omitted := fitted([]v1alpha1.TopologyEntry{entry("a"), entry("b"), entry("a")})
-	equal(t, "omitted", int32(0), omitted)
+	topologytest.Equal(t, "omitted", int32(0), omitted)
 	if kept[0] == kept[1] || kept[0] != kept[2] {
 		t.Errorf("%+v", kept)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 func TestInSyncCountsWhatIsDesired(t *testing.T) {
@@ -12,5 +13,5 @@ func TestInSyncCountsWhatIsDesired(t *testing.T) {
 	for _, hash := range []string{"one", "two", "", ""} { // an orphan and a foreign binding are not desired
 		comparison.Entries = append(comparison.Entries, plan.Entry{Hash: hash})
 	}
-	equal(t, "message", "all 2 objects are as desired", inSyncMessage(comparison))
+	topologytest.Equal(t, "message", "all 2 objects are as desired", inSyncMessage(comparison))
 }

@@ -223,21 +223,21 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"only explained by a broker upgrade": {
-			Scenario: plantest.Scenario{Was: plain, From: v313, On: v40},
+			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40},
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired now or before the broker was upgraded"),
 				drifted: &same, recreation: upgraded(limitUpgrade),
 			},
 		},
 		"only explained by a broker upgrade, under Report": {
-			Scenario: plantest.Scenario{Was: plain, From: v313, On: v40}, policy: v1alpha1.DriftPolicyReport,
+			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40}, policy: v1alpha1.DriftPolicyReport,
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 4 objects are as desired now or before the broker was upgraded"),
 				drifted: &same, recreation: upgraded(limitUpgrade),
 			},
 		},
 		"a broker upgrade explains the new bindings of upgraded objects": {
-			Scenario: plantest.Scenario{Was: `{retry: {strategy: Reject}}`, From: v313, On: v40},
+			Scenario: plantest.Scenario{Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40},
 			want: verdict{
 				ready:   yes(v1alpha1.ReasonInSync, "all 8 objects are as desired now or before the broker was upgraded"),
 				drifted: &same,
@@ -248,7 +248,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a broker upgrade does not explain a deleted queue": {
-			Scenario: plantest.Scenario{Was: plain, From: v313, On: v40, Then: without("orders")}, applied: failed("orders", rabbit.ErrUnreachable),
+			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40, Then: without("orders")}, applied: failed("orders", rabbit.ErrUnreachable),
 			want: verdict{
 				ready:    maybe(v1alpha1.ReasonCorrecting, `declare queue "orders" in vhost "/": broker unreachable`),
 				progress: reconciling,
@@ -257,7 +257,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a broker upgrade does not explain a missing exchange": {
 			Scenario: plantest.Scenario{
-				Was: `{bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`, From: v313, On: v40,
+				Was: `{bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`, From: topologytest.V313, On: topologytest.V40,
 				Then: func(o vhost.Observed) { delete(o.Exchanges, "legacy") },
 			},
 			want: verdict{
@@ -314,8 +314,8 @@ func TestJudge(t *testing.T) {
 			t.Parallel()
 			told := test.Play(t)
 			got := judge(told.Comparison, told.Known, test.policy, test.applied)
-			equal(t, "verdict", test.want, got, comparingVerdicts)
-			equal(t, "in sync", test.want.ready.reason == v1alpha1.ReasonInSync, got.inSync())
+			topologytest.Equal(t, "verdict", test.want, got, comparingVerdicts)
+			topologytest.Equal(t, "in sync", test.want.ready.reason == v1alpha1.ReasonInSync, got.inSync())
 		})
 	}
 }
@@ -325,40 +325,40 @@ func TestJudgeNewObjectsAfterAnUpgrade(t *testing.T) {
 	t.Parallel()
 	told := plantest.Scenario{
 		Was:  `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`,
-		From: v313,
+		From: topologytest.V313,
 		Spec: `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}, bindings: [{exchange: {name: events, type: fanout}}]}`,
-		On:   v40,
+		On:   topologytest.V40,
 	}.Play(t)
 	got := judge(told.Comparison, told.Known, v1alpha1.DriftPolicyCorrect, nil)
 	const missing = `fanout exchange "events" is missing; queue "orders" is not bound to exchange "events" with routing key ""`
-	equal(t, "ready", no(v1alpha1.ReasonRecreationRequired,
+	topologytest.Equal(t, "ready", no(v1alpha1.ReasonRecreationRequired,
 		`queue "dlq" must be recreated: x-delivery-limit is not set, should be -1. Until then nothing new is declared: `+missing),
 		got.ready, comparingVerdicts)
-	equal(t, "progress", stalled, got.progress)
-	equal(t, "drifted", yes(v1alpha1.ReasonDrifted, missing), *got.drifted, comparingVerdicts)
-	equal(t, "recreation", v1alpha1.ReasonBrokerUpgraded, got.recreation.reason)
+	topologytest.Equal(t, "progress", stalled, got.progress)
+	topologytest.Equal(t, "drifted", yes(v1alpha1.ReasonDrifted, missing), *got.drifted, comparingVerdicts)
+	topologytest.Equal(t, "recreation", v1alpha1.ReasonBrokerUpgraded, got.recreation.reason)
 }
 
 // Where nothing was compared, Drifted is Unknown; waiting keeps the value of RecreationRequired, a refusal does not.
 func TestVerdictsWithoutAComparison(t *testing.T) {
 	t.Parallel()
 	unknown := maybe("Why", "because")
-	equal(t, "waiting", verdict{ready: no("Why", "because"), progress: reconciling, drifted: &unknown},
+	topologytest.Equal(t, "waiting", verdict{ready: no("Why", "because"), progress: reconciling, drifted: &unknown},
 		waiting("Why", "because"), comparingVerdicts)
-	equal(t, "refused", verdict{ready: no("Why", "because"), progress: stalled, drifted: &unknown, recreation: &unknown},
+	topologytest.Equal(t, "refused", verdict{ready: no("Why", "because"), progress: stalled, drifted: &unknown, recreation: &unknown},
 		refused("Why", "because"), comparingVerdicts)
 }
 
 func TestRetryable(t *testing.T) {
 	t.Parallel()
 	transient := failed("orders", rabbit.ErrTimeout)
-	equal(t, "a transient error", true, errors.Is(retryable(transient), transient))
+	topologytest.Equal(t, "a transient error", true, errors.Is(retryable(transient), transient))
 	many := make([]error, 4096)
 	for i := range many {
 		many[i] = failed("orders", rabbit.ErrTimeout)
 	}
-	equal(t, "lines of many errors", 0, strings.Count(retryable(errors.Join(many...)).Error(), "\n"))
-	equal(t, "is short", true, len(retryable(errors.Join(many...)).Error()) < 1000)
+	topologytest.Equal(t, "lines of many errors", 0, strings.Count(retryable(errors.Join(many...)).Error(), "\n"))
+	topologytest.Equal(t, "is short", true, len(retryable(errors.Join(many...)).Error()) < 1000)
 	for _, lasting := range []error{
 		nil, rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrInvalidArgument, rabbit.ErrTooLarge, rabbit.ErrResourceLocked,
 	} {

@@ -1,0 +1,43 @@
+package controller
+
+import (
+	"context"
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestBrokerObjects(t *testing.T) {
+	t.Parallel()
+	index := map[string][]string{}
+	collect := indexerFunc(func(object client.Object, field string, values client.IndexerFunc) {
+		switch object.(type) {
+		case *v1alpha1.ConsumerQueue:
+			index[field] = values(controllertest.Named(t, "shop", "orders", `{
+				retry: {exchange: {name: orders}, delayTiers: [{delay: 1s}], returnTo: {exchange: back}},
+				bindings: [{exchange: {name: events, type: topic}}]
+			}`))
+		case *v1alpha1.BrokerConnection:
+			index[field] = values(controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}))
+		}
+	})
+	topologytest.Equal(t, "error", nil, addIndexes(t.Context(), collect))
+	topologytest.Equal(t, "index", map[string][]string{
+		indexConnection: {"default"},
+		indexBrokerObject: {
+			"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
+		},
+		indexSecret: {"broker"},
+		indexStake:  {"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/orders", "exchange/orders.dlx", "source/topic/events"},
+	}, index)
+}
+
+type indexerFunc func(object client.Object, field string, values client.IndexerFunc)
+
+func (f indexerFunc) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	f(object, field, values)
+	return nil
+}
