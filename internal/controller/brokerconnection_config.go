@@ -258,3 +258,10 @@ func referencedSecrets(bc *v1alpha1.BrokerConnection) []string {
 	}
 	return names
 }
+
+// addBrokerConnectionIndexes adds the index by which BrokerConnections of a Secret are found.
+func addBrokerConnectionIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &v1alpha1.BrokerConnection{}, indexSecret, func(object client.Object) []string {
+		return referencedSecrets(object.(*v1alpha1.BrokerConnection))
+	})
+}

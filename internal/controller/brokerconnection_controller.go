@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ const countDelay = time.Second
 func setupBrokerConnections(mgr ctrl.Manager, connections *Connections) error {
 	r := &BrokerConnectionReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
-		farewells: newFarewells(), free: newSightings(), clean: newSightings(),
+		farewells: newFarewells(), free: newSightings(clock.RealClock{}), clean: newSightings(clock.RealClock{}),
 	}
 	timeout := reconciliationTimeout
 	return ctrl.NewControllerManagedBy(mgr).

@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -74,19 +75,19 @@ func TestLookAtBrokerConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := controllertest.Client(t, testIndexes)
-			connections := NewConnections(c, logr.Discard(), rabbit.NewLimits(0))
+			connections := NewConnections(c, logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 			connections.stop()
 			bc := controllertest.BrokerConnection(test.spec)
 			_, err := connections.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{
 				AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", VHost: "/", ResyncInterval: time.Hour,
 			})
 			topologytest.Equal(t, "error", nil, err)
-			r := testBrokerConnections(c)
+			r := testBrokerConnections(c, clock.RealClock{})
 			r.connections = connections
 			status := &v1alpha1.BrokerConnectionStatus{Conditions: []metav1.Condition{ready}}
 			result, err := r.look(t.Context(), bc, status)
 			topologytest.Equal(t, "error", nil, err)
-			topologytest.Equal(t, "conditions", test.want, lines(status.Conditions))
+			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(status.Conditions))
 			topologytest.Equal(t, "observed generation", int64(3), status.ObservedGeneration)
 			topologytest.Equal(t, "looks again", test.again, result.RequeueAfter >= clusterPoll)
 			if connections.Get(client.ObjectKeyFromObject(bc)) != nil {
@@ -143,7 +144,7 @@ func TestReconcileBrokerConnection(t *testing.T) {
 	t.Parallel()
 	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}})
 	c := controllertest.Client(t, testIndexes, bc, controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{}`), controllertest.Named(t, "elsewhere", "c", `{}`))
-	r := testBrokerConnections(c)
+	r := testBrokerConnections(c, clock.RealClock{})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)}
 	result, err := r.Reconcile(t.Context(), request)
 	topologytest.Equal(t, "error", nil, err)

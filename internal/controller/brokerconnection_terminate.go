@@ -24,6 +24,9 @@ const (
 	longFarewell = pendingPatience + 2*time.Minute
 )
 
+// eventFencesRetained is the reason of the Event that says which fences may be left.
+const eventFencesRetained = "Retained"
+
 // protect adds the finalizer to a BrokerConnection that is in use, and takes it off when it is not.
 func (r *BrokerConnectionReconciler) protect(ctx context.Context, bc *v1alpha1.BrokerConnection, used bool) error {
 	before := bc.DeepCopy()
@@ -103,7 +106,7 @@ func (r *BrokerConnectionReconciler) release(ctx context.Context, bc *v1alpha1.B
 	r.connections.Close(key) // not before: the look would have to be made again
 	if rest.note != "" {     // in a namespace that is being deleted no Event can be made
 		log.FromContext(ctx).Info("The BrokerConnection was let go, and fences may be left at the broker", "fences", rest.note)
-		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventRetained, "Delete", "%s", shortened(rest.note, 1024))
+		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", shortened(rest.note, 1024))
 	}
 	r.forget(key)
 	return ctrl.Result{}, nil

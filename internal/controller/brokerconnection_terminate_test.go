@@ -4,9 +4,12 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +41,7 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 // An open connection outlives its Secret by 10 s.
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
-	connections, key := NewConnections(nil, logr.Discard(), rabbit.NewLimits(0)), types.NamespacedName{Namespace: "shop", Name: "default"}
+	connections, key := NewConnections(nil, logr.Discard(), ConnectWithin(rabbit.NewLimits(0))), types.NamespacedName{Namespace: "shop", Name: "default"}
 	topologytest.Equal(t, "without a connection", 0, connections.outlive(key, time.Hour))
 	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
 	first := connections.outlive(key, time.Hour)
@@ -50,10 +53,10 @@ func TestAConnectionOutlivesItsSecret(t *testing.T) {
 }
 
 // testBrokerConnections reconciles BrokerConnections by a client.
-func testBrokerConnections(c client.WithWatch) *BrokerConnectionReconciler {
+func testBrokerConnections(c client.WithWatch, now clock.PassiveClock) *BrokerConnectionReconciler {
 	return &BrokerConnectionReconciler{
-		client: c, live: c, recorder: &controllertest.EventLog{}, connections: NewConnections(c, logr.Discard(), rabbit.NewLimits(0)),
-		farewells: newFarewells(), free: newSightings(), clean: newSightings(),
+		client: c, live: c, recorder: &controllertest.EventLog{}, connections: NewConnections(c, logr.Discard(), ConnectWithin(rabbit.NewLimits(0))),
+		farewells: newFarewells(), free: newSightings(now), clean: newSightings(now),
 	}
 }
 
@@ -89,7 +92,7 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bc := connectedTo("shop", "default", "rabbit@a", "/")
+			bc := controllertest.ConnectedTo("shop", "default", "rabbit@a", "/")
 			if test.never {
 				bc.Status.ClusterName = ""
 			}
@@ -100,10 +103,13 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 			if test.queue != nil {
 				objects = append(objects, test.queue(t))
 			}
-			r := testBrokerConnections(controllertest.Client(t, testIndexes, objects...))
-			key, now := client.ObjectKeyFromObject(bc), time.Now()
-			r.farewells.of[key] = parting{seen: now.Add(-test.seen), progress: now.Add(-test.progress)}
-			r.free.of[key] = sighting{when: now.Add(-test.free)}
+			now := clocktesting.NewFakePassiveClock(time.Now())
+			r := testBrokerConnections(controllertest.Client(t, testIndexes, objects...), now)
+			key := client.ObjectKeyFromObject(bc)
+			r.farewells.of[key] = parting{seen: now.Now().Add(-test.seen), progress: now.Now().Add(-test.progress)}
+			now.SetTime(time.Now().Add(-test.free))
+			r.free.first(bc)
+			now.SetTime(time.Now())
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			topologytest.Equal(t, "error", nil, err)
 			err = r.client.Get(t.Context(), key, bc)
@@ -119,11 +125,11 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 }
 
 func terminatingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
-	return beingDeleted(synced(t, "orders", `{}`, ""))
+	return controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, ""))
 }
 
 func usingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
-	cq := synced(t, "orders", `{}`, "")
+	cq := controllertest.Synced(t, "orders", `{}`, "")
 	cq.Finalizers = []string{v1alpha1.TopologyFinalizer}
 	return cq
 }

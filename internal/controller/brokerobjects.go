@@ -1,6 +1,14 @@
 package controller
 
-import "github.com/warren-mq/warren/internal/vhost"
+import (
+	"context"
+	"errors"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 // The indexes of ConsumerQueues by which the cache is asked.
 const (
@@ -23,4 +31,21 @@ func brokerObjects(names vhost.Selection) []string {
 		keys = append(keys, "route/"+names.FollowFrom)
 	}
 	return keys
+}
+
+// objectsOf are the keys of indexBrokerObject of a ConsumerQueue: what it wants and what it owns.
+func objectsOf(cq *v1alpha1.ConsumerQueue) []string {
+	return brokerObjects(topology.SelectionWith(cq, topology.Owned(cq.Status.Topology)))
+}
+
+// addBrokerIndexes adds the indexes by which a pool finds ConsumerQueues.
+func addBrokerIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	connection := func(object client.Object) []string {
+		return []string{object.(*v1alpha1.ConsumerQueue).ConnectionName()}
+	}
+	objects := func(object client.Object) []string { return objectsOf(object.(*v1alpha1.ConsumerQueue)) }
+	return errors.Join(
+		indexer.IndexField(ctx, &v1alpha1.ConsumerQueue{}, indexConnection, connection),
+		indexer.IndexField(ctx, &v1alpha1.ConsumerQueue{}, indexBrokerObject, objects),
+	)
 }

@@ -82,3 +82,6 @@ func (w conditionWriter) suspended(message string) {
 func (w conditionWriter) resumed() {
 	meta.RemoveStatusCondition(w.conditions, v1alpha1.ConditionSuspended)
 }
+
+// maxConditionMessage is how long the message of a condition is at most, in bytes of JSON.
+const maxConditionMessage = 8 << 10

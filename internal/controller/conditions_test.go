@@ -1,29 +1,17 @@
 package controller
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
-
-// lines renders conditions, each as type=status reason message, generation.
-func lines(conditions []metav1.Condition) []string {
-	text := make([]string, len(conditions))
-	for i, c := range conditions {
-		text[i] = fmt.Sprintf("%s=%s %s %q, %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
-	}
-	return text
-}
-
-var anyOrder = cmpopts.SortSlices(func(a, b string) bool { return a < b })
 
 // Reconciling and Stalled are there only while they are True, never both, and carry Ready's reason and message; each
 // condition has observedGeneration. Suspended keeps the others' values.
@@ -93,7 +81,7 @@ func TestConditionWriter(t *testing.T) {
 			t.Parallel()
 			conditions := append([]metav1.Condition(nil), test.before...)
 			test.write(conditionWriter{&conditions, 2})
-			topologytest.Equal(t, "conditions", test.want, lines(conditions), anyOrder)
+			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(conditions), controllertest.AnyOrder)
 		})
 	}
 }
@@ -114,7 +102,7 @@ func TestConditionTransitionTimes(t *testing.T) {
 	writer.keep(v1alpha1.ConditionReady)
 	topologytest.Equal(t, "time after keep", long, conditions[0].LastTransitionTime)
 	writer.ready(yes("Newer", "another status"), settled)
-	topologytest.Equal(t, "conditions", []string{`Ready=True Newer "another status", 2`}, lines(conditions))
+	topologytest.Equal(t, "conditions", []string{`Ready=True Newer "another status", 2`}, controllertest.Lines(conditions))
 	if !conditions[0].LastTransitionTime.After(long.Time) {
 		t.Errorf("the time of transition stayed %v", conditions[0].LastTransitionTime)
 	}

@@ -23,8 +23,6 @@ type Connections struct {
 	reader  client.Reader
 	logger  logr.Logger
 	connect Connect
-	// limits bound what all brokers together may cost.
-	limits *rabbit.Limits
 
 	// brokerConnections and consumerQueues feed the controllers' queues.
 	brokerConnections chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
@@ -67,8 +65,12 @@ type Broker interface {
 // Connect opens a connection; see rabbit.Open.
 type Connect func(config rabbit.Config, logger logr.Logger, notify func(rabbit.Notice)) (Broker, error)
 
-func connect(config rabbit.Config, logger logr.Logger, notify func(rabbit.Notice)) (Broker, error) {
-	return rabbit.Open(config, logger, notify)
+// ConnectWithin opens connections to RabbitMQ; all of them together keep to limits.
+func ConnectWithin(limits *rabbit.Limits) Connect {
+	return func(config rabbit.Config, logger logr.Logger, notify func(rabbit.Notice)) (Broker, error) {
+		config.Limits = limits
+		return rabbit.Open(config, logger, notify)
+	}
 }
 
 type openConnection struct {
@@ -79,16 +81,19 @@ type openConnection struct {
 }
 
 // NewConnections makes a component that the manager must run, so that connections are closed when it stops.
-func NewConnections(reader client.Reader, logger logr.Logger, limits *rabbit.Limits) *Connections {
+func NewConnections(reader client.Reader, logger logr.Logger, connect Connect) *Connections {
 	stopping, stop := context.WithCancel(context.Background())
 	return &Connections{
-		reader: reader, logger: logger, connect: connect, limits: limits,
+		reader: reader, logger: logger, connect: connect,
 		brokerConnections: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		consumerQueues:    make(chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]),
 		stopping:          stopping, stop: stop,
 		open: map[types.NamespacedName]openConnection{}, owners: map[string]bool{},
 	}
 }
+
+// Lifetime ends when the manager stops.
+func (c *Connections) Lifetime() context.Context { return c.stopping }
 
 // Start waits for the manager to stop, then closes every connection.
 func (c *Connections) Start(ctx context.Context) error {
@@ -114,7 +119,7 @@ func (c *Connections) Ensure(key types.NamespacedName, config rabbit.Config) (Br
 		return found.broker, nil
 	}
 	c.Close(key)
-	config.Limits, config.Known = c.limits, c.knows
+	config.Known = c.knows
 	c.remember(config.Owner)
 	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), func(notice rabbit.Notice) { c.handle(key, notice) })
 	if err != nil {

@@ -40,7 +40,7 @@ func TestHandleNotice(t *testing.T) {
 				controllertest.Named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
 				controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
 				controllertest.Named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
-			), logr.Discard(), rabbit.NewLimits(0))
+			), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 			handled := make(chan struct{})
 			go func() {
 				defer close(handled)
@@ -68,7 +68,7 @@ func TestHandleNotice(t *testing.T) {
 // What waits for a controller that will not come ends with the manager.
 func TestNoticeWhileStopping(t *testing.T) {
 	t.Parallel()
-	connections := NewConnections(controllertest.Client(t, testIndexes, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), rabbit.NewLimits(0))
+	connections := NewConnections(controllertest.Client(t, testIndexes, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	topologytest.Equal(t, "error", nil, connections.Start(stopped))
@@ -77,14 +77,14 @@ func TestNoticeWhileStopping(t *testing.T) {
 
 func TestNoticeWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	connections := NewConnections(controllertest.BrokenClient(t), logr.Discard(), rabbit.NewLimits(0))
+	connections := NewConnections(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 	connections.handle(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Queues: []string{"orders"}})
 }
 
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
-	connections := NewConnections(controllertest.Client(t, testIndexes), logr.Discard(), rabbit.NewLimits(0))
+	connections := NewConnections(controllertest.Client(t, testIndexes), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 	connections.stop() // nobody takes the notices
 	config := rabbit.Config{
 		// Nothing listens at port 1.

@@ -88,11 +88,12 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 					{Code: v1alpha1.AdvisoryOrphaned, Name: "dlq", Reason: test.said},
 				}
 			}
-			removals, told := newToldRemovals(t)
+			told := controllertest.NewTold()
+			removals := newRemovals(t.Context(), told.Tell)
 			if test.tried {
-				broker := newDeleter()
-				_, _ = removals.attempt(orders, broker, "a", group{queues: []string{"dlq"}}, emptyAgain)
-				broker.results <- test.result
+				broker := controllertest.NewDeleter()
+				_, _ = removals.attempt(controllertest.Orders, broker, "a", group{queues: []string{"dlq"}}, emptyAgain)
+				broker.Results <- test.result
 				<-told
 			}
 			l := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{removals: removals}, cq: cq}
@@ -133,15 +134,16 @@ func TestNothingIsTriedWhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			removals, told := newToldRemovals(t)
+			told := controllertest.NewTold()
+			removals := newRemovals(t.Context(), told.Tell)
 			cq := controllertest.ConsumerQueue(t, `{}`)
 			l := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{removals: removals}, cq: cq, status: cq.Status.DeepCopy()}
-			broker := newDeleter()
-			_, _ = removals.attempt(orders, broker, "a", group{queues: []string{"dlq"}}, 0)
-			topologytest.Equal(t, "begun", []string{"dlq"}, <-broker.begun)
+			broker := controllertest.NewDeleter()
+			_, _ = removals.attempt(controllertest.Orders, broker, "a", group{queues: []string{"dlq"}}, 0)
+			topologytest.Equal(t, "begun", []string{"dlq"}, <-broker.Begun)
 			topologytest.Equal(t, "error", nil, stop(l))
-			topologytest.Equal(t, "remembered", 0, len(removals.of))
-			topologytest.Equal(t, "told", orders, <-told)
+			topologytest.Equal(t, "remembered", 0, removals.Len())
+			topologytest.Equal(t, "told", controllertest.Orders, <-told)
 		})
 	}
 }
@@ -186,7 +188,7 @@ func TestMoveTo(t *testing.T) {
 		},
 		"what an older version recorded": {before: strong("", "rabbit@a", ""), here: strong("1", "rabbit@a", "mq:5672")},
 	} {
-		cq := synced(t, "orders", from, "")
+		cq := controllertest.Synced(t, "orders", from, "")
 		status := &cq.Status
 		status.ClusterID, status.ClusterName, status.ClusterEndpoint = test.before.cluster.ID, test.before.cluster.Name, test.before.cluster.Endpoint
 		status.VHost, status.TopologyOmitted = test.before.vhost, 3

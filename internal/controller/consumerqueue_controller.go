@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,9 +62,9 @@ const (
 func setupConsumerQueues(mgr ctrl.Manager, connections *Connections, concurrent int) error {
 	r := &ConsumerQueueReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), connections: connections,
-		removals: newRemovals(connections.stopping, connections.reconcile), releases: newReleases(),
+		removals: newRemovals(connections.Lifetime(), connections.reconcile), releases: newReleases(),
 		freshness: newFreshness(), departures: newDeparted(),
-		deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
+		deleted: newSightings(clock.RealClock{}), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
 		turns: newTurns(concurrent/2, connections.reconcile),
 	}
 	return ctrl.NewControllerManagedBy(mgr).

@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -80,8 +81,8 @@ func TestNeighboursOf(t *testing.T) {
 		controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
 		controllertest.Named(t, "elsewhere", "invoices", `{deadLetter: {exchange: {name: afar}, queue: {name: dlq}}}`),
 		controllertest.Named(t, "unconnected", "invoices", `{deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
-		connectedTo("shop", "default", "rabbit@a", "/"), connectedTo("elsewhere", "default", "rabbit@a", "/"),
-		connectedTo("shop", "other", "rabbit@a", "other"),
+		controllertest.ConnectedTo("shop", "default", "rabbit@a", "/"), controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/"),
+		controllertest.ConnectedTo("shop", "other", "rabbit@a", "other"),
 	)}
 	near, err := r.neighboursOf(t.Context(), controllertest.ConsumerQueue(t, `{deadLetter: {queue: {name: dlq}}}`), at("rabbit@a", "/"), topologytest.V40)
 	if err != nil {
@@ -114,14 +115,6 @@ func TestNeighboursOf(t *testing.T) {
 	topologytest.Equal(t, "without an API server", "list ConsumerQueues that have to do with queue/dlq: the API server is tired", err.Error())
 }
 
-func connectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerConnection {
-	return &v1alpha1.BrokerConnection{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.BrokerConnectionSpec{VHost: vhostName},
-		Status:     v1alpha1.BrokerConnectionStatus{ClusterName: cluster, ClusterEndpoint: "mq:5672"},
-	}
-}
-
 // at is a vhost of a cluster that is known by name and endpoint.
 func at(cluster, name string) place {
 	return place{vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, name}
@@ -145,11 +138,11 @@ func TestReconcileConsumerQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connections := NewConnections(test.client, logr.Discard(), rabbit.NewLimits(0))
+			connections := NewConnections(test.client, logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 			r := &ConsumerQueueReconciler{
 				client: test.client, connections: connections, recorder: &controllertest.EventLog{},
 				removals: newRemovals(t.Context(), connections.reconcile), releases: newReleases(), freshness: newFreshness(),
-				departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
+				departures: newDeparted(), deleted: newSightings(clock.RealClock{}), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
 			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			topologytest.Equal(t, "result", ctrl.Result{}, result)

@@ -144,7 +144,7 @@ func TestConclude(t *testing.T) {
 			status := inSyncStatus()
 			look := &look{cq: controllertest.ConsumerQueue(t, `{}`), status: &status}
 			look.conclude(test.outcome)
-			topologytest.Equal(t, "conditions", test.want, lines(status.Conditions), anyOrder)
+			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(status.Conditions), controllertest.AnyOrder)
 			topologytest.Equal(t, "state", test.state, status.Topology[0].State)
 			topologytest.Equal(t, "shape", "abc", status.Topology[0].Shape)
 		})
@@ -269,13 +269,13 @@ func TestLookWithoutABroker(t *testing.T) {
 			if test.seen {
 				cq.Status.ObservedGeneration = cq.Generation
 			}
-			removals, _ := newToldRemovals(t)
-			r := &ConsumerQueueReconciler{client: c, connections: NewConnections(c, logr.Discard(), rabbit.NewLimits(0)), removals: removals}
+			removals := newRemovals(t.Context(), controllertest.NewTold().Tell)
+			r := &ConsumerQueueReconciler{client: c, connections: NewConnections(c, logr.Discard(), ConnectWithin(rabbit.NewLimits(0))), removals: removals}
 			look := &look{ConsumerQueueReconciler: r, cq: cq, status: cq.Status.DeepCopy()}
 			result, err := look.run(t.Context())
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "result", ctrl.Result{}, result)
-			topologytest.Equal(t, "conditions", test.want, lines(look.status.Conditions), anyOrder)
+			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(look.status.Conditions), controllertest.AnyOrder)
 			topologytest.Equal(t, "observed generation", cq.Generation, look.status.ObservedGeneration)
 			topologytest.Equal(t, "queue name", "orders", look.status.QueueName)
 			topologytest.Equal(t, "connection name", cq.ConnectionName(), look.status.ConnectionName)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,12 +29,12 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
 		t.Fatal(err)
 	}
-	connections := NewConnections(c, logr.Discard(), rabbit.NewLimits(0))
+	connections := NewConnections(c, logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 	return &look{
 		ConsumerQueueReconciler: &ConsumerQueueReconciler{
 			client: c, live: c, connections: connections, recorder: &controllertest.EventLog{},
 			removals: newRemovals(t.Context(), func(client.ObjectKey) {}), releases: newReleases(), freshness: newFreshness(),
-			departures: newDeparted(), deleted: newSightings(), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
+			departures: newDeparted(), deleted: newSightings(clock.RealClock{}), unreached: newTrials(), refused: newTrials(), pending: newTrials(),
 		},
 		cq: cq, status: cq.Status.DeepCopy(),
 	}
@@ -137,7 +138,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cq := beingDeleted(synced(t, "orders", spec(test.more), ""))
+			cq := controllertest.BeingDeleted(controllertest.Synced(t, "orders", spec(test.more), ""))
 			cq.Status.ObservedGeneration = cq.Generation
 			*cq.DeletionTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) // while no manager ran
 			if test.status != nil {
@@ -148,7 +149,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 				others = append(others, test.bc)
 			}
 			l := lookingAt(t, cq, others...)
-			l.unreached.of[client.ObjectKeyFromObject(cq)] = trial{uid: cq.UID, last: time.Now(), failed: test.failing}
+			failFor(l.unreached, cq, test.failing)
 			result, err := l.terminate(t.Context())
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "gone", test.waits == "", isGone(t, l))
@@ -188,9 +189,9 @@ func TestHowLongADeletionIsTried(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")))
+			l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 			trials := newTrials()
-			trials.of[client.ObjectKeyFromObject(l.cq)] = trial{uid: l.cq.UID, last: time.Now(), failed: test.failing}
+			failFor(trials, l.cq, test.failing)
 			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
 			owned := topology.Owned(l.status.Topology)[:1]
 			if _, err := l.await(t.Context(), bc, patience{trials, test.limit}, "why", owned); err != nil {
@@ -214,17 +215,18 @@ func adopted(s *v1alpha1.ConsumerQueueStatus) {
 // then does.
 func TestTerminateBeginsAfresh(t *testing.T) {
 	t.Parallel()
-	l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
+	l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
 	for look, want := range []bool{false, true} {
-		removals, told := newToldRemovals(t)
-		broker := newDeleter()
-		_, _ = removals.attempt(orders, broker, "a", group{queues: []string{"dlq"}}, 0)
-		broker.results <- rabbit.ErrNotEmpty
+		told := controllertest.NewTold()
+		removals := newRemovals(t.Context(), told.Tell)
+		broker := controllertest.NewDeleter()
+		_, _ = removals.attempt(controllertest.Orders, broker, "a", group{queues: []string{"dlq"}}, 0)
+		broker.Results <- rabbit.ErrNotEmpty
 		<-told
 		l.removals = removals
 		_, err := l.terminate(t.Context())
 		topologytest.Equal(t, "error", nil, err)
-		known, _ := removals.attempt(orders, newDeleter(), "a", group{queues: []string{"dlq"}}, time.Hour)
+		known, _ := removals.attempt(controllertest.Orders, controllertest.NewDeleter(), "a", group{queues: []string{"dlq"}}, time.Hour)
 		topologytest.Equal(t, fmt.Sprintf("known after look %d", look+1), want, known)
 	}
 }
@@ -232,7 +234,7 @@ func TestTerminateBeginsAfresh(t *testing.T) {
 // A resource without the finalizer is somebody else's to let go.
 func TestTerminateOnlyOnce(t *testing.T) {
 	t.Parallel()
-	cq := beingDeleted(synced(t, "orders", `{deletionPolicy: Retain}`, ""))
+	cq := controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{deletionPolicy: Retain}`, ""))
 	cq.Finalizers = append(cq.Finalizers, "example.com/wait")
 	l := lookingAt(t, cq)
 	_, err := l.terminate(t.Context())
@@ -247,7 +249,7 @@ func TestTerminateOnlyOnce(t *testing.T) {
 // One that went before was told of when it did.
 func TestLetGoTellsOnce(t *testing.T) {
 	t.Parallel()
-	first := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")))
+	first := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 	second := &look{ConsumerQueueReconciler: first.ConsumerQueueReconciler, cq: first.cq.DeepCopy(), status: first.cq.Status.DeepCopy()}
 	for _, l := range []*look{first, second} {
 		_, err := l.letGo(t.Context(), "Normal", "left at the broker: why: everything")
@@ -259,7 +261,7 @@ func TestLetGoTellsOnce(t *testing.T) {
 // One that was changed meanwhile is looked at again, and stays until then.
 func TestLetGoOfWhatChangedMeanwhile(t *testing.T) {
 	t.Parallel()
-	l := lookingAt(t, beingDeleted(synced(t, "orders", `{}`, "")))
+	l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 	changed := l.cq.DeepCopy()
 	changed.Annotations = map[string]string{"somebody": "was here"}
 	topologytest.Equal(t, "error", nil, l.client.Update(t.Context(), changed))
@@ -311,4 +313,13 @@ func TestRetained(t *testing.T) {
 	} {
 		topologytest.Equal(t, name, test.want, retained(test.stays))
 	}
+}
+
+// failFor has deletions fail for a time, until now.
+func failFor(failures *trials, cq *v1alpha1.ConsumerQueue, failing time.Duration) {
+	now := time.Now()
+	for at := now.Add(-failing); at.Before(now); at = at.Add(time.Second) {
+		failures.failed(cq, at)
+	}
+	failures.failed(cq, now)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -11,7 +12,7 @@ import (
 func TestFarewells(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	bc := connectedTo("shop", "default", "rabbit@a", "/")
+	bc := controllertest.ConnectedTo("shop", "default", "rabbit@a", "/")
 	f := newFarewells()
 	for _, step := range []struct {
 		name    string

@@ -233,8 +233,3 @@ func waits(cq *v1alpha1.ConsumerQueue) bool {
 	orphans := slices.ContainsFunc(cq.Status.Topology, func(e v1alpha1.TopologyEntry) bool { return e.State == v1alpha1.StateOrphaned })
 	return orphans || !cq.DeletionTimestamp.IsZero() || readyIn(cq.Status.Conditions).Reason == v1alpha1.ReasonConflict
 }
-
-// objectsOf are the keys of indexBrokerObject of a ConsumerQueue: what it wants and what it owns.
-func objectsOf(cq *v1alpha1.ConsumerQueue) []string {
-	return brokerObjects(topology.SelectionWith(cq, topology.Owned(cq.Status.Topology)))
-}

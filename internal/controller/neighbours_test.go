@@ -23,32 +23,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// synced is a ConsumerQueue that is in sync with a spec, and has another by now, if it is given.
-func synced(t *testing.T, name, was, spec string) *v1alpha1.ConsumerQueue {
-	t.Helper()
-	cq := controllertest.Named(t, "shop", name, was)
-	topo, err := topology.Desired(cq, topologytest.V43)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status := v1alpha1.ConsumerQueueStatus{
-		ClusterName: "rabbit@a", ClusterEndpoint: "mq:5672", VHost: "/", Topology: topologytest.Owned(topo),
-	}
-	if spec != "" {
-		cq = controllertest.Named(t, "shop", name, spec)
-	}
-	cq.Status = status
-	return cq
-}
-
 // nearby is a neighbour at the same place.
 func nearby(cq *v1alpha1.ConsumerQueue) neighbour { return neighbourFrom(cq, topologytest.V43) }
-
-func beingDeleted(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
-	now := metav1.Now()
-	cq.DeletionTimestamp, cq.Finalizers = &now, []string{v1alpha1.TopologyFinalizer}
-	return cq
-}
 
 const (
 	withGrave    = `{deadLetter: {queue: {name: grave}}}`
@@ -76,17 +52,17 @@ func TestWhatANeighbourHas(t *testing.T) {
 		other       *v1alpha1.ConsumerQueue
 		has, orKeep bool
 	}{
-		"one that has it":                            {synced(t, "other", withGrave, ""), true, true},
+		"one that has it":                            {controllertest.Synced(t, "other", withGrave, ""), true, true},
 		"one that wants it, just so":                 {controllertest.Named(t, "shop", "other", withGrave), true, true},
 		"one that wants it otherwise":                {controllertest.Named(t, "shop", "other", withBigGrave), false, false},
-		"one that has it and wants it otherwise now": {synced(t, "other", withGrave, withBigGrave), true, true},
-		"one that has it, for whatever":              {synced(t, "other", withGrave, unknownSpec), true, true},
-		"one that has no use for it any more":        {synced(t, "other", withGrave, `{}`), true, false},
-		"one that has it and is being deleted":       {beingDeleted(synced(t, "other", withGrave, "")), true, false},
-		"one that wanted it and is being deleted":    {beingDeleted(controllertest.Named(t, "shop", "other", withGrave)), false, false},
+		"one that has it and wants it otherwise now": {controllertest.Synced(t, "other", withGrave, withBigGrave), true, true},
+		"one that has it, for whatever":              {controllertest.Synced(t, "other", withGrave, unknownSpec), true, true},
+		"one that has no use for it any more":        {controllertest.Synced(t, "other", withGrave, `{}`), true, false},
+		"one that has it and is being deleted":       {controllertest.BeingDeleted(controllertest.Synced(t, "other", withGrave, "")), true, false},
+		"one that wanted it and is being deleted":    {controllertest.BeingDeleted(controllertest.Named(t, "shop", "other", withGrave)), false, false},
 		"one that has nothing to do with it":         {controllertest.Named(t, "shop", "other", `{}`), false, false},
 	} {
-		entry := entryOf(t, synced(t, "own", withGrave, ""), "grave")
+		entry := entryOf(t, controllertest.Synced(t, "own", withGrave, ""), "grave")
 		near := neighbours{nearby(test.other)}
 		sharer := ""
 		if test.has {
@@ -100,14 +76,14 @@ func TestWhatANeighbourHas(t *testing.T) {
 // Of two that have lost their use for an object at the same time neither leaves it to the other: it would stay for ever.
 func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 	t.Parallel()
-	one, other := synced(t, "one", withGrave, `{}`), synced(t, "other", withGrave, `{}`)
+	one, other := controllertest.Synced(t, "one", withGrave, `{}`), controllertest.Synced(t, "other", withGrave, `{}`)
 	topo, err := topology.Desired(one, topologytest.V43)
 	if err != nil {
 		t.Fatal(err)
 	}
 	observed := topologytest.Observe(t, topo)
 	observed.Queues["grave"] = vhost.Queue{Durable: true}
-	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": beingDeleted(other.DeepCopy())} {
+	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": controllertest.BeingDeleted(other.DeepCopy())} {
 		s := &scene{desired: topo, owned: topology.Owned(one.Status.Topology), near: neighbours{nearby(last)}}
 		comparison := plan.Diff(topo, observed, s.context())
 		topologytest.Equal(t, name+": departures", 1, len(comparison.Orphans))
@@ -131,7 +107,7 @@ func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
 		n.near = near
 		return n
 	}
-	held := synced(t, "other", withGrave, "")
+	held := controllertest.Synced(t, "other", withGrave, "")
 	elsewhere := held.DeepCopy()
 	elsewhere.Status.ClusterEndpoint = "green:5672"
 	for name, test := range map[string]struct {
@@ -180,8 +156,8 @@ func TestContestWithOneThatIsBeingDeleted(t *testing.T) {
 		wins bool
 	}{
 		"an older newcomer":                         {controllertest.Named(t, "shop", "old", withBigGrave), true},
-		"an older newcomer that is being deleted":   {beingDeleted(controllertest.Named(t, "shop", "old", withBigGrave)), false},
-		"an older one that has it, and is going to": {beingDeleted(synced(t, "old", withBigGrave, "")), true},
+		"an older newcomer that is being deleted":   {controllertest.BeingDeleted(controllertest.Named(t, "shop", "old", withBigGrave)), false},
+		"an older one that has it, and is going to": {controllertest.BeingDeleted(controllertest.Synced(t, "old", withBigGrave, "")), true},
 	} {
 		test.old.CreationTimestamp = noon
 		conflict := ownership.FindConflict(claimantFrom(young, topologytest.V43), neighbours{nearby(test.old)}.claimants(same))
@@ -195,15 +171,15 @@ func TestWaits(t *testing.T) {
 		cq.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: reason}}
 		return cq
 	}
-	orphan := synced(t, "orders", withGrave, "")
+	orphan := controllertest.Synced(t, "orders", withGrave, "")
 	orphan.Status.Topology[len(orphan.Status.Topology)-1].State = v1alpha1.StateOrphaned
 	for name, test := range map[string]struct {
 		cq   *v1alpha1.ConsumerQueue
 		want bool
 	}{
-		"in sync":                     {synced(t, "orders", withGrave, ""), false},
-		"it lost a conflict":          {ready(synced(t, "orders", withGrave, ""), v1alpha1.ReasonConflict), true},
-		"it waits for something else": {ready(synced(t, "orders", withGrave, ""), v1alpha1.ReasonExchangeMissing), false},
+		"in sync":                     {controllertest.Synced(t, "orders", withGrave, ""), false},
+		"it lost a conflict":          {ready(controllertest.Synced(t, "orders", withGrave, ""), v1alpha1.ReasonConflict), true},
+		"it waits for something else": {ready(controllertest.Synced(t, "orders", withGrave, ""), v1alpha1.ReasonExchangeMissing), false},
 		"something is left over":      {orphan, true},
 	} {
 		topologytest.Equal(t, name, test.want, waits(test.cq))
@@ -232,8 +208,8 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonConflict}}
 	elsewhere := waiting.DeepCopy()
 	elsewhere.Name, elsewhere.Spec = "elsewhere", v1alpha1.ConsumerQueueSpec{}
-	r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes, waiting, elsewhere, synced(t, "content", withGrave, ""))}
-	holder := synced(t, "holder", withGrave, "")
+	r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes, waiting, elsewhere, controllertest.Synced(t, "content", withGrave, ""))}
+	holder := controllertest.Synced(t, "holder", withGrave, "")
 	edited, seen, let := holder.DeepCopy(), holder.DeepCopy(), holder.DeepCopy()
 	edited.Generation++
 	seen.Status.LastHandledReconcileAt = "noon"

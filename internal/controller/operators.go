@@ -1,15 +1,8 @@
 package controller
 
 import (
-	"fmt"
-
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
-
-// otherOperator is what messages say of an operator that this one knows nothing of.
-func otherOperator(owners string) string {
-	return fmt.Sprintf("another operator works on this vhost (owner %s)", owners)
-}
 
 // hold says why nothing may be removed for now; empty if it may.
 func (s *scene) hold() string {

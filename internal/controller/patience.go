@@ -5,12 +5,15 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // sightings remembers when this process first had to do with something about a resource. A DeletionTimestamp would not do:
 // it is of the API server's clock, and may be older than this manager.
 type sightings struct {
+	clock clock.PassiveClock
+
 	mu sync.Mutex
 	of map[client.ObjectKey]sighting
 }
@@ -20,7 +23,9 @@ type sighting struct {
 	when time.Time
 }
 
-func newSightings() *sightings { return &sightings{of: map[client.ObjectKey]sighting{}} }
+func newSightings(c clock.PassiveClock) *sightings {
+	return &sightings{clock: c, of: map[client.ObjectKey]sighting{}}
+}
 
 // first is when it was first called for a resource: now, if it never was.
 func (s *sightings) first(object client.Object) time.Time {
@@ -29,7 +34,7 @@ func (s *sightings) first(object client.Object) time.Time {
 	key := client.ObjectKeyFromObject(object)
 	seen, known := s.of[key]
 	if !known || seen.uid != object.GetUID() {
-		seen = sighting{uid: object.GetUID(), when: time.Now()}
+		seen = sighting{uid: object.GetUID(), when: s.clock.Now()}
 		s.of[key] = seen
 	}
 	return seen.when

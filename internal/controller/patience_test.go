@@ -6,12 +6,13 @@ import (
 
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestSightings(t *testing.T) {
 	t.Parallel()
-	s := newSightings()
+	s := newSightings(clock.RealClock{})
 	cq := controllertest.Named(t, "shop", "orders", `{}`)
 	first := s.first(cq)
 	topologytest.Equal(t, "later", first, s.first(cq))

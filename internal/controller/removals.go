@@ -135,6 +135,13 @@ func (r *removals) forget(owner client.ObjectKey) {
 	delete(r.of, owner)
 }
 
+// Len is how many ConsumerQueues have tasks, or results of tasks.
+func (r *removals) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.of)
+}
+
 // back is a queue that was deleted for a ConsumerQueue and exists, and for how long it has been deleted; empty if there is
 // none.
 func (r *removals) back(owner client.ObjectKey, exists func(queue string) bool) (queue string, since time.Duration) {

@@ -7,73 +7,41 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// deleter is a broker that takes its time: each deletion goes on until it is given a result or its context ends.
-type deleter struct {
-	begun   chan []string
-	results chan error
-}
-
-func newDeleter() *deleter {
-	return &deleter{begun: make(chan []string, 10), results: make(chan error)}
-}
-
-func (d *deleter) DeleteEmpty(ctx context.Context, _ string, queues []string, _ func(context.Context) error) error {
-	d.begun <- queues
-	select {
-	case result := <-d.results:
-		return result
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// toldOwners are the ConsumerQueues that are to be reconciled because an attempt is over.
-type toldOwners chan client.ObjectKey
-
-func newToldRemovals(t *testing.T) (*removals, toldOwners) {
-	t.Helper()
-	told := make(toldOwners, 10)
-	return newRemovals(t.Context(), func(key client.ObjectKey) { told <- key }), told
-}
-
-var (
-	orders   = client.ObjectKey{Namespace: "shop", Name: "orders"}
-	invoices = client.ObjectKey{Namespace: "shop", Name: "invoices"}
-)
-
 func TestAnAttemptRunsOnceAndTellsWhenItIsOver(t *testing.T) {
 	t.Parallel()
-	r, told := newToldRemovals(t)
-	broker, notEmpty := newDeleter(), errors.New("it is not empty")
+	told := controllertest.NewTold()
+	r := newRemovals(t.Context(), told.Tell)
+	broker, notEmpty := controllertest.NewDeleter(), errors.New("it is not empty")
 	attempt := func(again time.Duration) (bool, error) {
-		return r.attempt(orders, broker, "a", group{queues: []string{"tier", "main"}}, again)
+		return r.attempt(controllertest.Orders, broker, "a", group{queues: []string{"tier", "main"}}, again)
 	}
 
 	known, err := attempt(0)
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "known at first", false, known)
-	topologytest.Equal(t, "queues", []string{"tier", "main"}, <-broker.begun)
+	topologytest.Equal(t, "queues", []string{"tier", "main"}, <-broker.Begun)
 	known, _ = attempt(0)
 	topologytest.Equal(t, "known while it runs", false, known)
-	broker.results <- notEmpty
-	topologytest.Equal(t, "told", orders, <-told)
+	broker.Results <- notEmpty
+	topologytest.Equal(t, "told", controllertest.Orders, <-told)
 
 	for range 2 {
 		known, err = attempt(time.Hour)
 		topologytest.Equal(t, "known", true, known)
 		topologytest.Equal(t, "result", notEmpty, err, comparingErrors)
 	}
-	topologytest.Equal(t, "begun meanwhile", 0, len(broker.begun))
+	topologytest.Equal(t, "begun meanwhile", 0, len(broker.Begun))
 
 	known, err = attempt(0)
-	<-broker.begun
+	<-broker.Begun
 	topologytest.Equal(t, "known while the next runs", true, known)
 	topologytest.Equal(t, "result of the one before", notEmpty, err, comparingErrors)
-	broker.results <- nil
+	broker.Results <- nil
 	<-told
 	known, err = attempt(time.Hour)
 	topologytest.Equal(t, "known", true, known)
@@ -82,43 +50,45 @@ func TestAnAttemptRunsOnceAndTellsWhenItIsOver(t *testing.T) {
 
 func TestAttemptsForDifferentQueuesRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	r, told := newToldRemovals(t)
-	broker := newDeleter()
-	_, _ = r.attempt(orders, broker, "a", group{queues: []string{"one"}}, 0)
-	_, _ = r.attempt(orders, broker, "a", group{queues: []string{"two"}}, 0)
-	_, _ = r.attempt(invoices, broker, "a", group{queues: []string{"one"}}, 0)
-	begun := []string{(<-broker.begun)[0], (<-broker.begun)[0], (<-broker.begun)[0]}
+	told := controllertest.NewTold()
+	r := newRemovals(t.Context(), told.Tell)
+	broker := controllertest.NewDeleter()
+	_, _ = r.attempt(controllertest.Orders, broker, "a", group{queues: []string{"one"}}, 0)
+	_, _ = r.attempt(controllertest.Orders, broker, "a", group{queues: []string{"two"}}, 0)
+	_, _ = r.attempt(controllertest.Invoices, broker, "a", group{queues: []string{"one"}}, 0)
+	begun := []string{(<-broker.Begun)[0], (<-broker.Begun)[0], (<-broker.Begun)[0]}
 	slices.Sort(begun)
 	topologytest.Equal(t, "begun", []string{"one", "one", "two"}, begun)
 	for range 3 {
-		broker.results <- nil
+		broker.Results <- nil
 		<-told
 	}
 }
 
 func TestOnlyEndsAndForgetsTheOthers(t *testing.T) {
 	t.Parallel()
-	r, told := newToldRemovals(t)
-	kept, ended, theirs := newDeleter(), newDeleter(), newDeleter()
-	_, _ = r.attempt(orders, kept, "a", group{queues: []string{"kept"}}, 0)
-	_, _ = r.attempt(orders, ended, "a", group{queues: []string{"ended"}}, 0)
-	_, _ = r.attempt(invoices, theirs, "a", group{queues: []string{"ended"}}, 0)
-	r.only(orders, []string{"kept"})
-	topologytest.Equal(t, "told of the one that was ended", orders, <-told)
-	kept.results <- nil
-	topologytest.Equal(t, "told of the one that was kept", orders, <-told)
-	theirs.results <- nil
-	topologytest.Equal(t, "told of another's", invoices, <-told)
+	told := controllertest.NewTold()
+	r := newRemovals(t.Context(), told.Tell)
+	kept, ended, theirs := controllertest.NewDeleter(), controllertest.NewDeleter(), controllertest.NewDeleter()
+	_, _ = r.attempt(controllertest.Orders, kept, "a", group{queues: []string{"kept"}}, 0)
+	_, _ = r.attempt(controllertest.Orders, ended, "a", group{queues: []string{"ended"}}, 0)
+	_, _ = r.attempt(controllertest.Invoices, theirs, "a", group{queues: []string{"ended"}}, 0)
+	r.only(controllertest.Orders, []string{"kept"})
+	topologytest.Equal(t, "told of the one that was ended", controllertest.Orders, <-told)
+	kept.Results <- nil
+	topologytest.Equal(t, "told of the one that was kept", controllertest.Orders, <-told)
+	theirs.Results <- nil
+	topologytest.Equal(t, "told of another's", controllertest.Invoices, <-told)
 
-	known, _ := r.attempt(orders, kept, "a", group{queues: []string{"kept"}}, time.Hour)
+	known, _ := r.attempt(controllertest.Orders, kept, "a", group{queues: []string{"kept"}}, time.Hour)
 	topologytest.Equal(t, "result of the one that was kept is known", true, known)
-	known, _ = r.attempt(orders, ended, "a", group{queues: []string{"ended"}}, time.Hour)
+	known, _ = r.attempt(controllertest.Orders, ended, "a", group{queues: []string{"ended"}}, time.Hour)
 	topologytest.Equal(t, "result of the one that was ended is known", false, known)
-	r.only(orders)
+	r.only(controllertest.Orders)
 	<-told
-	known, _ = r.attempt(invoices, theirs, "a", group{queues: []string{"ended"}}, time.Hour)
+	known, _ = r.attempt(controllertest.Invoices, theirs, "a", group{queues: []string{"ended"}}, time.Hour)
 	topologytest.Equal(t, "result of another's is known", true, known)
-	r.forget(orders)
+	r.forget(controllertest.Orders)
 	topologytest.Equal(t, "remembered", 1, len(r.of))
 }
 
@@ -126,9 +96,10 @@ func TestOnlyEndsAndForgetsTheOthers(t *testing.T) {
 // stay without its tiers.
 func TestAnAttemptIsUnderWayWhileItDeletesItsQueues(t *testing.T) {
 	t.Parallel()
-	r, told := newToldRemovals(t)
-	broker := newDeleter()
-	_, _ = r.attempt(orders, broker, "a", group{queues: []string{"tier", "main"}}, 0)
+	told := controllertest.NewTold()
+	r := newRemovals(t.Context(), told.Tell)
+	broker := controllertest.NewDeleter()
+	_, _ = r.attempt(controllertest.Orders, broker, "a", group{queues: []string{"tier", "main"}}, 0)
 	for _, test := range []struct{ exist, given, want []string }{
 		{[]string{"tier", "main"}, []string{"tier", "main"}, []string{"tier", "main"}},
 		{[]string{"main"}, []string{"main"}, []string{"tier", "main"}},
@@ -138,42 +109,43 @@ func TestAnAttemptIsUnderWayWhileItDeletesItsQueues(t *testing.T) {
 		{[]string{"main", "other"}, []string{"main", "other"}, []string{"main", "other"}},
 	} {
 		exists := func(queue string) bool { return slices.Contains(test.exist, queue) }
-		topologytest.Equal(t, "group", test.want, r.underWay(orders, test.given, exists))
-		topologytest.Equal(t, "group of another", test.given, r.underWay(invoices, test.given, exists))
+		topologytest.Equal(t, "group", test.want, r.underWay(controllertest.Orders, test.given, exists))
+		topologytest.Equal(t, "group of another", test.given, r.underWay(controllertest.Invoices, test.given, exists))
 	}
-	broker.results <- nil
+	broker.Results <- nil
 	<-told
-	topologytest.Equal(t, "group when it is over", []string{"main"}, r.underWay(orders, []string{"main"}, func(queue string) bool { return queue == "main" }))
+	topologytest.Equal(t, "group when it is over", []string{"main"}, r.underWay(controllertest.Orders, []string{"main"}, func(queue string) bool { return queue == "main" }))
 }
 
 // What was deleted is remembered, for it may be there again.
 func TestBack(t *testing.T) {
 	t.Parallel()
-	r, told := newToldRemovals(t)
-	broker := newDeleter()
+	told := controllertest.NewTold()
+	r := newRemovals(t.Context(), told.Tell)
+	broker := controllertest.NewDeleter()
 	is := func(names ...string) func(string) bool {
 		return func(queue string) bool { return slices.Contains(names, queue) }
 	}
 	for _, result := range []error{errors.New("it is not empty"), nil} {
-		queue, _ := r.back(orders, is("tier", "main"))
+		queue, _ := r.back(controllertest.Orders, is("tier", "main"))
 		topologytest.Equal(t, "back before it was deleted", "", queue)
-		_, _ = r.attempt(orders, broker, "a", group{queues: []string{"tier", "main"}}, 0)
-		broker.results <- result
+		_, _ = r.attempt(controllertest.Orders, broker, "a", group{queues: []string{"tier", "main"}}, 0)
+		broker.Results <- result
 		<-told
 	}
-	r.only(orders)
+	r.only(controllertest.Orders)
 	for _, test := range []struct {
 		exist []string
 		want  string
 	}{{nil, ""}, {[]string{"other"}, ""}, {[]string{"main", "other"}, "main"}, {[]string{"tier", "main"}, "main"}} {
-		queue, since := r.back(orders, is(test.exist...))
+		queue, since := r.back(controllertest.Orders, is(test.exist...))
 		topologytest.Equal(t, "back", test.want, queue)
 		topologytest.Equal(t, "since", true, since >= 0 && since < time.Minute)
 	}
-	queue, _ := r.back(invoices, is("main"))
+	queue, _ := r.back(controllertest.Invoices, is("main"))
 	topologytest.Equal(t, "back of another's", "", queue)
-	r.forget(orders)
-	queue, _ = r.back(orders, is("main"))
+	r.forget(controllertest.Orders)
+	queue, _ = r.back(controllertest.Orders, is("main"))
 	topologytest.Equal(t, "back of what is forgotten", "", queue)
 }
 
@@ -181,12 +153,12 @@ func TestBack(t *testing.T) {
 func TestAttemptsEndWithTheManager(t *testing.T) {
 	t.Parallel()
 	lifetime, stop := context.WithCancel(t.Context())
-	told := make(toldOwners, 1)
+	told := make(controllertest.Told, 1)
 	r := newRemovals(lifetime, func(key client.ObjectKey) { told <- key })
-	_, _ = r.attempt(orders, newDeleter(), "a", group{queues: []string{"one"}}, 0)
+	_, _ = r.attempt(controllertest.Orders, controllertest.NewDeleter(), "a", group{queues: []string{"one"}}, 0)
 	stop()
 	<-told
-	known, err := r.attempt(orders, newDeleter(), "a", group{queues: []string{"one"}}, time.Hour)
+	known, err := r.attempt(controllertest.Orders, controllertest.NewDeleter(), "a", group{queues: []string{"one"}}, time.Hour)
 	topologytest.Equal(t, "known", true, known)
 	topologytest.Equal(t, "result", context.Canceled, err, comparingErrors)
 }

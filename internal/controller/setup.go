@@ -25,8 +25,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	limits := rabbit.NewLimits(options.MaxManagementResponse)
-	connections := NewConnections(mgr.GetClient(), mgr.GetLogger().WithName("connections"), limits)
+	connect := ConnectWithin(rabbit.NewLimits(options.MaxManagementResponse))
+	connections := NewConnections(mgr.GetClient(), mgr.GetLogger().WithName("connections"), connect)
 	if err := mgr.Add(connections); err != nil {
 		return fmt.Errorf("add connections: %w", err)
 	}

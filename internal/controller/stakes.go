@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // indexStake is the index of ConsumerQueues by what they can share or dispute.
@@ -85,4 +87,11 @@ func sourceKeys(name string, but v1alpha1.ExchangeType) []string {
 		}
 	}
 	return keys
+}
+
+// addConsumerQueueIndexes adds the index by which ConsumerQueues find each other.
+func addConsumerQueueIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &v1alpha1.ConsumerQueue{}, indexStake, func(object client.Object) []string {
+		return stakesOf(object.(*v1alpha1.ConsumerQueue)).keys()
+	})
 }

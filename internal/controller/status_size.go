@@ -19,12 +19,10 @@ const (
 	conditionBytes = 80 << 10
 	// bindingBytes is how large the topology may become by bindings; exchanges and queues are never left out.
 	bindingBytes = 256 << 10
-
-	maxConditionMessage = 8 << 10
-	maxMessage          = 4 << 10
-	maxValue            = 1 << 10
-	maxPath             = 512
-	maxName             = 255
+	maxMessage   = 4 << 10
+	maxValue     = 1 << 10
+	maxPath      = 512
+	maxName      = 255
 )
 
 // describe writes what was found of the topology into the status, cut to size.

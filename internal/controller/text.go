@@ -3,6 +3,7 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -22,7 +23,7 @@ func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 func encodedSize(value any) int {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return maxStatusBytes // the types of a status can all be encoded
+		return math.MaxInt // the types of a status can all be encoded
 	}
 	return len(text)
 }

@@ -4,12 +4,18 @@ package controllertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -138,3 +144,86 @@ func (e *EventLog) Eventf(_, _ runtime.Object, _, reason, _, _ string, args ...a
 	e.Reasons = append(e.Reasons, reason)
 	e.Notes = append(e.Notes, args[0].(string))
 }
+
+// Lines renders conditions, each as type=status reason message, generation.
+func Lines(conditions []metav1.Condition) []string {
+	text := make([]string, len(conditions))
+	for i, c := range conditions {
+		text[i] = fmt.Sprintf("%s=%s %s %q, %d", c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
+	}
+	return text
+}
+
+// AnyOrder compares lists of strings as sets.
+var AnyOrder = cmpopts.SortSlices(func(a, b string) bool { return a < b })
+
+// ConnectedTo is a BrokerConnection that leads to a vhost of a cluster.
+func ConnectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerConnection {
+	return &v1alpha1.BrokerConnection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.BrokerConnectionSpec{VHost: vhostName},
+		Status:     v1alpha1.BrokerConnectionStatus{ClusterName: cluster, ClusterEndpoint: "mq:5672"},
+	}
+}
+
+// Synced is a ConsumerQueue that is in sync with a spec, and has another by now, if it is given.
+func Synced(t *testing.T, name, was, spec string) *v1alpha1.ConsumerQueue {
+	t.Helper()
+	cq := Named(t, "shop", name, was)
+	topo, err := topology.Desired(cq, topologytest.V43)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := v1alpha1.ConsumerQueueStatus{
+		ClusterName: "rabbit@a", ClusterEndpoint: "mq:5672", VHost: "/", Topology: topologytest.Owned(topo),
+	}
+	if spec != "" {
+		cq = Named(t, "shop", name, spec)
+	}
+	cq.Status = status
+	return cq
+}
+
+// BeingDeleted has a ConsumerQueue deleted.
+func BeingDeleted(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
+	now := metav1.Now()
+	cq.DeletionTimestamp, cq.Finalizers = &now, []string{v1alpha1.TopologyFinalizer}
+	return cq
+}
+
+// Deleter is a broker that takes its time: each deletion goes on until it is given a result or its context ends.
+type Deleter struct {
+	Begun   chan []string
+	Results chan error
+}
+
+// NewDeleter makes a Deleter.
+func NewDeleter() *Deleter {
+	return &Deleter{Begun: make(chan []string, 10), Results: make(chan error)}
+}
+
+// DeleteEmpty begins a deletion.
+func (d *Deleter) DeleteEmpty(ctx context.Context, _ string, queues []string, _ func(context.Context) error) error {
+	d.Begun <- queues
+	select {
+	case result := <-d.Results:
+		return result
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Told are the ConsumerQueues that are to be reconciled because a task is over.
+type Told chan client.ObjectKey
+
+// NewTold makes a Told.
+func NewTold() Told { return make(Told, 10) }
+
+// Tell takes note of a ConsumerQueue.
+func (t Told) Tell(key client.ObjectKey) { t <- key }
+
+// Orders and Invoices are names of ConsumerQueues.
+var (
+	Orders   = client.ObjectKey{Namespace: "shop", Name: "orders"}
+	Invoices = client.ObjectKey{Namespace: "shop", Name: "invoices"}
+)
