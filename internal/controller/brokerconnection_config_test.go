@@ -366,7 +366,7 @@ func TestConfigOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			builder := controllertest.ClientBuilder(t, testIndexes, test.objects...)
+			builder := controllertest.ClientBuilder(t, []controllertest.AddIndexes{addBrokerIndexes, addBrokerConnectionIndexes}, test.objects...)
 			if test.get != nil {
 				builder.WithInterceptorFuncs(interceptor.Funcs{
 					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -407,7 +407,7 @@ func TestAddTLS(t *testing.T) {
 	objects[0].(*corev1.Secret).Data = bytesOf(map[string]string{"ca.crt": "the CA"})
 	objects[1].(*corev1.Secret).Data = bytesOf(map[string]string{"tls.crt": "the certificate", "tls.key": "the key"})
 	reads := map[string]int{}
-	reader := controllertest.ClientBuilder(t, testIndexes, objects...).WithInterceptorFuncs(interceptor.Funcs{
+	reader := controllertest.ClientBuilder(t, []controllertest.AddIndexes{addBrokerIndexes, addBrokerConnectionIndexes}, objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			reads[key.Name]++
 			return c.Get(ctx, key, object, options...)
@@ -434,7 +434,7 @@ func TestConnectionsOfSecret(t *testing.T) {
 		bc.Namespace, bc.Name = namespace, name
 		return bc
 	}
-	r := &BrokerConnectionReconciler{client: controllertest.Client(t, testIndexes,
+	r := &BrokerConnectionReconciler{client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addBrokerConnectionIndexes},
 		connection("shop", "credentials", v1alpha1.BrokerConnectionSpec{SecretRef: reference("a")}),
 		connection("shop", "ca", v1alpha1.BrokerConnectionSpec{SecretRef: reference("b"), TLS: &v1alpha1.TLSSpec{CASecretRef: reference("a")}}),
 		connection("shop", "client", v1alpha1.BrokerConnectionSpec{SecretRef: reference("b"), TLS: &v1alpha1.TLSSpec{ClientSecretRef: reference("a")}}),

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -39,7 +40,7 @@ func TestCountHandler(t *testing.T) {
 	t.Parallel()
 	protected, fresh := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 	protected.Name, protected.Finalizers, fresh.Name = "other", []string{v1alpha1.ConnectionFinalizer}, "fresh"
-	queue, handler := &delayed{}, (&BrokerConnectionReconciler{client: controllertest.Client(t, testIndexes, protected, fresh)}).countHandler()
+	queue, handler := &delayed{}, (&BrokerConnectionReconciler{client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addBrokerConnectionIndexes}, protected, fresh)}).countHandler()
 	first := controllertest.Named(t, "shop", "first", `{connectionRef: {name: fresh}}`)
 	handler.Create(t.Context(), event.CreateEvent{Object: first}, queue)
 	cq := controllertest.Named(t, "shop", "orders", `{connectionRef: {name: other}}`)
@@ -74,9 +75,11 @@ func TestLookAtBrokerConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := controllertest.Client(t, testIndexes)
+			c := controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addBrokerConnectionIndexes})
 			connections := NewConnections(c, logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
-			connections.stop()
+			stopped, stop := context.WithCancel(t.Context())
+			stop()
+			topologytest.Equal(t, "error", nil, connections.Start(stopped)) // nobody takes its notices
 			bc := controllertest.BrokerConnection(test.spec)
 			_, err := connections.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{
 				AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", VHost: "/", ResyncInterval: time.Hour,
@@ -143,7 +146,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 func TestReconcileBrokerConnection(t *testing.T) {
 	t.Parallel()
 	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}})
-	c := controllertest.Client(t, testIndexes, bc, controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{}`), controllertest.Named(t, "elsewhere", "c", `{}`))
+	c := controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addBrokerConnectionIndexes}, bc, controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{}`), controllertest.Named(t, "elsewhere", "c", `{}`))
 	r := testBrokerConnections(c, clock.RealClock{})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)}
 	result, err := r.Reconcile(t.Context(), request)
@@ -170,4 +173,13 @@ func TestReconcileBrokerConnection(t *testing.T) {
 
 	_, err = (&BrokerConnectionReconciler{client: controllertest.BrokenClient(t)}).Reconcile(t.Context(), request)
 	topologytest.Equal(t, "error", "get BrokerConnection: the API server is tired", err.Error())
+}
+
+func TestProtectionLost(t *testing.T) {
+	t.Parallel()
+	fresh, protected, deleted := &v1alpha1.BrokerConnection{}, &v1alpha1.BrokerConnection{}, &v1alpha1.BrokerConnection{}
+	protected.Finalizers, deleted.Finalizers = []string{v1alpha1.ConnectionFinalizer}, []string{v1alpha1.ConnectionFinalizer}
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	topologytest.Equal(t, "the finalizer is lost", true, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: fresh}))
+	topologytest.Equal(t, "the finalizer stays", false, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: deleted}))
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// patientIntervals is for how many resync intervals a broker may fail before a condition that was good changes: a broker's
-// restart must not mean ten thousand writes and alerts.
-const patientIntervals = 3
-
 // judgeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to look next
 // without being told of a change; zero for never.
 func judgeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.Time) (value *truth, p progress, again time.Duration) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,20 +35,6 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 	} {
 		topologytest.Equal(t, name, test.want, stay(test.since, test.needed, test.terminating))
 	}
-}
-
-// An open connection outlives its Secret by 10 s.
-func TestAConnectionOutlivesItsSecret(t *testing.T) {
-	t.Parallel()
-	connections, key := NewConnections(nil, logr.Discard(), ConnectWithin(rabbit.NewLimits(0))), types.NamespacedName{Namespace: "shop", Name: "default"}
-	topologytest.Equal(t, "without a connection", 0, connections.outlive(key, time.Hour))
-	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
-	first := connections.outlive(key, time.Hour)
-	topologytest.Equal(t, "at first", true, first > 59*time.Minute)
-	topologytest.Equal(t, "later less", true, connections.outlive(key, time.Hour) < first)
-	topologytest.Equal(t, "at the end", true, connections.outlive(key, 0) <= 0)
-	connections.adopt(key)
-	topologytest.Equal(t, "when the Secret is back", true, connections.open[key].orphaned.IsZero())
 }
 
 // testBrokerConnections reconciles BrokerConnections by a client.
@@ -104,7 +89,7 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 				objects = append(objects, test.queue(t))
 			}
 			now := clocktesting.NewFakePassiveClock(time.Now())
-			r := testBrokerConnections(controllertest.Client(t, testIndexes, objects...), now)
+			r := testBrokerConnections(controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addBrokerConnectionIndexes}, objects...), now)
 			key := client.ObjectKeyFromObject(bc)
 			r.farewells.of[key] = parting{seen: now.Now().Add(-test.seen), progress: now.Now().Add(-test.progress)}
 			now.SetTime(time.Now().Add(-test.free))

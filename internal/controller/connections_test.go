@@ -34,7 +34,7 @@ func TestHandleNotice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connections := NewConnections(controllertest.Client(t, testIndexes,
+			connections := NewConnections(controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes},
 				controllertest.Named(t, "shop", "orders", `{bindings: [{exchange: {name: events, type: topic}}]}`),
 				controllertest.Named(t, "shop", "invoices", `{bindings: [{exchange: {name: events, type: topic}}]}`),
 				controllertest.Named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
@@ -68,7 +68,7 @@ func TestHandleNotice(t *testing.T) {
 // What waits for a controller that will not come ends with the manager.
 func TestNoticeWhileStopping(t *testing.T) {
 	t.Parallel()
-	connections := NewConnections(controllertest.Client(t, testIndexes, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+	connections := NewConnections(controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	topologytest.Equal(t, "error", nil, connections.Start(stopped))
@@ -84,7 +84,7 @@ func TestNoticeWithoutAnAPIServer(t *testing.T) {
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
-	connections := NewConnections(controllertest.Client(t, testIndexes), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+	connections := NewConnections(controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes}), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
 	connections.stop() // nobody takes the notices
 	config := rabbit.Config{
 		// Nothing listens at port 1.
@@ -126,4 +126,18 @@ func TestConnections(t *testing.T) {
 		t.Error("the third connection is still open")
 	}
 	connections.Close(key)
+}
+
+// An open connection outlives its Secret by 10 s.
+func TestAConnectionOutlivesItsSecret(t *testing.T) {
+	t.Parallel()
+	connections, key := NewConnections(nil, logr.Discard(), ConnectWithin(rabbit.NewLimits(0))), types.NamespacedName{Namespace: "shop", Name: "default"}
+	topologytest.Equal(t, "without a connection", 0, connections.outlive(key, time.Hour))
+	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
+	first := connections.outlive(key, time.Hour)
+	topologytest.Equal(t, "at first", true, first > 59*time.Minute)
+	topologytest.Equal(t, "later less", true, connections.outlive(key, time.Hour) < first)
+	topologytest.Equal(t, "at the end", true, connections.outlive(key, 0) <= 0)
+	connections.adopt(key)
+	topologytest.Equal(t, "when the Secret is back", true, connections.open[key].orphaned.IsZero())
 }

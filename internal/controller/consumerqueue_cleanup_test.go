@@ -120,7 +120,7 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			return err
 		},
 		"its BrokerConnection is suspended": func(l *look) error {
-			l.client = controllertest.Client(t, testIndexes, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend}))
+			l.client = controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend}))
 			_, err := l.run(t.Context())
 			return err
 		},

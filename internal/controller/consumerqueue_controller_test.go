@@ -35,8 +35,6 @@ func TestReadinessChanged(t *testing.T) {
 	protected, deleted := bc(1), bc(1)
 	protected.Finalizers, deleted.Finalizers = []string{v1alpha1.ConnectionFinalizer}, []string{v1alpha1.ConnectionFinalizer}
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	topologytest.Equal(t, "the finalizer is lost", true, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: bc(1)}))
-	topologytest.Equal(t, "the finalizer stays", false, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: deleted}))
 	for name, test := range map[string]struct {
 		before, after *v1alpha1.BrokerConnection
 		want          bool
@@ -58,7 +56,7 @@ func TestReadinessChanged(t *testing.T) {
 // status.consumerQueues is how many ConsumerQueues use the connection.
 func TestQueuesOfConnection(t *testing.T) {
 	t.Parallel()
-	r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes,
+	r := &ConsumerQueueReconciler{client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes},
 		controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{connectionRef: {name: default}}`),
 		controllertest.Named(t, "shop", "c", `{connectionRef: {name: other}}`), controllertest.Named(t, "elsewhere", "d", `{}`),
 	)}
@@ -74,7 +72,7 @@ func TestQueuesOfConnection(t *testing.T) {
 func TestNeighboursOf(t *testing.T) {
 	t.Parallel()
 	const shared = `{retry: {policy: None}, bindings: [{exchange: {name: events}, routingKeys: [a]}], deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
-	r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes,
+	r := &ConsumerQueueReconciler{client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes},
 		controllertest.Named(t, "shop", "orders", `{retry: {policy: None}, deadLetter: {exchange: {name: mine}, queue: {name: dlq}}}`),
 		controllertest.Named(t, "shop", "invoices", shared),
 		controllertest.Named(t, "shop", "unsupported", `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}, deadLetter: {exchange: {name: never}, queue: {name: dlq}}}`),
@@ -131,10 +129,10 @@ func TestReconcileConsumerQueue(t *testing.T) {
 		ready  string
 		err    string
 	}{
-		"it is gone":              {client: controllertest.Client(t, testIndexes)},
-		"it is being deleted":     {client: controllertest.Client(t, testIndexes, deleted)},
+		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes})},
+		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, deleted)},
 		"the API server is tired": {client: controllertest.BrokenClient(t), err: "get ConsumerQueue: the API server is tired"},
-		"its status is written":   {client: controllertest.Client(t, testIndexes, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
+		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -263,7 +263,7 @@ func TestFinish(t *testing.T) {
 			}
 			cq := read.DeepCopy()
 			written := false
-			builder := controllertest.ClientBuilder(t, testIndexes).WithObjects(stored)
+			builder := controllertest.ClientBuilder(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}).WithObjects(stored)
 			builder.WithInterceptorFuncs(controllertest.StatusApply(func() error {
 				switch {
 				case test.missing:

@@ -263,7 +263,7 @@ func TestLookWithoutABroker(t *testing.T) {
 			if test.known != nil {
 				objects = append(objects, test.known)
 			}
-			c := controllertest.Client(t, testIndexes, objects...)
+			c := controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, objects...)
 			cq := controllertest.ConsumerQueue(t, test.spec)
 			cq.Status = inSyncStatus()
 			if test.seen {
@@ -290,7 +290,7 @@ func TestLookResumes(t *testing.T) {
 	cq := controllertest.ConsumerQueue(t, `{}`)
 	cq.Status = inSyncStatus()
 	conditionWriter{&cq.Status.Conditions, 2}.suspended("spec.suspend is set")
-	c := controllertest.Client(t, testIndexes)
+	c := controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes})
 	look := &look{ConsumerQueueReconciler: &ConsumerQueueReconciler{client: c}, cq: cq, status: cq.Status.DeepCopy()}
 	_, err := look.run(t.Context())
 	topologytest.Equal(t, "error", nil, err)

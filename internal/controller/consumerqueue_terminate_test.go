@@ -25,7 +25,7 @@ import (
 // lookingAt is a look at a ConsumerQueue that the API server has, with others.
 func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object) *look {
 	t.Helper()
-	c := controllertest.Client(t, testIndexes, append(others, cq)...)
+	c := controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, append(others, cq)...)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
 		t.Fatal(err)
 	}

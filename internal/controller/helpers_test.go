@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"errors"
-
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -13,6 +11,3 @@ func comparing[T any]() cmp.Option {
 }
 
 var comparingOccurrences = comparing[occurrence]()
-
-// comparingErrors takes errors for equal that are one.
-var comparingErrors = cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) && errors.Is(b, a) })

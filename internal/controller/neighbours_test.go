@@ -97,7 +97,7 @@ func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
 	own := claimantFrom(controllertest.Named(t, "shop", "orders", withBigGrave), topologytest.V43)
 	newcomer := controllertest.Named(t, "shop", "other", withGrave)
 	here := at("rabbit@a", "/")
-	broken := controllertest.ClientBuilder(t, testIndexes).WithInterceptorFuncs(interceptor.Funcs{
+	broken := controllertest.ClientBuilder(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("the API server is tired")
 		},
@@ -119,17 +119,17 @@ func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
 		"nobody wants it otherwise":                 {nearby(controllertest.Named(t, "shop", "other", `{}`)), broken, "", ""},
 		"it is known to be held":                    {nearby(held), broken, "shop/other", ""},
 		"it is held, perhaps at another cluster":    {at(perhaps, held), broken, "", ""},
-		"it is held, as the API server knows":       {nearby(newcomer), controllertest.Client(t, testIndexes, held), "shop/other", ""},
-		"it is held here, as the API server knows":  {at(unplaced, newcomer), controllertest.Client(t, testIndexes, held), "shop/other", ""},
-		"it is held elsewhere, as the server knows": {at(unplaced, newcomer), controllertest.Client(t, testIndexes, elsewhere), "", ""},
-		"it is not held":                            {nearby(newcomer), controllertest.Client(t, testIndexes, newcomer.DeepCopy()), "", ""},
-		"the other does not want it any more":       {nearby(newcomer), controllertest.Client(t, testIndexes, controllertest.Named(t, "shop", "other", `{}`)), "", ""},
-		"the other is gone":                         {nearby(newcomer), controllertest.Client(t, testIndexes), "", ""},
+		"it is held, as the API server knows":       {nearby(newcomer), controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, held), "shop/other", ""},
+		"it is held here, as the API server knows":  {at(unplaced, newcomer), controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, held), "shop/other", ""},
+		"it is held elsewhere, as the server knows": {at(unplaced, newcomer), controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, elsewhere), "", ""},
+		"it is not held":                            {nearby(newcomer), controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, newcomer.DeepCopy()), "", ""},
+		"the other does not want it any more":       {nearby(newcomer), controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, controllertest.Named(t, "shop", "other", `{}`)), "", ""},
+		"the other is gone":                         {nearby(newcomer), controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}), "", ""},
 		"the API server does not answer":            {nearby(newcomer), broken, "", "get ConsumerQueue shop/other: the API server is tired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes), live: test.live}
+			r := &ConsumerQueueReconciler{client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}), live: test.live}
 			conflict, err := r.contest(t.Context(), own, neighbours{test.cached}, here, topologytest.V43)
 			holder, problem := "", ""
 			if conflict != nil {
@@ -208,7 +208,7 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonConflict}}
 	elsewhere := waiting.DeepCopy()
 	elsewhere.Name, elsewhere.Spec = "elsewhere", v1alpha1.ConsumerQueueSpec{}
-	r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes, waiting, elsewhere, controllertest.Synced(t, "content", withGrave, ""))}
+	r := &ConsumerQueueReconciler{client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, waiting, elsewhere, controllertest.Synced(t, "content", withGrave, ""))}
 	holder := controllertest.Synced(t, "holder", withGrave, "")
 	edited, seen, let := holder.DeepCopy(), holder.DeepCopy(), holder.DeepCopy()
 	edited.Generation++

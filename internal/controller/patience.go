@@ -102,3 +102,7 @@ const (
 	terminationPatience = time.Minute
 	pendingPatience     = 10 * time.Minute
 )
+
+// patientIntervals is for how many resync intervals a broker may fail before a condition that was good changes: a broker's
+// restart must not mean ten thousand writes and alerts.
+const patientIntervals = 3

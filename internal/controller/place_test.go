@@ -39,7 +39,7 @@ func TestNearness(t *testing.T) {
 			cq.Status.ClusterID, cq.Status.ClusterName = test.recorded.cluster.ID, test.recorded.cluster.Name
 			cq.Status.ClusterEndpoint, cq.Status.VHost = test.recorded.cluster.Endpoint, test.recorded.vhost
 		}
-		r := &ConsumerQueueReconciler{client: controllertest.Client(t, testIndexes, bc)}
+		r := &ConsumerQueueReconciler{client: controllertest.Client(t, []controllertest.AddIndexes{addBrokerIndexes, addConsumerQueueIndexes}, bc)}
 		topologytest.Equal(t, name, test.want, r.nearness(t.Context(), cq, here))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,3 +163,6 @@ func TestAttemptsEndWithTheManager(t *testing.T) {
 	topologytest.Equal(t, "known", true, known)
 	topologytest.Equal(t, "result", context.Canceled, err, comparingErrors)
 }
+
+// comparingErrors takes errors for equal that are one.
+var comparingErrors = cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) && errors.Is(b, a) })
