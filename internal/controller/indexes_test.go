@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokerconnection"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/consumerqueue"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,12 +29,12 @@ func TestBrokerObjects(t *testing.T) {
 	})
 	topologytest.Equal(t, "error", nil, addIndexes(t.Context(), collect))
 	topologytest.Equal(t, "index", map[string][]string{
-		indexConnection: {"default"},
-		indexBrokerObject: {
+		brokers.IndexConnection: {"default"},
+		brokers.IndexBrokerObject: {
 			"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
 		},
-		indexSecret: {"broker"},
-		indexStake:  {"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/orders", "exchange/orders.dlx", "source/topic/events"},
+		brokerconnection.IndexSecret: {"broker"},
+		consumerqueue.IndexClaim:     {"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/orders", "exchange/orders.dlx", "source/topic/events"},
 	}, index)
 }
 

@@ -6,6 +6,9 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/warren-mq/warren/internal/controller/brokerconnection"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/consumerqueue"
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
@@ -25,15 +28,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	connect := ConnectWithin(rabbit.NewLimits(options.MaxManagementResponse))
-	connections := NewConnections(mgr.GetClient(), mgr.GetLogger().WithName("connections"), connect)
+	connect := brokers.ConnectWithin(rabbit.NewLimits(options.MaxManagementResponse))
+	connections := brokers.NewPool(mgr.GetClient(), mgr.GetLogger().WithName("connections"), connect)
 	if err := mgr.Add(connections); err != nil {
 		return fmt.Errorf("add connections: %w", err)
 	}
-	if err := setupBrokerConnections(mgr, connections); err != nil {
+	if err := brokerconnection.Setup(mgr, connections); err != nil {
 		return fmt.Errorf("set up BrokerConnections: %w", err)
 	}
-	if err := setupConsumerQueues(mgr, connections, options.MaxConcurrentReconciles); err != nil {
+	if err := consumerqueue.Setup(mgr, connections, options.MaxConcurrentReconciles); err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)
 	}
 	return nil

@@ -1,0 +1,232 @@
+package brokerconnection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Reconciler keeps one connection per BrokerConnection and says in its status how it fares.
+type Reconciler struct {
+	client   client.Client
+	live     client.Reader
+	recorder events.EventRecorder
+	pool     *brokers.Pool
+	// deletions tells for how long BrokerConnections that are being deleted have been waiting.
+	deletions *deletionClock
+	// unneeded is since when nobody needs such a BrokerConnection any more.
+	unneeded *patience.FirstSeen
+	// suspendedClean are those that were suspended while none of their fences stood.
+	suspendedClean *patience.FirstSeen
+}
+
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rabbitmq.com,resources=rabbitmqclusters,verbs=get
+
+// clusterPoll is how often a RabbitmqCluster is asked for its Secret, for it is not watched.
+const clusterPoll = 30 * time.Second
+
+// countDelay gathers changes of the number of ConsumerQueues, which often come in crowds.
+const countDelay = time.Second
+
+// Setup adds the controller of BrokerConnections to a manager.
+func Setup(mgr ctrl.Manager, connections *brokers.Pool) error {
+	r := &Reconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
+		deletions: newDeletionClock(), unneeded: patience.NewFirstSeen(clock.RealClock{}), suspendedClean: patience.NewFirstSeen(clock.RealClock{}),
+	}
+	timeout := trigger.ReconciliationTimeout
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("brokerconnection").
+		For(&v1alpha1.BrokerConnection{}, builder.WithPredicates(predicate.Or(trigger.SpecOrRequest(), protectionLost()))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectionsOfSecret)).
+		Watches(&v1alpha1.ConsumerQueue{}, r.countHandler()).
+		WatchesRawSource(source.Channel(r.pool.BrokerConnectionEvents,
+			&handler.TypedEnqueueRequestForObject[*v1alpha1.BrokerConnection]{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: timeout}).
+		Complete(r)
+}
+
+// countHandler has a BrokerConnection reconciled, a little later, when ConsumerQueues come or go; at once when the first one
+// comes, which waits for the finalizer.
+func (r *Reconciler) countHandler() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			request := reconcile.Request{NamespacedName: brokers.ConnectionKey(e.Object.(*v1alpha1.ConsumerQueue))}
+			bc := &v1alpha1.BrokerConnection{}
+			if err := r.client.Get(ctx, request.NamespacedName, bc); err == nil && !bc.IsProtected() {
+				q.Add(request)
+				return
+			}
+			q.AddAfter(request, countDelay)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			q.AddAfter(reconcile.Request{NamespacedName: brokers.ConnectionKey(e.Object.(*v1alpha1.ConsumerQueue))}, countDelay)
+		},
+	}
+}
+
+func (r *Reconciler) connectionsOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	list := &v1alpha1.BrokerConnectionList{}
+	err := r.client.List(ctx, list, client.InNamespace(secret.GetNamespace()), client.MatchingFields{IndexSecret: secret.GetName()})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "List BrokerConnections", "secret", client.ObjectKeyFromObject(secret))
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return requests
+}
+
+// Reconcile brings the connection in line with the spec and its Secrets, and the status in line with the connection.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	bc := &v1alpha1.BrokerConnection{}
+	err := r.client.Get(ctx, request.NamespacedName, bc)
+	if apierrors.IsNotFound(err) {
+		r.pool.Close(request.NamespacedName)
+		r.forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get BrokerConnection: %w", err)
+	}
+	if !bc.DeletionTimestamp.IsZero() {
+		return r.reconcileDelete(ctx, bc)
+	}
+	users, err := r.users(ctx, bc)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	unprotected := r.syncFinalizer(ctx, bc, len(users.Items) > 0) // the status tells of the connection all the same
+	if apierrors.IsConflict(unprotected) {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+	}
+	status := *bc.Status.DeepCopy()
+	result, err := r.reconcileNormal(ctx, bc, &status)
+	if err != nil {
+		return ctrl.Result{}, errors.Join(unprotected, err)
+	}
+	count := int32(min(len(users.Items), math.MaxInt32))
+	status.ConsumerQueues = &count
+	if err := errors.Join(unprotected, r.writeStatus(ctx, bc, status)); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
+}
+
+func (r *Reconciler) writeStatus(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus,
+) error {
+	if equality.Semantic.DeepEqual(bc.Status, status) {
+		return nil
+	}
+	return client.IgnoreNotFound(applyBrokerConnectionStatus(ctx, r.client, bc, status))
+}
+
+// reconcileNormal opens or closes the connection as the spec asks for, and writes into the status what it is like.
+func (r *Reconciler) reconcileNormal(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, status *v1alpha1.BrokerConnectionStatus,
+) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(bc)
+	writer := conditions.For(&status.Conditions, bc.Generation)
+	status.ObservedGeneration = bc.Generation
+	if bc.IsSuspended() {
+		r.closeSuspended(bc)
+		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written")
+		return ctrl.Result{}, nil
+	}
+	r.suspendedClean.Forget(key)
+	writer.ClearSuspended()
+	connection, err := r.connect(ctx, bc)
+	if problem, ok := errors.AsType[*invalidConfig](err); ok {
+		ready := conditions.ReadyOf(bc)
+		works := ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == bc.Generation
+		if works && problem.reason == v1alpha1.ReasonSecretNotFound {
+			if left := r.pool.GraceLeft(key, connectionGrace); left > 0 {
+				return ctrl.Result{RequeueAfter: left}, nil
+			}
+		}
+		r.pool.Close(key)
+		writer.SetReady(conditions.False(problem.reason, problem.message), conditions.Reconciling)
+		return ctrl.Result{RequeueAfter: trigger.Jittered(clusterPoll)}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if asked := trigger.RequestedAt(bc); asked != status.LastHandledReconcileAt {
+		connection.LookNow() // the connection tells if anything is new
+		status.LastHandledReconcileAt = asked
+	}
+	return r.setStatus(bc, connection.Health(), status), nil
+}
+
+func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (brokers.Broker, error) {
+	config, err := configOf(ctx, r.live, bc)
+	if err != nil {
+		return nil, err
+	}
+	return r.pool.Ensure(client.ObjectKeyFromObject(bc), config)
+}
+
+// setStatus writes a connection's health into the status.
+func (r *Reconciler) setStatus(
+	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
+) ctrl.Result {
+	if health.Cluster.Known() {
+		known := health.Cluster.Keeping(vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint})
+		status.BrokerVersion = health.Version
+		status.ClusterID, status.ClusterName, status.ClusterEndpoint = known.ID, known.Name, known.Endpoint
+		status.Capabilities = &v1alpha1.BrokerCapabilities{
+			Definitions: health.Capabilities.Definitions, Events: health.Capabilities.Events,
+			Policies: health.Capabilities.Policies, DelayedRedelivery: health.Capabilities.DelayedRedelivery,
+			Statistics: &health.Capabilities.Statistics,
+		}
+	}
+	value, p, again := summarizeHealth(health, bc, time.Now())
+	writer := conditions.For(&status.Conditions, bc.Generation)
+	if value == nil {
+		writer.Keep(v1alpha1.ConditionReady)
+	} else {
+		writer.SetReady(*value, p)
+	}
+	if bc.Spec.ClusterRef != nil && (again == 0 || again > clusterPoll) {
+		again = clusterPoll
+	}
+	if again == 0 {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: trigger.Jittered(again)}
+}

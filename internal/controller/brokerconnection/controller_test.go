@@ -1,0 +1,186 @@
+package brokerconnection
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// delayed records what is added to a queue for later.
+type delayed struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	added []string
+}
+
+func (d *delayed) Add(request reconcile.Request) { d.added = append(d.added, request.String()+" now") }
+
+func (d *delayed) AddAfter(request reconcile.Request, after time.Duration) {
+	d.added = append(d.added, request.String()+" in "+after.String())
+}
+
+func TestCountHandler(t *testing.T) {
+	t.Parallel()
+	protected, fresh := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+	protected.Name, protected.Finalizers, fresh.Name = "other", []string{v1alpha1.ConnectionFinalizer}, "fresh"
+	queue, handler := &delayed{}, (&Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, protected, fresh)}).countHandler()
+	first := controllertest.Named(t, "shop", "first", `{connectionRef: {name: fresh}}`)
+	handler.Create(t.Context(), event.CreateEvent{Object: first}, queue)
+	cq := controllertest.Named(t, "shop", "orders", `{connectionRef: {name: other}}`)
+	handler.Create(t.Context(), event.CreateEvent{Object: cq}, queue)
+	handler.Update(t.Context(), event.UpdateEvent{ObjectOld: cq, ObjectNew: cq}, queue)
+	handler.Delete(t.Context(), event.DeleteEvent{Object: cq}, queue)
+	topologytest.Equal(t, "added", []string{"shop/fresh now", "shop/other in 1s", "shop/other in 1s"}, queue.added)
+}
+
+func TestLookAtBrokerConnection(t *testing.T) {
+	t.Parallel()
+	suspend := true
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: "True", Reason: "Old", Message: "old", ObservedGeneration: 2}
+	for name, test := range map[string]struct {
+		spec  v1alpha1.BrokerConnectionSpec
+		want  []string
+		again bool
+		err   error
+	}{
+		"suspended": {
+			spec: v1alpha1.BrokerConnectionSpec{Suspend: &suspend},
+			want: []string{`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is set: the broker is neither read nor written", 3`},
+		},
+		"its Secret is missing": {
+			spec: v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}},
+			want: []string{
+				`Ready=False SecretNotFound "Secret \"broker\" not found in namespace \"shop\": create it", 3`,
+				`Reconciling=True SecretNotFound "Secret \"broker\" not found in namespace \"shop\": create it", 3`,
+			},
+			again: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes})
+			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(rabbit.NewLimits(0)))
+			stopped, stop := context.WithCancel(t.Context())
+			stop()
+			topologytest.Equal(t, "error", nil, connections.Start(stopped)) // nobody takes its notices
+			bc := controllertest.BrokerConnection(test.spec)
+			_, err := connections.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{
+				AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", VHost: "/", ResyncInterval: time.Hour,
+			})
+			topologytest.Equal(t, "error", nil, err)
+			r := testBrokerConnections(c, clock.RealClock{})
+			r.pool = connections
+			status := &v1alpha1.BrokerConnectionStatus{Conditions: []metav1.Condition{ready}}
+			result, err := r.reconcileNormal(t.Context(), bc, status)
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(status.Conditions))
+			topologytest.Equal(t, "observed generation", int64(3), status.ObservedGeneration)
+			topologytest.Equal(t, "looks again", test.again, result.RequeueAfter >= clusterPoll)
+			if connections.Get(client.ObjectKeyFromObject(bc)) != nil {
+				t.Error("the connection is still open")
+			}
+		})
+	}
+}
+
+// A changed Secret takes effect at once where spec names it, and within about 30 seconds where it is that of a RabbitmqCluster,
+// which is not watched: the BrokerConnection is looked at again as often.
+func TestDescribeBrokerConnection(t *testing.T) {
+	t.Parallel()
+	health := rabbit.Health{
+		Version: "4.3.6", ClusterName: "rabbit@a", SyncedAt: time.Unix(1, 0), Connected: true, Matched: true,
+		Cluster:      vhost.Cluster{ID: "sha256:1", Name: "rabbit@a", Endpoint: "mq:5672"},
+		Capabilities: rabbit.Capabilities{Definitions: true, DelayedRedelivery: true, Statistics: true},
+	}
+	failing := health
+	failing.Err, failing.FailingSince = errors.New("no answer"), time.Now()
+	ofSecret := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
+	ofSecret.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "True", ObservedGeneration: 3}}
+	ofCluster := ofSecret.DeepCopy()
+	ofCluster.Spec.ClusterRef = &v1alpha1.ClusterReference{Name: "rabbit"}
+	connected := v1alpha1.BrokerConnectionStatus{
+		BrokerVersion: "4.3.6", ClusterName: "rabbit@a", ClusterID: "sha256:1", ClusterEndpoint: "mq:5672",
+		Capabilities: &v1alpha1.BrokerCapabilities{Definitions: true, DelayedRedelivery: true, Statistics: new(true)},
+	}
+	for name, test := range map[string]struct {
+		bc             *v1alpha1.BrokerConnection
+		health         rabbit.Health
+		want           v1alpha1.BrokerConnectionStatus
+		atLeast, below time.Duration
+	}{
+		"never heard of":                    {bc: ofSecret},
+		"connected":                         {bc: ofSecret, health: health, want: connected},
+		"connected through a cluster":       {bc: ofCluster, health: health, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},
+		"failing for a moment":              {bc: ofSecret, health: failing, want: connected, atLeast: 2 * time.Hour, below: 4 * time.Hour},
+		"a cluster that fails for a moment": {bc: ofCluster, health: failing, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status := &v1alpha1.BrokerConnectionStatus{}
+			result := (&Reconciler{}).setStatus(test.bc, test.health, status)
+			topologytest.Equal(t, "status", test.want, *status, cmpopts.IgnoreFields(v1alpha1.BrokerConnectionStatus{}, "Conditions"))
+			if result.RequeueAfter < test.atLeast || (test.below > 0 && result.RequeueAfter > test.below) || (test.below == 0 && result.RequeueAfter != 0) {
+				t.Errorf("looks again after %v", result.RequeueAfter)
+			}
+		})
+	}
+}
+
+func TestReconcileBrokerConnection(t *testing.T) {
+	t.Parallel()
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}})
+	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, bc, controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{}`), controllertest.Named(t, "elsewhere", "c", `{}`))
+	r := testBrokerConnections(c, clock.RealClock{})
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)}
+	result, err := r.Reconcile(t.Context(), request)
+	topologytest.Equal(t, "error", nil, err)
+	if result.RequeueAfter < clusterPoll {
+		t.Errorf("looks again after %v", result.RequeueAfter)
+	}
+	got := &v1alpha1.BrokerConnection{}
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), request.NamespacedName, got))
+	topologytest.Equal(t, "ConsumerQueues", int32(2), *got.Status.ConsumerQueues)
+	reason := slices.IndexFunc(got.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonSecretNotFound })
+	topologytest.Equal(t, "has the reason", true, reason >= 0)
+
+	version := got.ResourceVersion
+	_, err = r.Reconcile(t.Context(), request)
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), request.NamespacedName, got))
+	topologytest.Equal(t, "resource version after a look that found nothing new", version, got.ResourceVersion)
+
+	topologytest.Equal(t, "error", nil, c.Delete(t.Context(), got))
+	result, err = r.Reconcile(t.Context(), request)
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "result", ctrl.Result{}, result)
+
+	_, err = (&Reconciler{client: controllertest.BrokenClient(t)}).Reconcile(t.Context(), request)
+	topologytest.Equal(t, "error", "get BrokerConnection: the API server is tired", err.Error())
+}
+
+func TestProtectionLost(t *testing.T) {
+	t.Parallel()
+	fresh, protected, deleted := &v1alpha1.BrokerConnection{}, &v1alpha1.BrokerConnection{}, &v1alpha1.BrokerConnection{}
+	protected.Finalizers, deleted.Finalizers = []string{v1alpha1.ConnectionFinalizer}, []string{v1alpha1.ConnectionFinalizer}
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	topologytest.Equal(t, "the finalizer is lost", true, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: fresh}))
+	topologytest.Equal(t, "the finalizer stays", false, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: deleted}))
+}

@@ -1,0 +1,164 @@
+package brokerconnection
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/trigger"
+)
+
+// A BrokerConnection is often deleted together with its ConsumerQueues, and with its Secret: by `kubectl delete -f`, by
+// GitOps, with a namespace. These come in any order. So it stays for farewell, in case ConsumerQueues are about to be deleted;
+// and while some are, until for deletionDrainTimeout none of them has come to its end. An open connection outlives its Secret by
+// farewell, too. All of it counts from when this manager saw the deletion.
+const (
+	connectionGrace      = 10 * time.Second
+	deletionDrainTimeout = patience.PendingPatience + 2*time.Minute
+)
+
+// eventFencesRetained is the reason of the Event that says which fences may be left.
+const eventFencesRetained = "Retained"
+
+// syncFinalizer adds the finalizer to a BrokerConnection that is in use, and takes it off when it is not.
+func (r *Reconciler) syncFinalizer(ctx context.Context, bc *v1alpha1.BrokerConnection, used bool) error {
+	before := bc.DeepCopy()
+	changed := false
+	if used {
+		changed = controllerutil.AddFinalizer(bc, v1alpha1.ConnectionFinalizer)
+	} else {
+		changed = controllerutil.RemoveFinalizer(bc, v1alpha1.ConnectionFinalizer)
+	}
+	if !changed {
+		return nil
+	}
+	err := r.client.Patch(ctx, bc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("change finalizer: %w", err)
+	}
+	return nil
+}
+
+// reconcileDelete keeps the connection of a BrokerConnection that is being deleted while it is needed, and then lets go of both.
+// It does not read the Secret if the connection is open: that may be gone already.
+func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
+	if !bc.IsProtected() { // it was let go, and waits for somebody else
+		r.pool.Close(client.ObjectKeyFromObject(bc))
+		return ctrl.Result{}, nil
+	}
+	needed, terminating, err := r.dependents(ctx, bc)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if bc.IsSuspended() {
+		return r.finalize(ctx, bc)
+	}
+	left := graceRemaining(r.deletions.since(bc, terminating, time.Now()), needed > 0, terminating > 0)
+	if left <= 0 {
+		return r.finalize(ctx, bc)
+	}
+	status := *bc.Status.DeepCopy()
+	result := ctrl.Result{}
+	if connection := r.openConnection(bc); connection != nil {
+		result = r.setStatus(bc, connection.Health(), &status)
+	} else if result, err = r.reconcileNormal(ctx, bc, &status); err != nil { // a Secret that is missing may come back
+		return ctrl.Result{}, err
+	}
+	if result.RequeueAfter == 0 || result.RequeueAfter > left {
+		result.RequeueAfter = left // each ConsumerQueue that goes is told, too
+	}
+	return result, r.writeStatus(ctx, bc, status)
+}
+
+// openConnection is the connection of this very BrokerConnection, not of one that had its name before; nil if there is none.
+func (r *Reconciler) openConnection(bc *v1alpha1.BrokerConnection) brokers.Broker {
+	connection := r.pool.Get(client.ObjectKeyFromObject(bc))
+	if connection == nil || connection.Owner() != string(bc.UID) {
+		return nil
+	}
+	return connection
+}
+
+// finalize closes the connection and lets the BrokerConnection go, as soon as it is known that none of its fences stands.
+func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
+	rest, err := r.remainingFences(ctx, bc)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if rest.wait > 0 {
+		return ctrl.Result{RequeueAfter: rest.wait}, nil
+	}
+	err = r.syncFinalizer(ctx, bc, false)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	key := client.ObjectKeyFromObject(bc)
+	r.pool.Close(key)    // not before: the look would have to be made again
+	if rest.note != "" { // in a namespace that is being deleted no Event can be made
+		log.FromContext(ctx).Info("The BrokerConnection was let go, and fences may be left at the broker", "fences", rest.note)
+		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", conditions.Truncate(rest.note, 1024))
+	}
+	r.forget(key)
+	return ctrl.Result{}, nil
+}
+
+// forget drops what is remembered of a BrokerConnection that is gone.
+func (r *Reconciler) forget(key client.ObjectKey) {
+	r.deletions.forget(key)
+	r.unneeded.Forget(key)
+	r.suspendedClean.Forget(key)
+}
+
+// graceRemaining is for how much longer a BrokerConnection is kept that has been waiting for some time.
+func graceRemaining(since time.Duration, needed, terminating bool) time.Duration {
+	switch {
+	case !needed:
+		return 0
+	case terminating:
+		return deletionDrainTimeout - since
+	}
+	return connectionGrace - since
+}
+
+// dependents counts the ConsumerQueues that have something to clean up through a BrokerConnection, and those of them that are
+// being deleted.
+func (r *Reconciler) dependents(ctx context.Context, bc *v1alpha1.BrokerConnection) (needed, terminating int, err error) {
+	list, err := r.users(ctx, bc)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range list.Items {
+		if controllerutil.ContainsFinalizer(&list.Items[i], v1alpha1.TopologyFinalizer) {
+			needed++
+			if !list.Items[i].DeletionTimestamp.IsZero() {
+				terminating++
+			}
+		}
+	}
+	return needed, terminating, nil
+}
+
+// users are the ConsumerQueues of a BrokerConnection. They are shared and must not be changed.
+func (r *Reconciler) users(ctx context.Context, bc *v1alpha1.BrokerConnection) (*v1alpha1.ConsumerQueueList, error) {
+	list := &v1alpha1.ConsumerQueueList{}
+	err := r.client.List(ctx, list, client.InNamespace(bc.Namespace),
+		client.MatchingFields{brokers.IndexConnection: bc.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list ConsumerQueues: %w", err)
+	}
+	return list, nil
+}

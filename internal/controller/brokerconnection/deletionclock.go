@@ -1,0 +1,65 @@
+package brokerconnection
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// deletionClock remembers of BrokerConnections that are being deleted since when this manager knows, and when one of the
+// ConsumerQueues that are deleted with them last came to its end.
+type deletionClock struct {
+	mu sync.Mutex
+	of map[client.ObjectKey]deletionTimes
+}
+
+type deletionTimes struct {
+	uid      types.UID
+	seen     time.Time
+	waiting  int       // ConsumerQueues that are being deleted
+	progress time.Time // when these became fewer, or were first counted
+}
+
+func newDeletionClock() *deletionClock {
+	return &deletionClock{of: map[client.ObjectKey]deletionTimes{}}
+}
+
+// since is for how long a BrokerConnection has been waiting: since its deletion was seen, or, while ConsumerQueues are being
+// deleted, since one of them came to its end.
+func (f *deletionClock) since(bc client.Object, waiting int, now time.Time) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := client.ObjectKeyFromObject(bc)
+	one, known := f.of[key]
+	if !known || one.uid != bc.GetUID() {
+		one = deletionTimes{uid: bc.GetUID(), seen: now, progress: now}
+	}
+	if waiting < one.waiting {
+		one.progress = now
+	}
+	one.waiting = waiting
+	f.of[key] = one
+	if waiting > 0 {
+		return now.Sub(one.progress)
+	}
+	return now.Sub(one.seen)
+}
+
+// seen is for how long this manager has known that a BrokerConnection is being deleted; zero if it has just come to know.
+func (f *deletionClock) seen(bc client.Object) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one, known := f.of[client.ObjectKeyFromObject(bc)]
+	if !known || one.uid != bc.GetUID() {
+		return 0
+	}
+	return time.Since(one.seen)
+}
+
+func (f *deletionClock) forget(key client.ObjectKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.of, key)
+}

@@ -1,0 +1,37 @@
+package brokerconnection
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestFarewells(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	bc := controllertest.ConnectedTo("shop", "default", "rabbit@a", "/")
+	f := newDeletionClock()
+	for _, step := range []struct {
+		name    string
+		at      time.Duration
+		waiting int
+		want    time.Duration
+	}{
+		{"when it is seen first", 0, 2, 0},
+		{"while nothing happens", time.Minute, 2, time.Minute},
+		{"when another one comes", 2 * time.Minute, 3, 2 * time.Minute},
+		{"when one is gone", 3 * time.Minute, 2, 0},
+		{"while nothing happens again", 4 * time.Minute, 2, time.Minute},
+		{"when the last is gone", 5 * time.Minute, 0, 5 * time.Minute},
+	} {
+		topologytest.Equal(t, step.name, step.want, f.since(bc, step.waiting, noon.Add(step.at)))
+	}
+	bc.SetUID("another")
+	topologytest.Equal(t, "one that has the name now is seen for", 0, f.seen(bc))
+	topologytest.Equal(t, "one that has the name now waits for", 0, f.since(bc, 1, noon.Add(time.Hour)))
+	f.forget(client.ObjectKeyFromObject(bc))
+	topologytest.Equal(t, "remembered", 0, len(f.of))
+}

@@ -1,0 +1,90 @@
+package brokerconnection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/patience"
+)
+
+// Before a BrokerConnection is let go there is one look at its vhost that shows none of its fences: after that nobody would
+// take them down. The look may take until terminationPatience is over, but gets at least fenceCheckTime; and while fences are seen
+// to stand, there is more time than the last sentinel can be on its way.
+const (
+	fenceCheckTime = 30 * time.Second
+	fenceWaitTime  = 10 * time.Minute
+)
+
+// remainder is what to do about fences before a BrokerConnection is let go: wait, or tell people about them.
+type remainder struct {
+	wait time.Duration
+	note string
+}
+
+// remainingFences finds out whether fences of a BrokerConnection that nobody needs any more may still stand.
+func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerConnection) (remainder, error) {
+	if bc.Status.ClusterName == "" && r.openConnection(bc) == nil { // there never was one
+		return remainder{}, nil
+	}
+	unknown := remainder{note: brokers.FencesMayStand(bc.Spec.VHost)}
+	if bc.IsSuspended() {
+		if r.closeSuspended(bc); r.suspendedClean.Has(bc) {
+			return remainder{}, nil
+		}
+		return unknown, nil
+	}
+	free := r.unneeded.At(bc)
+	waited := time.Since(free)
+	again := min(max(waited, brokers.MinRecheck), brokers.MaxRecheck)
+	if waited < fenceCheckTime || r.deletions.seen(bc) < patience.TerminationPatience {
+		unknown = remainder{wait: again}
+	}
+	connection := r.openConnection(bc)
+	if connection == nil {
+		_, err := r.connect(ctx, bc)
+		if _, lasting := errors.AsType[*invalidConfig](err); err != nil && !lasting {
+			return remainder{}, err
+		}
+		return unknown, nil
+	}
+	fences := connection.Fences()
+	if !connection.Health().SyncedAt.After(free) {
+		connection.LookNow()
+		return unknown, nil
+	}
+	switch {
+	case len(fences) == 0:
+		return remainder{}, nil
+	case waited < fenceWaitTime:
+		connection.LookNow() // it takes them down
+		return remainder{wait: brokers.MaxRecheck}, nil
+	}
+	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
+}
+
+// closeSuspended closes the connection of a BrokerConnection that is suspended, and notes whether that left no fence.
+func (r *Reconciler) closeSuspended(bc *v1alpha1.BrokerConnection) {
+	connection := r.openConnection(bc)
+	r.pool.Close(client.ObjectKeyFromObject(bc))
+	if connection == nil {
+		return
+	}
+	if health := connection.Health(); health.Err == nil && !health.SyncedAt.IsZero() && len(connection.Fences()) == 0 {
+		r.suspendedClean.At(bc)
+	}
+}
+
+func fencesStand(vhost string, fences []string) string {
+	commands := make([]string, len(fences))
+	for i, fence := range fences {
+		commands[i] = brokers.ClearPolicy(vhost, brokers.Quoted(fence))
+	}
+	return fmt.Sprintf("%d fences stand in vhost %q: %s. Take them down: %s", len(fences), vhost, brokers.NobodyElse, strings.Join(commands, "; "))
+}

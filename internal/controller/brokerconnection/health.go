@@ -1,0 +1,75 @@
+package brokerconnection
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/rabbit"
+)
+
+// summarizeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to look next
+// without being told of a change; zero for never.
+func summarizeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.Time) (value *conditions.Value, p conditions.Progress, again time.Duration) {
+	ready := meta.FindStatusCondition(bc.Status.Conditions, v1alpha1.ConditionReady)
+	wasReady := ready != nil && ready.Status == "True" && ready.ObservedGeneration == bc.Generation
+	switch {
+	case health.Usable():
+		connected := conditions.True(v1alpha1.ReasonConnected, connectedMessage(health, bc.Spec.VHost))
+		return &connected, conditions.ProgressNone, 0
+	case health.Err == nil && wasReady:
+		return nil, conditions.ProgressNone, 0 // this is the first look after a restart of the operator, and nothing is known to be wrong
+	case health.Err == nil:
+		connecting := conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker")
+		return &connecting, conditions.Reconciling, 0
+	}
+	reason, p := reasonOf(health.Err)
+	patient := p == conditions.Reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
+	if wasReady && patient { // new credentials that are refused are said at once
+		interval, err := bc.Spec.ResyncInterval.Parse()
+		if left := health.FailingSince.Add(patience.PatientIntervals * interval).Sub(now); err == nil && left > 0 {
+			return nil, conditions.ProgressNone, left
+		}
+	}
+	failed := conditions.False(reason, health.Err.Error())
+	return &failed, p, 0
+}
+
+// connectedMessage says what a connection leads to.
+func connectedMessage(health rabbit.Health, vhost string) string {
+	message := fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q", health.Version, health.ClusterName, vhost)
+	if health.Operators != "" {
+		message += "; " + brokers.OtherOperator(health.Operators) + ", so nothing is removed"
+	}
+	if health.MatchedByName {
+		message += "; that AMQP and the management API lead to one broker is taken from the cluster's name: " +
+			"let the user configure queues whose names begin with warren-link-, and it can be shown"
+	}
+	if !health.Capabilities.Statistics {
+		message += "; the broker gathers no statistics (management_agent.disable_metrics_collector), and Warren does without"
+	}
+	return message
+}
+
+// reasonOf names why a connection fails. What a person has to mend is stalled.
+func reasonOf(err error) (string, conditions.Progress) {
+	switch {
+	case errors.Is(err, rabbit.ErrAuthentication):
+		return v1alpha1.ReasonAuthenticationFailed, conditions.Stalled
+	case errors.Is(err, rabbit.ErrAccessRefused):
+		return v1alpha1.ReasonPermissionDenied, conditions.Stalled
+	case errors.Is(err, rabbit.ErrVHostNotFound):
+		return v1alpha1.ReasonVHostNotFound, conditions.Stalled
+	case errors.Is(err, rabbit.ErrResponseTooLarge):
+		return v1alpha1.ReasonResponseTooLarge, conditions.Stalled
+	case errors.Is(err, rabbit.ErrClusterMismatch):
+		return v1alpha1.ReasonClusterMismatch, conditions.Stalled
+	}
+	return v1alpha1.ReasonBrokerUnreachable, conditions.Reconciling
+}

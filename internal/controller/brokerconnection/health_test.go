@@ -1,0 +1,157 @@
+package brokerconnection
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// A broker that was reached and fails keeps Ready=True until it has failed for three times resyncInterval: a restart of the
+// broker is not worth an alert. What is Stalled is tried on: attempts go on.
+func TestJudgeHealth(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	well := rabbit.Health{
+		Version: "4.3.6", ClusterName: "rabbit@a", Connected: true, Matched: true, SyncedAt: now.Add(-time.Hour),
+		Capabilities: rabbit.Capabilities{Statistics: true},
+	}
+	uncounted := well
+	uncounted.Capabilities.Statistics = false
+	failing := func(since time.Duration, err error) rabbit.Health {
+		health := well
+		health.Connected, health.Err, health.FailingSince = false, err, now.Add(-since)
+		return health
+	}
+	ready := func(status metav1.ConditionStatus, generation int64) *metav1.Condition {
+		return &metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, ObservedGeneration: generation}
+	}
+	var (
+		wasReady    = ready("True", 3)
+		refused     = fmt.Errorf("%w: user %q", rabbit.ErrAuthentication, "bob")
+		noAccess    = fmt.Errorf("%w: vhost %q", rabbit.ErrAccessRefused, "/")
+		noVHost     = fmt.Errorf("%w: vhost %q", rabbit.ErrVHostNotFound, "/")
+		tooLarge    = fmt.Errorf("%w: %w: more than 64Mi", rabbit.ErrUnreachable, rabbit.ErrResponseTooLarge)
+		mismatch    = fmt.Errorf("%w: AMQP at a leads to \"rabbit\"", rabbit.ErrClusterMismatch)
+		unreachable = fmt.Errorf("%w: dial 10.0.0.1:5672", rabbit.ErrUnreachable)
+	)
+	type answer struct {
+		value *conditions.Value
+		p     conditions.Progress
+		again time.Duration
+	}
+	says := func(value conditions.Value, p conditions.Progress) answer { return answer{value: &value, p: p} }
+	for name, test := range map[string]struct {
+		health   rabbit.Health
+		ready    *metav1.Condition
+		interval v1alpha1.Duration
+		want     answer
+	}{
+		"well": {
+			health: well, ready: wasReady,
+			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), conditions.ProgressNone),
+		},
+		"well again": {
+			health: well, ready: ready("False", 3),
+			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), conditions.ProgressNone),
+		},
+		"without statistics": {
+			health: uncounted, ready: wasReady,
+			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"; the broker gathers `+
+				`no statistics (management_agent.disable_metrics_collector), and Warren does without`), conditions.ProgressNone),
+		},
+		"AMQP is not matched with the management API yet": {
+			health: rabbit.Health{Connected: true, SyncedAt: now},
+			want:   says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling),
+		},
+		"AMQP and the management API lead to two brokers": {
+			health: failing(0, mismatch), ready: wasReady,
+			want: says(conditions.False(v1alpha1.ReasonClusterMismatch, `cluster mismatch: AMQP at a leads to "rabbit"`), conditions.Stalled),
+		},
+		"the first look ever":                           {want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
+		"the first look after a restart":                {ready: wasReady, want: answer{}},
+		"the first look after a restart, of one failed": {ready: ready("False", 3), want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
+		"the first look of a new generation":            {ready: ready("True", 2), want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
+
+		"failing for a moment": {
+			health: failing(0, unreachable), ready: wasReady, want: answer{again: 90 * time.Second},
+		},
+		"failing for almost three intervals": {
+			health: failing(90*time.Second-1, unreachable), ready: wasReady, want: answer{again: 1},
+		},
+		"failing for three intervals": {
+			health: failing(90*time.Second, unreachable), ready: wasReady,
+			want: says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
+		},
+		"three intervals of another length": {
+			health: failing(5*time.Second, unreachable), ready: wasReady, interval: "2s", want: answer{again: time.Second},
+		},
+		"an interval that cannot be read gives no patience": {
+			health: failing(0, unreachable), ready: wasReady, interval: "1 day",
+			want: says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
+		},
+		"failing, and never was ready": {
+			health: failing(0, unreachable),
+			want:   says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
+		},
+		"failing still": {
+			health: failing(time.Hour, unreachable), ready: ready("False", 3),
+			want: says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
+		},
+		"failing with a new generation": {
+			health: failing(0, unreachable), ready: ready("True", 2),
+			want: says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
+		},
+		"user and password refused for a moment": {
+			health: failing(0, refused), ready: wasReady, want: answer{again: 90 * time.Second},
+		},
+		"new credentials refused are said at once": {
+			health: rabbit.Health{Err: refused, FailingSince: now}, ready: wasReady,
+			want: says(conditions.False(v1alpha1.ReasonAuthenticationFailed, `authentication failed: user "bob"`), conditions.Stalled),
+		},
+		"user and password refused": {
+			health: failing(0, refused),
+			want:   says(conditions.False(v1alpha1.ReasonAuthenticationFailed, `authentication failed: user "bob"`), conditions.Stalled),
+		},
+		"a permission is missing": {
+			health: failing(0, noAccess),
+			want:   says(conditions.False(v1alpha1.ReasonPermissionDenied, `access refused: vhost "/"`), conditions.Stalled),
+		},
+		"the vhost is missing": {
+			health: failing(0, noVHost),
+			want:   says(conditions.False(v1alpha1.ReasonVHostNotFound, `vhost not found: vhost "/"`), conditions.Stalled),
+		},
+		"an answer is too large": {
+			health: failing(0, tooLarge),
+			want:   says(conditions.False(v1alpha1.ReasonResponseTooLarge, "broker unreachable: response too large: more than 64Mi"), conditions.Stalled),
+		},
+		"what a person must mend tells more than what may pass": {
+			health: failing(0, fmt.Errorf("%w; %w", unreachable, refused)),
+			want: says(conditions.False(v1alpha1.ReasonAuthenticationFailed,
+				`broker unreachable: dial 10.0.0.1:5672; authentication failed: user "bob"`), conditions.Stalled),
+		},
+		"an error of another kind": {
+			health: failing(0, errors.New("no such luck")),
+			want:   says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "no such luck"), conditions.Reconciling),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
+			if test.ready != nil {
+				bc.Status.Conditions = []metav1.Condition{*test.ready}
+			}
+			value, p, again := summarizeHealth(test.health, bc, now)
+			topologytest.Equal(t, "answer", test.want, answer{value, p, again}, cmp.AllowUnexported(answer{}, conditions.Value{}))
+		})
+	}
+}

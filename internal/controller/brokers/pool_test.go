@@ -1,0 +1,143 @@
+package brokers
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// A notice has just those reconciled whom it concerns.
+func TestHandleNotice(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		notice rabbit.Notice
+		want   []string
+	}{
+		"nothing":                               {},
+		"health concerns all":                   {notice: rabbit.Notice{Health: true}, want: []string{"bc/default", "cq/invoices", "cq/orders", "cq/returns"}},
+		"a main queue":                          {notice: rabbit.Notice{Queues: []string{"orders"}}, want: []string{"cq/orders"}},
+		"a delay tier":                          {notice: rabbit.Notice{Queues: []string{"orders.retry.5m"}}, want: []string{"cq/orders"}},
+		"a dead-letter queue":                   {notice: rabbit.Notice{Queues: []string{"invoices.dlq"}}, want: []string{"cq/invoices"}},
+		"a queue of nobody":                     {notice: rabbit.Notice{Queues: []string{"orders.dlx"}}},
+		"a dead-letter exchange":                {notice: rabbit.Notice{Exchanges: []string{"orders.dlx"}}, want: []string{"cq/orders"}},
+		"a shared source exchange":              {notice: rabbit.Notice{Exchanges: []string{"events"}}, want: []string{"cq/invoices", "cq/orders"}},
+		"a return route":                        {notice: rabbit.Notice{Routes: []string{"back"}}, want: []string{"cq/returns"}},
+		"further bindings of a source exchange": {notice: rabbit.Notice{Routes: []string{"events"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes},
+				controllertest.Named(t, "shop", "orders", `{bindings: [{exchange: {name: events, type: topic}}]}`),
+				controllertest.Named(t, "shop", "invoices", `{bindings: [{exchange: {name: events, type: topic}}]}`),
+				controllertest.Named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
+				controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
+				controllertest.Named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
+			), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+			handled := make(chan struct{})
+			go func() {
+				defer close(handled)
+				connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, test.notice)
+			}()
+			var got []string
+			for open := true; open; {
+				select {
+				case e := <-connections.BrokerConnectionEvents:
+					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
+					got = append(got, "bc/"+e.Object.Name)
+				case e := <-connections.ConsumerQueueEvents:
+					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
+					got = append(got, "cq/"+e.Object.Name)
+				case <-handled:
+					open = false
+				}
+			}
+			slices.Sort(got)
+			topologytest.Equal(t, "reconciled", test.want, got)
+		})
+	}
+}
+
+// What waits for a controller that will not come ends with the manager.
+func TestNoticeWhileStopping(t *testing.T) {
+	t.Parallel()
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	topologytest.Equal(t, "error", nil, connections.Start(stopped))
+	connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Health: true, Queues: []string{"orders"}})
+}
+
+func TestNoticeWithoutAnAPIServer(t *testing.T) {
+	t.Parallel()
+	connections := NewPool(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+	connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Queues: []string{"orders"}})
+}
+
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	key := types.NamespacedName{Namespace: "shop", Name: "default"}
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+	connections.stop() // nobody takes the notices
+	config := rabbit.Config{
+		// Nothing listens at port 1.
+		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", Username: "bob", Password: controllertest.Password, VHost: "/", ResyncInterval: time.Hour,
+	}
+	if got := connections.Get(key); got != nil {
+		t.Errorf("a connection before there is one: %v", got)
+	}
+	first, err := connections.Ensure(key, config)
+	topologytest.Equal(t, "error", nil, err)
+	again, err := connections.Ensure(key, config)
+	topologytest.Equal(t, "error", nil, err)
+	if again != first || connections.Get(key) != first {
+		t.Error("the same configuration made another connection")
+	}
+	config.Password = "another"
+	second, err := connections.Ensure(key, config)
+	topologytest.Equal(t, "error", nil, err)
+	if second == first || connections.Get(key) != second {
+		t.Error("another configuration did not make another connection")
+	}
+	if err := first.Refresh(t.Context()); err == nil {
+		t.Error("the first connection is still open")
+	}
+	config.VHost = ""
+	if _, err := connections.Ensure(key, config); err == nil {
+		t.Error("a configuration that cannot be used was used")
+	}
+	config.VHost = "/"
+	third, err := connections.Ensure(key, config)
+	topologytest.Equal(t, "error", nil, err)
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	topologytest.Equal(t, "error", nil, connections.Start(stopped))
+	if connections.Get(key) != nil {
+		t.Error("a connection is left when the manager has stopped")
+	}
+	if err := third.Refresh(t.Context()); err == nil {
+		t.Error("the third connection is still open")
+	}
+	connections.Close(key)
+}
+
+// An open connection outlives its Secret by 10 s.
+func TestAConnectionOutlivesItsSecret(t *testing.T) {
+	t.Parallel()
+	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(rabbit.NewLimits(0))), types.NamespacedName{Namespace: "shop", Name: "default"}
+	topologytest.Equal(t, "without a connection", 0, connections.GraceLeft(key, time.Hour))
+	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
+	first := connections.GraceLeft(key, time.Hour)
+	topologytest.Equal(t, "at first", true, first > 59*time.Minute)
+	topologytest.Equal(t, "later less", true, connections.GraceLeft(key, time.Hour) < first)
+	topologytest.Equal(t, "at the end", true, connections.GraceLeft(key, 0) <= 0)
+	connections.clearSecretMissing(key)
+	topologytest.Equal(t, "when the Secret is back", true, connections.open[key].secretMissingSince.IsZero())
+}

@@ -1,0 +1,67 @@
+package brokers
+
+import (
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/rabbit"
+)
+
+// RefreshPending ends a look at a resource that has to wait for a look at its broker.
+type RefreshPending struct{ Wait time.Duration }
+
+func (*RefreshPending) Error() string { return "the broker has not been looked at yet" }
+
+// A look is asked about again soon at first and less often later: thousands may wait for one broker.
+const (
+	MinRecheck = 100 * time.Millisecond
+	MaxRecheck = 2 * time.Second
+)
+
+// RefreshGate remembers since when a resource wants a look at its broker that is newer than its question. A worker does not
+// wait for the look: it may take as long as a broker that does not answer.
+type RefreshGate struct {
+	mu        sync.Mutex
+	questions map[client.ObjectKey]question
+}
+
+// question is what a resource wants to know of the broker.
+type question struct {
+	about string
+	since time.Time
+}
+
+func NewRefreshGate() *RefreshGate { return &RefreshGate{questions: map[client.ObjectKey]question{}} }
+
+// refresher is a connection that looks at its broker.
+type refresher interface {
+	LookNow()
+	Health() rabbit.Health
+}
+
+// Pending is zero if there was a look since this question was first asked, which was not before the given time; then the
+// question is answered. Otherwise it is how soon to ask again. An answer to another question is none to this one.
+func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, about string, notBefore time.Time) (wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked, known := f.questions[resource]
+	switch {
+	case !known || asked.about != about || asked.since.Before(notBefore):
+		f.questions[resource] = question{about, time.Now()}
+		connection.LookNow()
+		return MinRecheck
+	case connection.Health().SyncedAt.After(asked.since):
+		delete(f.questions, resource)
+		return 0
+	}
+	return min(max(time.Since(asked.since), MinRecheck), MaxRecheck)
+}
+
+// Forget drops the question of a resource that does not ask any more.
+func (f *RefreshGate) Forget(resource client.ObjectKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.questions, resource)
+}

@@ -1,0 +1,16 @@
+package conditions
+
+import (
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func ReadyOf(bc *v1alpha1.BrokerConnection) metav1.Condition { return Ready(bc.Status.Conditions) }
+
+func Ready(conditions []metav1.Condition) metav1.Condition {
+	if found := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); found != nil {
+		return *found
+	}
+	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
+}

@@ -1,0 +1,47 @@
+package conditions
+
+import (
+	"testing"
+	"unicode/utf8"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+func TestShortened(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ text, want string }{
+		"short":                      {"12345678", "12345678"},
+		"long":                       {"123456789", "12345…"},
+		"no character is cut in two": {"1234äöüß", "1234…"},
+		"nor a long one":             {"1234😀😀", "1234…"},
+		"empty":                      {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topologytest.Equal(t, "text", test.want, Truncate(test.text, 8))
+		})
+	}
+}
+
+func TestCutEncoded(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ text, want string }{
+		"short":         {"abc", "abc"},
+		"just enough":   {"abcdefgh", "abcdefgh"},
+		"too long":      {"abcdefghi", "abcde…"},
+		"wide":          {"ääääß", "ää…"},
+		"escaped":       {`""""`, `""""`},
+		"escaped, long": {`"""""`, `""…`},
+		"control":       {"\x01\x01", "…"},
+		"invalid":       {"a\xffb", "a\uFFFDb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := TruncateEncoded(test.text, 8)
+			topologytest.Equal(t, "text", test.want, got)
+			if !utf8.ValidString(got) || EncodedSize(got) > 8+2 {
+				t.Errorf("%q takes %d bytes", got, EncodedSize(got))
+			}
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package consumerqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Reconciler keeps the topology of each ConsumerQueue as its spec asks for, and its status truthful.
+type Reconciler struct {
+	client    client.Client
+	live      client.Reader
+	recorder  events.EventRecorder
+	pool      *brokers.Pool
+	deletions *brokers.DeletionTasks
+	handover  *handover
+	refreshes *brokers.RefreshGate
+	orphaned  *orphanTimes
+	limiter   *brokers.Limiter
+	// deleted is when ConsumerQueues were first seen to be being deleted.
+	deleted *patience.FirstSeen
+	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
+	// did not let succeed, and those that wait for what goes away by itself.
+	unreached, refused, pending *patience.Failures
+	// claiming is held while a resource writes down what it takes for its own: of two that want the same, the second sees
+	// what the first has taken.
+	claiming sync.Mutex
+}
+
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// The rate limit of reconciliations that failed for a transient reason.
+const (
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = 5 * time.Minute
+)
+
+// Setup adds the controller of ConsumerQueues, which reconciles some at a time, to a manager.
+func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) error {
+	r := &Reconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
+		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue), handover: newHandover(),
+		refreshes: brokers.NewRefreshGate(), orphaned: newOrphanTimes(),
+		deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("consumerqueue").
+		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest())).
+		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfConnection),
+			builder.WithPredicates(readinessChanged())).
+		Watches(&v1alpha1.ConsumerQueue{}, r.affectedPeers()).
+		WatchesRawSource(source.Channel(r.pool.ConsumerQueueEvents, &handler.TypedEnqueueRequestForObject[*v1alpha1.ConsumerQueue]{})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: concurrent,
+			ReconciliationTimeout:   trigger.ReconciliationTimeout,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		Complete(r)
+}
+
+// readinessChanged lets pass what changes whether a BrokerConnection can be used, and why not.
+func readinessChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
+			was, is := conditions.ReadyOf(before), conditions.ReadyOf(after)
+			return before.Generation != after.Generation || before.IsProtected() != after.IsProtected() ||
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+				was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
+		},
+	}
+}
+
+func (r *Reconciler) queuesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
+	list := &v1alpha1.ConsumerQueueList{}
+	err := r.client.List(ctx, list, client.InNamespace(bc.GetNamespace()),
+		client.MatchingFields{brokers.IndexConnection: bc.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "List ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return requests
+}
+
+// Reconcile looks at one ConsumerQueue, mends what it may, and writes its status if that changed.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	cq := &v1alpha1.ConsumerQueue{}
+	err := r.client.Get(ctx, request.NamespacedName, cq)
+	if apierrors.IsNotFound(err) {
+		r.forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
+	}
+	look := &scope{Reconciler: r, cq: cq, status: cq.Status.DeepCopy()}
+	run := look.reconcileNormal
+	if !cq.DeletionTimestamp.IsZero() {
+		run = look.reconcileDelete
+	}
+	result, err := run(ctx)
+	if later, ok := errors.AsType[*brokers.RefreshPending](err); ok {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(later.Wait)}, nil
+	}
+	switch {
+	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected):
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+	case errors.Is(err, brokers.ErrBusy):
+		return ctrl.Result{RequeueAfter: trigger.Jittered(brokers.LimiterRetry)}, nil // it is woken as a rule
+	}
+	writing := look.writeStatus(ctx)
+	if apierrors.IsConflict(writing) {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+	}
+	if err := errors.Join(err, writing); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
+}
+
+// forget drops what is remembered of a ConsumerQueue that is gone.
+func (r *Reconciler) forget(key client.ObjectKey) {
+	r.deletions.Cancel(key)
+	r.refreshes.Forget(key)
+	r.orphaned.forget(key)
+	r.deleted.Forget(key)
+	r.unreached.Forget(key)
+	r.refused.Forget(key)
+	r.pending.Forget(key)
+}
+
+// errStaleCache ends a look that began with another status than the API server has by now.
+var errStaleCache = errors.New("the cache has not heard of the newest status yet")
+
+// asStaleCache makes errStaleCache of a conflict.
+func asStaleCache(err error) error {
+	if apierrors.IsConflict(err) {
+		return errStaleCache
+	}
+	return err
+}
+
+// writeStatus writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
+// retry sees the status that was written and no transition any more. It returns a conflict if the look began with an old
+// status; that the resource changed otherwise in the meantime does no harm.
+func (l *scope) writeStatus(ctx context.Context) error {
+	if !equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
+		err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
+		if apierrors.IsConflict(err) && l.verifyNotStale(ctx) == nil {
+			err = applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
+		}
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	l.recordEvents()
+	return nil
+}
+
+// verifyNotStale returns errStaleCache if the status is another than the look began with. It takes over the new version of a
+// resource of which something else changed; of a new spec there will be another look.
+func (l *scope) verifyNotStale(ctx context.Context) error {
+	now := &v1alpha1.ConsumerQueue{}
+	err := l.live.Get(ctx, client.ObjectKeyFromObject(l.cq), now)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get ConsumerQueue: %w", err)
+	}
+	if err != nil || now.UID != l.cq.UID || !equality.Semantic.DeepEqual(now.Status, l.cq.Status) {
+		return errStaleCache
+	}
+	l.cq.ResourceVersion = now.ResourceVersion
+	return nil
+}
+
+// connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.
+func (r *Reconciler) connectionOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
+	bc := &v1alpha1.BrokerConnection{}
+	err := r.client.Get(ctx, brokers.ConnectionKey(cq), bc)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get BrokerConnection %q: %w", cq.ConnectionName(), err)
+	}
+	return bc, nil
+}
+
+// usable returns the connection that a BrokerConnection has open, if it can be asked.
+func (r *Reconciler) usable(bc *v1alpha1.BrokerConnection) (brokers.Broker, vhost.Version, bool) {
+	connection := r.pool.Get(client.ObjectKeyFromObject(bc))
+	if connection == nil || connection.Owner() != string(bc.UID) { // it is that of a BrokerConnection that was here before
+		return nil, vhost.Version{}, false
+	}
+	health := connection.Health()
+	version, err := vhost.ParseVersion(health.Version)
+	return connection, version, err == nil && health.Matched && !health.SyncedAt.IsZero()
+}

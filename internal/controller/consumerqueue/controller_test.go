@@ -1,0 +1,165 @@
+package consumerqueue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+func TestReadinessChanged(t *testing.T) {
+	t.Parallel()
+	bc := func(generation int64, ready ...string) *v1alpha1.BrokerConnection {
+		object := &v1alpha1.BrokerConnection{}
+		object.Generation = generation
+		if len(ready) > 0 {
+			object.Status.Conditions = []metav1.Condition{{
+				Type: v1alpha1.ConditionReady, Status: metav1.ConditionStatus(ready[0]), Reason: ready[1], Message: ready[2],
+			}}
+		}
+		return object
+	}
+	protected, deleted := bc(1), bc(1)
+	protected.Finalizers, deleted.Finalizers = []string{v1alpha1.ConnectionFinalizer}, []string{v1alpha1.ConnectionFinalizer}
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	for name, test := range map[string]struct {
+		before, after *v1alpha1.BrokerConnection
+		want          bool
+	}{
+		"nothing":             {bc(1, "True", "Connected", "well"), bc(1, "True", "Connected", "well"), false},
+		"nothing of nothing":  {bc(1), bc(1), false},
+		"another generation":  {bc(1, "True", "Connected", "well"), bc(2, "True", "Connected", "well"), true},
+		"another status":      {bc(1, "True", "Why", "well"), bc(1, "False", "Why", "well"), true},
+		"another reason":      {bc(1, "False", "Why", "ill"), bc(1, "False", "WhyNot", "ill"), true},
+		"another message":     {bc(1, "False", "Why", "ill"), bc(1, "False", "Why", "worse"), true},
+		"the first condition": {bc(1), bc(1, "True", "Connected", "well"), true},
+		"the finalizer":       {bc(1), protected, true},
+		"a deletion":          {protected, deleted, true},
+	} {
+		topologytest.Equal(t, name, test.want, readinessChanged().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}))
+	}
+}
+
+// status.ConsumerQueueEvents is how many ConsumerQueues use the connection.
+func TestQueuesOfConnection(t *testing.T) {
+	t.Parallel()
+	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes},
+		controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{connectionRef: {name: default}}`),
+		controllertest.Named(t, "shop", "c", `{connectionRef: {name: other}}`), controllertest.Named(t, "elsewhere", "d", `{}`),
+	)}
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+	got := []string{}
+	for _, request := range r.queuesOfConnection(t.Context(), bc) {
+		got = append(got, request.String())
+	}
+	topologytest.Equal(t, "ConsumerQueues", []string{"shop/a", "shop/b"}, got)
+	topologytest.Equal(t, "without an API server", nil, (&Reconciler{client: controllertest.BrokenClient(t)}).queuesOfConnection(t.Context(), bc))
+}
+
+func TestNeighboursOf(t *testing.T) {
+	t.Parallel()
+	const shared = `{retry: {policy: None}, bindings: [{exchange: {name: events}, routingKeys: [a]}], deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes},
+		controllertest.Named(t, "shop", "orders", `{retry: {policy: None}, deadLetter: {exchange: {name: mine}, queue: {name: dlq}}}`),
+		controllertest.Named(t, "shop", "invoices", shared),
+		controllertest.Named(t, "shop", "unsupported", `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}, deadLetter: {exchange: {name: never}, queue: {name: dlq}}}`),
+		controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
+		controllertest.Named(t, "elsewhere", "invoices", `{deadLetter: {exchange: {name: afar}, queue: {name: dlq}}}`),
+		controllertest.Named(t, "unconnected", "invoices", `{deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
+		controllertest.ConnectedTo("shop", "default", "rabbit@a", "/"), controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/"),
+		controllertest.ConnectedTo("shop", "other", "rabbit@a", "other"),
+	)}
+	near, err := r.peersOf(t.Context(), controllertest.ConsumerQueue(t, `{deadLetter: {queue: {name: dlq}}}`), at("rabbit@a", "/"), topologytest.V40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		binding topology.Binding
+		want    bool
+	}{
+		"by another":                            {topology.Binding{Source: "dlx", Destination: "dlq"}, true},
+		"by another, with another key":          {topology.Binding{Source: "dlx", Destination: "dlq", RoutingKey: "a"}, false},
+		"from another namespace, in this vhost": {topology.Binding{Source: "afar", Destination: "dlq"}, true},
+		"in another vhost, or nobody knows":     {topology.Binding{Source: "others", Destination: "dlq"}, false},
+		"by one that the broker is too old for": {topology.Binding{Source: "never", Destination: "dlq"}, false},
+		"by nobody":                             {topology.Binding{Source: "dlx", Destination: "orders"}, false},
+	} {
+		topologytest.Equal(t, name, test.want, near.wantedBindings()(test.binding.ID()))
+	}
+	topologytest.Equal(t, "itself is none of them", false, near.wantedBindings()(vhost.ID{Source: "mine", Destination: "dlq"}))
+	names := []string{}
+	for _, other := range near {
+		names = append(names, other.Name)
+	}
+	topologytest.Equal(t, "neighbours", []string{"elsewhere/invoices", "shop/invoices", "shop/unsupported", "unconnected/invoices"}, names)
+	topologytest.Equal(t, "one that nobody knows the place of", unplaced, near[3].near)
+	topologytest.Equal(t, "one in another namespace", "a ConsumerQueue in another namespace", near[0].displayName())
+	topologytest.Equal(t, "one in the same namespace", "ConsumerQueue shop/invoices", near[1].displayName())
+	_, err = (&Reconciler{client: controllertest.BrokenClient(t)}).peersOf(
+		t.Context(), controllertest.ConsumerQueue(t, `{queue: {name: dlq}}`), location{}, topologytest.V40)
+	topologytest.Equal(t, "without an API server", "list ConsumerQueues that have to do with queue/dlq: the API server is tired", err.Error())
+}
+
+// at is a vhost of a cluster that is known by name and endpoint.
+func at(cluster, name string) location {
+	return location{vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, name}
+}
+
+func TestReconcileConsumerQueue(t *testing.T) {
+	t.Parallel()
+	key := types.NamespacedName{Namespace: "shop", Name: "orders"}
+	deleted := controllertest.ConsumerQueue(t, `{}`)
+	now := metav1.Now()
+	deleted.DeletionTimestamp, deleted.Finalizers = &now, []string{"example.com/wait"}
+	for name, test := range map[string]struct {
+		client client.WithWatch
+		ready  string
+		err    string
+	}{
+		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes})},
+		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, deleted)},
+		"the API server is tired": {client: controllertest.BrokenClient(t), err: "get ConsumerQueue: the API server is tired"},
+		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(rabbit.NewLimits(0)))
+			r := &Reconciler{
+				client: test.client, pool: connections, recorder: &controllertest.EventLog{},
+				deletions: brokers.NewDeletionTasks(t.Context(), connections.Enqueue), handover: newHandover(), refreshes: brokers.NewRefreshGate(),
+				orphaned: newOrphanTimes(), deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+			}
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			topologytest.Equal(t, "result", ctrl.Result{}, result)
+			if (err == nil) != (test.err == "") || (err != nil && err.Error() != test.err) {
+				t.Fatalf("error is %v", err)
+			}
+			cq := &v1alpha1.ConsumerQueue{}
+			if err := test.client.Get(t.Context(), key, cq); client.IgnoreNotFound(err) != nil && test.err == "" {
+				t.Fatal(err)
+			}
+			reason := ""
+			for _, condition := range cq.Status.Conditions {
+				if condition.Type == v1alpha1.ConditionReady {
+					reason = condition.Reason
+				}
+			}
+			topologytest.Equal(t, "reason of Ready", test.ready, reason)
+		})
+	}
+}

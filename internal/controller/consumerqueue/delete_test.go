@@ -1,0 +1,328 @@
+package consumerqueue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// lookingAt is a look at a ConsumerQueue that the API server has, with others.
+func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object) *scope {
+	t.Helper()
+	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, append(others, cq)...)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
+		t.Fatal(err)
+	}
+	connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(rabbit.NewLimits(0)))
+	return &scope{
+		Reconciler: &Reconciler{
+			client: c, live: c, pool: connections, recorder: &controllertest.EventLog{},
+			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), handover: newHandover(), refreshes: brokers.NewRefreshGate(),
+			orphaned: newOrphanTimes(), deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+		},
+		cq: cq, status: cq.Status.DeepCopy(),
+	}
+}
+
+func isGone(t *testing.T, l *scope) bool {
+	t.Helper()
+	err := l.client.Get(t.Context(), client.ObjectKeyFromObject(l.cq), &v1alpha1.ConsumerQueue{})
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// Where the broker cannot be asked, or must not be touched, the resource goes and its topology stays.
+func TestTerminateWithoutABroker(t *testing.T) {
+	t.Parallel()
+	const all = `: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
+	spec := func(more string) string {
+		return `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}` + more + `}`
+	}
+	suspend := true
+	suspended := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+	notReady := func(reason string) *v1alpha1.BrokerConnection {
+		bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+		bc.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: "False", Reason: reason, Message: `Secret "broker" not found`, ObservedGeneration: bc.Generation,
+		}}
+		return bc
+	}
+	slow := notReady(v1alpha1.ReasonSecretNotFound)
+	slow.Spec.ResyncInterval = "1m"
+	for name, test := range map[string]struct {
+		more    string // of the spec
+		bc      *v1alpha1.BrokerConnection
+		status  func(s *v1alpha1.ConsumerQueueStatus)
+		failing time.Duration // for how long it has been, up to one try ago
+		// event is how the resource goes; empty if it says nothing. waits is what it says while it stays.
+		event, waits string
+	}{
+		"it is to be retained": {
+			more: ", deletionPolicy: Retain", bc: notReady(v1alpha1.ReasonSecretNotFound),
+			event: "Normal left at the broker: deletionPolicy is Retain" + all,
+		},
+		"it is suspended": {
+			more: ", suspend: true", bc: notReady(v1alpha1.ReasonSecretNotFound),
+			event: "Warning left at the broker: spec.suspend is set, so the broker is not touched" + all,
+		},
+		"it was to report only, and found a topology": {
+			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
+			event: "Normal left at the broker: driftPolicy is Report, and Warren found this topology" + all,
+		},
+		"it was to report only, found tiers and has never seen a main queue": {
+			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
+			status: func(s *v1alpha1.ConsumerQueueStatus) {
+				adopted(s)
+				s.Topology = slices.DeleteFunc(s.Topology, isMain)
+			},
+			event: `Normal left at the broker: driftPolicy is Report, and Warren found this topology: exchange "orders.dlx"; queue "orders.dlq"`,
+		},
+		"that is to be deleted nevertheless": {
+			more: ", driftPolicy: Report, deletionPolicy: Delete", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
+			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
+		},
+		"it was to report only, after Warren had declared the topology": {
+			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
+			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
+		},
+		"the BrokerConnection is gone": {
+			event: `Warning left at the broker: BrokerConnection "default" is gone` + all,
+		},
+		"the BrokerConnection is suspended": {
+			bc: suspended, event: `Warning left at the broker: BrokerConnection "default" is suspended` + all,
+		},
+		"the BrokerConnection is not ready": {
+			bc:    notReady(v1alpha1.ReasonSecretNotFound),
+			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
+		},
+		"the broker cannot be reached": {
+			bc:    notReady(v1alpha1.ReasonBrokerUnreachable),
+			waits: `waiting to delete the topology: BrokerConnection "default" cannot reach its broker: its status says why`,
+		},
+		"the BrokerConnection is connecting": {
+			bc: controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}), waits: `waiting to delete the topology: BrokerConnection "default" is connecting`,
+		},
+		"the BrokerConnection is not ready for too long": {
+			bc: notReady(v1alpha1.ReasonSecretNotFound), failing: 2 * time.Minute,
+			event: `Warning left at the broker: given up after 1m30s: BrokerConnection "default" is not ready: Secret "broker" not found` + all,
+		},
+		"for three of its intervals it may be": {
+			bc: slow, failing: 2 * time.Minute,
+			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
+		},
+		"it never got as far as declaring anything": {
+			status: func(s *v1alpha1.ConsumerQueueStatus) { s.Topology = nil },
+		},
+		"nothing is known of it any more": {
+			status: func(s *v1alpha1.ConsumerQueueStatus) { *s = v1alpha1.ConsumerQueueStatus{} },
+			event:  "Warning the status is empty: what this ConsumerQueue may have declared stays at the broker",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cq := controllertest.BeingDeleted(controllertest.Synced(t, "orders", spec(test.more), ""))
+			cq.Status.ObservedGeneration = cq.Generation
+			*cq.DeletionTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) // while no manager ran
+			if test.status != nil {
+				test.status(&cq.Status)
+			}
+			var others []client.Object
+			if test.bc != nil {
+				others = append(others, test.bc)
+			}
+			l := lookingAt(t, cq, others...)
+			failFor(l.unreached, cq, test.failing)
+			result, err := l.reconcileDelete(t.Context())
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "gone", test.waits == "", isGone(t, l))
+			ready := conditions.Ready(l.status.Conditions)
+			if test.waits != "" {
+				topologytest.Equal(t, "ready", "False Terminating "+test.waits, fmt.Sprintf("%s %s %s", ready.Status, ready.Reason, ready.Message))
+				if result.RequeueAfter <= 0 || result.RequeueAfter > 2*terminationRetry {
+					t.Errorf("tries again after %v", result.RequeueAfter)
+				}
+			} else {
+				topologytest.Equal(t, "result", ctrl.Result{}, result)
+				topologytest.Equal(t, "status", l.cq.Status, *l.status)
+			}
+			var want []occurrence
+			if kind, note, found := strings.Cut(test.event, " "); found {
+				want = []occurrence{{kind, eventRetained, "Delete", note}}
+			}
+			topologytest.Equal(t, "events", want, l.events, comparingOccurrences)
+		})
+	}
+}
+
+// What goes away by itself is waited for longer than what may pass.
+func TestHowLongADeletionIsTried(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit    time.Duration
+		interval v1alpha1.Duration
+		failing  time.Duration
+		event    string // empty if it is tried again
+	}{
+		"for a minute":                {limit: patience.TerminationPatience, interval: "1s", failing: 40 * time.Second},
+		"not longer":                  {limit: patience.TerminationPatience, interval: "1s", failing: time.Minute, event: "given up after 1m0s: why"},
+		"for three intervals":         {limit: patience.TerminationPatience, interval: "1m", failing: 2 * time.Minute},
+		"for ten minutes, if pending": {limit: patience.PendingPatience, interval: "1m", failing: 9 * time.Minute},
+		"and not longer either":       {limit: patience.PendingPatience, interval: "1m", failing: 10 * time.Minute, event: "given up after 10m0s: why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
+			trials := patience.NewFailures()
+			failFor(trials, l.cq, test.failing)
+			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
+			owned := topology.Owned(l.status.Topology)[:1]
+			if _, err := l.retryOrGiveUp(t.Context(), bc, retryLimit{trials, test.limit}, "why", owned); err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, "gone", test.event != "", isGone(t, l))
+			if test.event != "" && (len(l.events) != 1 || !strings.Contains(l.events[0].note, test.event)) {
+				t.Errorf("%+v", l.events)
+			}
+		})
+	}
+}
+
+func adopted(s *v1alpha1.ConsumerQueueStatus) {
+	for i := range s.Topology {
+		s.Topology[i].Origin = v1alpha1.OriginAdopted
+	}
+}
+
+// That a queue was not empty once, when it had left the spec, says nothing about the day of the deletion; what is found out
+// then does.
+func TestTerminateBeginsAfresh(t *testing.T) {
+	t.Parallel()
+	l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
+	for look, want := range []bool{false, true} {
+		told := controllertest.NewTold()
+		removals := brokers.NewDeletionTasks(t.Context(), told.Tell)
+		broker := controllertest.NewDeleter()
+		_, _ = removals.Ensure(controllertest.Orders, broker, "a", brokers.Group{Queues: []string{"dlq"}}, 0)
+		broker.Results <- rabbit.ErrNotEmpty
+		<-told
+		l.deletions = removals
+		_, err := l.reconcileDelete(t.Context())
+		topologytest.Equal(t, "error", nil, err)
+		known, _ := removals.Ensure(controllertest.Orders, controllertest.NewDeleter(), "a", brokers.Group{Queues: []string{"dlq"}}, time.Hour)
+		topologytest.Equal(t, fmt.Sprintf("known after look %d", look+1), want, known)
+	}
+}
+
+// A resource without the finalizer is somebody else's to let go.
+func TestTerminateOnlyOnce(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{deletionPolicy: Retain}`, ""))
+	cq.Finalizers = append(cq.Finalizers, "example.com/wait")
+	l := lookingAt(t, cq)
+	_, err := l.reconcileDelete(t.Context())
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "finalizers", []string{"example.com/wait"}, l.cq.Finalizers)
+	topologytest.Equal(t, "events", 1, len(l.events))
+	_, err = l.reconcileDelete(t.Context())
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "events after another look", 1, len(l.events))
+}
+
+// One that went before was told of when it did.
+func TestLetGoTellsOnce(t *testing.T) {
+	t.Parallel()
+	first := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
+	second := &scope{Reconciler: first.Reconciler, cq: first.cq.DeepCopy(), status: first.cq.Status.DeepCopy()}
+	for _, l := range []*scope{first, second} {
+		_, err := l.removeFinalizer(t.Context(), "Normal", "left at the broker: why: everything")
+		topologytest.Equal(t, "error", nil, err)
+	}
+	topologytest.Equal(t, "events", []int{1, 0}, []int{len(first.events), len(second.events)})
+}
+
+// One that was changed meanwhile is looked at again, and stays until then.
+func TestLetGoOfWhatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
+	changed := l.cq.DeepCopy()
+	changed.Annotations = map[string]string{"somebody": "was here"}
+	topologytest.Equal(t, "error", nil, l.client.Update(t.Context(), changed))
+	_, err := l.removeFinalizer(t.Context(), "Normal", "left at the broker: why: everything")
+	topologytest.Equal(t, "the cache is to hear of it first", true, errors.Is(err, errStaleCache))
+	topologytest.Equal(t, "gone", false, isGone(t, l))
+	topologytest.Equal(t, "events", 0, len(l.events))
+}
+
+func TestRetained(t *testing.T) {
+	t.Parallel()
+	queue := func(name string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name}
+	}
+	exchange := func(name string, role v1alpha1.Role) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: name, Role: role}
+	}
+	binding := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", Role: v1alpha1.RoleDeadLetter}
+	for name, test := range map[string]struct {
+		stays []plan.Retained
+		want  string
+	}{
+		"nothing": {nil, ""},
+		"what is not Warren's to delete, or goes with something else": {
+			[]plan.Retained{{Entry: exchange("events", v1alpha1.RoleSource), Reason: "why"}, {Entry: binding, Reason: "why"}}, "",
+		},
+		"one": {[]plan.Retained{{Entry: queue("dlq"), Reason: "it is full"}}, `left at the broker: it is full: queue "dlq"`},
+		"by reason": {
+			[]plan.Retained{
+				{Entry: queue("a"), Reason: "one"},
+				{Entry: queue("b"), Reason: "other"},
+				{Entry: exchange("c", v1alpha1.RoleRetry), Reason: "one"},
+				{Entry: exchange("events", v1alpha1.RoleSource), Reason: "third"},
+			},
+			`left at the broker: one: queue "a"; exchange "c". other: queue "b"`,
+		},
+		"many": {
+			[]plan.Retained{
+				{Entry: queue("1"), Reason: "why"},
+				{Entry: queue("2"), Reason: "why"},
+				{Entry: queue("3"), Reason: "why"},
+				{Entry: queue("4"), Reason: "why"},
+				{Entry: queue("5"), Reason: "why"},
+				{Entry: queue("6"), Reason: "why"},
+				{Entry: queue("7"), Reason: "why"},
+			},
+			`left at the broker: why: queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more`,
+		},
+	} {
+		topologytest.Equal(t, name, test.want, retainedNote(test.stays))
+	}
+}
+
+// failFor has deletions fail for a time, until now.
+func failFor(failures *patience.Failures, cq *v1alpha1.ConsumerQueue, failing time.Duration) {
+	now := time.Now()
+	for at := now.Add(-failing); at.Before(now); at = at.Add(time.Second) {
+		failures.Add(cq, at)
+	}
+	failures.Add(cq, now)
+}

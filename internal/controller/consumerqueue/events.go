@@ -1,0 +1,69 @@
+package consumerqueue
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/topology/plan"
+)
+
+// The reasons of Warren's Events. They are recorded on transitions only.
+const (
+	eventDeclared           = "Declared"
+	eventDriftDetected      = "DriftDetected"
+	eventDriftCorrected     = "DriftCorrected"
+	eventRecreationRequired = "RecreationRequired"
+	eventConflict           = "Conflict"
+	eventRetained           = "Retained"
+)
+
+// occurrence is an Event to be recorded once the status that speaks of it is written.
+type occurrence struct {
+	kind, reason, action, note string
+}
+
+// recordTransitions gathers the Events of a look, by what the conditions said before.
+func (l *scope) recordTransitions(done plan.Plan, before []v1alpha1.Change, outcome summary, applied error) {
+	wasDrifted := l.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
+	isDrifted := outcome.drifted != nil && outcome.drifted.Status == metav1.ConditionTrue
+	detected := done.Drift || (isDrifted && l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
+	if detected && !wasDrifted {
+		l.addEvent(corev1.EventTypeWarning, eventDriftDetected, "Compare", driftNote(before))
+	}
+	declared := "declared " + done.Summary()
+	switch {
+	case done.Count() == 0 || (applied != nil && !outcome.inSync()):
+	case done.Drift && !isDrifted:
+		l.addEvent(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+": the broker has what the spec asks for again")
+	case !done.Drift:
+		l.addEvent(corev1.EventTypeNormal, eventDeclared, "Declare", declared)
+	}
+	required := outcome.recreation != nil && outcome.recreation.Status == metav1.ConditionTrue
+	if required && l.condition(v1alpha1.ConditionRecreationRequired) != metav1.ConditionTrue {
+		l.addEvent(corev1.EventTypeWarning, eventRecreationRequired, "Compare", outcome.recreation.Message)
+	}
+}
+
+// driftNote says what is missing; what needs recreation has an Event of its own, unless there is nothing else.
+func driftNote(changes []v1alpha1.Change) string {
+	missing := slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
+	if len(missing) == 0 {
+		missing = changes
+	}
+	return describeChanges(missing)
+}
+
+func (l *scope) addEvent(kind, reason, action, note string) {
+	l.events = append(l.events, occurrence{kind, reason, action, note})
+}
+
+// recordEvents hands the gathered Events to the recorder; a note may hold 1024 bytes.
+func (l *scope) recordEvents() {
+	for _, e := range l.events {
+		l.recorder.Eventf(l.cq, nil, e.kind, e.reason, e.action, "%s", conditions.Truncate(e.note, 1024))
+	}
+}

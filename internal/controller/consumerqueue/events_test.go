@@ -1,0 +1,301 @@
+package consumerqueue
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/plan/plantest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// attempt is one look at a broker: what it has by then, and what comes of declaring what is missing.
+type attempt struct {
+	spec  string
+	on    vhost.Version
+	then  func(o vhost.Observed)
+	fails error
+	// want are the Events of this look.
+	want []occurrence
+}
+
+const (
+	twoQueues = `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	withLimit = `{queue: {maxLength: 9}, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+)
+
+// Events are recorded on transitions only. Each case is a history of looks at one ConsumerQueue, each with the status that the
+// one before left. While a ConsumerQueue is drifted already, what else goes missing and is mended has no Event.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	const (
+		limitEvent = `queue "orders" must be recreated: x-max-length is not set, should be 9`
+	)
+	var (
+		declared  = occurrence{"Normal", "Declared", "Declare", "declared 1 exchange, 2 queues and 1 binding"}
+		missing   = occurrence{"Warning", "DriftDetected", "Compare", `queue "orders" is missing`}
+		corrected = occurrence{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"}
+		recreate  = occurrence{"Warning", "RecreationRequired", "Compare", limitEvent}
+	)
+	deleted := func(o vhost.Observed) { delete(o.Queues, "orders") }
+	for name, test := range map[string]struct {
+		policy   v1alpha1.DriftPolicy
+		attempts []attempt
+	}{
+		"declared once": {attempts: []attempt{{spec: twoQueues, want: []occurrence{declared}}, {spec: twoQueues}}},
+		"adopted, which is no event": {attempts: []attempt{
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
+		}},
+		"declared at the second attempt": {attempts: []attempt{
+			{spec: twoQueues, fails: rabbit.ErrUnreachable},
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: twoQueues},
+		}},
+		"drift is detected and corrected": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: twoQueues, then: deleted, want: []occurrence{missing, corrected}},
+			{spec: twoQueues},
+			{spec: twoQueues, then: deleted, want: []occurrence{missing, corrected}},
+		}},
+		"drift is corrected at the third attempt": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: twoQueues, then: deleted, fails: rabbit.ErrUnreachable, want: []occurrence{missing}},
+			{spec: twoQueues, fails: rabbit.ErrTimeout},
+			{spec: twoQueues, want: []occurrence{corrected}},
+			{spec: twoQueues},
+		}},
+		"drift after a broker upgrade": {attempts: []attempt{
+			{spec: twoQueues, on: topologytest.V313, want: []occurrence{declared}},
+			{spec: twoQueues, on: topologytest.V40, want: []occurrence{{
+				"Warning", "RecreationRequired", "Compare", `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1` +
+					". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost",
+			}}},
+			{spec: twoQueues, on: topologytest.V40, then: deleted, want: []occurrence{missing, corrected}},
+			{spec: twoQueues, on: topologytest.V40},
+		}},
+		"drift under Report": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
+			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
+			{spec: twoQueues},
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
+			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
+		}},
+		"recreation is required": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: withLimit, want: []occurrence{recreate}},
+			{spec: withLimit},
+			{spec: twoQueues},
+			{spec: withLimit, want: []occurrence{recreate}},
+		}},
+		"recreation is required under Report, which is all that drifted": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
+			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
+			{spec: withLimit, want: []occurrence{
+				{"Warning", "DriftDetected", "Compare", "x-max-length is not set, should be 9; a queue's arguments cannot be changed: it must be recreated"},
+				recreate,
+			}},
+			{spec: withLimit},
+		}},
+		"recreation is required, and something else is healed": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{spec: withLimit, then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "dlx", "dlq") }, want: []occurrence{
+				{"Warning", "DriftDetected", "Compare", `queue "dlq" is not bound to exchange "dlx" with routing key ""`},
+				recreate,
+			}},
+			{spec: withLimit},
+		}},
+		"more was asked for": {attempts: []attempt{
+			{spec: twoQueues, want: []occurrence{declared}},
+			{
+				spec: `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}, bindings: [{exchange: {name: events, type: fanout}}]}`,
+				want: []occurrence{{"Normal", "Declared", "Declare", "declared 1 exchange and 1 binding"}},
+			},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			observed := topologytest.Observe(t)
+			status := v1alpha1.ConsumerQueueStatus{}
+			for i, a := range test.attempts {
+				if a.on == (vhost.Version{}) {
+					a.on = topologytest.V43
+				}
+				if a.then != nil {
+					a.then(observed)
+				}
+				cq := controllertest.ConsumerQueue(t, a.spec)
+				cq.Spec.DriftPolicy, cq.Status = test.policy, status
+				look := &scope{cq: cq, status: cq.Status.DeepCopy()}
+				lookAt(t, look, observed, a)
+				for _, got := range look.events {
+					t.Logf("look %d: %+v", i+1, got)
+				}
+				topologytest.Equal(t, "events of the look", a.want, look.events, comparingOccurrences)
+				status = *look.status
+			}
+		})
+	}
+}
+
+// lookAt is what reconcileTopology does with a broker, with a map in place of the broker.
+func lookAt(t *testing.T, l *scope, observed vhost.Observed, a attempt) {
+	t.Helper()
+	now := topologytest.Desired(t, a.spec, a.on)
+	compare := func() plan.Comparison {
+		return plan.Diff(now, observed, plan.Input{Older: topology.DesiredOnOlderVersions(l.cq, a.on)})
+	}
+	known, comparison := topology.InventoryOf(l.status.Topology), compare()
+	done, before := plan.Decide(comparison, known, l.cq.Spec.DriftPolicy), comparison.Changes
+	var applied error
+	switch {
+	case done.Count() == 0:
+	case a.fails != nil:
+		applied = a.fails
+	default:
+		first, last := done.Declarations()
+		adopt(t, observed, first)
+		adopt(t, observed, last)
+		comparison = compare()
+	}
+	outcome := summarize(comparison, known, l.cq.Spec.DriftPolicy, applied)
+	l.recordTransitions(done, before, outcome, applied)
+	if err := l.setTopology(plan.MergeInventory(comparison, known, done), comparison, done); err != nil {
+		t.Fatal(err)
+	}
+	l.setConditions(outcome)
+}
+
+// adopt puts the objects of a topology that are missing at the broker there.
+func adopt(t testing.TB, o vhost.Observed, topo topology.Topology) {
+	there := topologytest.Observe(t, topo)
+	maps.Copy(o.Exchanges, there.Exchanges)
+	for name, queue := range there.Queues {
+		if _, exists := o.Queues[name]; !exists {
+			o.Queues[name] = queue
+		}
+	}
+	for _, binding := range topo.Bindings {
+		topologytest.UnbindFrom(&o, binding.Source, binding.Destination)
+	}
+	for _, binding := range topo.Bindings {
+		topologytest.Bind(&o, vhost.Binding{
+			Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
+		})
+	}
+}
+
+// Somebody else declared what was missing while our own declaration failed: the incident is over.
+func TestTellWhenSomebodyElseWasFaster(t *testing.T) {
+	t.Parallel()
+	told := plantest.Scenario{Was: twoQueues}.Play(t)
+	look := &scope{cq: controllertest.ConsumerQueue(t, twoQueues), status: &v1alpha1.ConsumerQueueStatus{}}
+	done := plan.Plan{Drift: true, Actions: declaringQueue("orders")}
+	failure := errors.New("no answer")
+	outcome := summarize(told.Comparison, told.Known, v1alpha1.DriftPolicyCorrect, failure)
+	look.recordTransitions(done, []v1alpha1.Change{{Message: "it is missing"}}, outcome, failure)
+	topologytest.Equal(t, "events", []occurrence{
+		{"Warning", "DriftDetected", "Compare", "it is missing"},
+		{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"},
+	}, look.events, comparingOccurrences)
+}
+
+// A note may have 1024 bytes, and what is no longer text is refused with the whole Event.
+func TestRecordEvents(t *testing.T) {
+	t.Parallel()
+	recorder := &controllertest.EventLog{}
+	look := &scope{Reconciler: &Reconciler{recorder: recorder}, cq: controllertest.ConsumerQueue(t, `{}`)}
+	look.addEvent("Normal", "Declared", "Declare", "100% done")
+	for offset := range 2 {
+		look.addEvent("Normal", "Declared", "Declare", strings.Repeat("x", offset)+strings.Repeat("ä", 600))
+	}
+	look.recordEvents()
+	topologytest.Equal(t, "first note", "100% done", recorder.Notes[0])
+	topologytest.Equal(t, "events", 3, len(recorder.Notes))
+	for _, note := range recorder.Notes[1:] {
+		if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1020 {
+			t.Errorf("%d bytes, ending in %q", len(note), note[len(note)-8:])
+		}
+	}
+}
+
+func TestFinish(t *testing.T) {
+	t.Parallel()
+	type outcome struct {
+		written bool
+		events  []string
+		failed  bool
+	}
+	change := func(status *v1alpha1.ConsumerQueueStatus) {
+		conditions.For(&status.Conditions, 3).SetReady(conditions.Unknown("Correcting", "still"), conditions.Reconciling)
+	}
+	for name, test := range map[string]struct {
+		change   func(status *v1alpha1.ConsumerQueueStatus)
+		missing  bool
+		broken   bool
+		conflict bool // until the version is the one that the API server has
+		old      bool
+		want     outcome
+	}{
+		"a changed status is written, and events recorded":    {change: change, want: outcome{written: true, events: []string{"DriftDetected"}}},
+		"an unchanged status is not written, events recorded": {want: outcome{events: []string{"DriftDetected"}}},
+		"the resource is gone":                                {change: change, missing: true},
+		"the API server is broken":                            {change: change, broken: true, want: outcome{failed: true}},
+		"the resource was changed otherwise in the meantime":  {change: change, conflict: true, want: outcome{written: true, events: []string{"DriftDetected"}}},
+		"the look began with an old status":                   {change: change, conflict: true, old: true, want: outcome{failed: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stored := controllertest.ConsumerQueue(t, `{}`)
+			stored.ResourceVersion = "2"
+			read := stored.DeepCopy()
+			read.ResourceVersion = "1"
+			if test.old {
+				stored.Status.QueueName = "written since"
+			}
+			cq := read.DeepCopy()
+			written := false
+			builder := controllertest.ClientBuilder(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}).WithObjects(stored)
+			builder.WithInterceptorFuncs(controllertest.StatusApply(func() error {
+				switch {
+				case test.missing:
+					return controllertest.NotFound(cq.Name)
+				case test.broken:
+					return errors.New("the API server is tired")
+				case test.conflict && cq.ResourceVersion == read.ResourceVersion:
+					return controllertest.Conflict(cq.Name)
+				}
+				written = true
+				return nil
+			}))
+			recorder, c := &controllertest.EventLog{}, builder.Build()
+			look := &scope{
+				Reconciler: &Reconciler{client: c, live: c, recorder: recorder},
+				cq:         cq, status: cq.Status.DeepCopy(),
+			}
+			look.addEvent("Warning", eventDriftDetected, "Compare", "it is missing")
+			if test.change != nil {
+				test.change(look.status)
+			}
+			err := look.writeStatus(t.Context())
+			got := outcome{written, recorder.Reasons, err != nil}
+			topologytest.Equal(t, "outcome", test.want, got, comparing[outcome]())
+		})
+	}
+}
+
+func TestCondition(t *testing.T) {
+	t.Parallel()
+	look := &scope{status: &v1alpha1.ConsumerQueueStatus{}}
+	topologytest.Equal(t, "a condition that is not there", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionDrifted))
+}

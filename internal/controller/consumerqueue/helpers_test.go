@@ -1,0 +1,13 @@
+package consumerqueue
+
+import (
+	"github.com/google/go-cmp/cmp"
+)
+
+// comparing looks into the unexported fields of a type.
+func comparing[T any]() cmp.Option {
+	var zero T
+	return cmp.AllowUnexported(zero)
+}
+
+var comparingOccurrences = comparing[occurrence]()

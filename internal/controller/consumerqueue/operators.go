@@ -1,0 +1,30 @@
+package consumerqueue
+
+import (
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+)
+
+// hold says why nothing may be removed for now; empty if it may.
+func (s *vhostScope) hold() string {
+	if s.connection == nil {
+		return ""
+	}
+	owners := s.connection.Health().Operators
+	if owners == "" {
+		return ""
+	}
+	return brokers.OtherOperator(owners)
+}
+
+// sharedVHost is the advisory that another operator works on the vhost, if one does.
+func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
+	why := s.hold()
+	if why == "" {
+		return nil
+	}
+	return []v1alpha1.Advisory{{
+		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.vhost,
+		Message: why + ": nothing is removed while it does, for it may need what this one does not; give each operator a vhost of its own",
+	}}
+}

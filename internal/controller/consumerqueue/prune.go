@@ -1,0 +1,163 @@
+package consumerqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+)
+
+// emptyAgain is how soon a queue that left the spec is looked at again, should something else cause a look.
+const emptyAgain = 10 * time.Second
+
+// removalOf is what a plan takes away at once.
+func removalOf(decided plan.Plan) rabbit.Removal {
+	bindings, exchanges := decided.Removals()
+	return rabbit.Removal{Bindings: bindings, Exchanges: exchanges}
+}
+
+func removesAny(removal rabbit.Removal) bool { return len(removal.Bindings)+len(removal.Exchanges) > 0 }
+
+// prune tries to delete the queues that have left the spec, and says of everything that stays why it does.
+func (l *scope) prune(s *vhostScope, comparison *plan.Comparison) {
+	owner := client.ObjectKeyFromObject(l.cq)
+	var trying [][]string
+	for _, orphan := range comparison.Orphans {
+		block := orphan.BlockedBy
+		if !orphan.Blocked() && orphan.Entry.Kind == v1alpha1.KindQueue {
+			if l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
+				block = plan.Block{Reason: v1alpha1.AdvisoryReasonReportOnly, Message: "driftPolicy is Report"}
+			} else {
+				queues := []string{orphan.Entry.Name}
+				trying = append(trying, queues)
+				g := brokers.Group{Queues: queues, StillWanted: l.stillLeaving(s, orphan.Entry)}
+				known, err := l.deletions.Ensure(owner, s.connection, s.location.cluster.Key(), g, emptyAgain)
+				block = reasonToKeep(err)
+				if !known {
+					block = l.keptBefore(orphan.Entry)
+				}
+			}
+		}
+		if block != (plan.Block{}) && orphan.Entry.Kind != v1alpha1.KindBinding {
+			comparison.Advisories = append(comparison.Advisories, orphaned(orphan.Entry, block))
+		}
+	}
+	if len(trying) == 0 {
+		l.deletions.Cancel(owner)
+		return
+	}
+	l.deletions.CancelExcept(owner, trying...)
+}
+
+// stillLeaving makes a question that is asked right before a queue is fenced off: is it still to go? Somebody may have begun
+// to dead-letter there, or another ConsumerQueue to want it.
+func (l *scope) stillLeaving(s *vhostScope, entry v1alpha1.TopologyEntry) func(context.Context) error {
+	r, cq, now := l.Reconciler, l.cq.DeepCopy(), *s
+	return func(ctx context.Context) (err error) {
+		if err := refreshed(ctx, now.connection); err != nil {
+			return err
+		}
+		if now.peers, err = r.peersOf(ctx, cq, now.location, now.version); err != nil {
+			return err
+		}
+		return mayLeave(now.compare(cq), entry)
+	}
+}
+
+// mayLeave says why an object must not go.
+func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
+	for _, orphan := range comparison.Orphans {
+		if orphan.ID() != topology.IDOf(entry) {
+			continue
+		}
+		if orphan.Blocked() {
+			return fmt.Errorf("%w: %s", errNeeded, orphan.BlockedBy.Message)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, topology.IDOf(entry))
+}
+
+// judging is how long a look at the broker may take that is waited for while a deletion holds one of the few places.
+const judging = 15 * time.Second
+
+// refreshed waits for a look at the broker.
+func refreshed(ctx context.Context, connection brokers.Broker) error {
+	ctx, cancel := context.WithTimeout(ctx, judging)
+	defer cancel()
+	return connection.Refresh(ctx)
+}
+
+// cancelPruning ends what is being tried: for now nothing is to be done at the broker, and what left the spec may be wanted again.
+func (l *scope) cancelPruning() { l.deletions.Cancel(client.ObjectKeyFromObject(l.cq)) }
+
+func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {
+	return v1alpha1.Advisory{
+		Code: v1alpha1.AdvisoryOrphaned, Reason: why.Reason, Name: entry.Name,
+		Message: fmt.Sprintf("%v is no longer in the spec; kept: %s", topology.IDOf(entry), why.Message),
+	}
+}
+
+// The reasons to keep a queue that are not plan's.
+var (
+	notEmpty = plan.Block{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
+	checking = plan.Block{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}
+	// boundUnseen is why an exchange stays that the broker does not delete though nothing seems to need it.
+	boundUnseen = plan.Block{
+		Reason:  v1alpha1.AdvisoryReasonInUse,
+		Message: "it has a binding that the management API does not list, such as that of an exclusive queue",
+	}
+)
+
+// keptBefore says that a queue is being checked; but that it was not empty stays said, until the operator, which may have
+// been restarted, knows better.
+func (l *scope) keptBefore(entry v1alpha1.TopologyEntry) plan.Block {
+	known := slices.ContainsFunc(l.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
+		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
+	})
+	if known {
+		return notEmpty
+	}
+	return checking
+}
+
+// reasonToKeep says why a queue could not be deleted, in words that stay the same while the reason does; zero if it was.
+func reasonToKeep(err error) plan.Block {
+	switch {
+	case err == nil:
+		return plan.Block{}
+	case errors.Is(err, rabbit.ErrNotEmpty):
+		return notEmpty
+	}
+	return plan.Block{Reason: v1alpha1.AdvisoryReasonDeletionFailed, Message: conditions.ErrorSummary(err)}
+}
+
+// onlyInUse says whether all that failed is the deletion of exchanges that something is bound to.
+func onlyInUse(err error) bool {
+	joined, several := err.(interface{ Unwrap() []error })
+	if !several {
+		return errors.Is(err, rabbit.ErrInUse)
+	}
+	return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !errors.Is(one, rabbit.ErrInUse) })
+}
+
+// formatObjects names the exchanges and queues among entries; empty if there are none.
+func formatObjects(entries []v1alpha1.TopologyEntry) string {
+	var names []string
+	for _, entry := range entries {
+		if entry.Kind != v1alpha1.KindBinding && entry.Role != v1alpha1.RoleSource {
+			names = append(names, topology.IDOf(entry).String())
+		}
+	}
+	return conditions.FirstN(names)
+}

@@ -1,0 +1,222 @@
+package consumerqueue
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// orphans are one of each kind that may go, and one of each that may not.
+func orphans() plan.Comparison {
+	binding := func(key string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", RoutingKey: key, Role: v1alpha1.RoleDeadLetter}
+	}
+	object := func(kind v1alpha1.ObjectKind, name string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: kind, Name: name, Role: v1alpha1.RoleDeadLetter}
+	}
+	return plan.Comparison{Orphans: []plan.Orphan{
+		{Entry: object(v1alpha1.KindExchange, "dlx")},
+		{Entry: object(v1alpha1.KindExchange, "used"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `"audit" is bound to it`}},
+		{Entry: object(v1alpha1.KindQueue, "dlq")},
+		{Entry: object(v1alpha1.KindQueue, "fed"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters to it`}},
+		{Entry: binding("a")},
+		{Entry: binding("b"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters by it`}},
+	}}
+}
+
+// Queues are not among what goes at once: they have to be empty.
+func TestRemovalOf(t *testing.T) {
+	t.Parallel()
+	want := rabbit.Removal{
+		Bindings:  []topology.Binding{{Source: "dlx", Destination: "dlq", RoutingKey: "a", Role: v1alpha1.RoleDeadLetter}},
+		Exchanges: []string{"dlx"},
+	}
+	topologytest.Equal(t, "by default", want, removalOf(plan.Decide(orphans(), nil, "")))
+	topologytest.Equal(t, "with Correct", want, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyCorrect)))
+	topologytest.Equal(t, "with Report", rabbit.Removal{}, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyReport)))
+}
+
+// Of each queue and exchange that stays it is said why, until it is known to be gone.
+func TestCleanUpSaysWhatStays(t *testing.T) {
+	t.Parallel()
+	const (
+		used  = `exchange "used" is no longer in the spec; kept: "audit" is bound to it`
+		fed   = `queue "fed" is no longer in the spec; kept: queue "theirs" still dead-letters to it`
+		empty = `queue "dlq" is no longer in the spec; kept: `
+	)
+	for name, test := range map[string]struct {
+		policy v1alpha1.DriftPolicy
+		// said is what the status says of the queue; tried whether an attempt has ended, and how.
+		said   v1alpha1.AdvisoryReason
+		tried  bool
+		result error
+		want   []string
+	}{
+		"while it is tried": {want: []string{used, empty + "checking whether it is empty", fed}},
+		"while it is tried, after the operator was restarted": {
+			said: v1alpha1.AdvisoryReasonNotEmpty, want: []string{used, empty + "it holds messages or has consumers", fed},
+		},
+		"while it is tried, after something else was in the way": {
+			said: v1alpha1.AdvisoryReasonReplacementPending, want: []string{used, empty + "checking whether it is empty", fed},
+		},
+		"when it is not empty": {
+			tried: true, result: fmt.Errorf("%w: queue %q holds 7 messages", rabbit.ErrNotEmpty, "dlq"),
+			want: []string{used, empty + "it holds messages or has consumers", fed},
+		},
+		"when it could not be tried": {
+			tried: true, result: errors.New("no policymaker"), want: []string{used, empty + "no policymaker", fed},
+		},
+		"when it is gone": {tried: true, said: v1alpha1.AdvisoryReasonNotEmpty, want: []string{used, fed}},
+		"with Report":     {policy: v1alpha1.DriftPolicyReport, want: []string{used, empty + "driftPolicy is Report", fed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cq := controllertest.ConsumerQueue(t, `{}`)
+			cq.Spec.DriftPolicy = test.policy
+			if test.said != "" {
+				cq.Status.Advisories = []v1alpha1.Advisory{
+					{Code: v1alpha1.AdvisoryShadowedByPolicy, Name: "dlq", Reason: v1alpha1.AdvisoryReasonNotEmpty},
+					{Code: v1alpha1.AdvisoryOrphaned, Name: "dlq", Reason: test.said},
+				}
+			}
+			told := controllertest.NewTold()
+			removals := brokers.NewDeletionTasks(t.Context(), told.Tell)
+			if test.tried {
+				broker := controllertest.NewDeleter()
+				_, _ = removals.Ensure(controllertest.Orders, broker, "a", brokers.Group{Queues: []string{"dlq"}}, emptyAgain)
+				broker.Results <- test.result
+				<-told
+			}
+			l := &scope{Reconciler: &Reconciler{deletions: removals}, cq: cq}
+			comparison := orphans()
+			l.prune(&vhostScope{connection: &rabbit.Connection{}}, &comparison)
+			var messages []string
+			for _, advisory := range comparison.Advisories {
+				topologytest.Equal(t, "code", v1alpha1.AdvisoryOrphaned, advisory.Code)
+				messages = append(messages, advisory.Message)
+			}
+			topologytest.Equal(t, "advisories", test.want, messages)
+		})
+	}
+}
+
+// What was begun is ended when the resource is to do nothing at the broker for now.
+func TestNothingIsTriedWhile(t *testing.T) {
+	t.Parallel()
+	suspend := true
+	for name, stop := range map[string]func(l *scope) error{
+		"it is suspended": func(l *scope) error {
+			l.cq.Spec.Suspend = &suspend
+			_, err := l.reconcileNormal(t.Context())
+			return err
+		},
+		"its BrokerConnection is suspended": func(l *scope) error {
+			l.client = controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend}))
+			_, err := l.reconcileNormal(t.Context())
+			return err
+		},
+		"its spec is refused": func(l *scope) error {
+			return l.reconcileTopology(t.Context(), nil, vhost.Version{Major: 3, Minor: 9}, "/")
+		},
+		"another has the better right": func(l *scope) error {
+			l.markConflict(ownership.Conflict{Holder: "shop/other", Message: "it was there first"})
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told := controllertest.NewTold()
+			removals := brokers.NewDeletionTasks(t.Context(), told.Tell)
+			cq := controllertest.ConsumerQueue(t, `{}`)
+			l := &scope{Reconciler: &Reconciler{deletions: removals}, cq: cq, status: cq.Status.DeepCopy()}
+			broker := controllertest.NewDeleter()
+			_, _ = removals.Ensure(controllertest.Orders, broker, "a", brokers.Group{Queues: []string{"dlq"}}, 0)
+			topologytest.Equal(t, "begun", []string{"dlq"}, <-broker.Begun)
+			topologytest.Equal(t, "error", nil, stop(l))
+			topologytest.Equal(t, "remembered", 0, removals.Len())
+			topologytest.Equal(t, "told", controllertest.Orders, <-told)
+		})
+	}
+}
+
+// What is at another cluster or vhost stays there, and nothing here is taken for it.
+func TestMoveTo(t *testing.T) {
+	t.Parallel()
+	const (
+		from   = `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}}`
+		stays  = ` stays there: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
+		leads  = `BrokerConnection "default" leads to `
+		whatIs = `what is in vhost "/" of cluster "rabbit@a"` + stays
+	)
+	strong := func(id, name, endpoint string) location {
+		return location{vhost.Cluster{ID: id, Name: name, Endpoint: endpoint}, "/"}
+	}
+	warning := func(note string) []occurrence { return []occurrence{{"Warning", "Retained", "Move", note}} }
+	for name, test := range map[string]struct {
+		before, here, after location
+		want                []occurrence
+	}{
+		"the first place": {here: at("rabbit@a", "/")},
+		"the same place":  {before: at("rabbit@a", "/"), here: at("rabbit@a", "/")},
+		"another cluster": {
+			before: at("rabbit@a", "/"), here: at("rabbit@b", "/"), want: warning(leads + `vhost "/" of cluster "rabbit@b" now; ` + whatIs),
+		},
+		"another vhost": {
+			before: at("rabbit@a", "/"), here: at("rabbit@a", "two"), want: warning(leads + `vhost "two" of cluster "rabbit@a" now; ` + whatIs),
+		},
+		"another cluster of that name": {
+			before: strong("1", "rabbit@a", "mq:5672"), here: strong("2", "rabbit@a", "mq:5672"),
+			want: warning(leads + `another cluster of that name, at mq:5672, now; ` + whatIs),
+		},
+		"perhaps another cluster of that name": {
+			before: at("rabbit@a", "/"), here: strong("", "rabbit@a", "green:5672"),
+			want: warning(leads + `what may be another cluster of that name, at green:5672, now; ` + whatIs),
+		},
+		"a cluster with another name now": {before: strong("1", "rabbit@a", "mq:5672"), here: strong("1", "hare", "mq:5672")},
+		"an ID that can be read now":      {before: at("rabbit@a", "/"), here: strong("1", "rabbit@a", "mq:5672")},
+		"an ID that can be read no longer": {
+			before: strong("1", "rabbit@a", "mq:5672"), here: at("rabbit@a", "/"), after: strong("1", "rabbit@a", "mq:5672"),
+		},
+		"what an older version recorded": {before: strong("", "rabbit@a", ""), here: strong("1", "rabbit@a", "mq:5672")},
+	} {
+		cq := controllertest.Synced(t, "orders", from, "")
+		status := &cq.Status
+		status.ClusterID, status.ClusterName, status.ClusterEndpoint = test.before.cluster.ID, test.before.cluster.Name, test.before.cluster.Endpoint
+		status.VHost, status.TopologyOmitted = test.before.vhost, 3
+		l := &scope{cq: cq, status: cq.Status.DeepCopy()}
+		l.switchLocation(test.here)
+		topologytest.Equal(t, name+": events", test.want, l.events, comparingOccurrences)
+		if test.after == (location{}) {
+			test.after = test.here
+		}
+		topologytest.Equal(t, name+": place", test.after, recordedLocation(*l.status), comparing[location]())
+		remembered, omitted := cq.Status.Topology, int32(3)
+		if test.want != nil {
+			remembered, omitted = nil, 0
+		}
+		topologytest.Equal(t, name+": topology", remembered, l.status.Topology)
+		topologytest.Equal(t, name+": omitted", omitted, l.status.TopologyOmitted)
+	}
+}
+
+// Where nothing is left behind there is nothing to say.
+func TestMoveWithNothing(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.ConsumerQueue(t, `{}`)
+	at("rabbit@a", "/").record(&cq.Status)
+	cq.Status.Topology = []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", Origin: v1alpha1.OriginAdopted}}
+	l := &scope{cq: cq, status: cq.Status.DeepCopy()}
+	l.switchLocation(at("rabbit@b", "/"))
+	topologytest.Equal(t, "events", nil, l.events, comparingOccurrences)
+	topologytest.Equal(t, "topology", nil, l.status.Topology)
+}

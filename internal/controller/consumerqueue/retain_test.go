@@ -1,0 +1,83 @@
+package consumerqueue
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Of what was about to be declared when it was last heard of, the broker may have something by now.
+func TestSettleIntents(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.ConsumerQueue(t, `{retry: {policy: None}}`)
+	topo := topologytest.Desired(t, `{retry: {policy: None}}`, topologytest.V43)
+	comparison := plan.Diff(topo, topologytest.Observe(t, topo), plan.Input{})
+	confirmed := plan.MergeInventory(comparison, nil, declaring(comparison.Entries))
+	intended := slices.Clone(confirmed)
+	for i := range intended {
+		intended[i].Shape = ""
+	}
+	for name, test := range map[string]struct {
+		owned []v1alpha1.TopologyEntry
+		then  func(o vhost.Observed)
+		// declared, found, spared and unconfirmed are names.
+		declared, found, spared []string
+		unconfirmed             bool
+	}{
+		"what is confirmed is Warren's":     {owned: confirmed, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"what is there just so may be":      {owned: intended, found: []string{"orders.dlx", "orders", "orders.dlq"}, unconfirmed: true},
+		"what is not there does not matter": {owned: intended, then: func(o vhost.Observed) { clear(o.Queues); clear(o.Exchanges) }, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"what is otherwise is somebody's": {
+			owned: intended, then: func(o vhost.Observed) { topologytest.SetArgument(&o, "orders", "x-message-ttl", 7) },
+			found: []string{"orders.dlx", "orders.dlq"}, spared: []string{"orders"}, unconfirmed: true,
+		},
+	} {
+		observed := topologytest.Observe(t, topo)
+		if test.then != nil {
+			test.then(observed)
+		}
+		d := &teardown{version: topologytest.V43, owned: topology.Owned(test.owned)}
+		d.resolveIntents(cq, observed)
+		declared, found := topology.SplitByOrigin(d.owned)
+		var spared []v1alpha1.TopologyEntry
+		for _, stay := range d.retained {
+			spared = append(spared, stay.Entry)
+		}
+		topologytest.Equal(t, name+": declared", test.declared, objectNames(declared))
+		topologytest.Equal(t, name+": found", test.found, objectNames(found))
+		topologytest.Equal(t, name+": spared", test.spared, objectNames(spared))
+		topologytest.Equal(t, name+": unconfirmed", test.unconfirmed, d.unconfirmed["orders.dlq"])
+	}
+}
+
+func objectNames(entries []v1alpha1.TopologyEntry) []string {
+	var names []string
+	for _, entry := range entries {
+		if entry.Kind != v1alpha1.KindBinding {
+			names = append(names, entry.Name)
+		}
+	}
+	return names
+}
+
+// declaring is a plan that declares the exchanges and queues of entries.
+func declaring(entries []plan.Entry) plan.Plan {
+	p := plan.Plan{}
+	for _, entry := range entries {
+		if entry.Binding == nil {
+			p.Actions = append(p.Actions, plan.Action{Verb: plan.Declare, Entry: entry})
+		}
+	}
+	return p
+}
+
+// declaringQueue are the actions of a plan that declares one queue.
+func declaringQueue(name string) []plan.Action {
+	return []plan.Action{{Verb: plan.Declare, Entry: plan.Entry{Queue: &topology.Queue{Name: name}}}}
+}

@@ -1,0 +1,115 @@
+package consumerqueue
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// A status has at most 512 KiB, whatever a broker and a spec say. No exchange or queue is left out as long as the schema admits
+// it, what is left out is counted, and what is shown is valid.
+func TestStatusStaysWithinItsSize(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		entries, comparison := anyEntries(t), plan.Comparison{}
+		for range rapid.SampledFrom([]int{0, 1, 66}).Draw(t, "changes") {
+			comparison.Changes = append(comparison.Changes, v1alpha1.Change{
+				Kind: v1alpha1.KindBinding, Name: name(t), Source: name(t), Arguments: text(t), Path: text(t),
+				Desired: text(t), Observed: text(t), Message: text(t), Effect: v1alpha1.EffectRecreate,
+			})
+			comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{
+				Code: v1alpha1.AdvisoryShadowedByPolicy, Name: name(t), Message: text(t),
+			})
+		}
+		look := &scope{cq: &v1alpha1.ConsumerQueue{}, status: &v1alpha1.ConsumerQueueStatus{}}
+		if err := look.setTopology(entries, comparison, plan.Plan{}); err != nil {
+			t.Fatal(err)
+		}
+		long := conditions.True("Long", text(t))
+		look.setConditions(summary{ready: conditions.False("Long", text(t)), progress: conditions.Stalled, drifted: &long, recreation: &long})
+		status := look.status
+
+		encoded, err := json.Marshal(status)
+		if err != nil || len(encoded) > maxStatusBytes {
+			t.Fatalf("%d bytes, %v", len(encoded), err)
+		}
+		again := v1alpha1.ConsumerQueueStatus{}
+		if err := json.Unmarshal(encoded, &again); err != nil {
+			t.Fatal(err)
+		}
+		if second, _ := json.Marshal(again); string(second) != string(encoded) {
+			t.Error("the status changes by being written")
+		}
+		if len(status.Topology)+int(status.TopologyOmitted) != len(entries) ||
+			len(status.Changes)+int(status.ChangesOmitted) != len(comparison.Changes) {
+			t.Errorf("%d + %d of %d objects, %d + %d of %d changes", len(status.Topology), status.TopologyOmitted, len(entries),
+				len(status.Changes), status.ChangesOmitted, len(comparison.Changes))
+		}
+		for _, entry := range entries {
+			if entry.Kind == v1alpha1.KindQueue && !slices.Contains(status.Topology, entry) {
+				t.Errorf("queue %q is left out", entry.Name)
+			}
+		}
+		for _, entry := range status.Topology {
+			if len(entry.Source) > maxName || len(entry.RoutingKey) > maxName || len(entry.Arguments) > 65536 {
+				t.Errorf("the API server refuses %+v", entry)
+			}
+		}
+	})
+}
+
+// anyEntries are objects of one topology: as many queues as there can be, bindings with as large arguments as a spec can
+// give, and foreign bindings with any.
+func anyEntries(t *rapid.T) []v1alpha1.TopologyEntry {
+	var entries []v1alpha1.TopologyEntry
+	for range rapid.IntRange(0, 80).Draw(t, "queues") {
+		entries = append(entries, v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name(t), State: v1alpha1.StateInSync})
+	}
+	arguments := strings.Repeat("a", rapid.SampledFrom([]int{0, 100, 20000}).Draw(t, "arguments"))
+	for range rapid.SampledFrom([]int{0, 1, 200, 300}).Draw(t, "bindings") {
+		entries = append(entries, v1alpha1.TopologyEntry{
+			Kind: v1alpha1.KindBinding, Source: "s", Destination: "d", Arguments: arguments, State: v1alpha1.StateInSync,
+		})
+	}
+	for range rapid.SampledFrom([]int{0, 1, 64}).Draw(t, "foreign") {
+		entries = append(entries, v1alpha1.TopologyEntry{
+			Kind: v1alpha1.KindBinding, Source: text(t), Destination: "d", RoutingKey: text(t), Arguments: text(t), State: v1alpha1.StateForeign,
+		})
+	}
+	return entries
+}
+
+// name is one of ours: valid, but long, and six times as long as JSON.
+func name(t *rapid.T) string {
+	return strings.Repeat(rapid.SampledFrom([]string{"a", "\x01", "ä", "<"}).Draw(t, "letter"), rapid.IntRange(1, 127).Draw(t, "length"))
+}
+
+// text is what a broker may say.
+func text(t *rapid.T) string {
+	letter := rapid.SampledFrom([]string{"a", "\x00", "\xff", "ä", `"`, "<", "\u2028", "🐇"}).Draw(t, "letter")
+	return strings.Repeat(letter, rapid.SampledFrom([]int{0, 1, 255, 256, 1024, 9000}).Draw(t, "length"))
+}
+
+// Foreign bindings with long arguments can still be told apart, and stay the same from look to look.
+func TestLongArgumentsOfOthersAreHashed(t *testing.T) {
+	t.Parallel()
+	entry := func(letter string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Arguments: strings.Repeat(letter, 70000), State: v1alpha1.StateForeign}
+	}
+	kept, omitted := fitted([]v1alpha1.TopologyEntry{entry("a"), entry("b"), entry("a")})
+	topologytest.Equal(t, "omitted", int32(0), omitted)
+	if kept[0] == kept[1] || kept[0] != kept[2] {
+		t.Errorf("%+v", kept)
+	}
+	if !strings.HasPrefix(kept[0].Arguments, "sha256:") || !strings.HasSuffix(kept[0].Arguments, " (70000 bytes)") {
+		t.Errorf("%q", kept[0].Arguments)
+	}
+}

@@ -1,0 +1,151 @@
+package consumerqueue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// summary is what the conditions of a ConsumerQueue say after a look. A nil truth leaves the condition's value.
+type summary struct {
+	ready               conditions.Value
+	progress            conditions.Progress
+	drifted, recreation *conditions.Value
+}
+
+// inSync says whether the topology is as desired.
+func (v summary) inSync() bool { return v.ready.Reason == v1alpha1.ReasonInSync }
+
+// summaryOfWaiting is the verdict where the broker cannot be looked at: nothing is known of drift, and whether recreation is
+// required keeps its value.
+func summaryOfWaiting(reason, message string) summary {
+	unknown := conditions.Unknown(reason, message)
+	return summary{ready: conditions.False(reason, message), progress: conditions.Reconciling, drifted: &unknown}
+}
+
+// summaryOfRefusal is the verdict on a spec that cannot become a topology on this broker.
+func summaryOfRefusal(reason, message string) summary {
+	unknown := conditions.Unknown(reason, message)
+	return summary{ready: conditions.False(reason, message), progress: conditions.Stalled, drifted: &unknown, recreation: &unknown}
+}
+
+// summarize decides what a comparison means, together with what came of declaring what was missing. The comparison is the
+// later of the two: where nothing is open, the failure of a declaration does not matter any more.
+func summarize(comparison plan.Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy, applied error) summary {
+	open := comparison.ChangesBeyondUpgrade(known)
+	drifted := conditions.False(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
+	if len(open) > 0 {
+		drifted = conditions.True(v1alpha1.ReasonDrifted, describeChanges(open))
+	} else {
+		applied = nil
+	}
+	v := summary{drifted: &drifted, recreation: recreation(comparison, refusal(applied))}
+	v.ready, v.progress = readiness(comparison, open, policy, applied)
+	return v
+}
+
+// refusal is the error if the broker has an object and says that it is not as declared, which need not be one that it
+// lists; nil otherwise.
+func refusal(applied error) error {
+	if errors.Is(applied, rabbit.ErrPreconditionFailed) || errors.Is(applied, rabbit.ErrResourceLocked) {
+		return applied
+	}
+	return nil
+}
+
+func readiness(
+	comparison plan.Comparison, open []v1alpha1.Change, policy v1alpha1.DriftPolicy, applied error,
+) (conditions.Value, conditions.Progress) {
+	recreate := slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
+	blocked := comparison.Upgraded && slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
+	switch {
+	case errors.Is(applied, rabbit.ErrAccessRefused):
+		return conditions.False(v1alpha1.ReasonPermissionDenied, conditions.ErrorSummary(applied)), conditions.Stalled
+	case errors.Is(applied, rabbit.ErrInvalidArgument):
+		return conditions.False(v1alpha1.ReasonUnsupportedByBroker, conditions.ErrorSummary(applied)), conditions.Stalled
+	case errors.Is(applied, rabbit.ErrTooLarge):
+		return conditions.False(v1alpha1.ReasonInvalidSpec, conditions.ErrorSummary(applied)), conditions.Stalled
+	case recreate, refusal(applied) != nil:
+		return conditions.False(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refusal(applied))), conditions.Stalled
+	case len(comparison.MissingExchanges) > 0:
+		return conditions.False(v1alpha1.ReasonExchangeMissing, effectSummary(comparison.Changes, v1alpha1.EffectNone)), conditions.Reconciling
+	case applied != nil:
+		return conditions.Unknown(v1alpha1.ReasonCorrecting, conditions.ErrorSummary(applied)), conditions.Reconciling
+	case comparison.MissingReturn != "" && onlyNone(open):
+		return conditions.False(v1alpha1.ReasonReturnRouteMissing, comparison.MissingReturn), conditions.Reconciling
+	case len(open) > 0 && policy == v1alpha1.DriftPolicyReport:
+		return conditions.False(v1alpha1.ReasonDrifted, describeChanges(open)), conditions.Stalled
+	case blocked:
+		return conditions.False(v1alpha1.ReasonRecreationRequired,
+			recreationMessage(comparison.Changes, nil)+". Until then nothing new is declared: "+describeChanges(open)), conditions.Stalled
+	case len(open) > 0:
+		return conditions.Unknown(v1alpha1.ReasonCorrecting, describeChanges(open)), conditions.Reconciling
+	}
+	return conditions.True(v1alpha1.ReasonInSync, inSyncMessage(comparison)), conditions.ProgressNone
+}
+
+func inSyncMessage(comparison plan.Comparison) string {
+	message := "the one object is as desired"
+	if count := comparison.Desired(); count != 1 {
+		message = fmt.Sprintf("all %d objects are as desired", count)
+	}
+	if comparison.Upgraded {
+		message += " now or before the broker was upgraded"
+	}
+	return message
+}
+
+func onlyNone(changes []v1alpha1.Change) bool {
+	return !slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
+}
+
+func recreation(comparison plan.Comparison, refused error) *conditions.Value {
+	value := conditions.False(v1alpha1.ReasonInSync, "no object needs to be recreated")
+	switch {
+	case refused == nil && comparison.Upgraded:
+		value = conditions.True(v1alpha1.ReasonBrokerUpgraded, recreationMessage(comparison.Changes, nil)+upgradeAdvice(comparison.Changes))
+	case refused != nil || comparison.Recreate():
+		value = conditions.True(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refused))
+	}
+	return &value
+}
+
+// upgradeAdvice says what it means that objects are as an older RabbitMQ needs them. From 4.0 on a queue without
+// x-delivery-limit has a limit of 20, where it had none before.
+func upgradeAdvice(changes []v1alpha1.Change) string {
+	advice := ". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"
+	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+vhost.ArgDeliveryLimit }) {
+		advice += "; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost"
+	}
+	return advice
+}
+
+// recreationMessage lists the objects that need recreation with what differs, and what the broker said if it refused.
+func recreationMessage(changes []v1alpha1.Change, refused error) string {
+	parts := plan.DescribeRecreation(changes)
+	if refused != nil {
+		parts = append(parts, conditions.ErrorSummary(refused))
+	}
+	return strings.Join(parts, ". ")
+}
+
+func effectSummary(changes []v1alpha1.Change, effect v1alpha1.Effect) string {
+	return describeChanges(slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect != effect }))
+}
+
+// describeChanges says the first few changes.
+func describeChanges(changes []v1alpha1.Change) string {
+	messages := make([]string, len(changes))
+	for i, change := range changes {
+		messages[i] = change.Message
+	}
+	return conditions.FirstN(messages)
+}

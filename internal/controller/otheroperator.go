@@ -1,8 +1,0 @@
-package controller
-
-import "fmt"
-
-// otherOperator is what messages say of an operator that this one knows nothing of.
-func otherOperator(owners string) string {
-	return fmt.Sprintf("another operator works on this vhost (owner %s)", owners)
-}

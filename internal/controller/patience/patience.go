@@ -1,0 +1,108 @@
+package patience
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FirstSeen remembers when this process first had to do with something about a resource. A DeletionTimestamp would not do:
+// it is of the API server's clock, and may be older than this manager.
+type FirstSeen struct {
+	clock clock.PassiveClock
+
+	mu sync.Mutex
+	of map[client.ObjectKey]sighting
+}
+
+type sighting struct {
+	uid  types.UID
+	when time.Time
+}
+
+func NewFirstSeen(c clock.PassiveClock) *FirstSeen {
+	return &FirstSeen{clock: c, of: map[client.ObjectKey]sighting{}}
+}
+
+// At is when it was first called for a resource: now, if it never was.
+func (s *FirstSeen) At(object client.Object) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(object)
+	seen, known := s.of[key]
+	if !known || seen.uid != object.GetUID() {
+		seen = sighting{uid: object.GetUID(), when: s.clock.Now()}
+		s.of[key] = seen
+	}
+	return seen.when
+}
+
+// Has says whether first was called for a resource.
+func (s *FirstSeen) Has(object client.Object) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, known := s.of[client.ObjectKeyFromObject(object)]
+	return known && seen.uid == object.GetUID()
+}
+
+func (s *FirstSeen) Forget(key client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, key)
+}
+
+// longestTry is the most that one try to delete a topology counts: as long as it takes where nobody else deletes anything.
+// Beyond that it was waiting for the deletions of others, which is no failure.
+const longestTry = 15 * time.Second
+
+// Failures adds up for how long the deletion of a topology has been failing.
+type Failures struct {
+	mu sync.Mutex
+	of map[client.ObjectKey]trial
+}
+
+type trial struct {
+	uid    types.UID
+	last   time.Time
+	failed time.Duration
+}
+
+func NewFailures() *Failures { return &Failures{of: map[client.ObjectKey]trial{}} }
+
+// Add takes note of one more failure, and returns for how long there have been failures: each counts the time since the
+// one before, up to longestTry.
+func (t *Failures) Add(object client.Object, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := client.ObjectKeyFromObject(object)
+	one, known := t.of[key]
+	if !known || one.uid != object.GetUID() {
+		one = trial{uid: object.GetUID(), last: now}
+	}
+	one.failed += min(now.Sub(one.last), longestTry)
+	one.last = now
+	t.of[key] = one
+	return one.failed
+}
+
+func (t *Failures) Forget(key client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, key)
+}
+
+// A deletion that fails for a reason that may pass is tried again for terminationPatience, or three resync intervals if
+// that is longer; then the resource goes and what is at the broker stays. It is counted from the first failure that this
+// manager sees, and waiting for the deletions of others does not count. What goes away by itself is waited for longer: the
+// broker tries to deliver a dead letter every three minutes, and a fence of a crash may have to wait for one.
+const (
+	TerminationPatience = time.Minute
+	PendingPatience     = 10 * time.Minute
+)
+
+// PatientIntervals is for how many resync intervals a broker may fail before a condition that was good changes: a broker's
+// restart must not mean ten thousand writes and alerts.
+const PatientIntervals = 3

@@ -1,0 +1,56 @@
+package trigger
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+func TestSpecOrRequest(t *testing.T) {
+	t.Parallel()
+	object := func(generation int64, requested string) client.Object {
+		cq := &v1alpha1.ConsumerQueue{}
+		cq.Generation = generation
+		cq.Annotations = map[string]string{"other": "annotation", v1alpha1.RequestedAtAnnotation: requested}
+		return cq
+	}
+	old := object(1, "noon")
+	for name, test := range map[string]struct {
+		now  client.Object
+		want bool
+	}{
+		"nothing of interest": {object(1, "noon"), false},
+		"a new generation":    {object(2, "noon"), true},
+		"a new request":       {object(1, "midnight"), true},
+	} {
+		topologytest.Equal(t, name, test.want, SpecOrRequest().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: test.now}))
+	}
+	topologytest.Equal(t, "a new resource", true, SpecOrRequest().Create(event.CreateEvent{Object: old}))
+}
+
+// status.lastHandledReconcileAt holds 1024 characters, and a value that it cannot hold would never be seen as handled.
+// The annotation requested-at has a resource looked at now; lastHandledReconcileAt echoes it.
+func TestRequestedAt(t *testing.T) {
+	t.Parallel()
+	cq := &v1alpha1.ConsumerQueue{}
+	topologytest.Equal(t, "without a request", "", RequestedAt(cq))
+	cq.Annotations = map[string]string{v1alpha1.RequestedAtAnnotation: "noon"}
+	topologytest.Equal(t, "with a request", "noon", RequestedAt(cq))
+	cq.Annotations[v1alpha1.RequestedAtAnnotation] = strings.Repeat("x", 2000)
+	topologytest.Equal(t, "length of a long request", 1024, len(RequestedAt(cq)))
+}
+
+func TestJittered(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		if got := Jittered(time.Second); got < time.Second || got > 1100*time.Millisecond {
+			t.Fatalf("%v", got)
+		}
+	}
+	topologytest.Equal(t, "the shortest", time.Duration(1), Jittered(1))
+}
