@@ -2,8 +2,10 @@ package rabbit
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"net/url"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -37,27 +39,40 @@ type link struct {
 	idle chan *amqp.Channel // open channels of the pool that no operation uses
 }
 
-// dial opens an AMQP connection; limit holds for TCP, and again for TLS and the handshake of AMQP.
-func dial(ctx context.Context, config Config, to endpoints, limit time.Duration) (*link, error) {
+// DialOptions say which broker to connect to, and as whom.
+type DialOptions struct {
+	URI *url.URL
+	TLS *tls.Config
+
+	Username, Password string
+	VHost              string
+	// Owner is told to the broker; see Config.Owner.
+	Owner string
+	// Timeout holds for TCP, and again for TLS and the handshake of AMQP.
+	Timeout time.Duration
+}
+
+// dial opens an AMQP connection.
+func dial(ctx context.Context, options DialOptions) (*link, error) {
 	l := &link{id: newLinkID(), opened: time.Now(), refused: make(chan error, 1)}
 	stop := func() bool { return true }
 	connect := func(network, address string) (net.Conn, error) {
-		dialer := net.Dialer{Timeout: limit}
+		dialer := net.Dialer{Timeout: options.Timeout}
 		line, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		l.socket = &socket{Conn: line}
 		stop = context.AfterFunc(ctx, l.kill)
-		return l.socket, line.SetDeadline(time.Now().Add(limit)) // the library takes it off when the handshake is done
+		return l.socket, line.SetDeadline(time.Now().Add(options.Timeout)) // the library takes it off when the handshake is done
 	}
-	begun := time.Now()
-	connection, err := amqp.DialConfig(to.amqp.Scheme+"://"+to.amqp.Host, amqp.Config{
-		SASL:            []amqp.Authentication{&amqp.PlainAuth{Username: config.Username, Password: config.Password}},
-		Vhost:           config.VHost,
+	errs, begun := Errors{options.Username, options.Password, options.VHost}, time.Now()
+	connection, err := amqp.DialConfig(options.URI.Scheme+"://"+options.URI.Host, amqp.Config{
+		SASL:            []amqp.Authentication{&amqp.PlainAuth{Username: options.Username, Password: options.Password}},
+		Vhost:           options.VHost,
 		Heartbeat:       heartbeat,
-		TLSClientConfig: to.tls.Clone(),
-		Properties:      l.properties(config),
+		TLSClientConfig: options.TLS.Clone(),
+		Properties:      l.properties(options),
 		Locale:          "en_US",
 		Dial:            connect,
 	})
@@ -66,12 +81,12 @@ func dial(ctx context.Context, config Config, to endpoints, limit time.Duration)
 		if l.socket != nil {
 			_ = l.socket.Close()
 		}
-		return nil, config.dialError(ctx, err, time.Since(begun) >= limit)
+		return nil, errs.OfHandshake(ctx, err, time.Since(begun) >= options.Timeout)
 	}
 	l.connection = connection
 	if !stopped { // the context ended in the very moment
 		l.kill()
-		return nil, config.unreachable(ctx.Err())
+		return nil, errs.Unreachable(ctx.Err())
 	}
 	version, _ := l.connection.Properties["version"].(string)
 	cluster, _ := l.connection.Properties["cluster_name"].(string)
@@ -83,26 +98,26 @@ func dial(ctx context.Context, config Config, to endpoints, limit time.Duration)
 
 // dialError knows two cases in which the library's guess would be wrong: it takes silence in the middle of the
 // handshake for a wrong password.
-func (c Config) dialError(ctx context.Context, err error, overdue bool) error {
+func (e Errors) OfHandshake(ctx context.Context, err error, overdue bool) error {
 	if ctx.Err() != nil {
-		return c.unreachable(ctx.Err())
+		return e.Unreachable(ctx.Err())
 	}
 	if reply, ok := errors.AsType[*amqp.Error](err); overdue && ok && !reply.Server {
-		return c.fail(ErrTimeout, "AMQP handshake")
+		return e.Fail(ErrTimeout, "AMQP handshake")
 	}
-	return c.ofDial(err)
+	return e.OfDial(err)
 }
 
 // properties are what a link says of itself. Whoever looks at the connections of a broker finds Warren by them, and which
 // BrokerConnection it is.
-func (l *link) properties(config Config) amqp.Table {
+func (l *link) properties(options DialOptions) amqp.Table {
 	version := "unknown"
 	if build, ok := debug.ReadBuildInfo(); ok {
 		version = build.Main.Version
 	}
 	return amqp.Table{
-		"product": product, "version": version, "platform": "Go", "connection_name": "warren " + config.VHost,
-		ownerProperty: config.Owner, linkProperty: l.id,
+		"product": product, "version": version, "platform": "Go", "connection_name": "warren " + options.VHost,
+		ownerProperty: options.Owner, linkProperty: l.id,
 	}
 }
 

@@ -41,7 +41,7 @@ type streamed interface {
 }
 
 func (m *management) newAnswer(path string, body io.Reader) *answer {
-	a := &answer{management: m, path: path, body: body, limit: m.config.Limits.answer(path), room: &room{limits: m.config.Limits}}
+	a := &answer{management: m, path: path, body: body, limit: m.Limits.answer(path), room: &room{limits: m.Limits}}
 	a.decoder = json.NewDecoder(a)
 	a.decoder.UseNumber() // an int64 does not survive as a float64
 	return a
@@ -54,7 +54,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	case a.read > a.limit, a.items*shortestItem > a.limit:
 		return 0, a.tooLong()
 	case pending > largestItem:
-		return 0, a.management.config.tooLarge(largestItem, "an item of the answer is larger")
+		return 0, a.management.errs.TooLarge(largestItem, "an item of the answer is larger")
 	}
 	if err := a.needs((pending + chunk) * textFactor); err != nil {
 		return 0, err
@@ -66,8 +66,8 @@ func (a *answer) Read(p []byte) (int, error) {
 
 // tooLong names the flag where there is one that helps.
 func (a *answer) tooLong() error {
-	err := a.management.config.tooLarge(a.limit, "the answer is larger")
-	if a.limit == a.management.config.Limits.response {
+	err := a.management.errs.TooLarge(a.limit, "the answer is larger")
+	if a.limit == a.management.Limits.response {
 		return fmt.Errorf("%w: raise the manager's flag --max-management-response, and its memory with it", err)
 	}
 	return err
@@ -79,7 +79,7 @@ func (a *answer) needs(more int64) error {
 		return nil
 	}
 	return fmt.Errorf("%w in memory: raise the manager's flag --max-management-response, and its memory with it",
-		a.management.config.tooLarge(a.room.limits.memory, "what is kept of all vhosts, with this answer, is larger"))
+		a.management.errs.TooLarge(a.room.limits.memory, "what is kept of all vhosts, with this answer, is larger"))
 }
 
 // into decodes the whole answer.
@@ -103,9 +103,9 @@ func (a *answer) describe(err error) error {
 		return nil
 	case errors.Is(err, ErrResponseTooLarge):
 	case errors.As(err, &syntax) || errors.As(err, &mismatch) || errors.Is(err, errNotRabbitMQ):
-		err = m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err)
+		err = m.errs.Fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err)
 	default:
-		err = m.config.unreachable(err)
+		err = m.errs.Unreachable(err)
 	}
 	return m.describe(http.MethodGet, a.path, err)
 }

@@ -76,7 +76,7 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 	version := cutTo(vhost.Lowest(versions...), longestVersion)
 	parsed, err := vhost.ParseVersion(version)
 	if err != nil {
-		return nil, m.describe(http.MethodGet, "/overview", m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
+		return nil, m.describe(http.MethodGet, "/overview", m.errs.Fail(ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
 	}
 	_, events := builtin[eventExchange]
 	return &contact{
@@ -84,7 +84,7 @@ func (m *management) meet(ctx context.Context) (*contact, error) {
 		identity: identity,
 		tags:     tags,
 		capabilities: Capabilities{
-			Definitions:       administrator && definitionsWork(m.config.VHost),
+			Definitions:       administrator && definitionsWork(m.VHost),
 			Events:            events,
 			Policies:          administrator || slices.Contains(tags, "policymaker"),
 			DelayedRedelivery: parsed.AtLeast(vhost.RabbitMQ43),
@@ -118,10 +118,10 @@ func (m *management) identity(ctx context.Context) (found vhost.Cluster, answer 
 		return found, answer, err
 	}
 	if len(answer.Version) > longestVersion || len(answer.ClusterName) > longestClusterName {
-		tooLong := m.config.fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
+		tooLong := m.errs.Fail(ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
 		return found, answer, m.describe(http.MethodGet, "/overview", tooLong)
 	}
-	found = vhost.Cluster{Name: answer.ClusterName, Endpoint: endpointOf(m.config.AMQPURI)}
+	found = vhost.Cluster{Name: answer.ClusterName, Endpoint: m.Endpoint}
 	for _, parameter := range parameters {
 		if id, text := parameter.Value.(string); text && parameter.Name == "internal_cluster_id" {
 			found.ID = hashedID(id)
@@ -151,7 +151,7 @@ func (m *management) builtinExchanges(ctx context.Context, administrator bool) (
 		builtin[name] = vhost.Exchange{Type: kind, Durable: true}
 	}
 	var page struct{ Items []exchangeItem }
-	_, err := m.get(ctx, "/exchanges/"+escape(m.config.VHost)+
+	_, err := m.get(ctx, "/exchanges/"+escape(m.VHost)+
 		"?page=1&page_size=100&disable_stats=true&use_regex=true&name=%5Eamq%5C.&columns="+exchangeColumns, "", &page)
 	if err != nil && administrator && errors.Is(err, ErrAccessRefused) {
 		return builtin, nil

@@ -16,7 +16,7 @@ const channelLimit = 16
 // channels runs operations on a small pool of channels, which are opened as needed and used again. An operation that the
 // broker refuses costs its channel and nothing else.
 type channels struct {
-	config  Config
+	errs    Errors
 	timeout time.Duration // of one operation
 	slots   chan struct{}
 	running sync.WaitGroup
@@ -27,9 +27,9 @@ type channels struct {
 	changed chan struct{} // closed when link or down change
 }
 
-func newChannels(config Config, timeout time.Duration) *channels {
+func newChannels(errs Errors, timeout time.Duration) *channels {
 	return &channels{
-		config: config, timeout: timeout, slots: make(chan struct{}, channelLimit), changed: make(chan struct{}),
+		errs: errs, timeout: timeout, slots: make(chan struct{}, channelLimit), changed: make(chan struct{}),
 	}
 }
 
@@ -71,7 +71,7 @@ func (c *channels) enter(ctx context.Context) (*link, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, c.config.unreachable(ctx.Err())
+			return nil, c.errs.Unreachable(ctx.Err())
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (c *channels) do(ctx context.Context, operation func(*amqp.Channel) error) 
 // doAt is do for what must not reach another cluster than this one.
 func (c *channels) doAt(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.doOn(ctx, func(l *link) error {
-		if err := c.config.sameCluster(l.at(), cluster); err != nil {
+		if err := c.errs.SameCluster(l.at(), cluster); err != nil {
 			return err
 		}
 		return l.withChannel(operation)
@@ -96,7 +96,7 @@ func (c *channels) doAt(ctx context.Context, cluster string, operation func(*amq
 // mode or an unacknowledged message. It returns when the operation has ended, for what it does must not be done later.
 func (c *channels) alone(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.start(ctx, context.WithoutCancel(ctx), func(l *link) error {
-		if err := c.config.sameCluster(l.at(), cluster); err != nil {
+		if err := c.errs.SameCluster(l.at(), cluster); err != nil {
 			return err
 		}
 		return l.alone(operation)
@@ -110,12 +110,12 @@ func (c *channels) doOn(ctx context.Context, operation func(*link) error) error 
 // start begins an operation until the first context ends, and waits for its result until the second does.
 func (c *channels) start(ctx, wait context.Context, operation func(*link) error) error {
 	if err := ctx.Err(); err != nil {
-		return c.config.unreachable(err)
+		return c.errs.Unreachable(err)
 	}
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return c.config.unreachable(ctx.Err())
+		return c.errs.Unreachable(ctx.Err())
 	}
 	l, err := c.enter(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *channels) start(ctx, wait context.Context, operation func(*link) error)
 	case err := <-done:
 		return err
 	case <-wait.Done():
-		return c.config.unreachable(wait.Err())
+		return c.errs.Unreachable(wait.Err())
 	}
 }
 
@@ -152,7 +152,7 @@ func (c *channels) run(l *link, operation func(*link) error) error {
 	case classified:
 		return own
 	case l.overdue.Load():
-		return c.config.fail(ErrTimeout, "AMQP operation")
+		return c.errs.Fail(ErrTimeout, "AMQP operation")
 	}
-	return c.config.ofOperation(err)
+	return c.errs.OfOperation(err)
 }

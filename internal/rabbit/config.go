@@ -49,6 +49,24 @@ type Config struct {
 	Limits *Limits
 }
 
+// managementOptions are for clients of the management API; the configuration has limits.
+func (c Config) managementOptions(to endpoints, timeout time.Duration, connections int) Options {
+	return Options{
+		URI: to.management, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost,
+		Endpoint: endpointOf(c.AMQPURI), Timeout: timeout, Connections: connections, Limits: c.Limits,
+	}
+}
+
+// dialOptions are for AMQP connections.
+func (c Config) dialOptions(to endpoints, timeout time.Duration) DialOptions {
+	return DialOptions{
+		URI: to.amqp, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost, Owner: c.Owner, Timeout: timeout,
+	}
+}
+
+// errors makes errors for the user of the configuration.
+func (c Config) errors() Errors { return Errors{c.Username, c.Password, c.VHost} }
+
 // Validate reports the first field that cannot be used, by name. Its errors hold no credentials.
 func (c Config) Validate() error {
 	_, err := c.parse()

@@ -43,6 +43,7 @@ const steady = 5 * time.Second
 // the same time.
 type Connection struct {
 	config     Config
+	errs       Errors
 	to         endpoints
 	timing     timing
 	log        logr.Logger
@@ -87,14 +88,14 @@ func open(config Config, logger logr.Logger, notify func(Notice), timing timing)
 		config.Limits = NewLimits(0)
 	}
 	c := &Connection{
-		config: config, to: to, timing: timing, log: logger,
-		management: newManagement(config, to.management, to.tls, timing.request, 1),
-		writing:    newManagement(config, to.management, to.tls, timing.request, requestLimit),
+		config: config, errs: config.errors(), to: to, timing: timing, log: logger,
+		management: newManagement(config.managementOptions(to, timing.request, 1)),
+		writing:    newManagement(config.managementOptions(to, timing.request, requestLimit)),
 		deletions:  newDeletions(),
 		candidate:  candidate{news: make(chan struct{}, 1)}, survey: survey{places: make(chan struct{}, 1)},
-		channels: newChannels(config, timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
+		channels: newChannels(config.errors(), timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
 	}
-	c.sentinels = newSentinelLink(config, timing.operation, c.dialSentinels)
+	c.sentinels = newSentinelLink(config.errors(), timing.operation, c.dialSentinels)
 	c.done, c.end = context.WithCancel(context.Background())
 	c.strange.Store(true)
 	c.running.Go(func() { c.notices.run(c.done) })
@@ -310,7 +311,7 @@ func (c *Connection) another(ctx context.Context, same bool) error {
 			return err
 		}
 		if !now.Continues(c.contact.identity) {
-			return c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q", now.Name, c.contact.identity.Name)
+			return c.errs.Fail(ErrUnreachable, "cluster %q answered in the place of %q", now.Name, c.contact.identity.Name)
 		}
 	}
 	if same && !moved {
@@ -329,7 +330,7 @@ func (c *Connection) meet(met *contact) {
 		if l.matched = met.identity.Continues(known.identity); l.matched {
 			l.cluster.Store(&met.identity)
 		} else {
-			c.channels.set(nil, c.config.fail(ErrUnreachable, "cluster %q answered in the place of %q",
+			c.channels.set(nil, c.errs.Fail(ErrUnreachable, "cluster %q answered in the place of %q",
 				met.identity.Name, known.identity.Name))
 		}
 	}
@@ -359,7 +360,7 @@ func (c *Connection) connecting() {
 	retry := backoff{first: c.timing.first, limit: c.timing.limit}
 	for first := true; ; first = false {
 		begun := time.Now()
-		l, err := dial(c.done, c.config, c.to, c.timing.dial)
+		l, err := dial(c.done, c.config.dialOptions(c.to, c.timing.dial))
 		if err == nil {
 			err = c.connected(l, first)
 			if time.Since(begun) > steady {
@@ -406,9 +407,9 @@ func (c *Connection) connected(l *link, first bool) error {
 	case reply := <-ended:
 		l.kill()
 		if reply == nil || l.overdue.Load() {
-			return c.config.fail(ErrTimeout, "AMQP operation")
+			return c.errs.Fail(ErrTimeout, "AMQP operation")
 		}
-		return c.config.fail(ErrUnreachable, "the AMQP connection was closed: %s", withoutCode(reply.Reason))
+		return c.errs.Fail(ErrUnreachable, "the AMQP connection was closed: %s", withoutCode(reply.Reason))
 	case <-c.done.Done():
 		l.close(c.timing.goodbye)
 		return ErrClosed

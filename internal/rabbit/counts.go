@@ -99,7 +99,7 @@ func (o *looseObject) UnmarshalJSON(text []byte) error {
 
 // reading asks for one queue; nil if there is no such queue.
 func (m *management) reading(ctx context.Context, queue, query string) (*reading, error) {
-	path := "/queues/" + escape(m.config.VHost) + "/" + escape(queue)
+	path := "/queues/" + escape(m.VHost) + "/" + escape(queue)
 	answer, gone := &reading{}, false
 	err := m.do(ctx, http.MethodGet, path+query, "", nil, func(response *http.Response) error {
 		switch response.StatusCode {
@@ -118,9 +118,9 @@ func (m *management) reading(ctx context.Context, queue, query string) (*reading
 }
 
 // fit says why a queue cannot be shown to be empty; nil if it can.
-func (r *reading) fit(config Config, queue string) error {
+func (r *reading) fit(errs Errors, queue string) error {
 	unproven := func(format string, args ...any) error {
-		return config.fail(ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
+		return errs.Fail(ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
 	}
 	switch ttl, expires := r.lowest(vhost.KeyMessageTTL); {
 	case r.Type != vhost.TypeQuorum:
@@ -170,12 +170,12 @@ func (r *reading) drops() bool {
 }
 
 // holds says what a passive declaration found beyond the messages that are Warren's own; nil if nothing.
-func (h held) holds(config Config, queue string) error {
+func (h held) holds(errs Errors, queue string) error {
 	switch {
 	case h.ready > 0:
-		return config.fail(ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
+		return errs.Fail(ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
 	case h.consumers > 0:
-		return config.fail(ErrNotEmpty, "queue %q has %s", queue, count(h.consumers, "consumer"))
+		return errs.Fail(ErrNotEmpty, "queue %q has %s", queue, count(h.consumers, "consumer"))
 	}
 	return nil
 }

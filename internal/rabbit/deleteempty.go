@@ -63,7 +63,7 @@ func (c *Connection) DeleteEmpty(
 	ctx, end, busy, err := c.deletions.begin(ctx, queues)
 	switch {
 	case errors.Is(err, errBusy):
-		return c.config.fail(ErrUnproven, "queue %q is being deleted by another call", busy)
+		return c.errs.Fail(ErrUnproven, "queue %q is being deleted by another call", busy)
 	case err != nil:
 		return err
 	}
@@ -74,20 +74,20 @@ func (c *Connection) DeleteEmpty(
 	}
 	err = d.run(ctx)
 	if ctx.Err() != nil && !errors.Is(err, errAbandoned) && err != nil {
-		return c.config.ended(ctx, err)
+		return c.errs.Ended(ctx, err)
 	}
 	return err
 }
 
 // ended says that a call came to nothing because its context ended, or because the connection was closed.
-func (c Config) ended(ctx context.Context, err error) error {
+func (e Errors) Ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
 		return ErrClosed
 	}
 	if errors.Is(err, ctx.Err()) {
 		return err
 	}
-	return errors.Join(c.unreachable(ctx.Err()), err)
+	return errors.Join(e.Unreachable(ctx.Err()), err)
 }
 
 func unique(names []string) []string {
@@ -103,18 +103,18 @@ func unique(names []string) []string {
 func (c *Connection) mayDelete(cluster string, queues []string) error {
 	health := c.Health()
 	if !health.Cluster.Known() {
-		return c.config.fail(ErrUnreachable, "the broker has not been reached yet")
+		return c.errs.Fail(ErrUnreachable, "the broker has not been reached yet")
 	}
-	if err := c.config.sameCluster(health.Cluster, cluster); err != nil {
+	if err := c.errs.SameCluster(health.Cluster, cluster); err != nil {
 		return err
 	}
 	for _, queue := range queues {
 		if queue == "" || len(queue) > shortString {
-			return c.config.fail(ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
+			return c.errs.Fail(ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
 		}
 	}
 	if !health.Capabilities.Policies {
-		return c.config.fail(ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
+		return c.errs.Fail(ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
 			c.config.Username)
 	}
 	return nil
@@ -159,7 +159,7 @@ func (d *deletion) run(ctx context.Context) error {
 	if err := d.step(stepLooked); err != nil {
 		return err
 	}
-	return d.c.deletions.fenced(ctx, d.c.config, func() error {
+	return d.c.deletions.fenced(ctx, d.c.errs, func() error {
 		planned, err := d.look(ctx)
 		if err != nil || len(d.queues) == 0 {
 			return err
@@ -232,12 +232,12 @@ func (d *deletion) deleteWithin(ctx context.Context) error {
 }
 
 func (d *deletion) unproven(format string, args ...any) error {
-	return d.c.config.fail(ErrUnproven, format, args...)
+	return d.c.errs.Fail(ErrUnproven, format, args...)
 }
 
 // slow is unproven for want of time.
 func (d *deletion) slow(format string, args ...any) error {
-	return d.c.config.failure([]error{ErrUnproven, errSlow}, fmt.Sprintf("%v: %s", ErrUnproven, fmt.Sprintf(format, args...)))
+	return d.c.errs.Because([]error{ErrUnproven, errSlow}, fmt.Sprintf("%v: %s", ErrUnproven, fmt.Sprintf(format, args...)))
 }
 
 // undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo.

@@ -163,11 +163,11 @@ var errSlow = errors.New("slow")
 // fenced is inPlace for a step with a fence. Where a broker has too much to do, many deletions at a time take too long, all of
 // them, and are undone and tried again. So each that takes too long withholds a place, down to a single one, and each that ends
 // well gives one back.
-func (d *deletions) fenced(ctx context.Context, config Config, step func() error) error {
+func (d *deletions) fenced(ctx context.Context, errs Errors, step func() error) error {
 	select {
 	case d.fencing <- struct{}{}:
 	case <-ctx.Done():
-		return config.unreachable(ctx.Err())
+		return errs.Unreachable(ctx.Err())
 	}
 	err := step()
 	for range d.placesAfter(err) {
@@ -192,11 +192,11 @@ func (d *deletions) placesAfter(err error) int {
 }
 
 // inPlace holds one of the places of a limit during a step.
-func (c Config) inPlace(ctx context.Context, places chan struct{}, step func() error) error {
+func (e Errors) inPlace(ctx context.Context, places chan struct{}, step func() error) error {
 	select {
 	case places <- struct{}{}:
 	case <-ctx.Done():
-		return c.unreachable(ctx.Err())
+		return e.Unreachable(ctx.Err())
 	}
 	defer func() { <-places }()
 	return step()

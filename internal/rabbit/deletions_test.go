@@ -32,7 +32,7 @@ func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 		{nil, 6},
 		{nil, 6},
 	} {
-		if err := d.fenced(t.Context(), Config{}, func() error { return step.err }); !errors.Is(err, step.err) {
+		if err := d.fenced(t.Context(), Errors{}, func() error { return step.err }); !errors.Is(err, step.err) {
 			t.Errorf("%d: %v is not %v", i, err, step.err)
 		}
 		if free := cap(d.fencing) - len(d.fencing); free != step.free {

@@ -97,13 +97,16 @@ type failure struct {
 func (f *failure) Error() string   { return f.text }
 func (f *failure) Unwrap() []error { return f.reasons }
 
-// fail makes an error of a sentinel and a detail.
-func (c Config) fail(reason error, format string, args ...any) error {
-	return c.failure([]error{reason}, fmt.Sprintf("%v: %s", reason, fmt.Sprintf(format, args...)))
+// Errors makes errors of what a broker says to one user. They never show the user's password.
+type Errors struct{ Username, Password, VHost string }
+
+// Fail makes an error of a sentinel and a detail.
+func (e Errors) Fail(reason error, format string, args ...any) error {
+	return e.Because([]error{reason}, fmt.Sprintf("%v: %s", reason, fmt.Sprintf(format, args...)))
 }
 
-// unreachable classifies an error of the network or of TLS.
-func (c Config) unreachable(err error) error {
+// Unreachable classifies an error of the network or of TLS.
+func (e Errors) Unreachable(err error) error {
 	reasons := []error{ErrUnreachable}
 	for _, sentinel := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, sentinel) {
@@ -112,14 +115,14 @@ func (c Config) unreachable(err error) error {
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		reasons[0] = ErrTimeout
-		return c.failure(reasons, ErrTimeout.Error()+where(err))
+		return e.Because(reasons, ErrTimeout.Error()+where(err))
 	}
-	return c.failure(reasons, fmt.Sprintf("%v: %s", ErrUnreachable, plain(err)))
+	return e.Because(reasons, fmt.Sprintf("%v: %s", ErrUnreachable, plain(err)))
 }
 
-// failure takes the secrets out of a text before it cuts it: half a password is a secret, too.
-func (c Config) failure(reasons []error, text string) error {
-	return &failure{reasons: reasons, text: cutTo(c.redact(text), longestText)}
+// Because takes the secrets out of a text before it cuts it: half a password is a secret, too.
+func (e Errors) Because(reasons []error, text string) error {
+	return &failure{reasons: reasons, text: cutTo(e.redact(text), longestText)}
 }
 
 // where names the address that a network operation was about, if there is one.
@@ -159,16 +162,16 @@ func untimed(text string) string {
 	return notYetValid.ReplaceAllString(expired.ReplaceAllString(text, "valid until "), "valid from ")
 }
 
-// sameCluster makes an error of a broker that is not surely of the wanted cluster, which is given by its Key.
-func (c Config) sameCluster(here vhost.Cluster, wanted string) error {
+// SameCluster makes an error of a broker that is not surely of the wanted cluster, which is given by its Key.
+func (e Errors) SameCluster(here vhost.Cluster, wanted string) error {
 	meant := vhost.ClusterOf(wanted)
 	switch {
 	case here.Continues(meant):
 		return nil
 	case here.Name != meant.Name:
-		return c.fail(ErrOtherCluster, "the broker belongs to cluster %q, not to %q", here.Name, meant.Name)
+		return e.Fail(ErrOtherCluster, "the broker belongs to cluster %q, not to %q", here.Name, meant.Name)
 	}
-	return c.fail(ErrOtherCluster, "the broker belongs to another cluster that is called %q", here.Name)
+	return e.Fail(ErrOtherCluster, "the broker belongs to another cluster that is called %q", here.Name)
 }
 
 // channelErrors are the reply codes of AMQP that close a channel and nothing else.
@@ -179,42 +182,42 @@ var channelErrors = map[int]error{
 	amqp.PreconditionFailed: ErrPreconditionFailed,
 }
 
-// ofOperation classifies what an AMQP operation returned.
-func (c Config) ofOperation(err error) error {
+// OfOperation classifies what an AMQP operation returned.
+func (e Errors) OfOperation(err error) error {
 	reply, ok := errors.AsType[*amqp.Error](err)
 	if !ok {
-		return c.unreachable(err)
+		return e.Unreachable(err)
 	}
 	if reply.Code == amqp.PreconditionFailed && strings.HasSuffix(reply.Reason, " in use") {
-		return c.fail(ErrInUse, "%s", withoutCode(reply.Reason))
+		return e.Fail(ErrInUse, "%s", withoutCode(reply.Reason))
 	}
 	if reply.Code == amqp.PreconditionFailed && strings.HasPrefix(withoutCode(reply.Reason), "invalid arg ") {
-		return c.fail(ErrInvalidArgument, "%s", withoutCode(reply.Reason))
+		return e.Fail(ErrInvalidArgument, "%s", withoutCode(reply.Reason))
 	}
 	if reason, known := channelErrors[reply.Code]; known {
-		return c.fail(reason, "%s", withoutCode(reply.Reason))
+		return e.Fail(reason, "%s", withoutCode(reply.Reason))
 	}
-	return c.fail(ErrUnreachable, "the AMQP connection was closed: %s", withoutCode(reply.Reason))
+	return e.Fail(ErrUnreachable, "the AMQP connection was closed: %s", withoutCode(reply.Reason))
 }
 
-// ofDial classifies what opening an AMQP connection returned.
-func (c Config) ofDial(err error) error {
+// OfDial classifies what opening an AMQP connection returned.
+func (e Errors) OfDial(err error) error {
 	reply, ok := errors.AsType[*amqp.Error](err)
 	if !ok {
-		return c.unreachable(err)
+		return e.Unreachable(err)
 	}
 	reason := withoutCode(reply.Reason)
 	switch {
 	case errors.Is(err, amqp.ErrVhost): // the library's guess when the broker goes away at this step
-		return c.fail(ErrUnreachable, "the connection was closed while opening vhost %q", c.VHost)
+		return e.Fail(ErrUnreachable, "the connection was closed while opening vhost %q", e.VHost)
 	case reply.Code == amqp.AccessRefused:
-		return c.fail(ErrAuthentication, "user %q: %s", c.Username, reason)
+		return e.Fail(ErrAuthentication, "user %q: %s", e.Username, reason)
 	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "access to vhost"):
-		return c.fail(ErrAccessRefused, "%s", reason)
+		return e.Fail(ErrAccessRefused, "%s", reason)
 	case reply.Code == amqp.NotAllowed && strings.Contains(reason, "not found"):
-		return c.fail(ErrVHostNotFound, "%s", reason)
+		return e.Fail(ErrVHostNotFound, "%s", reason)
 	}
-	return c.fail(ErrUnreachable, "%s", reason)
+	return e.Fail(ErrUnreachable, "%s", reason)
 }
 
 var (
@@ -236,13 +239,13 @@ const redacted = "[redacted]"
 // redact takes credentials out of a text: whatever stands before an @ in a URI, and the password in any spelling that
 // a URI may give it. Passwords shorter than four bytes are left to the first rule, for replacing each "a" in a text
 // would tell the password rather than hide it; so is one that equals the user's name.
-func (c Config) redact(text string) string {
+func (e Errors) redact(text string) string {
 	text = withoutCredentials(text)
-	if len(c.Password) < 4 || c.Password == c.Username {
+	if len(e.Password) < 4 || e.Password == e.Username {
 		return text
 	}
 	spellings := []string{
-		c.Password, url.QueryEscape(c.Password), url.PathEscape(c.Password), url.UserPassword("", c.Password).String()[1:],
+		e.Password, url.QueryEscape(e.Password), url.PathEscape(e.Password), url.UserPassword("", e.Password).String()[1:],
 	}
 	slices.SortFunc(spellings, func(a, b string) int { return len(b) - len(a) })
 	for _, spelling := range spellings {

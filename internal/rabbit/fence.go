@@ -95,7 +95,7 @@ func (m *management) putFence(ctx context.Context, f fence, definition vhost.Arg
 }
 
 func (m *management) policyPath(name string) string {
-	return "/policies/" + escape(m.config.VHost) + "/" + escape(name)
+	return "/policies/" + escape(m.VHost) + "/" + escape(name)
 }
 
 // lift ends a fence, in a way that lets publishers go on which it held up if it was closed; in between, take takes out

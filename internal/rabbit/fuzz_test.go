@@ -72,7 +72,7 @@ func FuzzAnswers(f *testing.F) {
 			"policies":    func(m *management) error { _, err := m.policies(t.Context()); return err },
 			"delete":      func(m *management) error { return m.delete(t.Context(), "/queues/%2F/q") },
 		} {
-			m := newManagement(config, endpoints.management, endpoints.tls, time.Minute, 1)
+			m := newManagement(config.managementOptions(endpoints, time.Minute, 1))
 			m.client.Transport = &answers{status, body, 50}
 			err := ask(m)
 			if err == nil {

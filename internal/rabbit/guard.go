@@ -19,7 +19,7 @@ func (d *deletion) proveAll(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, queue := range d.queues {
 		all.Go(func() {
-			results[i] = d.c.config.inPlace(ctx, places, func() error {
+			results[i] = d.c.errs.inPlace(ctx, places, func() error {
 				if err := d.remember(ctx, queue); err != nil {
 					return err
 				}
@@ -101,7 +101,7 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 	if !exists {
 		return false, d.unproven(deletedElsewhere, queue)
 	}
-	if err := now.holds(d.c.config, queue); err != nil {
+	if err := now.holds(d.c.errs, queue); err != nil {
 		return false, err
 	}
 	wait := "to be dead-lettered"
@@ -109,7 +109,7 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 		wait = "to be redelivered or dead-lettered"
 	}
 	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", ErrNotEmpty, queue, wait)
-	return true, d.c.config.failure([]error{ErrNotEmpty, ErrPending}, text)
+	return true, d.c.errs.Because([]error{ErrNotEmpty, ErrPending}, text)
 }
 
 // publish publishes sentinels of these numbers to a queue, on a channel of their own, and says which were taken.
@@ -158,7 +158,7 @@ func (d *deletion) withdraw(ctx context.Context, queue string) error {
 	case missing && now.ready+now.consumers == 0:
 		return d.unproven(guardTaken, queue)
 	}
-	return now.holds(d.c.config, queue)
+	return now.holds(d.c.errs, queue)
 }
 
 func (d *deletion) fenceOf(queue string) fence {
@@ -222,9 +222,9 @@ func (d *deletion) guarded(queue string, now held, exists bool) error {
 	case !exists:
 		return d.unproven(deletedElsewhere, queue)
 	case now.consumers > 0:
-		return now.beyond(0).holds(d.c.config, queue)
+		return now.beyond(0).holds(d.c.errs, queue)
 	case now.ready > d.inside[queue]:
-		return now.beyond(d.inside[queue]).holds(d.c.config, queue)
+		return now.beyond(d.inside[queue]).holds(d.c.errs, queue)
 	case now.ready < d.inside[queue]:
 		return d.unproven(guardTaken, queue)
 	}
@@ -285,7 +285,7 @@ func (d *deletion) lastLook(channel *amqp.Channel, queue string) error {
 		case !exists:
 			return d.unproven(deletedElsewhere, queue)
 		case now.ready > rest || now.consumers > 1:
-			return held{ready: now.ready - rest, consumers: now.consumers - 1}.holds(d.c.config, queue)
+			return held{ready: now.ready - rest, consumers: now.consumers - 1}.holds(d.c.errs, queue)
 		case now.ready < rest || now.consumers < 1:
 			return d.unproven(guardTaken, queue)
 		}
@@ -322,9 +322,9 @@ func (d *deletion) takeFirst(ctx context.Context, channel *amqp.Channel, queue s
 	case own: // the end of the channel puts it back
 		return d.unproven("queue %q: somebody took a message that guards it, or more came in", queue)
 	case ok && d.singleActive(queue):
-		return errors.Join(held{ready: 1}.holds(d.c.config, queue), channel.Cancel(consumerTag, false), putBack(message))
+		return errors.Join(held{ready: 1}.holds(d.c.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
 	case ok:
-		return errors.Join(held{ready: 1}.holds(d.c.config, queue), putBack(message))
+		return errors.Join(held{ready: 1}.holds(d.c.errs, queue), putBack(message))
 	}
 	return d.unproven(guardTaken, queue)
 }

@@ -125,7 +125,7 @@ func managementAt(t *testing.T, uri string, limits *Limits) *management {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newManagement(config, to.management, to.tls, within, 1)
+	return newManagement(config.managementOptions(to, within, 1))
 }
 
 // The largest vhost that was measured, 60,000 queues in 16 MB, is far from the limits, and takes no more memory than is
@@ -210,7 +210,7 @@ func TestRefusalWithoutReason(t *testing.T) {
 func TestErrorsAreShort(t *testing.T) {
 	t.Parallel()
 	config := Config{Password: "correct-horse"}
-	err := config.fail(ErrUnreachable, "%s", strings.Repeat("x", longestText-len("broker unreachable: ")-8)+config.Password)
+	err := config.errors().Fail(ErrUnreachable, "%s", strings.Repeat("x", longestText-len("broker unreachable: ")-8)+config.Password)
 	if len(err.Error()) > longestText || strings.Contains(err.Error(), "corr") || !strings.Contains(err.Error(), "[reda") {
 		t.Errorf("%d bytes, ends in %q", len(err.Error()), err.Error()[longestText-30:])
 	}
@@ -224,7 +224,7 @@ func TestExpiredCertificatesGiveOneText(t *testing.T) {
 		"current time 2026-01-02T03:04:06+01:00 is before 2027-01-01T00:00:00Z": "valid from 2027-01-01T00:00:00Z",
 	} {
 		certificate := x509.CertificateInvalidError{Reason: x509.Expired, Detail: detail}
-		err := Config{}.unreachable(&url.Error{Op: "Get", URL: "https://mq", Err: &tls.CertificateVerificationError{Err: certificate}})
+		err := Errors{}.Unreachable(&url.Error{Op: "Get", URL: "https://mq", Err: &tls.CertificateVerificationError{Err: certificate}})
 		want = "broker unreachable: tls: failed to verify certificate: x509: certificate has expired or is not yet valid: " + want
 		if err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

@@ -146,7 +146,7 @@ func cutTo(text string, limit int) string {
 }
 
 // tooLarge makes an error of an answer that exceeds its limit. It says the same each time, for it stands in a status.
-func (c Config) tooLarge(limit int64, what string) error {
+func (e Errors) TooLarge(limit int64, what string) error {
 	return &failure{
 		reasons: []error{ErrResponseTooLarge, ErrUnreachable},
 		text:    fmt.Sprintf("%v: %s than %s", ErrResponseTooLarge, what, resource.NewQuantity(limit, resource.BinarySI)),

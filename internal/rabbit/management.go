@@ -22,37 +22,49 @@ var errNotModified = errors.New("not modified")
 // management is a client of the management API. Whoever looks at the vhost has one to itself, and makes one request at a
 // time; deletions share another. Each keeps as many idle connections as it uses at a time.
 type management struct {
-	config  Config
-	base    string // the URI up to and with /api
-	client  *http.Client
-	timeout time.Duration
-	opened  atomic.Bool // a connection, since this was last asked
-	writes  chan struct{}
+	Options
+
+	errs   Errors
+	base   string // the URI up to and with /api
+	client *http.Client
+	opened atomic.Bool // a connection, since this was last asked
+	writes chan struct{}
 }
 
-// newManagement takes a configuration that Validate has passed.
-func newManagement(config Config, uri *url.URL, tlsConfig *tls.Config, timeout time.Duration, connections int) *management {
-	if config.Limits == nil {
-		config.Limits = NewLimits(0)
-	}
+// Options say which management API to speak to, and as whom.
+type Options struct {
+	URI *url.URL // up to /api
+	TLS *tls.Config
+
+	Username, Password string
+	VHost              string
+	// Endpoint is host:port of the AMQP address of the same broker.
+	Endpoint string
+	// Timeout is how long a request may take, with its answer.
+	Timeout time.Duration
+	// Connections is how many requests are made at a time.
+	Connections int
+	Limits      *Limits
+}
+
+func newManagement(options Options) *management {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // documented to be one
-	transport.TLSClientConfig = tlsConfig.Clone()                // it writes protocols into it that AMQP doesn't speak
-	transport.MaxIdleConnsPerHost = connections
+	transport.TLSClientConfig = options.TLS.Clone()              // it writes protocols into it that AMQP doesn't speak
+	transport.MaxIdleConnsPerHost = options.Connections
 	transport.IdleConnTimeout = 0 // an interval may be longer than any time-out; the server closes what it doesn't like
 	transport.MaxResponseHeaderBytes = largestHeader
 	// Requests come one at a time, and an answer in HTTP/2 may take megabytes of buffers.
 	transport.Protocols = &http.Protocols{}
 	transport.Protocols.SetHTTP1(true)
 	return &management{
-		config: config,
-		base:   uri.Scheme + "://" + uri.Host + strings.TrimRight(uri.EscapedPath(), "/") + "/api",
+		Options: options, errs: Errors{options.Username, options.Password, options.VHost},
+		base: options.URI.Scheme + "://" + options.URI.Host + strings.TrimRight(options.URI.EscapedPath(), "/") + "/api",
 		client: &http.Client{
 			Transport: transport,
 			// A redirect would carry the password to somewhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		timeout: timeout,
-		writes:  make(chan struct{}, 1),
+		writes: make(chan struct{}, 1),
 	}
 }
 
@@ -98,7 +110,7 @@ func (m *management) delete(ctx context.Context, path string) error {
 // So a queue that went from refusing to dropping without a time in between, in which it takes messages and says so, left
 // publishers refused for good on 3.10 and 4.0.
 func (m *management) write(ctx context.Context, method, path string, content any) error {
-	return m.config.inPlace(ctx, m.writes, func() error {
+	return m.errs.inPlace(ctx, m.writes, func() error {
 		return m.do(ctx, method, path, "", content, func(response *http.Response) error {
 			gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
 			if response.StatusCode < http.StatusMultipleChoices || gone {
@@ -111,7 +123,7 @@ func (m *management) write(ctx context.Context, method, path string, content any
 
 // do makes one request and has its answer read.
 func (m *management) do(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
-	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: m.gotConn}), m.timeout)
+	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: m.gotConn}), m.Timeout)
 	defer cancel()
 	body := io.Reader(http.NoBody)
 	if content != nil {
@@ -123,9 +135,9 @@ func (m *management) do(ctx context.Context, method, path, etag string, content 
 	}
 	request, err := http.NewRequestWithContext(ctx, method, m.base+path, body)
 	if err != nil {
-		return m.config.unreachable(err)
+		return m.errs.Unreachable(err)
 	}
-	request.SetBasicAuth(m.config.Username, m.config.Password)
+	request.SetBasicAuth(m.Username, m.Password)
 	// All requests here can be made twice: the library may do so where the broker closed an idle connection in that very
 	// moment. Nothing is sent of this.
 	request.Header["Idempotency-Key"] = nil
@@ -136,7 +148,7 @@ func (m *management) do(ctx context.Context, method, path, etag string, content 
 	}
 	response, err := m.client.Do(request)
 	if err != nil {
-		return m.describe(method, path, m.config.unreachable(err))
+		return m.describe(method, path, m.errs.Unreachable(err))
 	}
 	defer func() {
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // an unread rest would cost the connection
@@ -165,27 +177,27 @@ func (m *management) refused(response *http.Response) error {
 	var answer struct{ Error, Reason string }
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16)) // a reason less, no more
 	_ = json.Unmarshal(text, &answer)                           // a proxy may answer in HTML
-	user := fmt.Sprintf("user %q", m.config.Username)
+	user := fmt.Sprintf("user %q", m.Username)
 	switch {
 	case response.StatusCode == http.StatusUnauthorized && tagMissing(answer.Reason) != "":
-		return m.config.fail(ErrAccessRefused, "%s lacks the tag %s", user, tagMissing(answer.Reason))
+		return m.errs.Fail(ErrAccessRefused, "%s lacks the tag %s", user, tagMissing(answer.Reason))
 	case response.StatusCode == http.StatusUnauthorized && strings.Contains(answer.Reason, "access"):
-		return m.config.fail(ErrAccessRefused, "%s: %s %q", user, lowerFirst(answer.Reason), m.config.VHost)
+		return m.errs.Fail(ErrAccessRefused, "%s: %s %q", user, lowerFirst(answer.Reason), m.VHost)
 	case response.StatusCode == http.StatusUnauthorized:
-		return m.config.fail(ErrAuthentication, "%s", user)
+		return m.errs.Fail(ErrAuthentication, "%s", user)
 	case response.StatusCode == http.StatusForbidden && answer.Reason == "": // a proxy's answer
-		return m.config.fail(ErrAccessRefused, "%s: answered %s; is this RabbitMQ's management API?", user, response.Status)
+		return m.errs.Fail(ErrAccessRefused, "%s: answered %s; is this RabbitMQ's management API?", user, response.Status)
 	case response.StatusCode == http.StatusForbidden:
-		return m.config.fail(ErrAccessRefused, "%s: %s", user, answer.Reason)
+		return m.errs.Fail(ErrAccessRefused, "%s: %s", user, answer.Reason)
 	case answer.Reason == "vhost_not_found", response.StatusCode == http.StatusNotFound && answer.Error != "":
-		return m.config.fail(ErrVHostNotFound, "%q, or %s has no access to it", m.config.VHost, user)
+		return m.errs.Fail(ErrVHostNotFound, "%q, or %s has no access to it", m.VHost, user)
 	case answer.Reason != "":
-		return m.config.fail(ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
+		return m.errs.Fail(ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
 	}
 	if response.StatusCode == http.StatusInternalServerError {
-		return m.config.fail(ErrUnreachable, "answered %s; the log of RabbitMQ says why", response.Status)
+		return m.errs.Fail(ErrUnreachable, "answered %s; the log of RabbitMQ says why", response.Status)
 	}
-	return m.config.fail(ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
+	return m.errs.Fail(ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
 }
 
 // tagMissing reads the tag out of RabbitMQ's "Not management user".

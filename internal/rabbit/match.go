@@ -151,7 +151,7 @@ func (c *Connection) compare(ctx context.Context, l *link) (byName bool, err err
 	if l.connection.IsClosed() {
 		return false, errLinkGone
 	}
-	return false, c.config.fail(ErrClusterMismatch,
+	return false, c.errs.Fail(ErrClusterMismatch,
 		"AMQP at %s leads to RabbitMQ %s, cluster %q, and the management API at %s to RabbitMQ %s, cluster %q; "+
 			"both must lead to one broker: correct one of the two URIs",
 		endpointOf(c.config.AMQPURI), l.version, l.name,
@@ -212,7 +212,7 @@ func (c *Connection) glance(ctx context.Context, limit time.Duration, ask func()
 
 // hasQueue says whether the vhost has a queue, exclusive ones included.
 func (m *management) hasQueue(ctx context.Context, name string) (exists bool, err error) {
-	path := "/queues/" + escape(m.config.VHost) + "/" + escape(name)
+	path := "/queues/" + escape(m.VHost) + "/" + escape(name)
 	err = m.do(ctx, http.MethodGet, path+"?disable_stats=true&columns=name", "", nil, func(response *http.Response) error {
 		switch response.StatusCode {
 		case http.StatusOK:
@@ -230,7 +230,7 @@ func (m *management) hasQueue(ctx context.Context, name string) (exists bool, er
 // administrators may ask for the vhost.
 func (m *management) hasVHost(ctx context.Context) error {
 	var exchange struct{ Name string }
-	_, err := m.get(ctx, "/exchanges/"+escape(m.config.VHost)+"/"+escape("amq.direct")+"?disable_stats=true&columns=name", "", &exchange)
+	_, err := m.get(ctx, "/exchanges/"+escape(m.VHost)+"/"+escape("amq.direct")+"?disable_stats=true&columns=name", "", &exchange)
 	if errors.Is(err, ErrAccessRefused) { // there it is
 		return nil
 	}
@@ -259,7 +259,7 @@ func (m *management) connections(ctx context.Context, show func(properties loose
 	type connection struct {
 		Properties looseObject `json:"client_properties"`
 	}
-	path := "/vhosts/" + escape(m.config.VHost) + "/connections?columns=client_properties"
+	path := "/vhosts/" + escape(m.VHost) + "/connections?columns=client_properties"
 	_, err := m.get(ctx, path, "", streamedFunc(func(a *answer) error {
 		return eachItem(a, func(item connection) (int64, error) {
 			show(item.Properties)

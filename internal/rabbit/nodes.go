@@ -75,7 +75,7 @@ func (c *Connection) checkMajority(ctx context.Context) error {
 	c.management.close() // behind a load balancer, another node may answer the next request
 	const most = 5
 	names := strings.Join(down[:min(len(down), most)], ", ")
-	return c.config.fail(ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
+	return c.errs.Fail(ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
 		"and to write to: start them, or take those that are gone for good out of the cluster with rabbitmqctl forget_cluster_node",
 		len(down), len(nodes), names)
 }
@@ -167,7 +167,7 @@ func (m *management) members(ctx context.Context, known int) (nodes int, few map
 		known = len(found)
 	}
 	seen, counts := map[string]bool{}, map[string]int{}
-	path := fmt.Sprintf("/queues/%s?disable_stats=true&columns=name,members", escape(m.config.VHost))
+	path := fmt.Sprintf("/queues/%s?disable_stats=true&columns=name,members", escape(m.VHost))
 	_, err = m.get(ctx, path, "", streamedFunc(func(a *answer) error {
 		return eachItem(a, func(queue memberItem) (int64, error) {
 			for _, member := range queue.Members {

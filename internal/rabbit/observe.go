@@ -96,7 +96,7 @@ func (m *management) observeDefinitions(
 	ctx context.Context, etag string, builtin map[string]vhost.Exchange,
 ) (*snapshot, string, error) {
 	reader := m.newSnapshotReader(builtin)
-	etag, err := m.get(ctx, "/definitions/"+escape(m.config.VHost), etag, reader)
+	etag, err := m.get(ctx, "/definitions/"+escape(m.VHost), etag, reader)
 	return reader.end(etag, err)
 }
 
@@ -104,7 +104,7 @@ func (m *management) observeDefinitions(
 // request: pages are read at different moments, and an object that goes in between moves another one to a page that was
 // read before.
 func (m *management) observeListings(ctx context.Context, builtin map[string]vhost.Exchange) (*snapshot, error) {
-	vhost := escape(m.config.VHost)
+	vhost := escape(m.VHost)
 	reader := m.newSnapshotReader(builtin)
 	for _, listing := range []struct {
 		path string
@@ -141,7 +141,7 @@ type snapshotReader struct {
 
 func (m *management) newSnapshotReader(builtin map[string]vhost.Exchange) *snapshotReader {
 	fresh := newSnapshot()
-	fresh.room = &room{limits: m.config.Limits}
+	fresh.room = &room{limits: m.Limits}
 	maps.Copy(fresh.exchanges, builtin)
 	return &snapshotReader{fresh: fresh, builtin: builtin, words: words{}}
 }

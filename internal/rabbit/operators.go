@@ -39,7 +39,7 @@ func (c *Connection) unshared(ctx context.Context) error {
 		return err
 	}
 	if others := c.Health().Operators; others != "" {
-		return c.config.fail(ErrShared, "another operator works on vhost %q, as owner %s", c.config.VHost, others)
+		return c.errs.Fail(ErrShared, "another operator works on vhost %q, as owner %s", c.config.VHost, others)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (c *Connection) surveyConnections(ctx context.Context, due func(*survey) bo
 	if c.config.Known == nil {
 		return nil
 	}
-	return c.config.inPlace(ctx, c.survey.places, func() error {
+	return c.errs.inPlace(ctx, c.survey.places, func() error {
 		if due(&c.survey) {
 			began, owners := time.Now(), []string(nil)
 			err := c.writing.connections(ctx, func(properties looseObject) {

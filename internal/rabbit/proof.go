@@ -27,7 +27,7 @@ func (d *deletion) look(ctx context.Context) ([]fence, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.c.config.sameCluster(now, d.cluster); err != nil {
+	if err := d.c.errs.SameCluster(now, d.cluster); err != nil {
 		return nil, err
 	}
 	policies, err := d.c.policies(ctx)
@@ -69,7 +69,7 @@ func (d *deletion) leftBehind(policies []vhost.Policy) error {
 			if slices.Contains(d.queues, queue) {
 				d.c.LookNow()
 				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion is in the way", ErrUnproven, queue, policy.Name)
-				return d.c.config.failure([]error{ErrUnproven, ErrPending}, text)
+				return d.c.errs.Because([]error{ErrUnproven, ErrPending}, text)
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func (d *deletion) current(ctx context.Context) error {
 		if !exists {
 			d.gone(queue)
 		}
-		if err := now.holds(d.c.config, queue); err != nil {
+		if err := now.holds(d.c.errs, queue); err != nil {
 			return err
 		}
 	}
@@ -106,12 +106,12 @@ func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Poli
 	if err := d.workOutPolicies(ctx, queue, now, policies); err != nil {
 		return err
 	}
-	return now.fit(d.c.config, queue)
+	return now.fit(d.c.errs, queue)
 }
 
 // reading makes a request when it is its turn.
 func (c *Connection) reading(ctx context.Context, queue, query string) (answer *reading, err error) {
-	err = c.config.inPlace(ctx, c.deletions.requests, func() error {
+	err = c.errs.inPlace(ctx, c.deletions.requests, func() error {
 		answer, err = c.writing.reading(ctx, queue, query)
 		return err
 	})
@@ -120,7 +120,7 @@ func (c *Connection) reading(ctx context.Context, queue, query string) (answer *
 
 // policies lists those of the vhost, when it is their turn.
 func (c *Connection) policies(ctx context.Context) (all []vhost.Policy, err error) {
-	err = c.config.inPlace(ctx, c.deletions.requests, func() error {
+	err = c.errs.inPlace(ctx, c.deletions.requests, func() error {
 		all, err = c.writing.policies(ctx)
 		return err
 	})
@@ -137,7 +137,7 @@ func (m *management) policies(ctx context.Context) ([]vhost.Policy, error) {
 		if operator {
 			path = "/operator-policies/"
 		}
-		if _, err := m.get(ctx, path+escape(m.config.VHost), "", &items); err != nil {
+		if _, err := m.get(ctx, path+escape(m.VHost), "", &items); err != nil {
 			return nil, err
 		}
 		for _, item := range items {
@@ -155,7 +155,7 @@ func (c *Connection) sleep(ctx context.Context, wait time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return c.config.unreachable(ctx.Err())
+		return c.errs.Unreachable(ctx.Err())
 	}
 }
 

@@ -30,7 +30,7 @@ type Removal struct {
 // joins one *ObjectError per failure, in the order of the removal.
 func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal) error {
 	if cluster == "" {
-		return c.config.sameCluster(c.Health().Cluster, cluster)
+		return c.errs.SameCluster(c.Health().Cluster, cluster)
 	}
 	if err := c.unshared(ctx); err != nil {
 		return err

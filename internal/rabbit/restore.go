@@ -25,7 +25,7 @@ func (d *deletion) remember(ctx context.Context, queue string) error {
 		return nil
 	}
 	var items list[bindingItem]
-	err := d.c.config.inPlace(ctx, d.c.deletions.requests, func() error {
+	err := d.c.errs.inPlace(ctx, d.c.deletions.requests, func() error {
 		path := "/queues/" + escape(d.c.config.VHost) + "/" + escape(queue) + "/bindings?columns=" + bindingColumns
 		_, err := d.c.writing.get(ctx, path, "", &items)
 		return err
@@ -72,7 +72,7 @@ func (d *deletion) restore(ctx context.Context, reason error) error {
 		}
 		if err := d.declareAgain(ctx, queue); err != nil {
 			d.c.log.Error(err, "A queue that was deleted could not be declared again", "vhost", d.c.config.VHost, "queue", queue.Name)
-			return d.c.config.addTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
+			return d.c.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
 		}
 		again = append(again, fmt.Sprintf("%q", queue.Name))
 		if !slices.Contains(d.queues, queue.Name) {
@@ -85,7 +85,7 @@ func (d *deletion) restore(ctx context.Context, reason error) error {
 	}
 	d.c.log.Info("Declared queues again that were deleted before another queue of their group got a message or a consumer",
 		"vhost", d.c.config.VHost, "queues", again, "reason", reason.Error())
-	return d.c.config.addTo(reason, "queues deleted before are declared again: "+strings.Join(again, ", "))
+	return d.c.errs.AddTo(reason, "queues deleted before are declared again: "+strings.Join(again, ", "))
 }
 
 func (d *deletion) declareAgain(ctx context.Context, queue deletedQueue) error {
@@ -104,8 +104,8 @@ func (d *deletion) declareAgain(ctx context.Context, queue deletedQueue) error {
 }
 
 // addTo adds to the text of an error, and keeps its reasons.
-func (c Config) addTo(err error, text string) error {
-	extended := &failure{text: c.redact(err.Error() + "; " + text)}
+func (e Errors) AddTo(err error, text string) error {
+	extended := &failure{text: e.redact(err.Error() + "; " + text)}
 	for _, reason := range []error{
 		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, errSlow, ErrUnreachable, ErrTimeout, ErrClosed,
 		context.Canceled, context.DeadlineExceeded,

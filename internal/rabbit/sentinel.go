@@ -147,7 +147,7 @@ func (c *Connection) worthTaking(ctx context.Context, queue string, what taking)
 		}
 	}
 	if err == nil && now.consumers > 0 && what.held {
-		err = c.config.fail(ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
+		err = c.errs.Fail(ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
 	}
 	few := what.few == 0 || now.ready <= what.few
 	return exists && now.ready > 0 && now.consumers == 0 && few, exists, err
@@ -180,7 +180,7 @@ func (c *Connection) putAllBack(ctx context.Context, channel *amqp.Channel, queu
 			return err
 		}
 	}
-	return c.config.fail(ErrUnproven, "queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
+	return c.errs.Fail(ErrUnproven, "queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
 }
 
 const (

@@ -18,7 +18,7 @@ const sentinelIdle = 10 * time.Second
 // the broker says that it is blocked.
 type sentinelLink struct {
 	dial    func(ctx context.Context, cluster string) (*link, error)
-	config  Config
+	errs    Errors
 	timeout time.Duration // of one operation
 	opening chan struct{} // held while the connection is opened
 
@@ -35,8 +35,8 @@ type alarmedLink struct {
 	alarms chan string // at most one: why the broker blocked the connection
 }
 
-func newSentinelLink(config Config, timeout time.Duration, dial func(context.Context, string) (*link, error)) *sentinelLink {
-	return &sentinelLink{config: config, timeout: timeout, dial: dial, opening: make(chan struct{}, 1)}
+func newSentinelLink(errs Errors, timeout time.Duration, dial func(context.Context, string) (*link, error)) *sentinelLink {
+	return &sentinelLink{errs: errs, timeout: timeout, dial: dial, opening: make(chan struct{}, 1)}
 }
 
 // alone runs an operation on a channel that nobody else uses, before or after. It returns when the operation has ended:
@@ -47,7 +47,7 @@ func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func
 		return err
 	}
 	defer s.release(l)
-	if err := s.config.sameCluster(l.at(), cluster); err != nil {
+	if err := s.errs.SameCluster(l.at(), cluster); err != nil {
 		return err
 	}
 	watchdog := time.AfterFunc(s.timeout, func() {
@@ -59,16 +59,16 @@ func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func
 	select {
 	case alarm := <-l.alarms:
 		l.alarms <- alarm // for the others
-		return s.config.fail(ErrUnproven, "the broker has an alarm and takes no messages: %s", alarm)
+		return s.errs.Fail(ErrUnproven, "the broker has an alarm and takes no messages: %s", alarm)
 	default:
 	}
 	switch {
 	case err == nil:
 		return nil
 	case l.overdue.Load():
-		return s.config.fail(ErrTimeout, "AMQP operation")
+		return s.errs.Fail(ErrTimeout, "AMQP operation")
 	}
-	return s.config.ofOperation(err)
+	return s.errs.OfOperation(err)
 }
 
 // check publishes a message that reaches no queue, to see whether the broker takes messages at all.
@@ -101,7 +101,7 @@ func (s *sentinelLink) acquire(ctx context.Context, cluster string) (*alarmedLin
 	select {
 	case s.opening <- struct{}{}:
 	case <-ctx.Done():
-		return nil, s.config.unreachable(ctx.Err())
+		return nil, s.errs.Unreachable(ctx.Err())
 	}
 	defer func() { <-s.opening }()
 	if l := s.use(); l != nil {
@@ -206,7 +206,7 @@ func (s *sentinelLink) close() {
 // dialSentinels opens the connection, and makes sure that it leads to the cluster of the connection that everything else
 // goes by.
 func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*link, error) {
-	l, err := dial(ctx, c.config, c.to, c.timing.dial)
+	l, err := dial(ctx, c.config.dialOptions(c.to, c.timing.dial))
 	if err != nil {
 		return nil, err
 	}
@@ -224,19 +224,19 @@ func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*link, 
 func (c *Connection) sameAsMain(ctx context.Context, l *link, cluster string) error {
 	channel, err := l.connection.Channel()
 	if err != nil {
-		return c.config.ofOperation(err)
+		return c.errs.OfOperation(err)
 	}
 	defer func() { _ = channel.Close() }()
 	name := matchQueue + l.id
 	_, err = channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
-	if err != nil && !errors.Is(c.config.ofOperation(err), ErrAccessRefused) {
-		return c.config.ofOperation(err)
+	if err != nil && !errors.Is(c.errs.OfOperation(err), ErrAccessRefused) {
+		return c.errs.OfOperation(err)
 	}
 	declared := err == nil
 	var main *link
 	err = c.channels.start(ctx, ctx, func(other *link) error {
 		main = other
-		if err := c.config.sameCluster(other.at(), cluster); err != nil || !declared {
+		if err := c.errs.SameCluster(other.at(), cluster); err != nil || !declared {
 			return err
 		}
 		return other.withChannel(func(channel *amqp.Channel) error {
@@ -247,10 +247,10 @@ func (c *Connection) sameAsMain(ctx context.Context, l *link, cluster string) er
 	switch {
 	case declared && errors.Is(err, ErrResourceLocked): // exclusive to another connection of the same broker
 		if _, err := channel.QueueDelete(name, false, false, false); err != nil {
-			return c.config.ofOperation(err)
+			return c.errs.OfOperation(err)
 		}
 	case declared && errors.Is(err, ErrNotFound), err == nil && main.name != l.name:
-		return c.config.fail(ErrOtherCluster, "two AMQP connections lead to two brokers")
+		return c.errs.Fail(ErrOtherCluster, "two AMQP connections lead to two brokers")
 	case err != nil:
 		return err
 	}

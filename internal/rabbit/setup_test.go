@@ -156,7 +156,7 @@ func namesOf(t topology.Topology) vhost.Selection {
 func build(builtin map[string]vhost.Exchange, exchanges []exchangeItem, queues []queueItem, bindings []bindingItem,
 	policies, operator []policyItem,
 ) *snapshot {
-	management := &management{config: Config{Limits: NewLimits(0)}}
+	management := &management{Options: Options{Limits: NewLimits(0)}}
 	reader := management.newSnapshotReader(builtin)
 	addAll(reader.addExchange, exchanges)
 	addAll(reader.addQueue, queues)

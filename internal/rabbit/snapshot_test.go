@@ -234,12 +234,12 @@ func large(b *testing.B) (*management, *httptest.Server) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) }))
 	b.Cleanup(server.Close)
-	config := Config{AMQPURI: "amqp://localhost", ManagementURI: server.URL, VHost: "/", ResyncInterval: time.Second}
+	config := Config{AMQPURI: "amqp://localhost", ManagementURI: server.URL, VHost: "/", ResyncInterval: time.Second, Limits: NewLimits(0)}
 	to, err := config.parse()
 	if err != nil {
 		b.Fatal(err)
 	}
-	return newManagement(config, to.management, to.tls, time.Minute, 1), server
+	return newManagement(config.managementOptions(to, time.Minute, 1)), server
 }
 
 // BenchmarkLook is a look at 60,000 objects in which one queue has changed: request, decoding, comparing, notice.

@@ -136,7 +136,7 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray
 	if err != nil {
 		return err
 	}
-	if err := c.config.sameCluster(now, cluster); err != nil {
+	if err := c.errs.SameCluster(now, cluster); err != nil {
 		return err
 	}
 	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
@@ -183,7 +183,7 @@ func (c *Connection) takeAll(
 		}
 	}
 	if c.deletions.mayArrive(f.name) {
-		return c.config.fail(ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.name)
+		return c.errs.Fail(ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.name)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (c *Connection) underWay(ctx context.Context, queue string, policy vhost.Ar
 			return err
 		}
 	}
-	return c.config.fail(ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
+	return c.errs.Fail(ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
 }
 
 // takeOnward takes the sentinels out of the queues to which they may have expired, and says whether there were any.
