@@ -146,7 +146,7 @@ func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 		if connection.Health().Capabilities.Definitions {
 			t.Error("definitions should not be read")
 		}
-		_, _, err := connection.management.observeDefinitions(t.Context(), "", nil)
+		_, _, err := readDefinitions(t.Context(), connection.management, "", nil)
 		if works := err == nil; works != strings.HasPrefix(vh.Broker.Version, "3.") {
 			t.Errorf("definitions: %v", err)
 		}

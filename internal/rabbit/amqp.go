@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -94,18 +95,6 @@ func dial(ctx context.Context, options DialOptions) (*link, error) {
 	l.room = make(chan struct{}, min(channelLimit, int(l.connection.Config.ChannelMax)))
 	l.idle = make(chan *amqp.Channel, cap(l.room))
 	return l, nil
-}
-
-// dialError knows two cases in which the library's guess would be wrong: it takes silence in the middle of the
-// handshake for a wrong password.
-func (e Errors) OfHandshake(ctx context.Context, err error, overdue bool) error {
-	if ctx.Err() != nil {
-		return e.Unreachable(ctx.Err())
-	}
-	if reply, ok := errors.AsType[*amqp.Error](err); overdue && ok && !reply.Server {
-		return e.Fail(ErrTimeout, "AMQP handshake")
-	}
-	return e.OfDial(err)
 }
 
 // properties are what a link says of itself. Whoever looks at the connections of a broker finds Warren by them, and which
@@ -252,3 +241,6 @@ func (l *link) close(limit time.Duration) {
 	_ = l.connection.CloseDeadline(time.Now().Add(limit))
 	l.kill()
 }
+
+// newLinkID is unlike that of any other link.
+func newLinkID() string { return rand.Text()[:16] }

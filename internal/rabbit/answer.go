@@ -184,3 +184,8 @@ func (l *list[T]) decode(a *answer) error {
 		return bytes, nil
 	})
 }
+
+// streamedFunc is a streamed result that is a function.
+type streamedFunc func(*answer) error
+
+func (f streamedFunc) decode(a *answer) error { return f(a) }

@@ -344,14 +344,14 @@ func (c *Connection) meet(met *contact) {
 // noticed by the refusal.
 func (c *Connection) read(ctx context.Context, etag string) (*snapshot, string, error) {
 	if c.contact.capabilities.Definitions {
-		fresh, etag, err := c.management.observeDefinitions(ctx, etag, c.contact.builtin)
+		fresh, etag, err := readDefinitions(ctx, c.management, etag, c.contact.builtin)
 		if !errors.Is(err, ErrAccessRefused) {
 			return fresh, etag, err
 		}
 		c.contact.capabilities.Definitions = false
 		c.meet(c.contact)
 	}
-	fresh, err := c.management.observeListings(ctx, c.contact.builtin)
+	fresh, err := readListings(ctx, c.management, c.contact.builtin)
 	return fresh, "", err
 }
 

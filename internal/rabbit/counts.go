@@ -2,7 +2,6 @@ package rabbit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -74,28 +73,6 @@ const (
 	withoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
 	withStatistics    = "?columns=policy,effective_policy_definition,messages_dlx"
 )
-
-// toldPolicy is nothing known where the broker does not tell.
-type toldPolicy struct {
-	definition looseObject
-	known      bool
-}
-
-func (p *toldPolicy) UnmarshalJSON(text []byte) error {
-	p.known = true
-	return json.Unmarshal(text, &p.definition)
-}
-
-// looseObject is a JSON object; RabbitMQ writes an empty one as [] at times.
-type looseObject map[string]any
-
-func (o *looseObject) UnmarshalJSON(text []byte) error {
-	*o = nil
-	if len(text) > 0 && text[0] == '[' {
-		return nil
-	}
-	return json.Unmarshal(text, (*map[string]any)(o))
-}
 
 // reading asks for one queue; nil if there is no such queue.
 func (m *management) reading(ctx context.Context, queue, query string) (*reading, error) {

@@ -79,17 +79,6 @@ func (c *Connection) DeleteEmpty(
 	return err
 }
 
-// ended says that a call came to nothing because its context ended, or because the connection was closed.
-func (e Errors) Ended(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
-		return ErrClosed
-	}
-	if errors.Is(err, ctx.Err()) {
-		return err
-	}
-	return errors.Join(e.Unreachable(ctx.Err()), err)
-}
-
 func unique(names []string) []string {
 	var kept []string
 	for _, name := range names {

@@ -111,7 +111,7 @@ func TestWhatMovesDuringALookIsSeen(t *testing.T) {
 	var s store
 	leads := func() bool { return len(s.current.policies) > 0 || len(s.current.bindingsFrom["before"]) > 0 }
 	read := func() (again bool) {
-		fresh, err := management.observeListings(t.Context(), nil)
+		fresh, err := readListings(t.Context(), management, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestListingsMissNothingThatStays(t *testing.T) {
 	}))
 	management := managementAt(t, server.URI, nil)
 	for range 5 {
-		fresh, err := management.observeListings(t.Context(), nil)
+		fresh, err := readListings(t.Context(), management, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/warren-mq/warren/internal/vhost"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // The reasons why something failed. What Health, Refresh and Apply return wraps one of them, or several: a broker can
@@ -252,4 +253,61 @@ func (e Errors) redact(text string) string {
 		text = strings.ReplaceAll(text, spelling, redacted)
 	}
 	return text
+}
+
+// cutTo cuts a text to a length.
+func cutTo(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
+}
+
+// tooLarge makes an error of an answer that exceeds its limit. It says the same each time, for it stands in a status.
+func (e Errors) TooLarge(limit int64, what string) error {
+	return &failure{
+		reasons: []error{ErrResponseTooLarge, ErrUnreachable},
+		text:    fmt.Sprintf("%v: %s than %s", ErrResponseTooLarge, what, resource.NewQuantity(limit, resource.BinarySI)),
+	}
+}
+
+// longestText is how long an error of this package may be, in bytes: most quote what a broker says.
+const longestText = 4096
+
+// dialError knows two cases in which the library's guess would be wrong: it takes silence in the middle of the
+// handshake for a wrong password.
+func (e Errors) OfHandshake(ctx context.Context, err error, overdue bool) error {
+	if ctx.Err() != nil {
+		return e.Unreachable(ctx.Err())
+	}
+	if reply, ok := errors.AsType[*amqp.Error](err); overdue && ok && !reply.Server {
+		return e.Fail(ErrTimeout, "AMQP handshake")
+	}
+	return e.OfDial(err)
+}
+
+// ended says that a call came to nothing because its context ended, or because the connection was closed.
+func (e Errors) Ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
+		return ErrClosed
+	}
+	if errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return errors.Join(e.Unreachable(ctx.Err()), err)
+}
+
+// addTo adds to the text of an error, and keeps its reasons.
+func (e Errors) AddTo(err error, text string) error {
+	extended := &failure{text: e.redact(err.Error() + "; " + text)}
+	for _, reason := range []error{
+		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, errSlow, ErrUnreachable, ErrTimeout, ErrClosed,
+		context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, reason) {
+			extended.reasons = append(extended.reasons, reason)
+		}
+	}
+	return extended
 }

@@ -1,13 +1,11 @@
 package rabbit
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -86,56 +84,4 @@ func (f fence) refusingAbove(length int64) vhost.Arguments {
 	delete(definition, vhost.KeyMaxLengthBytes)
 	definition[vhost.KeyMaxLength], definition[vhost.KeyOverflow] = length, vhost.OverflowRejectPublish
 	return definition
-}
-
-func (m *management) putFence(ctx context.Context, f fence, definition vhost.Arguments) error {
-	return m.put(ctx, m.policyPath(f.name), map[string]any{
-		"pattern": f.pattern, "apply-to": "queues", "priority": f.priority, "definition": definition,
-	})
-}
-
-func (m *management) policyPath(name string) string {
-	return "/policies/" + escape(m.VHost) + "/" + escape(name)
-}
-
-// lift ends a fence, in a way that lets publishers go on which it held up if it was closed; in between, take takes out
-// the sentinels. What fails leaves the policy, which is the record that there is something left to do.
-func (c *Connection) lift(ctx context.Context, f fence, closed bool, take func() error) error {
-	if closed {
-		if err := c.writing.putFence(ctx, f, f.open()); err != nil {
-			return err
-		}
-	}
-	if closed && f.drops { // else the queue could become full in the meantime, and nobody would be told when it is no longer
-		if err := c.writing.putFence(ctx, f, f.harmless()); err != nil {
-			return err
-		}
-	}
-	if err := take(); err != nil {
-		return err
-	}
-	if err := c.writing.delete(ctx, c.writing.policyPath(f.name)); err != nil {
-		return err
-	}
-	c.store.write(func(s *snapshot) bool { return s.dropFence(f.name) })
-	return nil
-}
-
-func (s *snapshot) dropFence(name string) bool {
-	before := len(s.fences)
-	s.fences = slices.DeleteFunc(slices.Clone(s.fences), func(p vhost.Policy) bool { return p.Name == name })
-	return len(s.fences) != before
-}
-
-// splitFences tells the policies of Warren's own making apart.
-func splitFences(patterns *vhost.Patterns, items []policyItem) (policies, fences []vhost.Policy) {
-	for _, item := range items {
-		policy := item.observed(patterns, false)
-		if _, own := parseFenceName(policy.Name); own {
-			fences = append(fences, policy)
-		} else {
-			policies = append(policies, policy)
-		}
-	}
-	return policies, fences
 }

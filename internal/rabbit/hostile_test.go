@@ -108,7 +108,7 @@ func TestResponseTooLarge(t *testing.T) {
 			management := managementAt(t, hostile.NewManagement(t, ways[name]).URI, NewLimits(0))
 			_, err := management.meet(t.Context())
 			if err == nil {
-				_, _, err = management.observeDefinitions(t.Context(), "", nil)
+				_, _, err = readDefinitions(t.Context(), management, "", nil)
 			}
 			mustBe(t, err, ErrResponseTooLarge, "management API, GET /api/", says)
 			if !errors.Is(err, ErrUnreachable) {
@@ -136,7 +136,7 @@ func TestLargeVHostIsWithinTheLimits(t *testing.T) {
 	management := managementAt(t, server.URI, limits)
 	runtime.GC()
 	before := inUse()
-	fresh, _, err := management.observeDefinitions(t.Context(), "", nil)
+	fresh, _, err := readDefinitions(t.Context(), management, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

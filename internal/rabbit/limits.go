@@ -1,11 +1,8 @@
 package rabbit
 
 import (
-	"fmt"
 	"strings"
 	"sync"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 const (
@@ -19,8 +16,6 @@ const (
 	largestItem = 1 * mebibyte
 	// largestHeader is the limit of the headers of an answer.
 	largestHeader = 64 << 10
-	// longestText is how long an error of this package may be, in bytes: most quote what a broker says.
-	longestText = 4096
 	// longestVersion and longestClusterName are what a status has place for.
 	longestVersion, longestClusterName = 64, 1024
 
@@ -135,20 +130,3 @@ func (r *room) shrink(bytes int64) {
 
 // free gives everything back.
 func (r *room) free() { r.shrink(0) }
-
-// cutTo cuts a text to a length.
-func cutTo(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
-}
-
-// tooLarge makes an error of an answer that exceeds its limit. It says the same each time, for it stands in a status.
-func (e Errors) TooLarge(limit int64, what string) error {
-	return &failure{
-		reasons: []error{ErrResponseTooLarge, ErrUnreachable},
-		text:    fmt.Sprintf("%v: %s than %s", ErrResponseTooLarge, what, resource.NewQuantity(limit, resource.BinarySI)),
-	}
-}

@@ -2,9 +2,7 @@ package rabbit
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
@@ -209,65 +207,3 @@ func (c *Connection) glance(ctx context.Context, limit time.Duration, ask func()
 		wait = min(2*wait, lastGlance)
 	}
 }
-
-// hasQueue says whether the vhost has a queue, exclusive ones included.
-func (m *management) hasQueue(ctx context.Context, name string) (exists bool, err error) {
-	path := "/queues/" + escape(m.VHost) + "/" + escape(name)
-	err = m.do(ctx, http.MethodGet, path+"?disable_stats=true&columns=name", "", nil, func(response *http.Response) error {
-		switch response.StatusCode {
-		case http.StatusOK:
-			exists = true
-			return nil
-		case http.StatusNotFound:
-			return nil
-		}
-		return m.describe(http.MethodGet, path, m.refused(response))
-	})
-	return exists, err
-}
-
-// hasVHost returns ErrVHostNotFound if the vhost is not there. It asks for an exchange that every vhost has, for only
-// administrators may ask for the vhost.
-func (m *management) hasVHost(ctx context.Context) error {
-	var exchange struct{ Name string }
-	_, err := m.get(ctx, "/exchanges/"+escape(m.VHost)+"/"+escape("amq.direct")+"?disable_stats=true&columns=name", "", &exchange)
-	if errors.Is(err, ErrAccessRefused) { // there it is
-		return nil
-	}
-	return err
-}
-
-// tellsConnections says whether this user can see connections of its own, where the broker gathers statistics.
-func (m *management) tellsConnections(ctx context.Context) (bool, error) {
-	err := m.connections(ctx, func(looseObject) {})
-	if errors.Is(err, ErrAccessRefused) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// hasConnection says whether an AMQP connection is listed that calls itself by this id. It is only some seconds after it
-// was opened.
-func (m *management) hasConnection(ctx context.Context, id string) (found bool, err error) {
-	err = m.connections(ctx, func(properties looseObject) { found = found || properties[linkProperty] == id })
-	return found, err
-}
-
-// connections shows what the connections to the vhost say of themselves, as far as the user may see them: its own, or all with
-// the tag monitoring or administrator.
-func (m *management) connections(ctx context.Context, show func(properties looseObject)) error {
-	type connection struct {
-		Properties looseObject `json:"client_properties"`
-	}
-	path := "/vhosts/" + escape(m.VHost) + "/connections?columns=client_properties"
-	_, err := m.get(ctx, path, "", streamedFunc(func(a *answer) error {
-		return eachItem(a, func(item connection) (int64, error) {
-			show(item.Properties)
-			return 0, nil
-		})
-	}))
-	return err
-}
-
-// newLinkID is unlike that of any other link.
-func newLinkID() string { return rand.Text()[:16] }

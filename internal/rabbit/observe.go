@@ -12,100 +12,21 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The items of definitions and of the lesser listings. They have the same names in both.
-
-type queueItem struct {
-	Name       string
-	Type       string // in definitions from 4.3 on, in listings always
-	Durable    bool
-	AutoDelete bool `json:"auto_delete"`
-	Exclusive  bool // only in listings; definitions leave exclusive queues out
-	Arguments  map[string]any
-}
-
-type exchangeItem struct {
-	Name       string
-	Type       string
-	Durable    bool
-	AutoDelete bool `json:"auto_delete"`
-	Internal   bool
-	Arguments  map[string]any
-}
-
-type bindingItem struct {
-	Source          string
-	Destination     string
-	DestinationType string `json:"destination_type"`
-	RoutingKey      string `json:"routing_key"`
-	Arguments       map[string]any
-}
-
-type policyItem struct {
-	Name       string
-	Pattern    string
-	Priority   int
-	ApplyTo    string `json:"apply-to"`
-	Definition map[string]any
-}
-
-const (
-	queueColumns    = "name,type,durable,auto_delete,exclusive,arguments"
-	exchangeColumns = "name,type,durable,auto_delete,internal,arguments"
-	bindingColumns  = "source,destination,destination_type,routing_key,arguments"
-)
-
-// observed puts the type among the arguments, where topology looks for it: 3.x leaves it out for classic queues, and its
-// definitions have no type.
-func (q queueItem) observed() vhost.Queue {
-	arguments := vhost.Normalize(q.Arguments)
-	if _, given := arguments[vhost.ArgQueueType]; !given {
-		if arguments == nil {
-			arguments = vhost.Arguments{}
-		}
-		arguments[vhost.ArgQueueType] = vhost.TypeClassic
-		if q.Type != "" {
-			arguments[vhost.ArgQueueType] = q.Type
-		}
-	}
-	return vhost.Queue{Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Arguments: arguments}
-}
-
-func (e exchangeItem) observed() vhost.Exchange {
-	return vhost.Exchange{
-		Type: e.Type, Durable: e.Durable, AutoDelete: e.AutoDelete, Internal: e.Internal,
-		Arguments: vhost.Normalize(e.Arguments),
-	}
-}
-
-func (b bindingItem) observed() vhost.Binding {
-	return vhost.Binding{
-		Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey,
-		ToExchange: b.DestinationType == "exchange", Arguments: vhost.Normalize(b.Arguments),
-	}
-}
-
-func (p policyItem) observed(patterns *vhost.Patterns, operator bool) vhost.Policy {
-	return vhost.Policy{
-		Name: p.Name, Pattern: patterns.Read(p.Pattern), Priority: p.Priority, ApplyTo: p.ApplyTo, Operator: operator,
-		Definition: vhost.Normalize(p.Definition),
-	}
-}
-
-// observeDefinitions reads the whole vhost with one request; errNotModified if the ETag still holds.
-func (m *management) observeDefinitions(
-	ctx context.Context, etag string, builtin map[string]vhost.Exchange,
+// readDefinitions reads the whole vhost with one request; errNotModified if the ETag still holds.
+func readDefinitions(
+	ctx context.Context, m *management, etag string, builtin map[string]vhost.Exchange,
 ) (*snapshot, string, error) {
-	reader := m.newSnapshotReader(builtin)
+	reader := newSnapshotReader(m.Limits, builtin)
 	etag, err := m.get(ctx, "/definitions/"+escape(m.VHost), etag, reader)
 	return reader.end(etag, err)
 }
 
-// observeListings reads the vhost with the listings that every user with the tag management may read. Each is read with one
+// readListings reads the vhost with the listings that every user with the tag management may read. Each is read with one
 // request: pages are read at different moments, and an object that goes in between moves another one to a page that was
 // read before.
-func (m *management) observeListings(ctx context.Context, builtin map[string]vhost.Exchange) (*snapshot, error) {
+func readListings(ctx context.Context, m *management, builtin map[string]vhost.Exchange) (*snapshot, error) {
 	vhost := escape(m.VHost)
-	reader := m.newSnapshotReader(builtin)
+	reader := newSnapshotReader(m.Limits, builtin)
 	for _, listing := range []struct {
 		path string
 		take streamedFunc
@@ -139,9 +60,9 @@ type snapshotReader struct {
 	held     int64 // the memory that the snapshot takes
 }
 
-func (m *management) newSnapshotReader(builtin map[string]vhost.Exchange) *snapshotReader {
+func newSnapshotReader(limits *Limits, builtin map[string]vhost.Exchange) *snapshotReader {
 	fresh := newSnapshot()
-	fresh.room = &room{limits: m.Limits}
+	fresh.room = &room{limits: limits}
 	maps.Copy(fresh.exchanges, builtin)
 	return &snapshotReader{fresh: fresh, builtin: builtin, words: words{}}
 }
@@ -161,11 +82,6 @@ func (r *snapshotReader) end(etag string, err error) (*snapshot, string, error) 
 	r.fresh.room.shrink(r.held)
 	return r.fresh, etag, nil
 }
-
-// streamedFunc is a streamed result that is a function.
-type streamedFunc func(*answer) error
-
-func (f streamedFunc) decode(a *answer) error { return f(a) }
 
 // decode takes definitions. Operator policies are among their parameters.
 func (r *snapshotReader) decode(a *answer) error {

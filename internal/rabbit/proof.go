@@ -127,26 +127,6 @@ func (c *Connection) policies(ctx context.Context) (all []vhost.Policy, err erro
 	return all, err
 }
 
-// policies lists policies, fences among them, and operator policies.
-func (m *management) policies(ctx context.Context) ([]vhost.Policy, error) {
-	patterns := &vhost.Patterns{}
-	var all []vhost.Policy
-	for _, operator := range []bool{false, true} {
-		var items list[policyItem]
-		path := "/policies/"
-		if operator {
-			path = "/operator-policies/"
-		}
-		if _, err := m.get(ctx, path+escape(m.VHost), "", &items); err != nil {
-			return nil, err
-		}
-		for _, item := range items {
-			all = append(all, item.observed(patterns, operator))
-		}
-	}
-	return all, nil
-}
-
 // sleep waits, and fails when the context ends before.
 func (c *Connection) sleep(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)

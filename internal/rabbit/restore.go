@@ -2,7 +2,6 @@ package rabbit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,18 +100,4 @@ func (d *deletion) declareAgain(ctx context.Context, queue deletedQueue) error {
 		bindings = append(bindings, one)
 	}
 	return joinFailures(d.c.perform(ctx, bindings))
-}
-
-// addTo adds to the text of an error, and keeps its reasons.
-func (e Errors) AddTo(err error, text string) error {
-	extended := &failure{text: e.redact(err.Error() + "; " + text)}
-	for _, reason := range []error{
-		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, errSlow, ErrUnreachable, ErrTimeout, ErrClosed,
-		context.Canceled, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, reason) {
-			extended.reasons = append(extended.reasons, reason)
-		}
-	}
-	return extended
 }

@@ -157,7 +157,7 @@ func build(builtin map[string]vhost.Exchange, exchanges []exchangeItem, queues [
 	policies, operator []policyItem,
 ) *snapshot {
 	management := &management{Options: Options{Limits: NewLimits(0)}}
-	reader := management.newSnapshotReader(builtin)
+	reader := newSnapshotReader(management.Limits, builtin)
 	addAll(reader.addExchange, exchanges)
 	addAll(reader.addQueue, queues)
 	addAll(reader.addBinding, bindings)

@@ -2,21 +2,15 @@ package rabbit
 
 import "github.com/warren-mq/warren/internal/vhost"
 
-// What the parts of a snapshot take of memory, in bytes and about: with their places in maps and slices, and without their
-// strings and arguments.
+// What values take of memory, in bytes and about.
 const (
-	sizeOfQueue    = 160
-	sizeOfExchange = 192
-	sizeOfBinding  = 512 // it is in two indexes
 	// sizeOfPolicy is large because patterns are compiled.
 	sizeOfPolicy = 4096
 	sizeOfValue  = 40
 	sizeOfTable  = 352 // for up to eight keys
+	// sizeOfName is what the name of a queue and a number take in a map.
+	sizeOfName = 160
 )
-
-func (p policyItem) size() int64 {
-	return sizeOfPolicy + int64(len(p.Name)+len(p.Pattern)+len(p.ApplyTo)) + sizeOf(p.Definition)
-}
 
 // sizeOf is what a value of a table takes.
 func sizeOf(value any) int64 {
@@ -47,56 +41,6 @@ func sizeOfTableOf(table map[string]any) int64 {
 	}
 	for key, value := range table {
 		size += int64(len(key)) + sizeOf(value)
-	}
-	return size
-}
-
-// words keeps one copy of each string that is likely to come again. In a large vhost the names and values of arguments
-// would otherwise take most of the memory.
-type words map[string]string
-
-const (
-	mostWords   = 4096
-	longestWord = 64
-)
-
-func (w words) of(text string) string {
-	known, ok := w[text]
-	if ok {
-		return known
-	}
-	if len(w) == mostWords {
-		clear(w) // what is common soon comes again
-	}
-	if len(text) <= longestWord {
-		w[text] = text
-	}
-	return text
-}
-
-// share replaces the strings of a table by those known, and says how much memory the table takes.
-func (w words) share(arguments vhost.Arguments) int64 {
-	if len(arguments) == 0 {
-		return 0
-	}
-	size := int64(sizeOfTable)
-	if len(arguments) > 8 {
-		size += int64(len(arguments)) * sizeOfTable / 4
-	}
-	for key, value := range arguments {
-		_, known := w[key]
-		if !known {
-			size += int64(len(key))
-		}
-		if text, ok := value.(string); ok {
-			if _, known := w[text]; !known {
-				size += sizeOf(text)
-			}
-			value = w.of(text)
-		} else {
-			size += sizeOf(value)
-		}
-		arguments[w.of(key)] = value
 	}
 	return size
 }

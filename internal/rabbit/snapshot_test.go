@@ -248,7 +248,7 @@ func BenchmarkLook(b *testing.B) {
 	var s store
 	for b.Loop() {
 		s.begin()
-		fresh, etag, err := management.observeDefinitions(b.Context(), "", nil)
+		fresh, etag, err := readDefinitions(b.Context(), management, "", nil)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -261,11 +261,11 @@ func BenchmarkLook(b *testing.B) {
 // BenchmarkDiff is the comparing alone.
 func BenchmarkDiff(b *testing.B) {
 	management, _ := large(b)
-	old, _, err := management.observeDefinitions(b.Context(), "", nil)
+	old, _, err := readDefinitions(b.Context(), management, "", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	fresh, _, err := management.observeDefinitions(b.Context(), "", nil)
+	fresh, _, err := readDefinitions(b.Context(), management, "", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func BenchmarkDiff(b *testing.B) {
 // BenchmarkObserve is one ConsumerQueue's view of 60,000 objects, all cores at once.
 func BenchmarkObserve(b *testing.B) {
 	management, _ := large(b)
-	fresh, _, err := management.observeDefinitions(b.Context(), "", nil)
+	fresh, _, err := readDefinitions(b.Context(), management, "", nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -80,3 +80,43 @@ func deadLettersOf(name string, queue vhost.Queue, policies []vhost.Policy) []vh
 	}
 	return letters
 }
+
+// expiresTo lists the queues that a sentinel may have expired to.
+func (s *snapshot) expiresTo(name string, policy vhost.Arguments) []string {
+	queue := s.queues[name]
+	_, byArgument := queue.Arguments[vhost.ArgMessageTTL]
+	_, byPolicy := policy[vhost.KeyMessageTTL]
+	letter, dead := vhost.DeadLettersOf(name, queue, policy)
+	if !dead || !byArgument && !byPolicy {
+		return nil
+	}
+	key := name // the sentinel's own
+	if letter.RoutingKey != nil {
+		key = *letter.RoutingKey
+	}
+	if letter.Exchange == "" {
+		return []string{key}
+	}
+	takes := func(binding vhost.Binding) bool {
+		matches, known := vhost.MatchesKey(s.exchanges[binding.Source].Type, binding.RoutingKey, key)
+		return matches || !known
+	}
+	onward := func(exchange string) (exchanges []string) {
+		for _, binding := range s.bindingsFrom[exchange] {
+			if binding.ToExchange && takes(binding) {
+				exchanges = append(exchanges, binding.Destination)
+			}
+		}
+		return exchanges
+	}
+	var queues []string
+	for exchange := range vhost.Reach([]string{letter.Exchange}, onward) {
+		for _, binding := range s.bindingsFrom[exchange] {
+			if !binding.ToExchange && takes(binding) {
+				queues = append(queues, binding.Destination)
+			}
+		}
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues)
+}

@@ -6,6 +6,25 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+func (s *snapshot) dropFence(name string) bool {
+	before := len(s.fences)
+	s.fences = slices.DeleteFunc(slices.Clone(s.fences), func(p vhost.Policy) bool { return p.Name == name })
+	return len(s.fences) != before
+}
+
+// splitFences tells the policies of Warren's own making apart.
+func splitFences(patterns *vhost.Patterns, items []policyItem) (policies, fences []vhost.Policy) {
+	for _, item := range items {
+		policy := item.observed(patterns, false)
+		if _, own := parseFenceName(policy.Name); own {
+			fences = append(fences, policy)
+		} else {
+			policies = append(policies, policy)
+		}
+	}
+	return policies, fences
+}
+
 // refusing lists the closed fences, without those that deletions which are under way have put up: these last a second or
 // two, and are no news to anybody.
 func refusing(fences []vhost.Policy, underWay map[string]bool) []vhost.Policy {
