@@ -17,6 +17,15 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+// What a connection says of itself: client properties that the management API shows.
+const (
+	product = "Warren"
+	// ownerProperty says whose connection it is; see Config.Owner.
+	ownerProperty = "warren_owner"
+	// linkProperty tells an AMQP connection from all others.
+	linkProperty = "warren_link"
+)
+
 const heartbeat = 10 * time.Second
 
 // link is one AMQP connection with the channels that are open on it. Calls of the library take no context and wait for

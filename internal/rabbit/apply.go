@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	opDeclare = "declare"
-	opBind    = "bind"
-
 	// shortString is the longest name or routing key that AMQP can carry, in bytes.
 	shortString = 255
 )
@@ -129,7 +126,7 @@ func (o operation) namePermission(err error) error {
 		object := refusal.FindStringSubmatch(match)[1]
 		return fmt.Sprintf(": %s access to %s '", o.permissions[kindsInReplies[object]], object)
 	})
-	return &failure{reasons: []error{ErrAccessRefused}, text: text}
+	return newFailure(text, ErrAccessRefused)
 }
 
 func declareExchange(exchange topology.Exchange) operation {

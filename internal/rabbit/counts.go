@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -50,77 +49,41 @@ func about(queue string, err error) error {
 	return fmt.Errorf("queue %q: %w", queue, err)
 }
 
-// reading is what the management API says of one queue: the queue itself, which is current, and statistics, which are
-// seconds old, or a minute on a busy broker, and which nothing that deletes may rest on.
-type reading struct {
-	Type      string
-	State     string
-	Leader    string
-	Arguments map[string]any
-
-	// Policy and Effective are statistics up to 4.0, and current from 4.3 on.
-	Policy    string
-	Effective toldPolicy `json:"effective_policy_definition"`
-
-	// DeadLetters, the messages that wait to be dead-lettered, is nil without statistics.
-	DeadLetters *int `json:"messages_dlx"`
+// queueStats is what is known of a queue that is to be deleted.
+type queueStats struct {
+	QueueInfo
 
 	// user and operator are the definitions of the policies that hold for the queue.
 	user, operator vhost.Arguments
 }
 
-const (
-	withoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
-	withStatistics    = "?columns=policy,effective_policy_definition,messages_dlx"
-)
-
-// reading asks for one queue; nil if there is no such queue.
-func (m *management) reading(ctx context.Context, queue, query string) (*reading, error) {
-	path := "/queues/" + escape(m.VHost) + "/" + escape(queue)
-	answer, gone := &reading{}, false
-	err := m.do(ctx, http.MethodGet, path+query, "", nil, func(response *http.Response) error {
-		switch response.StatusCode {
-		case http.StatusOK:
-			return m.decode(path, response.Body, answer)
-		case http.StatusNotFound:
-			gone = true
-			return nil
-		}
-		return m.describe(http.MethodGet, path, m.refused(response))
-	})
-	if err != nil || gone {
-		return nil, err
-	}
-	return answer, nil
-}
-
 // fit says why a queue cannot be shown to be empty; nil if it can.
-func (r *reading) fit(errs Errors, queue string) error {
+func (q *queueStats) fit(errs Errors, queue string) error {
 	unproven := func(format string, args ...any) error {
 		return errs.Fail(ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
 	}
-	switch ttl, expires := r.lowest(vhost.KeyMessageTTL); {
-	case r.Type != vhost.TypeQuorum:
-		return unproven("is of type %s; only quorum queues can be shown to be empty", r.Type)
-	case r.Leader == "":
+	switch ttl, expires := q.lowest(vhost.KeyMessageTTL); {
+	case q.Type != vhost.TypeQuorum:
+		return unproven("is of type %s; only quorum queues can be shown to be empty", q.Type)
+	case q.Leader == "":
 		return unproven("has no leader")
-	case r.State != "running" && r.State != "live": // the latter on 3.10
-		return unproven("is %s", r.State)
+	case q.State != "running" && q.State != "live": // the latter on 3.10
+		return unproven("is %s", q.State)
 	case expires && ttl < shortestTTL.Milliseconds():
 		return unproven("keeps messages for %d ms; that is too short to show that it is empty", ttl)
 	}
-	if length, limited := r.lowest(vhost.KeyMaxLength); limited && length < sentinels {
+	if length, limited := q.lowest(vhost.KeyMaxLength); limited && length < sentinels {
 		return unproven("takes %d messages at most; it takes %d to show that it is empty", length, sentinels)
 	}
-	if length, limited := r.lowest(vhost.KeyMaxLengthBytes); limited && length < roomForSentinels {
+	if length, limited := q.lowest(vhost.KeyMaxLengthBytes); limited && length < roomForSentinels {
 		return unproven("takes %d bytes at most; it takes %d to show that it is empty", length, roomForSentinels)
 	}
 	return nil
 }
 
 // lowest is the limit in effect, of a policy key and the argument x- of the same name.
-func (r *reading) lowest(key string) (limit int64, set bool) {
-	arguments, user, operator := vhost.Normalize(r.Arguments), vhost.Normalize(r.user), vhost.Normalize(r.operator)
+func (q *queueStats) lowest(key string) (limit int64, set bool) {
+	arguments, user, operator := vhost.Normalize(q.Arguments), vhost.Normalize(q.user), vhost.Normalize(q.operator)
 	for _, value := range []any{arguments["x-"+key], user[key], operator[key]} {
 		if number, ok := value.(int64); ok && (!set || number < limit) {
 			limit, set = number, true
@@ -130,8 +93,8 @@ func (r *reading) lowest(key string) (limit int64, set bool) {
 }
 
 // rejects says whether the queue, when full, refuses messages in place of dropping some.
-func (r *reading) rejects() bool {
-	for _, given := range []any{r.operator[vhost.KeyOverflow], r.user[vhost.KeyOverflow], r.Arguments[vhost.ArgOverflow]} {
+func (q *queueStats) rejects() bool {
+	for _, given := range []any{q.operator[vhost.KeyOverflow], q.user[vhost.KeyOverflow], q.Arguments[vhost.ArgOverflow]} {
 		if given != nil {
 			return given == vhost.OverflowRejectPublish
 		}
@@ -140,10 +103,10 @@ func (r *reading) rejects() bool {
 }
 
 // drops says whether the queue, when full, drops messages.
-func (r *reading) drops() bool {
-	_, limited := r.lowest(vhost.KeyMaxLength)
-	_, limitedBytes := r.lowest(vhost.KeyMaxLengthBytes)
-	return (limited || limitedBytes) && !r.rejects()
+func (q *queueStats) drops() bool {
+	_, limited := q.lowest(vhost.KeyMaxLength)
+	_, limitedBytes := q.lowest(vhost.KeyMaxLengthBytes)
+	return (limited || limitedBytes) && !q.rejects()
 }
 
 // holds says what a passive declaration found beyond the messages that are Warren's own; nil if nothing.

@@ -70,7 +70,7 @@ func (c *Connection) DeleteEmpty(
 	defer end()
 	d := &deletion{
 		c: c, cluster: cluster, queues: queues, stillWanted: stillWanted,
-		readings: map[string]*reading{}, inside: map[string]int{},
+		stats: map[string]*queueStats{}, inside: map[string]int{},
 	}
 	err = d.run(ctx)
 	if ctx.Err() != nil && !errors.Is(err, errAbandoned) && err != nil {
@@ -118,7 +118,7 @@ type deletion struct {
 	// stillWanted is the caller's last word before the fence goes up; it may be nil.
 	stillWanted func(context.Context) error
 
-	readings map[string]*reading
+	stats    map[string]*queueStats
 	fences   []fence
 	priority int // of the fences
 	deleted  []deletedQueue

@@ -10,7 +10,7 @@ import (
 
 // workOutPolicies finds out which policies hold for a queue. Up to 4.0 the broker tells only seconds late, and may still
 // tell of a fence that is lifted; so it is asked only where Warren cannot read a pattern.
-func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *reading, policies []vhost.Policy) error {
+func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)
 	now.user, now.operator = user.Definition, operator.Definition
@@ -18,7 +18,7 @@ func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *readi
 	if unclear == "" {
 		return nil
 	}
-	told, err := d.c.reading(ctx, queue, withStatistics)
+	told, err := d.c.queueInfo(ctx, queue, withStatistics)
 	switch {
 	case err != nil:
 		return err

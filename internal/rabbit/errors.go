@@ -62,6 +62,14 @@ var (
 	ErrClosed = errors.New("connection closed")
 )
 
+// What can be done to an object.
+const (
+	opDeclare = "declare"
+	opBind    = "bind"
+	opUnbind  = "unbind"
+	opDelete  = "delete"
+)
+
 // ObjectError is the failure of one operation on one object of the broker.
 type ObjectError struct {
 	// Op is declare, bind, unbind or delete.
@@ -94,6 +102,9 @@ type failure struct {
 	reasons []error
 	text    string
 }
+
+// newFailure is an error with a text that shows no secret.
+func newFailure(text string, reasons ...error) error { return &failure{reasons: reasons, text: text} }
 
 func (f *failure) Error() string   { return f.text }
 func (f *failure) Unwrap() []error { return f.reasons }

@@ -68,7 +68,7 @@ func FuzzAnswers(f *testing.F) {
 			"connections": func(m *management) error { return m.connections(t.Context(), func(looseObject) {}) },
 			"definitions": func(m *management) error { _, _, err := readDefinitions(t.Context(), m, "", nil); return err },
 			"listings":    func(m *management) error { _, err := readListings(t.Context(), m, nil); return err },
-			"reading":     func(m *management) error { _, err := m.reading(t.Context(), "q", withStatistics); return err },
+			"reading":     func(m *management) error { _, err := m.queueInfo(t.Context(), "q", withStatistics); return err },
 			"policies":    func(m *management) error { _, err := m.policies(t.Context()); return err },
 			"delete":      func(m *management) error { return m.delete(t.Context(), "/queues/%2F/q") },
 		} {

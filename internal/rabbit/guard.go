@@ -105,7 +105,7 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 		return false, err
 	}
 	wait := "to be dead-lettered"
-	if _, delayed := d.readings[queue].Arguments[vhost.ArgDelayedRetryType]; delayed {
+	if _, delayed := d.stats[queue].Arguments[vhost.ArgDelayedRetryType]; delayed {
 		wait = "to be redelivered or dead-lettered"
 	}
 	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", ErrNotEmpty, queue, wait)
@@ -177,7 +177,7 @@ func (d *deletion) settle(ctx context.Context) error {
 // ttl is the shortest of the queues' times to live; false if nothing expires.
 func (d *deletion) ttl() (shortest time.Duration, expires bool) {
 	for _, queue := range d.queues {
-		if limit, set := d.readings[queue].lowest(vhost.KeyMessageTTL); set {
+		if limit, set := d.stats[queue].lowest(vhost.KeyMessageTTL); set {
 			ttl := time.Duration(limit) * time.Millisecond
 			if !expires || ttl < shortest {
 				shortest, expires = ttl, true
@@ -330,6 +330,6 @@ func (d *deletion) takeFirst(ctx context.Context, channel *amqp.Channel, queue s
 }
 
 func (d *deletion) singleActive(queue string) bool {
-	value, _ := d.readings[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool)
+	value, _ := d.stats[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool)
 	return value
 }

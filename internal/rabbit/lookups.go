@@ -45,10 +45,10 @@ func (m *management) tellsConnections(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// hasConnection says whether an AMQP connection is listed that calls itself by this id. It is only some seconds after it
+// hasConnection says whether an AMQP connection is listed with a client property of this value. It is only some seconds after it
 // was opened.
-func (m *management) hasConnection(ctx context.Context, id string) (found bool, err error) {
-	err = m.connections(ctx, func(properties looseObject) { found = found || properties[linkProperty] == id })
+func (m *management) hasConnection(ctx context.Context, property, id string) (found bool, err error) {
+	err = m.connections(ctx, func(properties looseObject) { found = found || properties[property] == id })
 	return found, err
 }
 
@@ -108,4 +108,45 @@ func (m *management) policies(ctx context.Context) ([]vhost.Policy, error) {
 		}
 	}
 	return all, nil
+}
+
+// QueueInfo is what the management API says of one queue: the queue itself, which is current, and statistics, which are
+// seconds old, or a minute on a busy broker, and which nothing that deletes may rest on.
+type QueueInfo struct {
+	Type      string
+	State     string
+	Leader    string
+	Arguments map[string]any
+
+	// Policy and Effective are statistics up to 4.0, and current from 4.3 on.
+	Policy    string
+	Effective toldPolicy `json:"effective_policy_definition"`
+
+	// DeadLetters, the messages that wait to be dead-lettered, is nil without statistics.
+	DeadLetters *int `json:"messages_dlx"`
+}
+
+const (
+	withoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
+	withStatistics    = "?columns=policy,effective_policy_definition,messages_dlx"
+)
+
+// queueInfo asks for one queue; nil if there is no such queue.
+func (m *management) queueInfo(ctx context.Context, queue, query string) (*QueueInfo, error) {
+	path := "/queues/" + escape(m.VHost) + "/" + escape(queue)
+	answer, gone := &QueueInfo{}, false
+	err := m.do(ctx, http.MethodGet, path+query, "", nil, func(response *http.Response) error {
+		switch response.StatusCode {
+		case http.StatusOK:
+			return m.decode(path, response.Body, answer)
+		case http.StatusNotFound:
+			gone = true
+			return nil
+		}
+		return m.describe(http.MethodGet, path, m.refused(response))
+	})
+	if err != nil || gone {
+		return nil, err
+	}
+	return answer, nil
 }

@@ -15,10 +15,7 @@ import (
 // connection can have made: an exclusive queue, or, for a user who may not declare that, the connection itself.
 const (
 	// matchQueue begins the name of the exclusive queue. The user needs the permission to configure it.
-	matchQueue = "warren-link-"
-	// linkProperty is the client property that tells an AMQP connection from all others.
-	linkProperty = "warren_link"
-
+	matchQueue  = "warren-link-"
 	firstGlance = 20 * time.Millisecond
 	lastGlance  = 500 * time.Millisecond
 )
@@ -170,7 +167,7 @@ func (c *Connection) shown(ctx context.Context, l *link) (seen, told bool, err e
 		return false, false, err
 	}
 	seen, err = c.glance(ctx, c.timing.statistics-time.Since(l.opened), func() (bool, error) {
-		return c.management.hasConnection(ctx, l.id)
+		return c.management.hasConnection(ctx, linkProperty, l.id)
 	})
 	return seen, true, err
 }

@@ -12,9 +12,6 @@ import (
 // ConsumerQueues: each would take away what the other one needs. What Warren declares carries no mark, but its connections and
 // its fences do. While there are any of an unknown owner, nothing is removed.
 const (
-	product = "Warren"
-	// ownerProperty is the client property that says whose connection it is; see Config.Owner.
-	ownerProperty = "warren_owner"
 	// unnamedOwner is the owner of a connection that does not say whose it is.
 	unnamedOwner = "unnamed"
 

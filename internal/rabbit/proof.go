@@ -95,24 +95,25 @@ func (d *deletion) current(ctx context.Context) error {
 
 // read asks what a queue is, and which policies hold for it.
 func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Policy) error {
-	now, err := d.c.reading(ctx, queue, withoutStatistics)
+	info, err := d.c.queueInfo(ctx, queue, withoutStatistics)
 	if err != nil {
 		return err
 	}
-	if now == nil {
+	if info == nil {
 		return d.unproven("queue %q is not known to the management API", queue)
 	}
-	d.readings[queue] = now
+	now := &queueStats{QueueInfo: *info}
+	d.stats[queue] = now
 	if err := d.workOutPolicies(ctx, queue, now, policies); err != nil {
 		return err
 	}
 	return now.fit(d.c.errs, queue)
 }
 
-// reading makes a request when it is its turn.
-func (c *Connection) reading(ctx context.Context, queue, query string) (answer *reading, err error) {
+// queueInfo makes a request when it is its turn.
+func (c *Connection) queueInfo(ctx context.Context, queue, query string) (answer *QueueInfo, err error) {
 	err = c.errs.inPlace(ctx, c.deletions.requests, func() error {
-		answer, err = c.writing.reading(ctx, queue, query)
+		answer, err = c.writing.queueInfo(ctx, queue, query)
 		return err
 	})
 	return answer, err
@@ -180,7 +181,7 @@ func (d *deletion) plan(begun time.Time) (planned []fence) {
 	alike := map[string][]string{}
 	var order []string
 	for _, queue := range d.queues {
-		key := vhost.Normalize(d.readings[queue].user).JSON()
+		key := vhost.Normalize(d.stats[queue].user).JSON()
 		if alike[key] == nil {
 			order = append(order, key)
 		}
@@ -190,8 +191,8 @@ func (d *deletion) plan(begun time.Time) (planned []fence) {
 		for _, queues := range fencePatterns(alike[key]) {
 			planned = append(planned, fence{
 				name: fenceName{d.c.config.Owner, begun}.String(queues[0]), pattern: fencePattern(queues), queues: queues,
-				priority: d.priority, effective: vhost.Normalize(d.readings[queues[0]].user),
-				drops: slices.ContainsFunc(queues, func(queue string) bool { return d.readings[queue].drops() }),
+				priority: d.priority, effective: vhost.Normalize(d.stats[queues[0]].user),
+				drops: slices.ContainsFunc(queues, func(queue string) bool { return d.stats[queue].drops() }),
 			})
 		}
 	}

@@ -270,7 +270,7 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 		connection := connected(t, configOf(vh), nil)
 		d := &deletion{
 			c: connection, cluster: connection.Health().ClusterName, queues: []string{"q"},
-			readings: map[string]*reading{}, inside: map[string]int{},
+			stats: map[string]*queueStats{}, inside: map[string]int{},
 		}
 		planned, err := d.look(t.Context())
 		if err != nil {

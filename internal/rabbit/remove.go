@@ -9,11 +9,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-const (
-	opUnbind = "unbind"
-	opDelete = "delete"
-)
-
 // Removal is what Remove takes away, in this order.
 type Removal struct {
 	Bindings  []topology.Binding

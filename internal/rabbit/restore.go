@@ -32,7 +32,7 @@ func (d *deletion) remember(ctx context.Context, queue string) error {
 	if err != nil {
 		return about(queue, err)
 	}
-	one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(d.readings[queue].Arguments)}}
+	one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(d.stats[queue].Arguments)}}
 	for _, item := range items {
 		if item.Source != "" { // which every queue is bound to
 			one.bindings = append(one.bindings, topology.Binding{

@@ -192,14 +192,14 @@ func (c *Connection) takeAll(
 func (c *Connection) underWay(ctx context.Context, queue string, policy vhost.Arguments, age time.Duration) error {
 	var arguments vhost.Arguments
 	c.store.view(func(s *snapshot) { arguments = s.queues[queue].Arguments })
-	now := &reading{Arguments: arguments, user: policy}
+	now := &queueStats{QueueInfo: QueueInfo{Arguments: arguments}, user: policy}
 	limit, expires := now.lowest("message-ttl")
 	ttl := time.Duration(limit) * time.Millisecond
 	if !expires || age < ttl || age > ttl+latest {
 		return nil
 	}
 	if age > ttl+budget+counted {
-		now, err := c.reading(ctx, queue, withStatistics)
+		now, err := c.queueInfo(ctx, queue, withStatistics)
 		if err != nil || now == nil || now.DeadLetters != nil && *now.DeadLetters == 0 {
 			return err
 		}
