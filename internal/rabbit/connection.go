@@ -304,7 +304,7 @@ func (c *Connection) readOf(ctx context.Context) (*snapshot, string, error) {
 
 // another says whether another broker may have answered than the one that was met. same says that the answer had no news.
 func (c *Connection) another(ctx context.Context, same bool) error {
-	moved := c.management.opened.Swap(false)
+	moved := c.management.tookNewConnection()
 	if moved {
 		now, _, err := c.management.identity(ctx)
 		if err != nil {

@@ -177,7 +177,7 @@ func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence) error {
 	for _, f := range planned {
 		d.fences = append(d.fences, f)
 		d.c.deletions.stand(f.name)
-		if err := d.c.writing.putFence(ctx, f, f.closed()); err != nil {
+		if err := d.c.writing.putPolicy(ctx, f.name, f.pattern, f.priority, f.closed()); err != nil {
 			return err
 		}
 	}

@@ -313,12 +313,15 @@ func (e Errors) Ended(ctx context.Context, err error) error {
 func (e Errors) AddTo(err error, text string) error {
 	extended := &failure{text: e.redact(err.Error() + "; " + text)}
 	for _, reason := range []error{
-		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, errSlow, ErrUnreachable, ErrTimeout, ErrClosed,
+		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, ErrUnreachable, ErrTimeout, ErrClosed,
 		context.Canceled, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, reason) {
 			extended.reasons = append(extended.reasons, reason)
 		}
+	}
+	if own, ok := errors.AsType[*failure](err); ok {
+		extended.reasons = append(extended.reasons, own.reasons...)
 	}
 	return extended
 }

@@ -72,8 +72,9 @@ func FuzzAnswers(f *testing.F) {
 			"policies":    func(m *management) error { _, err := m.policies(t.Context()); return err },
 			"delete":      func(m *management) error { return m.delete(t.Context(), "/queues/%2F/q") },
 		} {
-			m := newManagement(config.managementOptions(endpoints, time.Minute, 1))
-			m.client.Transport = &answers{status, body, 50}
+			options := config.managementOptions(endpoints, time.Minute, 1)
+			options.Wrap = func(http.RoundTripper) http.RoundTripper { return &answers{status, body, 50} }
+			m := newManagement(options)
 			err := ask(m)
 			if err == nil {
 				continue

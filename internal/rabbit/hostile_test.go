@@ -120,12 +120,20 @@ func TestResponseTooLarge(t *testing.T) {
 
 func managementAt(t *testing.T, uri string, limits *Limits) *management {
 	t.Helper()
+	return managementThrough(t, uri, limits, nil)
+}
+
+// managementThrough shows each request to wrap.
+func managementThrough(t *testing.T, uri string, limits *Limits, wrap func(http.RoundTripper) http.RoundTripper) *management {
+	t.Helper()
 	config := Config{AMQPURI: "amqp://localhost", ManagementURI: uri, VHost: "/", ResyncInterval: time.Hour, Limits: limits}
 	to, err := config.parse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newManagement(config.managementOptions(to, within, 1))
+	options := config.managementOptions(to, within, 1)
+	options.Wrap = wrap
+	return newManagement(options)
 }
 
 // The largest vhost that was measured, 60,000 queues in 16 MB, is far from the limits, and takes no more memory than is

@@ -6,19 +6,19 @@ import "context"
 // the sentinels. What fails leaves the policy, which is the record that there is something left to do.
 func (c *Connection) lift(ctx context.Context, f fence, closed bool, take func() error) error {
 	if closed {
-		if err := c.writing.putFence(ctx, f, f.open()); err != nil {
+		if err := c.writing.putPolicy(ctx, f.name, f.pattern, f.priority, f.open()); err != nil {
 			return err
 		}
 	}
 	if closed && f.drops { // else the queue could become full in the meantime, and nobody would be told when it is no longer
-		if err := c.writing.putFence(ctx, f, f.harmless()); err != nil {
+		if err := c.writing.putPolicy(ctx, f.name, f.pattern, f.priority, f.harmless()); err != nil {
 			return err
 		}
 	}
 	if err := take(); err != nil {
 		return err
 	}
-	if err := c.writing.delete(ctx, c.writing.policyPath(f.name)); err != nil {
+	if err := c.writing.deletePolicy(ctx, f.name); err != nil {
 		return err
 	}
 	c.store.write(func(s *snapshot) bool { return s.dropFence(f.name) })

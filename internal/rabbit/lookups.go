@@ -150,3 +150,7 @@ func (m *management) queueInfo(ctx context.Context, queue, query string) (*Queue
 	}
 	return answer, nil
 }
+
+// matchQueue begins the name of the exclusive queues by which AMQP is matched with the management API. The user needs the
+// permission to configure them.
+const matchQueue = "warren-link-"

@@ -45,6 +45,8 @@ type Options struct {
 	// Connections is how many requests are made at a time.
 	Connections int
 	Limits      *Limits
+	// Wrap sees each request before it is sent; nil for none.
+	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 func newManagement(options Options) *management {
@@ -56,11 +58,18 @@ func newManagement(options Options) *management {
 	// Requests come one at a time, and an answer in HTTP/2 may take megabytes of buffers.
 	transport.Protocols = &http.Protocols{}
 	transport.Protocols.SetHTTP1(true)
+	if options.Limits == nil {
+		options.Limits = NewLimits(0)
+	}
+	wrapped := http.RoundTripper(transport)
+	if options.Wrap != nil {
+		wrapped = options.Wrap(transport)
+	}
 	return &management{
 		Options: options, errs: Errors{options.Username, options.Password, options.VHost},
 		base: options.URI.Scheme + "://" + options.URI.Host + strings.TrimRight(options.URI.EscapedPath(), "/") + "/api",
 		client: &http.Client{
-			Transport: transport,
+			Transport: wrapped,
 			// A redirect would carry the password to somewhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -73,6 +82,9 @@ func (m *management) gotConn(connection httptrace.GotConnInfo) {
 		m.opened.Store(true)
 	}
 }
+
+// tookNewConnection says whether a TCP connection was opened since the last call.
+func (m *management) tookNewConnection() bool { return m.opened.Swap(false) }
 
 func (m *management) close() { m.client.CloseIdleConnections() }
 

@@ -14,8 +14,6 @@ import (
 // never saw. So nothing is done over an AMQP connection before the management API has shown something that only this
 // connection can have made: an exclusive queue, or, for a user who may not declare that, the connection itself.
 const (
-	// matchQueue begins the name of the exclusive queue. The user needs the permission to configure it.
-	matchQueue  = "warren-link-"
 	firstGlance = 20 * time.Millisecond
 	lastGlance  = 500 * time.Millisecond
 )

@@ -6,10 +6,16 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-func (m *management) putFence(ctx context.Context, f fence, definition vhost.Arguments) error {
-	return m.put(ctx, m.policyPath(f.name), map[string]any{
-		"pattern": f.pattern, "apply-to": "queues", "priority": f.priority, "definition": definition,
+// putPolicy writes a policy for queues.
+func (m *management) putPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error {
+	return m.put(ctx, m.policyPath(name), map[string]any{
+		"pattern": pattern, "apply-to": "queues", "priority": priority, "definition": definition,
 	})
+}
+
+// deletePolicy deletes a policy; that there is none is no error.
+func (m *management) deletePolicy(ctx context.Context, name string) error {
+	return m.delete(ctx, m.policyPath(name))
 }
 
 func (m *management) policyPath(name string) string {

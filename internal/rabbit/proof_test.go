@@ -277,7 +277,7 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.fences, d.published = planned, time.Now()
-		if err := connection.writing.putFence(t.Context(), planned[0], planned[0].closed()); err != nil {
+		if err := connection.writing.putPolicy(t.Context(), planned[0].name, planned[0].pattern, planned[0].priority, planned[0].closed()); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.prove(t.Context(), "q"); err != nil {

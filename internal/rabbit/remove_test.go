@@ -134,32 +134,6 @@ func mustAgree(t *testing.T, connection *Connection) {
 	}
 }
 
-// What is written through does not change what was given out.
-func TestRemovingLeavesWhatWasObserved(t *testing.T) {
-	t.Parallel()
-	var s store
-	s.replace(some(), "")
-	names := vhost.Selection{Exchanges: []string{"x"}, Queues: []string{"q", "r"}, FollowFrom: "x"}
-	observed, _ := s.observe(names)
-	want := some().observe(names)
-	for _, w := range []write{
-		func(s *snapshot) bool {
-			return s.dropBinding(vhost.Binding{Source: "x", Destination: "q", RoutingKey: "a"})
-		},
-		func(s *snapshot) bool { return s.dropQueue("q") },
-		func(s *snapshot) bool { return s.dropExchange("y") },
-	} {
-		s.write(w)
-	}
-	if difference := cmp.Diff(want, observed); difference != "" {
-		t.Error(difference)
-	}
-	now, _ := s.observe(names)
-	if len(now.Queues) != 1 || len(now.BindingsTo)+len(now.BindingsFrom) != 0 || len(now.Exchanges) != 1 {
-		t.Errorf("%+v", now)
-	}
-}
-
 // Unbinding takes the same permissions as binding, deleting the same as declaring.
 func TestRemoveNamesTheMissingPermission(t *testing.T) {
 	cases := map[string]struct {

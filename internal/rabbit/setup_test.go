@@ -152,25 +152,4 @@ func namesOf(t topology.Topology) vhost.Selection {
 	return names
 }
 
-// build makes a snapshot of what a broker says.
-func build(builtin map[string]vhost.Exchange, exchanges []exchangeItem, queues []queueItem, bindings []bindingItem,
-	policies, operator []policyItem,
-) *snapshot {
-	management := &management{Options: Options{Limits: NewLimits(0)}}
-	reader := newSnapshotReader(management.Limits, builtin)
-	addAll(reader.addExchange, exchanges)
-	addAll(reader.addQueue, queues)
-	addAll(reader.addBinding, bindings)
-	addAll(reader.addPolicy, policies)
-	addAll(reader.addOperatorPolicy, operator)
-	fresh, _, _ := reader.end("", nil)
-	return fresh
-}
-
-func addAll[T any](add func(T) int64, items []T) {
-	for _, item := range items {
-		add(item)
-	}
-}
-
 var discard = logr.Discard()

@@ -316,3 +316,120 @@ func TestAnETagIsTrustedOnceTwoAnswersCarriedIt(t *testing.T) {
 		t.Errorf("an ETag %s from before a change of our own was kept", got)
 	}
 }
+
+// What is missing for the first time stays until the vhost was read once more.
+func TestMissingOnceIsNotGone(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		lose func(*snapshot)
+		kept bool
+	}{
+		"nothing":  {func(*snapshot) {}, false},
+		"queue":    {func(s *snapshot) { delete(s.queues, "r") }, true},
+		"exchange": {func(s *snapshot) { delete(s.exchanges, "y") }, true},
+		"binding": {func(s *snapshot) {
+			s.bindingsFrom["x"], s.bindingsTo["q"] = slices.Delete(s.bindingsFrom["x"], 1, 2), s.bindingsTo["q"][1:]
+		}, true},
+		"binding with arguments": {func(s *snapshot) {
+			s.bindingsFrom["y"] = s.bindingsFrom["y"][1:]
+			delete(s.bindingsTo, "r")
+		}, true},
+		"policy":          {func(s *snapshot) { s.policies = s.policies[1:] }, true},
+		"operator policy": {func(s *snapshot) { s.policies = s.policies[:1] }, true},
+		"everything": {func(s *snapshot) {
+			mine := s.bindingsTo["mine"][0]
+			*s = *newSnapshot()
+			s.queues["mine"] = vhost.Queue{Exclusive: true}
+			s.addBinding(mine)
+		}, true},
+		"another cluster": {func(s *snapshot) { *s = *newSnapshot(); s.cluster = "another" }, false},
+		"exclusive queue": {func(s *snapshot) {
+			delete(s.queues, "mine")
+			delete(s.bindingsTo, "mine")
+			s.bindingsFrom["x"] = s.bindingsFrom["x"][1:]
+		}, false},
+	}
+	vh := func() *snapshot {
+		s := some()
+		s.queues["mine"] = vhost.Queue{Exclusive: true}
+		s.addBinding(vhost.Binding{Source: "x", Destination: "mine", RoutingKey: "c"})
+		s.sort()
+		return s
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lacking := func() *snapshot {
+				s := vh()
+				test.lose(s)
+				return s
+			}
+			var s store
+			s.replace(vh(), "")
+			_, again := s.replace(lacking(), "")
+			want := lacking()
+			if test.kept {
+				want = vh()
+			}
+			if again != test.kept {
+				t.Errorf("is to be read again: %v", again)
+			}
+			if difference := cmp.Diff(want, s.current, compareSnapshots); difference != "" {
+				t.Errorf("after one reading, wanted (-), is (+):\n%s", difference)
+			}
+			if _, again := s.replace(lacking(), ""); again {
+				t.Error("is to be read a third time")
+			}
+			if difference := cmp.Diff(lacking(), s.current, compareSnapshots); difference != "" {
+				t.Errorf("after two readings, wanted (-), is (+):\n%s", difference)
+			}
+		})
+	}
+}
+
+// What is written through does not change what was given out.
+func TestRemovingLeavesWhatWasObserved(t *testing.T) {
+	t.Parallel()
+	var s store
+	s.replace(some(), "")
+	names := vhost.Selection{Exchanges: []string{"x"}, Queues: []string{"q", "r"}, FollowFrom: "x"}
+	observed, _ := s.observe(names)
+	want := some().observe(names)
+	for _, w := range []write{
+		func(s *snapshot) bool {
+			return s.dropBinding(vhost.Binding{Source: "x", Destination: "q", RoutingKey: "a"})
+		},
+		func(s *snapshot) bool { return s.dropQueue("q") },
+		func(s *snapshot) bool { return s.dropExchange("y") },
+	} {
+		s.write(w)
+	}
+	if difference := cmp.Diff(want, observed); difference != "" {
+		t.Error(difference)
+	}
+	now, _ := s.observe(names)
+	if len(now.Queues) != 1 || len(now.BindingsTo)+len(now.BindingsFrom) != 0 || len(now.Exchanges) != 1 {
+		t.Errorf("%+v", now)
+	}
+}
+
+// build makes a snapshot of what a broker says.
+func build(builtin map[string]vhost.Exchange, exchanges []exchangeItem, queues []queueItem, bindings []bindingItem,
+	policies, operator []policyItem,
+) *snapshot {
+	management := &management{Options: Options{Limits: NewLimits(0)}}
+	reader := newSnapshotReader(management.Limits, builtin)
+	addAll(reader.addExchange, exchanges)
+	addAll(reader.addQueue, queues)
+	addAll(reader.addBinding, bindings)
+	addAll(reader.addPolicy, policies)
+	addAll(reader.addOperatorPolicy, operator)
+	fresh, _, _ := reader.end("", nil)
+	return fresh
+}
+
+func addAll[T any](add func(T) int64, items []T) {
+	for _, item := range items {
+		add(item)
+	}
+}
