@@ -20,7 +20,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
 type flags struct {
@@ -45,7 +45,7 @@ func main() {
 }
 
 func parseFlags() flags {
-	given := flags{maxResponse: quantity{resource.NewQuantity(rabbit.DefaultResponseLimit, resource.BinarySI)}}
+	given := flags{maxResponse: quantity{resource.NewQuantity(management.DefaultResponseLimit, resource.BinarySI)}}
 	flag.StringVar(&given.metricsAddress, "metrics-bind-address", "0",
 		"Where metrics are served, such as :8443 for HTTPS or :8080 for HTTP; 0 turns them off.")
 	flag.BoolVar(&given.metricsSecure, "metrics-secure", true,

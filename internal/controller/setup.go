@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/consumerqueue"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
 // Options tune the controllers.
@@ -28,7 +28,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	connect := brokers.ConnectWithin(rabbit.NewLimits(options.MaxManagementResponse))
+	connect := brokers.ConnectWithin(management.NewLimits(options.MaxManagementResponse))
 	connections := brokers.NewPool(mgr.GetClient(), mgr.GetLogger().WithName("connections"), connect)
 	if err := mgr.Add(connections); err != nil {
 		return fmt.Errorf("add connections: %w", err)

@@ -14,6 +14,9 @@ import (
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -37,22 +40,22 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		otherwise bool // works over the half that is not refused
 	}{
 		"wrong password": {
-			none, func(c *Config) { c.Password = "is wrong" }, ErrAuthentication,
+			none, func(c *Config) { c.Password = "is wrong" }, brokererr.ErrAuthentication,
 			[]string{"AMQP: authentication failed: user \"guest\"", "management API, GET /api/whoami: authentication failed: user \"guest\""},
 			false,
 		},
 		"no such vhost": {
-			none, func(c *Config) { c.VHost = "no/such %" }, ErrVHostNotFound,
+			none, func(c *Config) { c.VHost = "no/such %" }, brokererr.ErrVHostNotFound,
 			[]string{"AMQP: vhost not found", "management API", `"no/such %"`},
 			false,
 		},
 		"no access to the vhost": {
-			as(false, "management"), nil, ErrAccessRefused, []string{"AMQP: access refused: access to vhost 'test vhost"}, false,
+			as(false, "management"), nil, brokererr.ErrAccessRefused, []string{"AMQP: access refused: access to vhost 'test vhost"}, false,
 		},
 		"administrator without access to the vhost": {
-			as(false, "administrator"), nil, ErrAccessRefused, []string{"AMQP: access refused: access to vhost 'test vhost"}, true,
+			as(false, "administrator"), nil, brokererr.ErrAccessRefused, []string{"AMQP: access refused: access to vhost 'test vhost"}, true,
 		},
-		"no tag": {as(true), nil, ErrAccessRefused, []string{"management API, GET /api/whoami: access refused", "lacks the tag management"}, true},
+		"no tag": {as(true), nil, brokererr.ErrAccessRefused, []string{"management API, GET /api/whoami: access refused", "lacks the tag management"}, true},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +78,7 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 // status.capabilities tells what version and tags allow: definitions takes the tag administrator, policies policymaker or
 // administrator.
 func TestCapabilitiesByTag(t *testing.T) {
-	cases := map[string]Capabilities{
+	cases := map[string]management.Capabilities{
 		"management":    {},
 		"policymaker":   {Policies: true},
 		"monitoring":    {},
@@ -110,8 +113,8 @@ func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 			if !connection.Health().Capabilities.Events {
 				t.Error("the plugin is enabled, its exchange should be seen")
 			}
-			observed, _ := connection.Observe(vhost.Selection{Exchanges: []string{eventExchange}})
-			if observed.Exchanges[eventExchange].Type != "topic" {
+			observed, _ := connection.Observe(vhost.Selection{Exchanges: []string{management.EventExchange}})
+			if observed.Exchanges[management.EventExchange].Type != "topic" {
 				t.Errorf("%+v", observed.Exchanges)
 			}
 		})
@@ -128,8 +131,8 @@ func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
 		connection := connected(t, config, nil)
 		vh.Broker.SetTags(t, user, "management")
 		vh.DeclareQueue("q", nil)
-		if now := seen(t, connection); len(now.queues) != 1 {
-			t.Errorf("%+v", now.queues)
+		if now := seen(t, connection); len(now.Queues) != 1 {
+			t.Errorf("%+v", now.Queues)
 		}
 		if connection.Health().Capabilities.Definitions {
 			t.Error("the capability should be gone")
@@ -146,7 +149,7 @@ func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 		if connection.Health().Capabilities.Definitions {
 			t.Error("definitions should not be read")
 		}
-		_, _, err := readDefinitions(t.Context(), connection.management, "", nil)
+		_, _, err := snapshot.ReadDefinitions(t.Context(), connection.management, "", nil)
 		if works := err == nil; works != strings.HasPrefix(vh.Broker.Version, "3.") {
 			t.Errorf("definitions: %v", err)
 		}
@@ -203,8 +206,8 @@ func TestOddVHostsAndPrefixes(t *testing.T) {
 					user := vh.Broker.NewUser(t, "management")
 					vh.Grant(user, "", "", "")
 					config.Username, config.Password = user.Username, user.Password
-					if now := seen(t, connected(t, config, nil)); len(now.queues) != 1 || len(vh.Definitions().Queues) != 1 {
-						t.Errorf("%+v", now.queues)
+					if now := seen(t, connected(t, config, nil)); len(now.Queues) != 1 || len(vh.Definitions().Queues) != 1 {
+						t.Errorf("%+v", now.Queues)
 					}
 				})
 			})
@@ -245,7 +248,7 @@ func TestTLS(t *testing.T) {
 						}
 						return
 					}
-					eventually(t, opened(t, config, nil), failsWith(ErrUnreachable, "AMQP: ", "management API", test.says))
+					eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", test.says))
 				})
 			}
 		})
@@ -271,7 +274,7 @@ func TestClientCertificatesAreShown(t *testing.T) {
 	config.AMQPURI = "amqps://" + listen(t, func(socket net.Conn) { pipe(tls.Server(socket, demanding), plain) })
 	config.ManagementURI = newTLSProxy(t, config.ManagementURI, "", demanding).URI
 	config.CA = server.cert
-	eventually(t, opened(t, config, nil), failsWith(ErrUnreachable, "AMQP: ", "management API", "certificate"))
+	eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "certificate"))
 	config.ClientCert, config.ClientKey = client.cert, client.key
 	if err := connected(t, config, nil).Apply(t.Context(), oneQueue); err != nil {
 		t.Error(err)
@@ -292,7 +295,7 @@ func TestTLS12OrNewer(t *testing.T) {
 	config.AMQPURI = "amqps://" + listen(t, func(socket net.Conn) { pipe(tls.Server(socket, old), plain) })
 	config.ManagementURI = newTLSProxy(t, config.ManagementURI, "", old).URI
 	config.CA = server.cert
-	eventually(t, opened(t, config, nil), failsWith(ErrUnreachable, "AMQP: ", "management API", "protocol version"))
+	eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "protocol version"))
 }
 
 // pipe connects a client with a server until one of them ends it.
@@ -347,7 +350,7 @@ func TestNoSecretIsEverSaid(t *testing.T) {
 				said.WriteString(prefix + args)
 			}, funcr.Options{})
 			logger.Info("configuration", "config", config)
-			connection, err := open(config, logger, func(Notice) {}, hasty)
+			connection, err := open(config, logger, func(snapshot.Notice) {}, hasty)
 			if err != nil {
 				t.Fatal(err)
 			}

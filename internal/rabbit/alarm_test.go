@@ -11,6 +11,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -33,10 +35,10 @@ func TestAlarms(t *testing.T) {
 	for _, queue := range []string{"before", "during"} {
 		vh.DeclareQueue(queue, quorum(nil))
 	}
-	link := connection.channels.link
+	link := connection.channels.Link
 
 	private.Eval(setAlarm)
-	mustBe(t, deleteNow(t.Context(), connection, "before"), ErrUnproven, "alarm", "low on disk")
+	mustBe(t, deleteNow(t.Context(), connection, "before"), brokererr.ErrUnproven, "alarm", "low on disk")
 	if policies := vh.Policies(); len(policies) != 0 {
 		t.Errorf("policies under an alarm: %q", policies)
 	}
@@ -56,13 +58,13 @@ func TestAlarms(t *testing.T) {
 		}
 		return true
 	}
-	mustBe(t, deleteNow(t.Context(), connection, "during"), ErrUnproven, "alarm", "low on disk")
+	mustBe(t, deleteNow(t.Context(), connection, "during"), brokererr.ErrUnproven, "alarm", "low on disk")
 	connection.between = nil
 	policies, err := connection.policies(t.Context())
-	if err != nil || len(policies) != 1 || policies[0].Definition[vhost.KeyMaxLength] != boundless {
+	if err != nil || len(policies) != 1 || policies[0].Definition[vhost.KeyMaxLength] != fence.Boundless {
 		t.Errorf("the record of the sentinel, in a form that changes nothing: %+v, %v", policies, err)
 	}
-	if connection.channels.link != link || !connection.Health().Connected {
+	if connection.channels.Link != link || !connection.Health().Connected {
 		t.Error("the AMQP connection of everything else was lost")
 	}
 	private.Eval(clearAlarm)
@@ -100,9 +102,9 @@ func fewChannels(t *testing.T, vh *brokers.VHost) {
 	if err := connection.Apply(t.Context(), many); err != nil {
 		t.Fatal(err)
 	}
-	link := connection.channels.link
-	if cap(link.room) != 2 {
-		t.Errorf("%d channels are used, and 2 are allowed", cap(link.room))
+	link := connection.channels.Link
+	if cap(link.Room) != 2 {
+		t.Errorf("%d channels are used, and 2 are allowed", cap(link.Room))
 	}
 	var deletions sync.WaitGroup
 	for _, queue := range many.Queues {
@@ -113,7 +115,7 @@ func fewChannels(t *testing.T, vh *brokers.VHost) {
 		})
 	}
 	deletions.Wait()
-	if connection.channels.link != link {
+	if connection.channels.Link != link {
 		t.Error("the AMQP connection was lost")
 	}
 	mustBeClean(t, vh)
@@ -133,7 +135,7 @@ func withoutMetricsCollector(t *testing.T, vh *brokers.VHost) {
 		t.Error(err)
 	}
 	for _, queue := range []string{"pending", "delayed"} {
-		mustBe(t, deleteNow(t.Context(), connection, queue), ErrNotEmpty, `queue "`+queue+`" holds messages that wait`)
+		mustBe(t, deleteNow(t.Context(), connection, queue), brokererr.ErrNotEmpty, `queue "`+queue+`" holds messages that wait`)
 	}
 	mustBeClean(t, vh)
 }
@@ -158,7 +160,7 @@ func TestPoliciesThatCannotBeTold(t *testing.T) {
 		if connection.Health().Capabilities.Statistics != true {
 			t.Error("no statistics")
 		}
-		mustBe(t, deleteNow(t.Context(), connection, "orders"), ErrUnproven, `policy "recursive" holds`)
+		mustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `policy "recursive" holds`)
 		management.answer(nil)
 		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, "orders") }).WithTimeout(within).Should(Succeed())
 		mustBeClean(t, vh)

@@ -9,6 +9,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -48,7 +51,7 @@ func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error
 	return joinFailures(failures)
 }
 
-func joinFailures(failures []*ObjectError) error {
+func joinFailures(failures []*brokererr.ObjectError) error {
 	all := make([]error, len(failures))
 	for i, failure := range failures {
 		all[i] = failure
@@ -58,7 +61,7 @@ func joinFailures(failures []*ObjectError) error {
 
 // operation is one change of one object.
 type operation struct {
-	about ObjectError // without the reason
+	about brokererr.ObjectError // without the reason
 	// names are what must fit into AMQP's short strings: the library closes the connection otherwise.
 	names []string
 	// arguments must fit into a frame, together with the names: the broker closes the connection otherwise.
@@ -68,18 +71,18 @@ type operation struct {
 	// permissions are those that the operation takes, by kind of object.
 	permissions map[vhost.Kind]string
 	call        func(*amqp.Channel) error
-	write       write
+	write       snapshot.Write
 }
 
 // perform runs operations at the same time, as many as the pool allows, and returns what failed, in their order.
-func (c *Connection) perform(ctx context.Context, operations []operation) []*ObjectError {
+func (c *Connection) perform(ctx context.Context, operations []operation) []*brokererr.ObjectError {
 	results := make([]error, len(operations))
 	var all sync.WaitGroup
 	for i, operation := range operations {
 		all.Go(func() { results[i] = c.performOne(ctx, operation) })
 	}
 	all.Wait()
-	var failures []*ObjectError
+	var failures []*brokererr.ObjectError
 	for i, err := range results {
 		if err == nil {
 			continue
@@ -93,22 +96,22 @@ func (c *Connection) perform(ctx context.Context, operations []operation) []*Obj
 
 func (c *Connection) performOne(ctx context.Context, operation operation) error {
 	if operation.about.ID.Name+operation.about.ID.Destination == "" { // to AMQP, the queue declared last on the channel, and channels are shared
-		return fmt.Errorf("%w: it has no name", ErrPreconditionFailed)
+		return fmt.Errorf("%w: it has no name", brokererr.ErrPreconditionFailed)
 	}
-	if err := operation.fits(c.channels.frameMax()); err != nil {
+	if err := operation.fits(c.channels.FrameMax()); err != nil {
 		return err
 	}
 	call := func(channel *amqp.Channel) error {
 		if err := operation.call(channel); err != nil {
 			return err
 		}
-		c.store.write(operation.write)
+		c.store.Write(operation.write)
 		return nil
 	}
 	if operation.cluster == "" {
-		return operation.namePermission(c.channels.do(ctx, call))
+		return operation.namePermission(c.channels.Do(ctx, call))
 	}
-	return operation.namePermission(c.channels.doAt(ctx, operation.cluster, call))
+	return operation.namePermission(c.channels.DoOnCluster(ctx, operation.cluster, call))
 }
 
 // kindsInReplies are the kinds of objects by what RabbitMQ calls them.
@@ -119,28 +122,28 @@ var refusal = regexp.MustCompile(`: access to (queue|exchange) '`)
 
 // namePermission puts in what a refusal leaves out: which permission an operation takes on which object.
 func (o operation) namePermission(err error) error {
-	if !errors.Is(err, ErrAccessRefused) {
+	if !errors.Is(err, brokererr.ErrAccessRefused) {
 		return err
 	}
 	text := refusal.ReplaceAllStringFunc(err.Error(), func(match string) string {
 		object := refusal.FindStringSubmatch(match)[1]
 		return fmt.Sprintf(": %s access to %s '", o.permissions[kindsInReplies[object]], object)
 	})
-	return newFailure(text, ErrAccessRefused)
+	return brokererr.New(text, brokererr.ErrAccessRefused)
 }
 
 func declareExchange(exchange topology.Exchange) operation {
 	kind := string(exchange.Type)
 	return operation{
-		about: ObjectError{Op: opDeclare, ID: exchange.ID()},
+		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: exchange.ID()},
 		names: []string{exchange.Name, kind},
 
 		permissions: map[vhost.Kind]string{vhost.KindExchange: "configure"},
 		call: func(channel *amqp.Channel) error {
 			return channel.ExchangeDeclare(exchange.Name, kind, true, false, false, false, nil)
 		},
-		write: func(s *snapshot) bool {
-			return s.putExchange(exchange.Name, vhost.Exchange{Type: kind, Durable: true})
+		write: func(s *snapshot.Snapshot) bool {
+			return s.PutExchange(exchange.Name, vhost.Exchange{Type: kind, Durable: true})
 		},
 	}
 }
@@ -151,7 +154,7 @@ func declareQueue(queue topology.Queue) operation {
 		onQueue = "configure or read" // the latter for the dead-letter exchange's sake
 	}
 	return operation{
-		about: ObjectError{Op: opDeclare, ID: queue.ID()},
+		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: queue.ID()},
 		names: []string{queue.Name}, arguments: queue.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: onQueue, vhost.KindExchange: "write"},
@@ -159,24 +162,24 @@ func declareQueue(queue topology.Queue) operation {
 			_, err := channel.QueueDeclare(queue.Name, true, false, false, false, table(queue.Arguments))
 			return err
 		},
-		write: func(s *snapshot) bool {
-			item := queueItem{Durable: true, Arguments: queue.Arguments}
-			return s.putQueue(queue.Name, item.observed())
+		write: func(s *snapshot.Snapshot) bool {
+			item := management.QueueItem{Durable: true, Arguments: queue.Arguments}
+			return s.PutQueue(queue.Name, item.Observed())
 		},
 	}
 }
 
 func bind(binding topology.Binding) operation {
 	return operation{
-		about: ObjectError{Op: opBind, ID: bindingID(binding)},
+		about: brokererr.ObjectError{Op: brokererr.OpBind, ID: bindingID(binding)},
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
 		call: func(channel *amqp.Channel) error {
 			return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, table(binding.Arguments))
 		},
-		write: func(s *snapshot) bool {
-			return s.putBinding(vhost.Binding{
+		write: func(s *snapshot.Snapshot) bool {
+			return s.PutBinding(vhost.Binding{
 				Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
 				Arguments: vhost.Normalize(binding.Arguments),
 			})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -85,11 +87,11 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 			object vhost.ID
 			says   string
 		}{
-			{ErrPreconditionFailed, "declare", vhost.ExchangeID("events"), "inequivalent arg 'type' for exchange 'events'"},
-			{ErrAccessRefused, "declare", vhost.ExchangeID("amq.mine"), "reserved prefix"},
-			{ErrPreconditionFailed, "declare", vhost.QueueID("other"), "inequivalent arg 'x-message-ttl' for queue 'other'"},
-			{ErrTooLarge, "declare", vhost.QueueID(strings.Repeat("ü", 128)), "256 bytes are more than the 255"},
-			{ErrNotFound, "bind", topology.Binding{Source: "foreign", Destination: "fine", RoutingKey: "k"}.ID(), `bind queue "fine" to exchange "foreign" with routing key "k"`},
+			{brokererr.ErrPreconditionFailed, "declare", vhost.ExchangeID("events"), "inequivalent arg 'type' for exchange 'events'"},
+			{brokererr.ErrAccessRefused, "declare", vhost.ExchangeID("amq.mine"), "reserved prefix"},
+			{brokererr.ErrPreconditionFailed, "declare", vhost.QueueID("other"), "inequivalent arg 'x-message-ttl' for queue 'other'"},
+			{brokererr.ErrTooLarge, "declare", vhost.QueueID(strings.Repeat("ü", 128)), "256 bytes are more than the 255"},
+			{brokererr.ErrNotFound, "bind", topology.Binding{Source: "foreign", Destination: "fine", RoutingKey: "k"}.ID(), `bind queue "fine" to exchange "foreign" with routing key "k"`},
 		}
 		failures := objectErrors(t, err)
 		if len(failures) != len(want) {
@@ -127,8 +129,8 @@ func TestInvalidArgumentsAreToldFromInequivalentOnes(t *testing.T) {
 			{"x-dead-letter-routing-key": "without an exchange"},
 		} {
 			err := declare(invalid)
-			mustBe(t, err, ErrInvalidArgument, "invalid arg '"+invalid.Keys()[0]+"' for queue 'q'")
-			if errors.Is(err, ErrPreconditionFailed) {
+			mustBe(t, err, brokererr.ErrInvalidArgument, "invalid arg '"+invalid.Keys()[0]+"' for queue 'q'")
+			if errors.Is(err, brokererr.ErrPreconditionFailed) {
 				t.Errorf("%v passes for a queue that is not as declared", err)
 			}
 		}
@@ -138,19 +140,19 @@ func TestInvalidArgumentsAreToldFromInequivalentOnes(t *testing.T) {
 		if err := declare(vhost.Arguments{"x-max-length": int64(1)}); err != nil {
 			t.Fatal(err)
 		}
-		mustBe(t, declare(vhost.Arguments{"x-max-length": int64(2)}), ErrPreconditionFailed, "inequivalent arg 'x-max-length' for queue 'q'")
+		mustBe(t, declare(vhost.Arguments{"x-max-length": int64(2)}), brokererr.ErrPreconditionFailed, "inequivalent arg 'x-max-length' for queue 'q'")
 	})
 }
 
-func objectErrors(t *testing.T, err error) []*ObjectError {
+func objectErrors(t *testing.T, err error) []*brokererr.ObjectError {
 	t.Helper()
-	var failures []*ObjectError
+	var failures []*brokererr.ObjectError
 	if all, ok := errors.AsType[interface {
 		error
 		Unwrap() []error
 	}](err); ok {
 		for _, one := range all.Unwrap() {
-			failure, ok := errors.AsType[*ObjectError](one)
+			failure, ok := errors.AsType[*brokererr.ObjectError](one)
 			if !ok {
 				t.Fatalf("%v is no ObjectError", one)
 			}
@@ -194,13 +196,13 @@ func TestApplyNamesTheMissingPermission(t *testing.T) {
 		connection := connected(t, config, nil)
 		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
-				mustBe(t, connection.Apply(t.Context(), test.apply), ErrAccessRefused, test.says)
+				mustBe(t, connection.Apply(t.Context(), test.apply), brokererr.ErrAccessRefused, test.says)
 			})
 		}
 		// With a dead-letter exchange, read on the queue is needed too; 3.10 does not tell which was missing.
 		vh.Grant(user, ".*", ".*", "^$")
 		err := connection.Apply(t.Context(), queue("all", vhost.Arguments{"x-dead-letter-exchange": "none"}))
-		mustBe(t, err, ErrAccessRefused, "read access to queue 'all'")
+		mustBe(t, err, brokererr.ErrAccessRefused, "read access to queue 'all'")
 	})
 }
 
@@ -220,8 +222,8 @@ func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
 		}
 		declare("first")
 		declare("second")
-		if now := seen(t, connection); now.queues["q"].Arguments["x-unknown-to-all"] != "first" {
-			t.Errorf("the broker has %+v", now.queues["q"])
+		if now := seen(t, connection); now.Queues["q"].Arguments["x-unknown-to-all"] != "first" {
+			t.Errorf("the broker has %+v", now.Queues["q"])
 		}
 	})
 }
@@ -262,9 +264,9 @@ func TestApplyDuringALook(t *testing.T) {
 		}
 		// Whoever deletes it now must not be hidden by an ETag of that time.
 		vh.DeleteQueue("q")
-		if now := seen(t, connection); len(now.queues) != 0 {
-			t.Errorf("after the deletion: %+v", now.queues)
+		if now := seen(t, connection); len(now.Queues) != 0 {
+			t.Errorf("after the deletion: %+v", now.Queues)
 		}
-		listener.awaits(t, Notice{Queues: []string{"q"}, Routes: []string{"x"}})
+		listener.awaits(t, snapshot.Notice{Queues: []string{"q"}, Routes: []string{"x"}})
 	})
 }

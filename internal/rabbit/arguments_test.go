@@ -5,6 +5,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -46,7 +47,7 @@ func TestBrokersCompareTheArgumentsThatTheTableSays(t *testing.T) {
 					t.Fatal(err)
 				}
 				err := declare(pair[1])
-				if refused := errors.Is(err, ErrPreconditionFailed); refused != version.AtLeast(row.Compared) {
+				if refused := errors.Is(err, brokererr.ErrPreconditionFailed); refused != version.AtLeast(row.Compared) {
 					t.Errorf("declared with %v and again with %v: %v; the table says compared from %s on", pair[0], pair[1], err, row.Compared)
 				}
 			})

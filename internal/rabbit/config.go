@@ -10,6 +10,10 @@ import (
 	"fmt"
 	"net/url"
 	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
 // Config says how to reach one vhost of a broker. It is a plain value: what belongs to TLS is given as PEM, so that two
@@ -46,30 +50,32 @@ type Config struct {
 	Known func(owner string) bool `json:"-"`
 
 	// Limits bound what the broker may cost; the connection has its own if nil. Fingerprint leaves them out.
-	Limits *Limits
+	Limits *management.Limits
 }
 
-// managementOptions are for clients of the management API; the configuration has limits.
-func (c Config) managementOptions(to endpoints, timeout time.Duration, connections int) Options {
-	return Options{
+// ManagementOptions are for clients of the management API; the configuration has limits.
+func (c Config) ManagementOptions(to endpoints, timeout time.Duration, connections int) management.Options {
+	return management.Options{
 		URI: to.management, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost,
-		Endpoint: endpointOf(c.AMQPURI), Timeout: timeout, Connections: connections, Limits: c.Limits,
+		Endpoint: management.EndpointOf(c.AMQPURI), Timeout: timeout, Connections: connections, Limits: c.Limits,
 	}
 }
 
 // dialOptions are for AMQP connections.
-func (c Config) dialOptions(to endpoints, timeout time.Duration) DialOptions {
-	return DialOptions{
+func (c Config) dialOptions(to endpoints, timeout time.Duration) amqpconn.DialOptions {
+	return amqpconn.DialOptions{
 		URI: to.amqp, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost, Owner: c.Owner, Timeout: timeout,
 	}
 }
 
 // errors makes errors for the user of the configuration.
-func (c Config) errors() Errors { return Errors{c.Username, c.Password, c.VHost} }
+func (c Config) errors() brokererr.Errors {
+	return brokererr.Errors{Username: c.Username, Password: c.Password, VHost: c.VHost}
+}
 
 // Validate reports the first field that cannot be used, by name. Its errors hold no credentials.
 func (c Config) Validate() error {
-	_, err := c.parse()
+	_, err := c.Parse()
 	return err
 }
 
@@ -79,7 +85,7 @@ type endpoints struct {
 	tls              *tls.Config
 }
 
-func (c Config) parse() (endpoints, error) {
+func (c Config) Parse() (endpoints, error) {
 	amqp, err := parseURI("AMQPURI", c.AMQPURI, "amqp", "amqps")
 	if err != nil {
 		return endpoints{}, err
@@ -160,7 +166,7 @@ func (c Config) Fingerprint() string {
 // String names the connection without its secrets.
 func (c Config) String() string {
 	return fmt.Sprintf("vhost %q at %s and %s as user %q",
-		c.VHost, withoutCredentials(c.AMQPURI), withoutCredentials(c.ManagementURI), c.Username)
+		c.VHost, brokererr.WithoutCredentials(c.AMQPURI), brokererr.WithoutCredentials(c.ManagementURI), c.Username)
 }
 
 // Format keeps every verb, %+v and %#v too, from showing a secret.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
 type pair struct{ cert, key []byte }
@@ -80,7 +82,7 @@ func TestConfigValidate(t *testing.T) {
 			if text(err) != test.says {
 				t.Errorf("said %q, should say %q", text(err), test.says)
 			}
-			if _, opened := Open(config, discard, func(Notice) {}); test.says != "" && text(opened) != test.says {
+			if _, opened := Open(config, discard, func(snapshot.Notice) {}); test.says != "" && text(opened) != test.says {
 				t.Errorf("Open said %v", opened)
 			}
 		})

@@ -11,6 +11,10 @@ import (
 
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -43,15 +47,15 @@ const steady = 5 * time.Second
 // the same time.
 type Connection struct {
 	config     Config
-	errs       Errors
+	errs       brokererr.Errors
 	to         endpoints
 	timing     timing
 	log        logr.Logger
-	management *management // for looking
-	writing    *management // for deleting, with what that takes of reading
-	channels   *channels
+	management *management.Client // for looking
+	writing    *management.Client // for deleting, with what that takes of reading
+	channels   *amqpconn.Pool
 	sentinels  *sentinelLink
-	store      store
+	store      snapshot.Store
 	members    members
 	state      state
 	notices    *notices
@@ -60,8 +64,8 @@ type Connection struct {
 	survey     survey
 	between    func(step string) bool // tests only; false abandons a deletion there
 
-	strange atomic.Bool // the broker must be asked anew who it is
-	contact *contact    // the looking goroutine's own, as is sighted
+	strange atomic.Bool            // the broker must be asked anew who it is
+	contact *management.BrokerInfo // the looking goroutine's own, as is sighted
 	sighted sightings
 
 	waitingMu sync.Mutex
@@ -75,25 +79,25 @@ type Connection struct {
 
 // Open begins to connect and to look, and returns at once; Health tells how it goes. Its only error is that of
 // Config.Validate. notify is called with what changed, from one goroutine, one call at a time; it must not call Close.
-func Open(config Config, logger logr.Logger, notify func(Notice)) (*Connection, error) {
+func Open(config Config, logger logr.Logger, notify func(snapshot.Notice)) (*Connection, error) {
 	return open(config, logger, notify, usual)
 }
 
-func open(config Config, logger logr.Logger, notify func(Notice), timing timing) (*Connection, error) {
-	to, err := config.parse()
+func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timing timing) (*Connection, error) {
+	to, err := config.Parse()
 	if err != nil {
 		return nil, err
 	}
 	if config.Limits == nil {
-		config.Limits = NewLimits(0)
+		config.Limits = management.NewLimits(0)
 	}
 	c := &Connection{
 		config: config, errs: config.errors(), to: to, timing: timing, log: logger,
-		management: newManagement(config.managementOptions(to, timing.request, 1)),
-		writing:    newManagement(config.managementOptions(to, timing.request, requestLimit)),
+		management: management.NewClient(config.ManagementOptions(to, timing.request, 1)),
+		writing:    management.NewClient(config.ManagementOptions(to, timing.request, requestLimit)),
 		deletions:  newDeletions(),
-		candidate:  candidate{news: make(chan struct{}, 1)}, survey: survey{places: make(chan struct{}, 1)},
-		channels: newChannels(config.errors(), timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
+		candidate:  candidate{news: make(chan struct{}, 1)}, survey: survey{places: management.NewPlaces(1)},
+		channels: amqpconn.NewPool(config.errors(), timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
 	}
 	c.sentinels = newSentinelLink(config.errors(), timing.operation, c.dialSentinels)
 	c.done, c.end = context.WithCancel(context.Background())
@@ -113,11 +117,11 @@ func (c *Connection) Close() {
 	c.deletions.stop(patience)
 	c.end()
 	c.running.Wait()
-	c.channels.running.Wait()
+	c.channels.Running.Wait()
 	c.sentinels.close()
-	c.management.close()
-	c.writing.close()
-	c.store.close()
+	c.management.Close()
+	c.writing.Close()
+	c.store.Close()
 }
 
 // Health tells how the connection fares.
@@ -132,7 +136,7 @@ func (c *Connection) Owner() string { return c.config.Owner }
 // Observe returns what the vhost has of the named objects, out of the snapshot in memory; false before the first look.
 // The exchanges that can be reached from names.FollowFrom are among the exchanges, with their bindings.
 func (c *Connection) Observe(names vhost.Selection) (vhost.Observed, bool) {
-	observed, looked := c.store.observe(names)
+	observed, looked := c.store.Observe(names)
 	c.members.observe(names, &observed)
 	return observed, looked
 }
@@ -150,7 +154,7 @@ func (c *Connection) Refresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for a look at vhost %q: %w", c.config.VHost, ctx.Err())
 	case <-c.done.Done():
-		return ErrClosed
+		return brokererr.ErrClosed
 	}
 }
 
@@ -210,13 +214,13 @@ func (c *Connection) looking() {
 // failure, when the tags have changed, and while its nodes are being upgraded, for the last of them may do that without any of
 // our connections being closed.
 func (c *Connection) acquaint(ctx context.Context) error {
-	if !c.strange.Swap(false) && !c.contact.upgrading {
-		tags, err := c.management.whoami(ctx)
-		if err != nil || slices.Equal(tags, c.contact.tags) {
+	if !c.strange.Swap(false) && !c.contact.Upgrading {
+		tags, err := c.management.Whoami(ctx)
+		if err != nil || slices.Equal(tags, c.contact.Tags) {
 			return err
 		}
 	}
-	met, err := c.management.meet(ctx)
+	met, err := c.management.Probe(ctx)
 	if err == nil {
 		c.meet(met)
 	}
@@ -231,11 +235,11 @@ func (c *Connection) look(ctx context.Context) error {
 		c.strange.Store(true) // even when closing: another look may still begin
 	}
 	if ctx.Err() != nil {
-		return ErrClosed
+		return brokererr.ErrClosed
 	}
 	c.report(func(s *state) {
 		s.management = err
-		if errors.Is(err, ErrClusterMismatch) { // which has its own place, for it holds until a link matches
+		if errors.Is(err, brokererr.ErrClusterMismatch) { // which has its own place, for it holds until a link matches
 			s.management = nil
 		}
 		if err == nil {
@@ -272,46 +276,46 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 func (c *Connection) readAndReplace(ctx context.Context) (again bool, err error) {
 	fresh, etag, err := c.readOf(ctx)
 	if err != nil {
-		c.store.end()
-		if errors.Is(err, errNotModified) {
+		c.store.End()
+		if errors.Is(err, management.ErrNotModified) {
 			err = nil
 		}
 		return false, err
 	}
-	fresh.underWay = c.deletions.all()
-	changed, again := c.store.replace(fresh, etag)
+	fresh.UnderWay = c.deletions.all()
+	changed, again := c.store.Replace(fresh, etag)
 	c.notices.add(changed)
 	return again, nil
 }
 
 // readOf reads the vhost and sees to it that what it read is of the cluster that was met, and of the broker that AMQP leads
 // to: another one may have answered, and its objects must not pass for those of the first.
-func (c *Connection) readOf(ctx context.Context) (*snapshot, string, error) {
-	fresh, etag, err := c.read(ctx, c.store.begin())
-	same := errors.Is(err, errNotModified)
+func (c *Connection) readOf(ctx context.Context) (*snapshot.Snapshot, string, error) {
+	fresh, etag, err := c.read(ctx, c.store.Begin())
+	same := errors.Is(err, management.ErrNotModified)
 	if err != nil && !same {
 		return nil, "", err
 	}
 	if another := c.another(ctx, same); another != nil {
-		fresh.free()
+		fresh.Free()
 		return nil, "", another
 	}
 	if fresh != nil {
-		fresh.cluster = c.contact.identity.Key()
+		fresh.Cluster = c.contact.Identity.Key()
 	}
 	return fresh, etag, err
 }
 
 // another says whether another broker may have answered than the one that was met. same says that the answer had no news.
 func (c *Connection) another(ctx context.Context, same bool) error {
-	moved := c.management.tookNewConnection()
+	moved := c.management.TookNewConnection()
 	if moved {
-		now, _, err := c.management.identity(ctx)
+		now, _, err := c.management.Identity(ctx)
 		if err != nil {
 			return err
 		}
-		if !now.Continues(c.contact.identity) {
-			return c.errs.Fail(ErrUnreachable, "cluster %q answered in the place of %q", now.Name, c.contact.identity.Name)
+		if !now.Continues(c.contact.Identity) {
+			return c.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q", now.Name, c.contact.Identity.Name)
 		}
 	}
 	if same && !moved {
@@ -321,37 +325,37 @@ func (c *Connection) another(ctx context.Context, same bool) error {
 }
 
 // meet takes note of who the broker is. If it is not surely the one that it was, the link must be matched anew.
-func (c *Connection) meet(met *contact) {
+func (c *Connection) meet(met *management.BrokerInfo) {
 	known := c.contact
 	c.contact = met
-	c.store.forget() // it may be another cluster
-	c.members.expire(met.nodes)
-	if l := c.candidate.current(); l != nil && l.matched {
-		if l.matched = met.identity.Continues(known.identity); l.matched {
-			l.cluster.Store(&met.identity)
+	c.store.Forget() // it may be another cluster
+	c.members.expire(met.Nodes)
+	if l := c.candidate.current(); l != nil && l.Matched {
+		if l.Matched = met.Identity.Continues(known.Identity); l.Matched {
+			l.MatchedCluster.Store(&met.Identity)
 		} else {
-			c.channels.set(nil, c.errs.Fail(ErrUnreachable, "cluster %q answered in the place of %q",
-				met.identity.Name, known.identity.Name))
+			c.channels.Set(nil, c.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q",
+				met.Identity.Name, known.Identity.Name))
 		}
 	}
 	c.report(func(s *state) {
-		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = met.version, met.identity.Name, met.capabilities
-		s.health.Cluster = met.identity
+		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = met.Version, met.Identity.Name, met.Capabilities
+		s.health.Cluster = met.Identity
 	})
 }
 
 // read takes the one request where the user may, and the listings otherwise. An administrator who is one no longer is
 // noticed by the refusal.
-func (c *Connection) read(ctx context.Context, etag string) (*snapshot, string, error) {
-	if c.contact.capabilities.Definitions {
-		fresh, etag, err := readDefinitions(ctx, c.management, etag, c.contact.builtin)
-		if !errors.Is(err, ErrAccessRefused) {
+func (c *Connection) read(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
+	if c.contact.Capabilities.Definitions {
+		fresh, etag, err := snapshot.ReadDefinitions(ctx, c.management, etag, c.contact.Builtin)
+		if !errors.Is(err, brokererr.ErrAccessRefused) {
 			return fresh, etag, err
 		}
-		c.contact.capabilities.Definitions = false
+		c.contact.Capabilities.Definitions = false
 		c.meet(c.contact)
 	}
-	fresh, err := readListings(ctx, c.management, c.contact.builtin)
+	fresh, err := snapshot.ReadListings(ctx, c.management, c.contact.Builtin)
 	return fresh, "", err
 }
 
@@ -360,24 +364,24 @@ func (c *Connection) connecting() {
 	retry := backoff{first: c.timing.first, limit: c.timing.limit}
 	for first := true; ; first = false {
 		begun := time.Now()
-		l, err := dial(c.done, c.config.dialOptions(c.to, c.timing.dial))
+		l, err := amqpconn.Dial(c.done, c.config.dialOptions(c.to, c.timing.dial))
 		if err == nil {
 			err = c.connected(l, first)
 			if time.Since(begun) > steady {
 				retry.reset()
 			}
 		}
-		if !errors.Is(err, ErrClusterMismatch) { // which says so itself
+		if !errors.Is(err, brokererr.ErrClusterMismatch) { // which says so itself
 			err = fmt.Errorf("AMQP: %w", err)
 		}
 		if c.done.Err() != nil {
-			c.channels.set(nil, ErrClosed)
+			c.channels.Set(nil, brokererr.ErrClosed)
 			return
 		}
-		c.channels.set(nil, err)
+		c.channels.Set(nil, err)
 		c.report(func(s *state) {
 			s.amqp, s.health.Connected, s.health.Matched = err, false, false
-			if errors.Is(err, ErrClusterMismatch) {
+			if errors.Is(err, brokererr.ErrClusterMismatch) {
 				s.amqp = nil
 			}
 		})
@@ -392,27 +396,27 @@ func (c *Connection) connecting() {
 
 // connected is the time from opening a connection to its end, and returns why it ended. The next look says whether it may be
 // used. What was known of the broker may be out of date after a time without: it is looked at again.
-func (c *Connection) connected(l *link, first bool) error {
-	ended := l.connection.NotifyClose(make(chan *amqp.Error, 1))
-	c.report(func(s *state) { s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.version })
+func (c *Connection) connected(l *amqpconn.Conn, first bool) error {
+	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
+	c.report(func(s *state) { s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.Version })
 	if !first {
 		c.strange.Store(true)
 	}
 	c.candidate.offer(l)
 	defer c.candidate.withdraw()
 	select {
-	case err := <-l.refused:
-		l.close(c.timing.goodbye)
+	case err := <-l.Refused:
+		l.Close(c.timing.goodbye)
 		return err
 	case reply := <-ended:
-		l.kill()
-		if reply == nil || l.overdue.Load() {
-			return c.errs.Fail(ErrTimeout, "AMQP operation")
+		l.CloseSocket()
+		if reply == nil || l.Overdue.Load() {
+			return c.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
 		}
-		return c.errs.Fail(ErrUnreachable, "the AMQP connection was closed: %s", withoutCode(reply.Reason))
+		return c.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %s", brokererr.WithoutCode(reply.Reason))
 	case <-c.done.Done():
-		l.close(c.timing.goodbye)
-		return ErrClosed
+		l.Close(c.timing.goodbye)
+		return brokererr.ErrClosed
 	}
 }
 
@@ -428,5 +432,5 @@ func (c *Connection) report(apply func(*state)) {
 	if after.well() && !before.well() {
 		c.log.Info("The broker connection is well", "vhost", c.config.VHost, "version", after.Version, "cluster", after.ClusterName)
 	}
-	c.notices.add(Notice{Health: true})
+	c.notices.add(snapshot.Notice{Health: true})
 }

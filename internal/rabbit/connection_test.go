@@ -15,6 +15,10 @@ import (
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -28,7 +32,7 @@ var hasty = timing{
 
 func openedHastily(t *testing.T, config Config) *Connection {
 	t.Helper()
-	connection, err := open(config, testr.New(t), func(Notice) {}, hasty)
+	connection, err := open(config, testr.New(t), func(snapshot.Notice) {}, hasty)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +74,7 @@ func TestHealthTellsWhoTheBrokerIs(t *testing.T) {
 // broker.
 func ofObjects(requests []request) []request {
 	return slices.DeleteFunc(slices.Clone(requests), func(r request) bool {
-		return r.path == "/api/whoami" || strings.Contains(r.path, "/"+matchQueue)
+		return r.path == "/api/whoami" || strings.Contains(r.path, "/"+management.MatchQueue)
 	})
 }
 
@@ -93,7 +97,7 @@ func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 			return len(steady)
 		}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 6))
 		for i, request := range steady {
-			if request.path != "/api/definitions/"+escape(vh.Name) {
+			if request.path != "/api/definitions/"+management.Escape(vh.Name) {
 				t.Errorf("request %d: %s", i, request.path)
 			}
 			if i > 0 && request.at.Sub(steady[i-1].at) < config.ResyncInterval*85/100 {
@@ -139,7 +143,7 @@ func TestBrokersWithETags(t *testing.T) {
 			t.Fatal(err)
 		}
 		var definitions any
-		etag, err := m.get(t.Context(), "/definitions/"+escape(vh.Name), "", &definitions)
+		etag, err := m.Get(t.Context(), "/definitions/"+management.Escape(vh.Name), "", &definitions)
 		if has := etag != ""; err != nil || has != version.AtLeast(vhost.RabbitMQ43) {
 			t.Fatalf("ETag %q, %v", etag, err)
 		}
@@ -148,9 +152,9 @@ func TestBrokersWithETags(t *testing.T) {
 		}
 		NewWithT(t).Eventually(func() (err error) { // other tests change the broker in between
 			before := etag
-			etag, err = m.get(t.Context(), "/definitions/"+escape(vh.Name), before, &definitions)
+			etag, err = m.Get(t.Context(), "/definitions/"+management.Escape(vh.Name), before, &definitions)
 			return err
-		}).WithTimeout(within).WithPolling(time.Millisecond).Should(MatchError(errNotModified))
+		}).WithTimeout(within).WithPolling(time.Millisecond).Should(MatchError(management.ErrNotModified))
 	})
 }
 
@@ -263,13 +267,13 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 
 	relay.refuse(true)
 	relay.cut()
-	eventually(t, connection, failsWith(ErrUnreachable, "AMQP: "))
+	eventually(t, connection, failsWith(brokererr.ErrUnreachable, "AMQP: "))
 	since := connection.Health().FailingSince
 	vh.DeclareQueue("seen", nil)
-	if now := seen(t, connection); len(now.queues) != 1 {
+	if now := seen(t, connection); len(now.Queues) != 1 {
 		t.Error("without AMQP nothing is seen")
 	}
-	mustBe(t, connection.Apply(t.Context(), oneQueue), ErrUnreachable, `declare queue "q" in vhost`)
+	mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrUnreachable, `declare queue "q" in vhost`)
 	if health := connection.Health(); health.Connected || !health.FailingSince.Equal(since) || health.Version != vh.Broker.Version {
 		t.Errorf("%+v", health)
 	}
@@ -280,14 +284,14 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 		response.StatusCode, response.Status = http.StatusServiceUnavailable, "503 Service Unavailable"
 		return nil
 	})
-	mustBe(t, connection.Refresh(t.Context()), ErrUnreachable, "503")
+	mustBe(t, connection.Refresh(t.Context()), brokererr.ErrUnreachable, "503")
 	if err := connection.Apply(t.Context(), oneQueue); err != nil {
 		t.Fatal(err)
 	}
 	if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != 1 {
 		t.Error("without the management API nothing is written through")
 	}
-	eventually(t, connection, failsWith(ErrUnreachable, "management API, GET /api/", "503"))
+	eventually(t, connection, failsWith(brokererr.ErrUnreachable, "management API, GET /api/", "503"))
 	proxy.answer(nil)
 	eventually(t, connection, isWell)
 }
@@ -300,9 +304,9 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 		config := configOf(vh)
 		config.AMQPURI, config.ManagementURI = "amqp://"+mute(t), "http://"+mute(t)
 		connection := openedHastily(t, config)
-		eventually(t, connection, failsWith(ErrTimeout, "AMQP: ", "management API, GET /api/whoami"))
-		mustBe(t, connection.Apply(t.Context(), oneQueue), ErrTimeout)
-		mustBe(t, connection.Refresh(t.Context()), ErrTimeout)
+		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: ", "management API, GET /api/whoami"))
+		mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrTimeout)
+		mustBe(t, connection.Refresh(t.Context()), brokererr.ErrTimeout)
 		promptly(t, connection.Close)
 	})
 	t.Run("in the TLS handshake", func(t *testing.T) {
@@ -310,7 +314,7 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 		config := configOf(vh)
 		config.AMQPURI, config.ManagementURI = "amqps://"+mute(t), "https://"+mute(t)
 		connection := openedHastily(t, config)
-		eventually(t, connection, failsWith(ErrTimeout, "AMQP: ", "management API"))
+		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: ", "management API"))
 		promptly(t, connection.Close)
 	})
 	t.Run("in the middle of the handshake", func(t *testing.T) {
@@ -320,7 +324,7 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 		relay.freeze() // the TCP connection is there, and nothing comes
 		config.AMQPURI = relay.URI
 		connection := openedHastily(t, config)
-		eventually(t, connection, failsWith(ErrTimeout, "AMQP: "))
+		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: "))
 		relay.thaw()
 		eventually(t, connection, isWell)
 	})
@@ -332,8 +336,8 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 		connection := openedHastily(t, config)
 		eventually(t, connection, isWell)
 		relay.freeze()
-		mustBe(t, connection.Apply(t.Context(), oneQueue), ErrTimeout, `declare queue "q"`)
-		eventually(t, connection, failsWith(ErrTimeout))
+		mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrTimeout, `declare queue "q"`)
+		eventually(t, connection, failsWith(brokererr.ErrTimeout))
 		relay.thaw()
 		NewWithT(t).Eventually(func() error { return connection.Apply(t.Context(), oneQueue) }).WithTimeout(within).Should(Succeed())
 	})
@@ -354,7 +358,7 @@ func TestContextsEndWaiting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	many := topology.Topology{}
-	for i := range 3 * channelLimit { // more than there are channels
+	for i := range 3 * amqpconn.ChannelLimit { // more than there are channels
 		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprint(i), Arguments: quorum(nil)})
 	}
 	mustBe(t, connection.Apply(ctx, many), context.Canceled)
@@ -363,8 +367,8 @@ func TestContextsEndWaiting(t *testing.T) {
 	defer cancel()
 	mustBe(t, connection.Apply(soon, oneQueue), context.DeadlineExceeded)
 	promptly(t, connection.Close) // with operations and a look under way
-	mustBe(t, connection.Refresh(t.Context()), ErrClosed)
-	mustBe(t, connection.Apply(t.Context(), oneQueue), ErrClosed)
+	mustBe(t, connection.Refresh(t.Context()), brokererr.ErrClosed)
+	mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrClosed)
 }
 
 func TestWaitsForTheFirstConnection(t *testing.T) {
@@ -409,7 +413,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		// Goroutines inherit labels from those that start them: this tells ours from those of other tests.
 		pprof.Do(t.Context(), pprof.Labels("opened by", t.Name()), func(context.Context) {
 			for name, config := range map[string]Config{"well": config, "hung": hung} {
-				connection, err := Open(config, logr.Discard(), func(Notice) {})
+				connection, err := Open(config, logr.Discard(), func(snapshot.Notice) {})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -442,9 +446,9 @@ func TestAVHostThatIsDeleted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
 		vh.Delete()
-		mustBe(t, connection.Refresh(t.Context()), ErrVHostNotFound)
+		mustBe(t, connection.Refresh(t.Context()), brokererr.ErrVHostNotFound)
 		eventually(t, connection, func(g Gomega, health Health) {
-			failsWith(ErrVHostNotFound)(g, health)
+			failsWith(brokererr.ErrVHostNotFound)(g, health)
 			g.Expect(health.Connected).To(BeFalse())
 		})
 		if _, ok := connection.Observe(vhost.Selection{}); !ok {

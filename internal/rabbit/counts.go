@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -29,7 +31,7 @@ func (c *Connection) held(ctx context.Context, cluster, queue string) (held, boo
 		exists bool
 	}
 	answers := make(chan answer, 1) // for the operation goes on when the context ends
-	err := c.channels.doAt(ctx, cluster, func(channel *amqp.Channel) error {
+	err := c.channels.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
 		now, exists, err := passive(channel, queue)
 		answers <- answer{now, exists}
 		return err
@@ -43,7 +45,7 @@ func (c *Connection) held(ctx context.Context, cluster, queue string) (held, boo
 
 // about names the queue in an error of the broker.
 func about(queue string, err error) error {
-	if err == nil || errors.Is(err, ErrNotEmpty) || errors.Is(err, ErrUnproven) { // which name it themselves
+	if err == nil || errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrUnproven) { // which name it themselves
 		return err
 	}
 	return fmt.Errorf("queue %q: %w", queue, err)
@@ -51,16 +53,16 @@ func about(queue string, err error) error {
 
 // queueStats is what is known of a queue that is to be deleted.
 type queueStats struct {
-	QueueInfo
+	management.QueueInfo
 
 	// user and operator are the definitions of the policies that hold for the queue.
 	user, operator vhost.Arguments
 }
 
 // fit says why a queue cannot be shown to be empty; nil if it can.
-func (q *queueStats) fit(errs Errors, queue string) error {
+func (q *queueStats) fit(errs brokererr.Errors, queue string) error {
 	unproven := func(format string, args ...any) error {
-		return errs.Fail(ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
+		return errs.Fail(brokererr.ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
 	}
 	switch ttl, expires := q.lowest(vhost.KeyMessageTTL); {
 	case q.Type != vhost.TypeQuorum:
@@ -110,12 +112,12 @@ func (q *queueStats) drops() bool {
 }
 
 // holds says what a passive declaration found beyond the messages that are Warren's own; nil if nothing.
-func (h held) holds(errs Errors, queue string) error {
+func (h held) holds(errs brokererr.Errors, queue string) error {
 	switch {
 	case h.ready > 0:
-		return errs.Fail(ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
+		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
 	case h.consumers > 0:
-		return errs.Fail(ErrNotEmpty, "queue %q has %s", queue, count(h.consumers, "consumer"))
+		return errs.Fail(brokererr.ErrNotEmpty, "queue %q has %s", queue, count(h.consumers, "consumer"))
 	}
 	return nil
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 )
 
 const (
@@ -63,7 +66,7 @@ func (c *Connection) DeleteEmpty(
 	ctx, end, busy, err := c.deletions.begin(ctx, queues)
 	switch {
 	case errors.Is(err, errBusy):
-		return c.errs.Fail(ErrUnproven, "queue %q is being deleted by another call", busy)
+		return c.errs.Fail(brokererr.ErrUnproven, "queue %q is being deleted by another call", busy)
 	case err != nil:
 		return err
 	}
@@ -92,18 +95,18 @@ func unique(names []string) []string {
 func (c *Connection) mayDelete(cluster string, queues []string) error {
 	health := c.Health()
 	if !health.Cluster.Known() {
-		return c.errs.Fail(ErrUnreachable, "the broker has not been reached yet")
+		return c.errs.Fail(brokererr.ErrUnreachable, "the broker has not been reached yet")
 	}
 	if err := c.errs.SameCluster(health.Cluster, cluster); err != nil {
 		return err
 	}
 	for _, queue := range queues {
 		if queue == "" || len(queue) > shortString {
-			return c.errs.Fail(ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
+			return c.errs.Fail(brokererr.ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
 		}
 	}
 	if !health.Capabilities.Policies {
-		return c.errs.Fail(ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
+		return c.errs.Fail(brokererr.ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
 			c.config.Username)
 	}
 	return nil
@@ -119,7 +122,7 @@ type deletion struct {
 	stillWanted func(context.Context) error
 
 	stats    map[string]*queueStats
-	fences   []fence
+	fences   []fence.Fence
 	priority int // of the fences
 	deleted  []deletedQueue
 	// published is when the first sentinel was about to be.
@@ -162,7 +165,7 @@ func (d *deletion) run(ctx context.Context) error {
 }
 
 // fenceAndDelete has left traces when it returns, whatever it returns.
-func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence) error {
+func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence.Fence) error {
 	if err := d.c.sentinels.check(ctx, d.cluster); err != nil {
 		return err
 	}
@@ -176,8 +179,8 @@ func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence) error {
 	}
 	for _, f := range planned {
 		d.fences = append(d.fences, f)
-		d.c.deletions.stand(f.name)
-		if err := d.c.writing.putPolicy(ctx, f.name, f.pattern, f.priority, f.closed()); err != nil {
+		d.c.deletions.stand(f.Name)
+		if err := d.c.writing.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, f.Closed()); err != nil {
 			return err
 		}
 	}
@@ -221,12 +224,12 @@ func (d *deletion) deleteWithin(ctx context.Context) error {
 }
 
 func (d *deletion) unproven(format string, args ...any) error {
-	return d.c.errs.Fail(ErrUnproven, format, args...)
+	return d.c.errs.Fail(brokererr.ErrUnproven, format, args...)
 }
 
 // slow is unproven for want of time.
 func (d *deletion) slow(format string, args ...any) error {
-	return d.c.errs.Because([]error{ErrUnproven, errSlow}, fmt.Sprintf("%v: %s", ErrUnproven, fmt.Sprintf(format, args...)))
+	return d.c.errs.Because([]error{brokererr.ErrUnproven, errSlow}, fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...)))
 }
 
 // undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo.
@@ -247,10 +250,10 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 		if errors.Is(err, errAbandoned) {
 			return err
 		}
-		d.c.deletions.fallen(f.name, err == nil)
+		d.c.deletions.fallen(f.Name, err == nil)
 		if err != nil {
 			left = true
-			d.c.tellOfFence(f.name, err)
+			d.c.tellOfFence(f.Name, err)
 		}
 	}
 	if left {
@@ -260,19 +263,19 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 }
 
 // takeOut takes the sentinels of a fence out of the queues that are left.
-func (d *deletion) takeOut(ctx context.Context, f fence) error {
-	if d.c.deletions.mayArrive(f.name) {
+func (d *deletion) takeOut(ctx context.Context, f fence.Fence) error {
+	if d.c.deletions.mayArrive(f.Name) {
 		if err := d.c.arrived(ctx, d.cluster); err != nil {
 			return err
 		}
 	}
-	f.queues = slices.DeleteFunc(slices.Clone(f.queues), func(queue string) bool {
+	f.Queues = slices.DeleteFunc(slices.Clone(f.Queues), func(queue string) bool {
 		return d.inside[queue] == 0 || !slices.Contains(d.queues, queue)
 	})
 	return d.c.takeAll(ctx, f, time.Since(d.published), func(queue string) taking {
 		return taking{
 			cluster: d.cluster, most: d.inside[queue], patience: d.c.timing.settle,
-			ours: func(name string) bool { return name == f.name },
+			ours: func(name string) bool { return name == f.Name },
 		}
 	}, d.gone)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -55,7 +57,7 @@ var emptinesses = map[string]emptiness{
 	"operator's, length": {setup: operatorPolicy("operator's, length", "max-length", 10)},
 	"ready": {
 		setup:  func(_ *testing.T, v *brokers.VHost) { v.Publish("", "ready", "1", "2", "3") },
-		reason: ErrNotEmpty, says: `not empty: queue "ready" holds 3 messages`, left: 3,
+		reason: brokererr.ErrNotEmpty, says: `not empty: queue "ready" holds 3 messages`, left: 3,
 	},
 	"consumed": {
 		setup: func(t *testing.T, v *brokers.VHost) {
@@ -64,7 +66,7 @@ var emptinesses = map[string]emptiness{
 				return err
 			})
 		},
-		reason: ErrNotEmpty, says: `not empty: queue "consumed" has 1 consumer`,
+		reason: brokererr.ErrNotEmpty, says: `not empty: queue "consumed" has 1 consumer`,
 	},
 	"unacknowledged": {
 		setup: func(t *testing.T, v *brokers.VHost) {
@@ -78,7 +80,7 @@ var emptinesses = map[string]emptiness{
 			})
 		},
 		// RabbitMQ counts whoever holds a message among the consumers.
-		reason: ErrNotEmpty, says: `not empty: queue "unacknowledged" has 2 consumers`,
+		reason: brokererr.ErrNotEmpty, says: `not empty: queue "unacknowledged" has 2 consumers`,
 	},
 	"cancelled": {
 		setup: func(t *testing.T, v *brokers.VHost) {
@@ -92,12 +94,12 @@ var emptinesses = map[string]emptiness{
 				return ch.Cancel("tag", false)
 			})
 		},
-		reason: ErrNotEmpty, says: `not empty: queue "cancelled" has 1 consumer`,
+		reason: brokererr.ErrNotEmpty, says: `not empty: queue "cancelled" has 1 consumer`,
 	},
 	"tier that holds": {
 		arguments: vhost.Arguments{"x-message-ttl": int64(600000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "parking"},
 		setup:     func(_ *testing.T, v *brokers.VHost) { v.Publish("", "tier that holds", "1") },
-		reason:    ErrNotEmpty, says: `not empty: queue "tier that holds" holds 1 message`, left: 1,
+		reason:    brokererr.ErrNotEmpty, says: `not empty: queue "tier that holds" holds 1 message`, left: 1,
 	},
 	"pending": {
 		arguments: vhost.Arguments{
@@ -114,7 +116,7 @@ var emptinesses = map[string]emptiness{
 				return message.Reject(false)
 			})
 		},
-		reason: ErrNotEmpty, says: `not empty: queue "pending" holds messages that wait to be dead-lettered`,
+		reason: brokererr.ErrNotEmpty, says: `not empty: queue "pending" holds messages that wait to be dead-lettered`,
 	},
 	"delayed": { // RabbitMQ 4.3 keeps the message back; older versions have it ready at once
 		arguments: vhost.Arguments{
@@ -130,39 +132,39 @@ var emptinesses = map[string]emptiness{
 				return message.Reject(true)
 			})
 		},
-		reason: ErrNotEmpty, says: `not empty: queue "delayed" holds `,
+		reason: brokererr.ErrNotEmpty, says: `not empty: queue "delayed" holds `,
 	},
 	"short of bytes": {
 		arguments: vhost.Arguments{"x-max-length-bytes": int64(100)},
-		reason:    ErrUnproven,
+		reason:    brokererr.ErrUnproven,
 		says:      `not proved empty: queue "short of bytes" takes 100 bytes at most; it takes 4096 to show that it is empty`,
 	},
 	"classic": {
 		arguments: vhost.Arguments{"x-queue-type": "classic"},
-		reason:    ErrUnproven, says: `not proved empty: queue "classic" is of type classic; only quorum queues can be shown to be empty`,
+		reason:    brokererr.ErrUnproven, says: `not proved empty: queue "classic" is of type classic; only quorum queues can be shown to be empty`,
 	},
 	"short of time": {
 		arguments: vhost.Arguments{"x-message-ttl": int64(999)},
-		reason:    ErrUnproven,
+		reason:    brokererr.ErrUnproven,
 		says:      `not proved empty: queue "short of time" keeps messages for 999 ms; that is too short to show that it is empty`,
 	},
 	"short of room": {
 		arguments: vhost.Arguments{"x-max-length": int64(1)},
-		reason:    ErrUnproven,
+		reason:    brokererr.ErrUnproven,
 		says:      `not proved empty: queue "short of room" takes 1 messages at most; it takes 2 to show that it is empty`,
 	},
 	"all or nothing": {
 		queues: []string{"first", "all or nothing", "last"},
 		setup:  func(_ *testing.T, v *brokers.VHost) { v.Publish("", "last", "1") },
-		reason: ErrNotEmpty, says: `not empty: queue "last" holds 1 message`,
+		reason: brokererr.ErrNotEmpty, says: `not empty: queue "last" holds 1 message`,
 	},
 	"fenced by another": {
 		setup: func(_ *testing.T, v *brokers.VHost) {
 			v.SetPolicy(foreignFence, brokers.Policy{
-				Pattern: fencePattern([]string{"fenced by another"}), ApplyTo: "queues", Definition: map[string]any{"max-length": boundless},
+				Pattern: fence.Pattern([]string{"fenced by another"}), ApplyTo: "queues", Definition: map[string]any{"max-length": fence.Boundless},
 			})
 		},
-		reason: ErrUnproven,
+		reason: brokererr.ErrUnproven,
 		says:   `not proved empty: queue "fenced by another": policy "` + foreignFence + `" of another deletion is in the way`,
 	},
 }
@@ -288,10 +290,10 @@ func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
 		lesser := connected(t, config, nil)
 		connection := connected(t, configOf(vh), nil)
 		cluster := connection.Health().ClusterName
-		mustBe(t, lesser.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), ErrAccessRefused, user.Username, "lacks the tag policymaker")
-		mustBe(t, connection.DeleteEmpty(t.Context(), "rabbit@elsewhere", []string{"q"}, nil), ErrOtherCluster)
-		mustBe(t, connection.DeleteEmpty(t.Context(), "", []string{"q"}, nil), ErrOtherCluster)
-		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q", ""}, nil), ErrPreconditionFailed)
+		mustBe(t, lesser.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), brokererr.ErrAccessRefused, user.Username, "lacks the tag policymaker")
+		mustBe(t, connection.DeleteEmpty(t.Context(), "rabbit@elsewhere", []string{"q"}, nil), brokererr.ErrOtherCluster)
+		mustBe(t, connection.DeleteEmpty(t.Context(), "", []string{"q"}, nil), brokererr.ErrOtherCluster)
+		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q", ""}, nil), brokererr.ErrPreconditionFailed)
 		if err := connection.DeleteEmpty(t.Context(), cluster, nil, nil); err != nil {
 			t.Error(err)
 		}
@@ -299,7 +301,7 @@ func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
 			t.Errorf("%+v", queues)
 		}
 		connection.Close()
-		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), ErrClosed)
+		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), brokererr.ErrClosed)
 	})
 }
 

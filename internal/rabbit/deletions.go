@@ -6,6 +6,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
 const (
@@ -18,7 +21,7 @@ const (
 
 // deletions are those that are under way.
 type deletions struct {
-	requests chan struct{}
+	requests management.Places
 	fencing  chan struct{} // a place for each fence; see fenced
 	running  sync.WaitGroup
 	closing  context.Context // it is over when the connection is about to be closed
@@ -39,7 +42,7 @@ type deletions struct {
 
 func newDeletions() *deletions {
 	d := &deletions{
-		requests: make(chan struct{}, requestLimit), fencing: make(chan struct{}, fenceLimit),
+		requests: management.NewPlaces(requestLimit), fencing: make(chan struct{}, fenceLimit),
 		queues: map[string]bool{}, fences: map[string]bool{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
@@ -75,7 +78,7 @@ func (d *deletions) begin(ctx context.Context, queues []string) (context.Context
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, nil, "", ErrClosed
+		return nil, nil, "", brokererr.ErrClosed
 	}
 	if busy := slices.IndexFunc(queues, func(queue string) bool { return d.queues[queue] }); busy >= 0 {
 		return nil, nil, queues[busy], errBusy
@@ -85,7 +88,7 @@ func (d *deletions) begin(ctx context.Context, queues []string) (context.Context
 	}
 	d.running.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(d.closing, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(d.closing, func() { cancel(brokererr.ErrClosed) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -163,7 +166,7 @@ var errSlow = errors.New("slow")
 // fenced is inPlace for a step with a fence. Where a broker has too much to do, many deletions at a time take too long, all of
 // them, and are undone and tried again. So each that takes too long withholds a place, down to a single one, and each that ends
 // well gives one back.
-func (d *deletions) fenced(ctx context.Context, errs Errors, step func() error) error {
+func (d *deletions) fenced(ctx context.Context, errs brokererr.Errors, step func() error) error {
 	select {
 	case d.fencing <- struct{}{}:
 	case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/test/hostile"
 )
 
@@ -38,14 +39,14 @@ func TestWhatMovesDuringALookIsSeen(t *testing.T) {
 	management := managementThrough(t, server.URI, nil, func(usual http.RoundTripper) http.RoundTripper {
 		return switching{usual, "/api/policies/", &armed, &moved}
 	})
-	var s store
-	leads := func() bool { return len(s.current.policies) > 0 || len(s.current.bindingsFrom["before"]) > 0 }
+	var s snapshot.Store
+	leads := func() bool { return len(s.Current.Policies) > 0 || len(s.Current.BindingsFrom["before"]) > 0 }
 	read := func() (again bool) {
-		fresh, err := readListings(t.Context(), management, nil)
+		fresh, err := snapshot.ReadListings(t.Context(), management, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, again = s.replace(fresh, "")
+		_, again = s.Replace(fresh, "")
 		if !leads() {
 			t.Error("nothing leads to the exchange")
 		}
@@ -58,7 +59,7 @@ func TestWhatMovesDuringALookIsSeen(t *testing.T) {
 	if again := read(); !again {
 		t.Error("the policy went missing and is not looked for")
 	}
-	if again := read(); again || len(s.current.policies) > 0 {
+	if again := read(); again || len(s.Current.Policies) > 0 {
 		t.Error("the policy is still believed to be there")
 	}
 }
@@ -99,12 +100,12 @@ func TestListingsMissNothingThatStays(t *testing.T) {
 	}))
 	management := managementAt(t, server.URI, nil)
 	for range 5 {
-		fresh, err := readListings(t.Context(), management, nil)
+		fresh, err := snapshot.ReadListings(t.Context(), management, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range stable {
-			if _, exists := fresh.queues[name]; !exists {
+			if _, exists := fresh.Queues[name]; !exists {
 				t.Errorf("queue %q is not seen", name)
 			}
 		}

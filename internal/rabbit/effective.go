@@ -5,6 +5,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -18,17 +21,17 @@ func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *queue
 	if unclear == "" {
 		return nil
 	}
-	told, err := d.c.queueInfo(ctx, queue, withStatistics)
+	told, err := d.c.queueInfo(ctx, queue, management.WithStatistics)
 	switch {
 	case err != nil:
 		return err
-	case told == nil || !told.Effective.known:
+	case told == nil || !told.Effective.Known:
 		return d.unproven("queue %q: Warren cannot tell whether policy %q holds for it, and the broker does not say", queue, unclear)
 	}
-	if _, fence := parseFenceName(told.Policy); fence {
+	if _, own := fence.ParseName(told.Policy); own {
 		return d.unproven("queue %q: the broker still shows policy %q of another deletion", queue, told.Policy)
 	}
-	now.user, now.operator = vhost.Normalize(told.Effective.definition), nil
+	now.user, now.operator = vhost.Normalize(told.Effective.Definition), nil
 	return nil
 }
 
@@ -44,7 +47,7 @@ func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holdin
 		}
 		switch match := policy.Match(queue, vhost.TypeQuorum); {
 		case match == vhost.MatchNo:
-		case match == vhost.MatchUnknown, found && !sameArguments(policy.Definition, holding.Definition):
+		case match == vhost.MatchUnknown, found && !snapshot.SameArguments(policy.Definition, holding.Definition):
 			return holding, policy.Name
 		default:
 			holding, found = policy, true

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -18,23 +20,23 @@ func TestFencesOfOthersAreObserved(t *testing.T) {
 		var listener listener
 		connection := connected(t, configOf(vh), listener.hear)
 		begun := time.Now().Truncate(time.Second)
-		foreign := fence{
-			name: fenceName{owner: "somebody else", begun: begun}.String("orders"), pattern: fencePattern([]string{"orders"}),
-			queues: []string{"orders"}, priority: 7,
+		foreign := fence.Fence{
+			Name: fence.Name{Owner: "somebody else", Begun: begun}.String("orders"), Pattern: fence.Pattern([]string{"orders"}),
+			Queues: []string{"orders"}, Priority: 7,
 		}
 		put := func(definition vhost.Arguments) {
-			vh.SetPolicy(foreign.name, brokers.Policy{
-				Pattern: foreign.pattern, ApplyTo: "queues", Priority: foreign.priority, Definition: definition,
+			vh.SetPolicy(foreign.Name, brokers.Policy{
+				Pattern: foreign.Pattern, ApplyTo: "queues", Priority: foreign.Priority, Definition: definition,
 			})
 		}
-		told := Notice{Queues: []string{"orders"}}
+		told := snapshot.Notice{Queues: []string{"orders"}}
 
-		put(foreign.closed())
+		put(foreign.Closed())
 		seen(t, connection)
 		listener.awaits(t, told)
 		want := []vhost.Fence{{
 			Policy: vhost.Policy{
-				Name: foreign.name, Pattern: vhost.ReadPattern(foreign.pattern), Priority: 7, ApplyTo: "queues", Definition: foreign.closed(),
+				Name: foreign.Name, Pattern: vhost.ReadPattern(foreign.Pattern), Priority: 7, ApplyTo: "queues", Definition: foreign.Closed(),
 			},
 			Since: begun,
 		}}
@@ -42,17 +44,17 @@ func TestFencesOfOthersAreObserved(t *testing.T) {
 			t.Errorf("the closed fence: %s", difference)
 		}
 
-		put(foreign.open())
+		put(foreign.Open())
 		seen(t, connection)
 		listener.awaits(t, told)
 		if fences := fencesSeen(connection); len(fences) > 0 {
 			t.Errorf("an open fence refuses nothing: %+v", fences)
 		}
 
-		put(foreign.closed())
+		put(foreign.Closed())
 		seen(t, connection)
 		listener.awaits(t, told)
-		vh.DeletePolicy(foreign.name)
+		vh.DeletePolicy(foreign.Name)
 		seen(t, connection)
 		listener.awaits(t, told)
 		if fences := fencesSeen(connection); len(fences) > 0 {
@@ -75,7 +77,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 			if err := connection.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
-			connection.store.view(func(s *snapshot) { stood += len(s.fences) })
+			connection.store.View(func(s *snapshot.Snapshot) { stood += len(s.Fences) })
 			if fences := fencesSeen(connection); len(fences) > 0 {
 				t.Errorf("observed: %+v", fences)
 			}
@@ -86,7 +88,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 		}
 		vh.DeclareQueue("bills", quorum(nil))
 		seen(t, connection)
-		listener.awaits(t, Notice{Queues: []string{"bills"}})
+		listener.awaits(t, snapshot.Notice{Queues: []string{"bills"}})
 		if stood != 1 {
 			t.Errorf("%d fences stood", stood)
 		}

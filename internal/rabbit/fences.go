@@ -3,15 +3,18 @@ package rabbit
 import (
 	"maps"
 	"slices"
+
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
 // Fences names the policies of this connection's Owner that keep queues from taking messages: those that deletions which
 // are under way have put up, and those that the last look showed. What the owner left behind is taken down after each look.
 func (c *Connection) Fences() []string {
 	standing := c.deletions.all()
-	c.store.view(func(s *snapshot) {
-		for _, policy := range s.fences {
-			if name, _ := parseFenceName(policy.Name); name.owner == c.config.Owner {
+	c.store.View(func(s *snapshot.Snapshot) {
+		for _, policy := range s.Fences {
+			if name, _ := fence.ParseName(policy.Name); name.Owner == c.config.Owner {
 				standing[policy.Name] = true
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -21,13 +22,13 @@ const (
 func (o operation) fits(frameMax int) error {
 	for _, name := range o.names {
 		if len(name) > shortString {
-			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", ErrTooLarge, len(name), shortString)
+			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", brokererr.ErrTooLarge, len(name), shortString)
 		}
 	}
 	for _, name := range o.arguments.Keys() {
 		if len(name) > shortString {
 			return fmt.Errorf("%w: the name of an argument has %d bytes, more than the %d of AMQP",
-				ErrTooLarge, len(name), shortString)
+				brokererr.ErrTooLarge, len(name), shortString)
 		}
 	}
 	overhead := frameOverhead + o.overhead()
@@ -39,7 +40,7 @@ func (o operation) fits(frameMax int) error {
 		return encoded(o.arguments[a]) - encoded(o.arguments[b])
 	})
 	return fmt.Errorf("%w: the arguments take %d bytes, %d more than fit into a frame of AMQP: shorten %q",
-		ErrTooLarge, arguments, overhead+arguments-frameMax, largest)
+		brokererr.ErrTooLarge, arguments, overhead+arguments-frameMax, largest)
 }
 
 // overhead is how many bytes the method takes beside its arguments.

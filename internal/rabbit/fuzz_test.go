@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
 // answers gives the same answer to each request, whatever it is for. It gives up after more requests than one look takes,
@@ -54,7 +58,7 @@ func FuzzAnswers(f *testing.F) {
 	config := Config{
 		AMQPURI: "amqp://mq", ManagementURI: "http://mq", Username: "bob", Password: password, VHost: "/", ResyncInterval: time.Second,
 	}
-	endpoints, err := config.parse()
+	endpoints, err := config.Parse()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -62,19 +66,25 @@ func FuzzAnswers(f *testing.F) {
 		if status < 200 || status > 599 {
 			return // net/http has refused it before
 		}
-		for name, ask := range map[string]func(*management) error{
-			"meet":        func(m *management) error { _, err := m.meet(t.Context()); return err },
-			"whoami":      func(m *management) error { _, err := m.whoami(t.Context()); return err },
-			"connections": func(m *management) error { return m.connections(t.Context(), func(looseObject) {}) },
-			"definitions": func(m *management) error { _, _, err := readDefinitions(t.Context(), m, "", nil); return err },
-			"listings":    func(m *management) error { _, err := readListings(t.Context(), m, nil); return err },
-			"reading":     func(m *management) error { _, err := m.queueInfo(t.Context(), "q", withStatistics); return err },
-			"policies":    func(m *management) error { _, err := m.policies(t.Context()); return err },
-			"delete":      func(m *management) error { return m.delete(t.Context(), "/queues/%2F/q") },
+		for name, ask := range map[string]func(*management.Client) error{
+			"meet":        func(m *management.Client) error { _, err := m.Probe(t.Context()); return err },
+			"whoami":      func(m *management.Client) error { _, err := m.Whoami(t.Context()); return err },
+			"connections": func(m *management.Client) error { return m.Connections(t.Context(), func(management.LooseObject) {}) },
+			"definitions": func(m *management.Client) error {
+				_, _, err := snapshot.ReadDefinitions(t.Context(), m, "", nil)
+				return err
+			},
+			"listings": func(m *management.Client) error { _, err := snapshot.ReadListings(t.Context(), m, nil); return err },
+			"reading": func(m *management.Client) error {
+				_, err := m.QueueInfo(t.Context(), "q", management.WithStatistics)
+				return err
+			},
+			"policies": func(m *management.Client) error { _, err := m.Policies(t.Context()); return err },
+			"delete":   func(m *management.Client) error { return m.Delete(t.Context(), "/queues/%2F/q") },
 		} {
-			options := config.managementOptions(endpoints, time.Minute, 1)
+			options := config.ManagementOptions(endpoints, time.Minute, 1)
 			options.Wrap = func(http.RoundTripper) http.RoundTripper { return &answers{status, body, 50} }
-			m := newManagement(options)
+			m := management.NewClient(options)
 			err := ask(m)
 			if err == nil {
 				continue
@@ -93,7 +103,7 @@ func FuzzAnswers(f *testing.F) {
 
 func classified(err error) bool {
 	for _, kind := range []error{
-		ErrAuthentication, ErrAccessRefused, ErrVHostNotFound, ErrNotFound, ErrUnreachable, ErrUnproven, errNotModified,
+		brokererr.ErrAuthentication, brokererr.ErrAccessRefused, brokererr.ErrVHostNotFound, brokererr.ErrNotFound, brokererr.ErrUnreachable, brokererr.ErrUnproven, management.ErrNotModified,
 	} {
 		if errors.Is(err, kind) {
 			return true
@@ -111,7 +121,7 @@ func FuzzEscape(f *testing.F) {
 		if vhost == "" || queue == "" {
 			return // there are no such names
 		}
-		uri, err := url.Parse("http://mq/prefix/api/queues/" + escape(vhost) + "/" + escape(queue))
+		uri, err := url.Parse("http://mq/prefix/api/queues/" + management.Escape(vhost) + "/" + management.Escape(queue))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,17 +9,22 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // proveAll proves the queues empty, some at a time: they must all be deleted within the budget.
 func (d *deletion) proveAll(ctx context.Context) error {
 	results := make([]error, len(d.queues))
-	places := make(chan struct{}, proofsAtOnce)
+	places := management.NewPlaces(proofsAtOnce)
 	var all sync.WaitGroup
 	for i, queue := range d.queues {
 		all.Go(func() {
-			results[i] = d.c.errs.inPlace(ctx, places, func() error {
+			results[i] = places.Hold(ctx, d.c.errs, func() error {
 				if err := d.remember(ctx, queue); err != nil {
 					return err
 				}
@@ -108,19 +113,19 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 	if _, delayed := d.stats[queue].Arguments[vhost.ArgDelayedRetryType]; delayed {
 		wait = "to be redelivered or dead-lettered"
 	}
-	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", ErrNotEmpty, queue, wait)
-	return true, d.c.errs.Because([]error{ErrNotEmpty, ErrPending}, text)
+	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", brokererr.ErrNotEmpty, queue, wait)
+	return true, d.c.errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, text)
 }
 
 // publish publishes sentinels of these numbers to a queue, on a channel of their own, and says which were taken.
 func (d *deletion) publish(ctx context.Context, queue string, numbers ...int) (taken []bool, err error) {
 	d.count(queue, len(numbers))
-	err = d.c.sentinels.alone(ctx, d.cluster, func(l *link, channel *amqp.Channel) (err error) {
-		taken, err = publishSentinels(l, channel, queue, d.fenceOf(queue).name, numbers...)
+	err = d.c.sentinels.alone(ctx, d.cluster, func(l *amqpconn.Conn, channel *amqp.Channel) (err error) {
+		taken, err = publishSentinels(l, channel, queue, d.fenceOf(queue).Name, numbers...)
 		return err
 	})
 	if err != nil {
-		d.c.deletions.drift(d.fenceOf(queue).name)
+		d.c.deletions.drift(d.fenceOf(queue).Name)
 		return nil, about(queue, err)
 	}
 	for _, took := range taken {
@@ -141,7 +146,7 @@ func (d *deletion) count(queue string, change int) int {
 
 // withdraw takes the sentinels out of a queue.
 func (d *deletion) withdraw(ctx context.Context, queue string) error {
-	name := d.fenceOf(queue).name
+	name := d.fenceOf(queue).Name
 	taken, _, err := d.c.take(ctx, queue, taking{
 		cluster: d.cluster, most: d.count(queue, 0), ours: func(fence string) bool { return fence == name },
 	})
@@ -161,8 +166,8 @@ func (d *deletion) withdraw(ctx context.Context, queue string) error {
 	return now.holds(d.c.errs, queue)
 }
 
-func (d *deletion) fenceOf(queue string) fence {
-	return d.fences[slices.IndexFunc(d.fences, func(f fence) bool { return slices.Contains(f.queues, queue) })]
+func (d *deletion) fenceOf(queue string) fence.Fence {
+	return d.fences[slices.IndexFunc(d.fences, func(f fence.Fence) bool { return slices.Contains(f.Queues, queue) })]
 }
 
 // settle waits until publishers whose messages were on their way know of the fence.
@@ -199,7 +204,7 @@ func (d *deletion) delete(ctx context.Context) error {
 		}
 	}
 	for _, queue := range slices.Clone(d.queues) {
-		err := d.c.channels.alone(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
+		err := d.c.channels.DoExclusively(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
 		if err != nil {
 			return about(queue, err)
 		}
@@ -213,7 +218,7 @@ func (d *deletion) delete(ctx context.Context) error {
 
 func (d *deletion) gone(queue string) {
 	d.queues = slices.DeleteFunc(slices.Clone(d.queues), func(other string) bool { return other == queue })
-	d.c.store.write(func(s *snapshot) bool { return s.dropQueue(queue) })
+	d.c.store.Write(func(s *snapshot.Snapshot) bool { return s.DropQueue(queue) })
 }
 
 // guarded says why a queue holds something else than its sentinels; nil if not.
@@ -314,8 +319,8 @@ func (d *deletion) takeFirst(ctx context.Context, channel *amqp.Channel, queue s
 		}
 		rest = int(message.MessageCount)
 	}
-	fence := d.fenceOf(queue).name
-	own := ok && isSentinel(message, func(name string) bool { return name == fence })
+	name := d.fenceOf(queue).Name
+	own := ok && isSentinel(message, func(fence string) bool { return fence == name })
 	switch {
 	case own && numberOf(message) == 1 && !message.Redelivered && rest == d.inside[queue]-1:
 		return nil

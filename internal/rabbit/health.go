@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -16,7 +17,7 @@ type Health struct {
 	Version      string
 	ClusterName  string
 	Cluster      vhost.Cluster
-	Capabilities Capabilities
+	Capabilities management.Capabilities
 	// Operators are the owners of connections and fences in the vhost that Config.Known does not know. While there are any,
 	// nothing is removed.
 	Operators string

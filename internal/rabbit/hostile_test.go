@@ -19,6 +19,9 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/hostile"
@@ -27,9 +30,9 @@ import (
 // A management API that misbehaves costs its own connection, and neither the memory of the process nor another connection.
 // This test does not run beside others, for it measures the memory of all.
 func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
-	const response = 4 * mebibyte
+	const response = 4 * management.Mebibyte
 	vhost := brokers.Newest(t).NewVHost(t)
-	limits := NewLimits(response)
+	limits := management.NewLimits(response)
 	hurried := usual
 	hurried.request = 2 * time.Second
 	hurried.first, hurried.limit = 50*time.Millisecond, 100*time.Millisecond // so that all are at it at the same time
@@ -40,7 +43,7 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	for name, way := range hostile.Ways() {
 		config := configOf(vhost)
 		config.ManagementURI, config.Limits = hostile.NewManagement(t, way).URI, limits
-		connection, err := open(config, logr.Discard(), func(Notice) {}, hurried)
+		connection, err := open(config, logr.Discard(), func(snapshot.Notice) {}, hurried)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +59,11 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 			most = max(most, inUse())
 			return connection.Health().Err
 		}).WithTimeout(within).WithPolling(10*time.Millisecond).Should(
-			SatisfyAny(MatchError(ErrUnreachable), MatchError(ErrResponseTooLarge)), name)
+			SatisfyAny(MatchError(brokererr.ErrUnreachable), MatchError(brokererr.ErrResponseTooLarge)), name)
 		if !connection.Health().SyncedAt.IsZero() {
 			t.Errorf("%s: was taken for a vhost", name)
 		}
-		if text := connection.Health().Err.Error(); len(text) > longestText+200 {
+		if text := connection.Health().Err.Error(); len(text) > brokererr.LongestText+200 {
 			t.Errorf("%s: the error has %d bytes", name, len(text))
 		}
 	}
@@ -71,17 +74,17 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	if apply != nil {
 		t.Error(apply)
 	}
-	t.Logf("%d bad connections took %d MiB at most", len(bad), (most-before)/mebibyte)
+	t.Logf("%d bad connections took %d MiB at most", len(bad), (most-before)/management.Mebibyte)
 	// The sum of what limits allow, twice because garbage is collected late, and some for the servers of this test.
-	if allowed := before + 2*memoryFactor*response + 64*mebibyte; most > allowed {
-		t.Errorf("%d MiB in use, %d before, %d allowed", most/mebibyte, before/mebibyte, allowed/mebibyte)
+	if allowed := before + 2*management.MemoryFactor*response + 64*management.Mebibyte; most > allowed {
+		t.Errorf("%d MiB in use, %d before, %d allowed", most/management.Mebibyte, before/management.Mebibyte, allowed/management.Mebibyte)
 	}
 	for _, connection := range bad {
 		connection.Close()
 	}
 	good.Close()
-	if limits.used != 0 {
-		t.Errorf("%d bytes are still counted as in use", limits.used)
+	if limits.Used != 0 {
+		t.Errorf("%d bytes are still counted as in use", limits.Used)
 	}
 }
 
@@ -105,60 +108,60 @@ func TestResponseTooLarge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			management := managementAt(t, hostile.NewManagement(t, ways[name]).URI, NewLimits(0))
-			_, err := management.meet(t.Context())
+			api := managementAt(t, hostile.NewManagement(t, ways[name]).URI, management.NewLimits(0))
+			_, err := api.Probe(t.Context())
 			if err == nil {
-				_, _, err = readDefinitions(t.Context(), management, "", nil)
+				_, _, err = snapshot.ReadDefinitions(t.Context(), api, "", nil)
 			}
-			mustBe(t, err, ErrResponseTooLarge, "management API, GET /api/", says)
-			if !errors.Is(err, ErrUnreachable) {
+			mustBe(t, err, brokererr.ErrResponseTooLarge, "management API, GET /api/", says)
+			if !errors.Is(err, brokererr.ErrUnreachable) {
 				t.Errorf("%v is not ErrUnreachable", err)
 			}
 		})
 	}
 }
 
-func managementAt(t *testing.T, uri string, limits *Limits) *management {
+func managementAt(t *testing.T, uri string, limits *management.Limits) *management.Client {
 	t.Helper()
 	return managementThrough(t, uri, limits, nil)
 }
 
 // managementThrough shows each request to wrap.
-func managementThrough(t *testing.T, uri string, limits *Limits, wrap func(http.RoundTripper) http.RoundTripper) *management {
+func managementThrough(t *testing.T, uri string, limits *management.Limits, wrap func(http.RoundTripper) http.RoundTripper) *management.Client {
 	t.Helper()
 	config := Config{AMQPURI: "amqp://localhost", ManagementURI: uri, VHost: "/", ResyncInterval: time.Hour, Limits: limits}
-	to, err := config.parse()
+	to, err := config.Parse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := config.managementOptions(to, within, 1)
+	options := config.ManagementOptions(to, within, 1)
 	options.Wrap = wrap
-	return newManagement(options)
+	return management.NewClient(options)
 }
 
 // The largest vhost that was measured, 60,000 queues in 16 MB, is far from the limits, and takes no more memory than is
 // counted.
 func TestLargeVHostIsWithinTheLimits(t *testing.T) {
-	limits := NewLimits(0)
+	limits := management.NewLimits(0)
 	server := hostile.NewManagement(t, hostile.At("definitions", hostile.Text(largeVHost(10_000))))
-	management := managementAt(t, server.URI, limits)
+	api := managementAt(t, server.URI, limits)
 	runtime.GC()
 	before := inUse()
-	fresh, _, err := readDefinitions(t.Context(), management, "", nil)
+	fresh, _, err := snapshot.ReadDefinitions(t.Context(), api, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(fresh.queues) != 60_000 {
-		t.Errorf("%d queues", len(fresh.queues))
+	if len(fresh.Queues) != 60_000 {
+		t.Errorf("%d queues", len(fresh.Queues))
 	}
 	runtime.GC()
-	taken, counted := int64(inUse()-before), fresh.room.taken
-	t.Logf("takes %d MiB, counted %d MiB", taken/mebibyte, counted/mebibyte)
+	taken, counted := int64(inUse()-before), fresh.Room.Taken
+	t.Logf("takes %d MiB, counted %d MiB", taken/management.Mebibyte, counted/management.Mebibyte)
 	if taken > counted {
-		t.Errorf("takes %d MiB, counted are %d", taken/mebibyte, counted/mebibyte)
+		t.Errorf("takes %d MiB, counted are %d", taken/management.Mebibyte, counted/management.Mebibyte)
 	}
-	if counted > limits.memory/6 {
-		t.Errorf("%d MiB of %d are counted", counted/mebibyte, limits.memory/mebibyte)
+	if counted > limits.Memory/6 {
+		t.Errorf("%d MiB of %d are counted", counted/management.Mebibyte, limits.Memory/management.Mebibyte)
 	}
 	runtime.KeepAlive(fresh)
 }
@@ -192,8 +195,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		return false
 	})
 	server := hostile.NewManagement(t, hostile.At("", hostile.Redirect(elsewhere.URI+"/api/whoami")))
-	_, err := managementAt(t, server.URI, nil).meet(t.Context())
-	mustBe(t, err, ErrUnreachable, "answered 307 Temporary Redirect; is this RabbitMQ's management API?")
+	_, err := managementAt(t, server.URI, nil).Probe(t.Context())
+	mustBe(t, err, brokererr.ErrUnreachable, "answered 307 Temporary Redirect; is this RabbitMQ's management API?")
 	if asked.Load() > 0 {
 		t.Error("the other server was asked")
 	}
@@ -206,8 +209,8 @@ func TestRefusalWithoutReason(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, "<html>No!</html>")
 	}))
-	management := managementAt(t, server.URI, nil)
-	_, err := management.meet(t.Context())
+	api := managementAt(t, server.URI, nil)
+	_, err := api.Probe(t.Context())
 	want := `management API, GET /api/whoami: access refused: user "": answered 403 Forbidden; is this RabbitMQ's management API?`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -218,9 +221,9 @@ func TestRefusalWithoutReason(t *testing.T) {
 func TestErrorsAreShort(t *testing.T) {
 	t.Parallel()
 	config := Config{Password: "correct-horse"}
-	err := config.errors().Fail(ErrUnreachable, "%s", strings.Repeat("x", longestText-len("broker unreachable: ")-8)+config.Password)
-	if len(err.Error()) > longestText || strings.Contains(err.Error(), "corr") || !strings.Contains(err.Error(), "[reda") {
-		t.Errorf("%d bytes, ends in %q", len(err.Error()), err.Error()[longestText-30:])
+	err := config.errors().Fail(brokererr.ErrUnreachable, "%s", strings.Repeat("x", brokererr.LongestText-len("broker unreachable: ")-8)+config.Password)
+	if len(err.Error()) > brokererr.LongestText || strings.Contains(err.Error(), "corr") || !strings.Contains(err.Error(), "[reda") {
+		t.Errorf("%d bytes, ends in %q", len(err.Error()), err.Error()[brokererr.LongestText-30:])
 	}
 }
 
@@ -232,7 +235,7 @@ func TestExpiredCertificatesGiveOneText(t *testing.T) {
 		"current time 2026-01-02T03:04:06+01:00 is before 2027-01-01T00:00:00Z": "valid from 2027-01-01T00:00:00Z",
 	} {
 		certificate := x509.CertificateInvalidError{Reason: x509.Expired, Detail: detail}
-		err := Errors{}.Unreachable(&url.Error{Op: "Get", URL: "https://mq", Err: &tls.CertificateVerificationError{Err: certificate}})
+		err := brokererr.Errors{}.Unreachable(&url.Error{Op: "Get", URL: "https://mq", Err: &tls.CertificateVerificationError{Err: certificate}})
 		want = "broker unreachable: tls: failed to verify certificate: x509: certificate has expired or is not yet valid: " + want
 		if err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
@@ -254,7 +257,7 @@ func TestCloseBeforeTheBrokerHasAnswered(t *testing.T) {
 		ResyncInterval: time.Hour,
 	}
 	for range 20 { // whether a look is begun was a matter of chance
-		connection, err := Open(config, logr.Discard(), func(Notice) {})
+		connection, err := Open(config, logr.Discard(), func(snapshot.Notice) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,9 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -39,16 +42,16 @@ func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 			config.Username, config.Password, config.ResyncInterval = user.Username, user.Password, time.Second
 			relay := newRelay(t, there.Broker.AMQPURI)
 			config.AMQPURI = relay.URI
-			connection, err := open(config, discard, func(Notice) {}, glancing())
+			connection, err := open(config, discard, func(snapshot.Notice) {}, glancing())
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(connection.Close)
-			eventually(t, connection, failsWith(ErrClusterMismatch,
+			eventually(t, connection, failsWith(brokererr.ErrClusterMismatch,
 				"AMQP at "+strings.TrimPrefix(relay.URI, "amqp://")+" leads to RabbitMQ "+there.Broker.Version,
 				"the management API at "+strings.TrimPrefix(here.Broker.ManagementURI, "http://")+" to RabbitMQ "+here.Broker.Version))
 			NewWithT(t).Consistently(func() error { return connection.Health().Err }).WithTimeout(time.Second).
-				WithPolling(5 * time.Millisecond).Should(MatchError(ErrClusterMismatch))
+				WithPolling(5 * time.Millisecond).Should(MatchError(brokererr.ErrClusterMismatch))
 			if err := connection.Apply(t.Context(), oneQueue); err == nil {
 				t.Error("something was declared")
 			}
@@ -68,7 +71,7 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 	config := configOf(vhost)
 	proxy := newProxy(t, config.ManagementURI, "")
 	config.ManagementURI = proxy.URI
-	connection, err := open(config, discard, func(Notice) {}, glancing())
+	connection, err := open(config, discard, func(snapshot.Notice) {}, glancing())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,13 +79,13 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 	eventually(t, connection, isWell)
 	vhost.DeclareQueue("unseen", nil)
 	proxy.answer(func(response *http.Response) error {
-		if strings.Contains(response.Request.URL.Path, "/"+matchQueue) {
+		if strings.Contains(response.Request.URL.Path, "/"+management.MatchQueue) {
 			response.StatusCode = http.StatusNotFound
 			replace(response, `{"error": "Object Not Found"}`)
 		}
 		return nil
 	})
-	mustBe(t, connection.Refresh(t.Context()), ErrClusterMismatch)
+	mustBe(t, connection.Refresh(t.Context()), brokererr.ErrClusterMismatch)
 	if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) > 0 {
 		t.Error("what another broker has was taken over")
 	}
@@ -109,13 +112,13 @@ func TestMatchedByName(t *testing.T) {
 			}
 			return nil
 		})
-		connection, err := open(config, discard, func(Notice) {}, glancing())
+		connection, err := open(config, discard, func(snapshot.Notice) {}, glancing())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(connection.Close)
 		if name == "another" {
-			eventually(t, connection, failsWith(ErrClusterMismatch, `cluster "rabbit@elsewhere"`))
+			eventually(t, connection, failsWith(brokererr.ErrClusterMismatch, `cluster "rabbit@elsewhere"`))
 			continue
 		}
 		eventually(t, connection, isWell)

@@ -9,24 +9,26 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // checkMajority fails if half of the cluster's nodes or more are down. What the others know may be old then: declared objects
 // may seem to be missing. And nothing can be declared or deleted. A single node is not asked.
 func (c *Connection) checkMajority(ctx context.Context) error {
-	if c.contact.nodes < 2 {
+	if c.contact.Nodes < 2 {
 		return nil
 	}
-	nodes, err := c.management.nodes(ctx, "")
-	if errors.Is(err, ErrAccessRefused) {
-		c.contact.nodes = 0 // the user has lost a tag
+	nodes, err := c.management.Nodes(ctx, "")
+	if errors.Is(err, brokererr.ErrAccessRefused) {
+		c.contact.Nodes = 0 // the user has lost a tag
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.contact.nodes = len(nodes)
+	c.contact.Nodes = len(nodes)
 	var down []string
 	for _, node := range nodes {
 		if node.Running != nil && !*node.Running {
@@ -36,10 +38,10 @@ func (c *Connection) checkMajority(ctx context.Context) error {
 	if 2*len(down) < len(nodes) {
 		return nil
 	}
-	c.management.close() // behind a load balancer, another node may answer the next request
+	c.management.Close() // behind a load balancer, another node may answer the next request
 	const most = 5
 	names := strings.Join(down[:min(len(down), most)], ", ")
-	return c.errs.Fail(ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
+	return c.errs.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
 		"and to write to: start them, or take those that are gone for good out of the cluster with rabbitmqctl forget_cluster_node",
 		len(down), len(nodes), names)
 }
@@ -89,14 +91,14 @@ func (m *members) observe(names vhost.Selection, observed *vhost.Observed) {
 }
 
 // replace takes over a reading, and returns the queues that it tells something new of.
-func (m *members) replace(nodes int, few map[string]int) Notice {
+func (m *members) replace(nodes int, few map[string]int) snapshot.Notice {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	changed := map[string]bool{}
 	same := func(a, b int) bool { return a == b && nodes == m.nodes }
-	differing(m.few, few, same, changed)
+	snapshot.Differing(m.few, few, same, changed)
 	m.nodes, m.few = nodes, few
-	return Notice{Queues: slices.Sorted(maps.Keys(changed))}
+	return snapshot.Notice{Queues: slices.Sorted(maps.Keys(changed))}
 }
 
 // readMembers reads how many members queues have, if it is time to. What cannot be read is not known, and is no trouble.
@@ -105,12 +107,12 @@ func (c *Connection) readMembers(ctx context.Context) {
 	if begun.Before(c.members.next) {
 		return
 	}
-	nodes, few, err := c.management.members(ctx, c.contact.nodes)
+	nodes, few, err := c.management.Members(ctx, c.contact.Nodes)
 	if err != nil {
 		c.log.V(1).Info("The members of queues cannot be read", "vhost", c.config.VHost, "reason", err.Error())
 		nodes, few = 0, nil
-	} else if nodes > 1 && c.contact.nodes == 1 {
-		c.contact.nodes = nodes // the cluster has grown
+	} else if nodes > 1 && c.contact.Nodes == 1 {
+		c.contact.Nodes = nodes // the cluster has grown
 	}
 	pause := membersPause
 	if nodes < 2 {

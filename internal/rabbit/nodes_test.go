@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -47,7 +49,7 @@ func TestWithoutAMajorityOfNodesNothingIsBelieved(t *testing.T) {
 	for nodes, want := range map[string]string{half: "1 of 2 nodes of the cluster are down (b)", few: "2 of 3 nodes of the cluster are down (b, c)"} {
 		say(nodes)
 		err := connection.Refresh(t.Context())
-		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, brokererr.ErrUnreachable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", nodes, err)
 		}
 		if observed, _ := connection.Observe(names); len(observed.Queues) > 0 {
@@ -73,7 +75,7 @@ func TestMembersAreReadOfClustersOnly(t *testing.T) {
 	vh.DeclareQueue("classic", map[string]any{"x-queue-type": "classic"})
 	listener := &listener{}
 	connection := connected(t, config, listener.hear)
-	listener.awaits(t, Notice{Queues: []string{"orders"}})
+	listener.awaits(t, snapshot.Notice{Queues: []string{"orders"}})
 	names := vhost.Selection{Queues: []string{"orders", "classic", "elsewhere"}}
 	observed, _ := connection.Observe(names)
 	if diff := cmp.Diff(map[string]int{"orders": 1}, observed.Members); diff != "" || observed.Nodes != 3 {
@@ -87,5 +89,5 @@ func TestMembersAreReadOfClustersOnly(t *testing.T) {
 		observed, _ := connection.Observe(names)
 		return observed.Members
 	}).WithTimeout(within).Should(BeEmpty())
-	listener.awaits(t, Notice{Queues: []string{"orders"}})
+	listener.awaits(t, snapshot.Notice{Queues: []string{"orders"}})
 }

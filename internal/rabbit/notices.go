@@ -4,23 +4,25 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
 // notices gathers what there is to say until the receiver is free to hear it, so that a slow receiver holds nothing up.
 type notices struct {
-	notify func(Notice)
+	notify func(snapshot.Notice)
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	waiting Notice
+	waiting snapshot.Notice
 }
 
-func newNotices(notify func(Notice)) *notices {
+func newNotices(notify func(snapshot.Notice)) *notices {
 	return &notices{notify: notify, wake: make(chan struct{}, 1)}
 }
 
-func (n *notices) add(notice Notice) {
-	if notice.empty() {
+func (n *notices) add(notice snapshot.Notice) {
+	if notice.Empty() {
 		return
 	}
 	n.mu.Lock()
@@ -45,11 +47,11 @@ func union(a, b []string) []string {
 	return slices.Compact(merged)
 }
 
-func (n *notices) take() Notice {
+func (n *notices) take() snapshot.Notice {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	notice := n.waiting
-	n.waiting = Notice{}
+	n.waiting = snapshot.Notice{}
 	return notice
 }
 

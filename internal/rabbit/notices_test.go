@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -15,41 +16,41 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 	steps := []struct {
 		name   string
 		change func(*brokers.VHost)
-		want   Notice
+		want   snapshot.Notice
 	}{
-		{"queue declared", func(v *brokers.VHost) { v.DeclareQueue("orders", nil) }, Notice{Queues: []string{"orders"}}},
-		{"exchange declared", func(v *brokers.VHost) { v.DeclareExchange("x", "topic", nil) }, Notice{Exchanges: []string{"x"}, Routes: []string{"x"}}},
+		{"queue declared", func(v *brokers.VHost) { v.DeclareQueue("orders", nil) }, snapshot.Notice{Queues: []string{"orders"}}},
+		{"exchange declared", func(v *brokers.VHost) { v.DeclareExchange("x", "topic", nil) }, snapshot.Notice{Exchanges: []string{"x"}, Routes: []string{"x"}}},
 		{
 			"bound", func(v *brokers.VHost) { v.Bind("x", "orders", "a", nil) },
-			Notice{Queues: []string{"orders"}, Routes: []string{"x"}},
+			snapshot.Notice{Queues: []string{"orders"}, Routes: []string{"x"}},
 		},
 		{
 			"exchanges bound", func(v *brokers.VHost) { v.BindExchange("amq.fanout", "x", "", nil) },
-			Notice{Routes: []string{"amq.fanout"}},
+			snapshot.Notice{Routes: []string{"amq.fanout"}},
 		},
 		{
 			"unbound", func(v *brokers.VHost) { v.Unbind("x", "orders", "a", nil) },
-			Notice{Queues: []string{"orders"}, Routes: []string{"amq.fanout", "x"}},
+			snapshot.Notice{Queues: []string{"orders"}, Routes: []string{"amq.fanout", "x"}},
 		},
 		{
 			"policy", func(v *brokers.VHost) {
 				v.SetPolicy("p", brokers.Policy{Pattern: "^ord", ApplyTo: "all", Definition: map[string]any{"max-length": 5}})
-			}, Notice{Queues: []string{"orders"}},
+			}, snapshot.Notice{Queues: []string{"orders"}},
 		},
 		{
 			"policy to other queues", func(v *brokers.VHost) {
 				v.SetPolicy("p", brokers.Policy{Pattern: "^bill", ApplyTo: "all", Definition: map[string]any{"max-length": 5}})
-			}, Notice{Queues: []string{"bills", "orders"}},
+			}, snapshot.Notice{Queues: []string{"bills", "orders"}},
 		},
-		{"policy deleted", func(v *brokers.VHost) { v.DeletePolicy("p") }, Notice{Queues: []string{"bills"}}},
+		{"policy deleted", func(v *brokers.VHost) { v.DeletePolicy("p") }, snapshot.Notice{Queues: []string{"bills"}}},
 		{
 			"recreated otherwise", func(v *brokers.VHost) {
 				v.DeleteQueue("orders")
 				v.DeclareQueue("orders", map[string]any{"x-max-length": 3})
-			}, Notice{Queues: []string{"orders"}},
+			}, snapshot.Notice{Queues: []string{"orders"}},
 		},
-		{"queue deleted", func(v *brokers.VHost) { v.DeleteQueue("orders") }, Notice{Queues: []string{"orders"}}},
-		{"exchange deleted", func(v *brokers.VHost) { v.DeleteExchange("x") }, Notice{Exchanges: []string{"x"}, Routes: []string{"amq.fanout", "x"}}},
+		{"queue deleted", func(v *brokers.VHost) { v.DeleteQueue("orders") }, snapshot.Notice{Queues: []string{"orders"}}},
+		{"exchange deleted", func(v *brokers.VHost) { v.DeleteExchange("x") }, snapshot.Notice{Exchanges: []string{"x"}, Routes: []string{"amq.fanout", "x"}}},
 	}
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("bills", nil)
@@ -88,7 +89,7 @@ func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 	NewWithT(t).Eventually(func() bool {
 		listener.mu.Lock()
 		defer listener.mu.Unlock()
-		return slices.ContainsFunc(listener.notices, func(n Notice) bool { return n.Health })
+		return slices.ContainsFunc(listener.notices, func(n snapshot.Notice) bool { return n.Health })
 	}).WithTimeout(within).Should(BeTrue())
 	listener.mu.Lock()
 	defer listener.mu.Unlock()
@@ -106,15 +107,15 @@ func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 func TestNoticesAreGathered(t *testing.T) {
 	t.Parallel()
 	n := newNotices(nil)
-	n.add(Notice{})
+	n.add(snapshot.Notice{})
 	select {
 	case <-n.wake:
 		t.Error("woken for nothing")
 	default:
 	}
-	n.add(Notice{Queues: []string{"a", "b"}, Exchanges: []string{"x"}})
-	n.add(Notice{Health: true, Queues: []string{"a", "c"}, Routes: []string{"y"}})
+	n.add(snapshot.Notice{Queues: []string{"a", "b"}, Exchanges: []string{"x"}})
+	n.add(snapshot.Notice{Health: true, Queues: []string{"a", "c"}, Routes: []string{"y"}})
 	g := NewWithT(t)
-	g.Expect(n.take()).To(Equal(Notice{Health: true, Queues: []string{"a", "b", "c"}, Exchanges: []string{"x"}, Routes: []string{"y"}}))
-	g.Expect(n.take()).To(Equal(Notice{}))
+	g.Expect(n.take()).To(Equal(snapshot.Notice{Health: true, Queues: []string{"a", "b", "c"}, Exchanges: []string{"x"}, Routes: []string{"y"}}))
+	g.Expect(n.take()).To(Equal(snapshot.Notice{}))
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -43,7 +45,7 @@ func fill(vh *brokers.VHost) {
 	})
 }
 
-func seen(t *testing.T, connection *Connection) *snapshot {
+func seen(t *testing.T, connection *Connection) *snapshot.Snapshot {
 	t.Helper()
 	if err := connection.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -52,12 +54,12 @@ func seen(t *testing.T, connection *Connection) *snapshot {
 }
 
 // current is the snapshot, which a look in the background may replace.
-func current(connection *Connection) (current *snapshot) {
-	connection.store.view(func(s *snapshot) { current = s })
+func current(connection *Connection) (current *snapshot.Snapshot) {
+	connection.store.View(func(s *snapshot.Snapshot) { current = s })
 	return current
 }
 
-var compareSnapshots = cmp.Options{cmp.AllowUnexported(snapshot{}), cmpopts.IgnoreFields(snapshot{}, "room", "underWay")}
+var compareSnapshots = cmp.Options{cmp.AllowUnexported(snapshot.Snapshot{}), cmpopts.IgnoreFields(snapshot.Snapshot{}, "Room", "UnderWay")}
 
 func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -70,10 +72,10 @@ func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
 		other := connected(t, config, nil)
 
 		definitions, listings := seen(t, administrator), seen(t, other)
-		if whole, part := vhost.ClusterOf(definitions.cluster), vhost.ClusterOf(listings.cluster); whole.ID == "" || part.ID != "" || !part.Is(whole) {
+		if whole, part := vhost.ClusterOf(definitions.Cluster), vhost.ClusterOf(listings.Cluster); whole.ID == "" || part.ID != "" || !part.Is(whole) {
 			t.Errorf("only the administrator should know the cluster's ID: %+v, %+v", whole, part)
 		}
-		listings.cluster = definitions.cluster
+		listings.Cluster = definitions.Cluster
 		if !administrator.Health().Capabilities.Definitions || other.Health().Capabilities.Definitions {
 			t.Error("the administrator should read definitions, the other should not")
 		}
@@ -103,7 +105,7 @@ func TestObservesWhatIsThere(t *testing.T) {
 			{Source: "source", Destination: "classic", RoutingKey: "b.*"},
 			{Source: "source", Destination: "onward", RoutingKey: "#", ToExchange: true},
 		}
-		slices.SortFunc(toOdd, compareBindings)
+		slices.SortFunc(toOdd, snapshot.CompareBindings)
 		want := vhost.Observed{
 			Exchanges: map[string]vhost.Exchange{
 				odd:           {Type: "headers", Durable: true},
@@ -153,7 +155,7 @@ func TestObservesTransientQueuesAlways(t *testing.T) {
 		administrator := connected(t, config, nil)
 		config.Username, config.Password = lesser.Username, lesser.Password
 		other := connected(t, config, nil)
-		err := administrator.channels.do(t.Context(), func(channel *amqp.Channel) error {
+		err := administrator.channels.Do(t.Context(), func(channel *amqp.Channel) error {
 			if _, err := channel.QueueDeclare("exclusive", false, false, true, false, nil); err != nil {
 				return err
 			}
@@ -165,18 +167,18 @@ func TestObservesTransientQueuesAlways(t *testing.T) {
 		}
 		definitions, listings := seen(t, administrator), seen(t, other)
 		want := vhost.Queue{Durable: true, AutoDelete: true, Arguments: vhost.Arguments{"x-queue-type": "classic"}}
-		for name, s := range map[string]*snapshot{"definitions": definitions, "listings": listings} {
-			if difference := cmp.Diff(want, s.queues["fleeting"]); difference != "" {
+		for name, s := range map[string]*snapshot.Snapshot{"definitions": definitions, "listings": listings} {
+			if difference := cmp.Diff(want, s.Queues["fleeting"]); difference != "" {
 				t.Errorf("%s, wanted (-), observed (+):\n%s", name, difference)
 			}
 		}
-		if _, listed := definitions.queues["exclusive"]; listed {
+		if _, listed := definitions.Queues["exclusive"]; listed {
 			t.Error("definitions have an exclusive queue")
 		}
-		if !listings.queues["exclusive"].Exclusive {
-			t.Errorf("listings have %+v for the exclusive queue", listings.queues["exclusive"])
+		if !listings.Queues["exclusive"].Exclusive {
+			t.Errorf("listings have %+v for the exclusive queue", listings.Queues["exclusive"])
 		}
 		lock := other.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "exclusive"}}})
-		mustBe(t, lock, ErrResourceLocked, `declare queue "exclusive"`)
+		mustBe(t, lock, brokererr.ErrResourceLocked, `declare queue "exclusive"`)
 	})
 }

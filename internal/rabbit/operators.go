@@ -6,6 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
 // Two operators that both work on a vhost, from two Kubernetes clusters for instance, know nothing of each other's
@@ -24,8 +30,8 @@ const (
 
 // survey is what was last seen of other operators.
 type survey struct {
-	places chan struct{} // of one, for whoever reads the connections
-	at     time.Time     // the last one began
+	places management.Places // of one, for whoever reads the connections
+	at     time.Time         // the last one began
 	took   time.Duration
 	owners []string // of connections
 }
@@ -36,7 +42,7 @@ func (c *Connection) unshared(ctx context.Context) error {
 		return err
 	}
 	if others := c.Health().Operators; others != "" {
-		return c.errs.Fail(ErrShared, "another operator works on vhost %q, as owner %s", c.config.VHost, others)
+		return c.errs.Fail(brokererr.ErrShared, "another operator works on vhost %q, as owner %s", c.config.VHost, others)
 	}
 	return nil
 }
@@ -52,20 +58,20 @@ func (c *Connection) surveyConnections(ctx context.Context, due func(*survey) bo
 	if c.config.Known == nil {
 		return nil
 	}
-	return c.errs.inPlace(ctx, c.survey.places, func() error {
+	return c.survey.places.Hold(ctx, c.errs, func() error {
 		if due(&c.survey) {
 			began, owners := time.Now(), []string(nil)
-			err := c.writing.connections(ctx, func(properties looseObject) {
-				if properties["product"] != product {
+			err := c.writing.Connections(ctx, func(properties management.LooseObject) {
+				if properties["product"] != amqpconn.Product {
 					return
 				}
-				owner, named := properties[ownerProperty].(string)
+				owner, named := properties[amqpconn.OwnerProperty].(string)
 				if !named || owner == "" {
 					owner = unnamedOwner
 				}
 				owners = append(owners, owner)
 			})
-			if err != nil && !errors.Is(err, ErrAccessRefused) {
+			if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 				return err
 			}
 			c.survey.at, c.survey.took, c.survey.owners = began, time.Since(began), owners
@@ -78,10 +84,10 @@ func (c *Connection) surveyConnections(ctx context.Context, due func(*survey) bo
 // reportOperators puts together who was seen by connections and by fences.
 func (c *Connection) reportOperators() {
 	owners := slices.Clone(c.survey.owners)
-	c.store.view(func(s *snapshot) {
-		for _, fence := range s.fences {
-			name, _ := parseFenceName(fence.Name)
-			owners = append(owners, name.owner)
+	c.store.View(func(s *snapshot.Snapshot) {
+		for _, policy := range s.Fences {
+			name, _ := fence.ParseName(policy.Name)
+			owners = append(owners, name.Owner)
 		}
 	})
 	owners = slices.DeleteFunc(owners, func(owner string) bool { return owner == c.config.Owner || c.config.Known(owner) })

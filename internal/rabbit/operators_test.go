@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -30,7 +31,7 @@ func TestNothingIsRemovedBesideAnotherOperator(t *testing.T) {
 		}
 		cluster := connection.Health().Cluster.Key()
 		removal := Removal{Queues: []string{"q"}}
-		mustBe(t, connection.Remove(t.Context(), cluster, removal), ErrShared, "another operator works on vhost", "theirs")
+		mustBe(t, connection.Remove(t.Context(), cluster, removal), brokererr.ErrShared, "another operator works on vhost", "theirs")
 		if queues := vhost.Definitions().Queues; len(queues) != 1 {
 			t.Errorf("%+v", queues)
 		}
@@ -54,5 +55,5 @@ func TestAFenceOfAnotherOperator(t *testing.T) {
 	config.Owner, config.Known = "ours", func(string) bool { return false }
 	connection := connected(t, config, nil)
 	eventually(t, connection, func(g Gomega, health Health) { g.Expect(health.Operators).To(Equal("theirs")) })
-	mustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), Removal{Exchanges: []string{"x"}}), ErrShared)
+	mustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), Removal{Exchanges: []string{"x"}}), brokererr.ErrShared)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -24,7 +25,7 @@ func TestPatternsMatchLikeTheBrokers(t *testing.T) {
 	patterns := []string{
 		"", ".", "^orders", "orders$", `^(?!amq\.).*`, `^(?!orders\.).*$`, `(?<=\.)dlq`, `(?<!\.dlq)$`, `\Aorders\z`, `^orders\Z`,
 		`^(?>a|aa)b`, `^a++b`, `^a*+b`, `^a{2,3}b`, `^gr..ße$`, `^gr.ße$`, "^.{6}$", `^[^a-z]+$`, `^[]x]+`, `^[a-z\-]+$`, `^\w+$`, `^\S+$`,
-		`\s`, `\W`, `\bdlq\b`, `(?i)^ORDERS$`, `^(?i:ORD)ers`, `(?s)^.`, `\d`, `^\D+$`, `a\.b\|c`, fencePattern([]string{"größe", "a.b|c", "x]y"}),
+		`\s`, `\W`, `\bdlq\b`, `(?i)^ORDERS$`, `^(?i:ORD)ers`, `(?s)^.`, `\d`, `^\D+$`, `a\.b\|c`, fence.Pattern([]string{"größe", "a.b|c", "x]y"}),
 		`^[[:alpha:]]+$`, `^(?P<n>o)`, `^(o)r(?1)`, `\x6f`, `^\Qa.b|c\E`, `^(?|o|O)r`, `^\p{Lu}`, `\h`, `^(?#nothing)o`,
 	}
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -64,7 +65,7 @@ func exchangesWithPolicy(t *testing.T, connection *Connection) []string {
 	t.Helper()
 	var exchanges []struct{ Name, Policy string }
 	path := "/exchanges/" + url.PathEscape(connection.config.VHost) + "?columns=name,policy"
-	if _, err := connection.writing.get(t.Context(), path, "", &exchanges); err != nil {
+	if _, err := connection.writing.Get(t.Context(), path, "", &exchanges); err != nil {
 		t.Fatal(err)
 	}
 	var with []string

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -22,8 +25,8 @@ func (d *deletion) glance(ctx context.Context) error {
 }
 
 // look finds out all that a fence depends on, and plans the fences. Queues that do not exist are left out.
-func (d *deletion) look(ctx context.Context) ([]fence, error) {
-	now, _, err := d.c.writing.identity(ctx)
+func (d *deletion) look(ctx context.Context) ([]fence.Fence, error) {
+	now, _, err := d.c.writing.Identity(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,15 +64,15 @@ func (d *deletion) look(ctx context.Context) ([]fence, error) {
 // there may be sentinels, which must not pass for messages.
 func (d *deletion) leftBehind(policies []vhost.Policy) error {
 	for _, policy := range policies {
-		_, fence := parseFenceName(policy.Name)
-		if standing, _ := d.c.deletions.standing(policy.Name); standing || !fence || policy.Operator {
+		_, own := fence.ParseName(policy.Name)
+		if standing, _ := d.c.deletions.standing(policy.Name); standing || !own || policy.Operator {
 			continue
 		}
-		for _, queue := range fencedQueues(policy.Pattern.String()) {
+		for _, queue := range fence.QueuesOf(policy.Pattern.String()) {
 			if slices.Contains(d.queues, queue) {
 				d.c.LookNow()
-				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion is in the way", ErrUnproven, queue, policy.Name)
-				return d.c.errs.Because([]error{ErrUnproven, ErrPending}, text)
+				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion is in the way", brokererr.ErrUnproven, queue, policy.Name)
+				return d.c.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
 			}
 		}
 	}
@@ -95,7 +98,7 @@ func (d *deletion) current(ctx context.Context) error {
 
 // read asks what a queue is, and which policies hold for it.
 func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Policy) error {
-	info, err := d.c.queueInfo(ctx, queue, withoutStatistics)
+	info, err := d.c.queueInfo(ctx, queue, management.WithoutStatistics)
 	if err != nil {
 		return err
 	}
@@ -111,9 +114,9 @@ func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Poli
 }
 
 // queueInfo makes a request when it is its turn.
-func (c *Connection) queueInfo(ctx context.Context, queue, query string) (answer *QueueInfo, err error) {
-	err = c.errs.inPlace(ctx, c.deletions.requests, func() error {
-		answer, err = c.writing.queueInfo(ctx, queue, query)
+func (c *Connection) queueInfo(ctx context.Context, queue, query string) (answer *management.QueueInfo, err error) {
+	err = c.deletions.requests.Hold(ctx, c.errs, func() error {
+		answer, err = c.writing.QueueInfo(ctx, queue, query)
 		return err
 	})
 	return answer, err
@@ -121,8 +124,8 @@ func (c *Connection) queueInfo(ctx context.Context, queue, query string) (answer
 
 // policies lists those of the vhost, when it is their turn.
 func (c *Connection) policies(ctx context.Context) (all []vhost.Policy, err error) {
-	err = c.errs.inPlace(ctx, c.deletions.requests, func() error {
-		all, err = c.writing.policies(ctx)
+	err = c.deletions.requests.Hold(ctx, c.errs, func() error {
+		all, err = c.writing.Policies(ctx)
 		return err
 	})
 	return all, err
@@ -143,7 +146,7 @@ func (c *Connection) sleep(ctx context.Context, wait time.Duration) error {
 // users leaves out fences, Warren's own policies.
 func users(policies []vhost.Policy) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p vhost.Policy) bool {
-		_, fence := parseFenceName(p.Name)
+		_, fence := fence.ParseName(p.Name)
 		return fence && !p.Operator
 	})
 }
@@ -156,9 +159,9 @@ func (d *deletion) unhindered(policies []vhost.Policy) error {
 		if policy.Operator {
 			hinders = refuses && overflow != vhost.OverflowRejectPublish
 		}
-		_, foreign := parseFenceName(policy.Name)
+		_, foreign := fence.ParseName(policy.Name)
 		foreign = foreign && !policy.Operator
-		if foreign && slices.ContainsFunc(d.fences, func(f fence) bool { return f.name == policy.Name }) || !foreign && !hinders {
+		if foreign && slices.ContainsFunc(d.fences, func(f fence.Fence) bool { return f.Name == policy.Name }) || !foreign && !hinders {
 			continue
 		}
 		for _, queue := range d.queues {
@@ -177,7 +180,7 @@ func (d *deletion) unhindered(policies []vhost.Policy) error {
 }
 
 // plan puts together the queues that have the same policy, as far as one pattern can name them.
-func (d *deletion) plan(begun time.Time) (planned []fence) {
+func (d *deletion) plan(begun time.Time) (planned []fence.Fence) {
 	alike := map[string][]string{}
 	var order []string
 	for _, queue := range d.queues {
@@ -188,11 +191,11 @@ func (d *deletion) plan(begun time.Time) (planned []fence) {
 		alike[key] = append(alike[key], queue)
 	}
 	for _, key := range order {
-		for _, queues := range fencePatterns(alike[key]) {
-			planned = append(planned, fence{
-				name: fenceName{d.c.config.Owner, begun}.String(queues[0]), pattern: fencePattern(queues), queues: queues,
-				priority: d.priority, effective: vhost.Normalize(d.stats[queues[0]].user),
-				drops: slices.ContainsFunc(queues, func(queue string) bool { return d.stats[queue].drops() }),
+		for _, queues := range fence.Patterns(alike[key]) {
+			planned = append(planned, fence.Fence{
+				Name: fence.Name{Owner: d.c.config.Owner, Begun: begun}.String(queues[0]), Pattern: fence.Pattern(queues), Queues: queues,
+				Priority: d.priority, Effective: vhost.Normalize(d.stats[queues[0]].user),
+				Drops: slices.ContainsFunc(queues, func(queue string) bool { return d.stats[queue].drops() }),
 			})
 		}
 	}

@@ -12,6 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -75,7 +78,7 @@ func TestTheProofHoldsWithOldStatistics(t *testing.T) {
 			if queue == "empty" && err == nil {
 				continue
 			}
-			mustBe(t, err, ErrNotEmpty, `queue "`+queue+`" holds`)
+			mustBe(t, err, brokererr.ErrNotEmpty, `queue "`+queue+`" holds`)
 		}
 		if left := len(vh.Definitions().Queues); left != 2 {
 			t.Errorf("%d queues are left", left)
@@ -86,7 +89,7 @@ func TestTheProofHoldsWithOldStatistics(t *testing.T) {
 
 // frozen answers with counters of long ago to every question about a queue.
 func frozen(vh *brokers.VHost) func(*http.Response) error {
-	prefix := "/api/queues/" + escape(vh.Name) + "/"
+	prefix := "/api/queues/" + management.Escape(vh.Name) + "/"
 	return func(response *http.Response) error {
 		name, about := strings.CutPrefix(response.Request.URL.EscapedPath(), prefix)
 		if about && response.StatusCode == http.StatusOK && !strings.Contains(name, "/") {
@@ -118,7 +121,7 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 				}
 				return true
 			}
-			mustBe(t, deleteNow(t.Context(), connection, queue), ErrNotEmpty, `queue "`+queue+`" holds`)
+			mustBe(t, deleteNow(t.Context(), connection, queue), brokererr.ErrNotEmpty, `queue "`+queue+`" holds`)
 		}
 		mustBeClean(t, vh)
 	})
@@ -193,7 +196,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 				t.Errorf("%s: %v", how, err)
 			}
 			if how == "by a consumer" {
-				mustBe(t, err, ErrNotEmpty, "has 1 consumer")
+				mustBe(t, err, brokererr.ErrNotEmpty, "has 1 consumer")
 			}
 			cancel()
 			after := vh.Definitions()
@@ -239,7 +242,7 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		connection := connected(t, configOf(vh), nil)
 		cluster, fence := connection.Health().ClusterName, "warren-fence-1-ABCDEF::q"
 		publish := func(numbers ...int) {
-			err := connection.sentinels.alone(t.Context(), cluster, func(l *link, channel *amqp.Channel) error {
+			err := connection.sentinels.alone(t.Context(), cluster, func(l *amqpconn.Conn, channel *amqp.Channel) error {
 				_, err := publishSentinels(l, channel, "q", fence, numbers...)
 				return err
 			})
@@ -277,14 +280,14 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.fences, d.published = planned, time.Now()
-		if err := connection.writing.putPolicy(t.Context(), planned[0].name, planned[0].pattern, planned[0].priority, planned[0].closed()); err != nil {
+		if err := connection.writing.PutPolicy(t.Context(), planned[0].Name, planned[0].Pattern, planned[0].Priority, planned[0].Closed()); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.prove(t.Context(), "q"); err != nil {
 			t.Fatal(err)
 		}
 		d.published = time.Now().Add(-budget)
-		mustBe(t, d.delete(t.Context()), ErrUnproven, "longer than")
+		mustBe(t, d.delete(t.Context()), brokererr.ErrUnproven, "longer than")
 		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(sentinels))
 	})
 }

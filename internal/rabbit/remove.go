@@ -5,6 +5,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -39,7 +41,7 @@ func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal
 	for _, name := range removal.Exchanges {
 		groups[2] = append(groups[2], deleteExchange(name))
 	}
-	var failures []*ObjectError
+	var failures []*brokererr.ObjectError
 	for _, operations := range groups {
 		for i := range operations {
 			operations[i].cluster = cluster
@@ -51,15 +53,15 @@ func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal
 
 func unbind(binding topology.Binding) operation {
 	return operation{
-		about: ObjectError{Op: opUnbind, ID: bindingID(binding)},
+		about: brokererr.ObjectError{Op: brokererr.OpUnbind, ID: bindingID(binding)},
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
 		call: func(channel *amqp.Channel) error {
 			return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, table(binding.Arguments))
 		},
-		write: func(s *snapshot) bool {
-			return s.dropBinding(vhost.Binding{
+		write: func(s *snapshot.Snapshot) bool {
+			return s.DropBinding(vhost.Binding{
 				Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
 				Arguments: vhost.Normalize(binding.Arguments),
 			})
@@ -69,7 +71,7 @@ func unbind(binding topology.Binding) operation {
 
 func deleteQueue(name string) operation {
 	return operation{
-		about: ObjectError{Op: opDelete, ID: vhost.QueueID(name)},
+		about: brokererr.ObjectError{Op: brokererr.OpDelete, ID: vhost.QueueID(name)},
 		names: []string{name},
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "configure"},
@@ -77,17 +79,17 @@ func deleteQueue(name string) operation {
 			_, err := channel.QueueDelete(name, false, false, false)
 			return err
 		},
-		write: func(s *snapshot) bool { return s.dropQueue(name) },
+		write: func(s *snapshot.Snapshot) bool { return s.DropQueue(name) },
 	}
 }
 
 func deleteExchange(name string) operation {
 	return operation{
-		about: ObjectError{Op: opDelete, ID: vhost.ExchangeID(name)},
+		about: brokererr.ObjectError{Op: brokererr.OpDelete, ID: vhost.ExchangeID(name)},
 		names: []string{name},
 
 		permissions: map[vhost.Kind]string{vhost.KindExchange: "configure"},
 		call:        func(channel *amqp.Channel) error { return channel.ExchangeDelete(name, true, false) },
-		write:       func(s *snapshot) bool { return s.dropExchange(name) },
+		write:       func(s *snapshot.Snapshot) bool { return s.DropExchange(name) },
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -80,14 +82,14 @@ func TestRemove(t *testing.T) {
 			[]string{"orders", "orders.dlq"},
 			[]string{"audit", "events", "orders.dlx"},
 			[]string{"orders", "orders", "orders.dlq"},
-			ErrInUse, `delete exchange "audit" in vhost`,
+			brokererr.ErrInUse, `delete exchange "audit" in vhost`,
 		},
 		"no name": {
 			Removal{Queues: []string{""}, Bindings: []topology.Binding{{Source: "events"}}},
 			[]string{"orders", "orders.dlq"},
 			[]string{"audit", "events", "orders.dlx"},
 			[]string{"orders", "orders", "orders.dlq"},
-			ErrPreconditionFailed, `it has no name`,
+			brokererr.ErrPreconditionFailed, `it has no name`,
 		},
 	}
 	for name, test := range cases {
@@ -160,7 +162,7 @@ func TestRemoveNamesTheMissingPermission(t *testing.T) {
 		connection := connected(t, config, nil)
 		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
-				mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, test.remove), ErrAccessRefused, test.says)
+				mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, test.remove), brokererr.ErrAccessRefused, test.says)
 			})
 		}
 		if difference := cmp.Diff(before, vh.Definitions()); difference != "" {
@@ -180,7 +182,7 @@ func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
 		}
 		for _, other := range []string{"rabbit@elsewhere", ""} {
 			err := connection.Remove(t.Context(), other, everything)
-			mustBe(t, err, ErrOtherCluster, fmt.Sprintf("the broker belongs to cluster %q, not to %q", connection.Health().ClusterName, other))
+			mustBe(t, err, brokererr.ErrOtherCluster, fmt.Sprintf("the broker belongs to cluster %q, not to %q", connection.Health().ClusterName, other))
 		}
 		if difference := cmp.Diff(before, vh.Definitions()); difference != "" {
 			t.Error(difference)
@@ -211,16 +213,16 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 		return nil
 	})
 	seen(t, connection)
-	if cluster := current(connection).cluster; cluster != first {
+	if cluster := current(connection).Cluster; cluster != first {
 		t.Errorf("on the same TCP connection, the look is of %q", cluster)
 	}
-	connection.management.close() // as the server does after a time
+	connection.management.Close() // as the server does after a time
 	err := connection.Refresh(t.Context())
-	mustBe(t, err, ErrUnreachable, `cluster "second" answered in the place of `)
+	mustBe(t, err, brokererr.ErrUnreachable, `cluster "second" answered in the place of `)
 	seen(t, connection)
 	observed, _ := connection.Observe(vhost.Selection{})
 	now := connection.Health().Cluster
-	if now.ID != hashedID("second") || observed.Cluster != now.Key() {
+	if now.ID != management.HashedID("second") || observed.Cluster != now.Key() {
 		t.Errorf("the look is of %q, the connection to %q", observed.Cluster, now)
 	}
 }

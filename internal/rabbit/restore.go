@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -23,10 +24,10 @@ func (d *deletion) remember(ctx context.Context, queue string) error {
 	if len(d.queues) == 1 {
 		return nil
 	}
-	var items list[bindingItem]
-	err := d.c.errs.inPlace(ctx, d.c.deletions.requests, func() error {
-		path := "/queues/" + escape(d.c.config.VHost) + "/" + escape(queue) + "/bindings?columns=" + bindingColumns
-		_, err := d.c.writing.get(ctx, path, "", &items)
+	var items management.List[management.BindingItem]
+	err := d.c.deletions.requests.Hold(ctx, d.c.errs, func() error {
+		path := "/queues/" + management.Escape(d.c.config.VHost) + "/" + management.Escape(queue) + "/bindings?columns=" + management.BindingColumns
+		_, err := d.c.writing.Get(ctx, path, "", &items)
 		return err
 	})
 	if err != nil {

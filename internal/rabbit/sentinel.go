@@ -7,6 +7,9 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -50,14 +53,14 @@ func numberOf(message amqp.Delivery) int {
 
 // publishSentinels publishes the messages of these numbers in one piece, and returns whether the broker took each of them:
 // false for one that it refused, or that reached no queue.
-func publishSentinels(l *link, channel *amqp.Channel, queue, fence string, numbers ...int) ([]bool, error) {
+func publishSentinels(l *amqpconn.Conn, channel *amqp.Channel, queue, fence string, numbers ...int) ([]bool, error) {
 	if err := channel.Confirm(false); err != nil {
 		return nil, err
 	}
 	returned := make(chan amqp.Return, len(numbers))
 	channel.NotifyReturn(returned)
 	confirmations := make([]*amqp.DeferredConfirmation, len(numbers))
-	err := l.socket.together(func() (err error) {
+	err := l.Socket.Together(func() (err error) {
 		for i, number := range numbers {
 			message := sentinel(queue, fence, number)
 			if confirmations[i], err = channel.PublishWithDeferredConfirm("", queue, true, false, message); err != nil {
@@ -112,7 +115,7 @@ func (c *Connection) take(ctx context.Context, queue string, what taking) (taken
 	if c.countsDeliveries(queue) {
 		most = 1
 	}
-	err = c.channels.alone(ctx, what.cluster, func(channel *amqp.Channel) error {
+	err = c.channels.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
 		var held []amqp.Delivery
 		for taken < what.most && len(held) < most {
 			message, ok, err := channel.Get(queue, false)
@@ -132,7 +135,7 @@ func (c *Connection) take(ctx context.Context, queue string, what taking) (taken
 		}
 		return c.putAllBack(ctx, channel, queue, held)
 	})
-	if errors.Is(err, ErrResourceLocked) { // a single active consumer; see takeAsConsumer
+	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see takeAsConsumer
 		taken, err = c.takeAsConsumer(ctx, queue, what)
 	}
 	return taken, true, about(queue, err)
@@ -147,7 +150,7 @@ func (c *Connection) worthTaking(ctx context.Context, queue string, what taking)
 		}
 	}
 	if err == nil && now.consumers > 0 && what.held {
-		err = c.errs.Fail(ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
+		err = c.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
 	}
 	few := what.few == 0 || now.ready <= what.few
 	return exists && now.ready > 0 && now.consumers == 0 && few, exists, err
@@ -156,8 +159,8 @@ func (c *Connection) worthTaking(ctx context.Context, queue string, what taking)
 // countsDeliveries says whether a message that is put back has lost one of the deliveries that its queue allows.
 func (c *Connection) countsDeliveries(queue string) bool {
 	limited := false
-	c.store.view(func(s *snapshot) {
-		limit, given := s.queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
+	c.store.View(func(s *snapshot.Snapshot) {
+		limit, given := s.Queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
 		limited = given && limit >= 0
 	})
 	return limited && !c.Health().Capabilities.DelayedRedelivery // as all versions from 4.3 on
@@ -180,7 +183,7 @@ func (c *Connection) putAllBack(ctx context.Context, channel *amqp.Channel, queu
 			return err
 		}
 	}
-	return c.errs.Fail(ErrUnproven, "queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
+	return c.errs.Fail(brokererr.ErrUnproven, "queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
 }
 
 const (
@@ -196,7 +199,7 @@ func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
 // active one, nothing comes.
 func (c *Connection) takeAsConsumer(ctx context.Context, queue string, what taking) (int, error) {
 	taken := 0
-	err := c.channels.alone(ctx, what.cluster, func(channel *amqp.Channel) error {
+	err := c.channels.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
 		messages, err := consumeSlowly(channel, queue)
 		if err != nil {
 			return err

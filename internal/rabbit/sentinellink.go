@@ -8,6 +8,10 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
 // sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
@@ -17,8 +21,8 @@ const sentinelIdle = 10 * time.Second
 // broker stops to read from a connection as soon as something is published on it. It is opened when needed, and cut when
 // the broker says that it is blocked.
 type sentinelLink struct {
-	dial    func(ctx context.Context, cluster string) (*link, error)
-	errs    Errors
+	dial    func(ctx context.Context, cluster string) (*amqpconn.Conn, error)
+	errs    brokererr.Errors
 	timeout time.Duration // of one operation
 	opening chan struct{} // held while the connection is opened
 
@@ -30,50 +34,50 @@ type sentinelLink struct {
 
 // alarmedLink is a link that knows whether the broker blocks it.
 type alarmedLink struct {
-	*link
+	*amqpconn.Conn
 	users  int
 	alarms chan string // at most one: why the broker blocked the connection
 }
 
-func newSentinelLink(errs Errors, timeout time.Duration, dial func(context.Context, string) (*link, error)) *sentinelLink {
+func newSentinelLink(errs brokererr.Errors, timeout time.Duration, dial func(context.Context, string) (*amqpconn.Conn, error)) *sentinelLink {
 	return &sentinelLink{errs: errs, timeout: timeout, dial: dial, opening: make(chan struct{}, 1)}
 }
 
 // alone runs an operation on a channel that nobody else uses, before or after. It returns when the operation has ended:
 // what it publishes must not be published later without anybody knowing.
-func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func(*link, *amqp.Channel) error) error {
+func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func(*amqpconn.Conn, *amqp.Channel) error) error {
 	l, err := s.acquire(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	defer s.release(l)
-	if err := s.errs.SameCluster(l.at(), cluster); err != nil {
+	if err := s.errs.SameCluster(l.Cluster(), cluster); err != nil {
 		return err
 	}
 	watchdog := time.AfterFunc(s.timeout, func() {
-		l.overdue.Store(true)
-		l.kill()
+		l.Overdue.Store(true)
+		l.CloseSocket()
 	})
 	defer watchdog.Stop()
-	err = l.alone(func(channel *amqp.Channel) error { return operation(l.link, channel) })
+	err = l.WithExclusiveChannel(func(channel *amqp.Channel) error { return operation(l.Conn, channel) })
 	select {
 	case alarm := <-l.alarms:
 		l.alarms <- alarm // for the others
-		return s.errs.Fail(ErrUnproven, "the broker has an alarm and takes no messages: %s", alarm)
+		return s.errs.Fail(brokererr.ErrUnproven, "the broker has an alarm and takes no messages: %s", alarm)
 	default:
 	}
 	switch {
 	case err == nil:
 		return nil
-	case l.overdue.Load():
-		return s.errs.Fail(ErrTimeout, "AMQP operation")
+	case l.Overdue.Load():
+		return s.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
 	}
 	return s.errs.OfOperation(err)
 }
 
 // check publishes a message that reaches no queue, to see whether the broker takes messages at all.
 func (s *sentinelLink) check(ctx context.Context, cluster string) error {
-	return s.alone(ctx, cluster, func(_ *link, channel *amqp.Channel) error {
+	return s.alone(ctx, cluster, func(_ *amqpconn.Conn, channel *amqp.Channel) error {
 		if err := channel.Confirm(false); err != nil {
 			return err
 		}
@@ -111,14 +115,14 @@ func (s *sentinelLink) acquire(ctx context.Context, cluster string) (*alarmedLin
 	if err != nil {
 		return nil, err
 	}
-	l := &alarmedLink{link: opened, users: 1, alarms: make(chan string, 1)}
-	blocked := l.connection.NotifyBlocked(make(chan amqp.Blocking, 1))
-	ended := l.connection.NotifyClose(make(chan *amqp.Error, 1))
+	l := &alarmedLink{Conn: opened, users: 1, alarms: make(chan string, 1)}
+	blocked := l.Connection.NotifyBlocked(make(chan amqp.Blocking, 1))
+	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		l.kill()
-		return nil, ErrClosed
+		l.CloseSocket()
+		return nil, brokererr.ErrClosed
 	}
 	s.current = l
 	go s.listen(l, blocked, ended)
@@ -128,7 +132,7 @@ func (s *sentinelLink) acquire(ctx context.Context, cluster string) (*alarmedLin
 func (s *sentinelLink) use() *alarmedLink {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == nil || s.current.connection.IsClosed() {
+	if s.current == nil || s.current.Connection.IsClosed() {
 		return nil
 	}
 	s.current.users++
@@ -146,7 +150,7 @@ func (s *sentinelLink) listen(l *alarmedLink, blocked <-chan amqp.Blocking, ende
 			} else if now.Active {
 				l.alarms <- now.Reason
 				s.forget(l)
-				l.kill()
+				l.CloseSocket()
 				return
 			}
 		case <-ended: //nolint:errcheck // why it ended does not matter here
@@ -185,7 +189,7 @@ func (s *sentinelLink) rest(l *alarmedLink) {
 	}
 	s.mu.Unlock()
 	if unused {
-		l.close(usual.goodbye)
+		l.Close(usual.goodbye)
 	}
 }
 
@@ -199,21 +203,21 @@ func (s *sentinelLink) close() {
 	}
 	s.mu.Unlock()
 	if l != nil {
-		l.close(usual.goodbye)
+		l.Close(usual.goodbye)
 	}
 }
 
 // dialSentinels opens the connection, and makes sure that it leads to the cluster of the connection that everything else
 // goes by.
-func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*link, error) {
-	l, err := dial(ctx, c.config.dialOptions(c.to, c.timing.dial))
+func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*amqpconn.Conn, error) {
+	l, err := amqpconn.Dial(ctx, c.config.dialOptions(c.to, c.timing.dial))
 	if err != nil {
 		return nil, err
 	}
-	watchdog := time.AfterFunc(c.timing.operation, l.kill)
+	watchdog := time.AfterFunc(c.timing.operation, l.CloseSocket)
 	defer watchdog.Stop()
 	if err := c.sameAsMain(ctx, l, cluster); err != nil {
-		l.kill()
+		l.CloseSocket()
 		return nil, err
 	}
 	return l, nil
@@ -221,40 +225,40 @@ func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*link, 
 
 // sameAsMain declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
 // the queue has the names of the clusters compared.
-func (c *Connection) sameAsMain(ctx context.Context, l *link, cluster string) error {
-	channel, err := l.connection.Channel()
+func (c *Connection) sameAsMain(ctx context.Context, l *amqpconn.Conn, cluster string) error {
+	channel, err := l.Connection.Channel()
 	if err != nil {
 		return c.errs.OfOperation(err)
 	}
 	defer func() { _ = channel.Close() }()
-	name := matchQueue + l.id
+	name := management.MatchQueue + l.Id
 	_, err = channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
-	if err != nil && !errors.Is(c.errs.OfOperation(err), ErrAccessRefused) {
+	if err != nil && !errors.Is(c.errs.OfOperation(err), brokererr.ErrAccessRefused) {
 		return c.errs.OfOperation(err)
 	}
 	declared := err == nil
-	var main *link
-	err = c.channels.start(ctx, ctx, func(other *link) error {
+	var main *amqpconn.Conn
+	err = c.channels.Start(ctx, ctx, func(other *amqpconn.Conn) error {
 		main = other
-		if err := c.errs.SameCluster(other.at(), cluster); err != nil || !declared {
+		if err := c.errs.SameCluster(other.Cluster(), cluster); err != nil || !declared {
 			return err
 		}
-		return other.withChannel(func(channel *amqp.Channel) error {
+		return other.WithChannel(func(channel *amqp.Channel) error {
 			_, err := channel.QueueDeclarePassive(name, false, false, true, false, nil)
 			return err
 		})
 	})
 	switch {
-	case declared && errors.Is(err, ErrResourceLocked): // exclusive to another connection of the same broker
+	case declared && errors.Is(err, brokererr.ErrResourceLocked): // exclusive to another connection of the same broker
 		if _, err := channel.QueueDelete(name, false, false, false); err != nil {
 			return c.errs.OfOperation(err)
 		}
-	case declared && errors.Is(err, ErrNotFound), err == nil && main.name != l.name:
-		return c.errs.Fail(ErrOtherCluster, "two AMQP connections lead to two brokers")
+	case declared && errors.Is(err, brokererr.ErrNotFound), err == nil && main.Name != l.Name:
+		return c.errs.Fail(brokererr.ErrOtherCluster, "two AMQP connections lead to two brokers")
 	case err != nil:
 		return err
 	}
-	at := main.at()
-	l.cluster.Store(&at)
+	at := main.Cluster()
+	l.MatchedCluster.Store(&at)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -43,39 +44,39 @@ func configOf(vh *brokers.VHost) Config {
 // listener collects notices.
 type listener struct {
 	mu      sync.Mutex
-	notices []Notice
+	notices []snapshot.Notice
 }
 
-func (l *listener) hear(notice Notice) {
+func (l *listener) hear(notice snapshot.Notice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.notices = append(l.notices, notice)
 }
 
 // awaits waits for a notice about objects and fails if another one comes first. What was said of health is left out.
-func (l *listener) awaits(t *testing.T, want Notice) {
+func (l *listener) awaits(t *testing.T, want snapshot.Notice) {
 	t.Helper()
-	NewWithT(t).Eventually(func() []Notice {
+	NewWithT(t).Eventually(func() []snapshot.Notice {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		heard := []Notice{}
+		heard := []snapshot.Notice{}
 		for _, notice := range l.notices {
-			if notice.Health = false; !notice.empty() {
+			if notice.Health = false; !notice.Empty() {
 				heard = append(heard, notice)
 			}
 		}
 		return heard
-	}).WithTimeout(within).WithPolling(time.Millisecond).Should(Equal([]Notice{want}))
+	}).WithTimeout(within).WithPolling(time.Millisecond).Should(Equal([]snapshot.Notice{want}))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.notices = nil
 }
 
 // opened opens a connection and closes it with the test.
-func opened(t *testing.T, config Config, notify func(Notice)) *Connection {
+func opened(t *testing.T, config Config, notify func(snapshot.Notice)) *Connection {
 	t.Helper()
 	if notify == nil {
-		notify = func(Notice) {}
+		notify = func(snapshot.Notice) {}
 	}
 	connection, err := Open(config, testr.NewWithOptions(t, testr.Options{}), notify)
 	if err != nil {
@@ -86,7 +87,7 @@ func opened(t *testing.T, config Config, notify func(Notice)) *Connection {
 }
 
 // connected opens a connection and waits until all is well.
-func connected(t *testing.T, config Config, notify func(Notice)) *Connection {
+func connected(t *testing.T, config Config, notify func(snapshot.Notice)) *Connection {
 	t.Helper()
 	connection := opened(t, config, notify)
 	isConnected(t, connection)
@@ -118,7 +119,7 @@ func impatient() timing {
 // connectedWith is connected with another timing.
 func connectedWith(t *testing.T, config Config, timing timing) *Connection {
 	t.Helper()
-	connection, err := open(config, testr.NewWithOptions(t, testr.Options{}), func(Notice) {}, timing)
+	connection, err := open(config, testr.NewWithOptions(t, testr.Options{}), func(snapshot.Notice) {}, timing)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -13,7 +18,7 @@ const (
 	// counted is how long ago sentinels must have expired for the counters of their queues to tell.
 	counted = 30 * time.Second
 	// unnoticed is how long a broker takes at most to note that a process is gone: it misses two or three heartbeats.
-	unnoticed = 4 * heartbeat
+	unnoticed = 4 * amqpconn.Heartbeat
 	// latest is when the last dead letter comes that waited for a queue behind a fence: twice the time after which the
 	// broker tries again (dead_letter_worker_publisher_confirm_timeout, 180 s), and some more.
 	latest = 7 * time.Minute
@@ -22,7 +27,7 @@ const (
 // clearStrays begins to take down fences that a crash has left behind, as far as the snapshot shows them. What fails is
 // tried again after the next look. It is called by the looking goroutine, and does not hold it up.
 func (c *Connection) clearStrays() {
-	if !c.contact.capabilities.Policies || !c.Health().Matched {
+	if !c.contact.Capabilities.Policies || !c.Health().Matched {
 		return
 	}
 	strays, cluster := c.strays()
@@ -101,17 +106,17 @@ type stray struct {
 // expire.
 func (c *Connection) strays() (strays []stray, cluster string) {
 	var fences []vhost.Policy
-	c.store.view(func(s *snapshot) { fences, cluster = s.fences, s.cluster })
+	c.store.View(func(s *snapshot.Snapshot) { fences, cluster = s.Fences, s.Cluster })
 	now, sighted, next := time.Now(), sightings{}, time.Duration(0)
 	for _, policy := range fences {
 		standing, known := c.deletions.standing(policy.Name)
 		if standing {
 			continue
 		}
-		name, _ := parseFenceName(policy.Name)
-		own := known || name.owner == c.config.Owner
+		name, _ := fence.ParseName(policy.Name)
+		own := known || name.Owner == c.config.Owner
 		seen, before := c.sighted[policy.Name]
-		if !before || !own && !samePolicy(seen.policy, policy) {
+		if !before || !own && !snapshot.SamePolicy(seen.policy, policy) {
 			seen = sighting{policy, now}
 		}
 		sighted[policy.Name] = seen
@@ -131,7 +136,7 @@ func (c *Connection) strays() (strays []stray, cluster string) {
 }
 
 func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray) error {
-	now, _, err := c.writing.identity(ctx)
+	now, _, err := c.writing.Identity(ctx)
 	if err != nil {
 		return err
 	}
@@ -139,8 +144,8 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray
 		return err
 	}
 	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
-	f := fence{name: name, pattern: pattern, queues: fencedQueues(pattern), priority: stray.policy.Priority, effective: definition}
-	parsed, _ := parseFenceName(name)
+	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: stray.policy.Priority, Effective: definition}
+	parsed, _ := fence.ParseName(name)
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish // also in the form that is open already, which changes nothing
 	what := taking{
 		cluster: cluster, most: sentinels + attempts, held: stray.foreign && stray.seen < unnoticed,
@@ -150,7 +155,7 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray
 		if err := c.arrived(ctx, cluster); err != nil {
 			return err
 		}
-		return c.takeAll(ctx, f, time.Since(parsed.begun), func(string) taking { return what }, func(string) {})
+		return c.takeAll(ctx, f, time.Since(parsed.Begun), func(string) taking { return what }, func(string) {})
 	})
 }
 
@@ -158,10 +163,10 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray
 // which they can have expired, out of those where they went. what says what there can be in a queue; gone is told of a
 // queue that does not exist. age is how long ago the sentinels were put in.
 func (c *Connection) takeAll(
-	ctx context.Context, f fence, age time.Duration, what func(queue string) taking, gone func(queue string),
+	ctx context.Context, f fence.Fence, age time.Duration, what func(queue string) taking, gone func(queue string),
 ) error {
 	var without []string
-	for _, queue := range f.queues {
+	for _, queue := range f.Queues {
 		taken, exists, err := c.take(ctx, queue, what(queue))
 		switch {
 		case err != nil:
@@ -173,16 +178,16 @@ func (c *Connection) takeAll(
 		}
 	}
 	for _, queue := range without {
-		found, err := c.takeOnward(ctx, queue, f.effective, what(queue))
+		found, err := c.takeOnward(ctx, queue, f.Effective, what(queue))
 		if err == nil && !found {
-			err = c.underWay(ctx, queue, f.effective, age)
+			err = c.underWay(ctx, queue, f.Effective, age)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if c.deletions.mayArrive(f.name) {
-		return c.errs.Fail(ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.name)
+	if c.deletions.mayArrive(f.Name) {
+		return c.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
 	}
 	return nil
 }
@@ -191,27 +196,27 @@ func (c *Connection) takeAll(
 // is tried again minutes later. Until then the fence stays, in a form that changes nothing, as the record of it.
 func (c *Connection) underWay(ctx context.Context, queue string, policy vhost.Arguments, age time.Duration) error {
 	var arguments vhost.Arguments
-	c.store.view(func(s *snapshot) { arguments = s.queues[queue].Arguments })
-	now := &queueStats{QueueInfo: QueueInfo{Arguments: arguments}, user: policy}
+	c.store.View(func(s *snapshot.Snapshot) { arguments = s.Queues[queue].Arguments })
+	now := &queueStats{QueueInfo: management.QueueInfo{Arguments: arguments}, user: policy}
 	limit, expires := now.lowest("message-ttl")
 	ttl := time.Duration(limit) * time.Millisecond
 	if !expires || age < ttl || age > ttl+latest {
 		return nil
 	}
 	if age > ttl+budget+counted {
-		now, err := c.queueInfo(ctx, queue, withStatistics)
+		now, err := c.queueInfo(ctx, queue, management.WithStatistics)
 		if err != nil || now == nil || now.DeadLetters != nil && *now.DeadLetters == 0 {
 			return err
 		}
 	}
-	return c.errs.Fail(ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
+	return c.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
 }
 
 // takeOnward takes the sentinels out of the queues to which they may have expired, and says whether there were any.
 func (c *Connection) takeOnward(ctx context.Context, queue string, policy vhost.Arguments, what taking) (found bool, err error) {
 	what.few, what.held = fewMessages, false
 	var onward []string
-	c.store.view(func(s *snapshot) { onward = s.expiresTo(queue, policy) })
+	c.store.View(func(s *snapshot.Snapshot) { onward = s.ExpiresTo(queue, policy) })
 	for _, other := range onward {
 		taken, _, err := c.take(ctx, other, what)
 		if err != nil {

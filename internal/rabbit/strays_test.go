@@ -12,6 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -147,13 +149,13 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		put := func(name string, length int64) {
 			vh.SetPolicy(name, brokers.Policy{
-				Pattern: fencePattern([]string{name}), ApplyTo: "queues",
+				Pattern: fence.Pattern([]string{name}), ApplyTo: "queues",
 				Definition: map[string]any{"max-length": length, "overflow": "reject-publish"},
 			})
 		}
-		own := fenceName{"mine", time.Now()}.String("own")
-		live := fenceName{"other", time.Now().Add(-time.Hour)}.String("live")
-		dead := fenceName{"another", time.Now().Add(time.Hour)}.String("dead")
+		own := fence.Name{Owner: "mine", Begun: time.Now()}.String("own")
+		live := fence.Name{Owner: "other", Begun: time.Now().Add(-time.Hour)}.String("live")
+		dead := fence.Name{Owner: "another", Begun: time.Now().Add(time.Hour)}.String("dead")
 		put(own, 0)
 		put(live, 0)
 		put(dead, 0)
@@ -223,7 +225,7 @@ func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
 		other.Owner = "other"
 		beside := connected(t, other, nil)
 		err := beside.DeleteEmpty(t.Context(), beside.Health().ClusterName, []string{"orders"}, nil)
-		if !errors.Is(err, ErrUnproven) || !strings.Contains(err.Error(), "of another deletion is in the way") {
+		if !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "of another deletion is in the way") {
 			t.Errorf("beside another's fence: %v", err)
 		}
 		again := connectedWith(t, first, impatient())
@@ -258,14 +260,14 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			return policies
 		}
-		opened := ConsistOf(HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, boundless)))
+		opened := ConsistOf(HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, fence.Boundless)))
 		g.Eventually(fences).WithTimeout(within).Should(opened)
 		g.Consistently(func() []vhost.Policy {
 			g.Expect(connection.Refresh(t.Context())).To(Succeed())
 			return fences()
 		}).WithTimeout(2*time.Second).WithPolling(100*time.Millisecond).Should(opened, "the record of the sentinels")
 		vh.Publish("", "orders", "goes on")
-		if err := deleteNow(t.Context(), connection, "orders"); !errors.Is(err, ErrPending) {
+		if err := deleteNow(t.Context(), connection, "orders"); !errors.Is(err, brokererr.ErrPending) {
 			t.Errorf("a deletion meanwhile: %v", err)
 		}
 
@@ -300,7 +302,7 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			return policies
 		}
-		opened := HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, boundless))
+		opened := HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, fence.Boundless))
 		g.Eventually(fences).WithTimeout(within).Should(ConsistOf(opened))
 		g.Eventually(func() bool { // the policy shows before the queues know of it
 			connection.deletions.mu.Lock()

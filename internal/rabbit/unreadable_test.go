@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -26,7 +27,7 @@ func TestABindingThatTheBrokerCannotShow(t *testing.T) {
 		names := vhost.Selection{Queues: []string{"orders"}}
 		for way, connection := range ways {
 			for range 2 { // what is missing twice is believed to be gone
-				if err := connection.Refresh(t.Context()); err != nil && !errors.Is(err, ErrUnreachable) {
+				if err := connection.Refresh(t.Context()); err != nil && !errors.Is(err, brokererr.ErrUnreachable) {
 					t.Errorf("%s: %v", way, err)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +78,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes})
-			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(rabbit.NewLimits(0)))
+			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0)))
 			stopped, stop := context.WithCancel(t.Context())
 			stop()
 			topologytest.Equal(t, "error", nil, connections.Start(stopped)) // nobody takes its notices
@@ -108,7 +109,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 	health := rabbit.Health{
 		Version: "4.3.6", ClusterName: "rabbit@a", SyncedAt: time.Unix(1, 0), Connected: true, Matched: true,
 		Cluster:      vhost.Cluster{ID: "sha256:1", Name: "rabbit@a", Endpoint: "mq:5672"},
-		Capabilities: rabbit.Capabilities{Definitions: true, DelayedRedelivery: true, Statistics: true},
+		Capabilities: management.Capabilities{Definitions: true, DelayedRedelivery: true, Statistics: true},
 	}
 	failing := health
 	failing.Err, failing.FailingSince = errors.New("no answer"), time.Now()

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/patience"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -42,7 +42,7 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 // testBrokerConnections reconciles BrokerConnections by a client.
 func testBrokerConnections(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 	return &Reconciler{
-		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(rabbit.NewLimits(0))),
+		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0))),
 		deletions: newDeletionClock(), unneeded: patience.NewFirstSeen(now), suspendedClean: patience.NewFirstSeen(now),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
 // summarizeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to look next
@@ -60,15 +61,15 @@ func connectedMessage(health rabbit.Health, vhost string) string {
 // reasonOf names why a connection fails. What a person has to mend is stalled.
 func reasonOf(err error) (string, conditions.Progress) {
 	switch {
-	case errors.Is(err, rabbit.ErrAuthentication):
+	case errors.Is(err, brokererr.ErrAuthentication):
 		return v1alpha1.ReasonAuthenticationFailed, conditions.Stalled
-	case errors.Is(err, rabbit.ErrAccessRefused):
+	case errors.Is(err, brokererr.ErrAccessRefused):
 		return v1alpha1.ReasonPermissionDenied, conditions.Stalled
-	case errors.Is(err, rabbit.ErrVHostNotFound):
+	case errors.Is(err, brokererr.ErrVHostNotFound):
 		return v1alpha1.ReasonVHostNotFound, conditions.Stalled
-	case errors.Is(err, rabbit.ErrResponseTooLarge):
+	case errors.Is(err, brokererr.ErrResponseTooLarge):
 		return v1alpha1.ReasonResponseTooLarge, conditions.Stalled
-	case errors.Is(err, rabbit.ErrClusterMismatch):
+	case errors.Is(err, brokererr.ErrClusterMismatch):
 		return v1alpha1.ReasonClusterMismatch, conditions.Stalled
 	}
 	return v1alpha1.ReasonBrokerUnreachable, conditions.Reconciling

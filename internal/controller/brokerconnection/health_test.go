@@ -13,6 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -23,7 +25,7 @@ func TestJudgeHealth(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	well := rabbit.Health{
 		Version: "4.3.6", ClusterName: "rabbit@a", Connected: true, Matched: true, SyncedAt: now.Add(-time.Hour),
-		Capabilities: rabbit.Capabilities{Statistics: true},
+		Capabilities: management.Capabilities{Statistics: true},
 	}
 	uncounted := well
 	uncounted.Capabilities.Statistics = false
@@ -37,12 +39,12 @@ func TestJudgeHealth(t *testing.T) {
 	}
 	var (
 		wasReady    = ready("True", 3)
-		refused     = fmt.Errorf("%w: user %q", rabbit.ErrAuthentication, "bob")
-		noAccess    = fmt.Errorf("%w: vhost %q", rabbit.ErrAccessRefused, "/")
-		noVHost     = fmt.Errorf("%w: vhost %q", rabbit.ErrVHostNotFound, "/")
-		tooLarge    = fmt.Errorf("%w: %w: more than 64Mi", rabbit.ErrUnreachable, rabbit.ErrResponseTooLarge)
-		mismatch    = fmt.Errorf("%w: AMQP at a leads to \"rabbit\"", rabbit.ErrClusterMismatch)
-		unreachable = fmt.Errorf("%w: dial 10.0.0.1:5672", rabbit.ErrUnreachable)
+		refused     = fmt.Errorf("%w: user %q", brokererr.ErrAuthentication, "bob")
+		noAccess    = fmt.Errorf("%w: vhost %q", brokererr.ErrAccessRefused, "/")
+		noVHost     = fmt.Errorf("%w: vhost %q", brokererr.ErrVHostNotFound, "/")
+		tooLarge    = fmt.Errorf("%w: %w: more than 64Mi", brokererr.ErrUnreachable, brokererr.ErrResponseTooLarge)
+		mismatch    = fmt.Errorf("%w: AMQP at a leads to \"rabbit\"", brokererr.ErrClusterMismatch)
+		unreachable = fmt.Errorf("%w: dial 10.0.0.1:5672", brokererr.ErrUnreachable)
 	)
 	type answer struct {
 		value *conditions.Value

@@ -13,6 +13,8 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -63,11 +65,11 @@ type Broker interface {
 }
 
 // Connect opens a connection; see rabbit.Open.
-type Connect func(config rabbit.Config, logger logr.Logger, notify func(rabbit.Notice)) (Broker, error)
+type Connect func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error)
 
 // ConnectWithin opens connections to RabbitMQ; all of them together keep to limits.
-func ConnectWithin(limits *rabbit.Limits) Connect {
-	return func(config rabbit.Config, logger logr.Logger, notify func(rabbit.Notice)) (Broker, error) {
+func ConnectWithin(limits *management.Limits) Connect {
+	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error) {
 		config.Limits = limits
 		return rabbit.Open(config, logger, notify)
 	}
@@ -121,7 +123,7 @@ func (c *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (Broker, e
 	c.Close(key)
 	config.Known = c.knows
 	c.remember(config.Owner)
-	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), func(notice rabbit.Notice) { c.handleNotice(key, notice) })
+	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), func(notice snapshot.Notice) { c.handleNotice(key, notice) })
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +207,7 @@ func (c *Pool) Close(key types.NamespacedName) {
 
 // handleNotice passes a notice on. A change of health concerns the BrokerConnection, and every ConsumerQueue of it, for
 // everything may differ from what they know; otherwise only those with one of the objects are concerned.
-func (c *Pool) handleNotice(key types.NamespacedName, notice rabbit.Notice) {
+func (c *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if notice.Health {
 		object := &v1alpha1.BrokerConnection{}
 		object.Namespace, object.Name = key.Namespace, key.Name

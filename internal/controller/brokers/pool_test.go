@@ -11,6 +11,8 @@ import (
 
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -18,19 +20,19 @@ import (
 func TestHandleNotice(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		notice rabbit.Notice
+		notice snapshot.Notice
 		want   []string
 	}{
 		"nothing":                               {},
-		"health concerns all":                   {notice: rabbit.Notice{Health: true}, want: []string{"bc/default", "cq/invoices", "cq/orders", "cq/returns"}},
-		"a main queue":                          {notice: rabbit.Notice{Queues: []string{"orders"}}, want: []string{"cq/orders"}},
-		"a delay tier":                          {notice: rabbit.Notice{Queues: []string{"orders.retry.5m"}}, want: []string{"cq/orders"}},
-		"a dead-letter queue":                   {notice: rabbit.Notice{Queues: []string{"invoices.dlq"}}, want: []string{"cq/invoices"}},
-		"a queue of nobody":                     {notice: rabbit.Notice{Queues: []string{"orders.dlx"}}},
-		"a dead-letter exchange":                {notice: rabbit.Notice{Exchanges: []string{"orders.dlx"}}, want: []string{"cq/orders"}},
-		"a shared source exchange":              {notice: rabbit.Notice{Exchanges: []string{"events"}}, want: []string{"cq/invoices", "cq/orders"}},
-		"a return route":                        {notice: rabbit.Notice{Routes: []string{"back"}}, want: []string{"cq/returns"}},
-		"further bindings of a source exchange": {notice: rabbit.Notice{Routes: []string{"events"}}},
+		"health concerns all":                   {notice: snapshot.Notice{Health: true}, want: []string{"bc/default", "cq/invoices", "cq/orders", "cq/returns"}},
+		"a main queue":                          {notice: snapshot.Notice{Queues: []string{"orders"}}, want: []string{"cq/orders"}},
+		"a delay tier":                          {notice: snapshot.Notice{Queues: []string{"orders.retry.5m"}}, want: []string{"cq/orders"}},
+		"a dead-letter queue":                   {notice: snapshot.Notice{Queues: []string{"invoices.dlq"}}, want: []string{"cq/invoices"}},
+		"a queue of nobody":                     {notice: snapshot.Notice{Queues: []string{"orders.dlx"}}},
+		"a dead-letter exchange":                {notice: snapshot.Notice{Exchanges: []string{"orders.dlx"}}, want: []string{"cq/orders"}},
+		"a shared source exchange":              {notice: snapshot.Notice{Exchanges: []string{"events"}}, want: []string{"cq/invoices", "cq/orders"}},
+		"a return route":                        {notice: snapshot.Notice{Routes: []string{"back"}}, want: []string{"cq/returns"}},
+		"further bindings of a source exchange": {notice: snapshot.Notice{Routes: []string{"events"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +42,7 @@ func TestHandleNotice(t *testing.T) {
 				controllertest.Named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
 				controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
 				controllertest.Named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
-			), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+			), logr.Discard(), ConnectWithin(management.NewLimits(0)))
 			handled := make(chan struct{})
 			go func() {
 				defer close(handled)
@@ -68,23 +70,23 @@ func TestHandleNotice(t *testing.T) {
 // What waits for a controller that will not come ends with the manager.
 func TestNoticeWhileStopping(t *testing.T) {
 	t.Parallel()
-	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(management.NewLimits(0)))
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	topologytest.Equal(t, "error", nil, connections.Start(stopped))
-	connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Health: true, Queues: []string{"orders"}})
+	connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, snapshot.Notice{Health: true, Queues: []string{"orders"}})
 }
 
 func TestNoticeWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	connections := NewPool(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
-	connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, rabbit.Notice{Queues: []string{"orders"}})
+	connections := NewPool(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(management.NewLimits(0)))
+	connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, snapshot.Notice{Queues: []string{"orders"}})
 }
 
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
-	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}), logr.Discard(), ConnectWithin(rabbit.NewLimits(0)))
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}), logr.Discard(), ConnectWithin(management.NewLimits(0)))
 	connections.stop() // nobody takes the notices
 	config := rabbit.Config{
 		// Nothing listens at port 1.
@@ -131,7 +133,7 @@ func TestConnections(t *testing.T) {
 // An open connection outlives its Secret by 10 s.
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
-	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(rabbit.NewLimits(0))), types.NamespacedName{Namespace: "shop", Name: "default"}
+	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(management.NewLimits(0))), types.NamespacedName{Namespace: "shop", Name: "default"}
 	topologytest.Equal(t, "without a connection", 0, connections.GraceLeft(key, time.Hour))
 	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
 	first := connections.GraceLeft(key, time.Hour)

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/patience"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -138,7 +138,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(rabbit.NewLimits(0)))
+			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0)))
 			r := &Reconciler{
 				client: test.client, pool: connections, recorder: &controllertest.EventLog{},
 				deletions: brokers.NewDeletionTasks(t.Context(), connections.Enqueue), handover: newHandover(), refreshes: brokers.NewRefreshGate(),

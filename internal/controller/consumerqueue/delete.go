@@ -21,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -96,7 +97,7 @@ func (l *scope) teardownThrough(
 	case errors.Is(trouble, errInProgress):
 		l.setTerminating("looking whether the queues are empty")
 		return ctrl.Result{RequeueAfter: trigger.Jittered(patience.TerminationPatience)}, nil // the attempt tells when it is over
-	case errors.Is(trouble, rabbit.ErrPending):
+	case errors.Is(trouble, brokererr.ErrPending):
 		return l.retryOrGiveUp(ctx, bc, retryLimit{l.pending, patience.PendingPatience}, conditions.ErrorSummary(trouble), d.remaining(l.cq))
 	case trouble != nil && !isFinal(trouble):
 		return l.retryOrGiveUp(ctx, bc, retryLimit{l.refused, patience.TerminationPatience}, conditions.ErrorSummary(trouble), d.remaining(l.cq))
@@ -206,10 +207,10 @@ var errInProgress = errors.New("in progress")
 // isFinal says whether a failure will not go away by waiting. What could not be proved now may be later: the broker may have
 // been slow, or somebody may have changed a policy meanwhile. Dead letters that wait may have left their queue.
 func isFinal(err error) bool {
-	if errors.Is(err, rabbit.ErrPending) {
+	if errors.Is(err, brokererr.ErrPending) {
 		return false
 	}
-	for _, lasting := range []error{rabbit.ErrNotEmpty, rabbit.ErrAccessRefused, rabbit.ErrOtherCluster, errNeeded} {
+	for _, lasting := range []error{brokererr.ErrNotEmpty, brokererr.ErrAccessRefused, brokererr.ErrOtherCluster, errNeeded} {
 		if errors.Is(err, lasting) {
 			return true
 		}
@@ -240,7 +241,7 @@ func (l *scope) teardown(ctx context.Context, d *teardown) ([]plan.Retained, err
 	here := location{vhost.ClusterOf(observed.Cluster), d.vhost}
 	if recorded := recordedLocation(*l.status); recorded.cluster.Known() && !here.isIn(recorded) {
 		return nil, fmt.Errorf("%w: the topology is in %v at %s, and BrokerConnection %q leads to %v at %s",
-			rabbit.ErrOtherCluster, recorded, recorded.cluster.Endpoint, l.cq.ConnectionName(), here, here.cluster.Endpoint)
+			brokererr.ErrOtherCluster, recorded, recorded.cluster.Endpoint, l.cq.ConnectionName(), here, here.cluster.Endpoint)
 	}
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && d.mainIsForeign(l.cq, observed) {
 		d.retainAdopted(fmt.Sprintf("Warren found it, and the main queue %q is somebody else's", l.cq.QueueName()))

@@ -19,7 +19,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/patience"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -32,7 +33,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
 		t.Fatal(err)
 	}
-	connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(rabbit.NewLimits(0)))
+	connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0)))
 	return &scope{
 		Reconciler: &Reconciler{
 			client: c, live: c, pool: connections, recorder: &controllertest.EventLog{},
@@ -224,7 +225,7 @@ func TestTerminateBeginsAfresh(t *testing.T) {
 		removals := brokers.NewDeletionTasks(t.Context(), told.Tell)
 		broker := controllertest.NewDeleter()
 		_, _ = removals.Ensure(controllertest.Orders, broker, "a", brokers.Group{Queues: []string{"dlq"}}, 0)
-		broker.Results <- rabbit.ErrNotEmpty
+		broker.Results <- brokererr.ErrNotEmpty
 		<-told
 		l.deletions = removals
 		_, err := l.reconcileDelete(t.Context())

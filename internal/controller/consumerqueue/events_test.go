@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/plan/plantest"
@@ -59,7 +59,7 @@ func TestTell(t *testing.T) {
 			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
 		}},
 		"declared at the second attempt": {attempts: []attempt{
-			{spec: twoQueues, fails: rabbit.ErrUnreachable},
+			{spec: twoQueues, fails: brokererr.ErrUnreachable},
 			{spec: twoQueues, want: []occurrence{declared}},
 			{spec: twoQueues},
 		}},
@@ -71,8 +71,8 @@ func TestTell(t *testing.T) {
 		}},
 		"drift is corrected at the third attempt": {attempts: []attempt{
 			{spec: twoQueues, want: []occurrence{declared}},
-			{spec: twoQueues, then: deleted, fails: rabbit.ErrUnreachable, want: []occurrence{missing}},
-			{spec: twoQueues, fails: rabbit.ErrTimeout},
+			{spec: twoQueues, then: deleted, fails: brokererr.ErrUnreachable, want: []occurrence{missing}},
+			{spec: twoQueues, fails: brokererr.ErrTimeout},
 			{spec: twoQueues, want: []occurrence{corrected}},
 			{spec: twoQueues},
 		}},

@@ -3,7 +3,7 @@ package consumerqueue
 import (
 	"errors"
 
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -17,15 +17,15 @@ func failedObjects(err error) vhost.IDs {
 }
 
 // failuresIn finds the failures of single objects in an error.
-func failuresIn(err error) []*rabbit.ObjectError {
+func failuresIn(err error) []*brokererr.ObjectError {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
-		if failure, ok := errors.AsType[*rabbit.ObjectError](err); ok {
-			return []*rabbit.ObjectError{failure}
+		if failure, ok := errors.AsType[*brokererr.ObjectError](err); ok {
+			return []*brokererr.ObjectError{failure}
 		}
 		return nil
 	}
-	var failures []*rabbit.ObjectError
+	var failures []*brokererr.ObjectError
 	for _, one := range joined.Unwrap() {
 		failures = append(failures, failuresIn(one)...)
 	}

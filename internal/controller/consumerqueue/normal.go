@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/trigger"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -299,7 +299,7 @@ func (l *scope) apply(
 		comparison.Keep(removal.Exchanges, boundUnseen)
 		return comparison, nil
 	}
-	if errors.Is(applied, rabbit.ErrShared) { // which was found out just now
+	if errors.Is(applied, brokererr.ErrShared) { // which was found out just now
 		return s.compare(l.cq), nil
 	}
 	if applied != nil {
@@ -322,7 +322,7 @@ func declareAll(ctx context.Context, connection brokers.Broker, decided plan.Pla
 // interval.
 func retryable(applied error) error {
 	for _, lasting := range []error{
-		rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrInvalidArgument, rabbit.ErrTooLarge, rabbit.ErrResourceLocked,
+		brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument, brokererr.ErrTooLarge, brokererr.ErrResourceLocked,
 	} {
 		if errors.Is(applied, lasting) {
 			return nil

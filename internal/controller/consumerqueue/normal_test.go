@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
@@ -272,7 +272,7 @@ func TestLookWithoutABroker(t *testing.T) {
 				cq.Status.ObservedGeneration = cq.Generation
 			}
 			removals := brokers.NewDeletionTasks(t.Context(), controllertest.NewTold().Tell)
-			r := &Reconciler{client: c, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(rabbit.NewLimits(0))), deletions: removals}
+			r := &Reconciler{client: c, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0))), deletions: removals}
 			look := &scope{Reconciler: r, cq: cq, status: cq.Status.DeepCopy()}
 			result, err := look.reconcileNormal(t.Context())
 			topologytest.Equal(t, "error", nil, err)

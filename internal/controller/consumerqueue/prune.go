@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
@@ -136,7 +137,7 @@ func reasonToKeep(err error) plan.Block {
 	switch {
 	case err == nil:
 		return plan.Block{}
-	case errors.Is(err, rabbit.ErrNotEmpty):
+	case errors.Is(err, brokererr.ErrNotEmpty):
 		return notEmpty
 	}
 	return plan.Block{Reason: v1alpha1.AdvisoryReasonDeletionFailed, Message: conditions.ErrorSummary(err)}
@@ -146,9 +147,9 @@ func reasonToKeep(err error) plan.Block {
 func onlyInUse(err error) bool {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
-		return errors.Is(err, rabbit.ErrInUse)
+		return errors.Is(err, brokererr.ErrInUse)
 	}
-	return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !errors.Is(one, rabbit.ErrInUse) })
+	return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !errors.Is(one, brokererr.ErrInUse) })
 }
 
 // formatObjects names the exchanges and queues among entries; empty if there are none.

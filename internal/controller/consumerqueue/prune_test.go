@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -70,7 +71,7 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 			said: v1alpha1.AdvisoryReasonReplacementPending, want: []string{used, empty + "checking whether it is empty", fed},
 		},
 		"when it is not empty": {
-			tried: true, result: fmt.Errorf("%w: queue %q holds 7 messages", rabbit.ErrNotEmpty, "dlq"),
+			tried: true, result: fmt.Errorf("%w: queue %q holds 7 messages", brokererr.ErrNotEmpty, "dlq"),
 			want: []string{used, empty + "it holds messages or has consumers", fed},
 		},
 		"when it could not be tried": {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -55,7 +55,7 @@ func summarize(comparison plan.Comparison, known topology.Inventory, policy v1al
 // refusal is the error if the broker has an object and says that it is not as declared, which need not be one that it
 // lists; nil otherwise.
 func refusal(applied error) error {
-	if errors.Is(applied, rabbit.ErrPreconditionFailed) || errors.Is(applied, rabbit.ErrResourceLocked) {
+	if errors.Is(applied, brokererr.ErrPreconditionFailed) || errors.Is(applied, brokererr.ErrResourceLocked) {
 		return applied
 	}
 	return nil
@@ -67,11 +67,11 @@ func readiness(
 	recreate := slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
 	blocked := comparison.Upgraded && slices.ContainsFunc(open, func(c v1alpha1.Change) bool { return c.Effect != v1alpha1.EffectNone })
 	switch {
-	case errors.Is(applied, rabbit.ErrAccessRefused):
+	case errors.Is(applied, brokererr.ErrAccessRefused):
 		return conditions.False(v1alpha1.ReasonPermissionDenied, conditions.ErrorSummary(applied)), conditions.Stalled
-	case errors.Is(applied, rabbit.ErrInvalidArgument):
+	case errors.Is(applied, brokererr.ErrInvalidArgument):
 		return conditions.False(v1alpha1.ReasonUnsupportedByBroker, conditions.ErrorSummary(applied)), conditions.Stalled
-	case errors.Is(applied, rabbit.ErrTooLarge):
+	case errors.Is(applied, brokererr.ErrTooLarge):
 		return conditions.False(v1alpha1.ReasonInvalidSpec, conditions.ErrorSummary(applied)), conditions.Stalled
 	case recreate, refusal(applied) != nil:
 		return conditions.False(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refusal(applied))), conditions.Stalled

@@ -10,7 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/plan/plantest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -20,7 +20,7 @@ var comparingVerdicts = cmp.AllowUnexported(summary{}, conditions.Value{})
 
 // failed is an error as Apply returns it for the declaration of a queue.
 func failed(queue string, reason error) error {
-	return &rabbit.ObjectError{Op: "declare", ID: vhost.QueueID(queue), VHost: "/", Err: reason}
+	return &brokererr.ObjectError{Op: "declare", ID: vhost.QueueID(queue), VHost: "/", Err: reason}
 }
 
 // The conditions by situation, as in the table of docs/status.md: Ready, Drifted and RecreationRequired with their reasons, and
@@ -111,7 +111,7 @@ func TestJudge(t *testing.T) {
 		},
 		"correcting failed for a transient reason": {
 			Scenario: plantest.Scenario{Was: plain, Then: without("orders", "dlq")},
-			applied:  errors.Join(failed("orders", rabbit.ErrTimeout), failed("dlq", rabbit.ErrUnreachable)),
+			applied:  errors.Join(failed("orders", brokererr.ErrTimeout), failed("dlq", brokererr.ErrUnreachable)),
 			want: summary{
 				ready: conditions.Unknown(v1alpha1.ReasonCorrecting,
 					`declare queue "orders" in vhost "/": broker unreachable: no answer in time; declare queue "dlq" in vhost "/": broker unreachable`),
@@ -120,7 +120,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"correcting failed, and what was missing is there": {
-			Scenario: plantest.Scenario{Was: plain}, applied: failed("orders", rabbit.ErrPreconditionFailed),
+			Scenario: plantest.Scenario{Was: plain}, applied: failed("orders", brokererr.ErrPreconditionFailed),
 			want: summary{
 				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
 				drifted: &same, recreation: &noneToo,
@@ -190,7 +190,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"the broker refuses a queue that it does not list": {
-			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", rabbit.ErrPreconditionFailed),
+			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", brokererr.ErrPreconditionFailed),
 			want: summary{
 				ready:      conditions.False(v1alpha1.ReasonRecreationRequired, `declare queue "orders" in vhost "/": precondition failed`),
 				progress:   conditions.Stalled,
@@ -199,7 +199,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"the broker does not take an argument": {
-			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", rabbit.ErrInvalidArgument),
+			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", brokererr.ErrInvalidArgument),
 			want: summary{
 				ready:    conditions.False(v1alpha1.ReasonUnsupportedByBroker, `declare queue "orders" in vhost "/": invalid argument`),
 				progress: conditions.Stalled,
@@ -207,7 +207,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"the arguments are too large for a frame": {
-			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", rabbit.ErrTooLarge),
+			Scenario: plantest.Scenario{Was: plain, Then: without("orders")}, applied: failed("orders", brokererr.ErrTooLarge),
 			want: summary{
 				ready:    conditions.False(v1alpha1.ReasonInvalidSpec, `declare queue "orders" in vhost "/": too large for AMQP`),
 				progress: conditions.Stalled,
@@ -215,7 +215,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a queue is exclusive to somebody": {
-			Scenario: plantest.Scenario{Was: plain, Spec: withTTL, Then: without("dlq")}, applied: failed("dlq", rabbit.ErrResourceLocked),
+			Scenario: plantest.Scenario{Was: plain, Spec: withTTL, Then: without("dlq")}, applied: failed("dlq", brokererr.ErrResourceLocked),
 			want: summary{
 				ready:      conditions.False(v1alpha1.ReasonRecreationRequired, ttlRecreate+`. declare queue "dlq" in vhost "/": resource locked`),
 				progress:   conditions.Stalled,
@@ -249,7 +249,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a broker upgrade does not explain a deleted queue": {
-			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40, Then: without("orders")}, applied: failed("orders", rabbit.ErrUnreachable),
+			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40, Then: without("orders")}, applied: failed("orders", brokererr.ErrUnreachable),
 			want: summary{
 				ready:    conditions.Unknown(v1alpha1.ReasonCorrecting, `declare queue "orders" in vhost "/": broker unreachable`),
 				progress: conditions.Reconciling,
@@ -293,7 +293,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a permission is missing": {
-			Scenario: plantest.Scenario{Spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`}, applied: failed("orders", fmt.Errorf("%w: configure", rabbit.ErrAccessRefused)),
+			Scenario: plantest.Scenario{Spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`}, applied: failed("orders", fmt.Errorf("%w: configure", brokererr.ErrAccessRefused)),
 			want: summary{
 				ready:    conditions.False(v1alpha1.ReasonPermissionDenied, `declare queue "orders" in vhost "/": access refused: configure`),
 				progress: conditions.Stalled,
@@ -302,7 +302,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a missing permission tells more than an immutable difference, which is said where it belongs": {
 			Scenario: plantest.Scenario{Was: plain, Spec: withTTL, Then: without("dlq")},
-			applied:  errors.Join(failed("dlq", rabbit.ErrAccessRefused), rabbit.ErrTimeout),
+			applied:  errors.Join(failed("dlq", brokererr.ErrAccessRefused), brokererr.ErrTimeout),
 			want: summary{
 				ready:      conditions.False(v1alpha1.ReasonPermissionDenied, `declare queue "dlq" in vhost "/": access refused; broker unreachable: no answer in time`),
 				progress:   conditions.Stalled,
@@ -352,16 +352,16 @@ func TestVerdictsWithoutAComparison(t *testing.T) {
 
 func TestRetryable(t *testing.T) {
 	t.Parallel()
-	transient := failed("orders", rabbit.ErrTimeout)
+	transient := failed("orders", brokererr.ErrTimeout)
 	topologytest.Equal(t, "a transient error", true, errors.Is(retryable(transient), transient))
 	many := make([]error, 4096)
 	for i := range many {
-		many[i] = failed("orders", rabbit.ErrTimeout)
+		many[i] = failed("orders", brokererr.ErrTimeout)
 	}
 	topologytest.Equal(t, "lines of many errors", 0, strings.Count(retryable(errors.Join(many...)).Error(), "\n"))
 	topologytest.Equal(t, "is short", true, len(retryable(errors.Join(many...)).Error()) < 1000)
 	for _, lasting := range []error{
-		nil, rabbit.ErrAccessRefused, rabbit.ErrPreconditionFailed, rabbit.ErrInvalidArgument, rabbit.ErrTooLarge, rabbit.ErrResourceLocked,
+		nil, brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument, brokererr.ErrTooLarge, brokererr.ErrResourceLocked,
 	} {
 		if err := retryable(errors.Join(transient, lasting)); lasting != nil && err != nil {
 			t.Errorf("%v is retried at once: %v", lasting, err)

@@ -1,0 +1,50 @@
+package amqpconn
+
+import (
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The two sentinels that close a queue are sent in one piece. Where each is sent by itself, a busy or fast broker often tells
+// the channel of the first before the second comes, and refuses that.
+func TestWhatIsWrittenTogetherIsSentInOnePiece(t *testing.T) {
+	t.Parallel()
+	line := &recorder{}
+	s := &socket{Conn: line}
+	write := func(text string) {
+		if _, err := s.Write([]byte(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	write("before")
+	err := s.Together(func() error {
+		write("first, ")
+		write("second")
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	write("after")
+	refused := errors.New("refused")
+	if err := s.Together(func() error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("%v is not the error of the writer", err)
+	}
+	if difference := cmp.Diff([]string{"before", "first, second", "after"}, line.pieces); difference != "" {
+		t.Error(difference)
+	}
+}
+
+// recorder keeps what is sent, piece by piece.
+type recorder struct {
+	net.Conn
+	pieces []string
+}
+
+func (r *recorder) Write(bytes []byte) (int, error) {
+	r.pieces = append(r.pieces, string(bytes))
+	return len(bytes), nil
+}

@@ -1,0 +1,160 @@
+package amqpconn
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// ChannelLimit is how many channels are open on a connection at most, unless the broker allows fewer: with 16 a broker creates
+// quorum queues three times as fast as with one.
+const ChannelLimit = 16
+
+// Pool runs operations on a small pool of channels, which are opened as needed and used again. An operation that the
+// broker refuses costs its channel and nothing else.
+type Pool struct {
+	errs    brokererr.Errors
+	timeout time.Duration // of one operation
+	slots   chan struct{}
+	Running sync.WaitGroup
+
+	mu      sync.Mutex
+	Link    *Conn
+	down    error         // why there is no link; nil before the first attempt
+	changed chan struct{} // closed when link or down change
+}
+
+func NewPool(errs brokererr.Errors, timeout time.Duration) *Pool {
+	return &Pool{
+		errs: errs, timeout: timeout, slots: make(chan struct{}, ChannelLimit), changed: make(chan struct{}),
+	}
+}
+
+// Set takes a new link, or the reason why there is none.
+func (c *Pool) Set(l *Conn, down error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Link, c.down = l, down
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// UsualFrameMax is the largest frame that a broker takes unless its configuration says otherwise.
+const UsualFrameMax = 131072
+
+// FrameMax is the largest frame that the broker takes; zero if it has no limit.
+func (c *Pool) FrameMax() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Link == nil {
+		return UsualFrameMax
+	}
+	return c.Link.Connection.Config.FrameSize
+}
+
+// acquire returns the link, and counts an operation on it among the running ones. It waits while the first attempt to
+// connect is under way, and fails at once when there is no connection.
+func (c *Pool) acquire(ctx context.Context) (*Conn, error) {
+	for {
+		c.mu.Lock()
+		l, down, changed := c.Link, c.down, c.changed
+		if l != nil {
+			c.Running.Add(1) // under the lock: whoever waits has taken the link away before
+		}
+		c.mu.Unlock()
+		if l != nil || down != nil {
+			return l, down
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, c.errs.Unreachable(ctx.Err())
+		}
+	}
+}
+
+// Do runs an operation. When the context ends, do returns, and the operation goes on until it or its own time ends: a
+// channel cannot be used again before its answer is there.
+func (c *Pool) Do(ctx context.Context, operation func(*amqp.Channel) error) error {
+	return c.doOn(ctx, func(l *Conn) error { return l.WithChannel(operation) })
+}
+
+// DoOnCluster is do for what must not reach another cluster than this one.
+func (c *Pool) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return c.doOn(ctx, func(l *Conn) error {
+		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
+			return err
+		}
+		return l.WithChannel(operation)
+	})
+}
+
+// DoExclusively is DoOnCluster with a channel that nobody else uses, before or after: its operation leaves traces on it, such as confirm
+// mode or an unacknowledged message. It returns when the operation has ended, for what it does must not be done later.
+func (c *Pool) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return c.Start(ctx, context.WithoutCancel(ctx), func(l *Conn) error {
+		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
+			return err
+		}
+		return l.WithExclusiveChannel(operation)
+	})
+}
+
+func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
+	return c.Start(ctx, ctx, operation)
+}
+
+// Start begins an operation until the first context ends, and waits for its result until the second does.
+func (c *Pool) Start(ctx, wait context.Context, operation func(*Conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return c.errs.Unreachable(err)
+	}
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return c.errs.Unreachable(ctx.Err())
+	}
+	l, err := c.acquire(ctx)
+	if err != nil {
+		<-c.slots
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer c.Running.Done()
+		defer func() { <-c.slots }()
+		done <- c.Run(l, operation)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-wait.Done():
+		return c.errs.Unreachable(wait.Err())
+	}
+}
+
+// Run gives the operation its time. When that is over, the whole connection is: a broker that leaves one
+// channel without an answer is not well, and nothing less makes the library return.
+func (c *Pool) Run(l *Conn, operation func(*Conn) error) error {
+	watchdog := time.AfterFunc(c.timeout, func() {
+		l.Overdue.Store(true)
+		l.CloseSocket()
+	})
+	defer watchdog.Stop()
+	err := operation(l)
+	own, classified := errors.AsType[*brokererr.Failure](err)
+	switch {
+	case err == nil:
+		return nil
+	case classified:
+		return own
+	case l.Overdue.Load():
+		return c.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
+	}
+	return c.errs.OfOperation(err)
+}

@@ -1,0 +1,193 @@
+package management
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// Answer reads one answer of the management API and keeps to its limits. A broker may send whatever it likes: lists are
+// decoded item by item, so that no more than one item is held as text.
+type Answer struct {
+	management *Client
+	path       string
+	body       io.Reader
+	decoder    *json.Decoder
+	limit      int64 // of the text
+	read       int64
+	items      int64
+	// Room is the memory of what was decoded, and of the text that is being decoded.
+	Room *Room
+	Held int64 // what was decoded
+	// counted is how much of the text is in held, where that is worked out from the text.
+	counted int64
+}
+
+const (
+	// chunk is how much is read at a time.
+	chunk = 8 << 10
+	// textFactor is how many bytes of memory a byte of text may take when it is decoded. Small tables take the most.
+	textFactor = 64
+	// shortestItem is what an item of a list counts for at least, in bytes: RabbitMQ's are longer, and items that hold
+	// nothing take their time nonetheless.
+	shortestItem = 32
+)
+
+// streamed is a result that decodes an answer item by item.
+type streamed interface {
+	decode(a *Answer) error
+}
+
+func (m *Client) newAnswer(path string, body io.Reader) *Answer {
+	a := &Answer{management: m, path: path, body: body, limit: m.Limits.answer(path), Room: &Room{Limits: m.Limits}}
+	a.decoder = json.NewDecoder(a)
+	a.decoder.UseNumber() // an int64 does not survive as a float64
+	return a
+}
+
+// Read passes the text on to the decoder as long as no limit is exceeded.
+func (a *Answer) Read(p []byte) (int, error) {
+	pending := a.read - a.decoder.InputOffset() // what the decoder holds
+	switch {
+	case a.read > a.limit, a.items*shortestItem > a.limit:
+		return 0, a.tooLong()
+	case pending > largestItem:
+		return 0, a.management.errs.TooLarge(largestItem, "an item of the answer is larger")
+	}
+	if err := a.needs((pending + chunk) * textFactor); err != nil {
+		return 0, err
+	}
+	n, err := a.body.Read(p[:min(len(p), chunk)])
+	a.read += int64(n)
+	return n, err
+}
+
+// tooLong names the flag where there is one that helps.
+func (a *Answer) tooLong() error {
+	err := a.management.errs.TooLarge(a.limit, "the answer is larger")
+	if a.limit == a.management.Limits.response {
+		return fmt.Errorf("%w: raise the manager's flag --max-management-response, and its memory with it", err)
+	}
+	return err
+}
+
+// needs makes room for what was decoded and some more.
+func (a *Answer) needs(more int64) error {
+	if a.Room.need(a.Held + more) {
+		return nil
+	}
+	return fmt.Errorf("%w in memory: raise the manager's flag --max-management-response, and its memory with it",
+		a.management.errs.TooLarge(a.Room.Limits.Memory, "what is kept of all vhosts, with this answer, is larger"))
+}
+
+// into decodes the whole answer.
+func (a *Answer) into(result any) error {
+	list, ok := result.(streamed)
+	err := error(nil)
+	if ok {
+		err = list.decode(a)
+	} else {
+		err = a.decoder.Decode(result)
+	}
+	return a.describe(err)
+}
+
+// describe says of an error what it means.
+func (a *Answer) describe(err error) error {
+	m := a.management
+	syntax, mismatch := (*json.SyntaxError)(nil), (*json.UnmarshalTypeError)(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, brokererr.ErrResponseTooLarge):
+	case errors.As(err, &syntax) || errors.As(err, &mismatch) || errors.Is(err, ErrNotRabbitMQ):
+		err = m.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %v", err)
+	default:
+		err = m.errs.Unreachable(err)
+	}
+	return m.describe(http.MethodGet, a.path, err)
+}
+
+// ErrNotRabbitMQ is JSON of another form than RabbitMQ's.
+var ErrNotRabbitMQ = errors.New("unexpected JSON")
+
+// delim reads a bracket or brace.
+func (a *Answer) delim(want json.Delim) error {
+	token, err := a.decoder.Token()
+	switch {
+	case err != nil:
+		return err
+	case token != want:
+		return fmt.Errorf("%w: no %v where one is due", ErrNotRabbitMQ, want)
+	}
+	return nil
+}
+
+// EachItem decodes an array item by item. take says how much memory an item takes that it keeps.
+func EachItem[T any](a *Answer, take func(T) (bytes int64, err error)) error {
+	if err := a.delim('['); err != nil {
+		return err
+	}
+	for a.decoder.More() {
+		var item T
+		if err := a.decoder.Decode(&item); err != nil {
+			return err
+		}
+		a.items++
+		bytes, err := take(item)
+		if err != nil {
+			return err
+		}
+		a.Held += bytes
+		if err := a.needs(0); err != nil {
+			return err
+		}
+	}
+	return a.delim(']')
+}
+
+// Sections decodes an object whose values have their own ways to be decoded; others are left out.
+func (a *Answer) Sections(ways map[string]func() error) error {
+	if err := a.delim('{'); err != nil {
+		return err
+	}
+	for a.decoder.More() {
+		key, err := a.decoder.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := key.(string)
+		if way, known := ways[name]; known {
+			err = way()
+			delete(ways, name) // twice would be unlike RabbitMQ
+		} else {
+			err = a.decoder.Decode(&json.RawMessage{})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return a.delim('}')
+}
+
+// List is an array of items that is decoded item by item.
+type List[T any] []T
+
+func (l *List[T]) decode(a *Answer) error {
+	*l = nil
+	return EachItem(a, func(item T) (int64, error) {
+		*l = append(*l, item)
+		bytes := (a.decoder.InputOffset() - a.counted) * textFactor
+		a.counted = a.decoder.InputOffset()
+		return bytes, nil
+	})
+}
+
+// StreamedFunc is a streamed result that is a function.
+type StreamedFunc func(*Answer) error
+
+func (f StreamedFunc) decode(a *Answer) error { return f(a) }

@@ -1,0 +1,252 @@
+package management
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// ErrNotModified is the answer that nothing changed since the ETag that was sent.
+var ErrNotModified = errors.New("not modified")
+
+// Client is a client of the management API. Whoever looks at the vhost has one to itself, and makes one request at a
+// time; deletions share another. Each keeps as many idle connections as it uses at a time.
+type Client struct {
+	Options
+
+	errs   brokererr.Errors
+	base   string // the URI up to and with /api
+	client *http.Client
+	opened atomic.Bool // a connection, since this was last asked
+	writes Places
+}
+
+// Options say which management API to speak to, and as whom.
+type Options struct {
+	URI *url.URL // up to /api
+	TLS *tls.Config
+
+	Username, Password string
+	VHost              string
+	// Endpoint is host:port of the AMQP address of the same broker.
+	Endpoint string
+	// Timeout is how long a request may take, with its answer.
+	Timeout time.Duration
+	// Connections is how many requests are made at a time.
+	Connections int
+	Limits      *Limits
+	// Wrap sees each request before it is sent; nil for none.
+	Wrap func(http.RoundTripper) http.RoundTripper
+}
+
+func NewClient(options Options) *Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone() // documented to be one
+	transport.TLSClientConfig = options.TLS.Clone()              // it writes protocols into it that AMQP doesn't speak
+	transport.MaxIdleConnsPerHost = options.Connections
+	transport.IdleConnTimeout = 0 // an interval may be longer than any time-out; the server closes what it doesn't like
+	transport.MaxResponseHeaderBytes = largestHeader
+	// Requests come one at a time, and an answer in HTTP/2 may take megabytes of buffers.
+	transport.Protocols = &http.Protocols{}
+	transport.Protocols.SetHTTP1(true)
+	if options.Limits == nil {
+		options.Limits = NewLimits(0)
+	}
+	wrapped := http.RoundTripper(transport)
+	if options.Wrap != nil {
+		wrapped = options.Wrap(transport)
+	}
+	return &Client{
+		Options: options, errs: brokererr.Errors{Username: options.Username, Password: options.Password, VHost: options.VHost},
+		base: options.URI.Scheme + "://" + options.URI.Host + strings.TrimRight(options.URI.EscapedPath(), "/") + "/api",
+		client: &http.Client{
+			Transport: wrapped,
+			// A redirect would carry the password to somewhere else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		writes: NewPlaces(1),
+	}
+}
+
+func (m *Client) gotConn(connection httptrace.GotConnInfo) {
+	if !connection.Reused {
+		m.opened.Store(true)
+	}
+}
+
+// TookNewConnection says whether a TCP connection was opened since the last call.
+func (m *Client) TookNewConnection() bool { return m.opened.Swap(false) }
+
+func (m *Client) Close() { m.client.CloseIdleConnections() }
+
+// Get reads the resource at the path into result, which is a pointer; names in the path must be escaped (see escape).
+// With an ETag, errNotModified is the answer that it still holds. It returns the ETag of what it read, if there is one.
+func (m *Client) Get(ctx context.Context, path, etag string, result any) (string, error) {
+	err := m.do(ctx, http.MethodGet, path, etag, nil, func(response *http.Response) error {
+		switch response.StatusCode {
+		case http.StatusNotModified:
+			return ErrNotModified
+		case http.StatusOK:
+			etag = response.Header.Get("ETag")
+			return m.decode(path, response.Body, result)
+		}
+		return m.describe(http.MethodGet, path, m.refused(response))
+	})
+	if err != nil && !errors.Is(err, ErrNotModified) {
+		etag = ""
+	}
+	return etag, err
+}
+
+// put writes the resource at the path.
+func (m *Client) put(ctx context.Context, path string, content any) error {
+	return m.write(ctx, http.MethodPut, path, content)
+}
+
+// Delete deletes the resource at the path; that it does not exist is no error.
+func (m *Client) Delete(ctx context.Context, path string) error {
+	return m.write(ctx, http.MethodDelete, path, nil)
+}
+
+// write makes one request at a time. RabbitMQ answers when the queues know of a new policy, unless another one is written at
+// the same time: then it may answer before, and a queue may get to know two policies in the wrong order, or only the second.
+// So a queue that went from refusing to dropping without a time in between, in which it takes messages and says so, left
+// publishers refused for good on 3.10 and 4.0.
+func (m *Client) write(ctx context.Context, method, path string, content any) error {
+	return m.writes.Hold(ctx, m.errs, func() error {
+		return m.do(ctx, method, path, "", content, func(response *http.Response) error {
+			gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
+			if response.StatusCode < http.StatusMultipleChoices || gone {
+				return nil
+			}
+			return m.describe(method, path, m.refused(response))
+		})
+	})
+}
+
+// do makes one request and has its answer read.
+func (m *Client) do(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
+	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: m.gotConn}), m.Timeout)
+	defer cancel()
+	body := io.Reader(http.NoBody)
+	if content != nil {
+		text, err := json.Marshal(content)
+		if err != nil {
+			return m.describe(method, path, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, m.base+path, body)
+	if err != nil {
+		return m.errs.Unreachable(err)
+	}
+	request.SetBasicAuth(m.Username, m.Password)
+	// All requests here can be made twice: the library may do so where the broker closed an idle connection in that very
+	// moment. Nothing is sent of this.
+	request.Header["Idempotency-Key"] = nil
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	if etag != "" {
+		request.Header.Set("If-None-Match", etag)
+	}
+	response, err := m.client.Do(request)
+	if err != nil {
+		return m.describe(method, path, m.errs.Unreachable(err))
+	}
+	defer func() {
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // an unread rest would cost the connection
+		_ = response.Body.Close()
+	}()
+	return read(response)
+}
+
+// decode reads the answer to a request within its limits.
+func (m *Client) decode(path string, body io.Reader, result any) error {
+	a := m.newAnswer(path, body)
+	defer func() { a.Room.Free() }() // the room may be another one by then
+	return a.into(result)
+}
+
+func (m *Client) describe(method, path string, err error) error {
+	resource, _, _ := strings.Cut(path, "?")
+	return fmt.Errorf("management API, %s /api%s: %w", method, resource, err)
+}
+
+// refused makes an error of an answer that is neither 200 nor 304. RabbitMQ 3.10 to 4.3 answer
+// 401 "Login failed" or "Not_Authorized" to a wrong password, 401 "Not management user" (monitor, administrator) where a
+// tag is missing, 401 "User not authorised to access virtual host" (from 4.3 on 404), 404 for a vhost that isn't there,
+// and 400 "vhost_not_found" for its definitions.
+func (m *Client) refused(response *http.Response) error {
+	var answer struct{ Error, Reason string }
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16)) // a reason less, no more
+	_ = json.Unmarshal(text, &answer)                           // a proxy may answer in HTML
+	user := fmt.Sprintf("user %q", m.Username)
+	switch {
+	case response.StatusCode == http.StatusUnauthorized && tagMissing(answer.Reason) != "":
+		return m.errs.Fail(brokererr.ErrAccessRefused, "%s lacks the tag %s", user, tagMissing(answer.Reason))
+	case response.StatusCode == http.StatusUnauthorized && strings.Contains(answer.Reason, "access"):
+		return m.errs.Fail(brokererr.ErrAccessRefused, "%s: %s %q", user, lowerFirst(answer.Reason), m.VHost)
+	case response.StatusCode == http.StatusUnauthorized:
+		return m.errs.Fail(brokererr.ErrAuthentication, "%s", user)
+	case response.StatusCode == http.StatusForbidden && answer.Reason == "": // a proxy's answer
+		return m.errs.Fail(brokererr.ErrAccessRefused, "%s: answered %s; is this RabbitMQ's management API?", user, response.Status)
+	case response.StatusCode == http.StatusForbidden:
+		return m.errs.Fail(brokererr.ErrAccessRefused, "%s: %s", user, answer.Reason)
+	case answer.Reason == "vhost_not_found", response.StatusCode == http.StatusNotFound && answer.Error != "":
+		return m.errs.Fail(brokererr.ErrVHostNotFound, "%q, or %s has no access to it", m.VHost, user)
+	case answer.Reason != "":
+		return m.errs.Fail(brokererr.ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
+	}
+	if response.StatusCode == http.StatusInternalServerError {
+		return m.errs.Fail(brokererr.ErrUnreachable, "answered %s; the log of RabbitMQ says why", response.Status)
+	}
+	return m.errs.Fail(brokererr.ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
+}
+
+// tagMissing reads the tag out of RabbitMQ's "Not management user".
+func tagMissing(reason string) string {
+	tag, ok := strings.CutSuffix(reason, " user")
+	if !ok {
+		return ""
+	}
+	tag, ok = strings.CutPrefix(tag, "Not ")
+	if !ok {
+		return ""
+	}
+	if tag == "monitor" {
+		return "monitoring"
+	}
+	return tag
+}
+
+func lowerFirst(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToLower(text[:1]) + text[1:]
+}
+
+// Escape makes a name one segment of a path, whatever is in it. Unlike url.PathEscape it escapes the dot, for "." and
+// ".." mean other things in a path, and the plus, which some servers read as a space.
+func Escape(name string) string {
+	var escaped strings.Builder
+	for _, b := range []byte(name) {
+		if b == '-' || b == '_' || b == '~' || '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' {
+			escaped.WriteByte(b)
+		} else {
+			fmt.Fprintf(&escaped, "%%%02X", b)
+		}
+	}
+	return escaped.String()
+}

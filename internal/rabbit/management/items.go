@@ -1,0 +1,86 @@
+package management
+
+import "github.com/warren-mq/warren/internal/vhost"
+
+// The items of definitions and of the lesser listings. They have the same names in both.
+
+type QueueItem struct {
+	Name       string
+	Type       string // in definitions from 4.3 on, in listings always
+	Durable    bool
+	AutoDelete bool `json:"auto_delete"`
+	Exclusive  bool // only in listings; definitions leave exclusive queues out
+	Arguments  map[string]any
+}
+
+type ExchangeItem struct {
+	Name       string
+	Type       string
+	Durable    bool
+	AutoDelete bool `json:"auto_delete"`
+	Internal   bool
+	Arguments  map[string]any
+}
+
+type BindingItem struct {
+	Source          string
+	Destination     string
+	DestinationType string `json:"destination_type"`
+	RoutingKey      string `json:"routing_key"`
+	Arguments       map[string]any
+}
+
+type PolicyItem struct {
+	Name       string
+	Pattern    string
+	Priority   int
+	ApplyTo    string `json:"apply-to"`
+	Definition map[string]any
+}
+
+const (
+	QueueColumns    = "name,type,durable,auto_delete,exclusive,arguments"
+	ExchangeColumns = "name,type,durable,auto_delete,internal,arguments"
+	BindingColumns  = "source,destination,destination_type,routing_key,arguments"
+)
+
+// Observed puts the type among the arguments, where topology looks for it: 3.x leaves it out for classic queues, and its
+// definitions have no type.
+func (q QueueItem) Observed() vhost.Queue {
+	arguments := vhost.Normalize(q.Arguments)
+	if _, given := arguments[vhost.ArgQueueType]; !given {
+		if arguments == nil {
+			arguments = vhost.Arguments{}
+		}
+		arguments[vhost.ArgQueueType] = vhost.TypeClassic
+		if q.Type != "" {
+			arguments[vhost.ArgQueueType] = q.Type
+		}
+	}
+	return vhost.Queue{Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Arguments: arguments}
+}
+
+func (e ExchangeItem) Observed() vhost.Exchange {
+	return vhost.Exchange{
+		Type: e.Type, Durable: e.Durable, AutoDelete: e.AutoDelete, Internal: e.Internal,
+		Arguments: vhost.Normalize(e.Arguments),
+	}
+}
+
+func (b BindingItem) Observed() vhost.Binding {
+	return vhost.Binding{
+		Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey,
+		ToExchange: b.DestinationType == "exchange", Arguments: vhost.Normalize(b.Arguments),
+	}
+}
+
+func (p PolicyItem) Observed(patterns *vhost.Patterns, operator bool) vhost.Policy {
+	return vhost.Policy{
+		Name: p.Name, Pattern: patterns.Read(p.Pattern), Priority: p.Priority, ApplyTo: p.ApplyTo, Operator: operator,
+		Definition: vhost.Normalize(p.Definition),
+	}
+}
+
+func (p PolicyItem) Size() int64 {
+	return sizeOfPolicy + int64(len(p.Name)+len(p.Pattern)+len(p.ApplyTo)) + SizeOf(p.Definition)
+}

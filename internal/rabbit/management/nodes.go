@@ -1,0 +1,80 @@
+package management
+
+import (
+	"context"
+	"fmt"
+	"maps"
+)
+
+// node is a node of the cluster, as the node that answers sees it.
+type node struct {
+	Name string
+	// Running is nil where the answer does not say.
+	Running *bool
+	// Version is given from 4.3 on; before, it is that of the node's application "rabbit".
+	Version      string `json:"rabbitmq_version"`
+	Applications []struct{ Name, Version string }
+}
+
+// Nodes lists all nodes of the cluster, those that are down too. It takes the tag monitoring or administrator. The names must
+// be asked for: of a node that has none of the columns, such as one that is down, RabbitMQ makes an empty list.
+func (m *Client) Nodes(ctx context.Context, columns string) ([]node, error) {
+	var nodes List[node]
+	_, err := m.Get(ctx, "/nodes?columns=name,running"+columns, "", &nodes)
+	return nodes, err
+}
+
+// versionsOf lists the versions of the running nodes: a cluster in the middle of an upgrade has several.
+func versionsOf(nodes []node) []string {
+	var versions []string
+	for _, node := range nodes {
+		if node.Version != "" {
+			versions = append(versions, node.Version)
+			continue
+		}
+		for _, application := range node.Applications { // none if the node is down
+			if application.Name == "rabbit" {
+				versions = append(versions, application.Version)
+			}
+		}
+	}
+	return versions
+}
+
+// Members reads how many nodes the cluster has, and which quorum queues have fewer members than that. Users who may not read
+// the nodes see those on which a queue of the vhost has a member.
+func (m *Client) Members(ctx context.Context, known int) (nodes int, few map[string]int, err error) {
+	if known == 1 {
+		found, err := m.Nodes(ctx, "")
+		if err != nil || len(found) < 2 {
+			return len(found), nil, err
+		}
+		known = len(found)
+	}
+	seen, counts := map[string]bool{}, map[string]int{}
+	path := fmt.Sprintf("/queues/%s?disable_stats=true&columns=name,members", Escape(m.VHost))
+	_, err = m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
+		return EachItem(a, func(queue memberItem) (int64, error) {
+			for _, member := range queue.Members {
+				seen[member] = true
+			}
+			if len(queue.Members) == 0 || known > 0 && len(queue.Members) >= known {
+				return 0, nil
+			}
+			counts[queue.Name] = len(queue.Members)
+			return sizeOfName + int64(len(queue.Name)), nil
+		})
+	}))
+	if err != nil {
+		return 0, nil, err
+	}
+	nodes = max(known, len(seen))
+	maps.DeleteFunc(counts, func(_ string, count int) bool { return count >= nodes })
+	return nodes, counts, nil
+}
+
+// memberItem is a queue in a listing; only quorum queues and streams have members.
+type memberItem struct {
+	Name    string
+	Members []string
+}

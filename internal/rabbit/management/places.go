@@ -1,0 +1,24 @@
+package management
+
+import (
+	"context"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// Places limit how many steps go on at a time.
+type Places chan struct{}
+
+// NewPlaces lets so many steps go on at a time.
+func NewPlaces(count int) Places { return make(Places, count) }
+
+// Hold holds a place during a step.
+func (p Places) Hold(ctx context.Context, errs brokererr.Errors, step func() error) error {
+	select {
+	case p <- struct{}{}:
+	case <-ctx.Done():
+		return errs.Unreachable(ctx.Err())
+	}
+	defer func() { <-p }()
+	return step()
+}

@@ -1,0 +1,23 @@
+package management
+
+import (
+	"context"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// PutPolicy writes a policy for queues.
+func (m *Client) PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error {
+	return m.put(ctx, m.policyPath(name), map[string]any{
+		"pattern": pattern, "apply-to": "queues", "priority": priority, "definition": definition,
+	})
+}
+
+// DeletePolicy deletes a policy; that there is none is no error.
+func (m *Client) DeletePolicy(ctx context.Context, name string) error {
+	return m.Delete(ctx, m.policyPath(name))
+}
+
+func (m *Client) policyPath(name string) string {
+	return "/policies/" + Escape(m.VHost) + "/" + Escape(name)
+}

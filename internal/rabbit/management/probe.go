@@ -1,0 +1,167 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Capabilities are what this broker lets this user do.
+type Capabilities struct {
+	// Definitions: the whole vhost is read with one request; it takes the tag administrator, and a vhost whose name is
+	// ASCII.
+	Definitions bool
+	// Events: the plugin rabbitmq_event_exchange announces changes in this vhost.
+	Events bool
+	// Policies: the user may write policies; it takes the tag policymaker or administrator.
+	Policies bool
+	// DelayedRedelivery: quorum queues know x-delayed-retry-*, from RabbitMQ 4.3 on.
+	DelayedRedelivery bool
+	// Statistics: the broker counts messages and lists connections, which management_agent.disable_metrics_collector ends.
+	// Nothing that deletes rests on them.
+	Statistics bool
+}
+
+// BrokerInfo is what is read once after each (re)connect.
+type BrokerInfo struct {
+	Version      string
+	Identity     vhost.Cluster
+	Tags         []string
+	Capabilities Capabilities
+	// Upgrading: the nodes have different versions.
+	Upgrading bool
+	// Nodes is how many nodes the cluster has; zero if the user may not know.
+	Nodes int
+	// Builtin are the exchanges amq.*, which definitions leave out.
+	Builtin map[string]vhost.Exchange
+}
+
+const EventExchange = "amq.rabbitmq.event"
+
+// Whoami returns the tags of the user, sorted.
+func (m *Client) Whoami(ctx context.Context) ([]string, error) {
+	var whoami struct{ Tags []string }
+	_, err := m.Get(ctx, "/whoami", "", &whoami)
+	slices.Sort(whoami.Tags)
+	return whoami.Tags, err
+}
+
+// Probe asks the broker who it is and what the user may do.
+func (m *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
+	tags, err := m.Whoami(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.opened.Store(false)
+	identity, answer, err := m.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions, nodes := []string{answer.Version}, []node(nil)
+	administrator := slices.Contains(tags, "administrator")
+	if administrator || slices.Contains(tags, "monitoring") {
+		if nodes, err = m.Nodes(ctx, ",rabbitmq_version,applications"); err != nil {
+			return nil, err
+		}
+		versions = append(versions, versionsOf(nodes)...)
+	}
+	builtin, err := m.builtinExchanges(ctx, administrator)
+	if err != nil {
+		return nil, err
+	}
+	version := brokererr.Truncate(vhost.Lowest(versions...), LongestVersion)
+	parsed, err := vhost.ParseVersion(version)
+	if err != nil {
+		return nil, m.describe(http.MethodGet, "/overview", m.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
+	}
+	_, events := builtin[EventExchange]
+	return &BrokerInfo{
+		Version:  version,
+		Identity: identity,
+		Tags:     tags,
+		Capabilities: Capabilities{
+			Definitions:       administrator && definitionsWork(m.VHost),
+			Events:            events,
+			Policies:          administrator || slices.Contains(tags, "policymaker"),
+			DelayedRedelivery: parsed.AtLeast(vhost.RabbitMQ43),
+			Statistics:        !answer.StatisticsDisabled,
+		},
+		Upgrading: slices.ContainsFunc(versions, func(other string) bool { return other != version }),
+		Nodes:     len(nodes),
+		Builtin:   builtin,
+	}, nil
+}
+
+// overview is what a node says of itself and of its cluster.
+type overview struct {
+	Version            string `json:"rabbitmq_version"`
+	ClusterName        string `json:"cluster_name"`
+	StatisticsDisabled bool   `json:"disable_stats"`
+}
+
+// Identity asks which cluster answers, and what the node that does says of itself. The id of a cluster can be read with the
+// tags policymaker and administrator.
+func (m *Client) Identity(ctx context.Context) (found vhost.Cluster, answer overview, err error) {
+	if _, err := m.Get(ctx, "/overview?columns=rabbitmq_version,cluster_name,disable_stats", "", &answer); err != nil {
+		return found, answer, err
+	}
+	var parameters []struct {
+		Name  string
+		Value any
+	}
+	_, err = m.Get(ctx, "/global-parameters", "", &parameters)
+	if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
+		return found, answer, err
+	}
+	if len(answer.Version) > LongestVersion || len(answer.ClusterName) > LongestClusterName {
+		tooLong := m.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
+		return found, answer, m.describe(http.MethodGet, "/overview", tooLong)
+	}
+	found = vhost.Cluster{Name: answer.ClusterName, Endpoint: m.Endpoint}
+	for _, parameter := range parameters {
+		if id, text := parameter.Value.(string); text && parameter.Name == "internal_cluster_id" {
+			found.ID = HashedID(id)
+		}
+	}
+	return found, answer, nil
+}
+
+// definitionsWork is false for vhosts whose names go beyond ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of
+// the answer, in Latin-1, and then cannot encode it: 4.0 answers 500, 4.3 closes the connection in the middle.
+func definitionsWork(vhost string) bool {
+	for _, b := range []byte(vhost) {
+		if b >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// builtinExchanges lists the exchanges amq.* of the vhost. An administrator sees a vhost through definitions even
+// without a permission in it; the listing then refuses, and the exchanges that every vhost has must do.
+func (m *Client) builtinExchanges(ctx context.Context, administrator bool) (map[string]vhost.Exchange, error) {
+	builtin := map[string]vhost.Exchange{}
+	for name, kind := range map[string]string{
+		"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers", "amq.match": "headers",
+	} {
+		builtin[name] = vhost.Exchange{Type: kind, Durable: true}
+	}
+	var page struct{ Items []ExchangeItem }
+	_, err := m.Get(ctx, "/exchanges/"+Escape(m.VHost)+
+		"?page=1&page_size=100&disable_stats=true&use_regex=true&name=%5Eamq%5C.&columns="+ExchangeColumns, "", &page)
+	if err != nil && administrator && errors.Is(err, brokererr.ErrAccessRefused) {
+		return builtin, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range page.Items {
+		builtin[item.Name] = item.Observed()
+	}
+	return builtin, nil
+}

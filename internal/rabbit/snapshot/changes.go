@@ -1,0 +1,102 @@
+package snapshot
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Changes lists what changed from one snapshot to another.
+func Changes(old, fresh *Snapshot) Notice {
+	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	Differing(old.Queues, fresh.Queues, sameQueue, queues)
+	Differing(old.bindingsTo, fresh.bindingsTo, sameBindings, queues)
+	Differing(old.exchanges, fresh.exchanges, sameExchange, exchanges)
+	Differing(old.BindingsFrom, fresh.BindingsFrom, sameBindings, routes)
+	maps.Copy(routes, exchanges)
+	upstream(routes, old, fresh)
+	changed := slices.Concat(changedPolicies(old.Policies, fresh.Policies), changedPolicies(old.refusing, fresh.refusing))
+	for _, policy := range changed {
+		concerned(policy, old, queues)
+		concerned(policy, fresh, queues)
+	}
+	return Notice{
+		Queues: slices.Sorted(maps.Keys(queues)), Exchanges: slices.Sorted(maps.Keys(exchanges)), Routes: slices.Sorted(maps.Keys(routes)),
+	}
+}
+
+// upstream adds the exchanges that lead to one of the set through bindings of exchanges to exchanges.
+func upstream(set map[string]bool, snapshots ...*Snapshot) {
+	if len(set) == 0 {
+		return
+	}
+	sources := map[string][]string{}
+	for _, s := range snapshots {
+		for source, bindings := range s.BindingsFrom {
+			for _, binding := range bindings {
+				if binding.ToExchange {
+					sources[binding.Destination] = append(sources[binding.Destination], source)
+				}
+			}
+		}
+	}
+	for source := range vhost.Reach(slices.Collect(maps.Keys(set)), func(name string) []string { return sources[name] }) {
+		set[source] = true
+	}
+}
+
+// Differing adds the keys that only one of the maps has, or that have other values.
+func Differing[V any](old, fresh map[string]V, same func(a, b V) bool, changed map[string]bool) {
+	for name, was := range old {
+		if is, exists := fresh[name]; !exists || !same(was, is) {
+			changed[name] = true
+		}
+	}
+	for name := range fresh {
+		if _, existed := old[name]; !existed {
+			changed[name] = true
+		}
+	}
+}
+
+// sameBindings compares without regard to order: what was written through stands at the end.
+func sameBindings(a, b []vhost.Binding) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if slices.EqualFunc(a, b, sameBinding) {
+		return true
+	}
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.SortFunc(a, CompareBindings)
+	slices.SortFunc(b, CompareBindings)
+	return slices.EqualFunc(a, b, sameBinding)
+}
+
+// changedPolicies lists those that only one side has; of a policy that changed, both forms.
+func changedPolicies(old, fresh []vhost.Policy) []vhost.Policy {
+	var changed []vhost.Policy
+	for _, sides := range [][2][]vhost.Policy{{old, fresh}, {fresh, old}} {
+		others := make(map[policyName]vhost.Policy, len(sides[1]))
+		for _, policy := range sides[1] {
+			others[policyName{policy.Operator, policy.Name}] = policy
+		}
+		for _, policy := range sides[0] {
+			other, exists := others[policyName{policy.Operator, policy.Name}]
+			if !exists || !SamePolicy(policy, other) {
+				changed = append(changed, policy)
+			}
+		}
+	}
+	return changed
+}
+
+// concerned adds the queues that a policy may apply to.
+func concerned(policy vhost.Policy, s *Snapshot, changed map[string]bool) {
+	for name, queue := range s.Queues {
+		if policy.Match(name, queue.Type()) != vhost.MatchNo {
+			changed[name] = true
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// surround adds to what is observed the bindings from the named exchanges and those around exchanges that lead to
+// others, and returns the queues that may dead-letter to what is named. It walks the whole vhost.
+func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetter {
+	targets := map[string]bool{}
+	add := func(source string) {
+		targets[source] = true
+		if bindings := s.BindingsFrom[source]; len(bindings) > 0 {
+			observed.BindingsFrom[source] = slices.Clip(bindings)
+			s.copyExchange(source, observed)
+		}
+	}
+	for _, name := range names.Exchanges {
+		add(name)
+	}
+	for source, bindings := range s.BindingsFrom {
+		if slices.ContainsFunc(bindings, func(b vhost.Binding) bool { return b.ToExchange }) {
+			add(source)
+		}
+	}
+	for name, exchange := range s.exchanges {
+		if _, alternate := exchange.Alternate(); alternate {
+			observed.Exchanges[name] = exchange
+			targets[name] = true // what it cannot route goes on from it
+		}
+	}
+	queues := make(map[string]bool, len(names.Queues))
+	for _, name := range names.Queues {
+		queues[name] = true
+	}
+	var found []vhost.DeadLetter
+	policies := deadLetterPolicies(s.Policies)
+	for name, queue := range s.Queues {
+		for _, letter := range deadLettersOf(name, queue, policies) {
+			byName := letter.Exchange == "" && (letter.RoutingKey == nil || queues[*letter.RoutingKey])
+			if byName || letter.Exchange != "" && targets[letter.Exchange] {
+				found = append(found, letter)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b vhost.DeadLetter) int { return cmp.Compare(a.Queue, b.Queue) })
+	return found
+}
+
+// deadLetterPolicies are those that say something about dead letters.
+func deadLetterPolicies(policies []vhost.Policy) []vhost.Policy {
+	var about []vhost.Policy
+	for _, policy := range policies {
+		_, exchange := policy.Definition[vhost.KeyDeadLetterExchange]
+		_, key := policy.Definition[vhost.KeyDeadLetterRoutingKey]
+		if exchange || key {
+			about = append(about, policy)
+		}
+	}
+	return about
+}
+
+// deadLettersOf says where a queue may send its dead letters. Each policy that may match counts, whatever its priority:
+// which is in effect the broker may see otherwise, and too many ways rather than too few are kept.
+func deadLettersOf(name string, queue vhost.Queue, policies []vhost.Policy) []vhost.DeadLetter {
+	var letters []vhost.DeadLetter
+	if letter, dead := vhost.DeadLettersOf(name, queue, nil); dead {
+		letters = append(letters, letter)
+	}
+	for _, policy := range policies {
+		if policy.Match(name, queue.Type()) == vhost.MatchNo {
+			continue
+		}
+		if letter, dead := vhost.DeadLettersOf(name, queue, policy.Definition); dead {
+			letters = append(letters, letter)
+		}
+	}
+	return letters
+}
+
+// ExpiresTo lists the queues that a sentinel may have expired to.
+func (s *Snapshot) ExpiresTo(name string, policy vhost.Arguments) []string {
+	queue := s.Queues[name]
+	_, byArgument := queue.Arguments[vhost.ArgMessageTTL]
+	_, byPolicy := policy[vhost.KeyMessageTTL]
+	letter, dead := vhost.DeadLettersOf(name, queue, policy)
+	if !dead || !byArgument && !byPolicy {
+		return nil
+	}
+	key := name // the sentinel's own
+	if letter.RoutingKey != nil {
+		key = *letter.RoutingKey
+	}
+	if letter.Exchange == "" {
+		return []string{key}
+	}
+	takes := func(binding vhost.Binding) bool {
+		matches, known := vhost.MatchesKey(s.exchanges[binding.Source].Type, binding.RoutingKey, key)
+		return matches || !known
+	}
+	onward := func(exchange string) (exchanges []string) {
+		for _, binding := range s.BindingsFrom[exchange] {
+			if binding.ToExchange && takes(binding) {
+				exchanges = append(exchanges, binding.Destination)
+			}
+		}
+		return exchanges
+	}
+	var queues []string
+	for exchange := range vhost.Reach([]string{letter.Exchange}, onward) {
+		for _, binding := range s.BindingsFrom[exchange] {
+			if !binding.ToExchange && takes(binding) {
+				queues = append(queues, binding.Destination)
+			}
+		}
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues)
+}

@@ -1,0 +1,126 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+func TestSurroundings(t *testing.T) {
+	t.Parallel()
+	dead := func(name, exchange string, key any) management.QueueItem {
+		arguments := map[string]any{"x-dead-letter-exchange": exchange}
+		if key != nil {
+			arguments["x-dead-letter-routing-key"] = key
+		}
+		return management.QueueItem{Name: name, Type: "quorum", Durable: true, Arguments: arguments}
+	}
+	plain := func(name, kind string) management.QueueItem {
+		return management.QueueItem{Name: name, Type: kind, Durable: true}
+	}
+	exchanges := []management.ExchangeItem{
+		{Name: "dlx", Type: "fanout"},
+		{Name: "onward", Type: "fanout"},
+		{Name: "other", Type: "fanout"},
+		{Name: "alternating", Type: "direct", Arguments: map[string]any{"alternate-exchange": "dlx"}},
+	}
+	bindings := []management.BindingItem{
+		{Source: "dlx", Destination: "dlq", DestinationType: "queue"},
+		{Source: "onward", Destination: "dlx", DestinationType: "exchange"},
+		{Source: "other", Destination: "dlq", DestinationType: "queue"},
+	}
+	policy := func(name, pattern, applyTo string, priority int, definition map[string]any) management.PolicyItem {
+		return management.PolicyItem{Name: name, Pattern: pattern, ApplyTo: applyTo, Priority: priority, Definition: definition}
+	}
+	toDLX := map[string]any{"dead-letter-exchange": "dlx"}
+	key := func(text string) *string { return &text }
+	cases := map[string]struct {
+		queues             []management.QueueItem
+		policies, operator []management.PolicyItem
+		want               []vhost.DeadLetter
+	}{
+		"none": {nil, nil, nil, nil},
+		"by argument": {[]management.QueueItem{
+			dead("a named exchange", "dlx", nil), dead("its own key", "dlx", "k"), dead("one that leads on", "onward", nil),
+			dead("an alternating one", "alternating", nil), dead("somewhere else", "other", nil), dead("missing", "nowhere", nil),
+			dead("named queue", "", "q"), dead("other queue", "", "x"), dead("each its own", "", nil), plain("nothing", "quorum"),
+		}, nil, nil, []vhost.DeadLetter{
+			{Queue: "a named exchange", Exchange: "dlx"},
+			{Queue: "an alternating one", Exchange: "alternating"},
+			{Queue: "each its own"},
+			{Queue: "its own key", Exchange: "dlx", RoutingKey: key("k")},
+			{Queue: "named queue", RoutingKey: key("q")},
+			{Queue: "one that leads on", Exchange: "onward"},
+		}},
+		"by policy": {
+			[]management.QueueItem{plain("a", "quorum"), plain("b", "quorum"), plain("c", "quorum")},
+			[]management.PolicyItem{policy("p", "^a$", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
+			[]management.PolicyItem{policy("o", "^b$", "all", 0, toDLX)},
+			[]vhost.DeadLetter{{Queue: "a", Exchange: "dlx", RoutingKey: key("k")}, {Queue: "b", Exchange: "dlx"}},
+		},
+		"the argument wins, key by key": {
+			[]management.QueueItem{dead("a", "other", nil), dead("b", "dlx", nil)},
+			[]management.PolicyItem{policy("p", ".", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
+			nil,
+			[]vhost.DeadLetter{{Queue: "b", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx", RoutingKey: key("k")}},
+		},
+		"any policy that matches may be in effect": {
+			[]management.QueueItem{plain("a", "quorum"), plain("b", "quorum")},
+			[]management.PolicyItem{
+				policy("p", ".", "queues", 1, toDLX), policy("q", "a", "queues", 2, map[string]any{"max-length": json.Number("5")}),
+				policy("r", "b", "queues", 1, map[string]any{"dead-letter-exchange": "other"}),
+			},
+			nil,
+			[]vhost.DeadLetter{{Queue: "a", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx"}},
+		},
+		"a policy with a lookahead": {
+			[]management.QueueItem{plain("amq.gen", "quorum"), plain("legacy", "quorum")},
+			[]management.PolicyItem{policy("p", "^(?!amq\\.).*", "queues", 0, toDLX)},
+			nil,
+			[]vhost.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
+		},
+		"a policy that cannot be read may match": {
+			[]management.QueueItem{plain("legacy", "quorum")},
+			[]management.PolicyItem{policy("p", "^[[:alpha:]]", "queues", 0, toDLX)},
+			nil,
+			[]vhost.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
+		},
+		"policies for certain types": {
+			[]management.QueueItem{plain("c", "classic"), plain("q", "quorum"), plain("s", "stream")},
+			[]management.PolicyItem{
+				policy("1", "^.$", "exchanges", 9, map[string]any{"dead-letter-exchange": "other"}),
+				policy("2", "^.$", "classic_queues", 3, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "classic"}),
+				policy("3", "^.$", "quorum_queues", 3, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "quorum"}),
+				policy("4", "^.$", "streams", 3, map[string]any{"max-age": "1h"}),
+				policy("5", "^(?!c)", "all", 4, map[string]any{"dead-letter-exchange": "other"}),
+			},
+			nil,
+			[]vhost.DeadLetter{{Queue: "c", Exchange: "dlx", RoutingKey: key("classic")}, {Queue: "q", Exchange: "dlx", RoutingKey: key("quorum")}},
+		},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := build(nil, exchanges, test.queues, bindings, test.policies, test.operator)
+			names := vhost.Selection{Exchanges: []string{"dlx", "none"}, Queues: []string{"q"}}
+			if without := s.observe(names); len(without.DeadLetters)+len(without.BindingsFrom) != 0 {
+				t.Errorf("without being asked for: %+v", without)
+			}
+			names.IncludeDeadLetterSources = true
+			observed := s.observe(names)
+			if difference := cmp.Diff(test.want, observed.DeadLetters, cmpopts.EquateEmpty()); difference != "" {
+				t.Errorf("wanted (-), observed (+):\n%s", difference)
+			}
+			if difference := cmp.Diff([]string{"alternating", "dlx", "onward"}, keys(observed.Exchanges)); difference != "" {
+				t.Error(difference)
+			}
+			if difference := cmp.Diff([]string{"dlx", "onward"}, keys(observed.BindingsFrom)); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package snapshot
+
+import (
+	"slices"
+
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+func (s *Snapshot) DropFence(name string) bool {
+	before := len(s.Fences)
+	s.Fences = slices.DeleteFunc(slices.Clone(s.Fences), func(p vhost.Policy) bool { return p.Name == name })
+	return len(s.Fences) != before
+}
+
+// splitFences tells the policies of Warren's own making apart.
+func splitFences(patterns *vhost.Patterns, items []management.PolicyItem) (policies, fences []vhost.Policy) {
+	for _, item := range items {
+		policy := item.Observed(patterns, false)
+		if _, own := fence.ParseName(policy.Name); own {
+			fences = append(fences, policy)
+		} else {
+			policies = append(policies, policy)
+		}
+	}
+	return policies, fences
+}
+
+// refusing lists the closed fences, without those that deletions which are under way have put up: these last a second or
+// two, and are no news to anybody.
+func refusing(fences []vhost.Policy, underWay map[string]bool) []vhost.Policy {
+	return slices.DeleteFunc(slices.Clone(fences), func(policy vhost.Policy) bool {
+		closed := policy.Definition[vhost.KeyMaxLength] == int64(0) && policy.Definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
+		return !closed || underWay[policy.Name]
+	})
+}
+
+// observedFences adds to policies of Warren's own what their names tell.
+func observedFences(policies []vhost.Policy) []vhost.Fence {
+	if len(policies) == 0 {
+		return nil
+	}
+	fences := make([]vhost.Fence, len(policies))
+	for i, policy := range policies {
+		name, _ := fence.ParseName(policy.Name)
+		fences[i] = vhost.Fence{Policy: policy, Since: name.Begun}
+	}
+	return fences
+}

@@ -1,0 +1,20 @@
+package snapshot
+
+// Notice says what changed since the last one.
+type Notice struct {
+	// Health: Connection.Health tells something else, or the first look has been made: then everything may differ from
+	// what the receiver knows, and no names are listed.
+	Health bool
+	// Queues are those whose object, bindings into them or applying policies changed, sorted.
+	Queues []string
+	// Exchanges are those that came, went or changed themselves, sorted.
+	Exchanges []string
+	// Routes are exchanges from which messages may now go elsewhere: those whose bindings changed, or that changed
+	// themselves, and those that lead to them, sorted.
+	Routes []string
+}
+
+// Empty says that there is nothing to say.
+func (n Notice) Empty() bool {
+	return !n.Health && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
+}

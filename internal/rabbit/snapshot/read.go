@@ -1,0 +1,199 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// ReadDefinitions reads the whole vhost with one request; errNotModified if the ETag still holds.
+func ReadDefinitions(
+	ctx context.Context, m *management.Client, etag string, builtin map[string]vhost.Exchange,
+) (*Snapshot, string, error) {
+	reader := newSnapshotReader(m.Limits, builtin)
+	etag, err := m.Get(ctx, "/definitions/"+management.Escape(m.VHost), etag, reader)
+	return reader.end(etag, err)
+}
+
+// ReadListings reads the vhost with the listings that every user with the tag management may read. Each is read with one
+// request: pages are read at different moments, and an object that goes in between moves another one to a page that was
+// read before.
+func ReadListings(ctx context.Context, m *management.Client, builtin map[string]vhost.Exchange) (*Snapshot, error) {
+	vhost := management.Escape(m.VHost)
+	reader := newSnapshotReader(m.Limits, builtin)
+	for _, listing := range []struct {
+		path string
+		take management.StreamedFunc
+	}{
+		{"/queues/" + vhost + "?disable_stats=true&columns=" + management.QueueColumns, reader.queues},
+		{"/exchanges/" + vhost + "?disable_stats=true&columns=" + management.ExchangeColumns, reader.exchanges},
+		{"/bindings/" + vhost + "?columns=" + management.BindingColumns, reader.bindings},
+		{"/policies/" + vhost, reader.policies},
+		{"/operator-policies/" + vhost, reader.operatorPolicies},
+	} {
+		_, err := m.Get(ctx, listing.path, "", listing.take)
+		if errors.Is(err, brokererr.ErrAccessRefused) && strings.HasPrefix(listing.path, "/operator-policies/") {
+			continue // the others are for every user
+		}
+		if err != nil {
+			fresh, _, err := reader.end("", err)
+			return fresh, err
+		}
+	}
+	fresh, _, err := reader.end("", nil)
+	return fresh, err
+}
+
+// snapshotReader makes a snapshot of answers while they are read.
+type snapshotReader struct {
+	fresh    *Snapshot
+	builtin  map[string]vhost.Exchange
+	listed   []management.PolicyItem
+	operator []management.PolicyItem
+	words    words
+	held     int64 // the memory that the snapshot takes
+}
+
+func newSnapshotReader(limits *management.Limits, builtin map[string]vhost.Exchange) *snapshotReader {
+	fresh := New()
+	fresh.Room = &management.Room{Limits: limits}
+	maps.Copy(fresh.exchanges, builtin)
+	return &snapshotReader{fresh: fresh, builtin: builtin, words: words{}}
+}
+
+// end completes the snapshot, or gives back what it takes.
+func (r *snapshotReader) end(etag string, err error) (*Snapshot, string, error) {
+	if err != nil {
+		r.fresh.Room.Free()
+		return nil, "", err
+	}
+	patterns := &vhost.Patterns{}
+	r.fresh.Policies, r.fresh.Fences = splitFences(patterns, r.listed)
+	for _, item := range r.operator {
+		r.fresh.Policies = append(r.fresh.Policies, item.Observed(patterns, true))
+	}
+	r.fresh.sort()
+	r.fresh.Room.Shrink(r.held)
+	return r.fresh, etag, nil
+}
+
+// decode takes definitions. Operator policies are among their parameters.
+func (r *snapshotReader) decode(a *management.Answer) error {
+	missing := map[string]func() error{
+		"queues":     func() error { return r.queues(a) },
+		"exchanges":  func() error { return r.exchanges(a) },
+		"bindings":   func() error { return r.bindings(a) },
+		"policies":   func() error { return r.policies(a) },
+		"parameters": func() error { return r.parameters(a) },
+	}
+	if err := a.Sections(missing); err != nil {
+		return err
+	}
+	for _, name := range []string{"queues", "exchanges", "bindings"} {
+		if missing[name] != nil {
+			return fmt.Errorf("%w: definitions without %s", management.ErrNotRabbitMQ, name)
+		}
+	}
+	return nil
+}
+
+// take decodes an array into the snapshot, whose memory is counted across answers.
+func take[T any](r *snapshotReader, a *management.Answer, add func(T) int64) error {
+	a.Room.Free()
+	a.Room, a.Held = r.fresh.Room, r.held
+	err := management.EachItem(a, func(item T) (int64, error) {
+		bytes := add(item)
+		r.held += bytes
+		return bytes, nil
+	})
+	a.Room, a.Held = &management.Room{Limits: a.Room.Limits}, 0
+	return err
+}
+
+func (r *snapshotReader) queues(a *management.Answer) error    { return take(r, a, r.addQueue) }
+func (r *snapshotReader) exchanges(a *management.Answer) error { return take(r, a, r.addExchange) }
+func (r *snapshotReader) bindings(a *management.Answer) error  { return take(r, a, r.addBinding) }
+func (r *snapshotReader) policies(a *management.Answer) error  { return take(r, a, r.addPolicy) }
+
+func (r *snapshotReader) operatorPolicies(a *management.Answer) error {
+	return take(r, a, r.addOperatorPolicy)
+}
+
+// The functions that add an item to the snapshot say how much memory it takes there.
+
+// addQueue leaves out those by which Warren matches AMQP with the management API; see match.go.
+func (r *snapshotReader) addQueue(item management.QueueItem) int64 {
+	if item.Exclusive && strings.HasPrefix(item.Name, management.MatchQueue) {
+		return 0
+	}
+	queue := item.Observed()
+	r.fresh.Queues[item.Name] = queue
+	return sizeOfQueue + int64(len(item.Name)) + r.words.share(queue.Arguments)
+}
+
+// addExchange leaves out the builtin ones, which are known: listings have them all, definitions none.
+func (r *snapshotReader) addExchange(item management.ExchangeItem) int64 {
+	if _, known := r.builtin[item.Name]; known || item.Name == "" {
+		return 0
+	}
+	exchange := item.Observed()
+	exchange.Type = r.words.of(exchange.Type)
+	r.fresh.exchanges[item.Name] = exchange
+	return sizeOfExchange + int64(len(item.Name)+len(item.Type)) + r.words.share(exchange.Arguments)
+}
+
+// addBinding leaves out the default exchange's implicit ones, which are in listings only.
+func (r *snapshotReader) addBinding(item management.BindingItem) int64 {
+	if item.Source == "" {
+		return 0
+	}
+	binding := item.Observed()
+	binding.Source = r.words.of(binding.Source)
+	r.fresh.addBinding(binding)
+	return sizeOfBinding + int64(len(item.Source)+len(item.Destination)+len(item.RoutingKey)) + r.words.share(binding.Arguments)
+}
+
+func (r *snapshotReader) addPolicy(item management.PolicyItem) int64 {
+	r.listed = append(r.listed, item)
+	return item.Size()
+}
+
+func (r *snapshotReader) addOperatorPolicy(item management.PolicyItem) int64 {
+	r.operator = append(r.operator, item)
+	return item.Size()
+}
+
+// parameter is a runtime parameter; its value is read only where it is an operator policy.
+type parameter struct {
+	Component, Name string
+	Value           json.RawMessage
+}
+
+func (r *snapshotReader) parameters(a *management.Answer) error {
+	failed := error(nil)
+	err := take(r, a, func(item parameter) int64 {
+		if item.Component != "operator_policy" {
+			return 0
+		}
+		policy := management.PolicyItem{}
+		failed = errors.Join(failed, exactly(item.Value, &policy))
+		policy.Name = item.Name
+		return r.addOperatorPolicy(policy)
+	})
+	return errors.Join(err, failed)
+}
+
+// exactly decodes JSON and keeps numbers as they are written.
+func exactly(text json.RawMessage, result any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(result)
+}

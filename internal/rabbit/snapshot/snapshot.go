@@ -1,0 +1,212 @@
+package snapshot
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only
+// appended to or replaced; its maps are guarded by store.
+type Snapshot struct {
+	exchanges    map[string]vhost.Exchange
+	Queues       map[string]vhost.Queue
+	bindingsTo   map[string][]vhost.Binding // by destination queue
+	BindingsFrom map[string][]vhost.Binding // by source exchange
+	Policies     []vhost.Policy
+	Fences       []vhost.Policy  // of Warren's own, and of its doing only: not among policies
+	UnderWay     map[string]bool // the fences of deletions that were under way after the look
+	refusing     []vhost.Policy  // the other fences, if they refuse messages; see fenced.go
+	Cluster      string
+	Room         *management.Room // what this takes of the memory for all; nil in tests
+}
+
+func New() *Snapshot {
+	return &Snapshot{
+		exchanges:    make(map[string]vhost.Exchange),
+		Queues:       make(map[string]vhost.Queue),
+		bindingsTo:   make(map[string][]vhost.Binding),
+		BindingsFrom: make(map[string][]vhost.Binding),
+	}
+}
+
+// Free gives back the memory of a snapshot that nobody will read.
+func (s *Snapshot) Free() {
+	if s != nil {
+		s.Room.Free()
+	}
+}
+
+// PutExchange adds an exchange unless there is one of that name, and says whether it did. A declaration that the broker
+// accepts changes nothing of an object that exists, even if some argument that it does not compare is another.
+func (s *Snapshot) PutExchange(name string, exchange vhost.Exchange) bool {
+	if _, exists := s.exchanges[name]; exists {
+		return false
+	}
+	s.exchanges[name] = exchange
+	return true
+}
+
+// PutQueue is putExchange for queues.
+func (s *Snapshot) PutQueue(name string, queue vhost.Queue) bool {
+	if _, exists := s.Queues[name]; exists {
+		return false
+	}
+	s.Queues[name] = queue
+	return true
+}
+
+// PutBinding adds a binding to a queue unless it is there.
+func (s *Snapshot) PutBinding(binding vhost.Binding) bool {
+	same := func(other vhost.Binding) bool { return sameBinding(binding, other) }
+	if slices.ContainsFunc(s.bindingsTo[binding.Destination], same) {
+		return false
+	}
+	s.addBinding(binding)
+	return true
+}
+
+func (s *Snapshot) addBinding(binding vhost.Binding) {
+	s.BindingsFrom[binding.Source] = append(s.BindingsFrom[binding.Source], binding)
+	if !binding.ToExchange {
+		s.bindingsTo[binding.Destination] = append(s.bindingsTo[binding.Destination], binding)
+	}
+}
+
+// sort brings bindings and policies into an order that does not depend on the way they were read.
+func (s *Snapshot) sort() {
+	for _, index := range []map[string][]vhost.Binding{s.bindingsTo, s.BindingsFrom} {
+		for _, bindings := range index {
+			slices.SortFunc(bindings, CompareBindings)
+		}
+	}
+	slices.SortFunc(s.Fences, func(a, b vhost.Policy) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Policies, func(a, b vhost.Policy) int {
+		if a.Operator != b.Operator {
+			return cmp.Compare(asInt(a.Operator), asInt(b.Operator))
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+}
+
+func asInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func CompareBindings(a, b vhost.Binding) int {
+	order := cmp.Or(
+		cmp.Compare(a.Source, b.Source), cmp.Compare(a.Destination, b.Destination),
+		cmp.Compare(asInt(a.ToExchange), asInt(b.ToExchange)), cmp.Compare(a.RoutingKey, b.RoutingKey))
+	if order != 0 || len(a.Arguments)+len(b.Arguments) == 0 {
+		return order
+	}
+	return cmp.Compare(a.Arguments.JSON(), b.Arguments.JSON())
+}
+
+// keepPatterns takes over what is compiled already of an older snapshot's patterns, and which of them are slow.
+func (s *Snapshot) keepPatterns(old *Snapshot) {
+	known := make(map[string]vhost.Pattern, len(old.Policies))
+	for _, policy := range old.Policies {
+		known[policy.Pattern.String()] = policy.Pattern
+	}
+	for i := range s.Policies {
+		if pattern, same := known[s.Policies[i].Pattern.String()]; same {
+			s.Policies[i].Pattern = pattern
+		}
+	}
+}
+
+// observe takes out what the names are about.
+func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
+	observed := vhost.Observed{
+		Exchanges:    make(map[string]vhost.Exchange, len(names.Exchanges)),
+		Queues:       make(map[string]vhost.Queue, len(names.Queues)),
+		BindingsTo:   make(map[string][]vhost.Binding, len(names.Queues)),
+		BindingsFrom: map[string][]vhost.Binding{},
+		Policies:     s.Policies,
+		Fences:       observedFences(s.refusing),
+		Cluster:      s.Cluster,
+	}
+	for _, name := range names.Exchanges {
+		s.copyExchange(name, observed)
+	}
+	for _, name := range names.Queues {
+		if queue, exists := s.Queues[name]; exists {
+			observed.Queues[name] = queue
+		}
+		if bindings := s.bindingsTo[name]; len(bindings) > 0 {
+			observed.BindingsTo[name] = slices.Clip(bindings)
+		}
+	}
+	if names.FollowFrom != "" {
+		s.follow(names.FollowFrom, observed)
+	}
+	if names.IncludeDeadLetterSources {
+		observed.DeadLetters = s.surround(names, observed)
+	}
+	return observed
+}
+
+func (s *Snapshot) copyExchange(name string, observed vhost.Observed) {
+	if exchange, exists := s.exchanges[name]; exists {
+		observed.Exchanges[name] = exchange
+	}
+}
+
+// follow adds the bindings of an exchange and of all exchanges that can be reached from it.
+func (s *Snapshot) follow(from string, observed vhost.Observed) {
+	for name := range vhost.Reach([]string{from}, s.boundExchanges) {
+		s.copyExchange(name, observed)
+		if bindings := s.BindingsFrom[name]; len(bindings) > 0 {
+			observed.BindingsFrom[name] = slices.Clip(bindings)
+		}
+	}
+}
+
+// boundExchanges lists the exchanges that are bound to an exchange.
+func (s *Snapshot) boundExchanges(exchange string) (names []string) {
+	for _, binding := range s.BindingsFrom[exchange] {
+		if binding.ToExchange {
+			names = append(names, binding.Destination)
+		}
+	}
+	return names
+}
+
+func sameExchange(a, b vhost.Exchange) bool {
+	return a.Type == b.Type && a.Durable == b.Durable && a.AutoDelete == b.AutoDelete && a.Internal == b.Internal &&
+		SameArguments(a.Arguments, b.Arguments)
+}
+
+func sameQueue(a, b vhost.Queue) bool {
+	return a.Durable == b.Durable && a.AutoDelete == b.AutoDelete && a.Exclusive == b.Exclusive &&
+		SameArguments(a.Arguments, b.Arguments)
+}
+
+func sameBinding(a, b vhost.Binding) bool {
+	return a.Source == b.Source && a.Destination == b.Destination && a.RoutingKey == b.RoutingKey &&
+		a.ToExchange == b.ToExchange && SameArguments(a.Arguments, b.Arguments)
+}
+
+func SamePolicy(a, b vhost.Policy) bool {
+	return a.Name == b.Name && a.Pattern.Equal(b.Pattern) && a.Priority == b.Priority && a.ApplyTo == b.ApplyTo &&
+		a.Operator == b.Operator && SameArguments(a.Definition, b.Definition)
+}
+
+// SameArguments is Arguments.Equal for arguments that are normal already, as all in a snapshot are.
+func SameArguments(a, b vhost.Arguments) bool {
+	return maps.EqualFunc(a, b, func(x, y any) bool {
+		switch x := x.(type) {
+		case string, int64, bool:
+			return x == y
+		}
+		return reflect.DeepEqual(x, y)
+	})
+}

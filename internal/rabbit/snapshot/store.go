@@ -1,0 +1,127 @@
+package snapshot
+
+import (
+	"sync"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Write is a change that the broker has confirmed. It says whether it changed the snapshot.
+type Write func(*Snapshot) bool
+
+// Store holds the current snapshot and keeps two things from contradicting each other: looks at the broker, which take
+// their time, and what is written through in the meantime.
+type Store struct {
+	// writing is held by whoever changes the store, and while two snapshots are compared, which takes tens of
+	// milliseconds in a large vhost: readers need not wait for that.
+	writing sync.Mutex
+	etag    string // empty where it cannot be trusted
+	heard   string // the ETag of the last full answer, to be trusted if it comes again
+	looking bool
+	since   []Write // confirmed since the look that is under way began
+	// doubted is what the last look missed for the first time; nil if nothing. See doubt.go.
+	doubted *Snapshot
+
+	reading sync.RWMutex
+	Current *Snapshot // nil before the first look
+}
+
+func (s *Store) Observe(names vhost.Selection) (vhost.Observed, bool) {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.Current == nil {
+		return vhost.Observed{}, false
+	}
+	return s.Current.observe(names), true
+}
+
+// View shows the snapshot, if there is one; what it gives out must not be changed.
+func (s *Store) View(show func(*Snapshot)) {
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	if s.Current != nil {
+		show(s.Current)
+	}
+}
+
+// Write takes over a change that the broker has confirmed. The ETag falls: should somebody undo the change, the broker
+// could be back at what the ETag stands for, and the snapshot would not be.
+func (s *Store) Write(w Write) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.looking {
+		s.since = append(s.since, w)
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.Current != nil && w(s.Current) {
+		s.etag, s.heard = "", ""
+	}
+}
+
+// Begin marks the beginning of a look; one at a time. It returns the ETag of what is known.
+func (s *Store) Begin() string {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.looking, s.since = true, nil
+	return s.etag
+}
+
+// Forget makes the next look read everything.
+func (s *Store) Forget() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.etag, s.heard = "", ""
+}
+
+// End marks the end of a look without news, because it failed or nothing had changed.
+func (s *Store) End() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.looking, s.since = false, nil
+}
+
+// Replace ends a look with what was seen, and returns what changed; nothing if there was nothing to compare with.
+// The answer may be older than what was written through since the look began: that is done again, and the ETag, which
+// then stands for something else than the snapshot, is not kept. The vhost must be read again at once if something is missing
+// for the first time.
+func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, again bool) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	for _, w := range s.since {
+		if w(fresh) {
+			etag = ""
+		}
+	}
+	fresh.refusing = refusing(fresh.Fences, fresh.UnderWay)
+	if s.Current != nil {
+		fresh.keepPatterns(s.Current)
+		if s.doubted = fresh.doubt(s.Current, s.doubted); s.doubted != nil {
+			etag = ""
+		}
+		changed = Changes(s.Current, fresh)
+	}
+	s.trust(etag)
+	s.looking, s.since = false, nil
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.Current.Free()
+	s.Current = fresh
+	return changed, s.doubted != nil
+}
+
+// Close gives back the memory of the snapshot, which can still be read.
+func (s *Store) Close() {
+	s.View(func(current *Snapshot) { current.Room.Free() })
+}
+
+// trust takes over the ETag of a full answer once two answers in a row have carried it. RabbitMQ does not compute ETag
+// and content at one moment: while something changed, 4.3.6 has been seen to send old content with the new ETag, which
+// would hide the change for ever.
+func (s *Store) trust(etag string) {
+	s.etag = ""
+	if etag == s.heard {
+		s.etag = etag
+	}
+	s.heard = etag
+}
