@@ -52,15 +52,15 @@ func TestAlarms(t *testing.T) {
 		t.Error(err)
 	}
 
-	connection.between = func(step string) bool {
+	connection.deleter.Between = func(step string) bool {
 		if step == stepFenced {
 			private.Eval(setAlarm)
 		}
 		return true
 	}
 	mustBe(t, deleteNow(t.Context(), connection, "during"), brokererr.ErrUnproven, "alarm", "low on disk")
-	connection.between = nil
-	policies, err := connection.policies(t.Context())
+	connection.deleter.Between = nil
+	policies, err := connection.writing.Policies(t.Context())
 	if err != nil || len(policies) != 1 || policies[0].Definition[vhost.KeyMaxLength] != fence.Boundless {
 		t.Errorf("the record of the sentinel, in a form that changes nothing: %+v, %v", policies, err)
 	}

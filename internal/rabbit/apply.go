@@ -16,11 +16,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-const (
-	// shortString is the longest name or routing key that AMQP can carry, in bytes.
-	shortString = 255
-)
-
 // Apply declares the exchanges (those with Declare) and queues of a topology, then binds its bindings. What exists as
 // declared stays as it is. What the broker confirms is in Observe from then on.
 //

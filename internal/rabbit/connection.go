@@ -54,19 +54,16 @@ type Connection struct {
 	management *management.Client // for looking
 	writing    *management.Client // for deleting, with what that takes of reading
 	channels   *amqpconn.Pool
-	sentinels  *sentinelLink
+	deleter    *Deleter
 	store      snapshot.Store
 	members    members
 	state      state
 	notices    *notices
-	deletions  *deletions
 	candidate  candidate
 	survey     survey
-	between    func(step string) bool // tests only; false abandons a deletion there
 
 	strange atomic.Bool            // the broker must be asked anew who it is
-	contact *management.BrokerInfo // the looking goroutine's own, as is sighted
-	sighted sightings
+	contact *management.BrokerInfo // the looking goroutine's own
 
 	waitingMu sync.Mutex
 	waiting   []chan<- error // for the next look
@@ -95,11 +92,13 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timin
 		config: config, errs: config.errors(), to: to, timing: timing, log: logger,
 		management: management.NewClient(config.ManagementOptions(to, timing.request, 1)),
 		writing:    management.NewClient(config.ManagementOptions(to, timing.request, requestLimit)),
-		deletions:  newDeletions(),
 		candidate:  candidate{news: make(chan struct{}, 1)}, survey: survey{places: management.NewPlaces(1)},
 		channels: amqpconn.NewPool(config.errors(), timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
 	}
-	c.sentinels = newSentinelLink(config.errors(), timing.operation, c.dialSentinels)
+	c.deleter = NewDeleter(Settings{
+		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: c.errs, Log: logger,
+		Times: Times{Settle: timing.settle, Stray: timing.stray, Operation: timing.operation, Close: timing.goodbye},
+	}, deletionsOf{c}, c.writing)
 	c.done, c.end = context.WithCancel(context.Background())
 	c.strange.Store(true)
 	c.running.Go(func() { c.notices.run(c.done) })
@@ -114,11 +113,11 @@ const patience = 4 * time.Second
 
 // Close ends everything, and returns when it has ended. It may be called more than once.
 func (c *Connection) Close() {
-	c.deletions.stop(patience)
+	c.deleter.Stop(patience)
 	c.end()
 	c.running.Wait()
 	c.channels.Running.Wait()
-	c.sentinels.close()
+	c.deleter.Close()
 	c.management.Close()
 	c.writing.Close()
 	c.store.Close()
@@ -268,7 +267,7 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 	}
 	// That the connections cannot be read says nothing of the vhost; a removal reads them again, and fails then.
 	_ = c.surveyOften(ctx)
-	c.clearStrays()
+	c.deleter.ClearStrays()
 	return nil
 }
 
@@ -282,7 +281,7 @@ func (c *Connection) readAndReplace(ctx context.Context) (again bool, err error)
 		}
 		return false, err
 	}
-	fresh.UnderWay = c.deletions.all()
+	fresh.UnderWay = c.deleter.Standing()
 	changed, again := c.store.Replace(fresh, etag)
 	c.notices.add(changed)
 	return again, nil

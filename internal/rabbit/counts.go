@@ -25,13 +25,13 @@ func passive(channel *amqp.Channel, queue string) (held, bool, error) {
 }
 
 // held counts on the cluster of this name.
-func (c *Connection) held(ctx context.Context, cluster, queue string) (held, bool, error) {
+func (s *Deleter) held(ctx context.Context, cluster, queue string) (held, bool, error) {
 	type answer struct {
 		now    held
 		exists bool
 	}
 	answers := make(chan answer, 1) // for the operation goes on when the context ends
-	err := c.channels.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
+	err := s.broker.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
 		now, exists, err := passive(channel, queue)
 		answers <- answer{now, exists}
 		return err

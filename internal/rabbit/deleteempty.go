@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 const (
@@ -56,28 +57,28 @@ const (
 //
 // stillWanted, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillWanted ends
 // the call before anything is changed at the broker, and is returned as it is.
-func (c *Connection) DeleteEmpty(
+func (s *Deleter) DeleteEmpty(
 	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
 ) error {
 	queues = unique(queues)
-	if err := c.mayDelete(cluster, queues); err != nil || len(queues) == 0 {
+	if err := s.mayDelete(cluster, queues); err != nil || len(queues) == 0 {
 		return err
 	}
-	ctx, end, busy, err := c.deletions.begin(ctx, queues)
+	ctx, end, busy, err := s.deletions.begin(ctx, queues)
 	switch {
 	case errors.Is(err, errBusy):
-		return c.errs.Fail(brokererr.ErrUnproven, "queue %q is being deleted by another call", busy)
+		return s.errs.Fail(brokererr.ErrUnproven, "queue %q is being deleted by another call", busy)
 	case err != nil:
 		return err
 	}
 	defer end()
 	d := &deletion{
-		c: c, cluster: cluster, queues: queues, stillWanted: stillWanted,
+		deleter: s, cluster: cluster, queues: queues, stillWanted: stillWanted,
 		stats: map[string]*queueStats{}, inside: map[string]int{},
 	}
 	err = d.run(ctx)
 	if ctx.Err() != nil && !errors.Is(err, errAbandoned) && err != nil {
-		return c.errs.Ended(ctx, err)
+		return s.errs.Ended(ctx, err)
 	}
 	return err
 }
@@ -92,29 +93,29 @@ func unique(names []string) []string {
 	return kept
 }
 
-func (c *Connection) mayDelete(cluster string, queues []string) error {
-	health := c.Health()
-	if !health.Cluster.Known() {
-		return c.errs.Fail(brokererr.ErrUnreachable, "the broker has not been reached yet")
+func (s *Deleter) mayDelete(cluster string, queues []string) error {
+	state := s.broker.State()
+	if !state.Cluster.Known() {
+		return s.errs.Fail(brokererr.ErrUnreachable, "the broker has not been reached yet")
 	}
-	if err := c.errs.SameCluster(health.Cluster, cluster); err != nil {
+	if err := s.errs.SameCluster(state.Cluster, cluster); err != nil {
 		return err
 	}
 	for _, queue := range queues {
-		if queue == "" || len(queue) > shortString {
-			return c.errs.Fail(brokererr.ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
+		if queue == "" || len(queue) > vhost.LongestName {
+			return s.errs.Fail(brokererr.ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
 		}
 	}
-	if !health.Capabilities.Policies {
-		return c.errs.Fail(brokererr.ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
-			c.config.Username)
+	if !state.MayWritePolicies {
+		return s.errs.Fail(brokererr.ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
+			s.User)
 	}
 	return nil
 }
 
 // deletion is one call of DeleteEmpty.
 type deletion struct {
-	c       *Connection
+	deleter *Deleter
 	cluster string
 	// queues are those that exist, as far as is known.
 	queues []string
@@ -138,7 +139,7 @@ var errAbandoned = errors.New("abandoned")
 
 // step is called between two steps.
 func (d *deletion) step(name string) error {
-	if d.c.between != nil && !d.c.between(name) {
+	if d.deleter.Between != nil && !d.deleter.Between(name) {
 		return errAbandoned
 	}
 	return nil
@@ -151,7 +152,7 @@ func (d *deletion) run(ctx context.Context) error {
 	if err := d.step(stepLooked); err != nil {
 		return err
 	}
-	return d.c.deletions.fenced(ctx, d.c.errs, func() error {
+	return d.deleter.deletions.fenced(ctx, d.deleter.errs, func() error {
 		planned, err := d.look(ctx)
 		if err != nil || len(d.queues) == 0 {
 			return err
@@ -166,10 +167,10 @@ func (d *deletion) run(ctx context.Context) error {
 
 // fenceAndDelete has left traces when it returns, whatever it returns.
 func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence.Fence) error {
-	if err := d.c.sentinels.check(ctx, d.cluster); err != nil {
+	if err := d.deleter.sentinels.check(ctx, d.cluster); err != nil {
 		return err
 	}
-	if err := d.c.unshared(ctx); err != nil {
+	if err := d.deleter.broker.CheckUnshared(ctx); err != nil {
 		return err
 	}
 	if d.stillWanted != nil {
@@ -179,8 +180,8 @@ func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence.Fence) er
 	}
 	for _, f := range planned {
 		d.fences = append(d.fences, f)
-		d.c.deletions.stand(f.Name)
-		if err := d.c.writing.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, f.Closed()); err != nil {
+		d.deleter.deletions.stand(f.Name)
+		if err := d.deleter.api.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, f.Closed()); err != nil {
 			return err
 		}
 	}
@@ -204,7 +205,7 @@ func (d *deletion) deleteWithin(ctx context.Context) error {
 	if err := d.step(stepProved); err != nil {
 		return err
 	}
-	policies, err := d.c.policies(ctx)
+	policies, err := d.deleter.policies(ctx)
 	if err != nil {
 		return err
 	}
@@ -224,12 +225,12 @@ func (d *deletion) deleteWithin(ctx context.Context) error {
 }
 
 func (d *deletion) unproven(format string, args ...any) error {
-	return d.c.errs.Fail(brokererr.ErrUnproven, format, args...)
+	return d.deleter.errs.Fail(brokererr.ErrUnproven, format, args...)
 }
 
 // slow is unproven for want of time.
 func (d *deletion) slow(format string, args ...any) error {
-	return d.c.errs.Because([]error{brokererr.ErrUnproven, errSlow}, fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...)))
+	return d.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...)))
 }
 
 // undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo.
@@ -241,7 +242,7 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 	}
 	left := false
 	for _, f := range d.fences {
-		err := d.c.lift(ctx, f, len(d.queues) > 0, func() error {
+		err := d.deleter.lift(ctx, f, len(d.queues) > 0, func() error {
 			if err := d.step(stepOpened); err != nil {
 				return err
 			}
@@ -250,31 +251,31 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 		if errors.Is(err, errAbandoned) {
 			return err
 		}
-		d.c.deletions.fallen(f.Name, err == nil)
+		d.deleter.deletions.fallen(f.Name, err == nil)
 		if err != nil {
 			left = true
-			d.c.tellOfFence(f.Name, err)
+			d.deleter.tellOfFence(f.Name, err)
 		}
 	}
 	if left {
-		d.c.lookNow()
+		d.deleter.broker.RequestRefresh()
 	}
 	return reason
 }
 
 // takeOut takes the sentinels of a fence out of the queues that are left.
 func (d *deletion) takeOut(ctx context.Context, f fence.Fence) error {
-	if d.c.deletions.mayArrive(f.Name) {
-		if err := d.c.arrived(ctx, d.cluster); err != nil {
+	if d.deleter.deletions.mayArrive(f.Name) {
+		if err := d.deleter.arrived(ctx, d.cluster); err != nil {
 			return err
 		}
 	}
 	f.Queues = slices.DeleteFunc(slices.Clone(f.Queues), func(queue string) bool {
 		return d.inside[queue] == 0 || !slices.Contains(d.queues, queue)
 	})
-	return d.c.takeAll(ctx, f, time.Since(d.published), func(queue string) taking {
+	return d.deleter.takeAll(ctx, f, time.Since(d.published), func(queue string) taking {
 		return taking{
-			cluster: d.cluster, most: d.inside[queue], patience: d.c.timing.settle,
+			cluster: d.cluster, most: d.inside[queue], patience: d.deleter.Times.Settle,
 			ours: func(name string) bool { return name == f.Name },
 		}
 	}, d.gone)

@@ -272,7 +272,7 @@ func everything(t *testing.T, vh *brokers.VHost, connection *Connection) all {
 	for _, queue := range definitions.Queues {
 		is.Queues[queue.Name] = vh.Ready(queue.Name)
 	}
-	policies, err := connection.policies(t.Context())
+	policies, err := connection.writing.Policies(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,27 +324,4 @@ func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 			t.Errorf("%d messages, policies %q", ready, policies)
 		}
 	})
-}
-
-// A fence outlives a sentinel of which the broker did not say what became of it.
-func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
-	t.Parallel()
-	d := newDeletions()
-	d.stand("fence")
-	if d.mayArrive("fence") {
-		t.Error("all sentinels were accounted for")
-	}
-	d.drift("fence")
-	d.fallen("fence", false)
-	if !d.mayArrive("fence") {
-		t.Error("the sentinel is forgotten")
-	}
-	d.adrift["fence"] = time.Now().Add(-unnoticed)
-	if d.mayArrive("fence") {
-		t.Error("a node that died does not pass a message on after so long")
-	}
-	d.forget("fence")
-	if len(d.adrift)+len(d.fences)+len(d.standsFor) > 0 {
-		t.Errorf("%+v", d)
-	}
 }

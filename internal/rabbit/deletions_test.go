@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
@@ -40,5 +41,28 @@ func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 		if free := cap(d.fencing) - len(d.fencing); free != step.free {
 			t.Errorf("%d: after %v %d places are free, should be %d", i, step.err, free, step.free)
 		}
+	}
+}
+
+// A fence outlives a sentinel of which the broker did not say what became of it.
+func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
+	t.Parallel()
+	d := newDeletions()
+	d.stand("fence")
+	if d.mayArrive("fence") {
+		t.Error("all sentinels were accounted for")
+	}
+	d.drift("fence")
+	d.fallen("fence", false)
+	if !d.mayArrive("fence") {
+		t.Error("the sentinel is forgotten")
+	}
+	d.adrift["fence"] = time.Now().Add(-unnoticed)
+	if d.mayArrive("fence") {
+		t.Error("a node that died does not pass a message on after so long")
+	}
+	d.forget("fence")
+	if len(d.adrift)+len(d.fences)+len(d.standsFor) > 0 {
+		t.Errorf("%+v", d)
 	}
 }

@@ -21,7 +21,7 @@ func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *queue
 	if unclear == "" {
 		return nil
 	}
-	told, err := d.c.queueInfo(ctx, queue, management.WithStatistics)
+	told, err := d.deleter.queueInfo(ctx, queue, management.WithStatistics)
 	switch {
 	case err != nil:
 		return err

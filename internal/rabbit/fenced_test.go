@@ -70,7 +70,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 		var listener listener
 		connection := connected(t, configOf(vh), listener.hear)
 		stood := 0
-		connection.between = func(step string) bool {
+		connection.deleter.Between = func(step string) bool {
 			if step != stepFenced {
 				return true
 			}

@@ -10,11 +10,11 @@ import (
 
 // Fences names the policies of this connection's Owner that keep queues from taking messages: those that deletions which
 // are under way have put up, and those that the last look showed. What the owner left behind is taken down after each look.
-func (c *Connection) Fences() []string {
-	standing := c.deletions.all()
-	c.store.View(func(s *snapshot.Snapshot) {
-		for _, policy := range s.Fences {
-			if name, _ := fence.ParseName(policy.Name); name.Owner == c.config.Owner {
+func (s *Deleter) Fences() []string {
+	standing := s.deletions.all()
+	s.broker.View(func(known *snapshot.Snapshot) {
+		for _, policy := range known.Fences {
+			if name, _ := fence.ParseName(policy.Name); name.Owner == s.Owner {
 				standing[policy.Name] = true
 			}
 		}

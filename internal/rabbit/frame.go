@@ -21,14 +21,14 @@ const (
 // that everything else goes through when it gets one that is too large.
 func (o operation) fits(frameMax int) error {
 	for _, name := range o.names {
-		if len(name) > shortString {
-			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", brokererr.ErrTooLarge, len(name), shortString)
+		if len(name) > vhost.LongestName {
+			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", brokererr.ErrTooLarge, len(name), vhost.LongestName)
 		}
 	}
 	for _, name := range o.arguments.Keys() {
-		if len(name) > shortString {
+		if len(name) > vhost.LongestName {
 			return fmt.Errorf("%w: the name of an argument has %d bytes, more than the %d of AMQP",
-				brokererr.ErrTooLarge, len(name), shortString)
+				brokererr.ErrTooLarge, len(name), vhost.LongestName)
 		}
 	}
 	overhead := frameOverhead + o.overhead()

@@ -24,7 +24,7 @@ func (d *deletion) proveAll(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, queue := range d.queues {
 		all.Go(func() {
-			results[i] = places.Hold(ctx, d.c.errs, func() error {
+			results[i] = places.Hold(ctx, d.deleter.errs, func() error {
 				if err := d.remember(ctx, queue); err != nil {
 					return err
 				}
@@ -59,7 +59,7 @@ func (d *deletion) prove(ctx context.Context, queue string) (err error) {
 		if again, err = d.proveOnce(ctx, queue); !again {
 			return err
 		}
-		if err := d.c.sleep(ctx, d.c.timing.settle/attempts); err != nil {
+		if err := management.Sleep(ctx, d.deleter.errs, d.deleter.Times.Settle/attempts); err != nil {
 			return err
 		}
 	}
@@ -99,14 +99,14 @@ func (d *deletion) proveOnce(ctx context.Context, queue string) (again bool, err
 
 // refused says why a queue took no sentinel although it seems empty.
 func (d *deletion) refused(ctx context.Context, queue string) (again bool, err error) {
-	now, exists, err := d.c.held(ctx, d.cluster, queue)
+	now, exists, err := d.deleter.held(ctx, d.cluster, queue)
 	if err != nil {
 		return false, err
 	}
 	if !exists {
 		return false, d.unproven(deletedElsewhere, queue)
 	}
-	if err := now.holds(d.c.errs, queue); err != nil {
+	if err := now.holds(d.deleter.errs, queue); err != nil {
 		return false, err
 	}
 	wait := "to be dead-lettered"
@@ -114,18 +114,18 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 		wait = "to be redelivered or dead-lettered"
 	}
 	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", brokererr.ErrNotEmpty, queue, wait)
-	return true, d.c.errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, text)
+	return true, d.deleter.errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, text)
 }
 
 // publish publishes sentinels of these numbers to a queue, on a channel of their own, and says which were taken.
 func (d *deletion) publish(ctx context.Context, queue string, numbers ...int) (taken []bool, err error) {
 	d.count(queue, len(numbers))
-	err = d.c.sentinels.alone(ctx, d.cluster, func(l *amqpconn.Conn, channel *amqp.Channel) (err error) {
+	err = d.deleter.sentinels.alone(ctx, d.cluster, func(l *amqpconn.Conn, channel *amqp.Channel) (err error) {
 		taken, err = publishSentinels(l, channel, queue, d.fenceOf(queue).Name, numbers...)
 		return err
 	})
 	if err != nil {
-		d.c.deletions.drift(d.fenceOf(queue).Name)
+		d.deleter.deletions.drift(d.fenceOf(queue).Name)
 		return nil, about(queue, err)
 	}
 	for _, took := range taken {
@@ -147,14 +147,14 @@ func (d *deletion) count(queue string, change int) int {
 // withdraw takes the sentinels out of a queue.
 func (d *deletion) withdraw(ctx context.Context, queue string) error {
 	name := d.fenceOf(queue).Name
-	taken, _, err := d.c.take(ctx, queue, taking{
+	taken, _, err := d.deleter.take(ctx, queue, taking{
 		cluster: d.cluster, most: d.count(queue, 0), ours: func(fence string) bool { return fence == name },
 	})
 	if err != nil {
 		return err
 	}
 	missing := d.count(queue, -taken) > 0
-	now, exists, err := d.c.held(ctx, d.cluster, queue)
+	now, exists, err := d.deleter.held(ctx, d.cluster, queue)
 	switch {
 	case err != nil:
 		return err
@@ -163,7 +163,7 @@ func (d *deletion) withdraw(ctx context.Context, queue string) error {
 	case missing && now.ready+now.consumers == 0:
 		return d.unproven(guardTaken, queue)
 	}
-	return now.holds(d.c.errs, queue)
+	return now.holds(d.deleter.errs, queue)
 }
 
 func (d *deletion) fenceOf(queue string) fence.Fence {
@@ -172,11 +172,11 @@ func (d *deletion) fenceOf(queue string) fence.Fence {
 
 // settle waits until publishers whose messages were on their way know of the fence.
 func (d *deletion) settle(ctx context.Context) error {
-	wait := d.c.timing.settle
+	wait := d.deleter.Times.Settle
 	if ttl, expires := d.ttl(); expires {
 		wait = min(wait, ttl/8)
 	}
-	return d.c.sleep(ctx, wait)
+	return management.Sleep(ctx, d.deleter.errs, wait)
 }
 
 // ttl is the shortest of the queues' times to live; false if nothing expires.
@@ -195,7 +195,7 @@ func (d *deletion) ttl() (shortest time.Duration, expires bool) {
 // delete looks once more and deletes.
 func (d *deletion) delete(ctx context.Context) error {
 	for _, queue := range d.queues {
-		now, exists, err := d.c.held(ctx, d.cluster, queue)
+		now, exists, err := d.deleter.held(ctx, d.cluster, queue)
 		if err == nil {
 			err = d.guarded(queue, now, exists)
 		}
@@ -204,7 +204,7 @@ func (d *deletion) delete(ctx context.Context) error {
 		}
 	}
 	for _, queue := range slices.Clone(d.queues) {
-		err := d.c.channels.DoExclusively(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
+		err := d.deleter.broker.DoExclusively(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
 		if err != nil {
 			return about(queue, err)
 		}
@@ -218,7 +218,7 @@ func (d *deletion) delete(ctx context.Context) error {
 
 func (d *deletion) gone(queue string) {
 	d.queues = slices.DeleteFunc(slices.Clone(d.queues), func(other string) bool { return other == queue })
-	d.c.store.Write(func(s *snapshot.Snapshot) bool { return s.DropQueue(queue) })
+	d.deleter.broker.Write(func(s *snapshot.Snapshot) bool { return s.DropQueue(queue) })
 }
 
 // guarded says why a queue holds something else than its sentinels; nil if not.
@@ -227,9 +227,9 @@ func (d *deletion) guarded(queue string, now held, exists bool) error {
 	case !exists:
 		return d.unproven(deletedElsewhere, queue)
 	case now.consumers > 0:
-		return now.beyond(0).holds(d.c.errs, queue)
+		return now.beyond(0).holds(d.deleter.errs, queue)
 	case now.ready > d.inside[queue]:
-		return now.beyond(d.inside[queue]).holds(d.c.errs, queue)
+		return now.beyond(d.inside[queue]).holds(d.deleter.errs, queue)
 	case now.ready < d.inside[queue]:
 		return d.unproven(guardTaken, queue)
 	}
@@ -273,7 +273,7 @@ func (d *deletion) deleteOne(ctx context.Context, channel *amqp.Channel, queue s
 	d.sent(queue)
 	with, err := channel.QueueDelete(queue, false, false, false)
 	if err == nil && with >= d.inside[queue] {
-		d.c.log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
+		d.deleter.Log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
 	}
 	return err
 }
@@ -290,7 +290,7 @@ func (d *deletion) lastLook(channel *amqp.Channel, queue string) error {
 		case !exists:
 			return d.unproven(deletedElsewhere, queue)
 		case now.ready > rest || now.consumers > 1:
-			return held{ready: now.ready - rest, consumers: now.consumers - 1}.holds(d.c.errs, queue)
+			return held{ready: now.ready - rest, consumers: now.consumers - 1}.holds(d.deleter.errs, queue)
 		case now.ready < rest || now.consumers < 1:
 			return d.unproven(guardTaken, queue)
 		}
@@ -327,9 +327,9 @@ func (d *deletion) takeFirst(ctx context.Context, channel *amqp.Channel, queue s
 	case own: // the end of the channel puts it back
 		return d.unproven("queue %q: somebody took a message that guards it, or more came in", queue)
 	case ok && d.singleActive(queue):
-		return errors.Join(held{ready: 1}.holds(d.c.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
+		return errors.Join(held{ready: 1}.holds(d.deleter.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
 	case ok:
-		return errors.Join(held{ready: 1}.holds(d.c.errs, queue), putBack(message))
+		return errors.Join(held{ready: 1}.holds(d.deleter.errs, queue), putBack(message))
 	}
 	return d.unproven(guardTaken, queue)
 }

@@ -200,7 +200,7 @@ func (c *Connection) glance(ctx context.Context, limit time.Duration, ask func()
 		if err != nil || seen || time.Now().Add(wait).After(until) {
 			return seen, err
 		}
-		if err := c.sleep(ctx, wait); err != nil {
+		if err := management.Sleep(ctx, c.errs, wait); err != nil {
 			return false, err
 		}
 		wait = min(2*wait, lastGlance)

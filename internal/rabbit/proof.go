@@ -14,7 +14,7 @@ import (
 
 // glance finds out whether anything speaks against a deletion already.
 func (d *deletion) glance(ctx context.Context) error {
-	policies, err := d.c.policies(ctx)
+	policies, err := d.deleter.policies(ctx)
 	if err != nil {
 		return err
 	}
@@ -26,14 +26,14 @@ func (d *deletion) glance(ctx context.Context) error {
 
 // look finds out all that a fence depends on, and plans the fences. Queues that do not exist are left out.
 func (d *deletion) look(ctx context.Context) ([]fence.Fence, error) {
-	now, _, err := d.c.writing.Identity(ctx)
+	now, err := d.deleter.api.Cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.c.errs.SameCluster(now, d.cluster); err != nil {
+	if err := d.deleter.errs.SameCluster(now, d.cluster); err != nil {
 		return nil, err
 	}
-	policies, err := d.c.policies(ctx)
+	policies, err := d.deleter.policies(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +65,14 @@ func (d *deletion) look(ctx context.Context) ([]fence.Fence, error) {
 func (d *deletion) leftBehind(policies []vhost.Policy) error {
 	for _, policy := range policies {
 		_, own := fence.ParseName(policy.Name)
-		if standing, _ := d.c.deletions.standing(policy.Name); standing || !own || policy.Operator {
+		if standing, _ := d.deleter.deletions.standing(policy.Name); standing || !own || policy.Operator {
 			continue
 		}
 		for _, queue := range fence.QueuesOf(policy.Pattern.String()) {
 			if slices.Contains(d.queues, queue) {
-				d.c.LookNow()
+				d.deleter.broker.RequestRefresh()
 				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion is in the way", brokererr.ErrUnproven, queue, policy.Name)
-				return d.c.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
+				return d.deleter.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
 			}
 		}
 	}
@@ -82,14 +82,14 @@ func (d *deletion) leftBehind(policies []vhost.Policy) error {
 // current asks for what is current, and leaves out queues that don't exist.
 func (d *deletion) current(ctx context.Context) error {
 	for _, queue := range slices.Clone(d.queues) {
-		now, exists, err := d.c.held(ctx, d.cluster, queue)
+		now, exists, err := d.deleter.held(ctx, d.cluster, queue)
 		if err != nil {
 			return err
 		}
 		if !exists {
 			d.gone(queue)
 		}
-		if err := now.holds(d.c.errs, queue); err != nil {
+		if err := now.holds(d.deleter.errs, queue); err != nil {
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func (d *deletion) current(ctx context.Context) error {
 
 // read asks what a queue is, and which policies hold for it.
 func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Policy) error {
-	info, err := d.c.queueInfo(ctx, queue, management.WithoutStatistics)
+	info, err := d.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
 	if err != nil {
 		return err
 	}
@@ -110,44 +110,32 @@ func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Poli
 	if err := d.workOutPolicies(ctx, queue, now, policies); err != nil {
 		return err
 	}
-	return now.fit(d.c.errs, queue)
+	return now.fit(d.deleter.errs, queue)
 }
 
 // queueInfo makes a request when it is its turn.
-func (c *Connection) queueInfo(ctx context.Context, queue, query string) (answer *management.QueueInfo, err error) {
-	err = c.deletions.requests.Hold(ctx, c.errs, func() error {
-		answer, err = c.writing.QueueInfo(ctx, queue, query)
+func (s *Deleter) queueInfo(ctx context.Context, queue, query string) (answer *management.QueueInfo, err error) {
+	err = s.deletions.requests.Hold(ctx, s.errs, func() error {
+		answer, err = s.api.QueueInfo(ctx, queue, query)
 		return err
 	})
 	return answer, err
 }
 
 // policies lists those of the vhost, when it is their turn.
-func (c *Connection) policies(ctx context.Context) (all []vhost.Policy, err error) {
-	err = c.deletions.requests.Hold(ctx, c.errs, func() error {
-		all, err = c.writing.Policies(ctx)
+func (s *Deleter) policies(ctx context.Context) (all []vhost.Policy, err error) {
+	err = s.deletions.requests.Hold(ctx, s.errs, func() error {
+		all, err = s.api.Policies(ctx)
 		return err
 	})
 	return all, err
 }
 
-// sleep waits, and fails when the context ends before.
-func (c *Connection) sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return c.errs.Unreachable(ctx.Err())
-	}
-}
-
 // users leaves out fences, Warren's own policies.
 func users(policies []vhost.Policy) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p vhost.Policy) bool {
-		_, fence := fence.ParseName(p.Name)
-		return fence && !p.Operator
+		_, own := fence.ParseName(p.Name)
+		return own && !p.Operator
 	})
 }
 
@@ -193,7 +181,7 @@ func (d *deletion) plan(begun time.Time) (planned []fence.Fence) {
 	for _, key := range order {
 		for _, queues := range fence.Patterns(alike[key]) {
 			planned = append(planned, fence.Fence{
-				Name: fence.Name{Owner: d.c.config.Owner, Begun: begun}.String(queues[0]), Pattern: fence.Pattern(queues), Queues: queues,
+				Name: fence.Name{Owner: d.deleter.Owner, Begun: begun}.String(queues[0]), Pattern: fence.Pattern(queues), Queues: queues,
 				Priority: d.priority, Effective: vhost.Normalize(d.stats[queues[0]].user),
 				Drops: slices.ContainsFunc(queues, func(queue string) bool { return d.stats[queue].drops() }),
 			})

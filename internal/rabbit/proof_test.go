@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -111,7 +110,7 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 		for queue, arguments := range map[string]vhost.Arguments{"ready": nil, "pending": pendingArguments, "delayed": delayedArguments} {
 			vh.DeclareQueue(queue, quorum(arguments))
 			connection := connected(t, configOf(vh), nil)
-			connection.between = func(step string) bool {
+			connection.deleter.Between = func(step string) bool {
 				switch {
 				case step != stepLooked:
 				case queue == "ready":
@@ -167,7 +166,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 			connection := connected(t, configOf(vh), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			closed := make(chan struct{})
-			connection.between = func(step string) bool {
+			connection.deleter.Between = func(step string) bool {
 				switch {
 				case step != stepOne:
 				case how == "by a consumer":
@@ -180,7 +179,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 						defer close(closed)
 						connection.Close()
 					}()
-					<-connection.deletions.closing.Done()
+					<-connection.deleter.Stopping()
 				default:
 					cancel()
 				}
@@ -216,7 +215,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 func TestManyQueuesWithLongNames(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
-		for _, length := range []int{60, shortString} {
+		for _, length := range []int{60, vhost.LongestName} {
 			name := func(suffix string) string { return strings.Repeat("(", length-len(suffix)) + suffix }
 			queues := []string{name("")}
 			for tier := range 16 {
@@ -232,62 +231,5 @@ func TestManyQueuesWithLongNames(t *testing.T) {
 			t.Errorf("%d queues are left", len(left))
 		}
 		mustBeClean(t, vh)
-	})
-}
-
-// Sentinels are taken out from behind the messages of others, which stay.
-func TestSentinelsBehindMessages(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeclareQueue("q", quorum(nil))
-		connection := connected(t, configOf(vh), nil)
-		cluster, fence := connection.Health().ClusterName, "warren-fence-1-ABCDEF::q"
-		publish := func(numbers ...int) {
-			err := connection.sentinels.alone(t.Context(), cluster, func(l *amqpconn.Conn, channel *amqp.Channel) error {
-				_, err := publishSentinels(l, channel, "q", fence, numbers...)
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		vh.Publish("", "q", "1", "2", "3")
-		publish(1)
-		vh.Publish("", "q", "4", "5")
-		publish(2)
-		taken, _, err := connection.take(t.Context(), "q", taking{
-			cluster: cluster, most: 2, ours: func(name string) bool { return name == fence },
-		})
-		if err != nil || taken != 2 {
-			t.Errorf("%d taken: %v", taken, err)
-		}
-		if ready := vh.Ready("q"); ready != 5 {
-			t.Errorf("%d messages are ready", ready)
-		}
-	})
-}
-
-// Whoever was stopped for longer than a deletion may take, deletes nothing: others may have taken its fence down.
-func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeclareQueue("q", quorum(nil))
-		connection := connected(t, configOf(vh), nil)
-		d := &deletion{
-			c: connection, cluster: connection.Health().ClusterName, queues: []string{"q"},
-			stats: map[string]*queueStats{}, inside: map[string]int{},
-		}
-		planned, err := d.look(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.fences, d.published = planned, time.Now()
-		if err := connection.writing.PutPolicy(t.Context(), planned[0].Name, planned[0].Pattern, planned[0].Priority, planned[0].Closed()); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.prove(t.Context(), "q"); err != nil {
-			t.Fatal(err)
-		}
-		d.published = time.Now().Add(-budget)
-		mustBe(t, d.delete(t.Context()), brokererr.ErrUnproven, "longer than")
-		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(sentinels))
 	})
 }

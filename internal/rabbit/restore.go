@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -24,22 +23,19 @@ func (d *deletion) remember(ctx context.Context, queue string) error {
 	if len(d.queues) == 1 {
 		return nil
 	}
-	var items management.List[management.BindingItem]
-	err := d.c.deletions.requests.Hold(ctx, d.c.errs, func() error {
-		path := "/queues/" + management.Escape(d.c.config.VHost) + "/" + management.Escape(queue) + "/bindings?columns=" + management.BindingColumns
-		_, err := d.c.writing.Get(ctx, path, "", &items)
+	var bindings []vhost.Binding
+	err := d.deleter.deletions.requests.Hold(ctx, d.deleter.errs, func() (err error) {
+		bindings, err = d.deleter.api.BindingsOf(ctx, queue)
 		return err
 	})
 	if err != nil {
 		return about(queue, err)
 	}
 	one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(d.stats[queue].Arguments)}}
-	for _, item := range items {
-		if item.Source != "" { // which every queue is bound to
-			one.bindings = append(one.bindings, topology.Binding{
-				Source: item.Source, Destination: queue, RoutingKey: item.RoutingKey, Arguments: vhost.Normalize(item.Arguments),
-			})
-		}
+	for _, binding := range bindings {
+		one.bindings = append(one.bindings, topology.Binding{
+			Source: binding.Source, Destination: queue, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
+		})
 	}
 	d.proving.Lock()
 	defer d.proving.Unlock()
@@ -70,9 +66,9 @@ func (d *deletion) restore(ctx context.Context, reason error) error {
 		if !queue.sent {
 			continue
 		}
-		if err := d.declareAgain(ctx, queue); err != nil {
-			d.c.log.Error(err, "A queue that was deleted could not be declared again", "vhost", d.c.config.VHost, "queue", queue.Name)
-			return d.c.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
+		if err := d.deleter.broker.Declare(ctx, d.cluster, queue.Queue, queue.bindings); err != nil {
+			d.deleter.Log.Error(err, "A queue that was deleted could not be declared again", "vhost", d.deleter.VHost, "queue", queue.Name)
+			return d.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
 		}
 		again = append(again, fmt.Sprintf("%q", queue.Name))
 		if !slices.Contains(d.queues, queue.Name) {
@@ -83,22 +79,7 @@ func (d *deletion) restore(ctx context.Context, reason error) error {
 	if len(again) == 0 {
 		return reason
 	}
-	d.c.log.Info("Declared queues again that were deleted before another queue of their group got a message or a consumer",
-		"vhost", d.c.config.VHost, "queues", again, "reason", reason.Error())
-	return d.c.errs.AddTo(reason, "queues deleted before are declared again: "+strings.Join(again, ", "))
-}
-
-func (d *deletion) declareAgain(ctx context.Context, queue deletedQueue) error {
-	declare := declareQueue(queue.Queue)
-	declare.cluster = d.cluster
-	if err := joinFailures(d.c.perform(ctx, []operation{declare})); err != nil {
-		return err
-	}
-	var bindings []operation
-	for _, binding := range queue.bindings {
-		one := bind(binding)
-		one.cluster = d.cluster
-		bindings = append(bindings, one)
-	}
-	return joinFailures(d.c.perform(ctx, bindings))
+	d.deleter.Log.Info("Declared queues again that were deleted before another queue of their group got a message or a consumer",
+		"vhost", d.deleter.VHost, "queues", again, "reason", reason.Error())
+	return d.deleter.errs.AddTo(reason, "queues deleted before are declared again: "+strings.Join(again, ", "))
 }

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -106,16 +107,16 @@ const holdLimit = 64
 // to see what a message is than to get it: messages of others that are in front are held until the sentinels are out, and
 // put back. A queue that is gone, has no ready message or has consumers, who were given the sentinels long ago, is left
 // alone; but see taking.held.
-func (c *Connection) take(ctx context.Context, queue string, what taking) (taken int, exists bool, err error) {
-	worth, exists, err := c.worthTaking(ctx, queue, what)
+func (s *Deleter) take(ctx context.Context, queue string, what taking) (taken int, exists bool, err error) {
+	worth, exists, err := s.worthTaking(ctx, queue, what)
 	if err != nil || !worth {
 		return 0, exists, err
 	}
 	most := holdLimit
-	if c.countsDeliveries(queue) {
+	if s.countsDeliveries(queue) {
 		most = 1
 	}
-	err = c.channels.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
+	err = s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
 		var held []amqp.Delivery
 		for taken < what.most && len(held) < most {
 			message, ok, err := channel.Get(queue, false)
@@ -123,7 +124,7 @@ func (c *Connection) take(ctx context.Context, queue string, what taking) (taken
 			case err != nil:
 				return err
 			case !ok:
-				return c.putAllBack(ctx, channel, queue, held)
+				return s.putAllBack(ctx, channel, queue, held)
 			case !isSentinel(message, what.ours):
 				held = append(held, message)
 				continue
@@ -133,42 +134,42 @@ func (c *Connection) take(ctx context.Context, queue string, what taking) (taken
 			}
 			taken++
 		}
-		return c.putAllBack(ctx, channel, queue, held)
+		return s.putAllBack(ctx, channel, queue, held)
 	})
 	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see takeAsConsumer
-		taken, err = c.takeAsConsumer(ctx, queue, what)
+		taken, err = s.takeAsConsumer(ctx, queue, what)
 	}
 	return taken, true, about(queue, err)
 }
 
 // worthTaking says whether there can be sentinels to take out of a queue, and whether there is such a queue.
-func (c *Connection) worthTaking(ctx context.Context, queue string, what taking) (worth, exists bool, err error) {
-	now, exists, err := c.held(ctx, what.cluster, queue)
+func (s *Deleter) worthTaking(ctx context.Context, queue string, what taking) (worth, exists bool, err error) {
+	now, exists, err := s.held(ctx, what.cluster, queue)
 	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < what.patience; {
-		if err = c.sleep(ctx, settlePause); err == nil {
-			now, exists, err = c.held(ctx, what.cluster, queue)
+		if err = management.Sleep(ctx, s.errs, settlePause); err == nil {
+			now, exists, err = s.held(ctx, what.cluster, queue)
 		}
 	}
 	if err == nil && now.consumers > 0 && what.held {
-		err = c.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
+		err = s.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
 	}
 	few := what.few == 0 || now.ready <= what.few
 	return exists && now.ready > 0 && now.consumers == 0 && few, exists, err
 }
 
 // countsDeliveries says whether a message that is put back has lost one of the deliveries that its queue allows.
-func (c *Connection) countsDeliveries(queue string) bool {
+func (s *Deleter) countsDeliveries(queue string) bool {
 	limited := false
-	c.store.View(func(s *snapshot.Snapshot) {
-		limit, given := s.Queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
+	s.broker.View(func(known *snapshot.Snapshot) {
+		limit, given := known.Queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
 		limited = given && limit >= 0
 	})
-	return limited && !c.Health().Capabilities.DelayedRedelivery // as all versions from 4.3 on
+	return limited && s.broker.State().CountsReturns
 }
 
 // putAllBack returns what was held, and waits until the queue knows of that and of every acknowledgement before: what is
 // sent right before a channel is closed can be forgotten.
-func (c *Connection) putAllBack(ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery) error {
+func (s *Deleter) putAllBack(ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery) error {
 	for _, message := range held {
 		if err := putBack(message); err != nil {
 			return err
@@ -179,11 +180,11 @@ func (c *Connection) putAllBack(ctx context.Context, channel *amqp.Channel, queu
 		if err != nil || !exists || now.consumers == 0 { // whoever holds a message counts as a consumer
 			return err
 		}
-		if err := c.sleep(ctx, settlePause); err != nil {
+		if err := management.Sleep(ctx, s.errs, settlePause); err != nil {
 			return err
 		}
 	}
-	return c.errs.Fail(brokererr.ErrUnproven, "queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
+	return s.errs.Fail(brokererr.ErrUnproven, "queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
 }
 
 const (
@@ -197,9 +198,9 @@ func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
 
 // takeAsConsumer is take for queues with a single active consumer, which refuse basic.get. While another consumer is the
 // active one, nothing comes.
-func (c *Connection) takeAsConsumer(ctx context.Context, queue string, what taking) (int, error) {
+func (s *Deleter) takeAsConsumer(ctx context.Context, queue string, what taking) (int, error) {
 	taken := 0
-	err := c.channels.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
+	err := s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
 		messages, err := consumeSlowly(channel, queue)
 		if err != nil {
 			return err
@@ -214,7 +215,7 @@ func (c *Connection) takeAsConsumer(ctx context.Context, queue string, what taki
 			}
 			taken++
 			if taken == what.most {
-				return errors.Join(stopConsuming(channel, messages), message.Ack(false), c.putAllBack(ctx, channel, queue, nil))
+				return errors.Join(stopConsuming(channel, messages), message.Ack(false), s.putAllBack(ctx, channel, queue, nil))
 			}
 			if err := message.Ack(false); err != nil {
 				return err

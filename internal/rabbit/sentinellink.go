@@ -3,7 +3,6 @@ package rabbit
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ const sentinelIdle = 10 * time.Second
 type sentinelLink struct {
 	dial    func(ctx context.Context, cluster string) (*amqpconn.Conn, error)
 	errs    brokererr.Errors
-	timeout time.Duration // of one operation
+	times   Times
 	opening chan struct{} // held while the connection is opened
 
 	mu      sync.Mutex
@@ -39,8 +38,8 @@ type alarmedLink struct {
 	alarms chan string // at most one: why the broker blocked the connection
 }
 
-func newSentinelLink(errs brokererr.Errors, timeout time.Duration, dial func(context.Context, string) (*amqpconn.Conn, error)) *sentinelLink {
-	return &sentinelLink{errs: errs, timeout: timeout, dial: dial, opening: make(chan struct{}, 1)}
+func newSentinelLink(errs brokererr.Errors, times Times, dial func(context.Context, string) (*amqpconn.Conn, error)) *sentinelLink {
+	return &sentinelLink{errs: errs, times: times, dial: dial, opening: make(chan struct{}, 1)}
 }
 
 // alone runs an operation on a channel that nobody else uses, before or after. It returns when the operation has ended:
@@ -54,7 +53,7 @@ func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func
 	if err := s.errs.SameCluster(l.Cluster(), cluster); err != nil {
 		return err
 	}
-	watchdog := time.AfterFunc(s.timeout, func() {
+	watchdog := time.AfterFunc(s.times.Operation, func() {
 		l.Overdue.Store(true)
 		l.CloseSocket()
 	})
@@ -93,11 +92,11 @@ func (s *sentinelLink) check(ctx context.Context, cluster string) error {
 
 // arrived returns when a sentinel whose connection was cut has arrived, if it ever does: what the broker had read of the
 // connection before an alarm, it publishes when the alarm is over.
-func (c *Connection) arrived(ctx context.Context, cluster string) error {
-	if err := c.sentinels.check(ctx, cluster); err != nil {
+func (s *Deleter) arrived(ctx context.Context, cluster string) error {
+	if err := s.sentinels.check(ctx, cluster); err != nil {
 		return err
 	}
-	return c.sleep(ctx, c.timing.settle)
+	return management.Sleep(ctx, s.errs, s.Times.Settle)
 }
 
 // acquire returns the open connection, or opens one.
@@ -189,7 +188,7 @@ func (s *sentinelLink) rest(l *alarmedLink) {
 	}
 	s.mu.Unlock()
 	if unused {
-		l.Close(usual.goodbye)
+		l.Close(s.times.Close)
 	}
 }
 
@@ -203,62 +202,6 @@ func (s *sentinelLink) close() {
 	}
 	s.mu.Unlock()
 	if l != nil {
-		l.Close(usual.goodbye)
+		l.Close(s.times.Close)
 	}
-}
-
-// dialSentinels opens the connection, and makes sure that it leads to the cluster of the connection that everything else
-// goes by.
-func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*amqpconn.Conn, error) {
-	l, err := amqpconn.Dial(ctx, c.config.dialOptions(c.to, c.timing.dial))
-	if err != nil {
-		return nil, err
-	}
-	watchdog := time.AfterFunc(c.timing.operation, l.CloseSocket)
-	defer watchdog.Stop()
-	if err := c.sameAsMain(ctx, l, cluster); err != nil {
-		l.CloseSocket()
-		return nil, err
-	}
-	return l, nil
-}
-
-// sameAsMain declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
-// the queue has the names of the clusters compared.
-func (c *Connection) sameAsMain(ctx context.Context, l *amqpconn.Conn, cluster string) error {
-	channel, err := l.Connection.Channel()
-	if err != nil {
-		return c.errs.OfOperation(err)
-	}
-	defer func() { _ = channel.Close() }()
-	name := management.MatchQueue + l.Id
-	_, err = channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
-	if err != nil && !errors.Is(c.errs.OfOperation(err), brokererr.ErrAccessRefused) {
-		return c.errs.OfOperation(err)
-	}
-	declared := err == nil
-	var main *amqpconn.Conn
-	err = c.channels.Start(ctx, ctx, func(other *amqpconn.Conn) error {
-		main = other
-		if err := c.errs.SameCluster(other.Cluster(), cluster); err != nil || !declared {
-			return err
-		}
-		return other.WithChannel(func(channel *amqp.Channel) error {
-			_, err := channel.QueueDeclarePassive(name, false, false, true, false, nil)
-			return err
-		})
-	})
-	switch {
-	case declared && errors.Is(err, brokererr.ErrResourceLocked): // exclusive to another connection of the same broker
-		if _, err := channel.QueueDelete(name, false, false, false); err != nil {
-			return c.errs.OfOperation(err)
-		}
-	case declared && errors.Is(err, brokererr.ErrNotFound), err == nil && main.Name != l.Name:
-		return c.errs.Fail(brokererr.ErrOtherCluster, "two AMQP connections lead to two brokers")
-	case err != nil:
-		return err
-	}
-	at := main.Cluster()
-	l.MatchedCluster.Store(&at)
-	return nil
 }

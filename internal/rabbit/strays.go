@@ -24,38 +24,38 @@ const (
 	latest = 7 * time.Minute
 )
 
-// clearStrays begins to take down fences that a crash has left behind, as far as the snapshot shows them. What fails is
+// ClearStrays begins to take down fences that a crash has left behind, as far as the snapshot shows them. What fails is
 // tried again after the next look. It is called by the looking goroutine, and does not hold it up.
-func (c *Connection) clearStrays() {
-	if !c.contact.Capabilities.Policies || !c.Health().Matched {
+func (s *Deleter) ClearStrays() {
+	if state := s.broker.State(); !state.MayWritePolicies || !state.Matched {
 		return
 	}
-	strays, cluster := c.strays()
-	if len(strays) == 0 || !c.deletions.clear(true) {
+	strays, cluster := s.strays()
+	if len(strays) == 0 || !s.deletions.clear(true) {
 		return
 	}
-	c.running.Go(func() {
-		defer c.deletions.clear(false)
+	s.clearing.Go(func() {
+		defer s.deletions.clear(false)
 		for _, stray := range strays {
-			ctx, cancel := context.WithTimeout(c.deletions.closing, undoing)
-			err := c.clearStray(ctx, cluster, stray)
+			ctx, cancel := context.WithTimeout(s.deletions.closing, undoing)
+			err := s.clearStray(ctx, cluster, stray)
 			cancel()
 			if err != nil {
-				c.tellOfFence(stray.policy.Name, err)
+				s.tellOfFence(stray.policy.Name, err)
 				continue
 			}
-			c.deletions.forget(stray.policy.Name)
-			c.log.Info("Took down a fence that was left behind", "vhost", c.config.VHost, "policy", stray.policy.Name)
+			s.deletions.forget(stray.policy.Name)
+			s.Log.Info("Took down a fence that was left behind", "vhost", s.VHost, "policy", stray.policy.Name)
 		}
 	})
 }
 
 // tellOfFence logs why a fence still stands, once for each reason: it is tried again with each look.
-func (c *Connection) tellOfFence(policy string, reason error) {
-	if c.deletions.told(policy, reason.Error()) {
+func (s *Deleter) tellOfFence(policy string, reason error) {
+	if s.deletions.told(policy, reason.Error()) {
 		return
 	}
-	c.log.Info("A fence could not be taken down; it is tried again with each look", "vhost", c.config.VHost,
+	s.Log.Info("A fence could not be taken down; it is tried again with each look", "vhost", s.VHost,
 		"policy", policy, "reason", reason.Error())
 }
 
@@ -104,24 +104,24 @@ type stray struct {
 // Only one process works for an owner: the leader. Another process of the same owner has lost the lead, longer ago than its
 // budget lasts, and does not delete any more (see deleteOne). So its fences are taken down at once, before the sentinels
 // expire.
-func (c *Connection) strays() (strays []stray, cluster string) {
+func (s *Deleter) strays() (strays []stray, cluster string) {
 	var fences []vhost.Policy
-	c.store.View(func(s *snapshot.Snapshot) { fences, cluster = s.Fences, s.Cluster })
+	s.broker.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
 	now, sighted, next := time.Now(), sightings{}, time.Duration(0)
 	for _, policy := range fences {
-		standing, known := c.deletions.standing(policy.Name)
+		standing, known := s.deletions.standing(policy.Name)
 		if standing {
 			continue
 		}
 		name, _ := fence.ParseName(policy.Name)
-		own := known || name.Owner == c.config.Owner
-		seen, before := c.sighted[policy.Name]
+		own := known || name.Owner == s.Owner
+		seen, before := s.sighted[policy.Name]
 		if !before || !own && !snapshot.SamePolicy(seen.policy, policy) {
 			seen = sighting{policy, now}
 		}
 		sighted[policy.Name] = seen
 		age := now.Sub(seen.since)
-		if left := c.timing.stray - age; !own && left > 0 {
+		if left := s.Times.Stray - age; !own && left > 0 {
 			if next == 0 || left < next {
 				next = left
 			}
@@ -129,18 +129,18 @@ func (c *Connection) strays() (strays []stray, cluster string) {
 		}
 		strays = append(strays, stray{policy, !known, age})
 	}
-	if c.sighted = sighted; next > 0 {
-		c.deletions.lookIn(next, c.lookNow)
+	if s.sighted = sighted; next > 0 {
+		s.deletions.lookIn(next, s.broker.RequestRefresh)
 	}
 	return strays, cluster
 }
 
-func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray) error {
-	now, _, err := c.writing.Identity(ctx)
+func (s *Deleter) clearStray(ctx context.Context, cluster string, stray stray) error {
+	now, err := s.api.Cluster(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.errs.SameCluster(now, cluster); err != nil {
+	if err := s.errs.SameCluster(now, cluster); err != nil {
 		return err
 	}
 	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
@@ -151,23 +151,23 @@ func (c *Connection) clearStray(ctx context.Context, cluster string, stray stray
 		cluster: cluster, most: sentinels + attempts, held: stray.foreign && stray.seen < unnoticed,
 		ours: func(fence string) bool { return fence == name },
 	}
-	return c.lift(ctx, f, closed, func() error {
-		if err := c.arrived(ctx, cluster); err != nil {
+	return s.lift(ctx, f, closed, func() error {
+		if err := s.arrived(ctx, cluster); err != nil {
 			return err
 		}
-		return c.takeAll(ctx, f, time.Since(parsed.Begun), func(string) taking { return what }, func(string) {})
+		return s.takeAll(ctx, f, time.Since(parsed.Begun), func(string) taking { return what }, func(string) {})
 	})
 }
 
 // takeAll takes the sentinels of a fence out of its queues, and then, for those queues in which there are none and from
 // which they can have expired, out of those where they went. what says what there can be in a queue; gone is told of a
 // queue that does not exist. age is how long ago the sentinels were put in.
-func (c *Connection) takeAll(
+func (s *Deleter) takeAll(
 	ctx context.Context, f fence.Fence, age time.Duration, what func(queue string) taking, gone func(queue string),
 ) error {
 	var without []string
 	for _, queue := range f.Queues {
-		taken, exists, err := c.take(ctx, queue, what(queue))
+		taken, exists, err := s.take(ctx, queue, what(queue))
 		switch {
 		case err != nil:
 			return err
@@ -178,25 +178,25 @@ func (c *Connection) takeAll(
 		}
 	}
 	for _, queue := range without {
-		found, err := c.takeOnward(ctx, queue, f.Effective, what(queue))
+		found, err := s.takeOnward(ctx, queue, f.Effective, what(queue))
 		if err == nil && !found {
-			err = c.underWay(ctx, queue, f.Effective, age)
+			err = s.underWay(ctx, queue, f.Effective, age)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if c.deletions.mayArrive(f.Name) {
-		return c.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
+	if s.deletions.mayArrive(f.Name) {
+		return s.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
 	}
 	return nil
 }
 
 // underWay says that a sentinel may have expired and may not have arrived yet: what expires towards a queue that is fenced
 // is tried again minutes later. Until then the fence stays, in a form that changes nothing, as the record of it.
-func (c *Connection) underWay(ctx context.Context, queue string, policy vhost.Arguments, age time.Duration) error {
+func (s *Deleter) underWay(ctx context.Context, queue string, policy vhost.Arguments, age time.Duration) error {
 	var arguments vhost.Arguments
-	c.store.View(func(s *snapshot.Snapshot) { arguments = s.Queues[queue].Arguments })
+	s.broker.View(func(known *snapshot.Snapshot) { arguments = known.Queues[queue].Arguments })
 	now := &queueStats{QueueInfo: management.QueueInfo{Arguments: arguments}, user: policy}
 	limit, expires := now.lowest("message-ttl")
 	ttl := time.Duration(limit) * time.Millisecond
@@ -204,21 +204,21 @@ func (c *Connection) underWay(ctx context.Context, queue string, policy vhost.Ar
 		return nil
 	}
 	if age > ttl+budget+counted {
-		now, err := c.queueInfo(ctx, queue, management.WithStatistics)
+		now, err := s.queueInfo(ctx, queue, management.WithStatistics)
 		if err != nil || now == nil || now.DeadLetters != nil && *now.DeadLetters == 0 {
 			return err
 		}
 	}
-	return c.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
+	return s.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
 }
 
 // takeOnward takes the sentinels out of the queues to which they may have expired, and says whether there were any.
-func (c *Connection) takeOnward(ctx context.Context, queue string, policy vhost.Arguments, what taking) (found bool, err error) {
+func (s *Deleter) takeOnward(ctx context.Context, queue string, policy vhost.Arguments, what taking) (found bool, err error) {
 	what.few, what.held = fewMessages, false
 	var onward []string
-	c.store.View(func(s *snapshot.Snapshot) { onward = s.ExpiresTo(queue, policy) })
+	s.broker.View(func(known *snapshot.Snapshot) { onward = known.ExpiresTo(queue, policy) })
 	for _, other := range onward {
-		taken, _, err := c.take(ctx, other, what)
+		taken, _, err := s.take(ctx, other, what)
 		if err != nil {
 			return found, err
 		}

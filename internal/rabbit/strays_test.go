@@ -34,7 +34,7 @@ func TestDeletionsThatAreStopped(t *testing.T) {
 				connection := connected(t, config, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				closed := make(chan struct{})
-				connection.between = func(now string) bool {
+				connection.deleter.Between = func(now string) bool {
 					switch {
 					case now != step:
 					case how == "by Close":
@@ -42,7 +42,7 @@ func TestDeletionsThatAreStopped(t *testing.T) {
 							defer close(closed)
 							connection.Close()
 						}()
-						<-connection.deletions.closing.Done()
+						<-connection.deleter.Stopping()
 					default:
 						cancel()
 					}
@@ -96,7 +96,7 @@ func TestStraysAreClearedAway(t *testing.T) {
 					t.Errorf("a fence passes for a policy: %+v", observed.Policies)
 				}
 				NewWithT(t).Eventually(func(g Gomega) {
-					policies, err := connection.policies(t.Context())
+					policies, err := connection.writing.Policies(t.Context())
 					g.Expect(err).NotTo(HaveOccurred())
 					left := func(p vhost.Policy) bool { return strings.HasSuffix(p.Name, ":"+queue) }
 					g.Expect(slices.ContainsFunc(policies, left)).To(BeFalse())
@@ -117,11 +117,11 @@ func TestStraysAreClearedAway(t *testing.T) {
 func abandon(t *testing.T, config Config, step string, queues ...string) {
 	t.Helper()
 	connection := connected(t, config, nil)
-	connection.between = func(now string) bool { return now != step }
+	connection.deleter.Between = func(now string) bool { return now != step }
 	if step == stepOpened { // which comes when something goes wrong
-		connection.between = func(now string) bool {
+		connection.deleter.Between = func(now string) bool {
 			if now == stepSettled {
-				connection.deletions.close()
+				connection.deleter.Stop(0)
 			}
 			return now != step
 		}
@@ -208,7 +208,7 @@ func TestSentinelsThatExpired(t *testing.T) {
 				WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
 		}
 		NewWithT(t).Eventually(func() int {
-			policies, _ := connected(t, configOf(vh), nil).policies(t.Context())
+			policies, _ := connected(t, configOf(vh), nil).writing.Policies(t.Context())
 			return len(policies)
 		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
 	})
@@ -256,7 +256,7 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 		connection := connectedWith(t, config, impatient())
 		g := NewWithT(t)
 		fences := func() []vhost.Policy {
-			policies, err := connection.policies(t.Context())
+			policies, err := connection.writing.Policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
 			return policies
 		}
@@ -298,16 +298,14 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 		g.Eventually(vh.Ready).WithArguments("tier").WithTimeout(within).Should(BeZero())
 		connection := connectedWith(t, config, impatient())
 		fences := func() []vhost.Policy {
-			policies, err := connection.policies(t.Context())
+			policies, err := connection.writing.Policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
 			return policies
 		}
 		opened := HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, fence.Boundless))
 		g.Eventually(fences).WithTimeout(within).Should(ConsistOf(opened))
 		g.Eventually(func() bool { // the policy shows before the queues know of it
-			connection.deletions.mu.Lock()
-			defer connection.deletions.mu.Unlock()
-			return connection.deletions.clearing
+			return connection.deleter.Clearing()
 		}).WithTimeout(within).Should(BeFalse())
 		vh.Publish("", "orders", "goes on")
 		g.Consistently(fences).WithTimeout(2 * time.Second).Should(ConsistOf(opened))

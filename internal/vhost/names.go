@@ -57,3 +57,6 @@ const (
 	TypeQuorum  = "quorum"
 	TypeClassic = "classic"
 )
+
+// LongestName is how long a name or routing key can be at most, in bytes: a short string of AMQP.
+const LongestName = 255

@@ -155,3 +155,25 @@ func (m *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo
 // MatchQueue begins the name of the exclusive queues by which AMQP is matched with the management API. The user needs the
 // permission to configure them.
 const MatchQueue = "warren-link-"
+
+// BindingsOf lists the bindings of a queue, but for the implicit one of the default exchange.
+func (m *Client) BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error) {
+	var items List[BindingItem]
+	path := "/queues/" + Escape(m.VHost) + "/" + Escape(queue) + "/bindings?columns=" + BindingColumns
+	if _, err := m.Get(ctx, path, "", &items); err != nil {
+		return nil, err
+	}
+	var bindings []vhost.Binding
+	for _, item := range items {
+		if item.Source != "" {
+			bindings = append(bindings, item.Observed())
+		}
+	}
+	return bindings, nil
+}
+
+// Cluster asks which cluster answers.
+func (m *Client) Cluster(ctx context.Context) (vhost.Cluster, error) {
+	found, _, err := m.Identity(ctx)
+	return found, err
+}

@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
@@ -21,4 +22,16 @@ func (p Places) Hold(ctx context.Context, errs brokererr.Errors, step func() err
 	}
 	defer func() { <-p }()
 	return step()
+}
+
+// Sleep waits, and fails when the context ends before.
+func Sleep(ctx context.Context, errs brokererr.Errors, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return errs.Unreachable(ctx.Err())
+	}
 }

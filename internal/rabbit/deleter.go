@@ -1,0 +1,124 @@
+package rabbit
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Broker is what deletions take of a broker.
+type Broker interface {
+	// State tells what is known of the broker.
+	State() State
+	// View shows the snapshot of the vhost. Write takes over a change that the broker has confirmed.
+	View(show func(*snapshot.Snapshot))
+	Write(change snapshot.Write)
+	// RequestRefresh has the vhost read soon.
+	RequestRefresh()
+	// DoOnCluster runs an operation on a channel, unless the broker belongs to another cluster. DoExclusively does so on a
+	// channel that nobody else uses, before or after.
+	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
+	DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
+	// Dial opens a further AMQP connection to the cluster.
+	Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error)
+	// Declare declares a queue with its bindings.
+	Declare(ctx context.Context, cluster string, queue topology.Queue, bindings []topology.Binding) error
+	// CheckUnshared fails if another operator works on the vhost.
+	CheckUnshared(ctx context.Context) error
+}
+
+// State is what is known of a broker.
+type State struct {
+	Cluster vhost.Cluster
+	// Matched: AMQP and the management API were shown to lead to one broker.
+	Matched bool
+	// MayWritePolicies: the user has the tag for it.
+	MayWritePolicies bool
+	// CountsReturns: a message that is put back has lost one of the deliveries that its queue allows.
+	CountsReturns bool
+}
+
+// API is what deletions take of the management API. A *management.Client is one.
+type API interface {
+	Cluster(ctx context.Context) (vhost.Cluster, error)
+	Policies(ctx context.Context) ([]vhost.Policy, error)
+	PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error
+	DeletePolicy(ctx context.Context, name string) error
+	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
+	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
+}
+
+// Settings are those of a Deleter.
+type Settings struct {
+	VHost string
+	// Owner marks fences as those of one BrokerConnection.
+	Owner  string
+	User   string
+	Errors brokererr.Errors
+	Log    logr.Logger
+	Times  Times
+	// Between is called between two steps, for tests; false abandons a deletion there.
+	Between func(step string) bool
+}
+
+// Times are how long things may take.
+type Times struct {
+	// Settle is the time from closing a fence until all publishers know.
+	Settle time.Duration
+	// Stray is how long a fence of another process must have been seen to count as left behind.
+	Stray time.Duration
+	// Operation is the time of one AMQP operation, and Close that of closing a connection.
+	Operation, Close time.Duration
+}
+
+// Deleter deletes queues of one vhost that are provably empty, and clears away what deletions have left behind.
+type Deleter struct {
+	Settings
+
+	broker    Broker
+	api       API
+	errs      brokererr.Errors
+	deletions *deletions
+	sentinels *sentinelLink
+	clearing  sync.WaitGroup
+	sighted   sightings // of the goroutine that calls ClearStrays
+}
+
+// NewDeleter makes a Deleter.
+func NewDeleter(settings Settings, broker Broker, api API) *Deleter {
+	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newDeletions()}
+	s.sentinels = newSentinelLink(settings.Errors, settings.Times, broker.Dial)
+	return s
+}
+
+// Stop ends what is under way, and waits for that, but not for longer than the limit.
+func (s *Deleter) Stop(limit time.Duration) { s.deletions.stop(limit) }
+
+// Stopping is closed when Stop is called.
+func (s *Deleter) Stopping() <-chan struct{} { return s.deletions.closing.Done() }
+
+// Clearing says whether what deletions have left behind is being cleared away.
+func (s *Deleter) Clearing() bool {
+	s.deletions.mu.Lock()
+	defer s.deletions.mu.Unlock()
+	return s.deletions.clearing
+}
+
+// Close waits for what is under way, and ends the connection for sentinels.
+func (s *Deleter) Close() {
+	s.clearing.Wait()
+	s.sentinels.close()
+}
+
+// Standing are the fences of deletions that are under way, by the names of their policies.
+func (s *Deleter) Standing() map[string]bool { return s.deletions.all() }

@@ -1,0 +1,68 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+)
+
+// dialSentinels opens the connection, and makes sure that it leads to the cluster of the connection that everything else
+// goes by.
+func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*amqpconn.Conn, error) {
+	l, err := amqpconn.Dial(ctx, c.config.dialOptions(c.to, c.timing.dial))
+	if err != nil {
+		return nil, err
+	}
+	watchdog := time.AfterFunc(c.timing.operation, l.CloseSocket)
+	defer watchdog.Stop()
+	if err := c.sameAsMain(ctx, l, cluster); err != nil {
+		l.CloseSocket()
+		return nil, err
+	}
+	return l, nil
+}
+
+// sameAsMain declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
+// the queue has the names of the clusters compared.
+func (c *Connection) sameAsMain(ctx context.Context, l *amqpconn.Conn, cluster string) error {
+	channel, err := l.Connection.Channel()
+	if err != nil {
+		return c.errs.OfOperation(err)
+	}
+	defer func() { _ = channel.Close() }()
+	name := management.MatchQueue + l.Id
+	_, err = channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
+	if err != nil && !errors.Is(c.errs.OfOperation(err), brokererr.ErrAccessRefused) {
+		return c.errs.OfOperation(err)
+	}
+	declared := err == nil
+	var main *amqpconn.Conn
+	err = c.channels.Start(ctx, ctx, func(other *amqpconn.Conn) error {
+		main = other
+		if err := c.errs.SameCluster(other.Cluster(), cluster); err != nil || !declared {
+			return err
+		}
+		return other.WithChannel(func(channel *amqp.Channel) error {
+			_, err := channel.QueueDeclarePassive(name, false, false, true, false, nil)
+			return err
+		})
+	})
+	switch {
+	case declared && errors.Is(err, brokererr.ErrResourceLocked): // exclusive to another connection of the same broker
+		if _, err := channel.QueueDelete(name, false, false, false); err != nil {
+			return c.errs.OfOperation(err)
+		}
+	case declared && errors.Is(err, brokererr.ErrNotFound), err == nil && main.Name != l.Name:
+		return c.errs.Fail(brokererr.ErrOtherCluster, "two AMQP connections lead to two brokers")
+	case err != nil:
+		return err
+	}
+	at := main.Cluster()
+	l.MatchedCluster.Store(&at)
+	return nil
+}
