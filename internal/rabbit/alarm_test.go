@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -53,7 +54,7 @@ func TestAlarms(t *testing.T) {
 	}
 
 	connection.deleter.Between = func(step string) bool {
-		if step == stepFenced {
+		if step == safedelete.StepFenced {
 			private.Eval(setAlarm)
 		}
 		return true

@@ -14,6 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -54,7 +55,7 @@ type Connection struct {
 	management *management.Client // for looking
 	writing    *management.Client // for deleting, with what that takes of reading
 	channels   *amqpconn.Pool
-	deleter    *Deleter
+	deleter    *safedelete.Deleter
 	store      snapshot.Store
 	members    members
 	state      state
@@ -91,13 +92,13 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timin
 	c := &Connection{
 		config: config, errs: config.errors(), to: to, timing: timing, log: logger,
 		management: management.NewClient(config.ManagementOptions(to, timing.request, 1)),
-		writing:    management.NewClient(config.ManagementOptions(to, timing.request, requestLimit)),
+		writing:    management.NewClient(config.ManagementOptions(to, timing.request, safedelete.RequestLimit)),
 		candidate:  candidate{news: make(chan struct{}, 1)}, survey: survey{places: management.NewPlaces(1)},
 		channels: amqpconn.NewPool(config.errors(), timing.operation), notices: newNotices(notify), wake: make(chan struct{}, 1),
 	}
-	c.deleter = NewDeleter(Settings{
+	c.deleter = safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: c.errs, Log: logger,
-		Times: Times{Settle: timing.settle, Stray: timing.stray, Operation: timing.operation, Close: timing.goodbye},
+		Times: safedelete.Times{Settle: timing.settle, Stray: timing.stray, Operation: timing.operation, Close: timing.goodbye},
 	}, deletionsOf{c}, c.writing)
 	c.done, c.end = context.WithCancel(context.Background())
 	c.strange.Store(true)
@@ -267,7 +268,7 @@ func (c *Connection) lookAndReplace(ctx context.Context) error {
 	}
 	// That the connections cannot be read says nothing of the vhost; a removal reads them again, and fails then.
 	_ = c.surveyOften(ctx)
-	c.deleter.ClearStrays()
+	c.deleter.ClearLeftovers()
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 )
@@ -25,9 +26,9 @@ func (c *Connection) Fences() []string { return c.deleter.Fences() }
 // deletions is the connection as deletions see it.
 type deletionsOf struct{ *Connection }
 
-func (c deletionsOf) State() State {
+func (c deletionsOf) State() safedelete.State {
 	health := c.Health()
-	return State{
+	return safedelete.State{
 		Cluster: health.Cluster, Matched: health.Matched, MayWritePolicies: health.Capabilities.Policies,
 		CountsReturns: !health.Capabilities.DelayedRedelivery, // as all versions from 4.3 on do not
 	}

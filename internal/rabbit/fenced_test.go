@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -71,7 +72,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 		connection := connected(t, configOf(vh), listener.hear)
 		stood := 0
 		connection.deleter.Between = func(step string) bool {
-			if step != stepFenced {
+			if step != safedelete.StepFenced {
 				return true
 			}
 			if err := connection.Refresh(t.Context()); err != nil {

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -284,7 +285,7 @@ func (h *hammer) drain(all func(amqp.Delivery) bool, queues ...string) {
 	for {
 		select {
 		case message := <-messages:
-			if message.Type == sentinelType {
+			if message.Type == safedelete.SentinelType {
 				h.sentinels++
 			}
 			_ = message.Ack(false)
@@ -384,6 +385,6 @@ func mustBeClean(t *testing.T, vh *brokers.VHost) {
 	g.Eventually(func() []vhost.Policy { // whoever else found a fence left behind may still be at it
 		policies, err := connection.writing.Policies(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
-		return slices.DeleteFunc(policies, func(p vhost.Policy) bool { return len(users([]vhost.Policy{p})) > 0 })
+		return slices.DeleteFunc(policies, func(p vhost.Policy) bool { return len(safedelete.Users([]vhost.Policy{p})) > 0 })
 	}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }

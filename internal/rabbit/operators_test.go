@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -50,7 +51,7 @@ func TestAFenceOfAnotherOperator(t *testing.T) {
 	vhost.DeclareQueue("orders", quorum(nil))
 	foreign := configOf(vhost)
 	foreign.Owner = "theirs"
-	abandon(t, foreign, stepFenced, "orders")
+	abandon(t, foreign, safedelete.StepFenced, "orders")
 	config := configOf(vhost)
 	config.Owner, config.Known = "ours", func(string) bool { return false }
 	connection := connected(t, config, nil)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -51,9 +52,9 @@ func putAside(t *testing.T, vh *brokers.VHost, queue string, requeue bool) {
 		t.Fatal(ok, err)
 	}
 	NewWithT(t).Eventually(func(g Gomega) int {
-		now, _, err := passive(channel, queue)
+		now, _, err := safedelete.PassiveDeclare(channel, queue)
 		g.Expect(err).NotTo(HaveOccurred())
-		return now.consumers
+		return now.Consumers
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeZero())
 }
 
@@ -112,7 +113,7 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 			connection := connected(t, configOf(vh), nil)
 			connection.deleter.Between = func(step string) bool {
 				switch {
-				case step != stepLooked:
+				case step != safedelete.StepLooked:
 				case queue == "ready":
 					vh.Publish("", queue, "1")
 				default:
@@ -168,7 +169,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 			closed := make(chan struct{})
 			connection.deleter.Between = func(step string) bool {
 				switch {
-				case step != stepOne:
+				case step != safedelete.StepOne:
 				case how == "by a consumer":
 					holding(t, vh, func(ch *amqp.Channel) error {
 						_, err := ch.Consume(orders, "", false, false, false, false, nil)

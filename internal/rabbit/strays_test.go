@@ -14,11 +14,12 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-var steps = []string{stepFenced, stepProved, stepSettled}
+var steps = []string{safedelete.StepFenced, safedelete.StepProved, safedelete.StepSettled}
 
 // Whoever is told to stop in the middle leaves nothing behind.
 func TestDeletionsThatAreStopped(t *testing.T) {
@@ -75,10 +76,10 @@ func TestStraysAreClearedAway(t *testing.T) {
 		for _, name := range []string{"guest", user.Username} {
 			var queues []string
 			publishers := map[string]*burster{}
-			for _, step := range append(slices.Clone(steps), stepOpened) {
+			for _, step := range append(slices.Clone(steps), safedelete.StepOpened) {
 				queue := name + " " + step
 				queues = append(queues, queue)
-				vh.DeclareQueue(queue, quorum(vhost.Arguments{"x-single-active-consumer": step == stepSettled}))
+				vh.DeclareQueue(queue, quorum(vhost.Arguments{"x-single-active-consumer": step == safedelete.StepSettled}))
 				publishers[queue] = newBurster(t, vh, queue)
 				config := configOf(vh)
 				config.Owner = "owner of " + queue
@@ -101,7 +102,7 @@ func TestStraysAreClearedAway(t *testing.T) {
 					left := func(p vhost.Policy) bool { return strings.HasSuffix(p.Name, ":"+queue) }
 					g.Expect(slices.ContainsFunc(policies, left)).To(BeFalse())
 				}).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(Succeed())
-				if found := bodies(t, vh, queue); slices.ContainsFunc(found, func(m amqp.Delivery) bool { return m.Type == sentinelType }) {
+				if found := bodies(t, vh, queue); slices.ContainsFunc(found, func(m amqp.Delivery) bool { return m.Type == safedelete.SentinelType }) {
 					t.Errorf("%s: sentinels are left", queue)
 				}
 				if publishers[queue].untilConfirmed(t.Context(), queue) == nil {
@@ -118,15 +119,15 @@ func abandon(t *testing.T, config Config, step string, queues ...string) {
 	t.Helper()
 	connection := connected(t, config, nil)
 	connection.deleter.Between = func(now string) bool { return now != step }
-	if step == stepOpened { // which comes when something goes wrong
+	if step == safedelete.StepOpened { // which comes when something goes wrong
 		connection.deleter.Between = func(now string) bool {
-			if now == stepSettled {
+			if now == safedelete.StepSettled {
 				connection.deleter.Stop(0)
 			}
 			return now != step
 		}
 	}
-	if err := deleteNow(t.Context(), connection, queues...); !errors.Is(err, errAbandoned) {
+	if err := deleteNow(t.Context(), connection, queues...); !errors.Is(err, safedelete.ErrAbandoned) {
 		t.Fatalf("%v: %v", queues, err)
 	}
 	connection.Close()
@@ -197,10 +198,10 @@ func TestSentinelsThatExpired(t *testing.T) {
 		vh.Bind("onward", "by exchanges target", "", nil)
 		config := configOf(vh)
 		config.Owner = "mine"
-		abandon(t, config, stepSettled, slices.Sorted(maps.Keys(ways))...)
+		abandon(t, config, safedelete.StepSettled, slices.Sorted(maps.Keys(ways))...)
 		for name := range ways {
 			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
-				WithTimeout(within).WithPolling(100*time.Millisecond).Should(BeNumerically(">=", sentinels), "more where one had expired too early")
+				WithTimeout(within).WithPolling(100*time.Millisecond).Should(BeNumerically(">=", safedelete.Sentinels), "more where one had expired too early")
 		}
 		connectedWith(t, config, impatient())
 		for name := range ways {
@@ -220,7 +221,7 @@ func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
 		vh.DeclareQueue("orders", quorum(nil))
 		first := configOf(vh)
 		first.Owner = "first"
-		abandon(t, first, stepSettled, "orders")
+		abandon(t, first, safedelete.StepSettled, "orders")
 		other := configOf(vh)
 		other.Owner = "other"
 		beside := connected(t, other, nil)
@@ -240,7 +241,7 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 		vh.DeclareQueue("orders", quorum(nil))
 		config := configOf(vh)
 		config.Owner = "owner"
-		abandon(t, config, stepSettled, "orders")
+		abandon(t, config, safedelete.StepSettled, "orders")
 		dead, err := vh.Connect("a process that is gone")
 		if err != nil {
 			t.Fatal(err)
@@ -293,7 +294,7 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 		}))
 		config := configOf(vh)
 		config.Owner = "owner"
-		abandon(t, config, stepSettled, "tier", "orders")
+		abandon(t, config, safedelete.StepSettled, "tier", "orders")
 		g := NewWithT(t)
 		g.Eventually(vh.Ready).WithArguments("tier").WithTimeout(within).Should(BeZero())
 		connection := connectedWith(t, config, impatient())

@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -31,13 +31,13 @@ const (
 
 // The steps of a deletion, as tests call them.
 const (
-	stepLooked  = "looked"
-	stepFenced  = "fenced"
-	stepProved  = "proved"
-	stepSettled = "settled"
-	stepOne     = "one deleted"
+	StepLooked  = "looked"
+	StepFenced  = "fenced"
+	StepProved  = "proved"
+	StepSettled = "settled"
+	StepOne     = "one deleted"
 	stepDeleted = "deleted"
-	stepOpened  = "opened"
+	StepOpened  = "opened"
 )
 
 // DeleteEmpty deletes queues, in the order given, if every one of them is provably empty and without consumers; otherwise
@@ -77,7 +77,7 @@ func (s *Deleter) DeleteEmpty(
 		stats: map[string]*queueStats{}, inside: map[string]int{},
 	}
 	err = d.run(ctx)
-	if ctx.Err() != nil && !errors.Is(err, errAbandoned) && err != nil {
+	if ctx.Err() != nil && !errors.Is(err, ErrAbandoned) && err != nil {
 		return s.errs.Ended(ctx, err)
 	}
 	return err
@@ -134,13 +134,13 @@ type deletion struct {
 	inside map[string]int
 }
 
-// errAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
-var errAbandoned = errors.New("abandoned")
+// ErrAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
+var ErrAbandoned = errors.New("abandoned")
 
 // step is called between two steps.
 func (d *deletion) step(name string) error {
 	if d.deleter.Between != nil && !d.deleter.Between(name) {
-		return errAbandoned
+		return ErrAbandoned
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (d *deletion) run(ctx context.Context) error {
 	if err := d.glance(ctx); err != nil || len(d.queues) == 0 { // nobody waits for a place in vain
 		return err
 	}
-	if err := d.step(stepLooked); err != nil {
+	if err := d.step(StepLooked); err != nil {
 		return err
 	}
 	return d.deleter.deletions.fenced(ctx, d.deleter.errs, func() error {
@@ -158,7 +158,7 @@ func (d *deletion) run(ctx context.Context) error {
 			return err
 		}
 		err = d.fenceAndDelete(ctx, planned)
-		if errors.Is(err, errAbandoned) {
+		if errors.Is(err, ErrAbandoned) {
 			return err
 		}
 		return d.undo(ctx, err)
@@ -180,12 +180,12 @@ func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence.Fence) er
 	}
 	for _, f := range planned {
 		d.fences = append(d.fences, f)
-		d.deleter.deletions.stand(f.Name)
+		d.deleter.deletions.trackFence(f.Name)
 		if err := d.deleter.api.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, f.Closed()); err != nil {
 			return err
 		}
 	}
-	if err := d.step(stepFenced); err != nil {
+	if err := d.step(StepFenced); err != nil {
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, budget)
@@ -202,7 +202,7 @@ func (d *deletion) deleteWithin(ctx context.Context) error {
 	if err := d.proveAll(ctx); err != nil {
 		return err
 	}
-	if err := d.step(stepProved); err != nil {
+	if err := d.step(StepProved); err != nil {
 		return err
 	}
 	policies, err := d.deleter.policies(ctx)
@@ -215,7 +215,7 @@ func (d *deletion) deleteWithin(ctx context.Context) error {
 	if err := d.settle(ctx); err != nil {
 		return err
 	}
-	if err := d.step(stepSettled); err != nil {
+	if err := d.step(StepSettled); err != nil {
 		return err
 	}
 	if err := d.delete(ctx); err != nil {
@@ -243,15 +243,15 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 	left := false
 	for _, f := range d.fences {
 		err := d.deleter.lift(ctx, f, len(d.queues) > 0, func() error {
-			if err := d.step(stepOpened); err != nil {
+			if err := d.step(StepOpened); err != nil {
 				return err
 			}
 			return d.takeOut(ctx, f)
 		})
-		if errors.Is(err, errAbandoned) {
+		if errors.Is(err, ErrAbandoned) {
 			return err
 		}
-		d.deleter.deletions.fallen(f.Name, err == nil)
+		d.deleter.deletions.untrackFence(f.Name, err == nil)
 		if err != nil {
 			left = true
 			d.deleter.tellOfFence(f.Name, err)
@@ -273,10 +273,10 @@ func (d *deletion) takeOut(ctx context.Context, f fence.Fence) error {
 	f.Queues = slices.DeleteFunc(slices.Clone(f.Queues), func(queue string) bool {
 		return d.inside[queue] == 0 || !slices.Contains(d.queues, queue)
 	})
-	return d.deleter.takeAll(ctx, f, time.Since(d.published), func(queue string) taking {
-		return taking{
-			cluster: d.cluster, most: d.inside[queue], patience: d.deleter.Times.Settle,
-			ours: func(name string) bool { return name == f.Name },
+	return d.deleter.ackAllSentinels(ctx, f, time.Since(d.published), func(queue string) ackOptions {
+		return ackOptions{
+			cluster: d.cluster, max: d.inside[queue], patience: d.deleter.Times.Settle,
+			match: func(name string) bool { return name == f.Name },
 		}
 	}, d.gone)
 }

@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 // sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
 const sentinelIdle = 10 * time.Second
 
-// sentinelLink is the AMQP connection on which sentinels are published, and nothing else: under a memory or disk alarm the
+// sentinelConn is the AMQP connection on which sentinels are published, and nothing else: under a memory or disk alarm the
 // broker stops to read from a connection as soon as something is published on it. It is opened when needed, and cut when
 // the broker says that it is blocked.
-type sentinelLink struct {
+type sentinelConn struct {
 	dial    func(ctx context.Context, cluster string) (*amqpconn.Conn, error)
 	errs    brokererr.Errors
 	times   Times
@@ -38,13 +38,13 @@ type alarmedLink struct {
 	alarms chan string // at most one: why the broker blocked the connection
 }
 
-func newSentinelLink(errs brokererr.Errors, times Times, dial func(context.Context, string) (*amqpconn.Conn, error)) *sentinelLink {
-	return &sentinelLink{errs: errs, times: times, dial: dial, opening: make(chan struct{}, 1)}
+func newSentinelConn(errs brokererr.Errors, times Times, dial func(context.Context, string) (*amqpconn.Conn, error)) *sentinelConn {
+	return &sentinelConn{errs: errs, times: times, dial: dial, opening: make(chan struct{}, 1)}
 }
 
 // alone runs an operation on a channel that nobody else uses, before or after. It returns when the operation has ended:
 // what it publishes must not be published later without anybody knowing.
-func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func(*amqpconn.Conn, *amqp.Channel) error) error {
+func (s *sentinelConn) alone(ctx context.Context, cluster string, operation func(*amqpconn.Conn, *amqp.Channel) error) error {
 	l, err := s.acquire(ctx, cluster)
 	if err != nil {
 		return err
@@ -75,13 +75,13 @@ func (s *sentinelLink) alone(ctx context.Context, cluster string, operation func
 }
 
 // check publishes a message that reaches no queue, to see whether the broker takes messages at all.
-func (s *sentinelLink) check(ctx context.Context, cluster string) error {
+func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 	return s.alone(ctx, cluster, func(_ *amqpconn.Conn, channel *amqp.Channel) error {
 		if err := channel.Confirm(false); err != nil {
 			return err
 		}
 		nowhere := "warren.nowhere." + rand.Text()
-		probe := amqp.Publishing{Type: sentinelType, AppId: sentinelApp}
+		probe := amqp.Publishing{Type: SentinelType, AppId: sentinelApp}
 		confirmation, err := channel.PublishWithDeferredConfirm("", nowhere, false, false, probe)
 		if err == nil {
 			confirmation.Wait()
@@ -100,7 +100,7 @@ func (s *Deleter) arrived(ctx context.Context, cluster string) error {
 }
 
 // acquire returns the open connection, or opens one.
-func (s *sentinelLink) acquire(ctx context.Context, cluster string) (*alarmedLink, error) {
+func (s *sentinelConn) acquire(ctx context.Context, cluster string) (*alarmedLink, error) {
 	select {
 	case s.opening <- struct{}{}:
 	case <-ctx.Done():
@@ -128,7 +128,7 @@ func (s *sentinelLink) acquire(ctx context.Context, cluster string) (*alarmedLin
 	return l, nil
 }
 
-func (s *sentinelLink) use() *alarmedLink {
+func (s *sentinelConn) use() *alarmedLink {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil || s.current.Connection.IsClosed() {
@@ -140,7 +140,7 @@ func (s *sentinelLink) use() *alarmedLink {
 
 // listen cuts the connection when the broker blocks it: whoever waits for a confirm would wait for as long as the alarm
 // lasts.
-func (s *sentinelLink) listen(l *alarmedLink, blocked <-chan amqp.Blocking, ended <-chan *amqp.Error) {
+func (s *sentinelConn) listen(l *alarmedLink, blocked <-chan amqp.Blocking, ended <-chan *amqp.Error) {
 	for {
 		select {
 		case now, ok := <-blocked:
@@ -159,7 +159,7 @@ func (s *sentinelLink) listen(l *alarmedLink, blocked <-chan amqp.Blocking, ende
 	}
 }
 
-func (s *sentinelLink) forget(l *alarmedLink) {
+func (s *sentinelConn) forget(l *alarmedLink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == l {
@@ -168,7 +168,7 @@ func (s *sentinelLink) forget(l *alarmedLink) {
 }
 
 // release closes the connection some time after its last use.
-func (s *sentinelLink) release(l *alarmedLink) {
+func (s *sentinelConn) release(l *alarmedLink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.users--; l.users > 0 || s.current != l {
@@ -180,7 +180,7 @@ func (s *sentinelLink) release(l *alarmedLink) {
 	s.idle = time.AfterFunc(sentinelIdle, func() { s.rest(l) })
 }
 
-func (s *sentinelLink) rest(l *alarmedLink) {
+func (s *sentinelConn) rest(l *alarmedLink) {
 	s.mu.Lock()
 	unused := l.users == 0 && s.current == l
 	if unused {
@@ -193,7 +193,7 @@ func (s *sentinelLink) rest(l *alarmedLink) {
 }
 
 // close ends the connection for good.
-func (s *sentinelLink) close() {
+func (s *sentinelConn) close() {
 	s.mu.Lock()
 	l := s.current
 	s.current, s.closed = nil, true

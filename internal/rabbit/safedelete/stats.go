@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -11,40 +11,40 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// held is what a passive declaration counts. Both are current; whoever holds an unacknowledged message counts as a
+// counts is what a passive declaration counts. Both are current; whoever holds an unacknowledged message counts as a
 // consumer. Messages that wait to be redelivered or dead-lettered are in neither.
-type held struct{ ready, consumers int }
+type counts struct{ ready, Consumers int }
 
-// passive counts; false if there is no such queue.
-func passive(channel *amqp.Channel, queue string) (held, bool, error) {
+// PassiveDeclare counts; false if there is no such queue.
+func PassiveDeclare(channel *amqp.Channel, queue string) (counts, bool, error) {
 	declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
-		return held{}, false, nil // and the channel is closed
+		return counts{}, false, nil // and the channel is closed
 	}
-	return held{ready: declared.Messages, consumers: declared.Consumers}, err == nil, err
+	return counts{ready: declared.Messages, Consumers: declared.Consumers}, err == nil, err
 }
 
 // held counts on the cluster of this name.
-func (s *Deleter) held(ctx context.Context, cluster, queue string) (held, bool, error) {
+func (s *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool, error) {
 	type answer struct {
-		now    held
+		now    counts
 		exists bool
 	}
 	answers := make(chan answer, 1) // for the operation goes on when the context ends
 	err := s.broker.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
-		now, exists, err := passive(channel, queue)
+		now, exists, err := PassiveDeclare(channel, queue)
 		answers <- answer{now, exists}
 		return err
 	})
 	if err != nil {
-		return held{}, false, about(queue, err)
+		return counts{}, false, wrapQueue(queue, err)
 	}
 	got := <-answers
 	return got.now, got.exists, nil
 }
 
-// about names the queue in an error of the broker.
-func about(queue string, err error) error {
+// wrapQueue names the queue in an error of the broker.
+func wrapQueue(queue string, err error) error {
 	if err == nil || errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrUnproven) { // which name it themselves
 		return err
 	}
@@ -59,8 +59,8 @@ type queueStats struct {
 	user, operator vhost.Arguments
 }
 
-// fit says why a queue cannot be shown to be empty; nil if it can.
-func (q *queueStats) fit(errs brokererr.Errors, queue string) error {
+// checkEligible says why a queue cannot be shown to be empty; nil if it can.
+func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 	unproven := func(format string, args ...any) error {
 		return errs.Fail(brokererr.ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
 	}
@@ -74,8 +74,8 @@ func (q *queueStats) fit(errs brokererr.Errors, queue string) error {
 	case expires && ttl < shortestTTL.Milliseconds():
 		return unproven("keeps messages for %d ms; that is too short to show that it is empty", ttl)
 	}
-	if length, limited := q.lowest(vhost.KeyMaxLength); limited && length < sentinels {
-		return unproven("takes %d messages at most; it takes %d to show that it is empty", length, sentinels)
+	if length, limited := q.lowest(vhost.KeyMaxLength); limited && length < Sentinels {
+		return unproven("takes %d messages at most; it takes %d to show that it is empty", length, Sentinels)
 	}
 	if length, limited := q.lowest(vhost.KeyMaxLengthBytes); limited && length < roomForSentinels {
 		return unproven("takes %d bytes at most; it takes %d to show that it is empty", length, roomForSentinels)
@@ -111,13 +111,13 @@ func (q *queueStats) drops() bool {
 	return (limited || limitedBytes) && !q.rejects()
 }
 
-// holds says what a passive declaration found beyond the messages that are Warren's own; nil if nothing.
-func (h held) holds(errs brokererr.Errors, queue string) error {
+// checkEmpty says what a passive declaration found beyond the messages that are Warren's own; nil if nothing.
+func (h counts) checkEmpty(errs brokererr.Errors, queue string) error {
 	switch {
 	case h.ready > 0:
 		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
-	case h.consumers > 0:
-		return errs.Fail(brokererr.ErrNotEmpty, "queue %q has %s", queue, count(h.consumers, "consumer"))
+	case h.Consumers > 0:
+		return errs.Fail(brokererr.ErrNotEmpty, "queue %q has %s", queue, count(h.Consumers, "consumer"))
 	}
 	return nil
 }

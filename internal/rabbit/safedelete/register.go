@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// requestLimit is how many requests to the management API deletions make at a time.
-	requestLimit = 4
+	// RequestLimit is how many requests to the management API deletions make at a time.
+	RequestLimit = 4
 	// fenceLimit is how many calls of DeleteEmpty have fences standing at a time. Policies are written one at a time, and a
 	// fence must not stand for long; but most of its time a deletion waits for publishers to learn of its fence.
 	fenceLimit = 6
 )
 
-// deletions are those that are under way.
-type deletions struct {
+// register are those that are under way.
+type register struct {
 	requests management.Places
 	fencing  chan struct{} // a place for each fence; see fenced
 	running  sync.WaitGroup
@@ -40,9 +40,9 @@ type deletions struct {
 	again     *time.Timer // for a look at fences that may be strays
 }
 
-func newDeletions() *deletions {
-	d := &deletions{
-		requests: management.NewPlaces(requestLimit), fencing: make(chan struct{}, fenceLimit),
+func newRegister() *register {
+	d := &register{
+		requests: management.NewPlaces(RequestLimit), fencing: make(chan struct{}, fenceLimit),
 		queues: map[string]bool{}, fences: map[string]bool{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
@@ -50,7 +50,7 @@ func newDeletions() *deletions {
 }
 
 // stop ends what is under way, and waits for it.
-func (d *deletions) stop(limit time.Duration) {
+func (d *register) stop(limit time.Duration) {
 	d.mu.Lock()
 	d.closed = true
 	if d.again != nil {
@@ -74,7 +74,7 @@ var errBusy = errors.New("busy")
 // begin counts a deletion among the running ones until the returned function is called, and gives it a context that ends
 // when the connection is about to be closed. It fails with ErrClosed, or with errBusy and the name of a queue that
 // another one is about.
-func (d *deletions) begin(ctx context.Context, queues []string) (context.Context, func(), string, error) {
+func (d *register) begin(ctx context.Context, queues []string) (context.Context, func(), string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -101,15 +101,15 @@ func (d *deletions) begin(ctx context.Context, queues []string) (context.Context
 	}, "", nil
 }
 
-// stand takes note of a fence, so that it does not pass for a stray; fallen ends that. A fence that could not be lifted is
+// trackFence takes note of a fence, so that it does not pass for a stray; fallen ends that. A fence that could not be lifted is
 // a stray from then on.
-func (d *deletions) stand(name string) {
+func (d *register) trackFence(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fences[name] = true
 }
 
-func (d *deletions) fallen(name string, lifted bool) {
+func (d *register) untrackFence(name string, lifted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fences[name] = false; lifted {
@@ -119,14 +119,14 @@ func (d *deletions) fallen(name string, lifted bool) {
 }
 
 // drift takes note of a sentinel that was sent and of which the broker did not say what became of it.
-func (d *deletions) drift(name string) {
+func (d *register) drift(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.adrift[name] = time.Now()
 }
 
 // mayArrive says whether a sentinel of a fence may still come: a node that died may have passed it on to the others.
-func (d *deletions) mayArrive(name string) bool {
+func (d *register) mayArrive(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	since, adrift := d.adrift[name]
@@ -134,7 +134,7 @@ func (d *deletions) mayArrive(name string) bool {
 }
 
 // forget drops what is known of a fence that is down.
-func (d *deletions) forget(name string) {
+func (d *register) forget(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.fences, name)
@@ -143,7 +143,7 @@ func (d *deletions) forget(name string) {
 }
 
 // lookIn has a look taken after a time, in the place of the one that was asked for before.
-func (d *deletions) lookIn(wait time.Duration, look func()) {
+func (d *register) lookIn(wait time.Duration, look func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.again != nil {
@@ -152,8 +152,8 @@ func (d *deletions) lookIn(wait time.Duration, look func()) {
 	d.again = time.AfterFunc(wait, look)
 }
 
-// standing says whether a fence is in use, and whether this connection put it up.
-func (d *deletions) standing(name string) (standing, known bool) {
+// isTracked says whether a fence is in use, and whether this connection put it up.
+func (d *register) isTracked(name string) (standing, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	standing, known = d.fences[name]
@@ -166,7 +166,7 @@ var errSlow = errors.New("slow")
 // fenced is inPlace for a step with a fence. Where a broker has too much to do, many deletions at a time take too long, all of
 // them, and are undone and tried again. So each that takes too long withholds a place, down to a single one, and each that ends
 // well gives one back.
-func (d *deletions) fenced(ctx context.Context, errs brokererr.Errors, step func() error) error {
+func (d *register) fenced(ctx context.Context, errs brokererr.Errors, step func() error) error {
 	select {
 	case d.fencing <- struct{}{}:
 	case <-ctx.Done():
@@ -180,7 +180,7 @@ func (d *deletions) fenced(ctx context.Context, errs brokererr.Errors, step func
 }
 
 // placesAfter is how many places are free again after a deletion that ended with this error.
-func (d *deletions) placesAfter(err error) int {
+func (d *register) placesAfter(err error) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {

@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -44,12 +44,12 @@ func (d *deletion) look(ctx context.Context) ([]fence.Fence, error) {
 		return nil, err
 	}
 	for _, queue := range d.queues {
-		if err := d.read(ctx, queue, users(policies)); err != nil {
+		if err := d.read(ctx, queue, Users(policies)); err != nil {
 			return nil, err
 		}
 	}
 	d.priority = 1000
-	for _, policy := range users(policies) {
+	for _, policy := range Users(policies) {
 		if !policy.Operator {
 			d.priority = max(d.priority, policy.Priority+1)
 		}
@@ -65,7 +65,7 @@ func (d *deletion) look(ctx context.Context) ([]fence.Fence, error) {
 func (d *deletion) leftBehind(policies []vhost.Policy) error {
 	for _, policy := range policies {
 		_, own := fence.ParseName(policy.Name)
-		if standing, _ := d.deleter.deletions.standing(policy.Name); standing || !own || policy.Operator {
+		if standing, _ := d.deleter.deletions.isTracked(policy.Name); standing || !own || policy.Operator {
 			continue
 		}
 		for _, queue := range fence.QueuesOf(policy.Pattern.String()) {
@@ -89,7 +89,7 @@ func (d *deletion) current(ctx context.Context) error {
 		if !exists {
 			d.gone(queue)
 		}
-		if err := now.holds(d.deleter.errs, queue); err != nil {
+		if err := now.checkEmpty(d.deleter.errs, queue); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Poli
 	if err := d.workOutPolicies(ctx, queue, now, policies); err != nil {
 		return err
 	}
-	return now.fit(d.deleter.errs, queue)
+	return now.checkEligible(d.deleter.errs, queue)
 }
 
 // queueInfo makes a request when it is its turn.
@@ -131,8 +131,8 @@ func (s *Deleter) policies(ctx context.Context) (all []vhost.Policy, err error) 
 	return all, err
 }
 
-// users leaves out fences, Warren's own policies.
-func users(policies []vhost.Policy) []vhost.Policy {
+// Users leaves out fences, Warren's own policies.
+func Users(policies []vhost.Policy) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p vhost.Policy) bool {
 		_, own := fence.ParseName(p.Name)
 		return own && !p.Operator

@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (d *deletion) remember(ctx context.Context, queue string) error {
 		return err
 	})
 	if err != nil {
-		return about(queue, err)
+		return wrapQueue(queue, err)
 	}
 	one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(d.stats[queue].Arguments)}}
 	for _, binding := range bindings {

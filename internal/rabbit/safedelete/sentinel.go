@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 // own. There are two of them: shortly before a queue is deleted, the first is taken out; if it is the first that was put
 // in and nobody else ever got it, nobody has got the second either, and the fence has held all the time.
 const (
-	sentinels = 2
+	Sentinels = 2
 
-	sentinelType = "warren.sentinel"
+	SentinelType = "warren.sentinel"
 	sentinelApp  = "warren"
 	headerQueue  = "warren-queue"  // the queue that it was put into
 	headerFence  = "warren-fence"  // the policy that it belongs to
@@ -33,7 +33,7 @@ const (
 
 func sentinel(queue, fence string, number int) amqp.Publishing {
 	return amqp.Publishing{
-		Type: sentinelType, AppId: sentinelApp, DeliveryMode: amqp.Persistent, Priority: sentinelPriority,
+		Type: SentinelType, AppId: sentinelApp, DeliveryMode: amqp.Persistent, Priority: sentinelPriority,
 		ContentType: "text/plain; charset=utf-8", Timestamp: time.Now(),
 		Headers: amqp.Table{headerQueue: queue, headerFence: fence, headerNumber: int32(number)},
 		Body: fmt.Appendf(nil, "Warren, the operator for RabbitMQ consumers, put this message into the queue %q to make sure that it "+
@@ -44,7 +44,7 @@ func sentinel(queue, fence string, number int) amqp.Publishing {
 // isSentinel says whether a message is a sentinel of one of these fences.
 func isSentinel(message amqp.Delivery, ours func(fence string) bool) bool {
 	fence, _ := message.Headers[headerFence].(string)
-	return message.Type == sentinelType && message.AppId == sentinelApp && ours(fence)
+	return message.Type == SentinelType && message.AppId == sentinelApp && ours(fence)
 }
 
 func numberOf(message amqp.Delivery) int {
@@ -86,14 +86,14 @@ func publishSentinels(l *amqpconn.Conn, channel *amqp.Channel, queue, fence stri
 	return taken, nil
 }
 
-// taking is the taking out of sentinels.
-type taking struct {
+// ackOptions is the taking out of sentinels.
+type ackOptions struct {
 	cluster string
-	ours    func(fence string) bool
-	// most is how many there can be.
-	most int
-	// few is how many ready messages a queue may have to be looked into at all; no limit if zero.
-	few int
+	match   func(fence string) bool
+	// max is how many there can be.
+	max int
+	// maxReady is how many ready messages a queue may have to be looked into at all; no limit if zero.
+	maxReady int
 	// held: the process that put them in may be gone without the broker having noticed, and still hold some.
 	held bool
 	// patience is for how long to wait until this process holds none itself, after its channel was closed.
@@ -103,12 +103,12 @@ type taking struct {
 // holdLimit is how many messages of others are held back at most while the sentinels behind them are taken out.
 const holdLimit = 64
 
-// take takes sentinels out of a queue, and returns how many, and whether there is such a queue. A broker knows no other way
+// ackSentinels takes sentinels out of a queue, and returns how many, and whether there is such a queue. A broker knows no other way
 // to see what a message is than to get it: messages of others that are in front are held until the sentinels are out, and
 // put back. A queue that is gone, has no ready message or has consumers, who were given the sentinels long ago, is left
 // alone; but see taking.held.
-func (s *Deleter) take(ctx context.Context, queue string, what taking) (taken int, exists bool, err error) {
-	worth, exists, err := s.worthTaking(ctx, queue, what)
+func (s *Deleter) ackSentinels(ctx context.Context, queue string, what ackOptions) (taken int, exists bool, err error) {
+	worth, exists, err := s.mayHoldSentinels(ctx, queue, what)
 	if err != nil || !worth {
 		return 0, exists, err
 	}
@@ -118,14 +118,14 @@ func (s *Deleter) take(ctx context.Context, queue string, what taking) (taken in
 	}
 	err = s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
 		var held []amqp.Delivery
-		for taken < what.most && len(held) < most {
+		for taken < what.max && len(held) < most {
 			message, ok, err := channel.Get(queue, false)
 			switch {
 			case err != nil:
 				return err
 			case !ok:
 				return s.putAllBack(ctx, channel, queue, held)
-			case !isSentinel(message, what.ours):
+			case !isSentinel(message, what.match):
 				held = append(held, message)
 				continue
 			}
@@ -136,25 +136,25 @@ func (s *Deleter) take(ctx context.Context, queue string, what taking) (taken in
 		}
 		return s.putAllBack(ctx, channel, queue, held)
 	})
-	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see takeAsConsumer
-		taken, err = s.takeAsConsumer(ctx, queue, what)
+	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see ackAsConsumer
+		taken, err = s.ackAsConsumer(ctx, queue, what)
 	}
-	return taken, true, about(queue, err)
+	return taken, true, wrapQueue(queue, err)
 }
 
-// worthTaking says whether there can be sentinels to take out of a queue, and whether there is such a queue.
-func (s *Deleter) worthTaking(ctx context.Context, queue string, what taking) (worth, exists bool, err error) {
+// mayHoldSentinels says whether there can be sentinels to take out of a queue, and whether there is such a queue.
+func (s *Deleter) mayHoldSentinels(ctx context.Context, queue string, what ackOptions) (worth, exists bool, err error) {
 	now, exists, err := s.held(ctx, what.cluster, queue)
-	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < what.patience; {
+	for begun := time.Now(); err == nil && now.Consumers > 0 && time.Since(begun) < what.patience; {
 		if err = management.Sleep(ctx, s.errs, settlePause); err == nil {
 			now, exists, err = s.held(ctx, what.cluster, queue)
 		}
 	}
-	if err == nil && now.consumers > 0 && what.held {
+	if err == nil && now.Consumers > 0 && what.held {
 		err = s.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
 	}
-	few := what.few == 0 || now.ready <= what.few
-	return exists && now.ready > 0 && now.consumers == 0 && few, exists, err
+	few := what.maxReady == 0 || now.ready <= what.maxReady
+	return exists && now.ready > 0 && now.Consumers == 0 && few, exists, err
 }
 
 // countsDeliveries says whether a message that is put back has lost one of the deliveries that its queue allows.
@@ -176,8 +176,8 @@ func (s *Deleter) putAllBack(ctx context.Context, channel *amqp.Channel, queue s
 		}
 	}
 	for begun := time.Now(); time.Since(begun) < settling; {
-		now, exists, err := passive(channel, queue)
-		if err != nil || !exists || now.consumers == 0 { // whoever holds a message counts as a consumer
+		now, exists, err := PassiveDeclare(channel, queue)
+		if err != nil || !exists || now.Consumers == 0 { // whoever holds a message counts as a consumer
 			return err
 		}
 		if err := management.Sleep(ctx, s.errs, settlePause); err != nil {
@@ -196,9 +196,9 @@ const (
 // putBack returns a message to its place. From 4.3 on that does not count as a failed delivery.
 func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
 
-// takeAsConsumer is take for queues with a single active consumer, which refuse basic.get. While another consumer is the
+// ackAsConsumer is take for queues with a single active consumer, which refuse basic.get. While another consumer is the
 // active one, nothing comes.
-func (s *Deleter) takeAsConsumer(ctx context.Context, queue string, what taking) (int, error) {
+func (s *Deleter) ackAsConsumer(ctx context.Context, queue string, what ackOptions) (int, error) {
 	taken := 0
 	err := s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
 		messages, err := consumeSlowly(channel, queue)
@@ -210,11 +210,11 @@ func (s *Deleter) takeAsConsumer(ctx context.Context, queue string, what taking)
 			if !ok {
 				return stopConsuming(channel, messages)
 			}
-			if !isSentinel(message, what.ours) { // not before no other can come, or it would be the same one again
+			if !isSentinel(message, what.match) { // not before no other can come, or it would be the same one again
 				return errors.Join(stopConsuming(channel, messages), putBack(message))
 			}
 			taken++
-			if taken == what.most {
+			if taken == what.max {
 				return errors.Join(stopConsuming(channel, messages), message.Ack(false), s.putAllBack(ctx, channel, queue, nil))
 			}
 			if err := message.Ack(false); err != nil {

@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 // Deletions that take too long leave fewer places to the others, but never none; deletions that end well give them back.
 func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 	t.Parallel()
-	d := newDeletions()
+	d := newRegister()
 	slow := fmt.Errorf("not now: %w", errSlow)
 	for i, step := range []struct {
 		err  error
@@ -47,13 +47,13 @@ func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 // A fence outlives a sentinel of which the broker did not say what became of it.
 func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
 	t.Parallel()
-	d := newDeletions()
-	d.stand("fence")
+	d := newRegister()
+	d.trackFence("fence")
 	if d.mayArrive("fence") {
 		t.Error("all sentinels were accounted for")
 	}
 	d.drift("fence")
-	d.fallen("fence", false)
+	d.untrackFence("fence", false)
 	if !d.mayArrive("fence") {
 		t.Error("the sentinel is forgotten")
 	}

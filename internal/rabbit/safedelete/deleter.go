@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -88,16 +88,16 @@ type Deleter struct {
 	broker    Broker
 	api       API
 	errs      brokererr.Errors
-	deletions *deletions
-	sentinels *sentinelLink
+	deletions *register
+	sentinels *sentinelConn
 	clearing  sync.WaitGroup
-	sighted   sightings // of the goroutine that calls ClearStrays
+	sighted   fencesSeen // of the goroutine that calls ClearLeftovers
 }
 
-// NewDeleter makes a Deleter.
-func NewDeleter(settings Settings, broker Broker, api API) *Deleter {
-	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newDeletions()}
-	s.sentinels = newSentinelLink(settings.Errors, settings.Times, broker.Dial)
+// New makes a Deleter.
+func New(settings Settings, broker Broker, api API) *Deleter {
+	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newRegister()}
+	s.sentinels = newSentinelConn(settings.Errors, settings.Times, broker.Dial)
 	return s
 }
 

@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"context"
@@ -106,7 +106,7 @@ func (d *deletion) refused(ctx context.Context, queue string) (again bool, err e
 	if !exists {
 		return false, d.unproven(deletedElsewhere, queue)
 	}
-	if err := now.holds(d.deleter.errs, queue); err != nil {
+	if err := now.checkEmpty(d.deleter.errs, queue); err != nil {
 		return false, err
 	}
 	wait := "to be dead-lettered"
@@ -126,7 +126,7 @@ func (d *deletion) publish(ctx context.Context, queue string, numbers ...int) (t
 	})
 	if err != nil {
 		d.deleter.deletions.drift(d.fenceOf(queue).Name)
-		return nil, about(queue, err)
+		return nil, wrapQueue(queue, err)
 	}
 	for _, took := range taken {
 		if !took {
@@ -147,8 +147,8 @@ func (d *deletion) count(queue string, change int) int {
 // withdraw takes the sentinels out of a queue.
 func (d *deletion) withdraw(ctx context.Context, queue string) error {
 	name := d.fenceOf(queue).Name
-	taken, _, err := d.deleter.take(ctx, queue, taking{
-		cluster: d.cluster, most: d.count(queue, 0), ours: func(fence string) bool { return fence == name },
+	taken, _, err := d.deleter.ackSentinels(ctx, queue, ackOptions{
+		cluster: d.cluster, max: d.count(queue, 0), match: func(fence string) bool { return fence == name },
 	})
 	if err != nil {
 		return err
@@ -160,10 +160,10 @@ func (d *deletion) withdraw(ctx context.Context, queue string) error {
 		return err
 	case !exists:
 		return d.unproven(deletedElsewhere, queue)
-	case missing && now.ready+now.consumers == 0:
+	case missing && now.ready+now.Consumers == 0:
 		return d.unproven(guardTaken, queue)
 	}
-	return now.holds(d.deleter.errs, queue)
+	return now.checkEmpty(d.deleter.errs, queue)
 }
 
 func (d *deletion) fenceOf(queue string) fence.Fence {
@@ -206,10 +206,10 @@ func (d *deletion) delete(ctx context.Context) error {
 	for _, queue := range slices.Clone(d.queues) {
 		err := d.deleter.broker.DoExclusively(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
 		if err != nil {
-			return about(queue, err)
+			return wrapQueue(queue, err)
 		}
 		d.gone(queue)
-		if err := d.step(stepOne); err != nil {
+		if err := d.step(StepOne); err != nil {
 			return err
 		}
 	}
@@ -222,14 +222,14 @@ func (d *deletion) gone(queue string) {
 }
 
 // guarded says why a queue holds something else than its sentinels; nil if not.
-func (d *deletion) guarded(queue string, now held, exists bool) error {
+func (d *deletion) guarded(queue string, now counts, exists bool) error {
 	switch {
 	case !exists:
 		return d.unproven(deletedElsewhere, queue)
-	case now.consumers > 0:
-		return now.beyond(0).holds(d.deleter.errs, queue)
+	case now.Consumers > 0:
+		return now.beyond(0).checkEmpty(d.deleter.errs, queue)
 	case now.ready > d.inside[queue]:
-		return now.beyond(d.inside[queue]).holds(d.deleter.errs, queue)
+		return now.beyond(d.inside[queue]).checkEmpty(d.deleter.errs, queue)
 	case now.ready < d.inside[queue]:
 		return d.unproven(guardTaken, queue)
 	}
@@ -242,11 +242,13 @@ const (
 )
 
 // beyond leaves out messages of our own.
-func (h held) beyond(own int) held { return held{ready: max(h.ready-own, 0), consumers: h.consumers} }
+func (h counts) beyond(own int) counts {
+	return counts{ready: max(h.ready-own, 0), Consumers: h.Consumers}
+}
 
 // deleteOne goes step by step on one channel, so that nothing comes in between but what the broker does itself.
 func (d *deletion) deleteOne(ctx context.Context, channel *amqp.Channel, queue string) error {
-	now, exists, err := passive(channel, queue)
+	now, exists, err := PassiveDeclare(channel, queue)
 	if err == nil {
 		err = d.guarded(queue, now, exists)
 	}
@@ -283,15 +285,15 @@ func (d *deletion) deleteOne(ctx context.Context, channel *amqp.Channel, queue s
 func (d *deletion) lastLook(channel *amqp.Channel, queue string) error {
 	for range attempts {
 		begun := time.Now()
-		now, exists, err := passive(channel, queue)
+		now, exists, err := PassiveDeclare(channel, queue)
 		switch rest := d.inside[queue] - 1; {
 		case err != nil:
 			return err
 		case !exists:
 			return d.unproven(deletedElsewhere, queue)
-		case now.ready > rest || now.consumers > 1:
-			return held{ready: now.ready - rest, consumers: now.consumers - 1}.holds(d.deleter.errs, queue)
-		case now.ready < rest || now.consumers < 1:
+		case now.ready > rest || now.Consumers > 1:
+			return counts{ready: now.ready - rest, Consumers: now.Consumers - 1}.checkEmpty(d.deleter.errs, queue)
+		case now.ready < rest || now.Consumers < 1:
 			return d.unproven(guardTaken, queue)
 		}
 		if time.Since(begun) < promptness {
@@ -327,9 +329,9 @@ func (d *deletion) takeFirst(ctx context.Context, channel *amqp.Channel, queue s
 	case own: // the end of the channel puts it back
 		return d.unproven("queue %q: somebody took a message that guards it, or more came in", queue)
 	case ok && d.singleActive(queue):
-		return errors.Join(held{ready: 1}.holds(d.deleter.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
+		return errors.Join(counts{ready: 1}.checkEmpty(d.deleter.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
 	case ok:
-		return errors.Join(held{ready: 1}.holds(d.deleter.errs, queue), putBack(message))
+		return errors.Join(counts{ready: 1}.checkEmpty(d.deleter.errs, queue), putBack(message))
 	}
 	return d.unproven(guardTaken, queue)
 }

@@ -1,4 +1,4 @@
-package rabbit
+package safedelete
 
 import (
 	"maps"
@@ -23,7 +23,7 @@ func (s *Deleter) Fences() []string {
 }
 
 // all are the fences of deletions that are under way.
-func (d *deletions) all() map[string]bool {
+func (d *register) all() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.fences)

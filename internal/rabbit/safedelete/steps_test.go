@@ -1,0 +1,73 @@
+package safedelete
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// Sentinels are taken out from behind the messages of others, which stay.
+func TestSentinelsBehindMessages(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("q", quorum(nil))
+		deleter, _ := deleterAt(t, vh)
+		cluster, fence := deleter.broker.State().Cluster.Key(), "warren-fence-1-ABCDEF::q"
+		publish := func(numbers ...int) {
+			err := deleter.sentinels.alone(t.Context(), cluster, func(l *amqpconn.Conn, channel *amqp.Channel) error {
+				_, err := publishSentinels(l, channel, "q", fence, numbers...)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		vh.Publish("", "q", "1", "2", "3")
+		publish(1)
+		vh.Publish("", "q", "4", "5")
+		publish(2)
+		taken, _, err := deleter.ackSentinels(t.Context(), "q", ackOptions{
+			cluster: cluster, max: 2, match: func(name string) bool { return name == fence },
+		})
+		if err != nil || taken != 2 {
+			t.Errorf("%d taken: %v", taken, err)
+		}
+		if ready := vh.Ready("q"); ready != 5 {
+			t.Errorf("%d messages are ready", ready)
+		}
+	})
+}
+
+// Whoever was stopped for longer than a deletion may take, deletes nothing: others may have taken its fence down.
+func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("q", quorum(nil))
+		deleter, api := deleterAt(t, vh)
+		d := &deletion{
+			deleter: deleter, cluster: deleter.broker.State().Cluster.Key(), queues: []string{"q"},
+			stats: map[string]*queueStats{}, inside: map[string]int{},
+		}
+		planned, err := d.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.fences, d.published = planned, time.Now()
+		if err := api.PutPolicy(t.Context(), planned[0].Name, planned[0].Pattern, planned[0].Priority, planned[0].Closed()); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.prove(t.Context(), "q"); err != nil {
+			t.Fatal(err)
+		}
+		d.published = time.Now().Add(-budget)
+		if err := d.delete(t.Context()); !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "longer than") {
+			t.Errorf("it ended with %v", err)
+		}
+		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(Sentinels))
+	})
+}
