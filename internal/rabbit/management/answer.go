@@ -39,7 +39,8 @@ const (
 
 // streamed is a result that decodes an answer item by item.
 type streamed interface {
-	decode(a *Answer) error
+	// Decode reads the answer.
+	Decode(a *Answer) error
 }
 
 func (m *Client) newAnswer(path string, body io.Reader) *Answer {
@@ -89,7 +90,7 @@ func (a *Answer) into(result any) error {
 	list, ok := result.(streamed)
 	err := error(nil)
 	if ok {
-		err = list.decode(a)
+		err = list.Decode(a)
 	} else {
 		err = a.decoder.Decode(result)
 	}
@@ -177,7 +178,7 @@ func (a *Answer) Sections(ways map[string]func() error) error {
 // List is an array of items that is decoded item by item.
 type List[T any] []T
 
-func (l *List[T]) decode(a *Answer) error {
+func (l *List[T]) Decode(a *Answer) error {
 	*l = nil
 	return EachItem(a, func(item T) (int64, error) {
 		*l = append(*l, item)
@@ -190,4 +191,4 @@ func (l *List[T]) decode(a *Answer) error {
 // StreamedFunc is a streamed result that is a function.
 type StreamedFunc func(*Answer) error
 
-func (f StreamedFunc) decode(a *Answer) error { return f(a) }
+func (f StreamedFunc) Decode(a *Answer) error { return f(a) }

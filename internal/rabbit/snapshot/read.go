@@ -85,8 +85,8 @@ func (r *snapshotReader) end(etag string, err error) (*Snapshot, string, error) 
 	return r.fresh, etag, nil
 }
 
-// decode takes definitions. Operator policies are among their parameters.
-func (r *snapshotReader) decode(a *management.Answer) error {
+// Decode takes definitions. Operator policies are among their parameters.
+func (r *snapshotReader) Decode(a *management.Answer) error {
 	missing := map[string]func() error{
 		"queues":     func() error { return r.queues(a) },
 		"exchanges":  func() error { return r.exchanges(a) },
