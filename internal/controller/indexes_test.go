@@ -7,7 +7,6 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/consumerqueue"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +33,6 @@ func TestBrokerObjects(t *testing.T) {
 			"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
 		},
 		brokerconnection.IndexSecret: {"broker"},
-		consumerqueue.IndexClaim:     {"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/orders", "exchange/orders.dlx", "source/topic/events"},
 	}, index)
 }
 

@@ -46,13 +46,12 @@ func (l *scope) claim(ctx context.Context, s *vhostScope, comparison plan.Compar
 	if !claims {
 		return nil, nil
 	}
-	l.claiming.Lock()
-	defer l.claiming.Unlock()
-	near, err := l.peersOf(ctx, l.cq, s.location, s.version)
+	release, err := l.claimLock.Acquire(ctx, l.index.ClaimsOf(l.cq))
 	if err != nil {
 		return nil, err
 	}
-	if conflict, err := l.findConflict(ctx, l.candidate(s), near, s.location, s.version); err != nil || conflict != nil {
+	defer release()
+	if conflict, err := s.peers.FindConflict(ctx, l.candidate(s), l.live); err != nil || conflict != nil {
 		return conflict, err
 	}
 	l.status.Topology, l.status.TopologyOmitted = entries, omitted

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +27,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -38,7 +38,9 @@ type Reconciler struct {
 	recorder  events.EventRecorder
 	pool      *brokers.Pool
 	deletions *brokers.DeletionTasks
-	handover  *handover
+	index     *ownership.Index
+	claimLock *ownership.ClaimLock
+	handover  *ownership.Handover
 	refreshes *brokers.RefreshGate
 	orphaned  *orphanTimes
 	limiter   *brokers.Limiter
@@ -47,9 +49,6 @@ type Reconciler struct {
 	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
 	// did not let succeed, and those that wait for what goes away by itself.
 	unreached, refused, pending *patience.Failures
-	// claiming is held while a resource writes down what it takes for its own: of two that want the same, the second sees
-	// what the first has taken.
-	claiming sync.Mutex
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
@@ -66,7 +65,8 @@ const (
 func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) error {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
-		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue), handover: newHandover(),
+		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
+		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(), orphaned: newOrphanTimes(),
 		deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
@@ -76,7 +76,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) error {
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest())).
 		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfConnection),
 			builder.WithPredicates(readinessChanged())).
-		Watches(&v1alpha1.ConsumerQueue{}, r.affectedPeers()).
+		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
 		WatchesRawSource(source.Channel(r.pool.ConsumerQueueEvents, &handler.TypedEnqueueRequestForObject[*v1alpha1.ConsumerQueue]{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
@@ -124,6 +124,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
+	}
+	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	look := &scope{Reconciler: r, cq: cq, status: cq.Status.DeepCopy()}
 	run := look.reconcileNormal

@@ -16,10 +16,9 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/management"
-	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 func TestReadinessChanged(t *testing.T) {
@@ -58,7 +57,7 @@ func TestReadinessChanged(t *testing.T) {
 // status.ConsumerQueueEvents is how many ConsumerQueues use the connection.
 func TestQueuesOfConnection(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes},
+	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes},
 		controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{connectionRef: {name: default}}`),
 		controllertest.Named(t, "shop", "c", `{connectionRef: {name: other}}`), controllertest.Named(t, "elsewhere", "d", `{}`),
 	)}
@@ -69,55 +68,6 @@ func TestQueuesOfConnection(t *testing.T) {
 	}
 	topologytest.Equal(t, "ConsumerQueues", []string{"shop/a", "shop/b"}, got)
 	topologytest.Equal(t, "without an API server", nil, (&Reconciler{client: controllertest.BrokenClient(t)}).queuesOfConnection(t.Context(), bc))
-}
-
-func TestNeighboursOf(t *testing.T) {
-	t.Parallel()
-	const shared = `{retry: {policy: None}, bindings: [{exchange: {name: events}, routingKeys: [a]}], deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
-	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes},
-		controllertest.Named(t, "shop", "orders", `{retry: {policy: None}, deadLetter: {exchange: {name: mine}, queue: {name: dlq}}}`),
-		controllertest.Named(t, "shop", "invoices", shared),
-		controllertest.Named(t, "shop", "unsupported", `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}, deadLetter: {exchange: {name: never}, queue: {name: dlq}}}`),
-		controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
-		controllertest.Named(t, "elsewhere", "invoices", `{deadLetter: {exchange: {name: afar}, queue: {name: dlq}}}`),
-		controllertest.Named(t, "unconnected", "invoices", `{deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
-		controllertest.ConnectedTo("shop", "default", "rabbit@a", "/"), controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/"),
-		controllertest.ConnectedTo("shop", "other", "rabbit@a", "other"),
-	)}
-	near, err := r.peersOf(t.Context(), controllertest.ConsumerQueue(t, `{deadLetter: {queue: {name: dlq}}}`), at("rabbit@a", "/"), topologytest.V40)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		binding topology.Binding
-		want    bool
-	}{
-		"by another":                            {topology.Binding{Source: "dlx", Destination: "dlq"}, true},
-		"by another, with another key":          {topology.Binding{Source: "dlx", Destination: "dlq", RoutingKey: "a"}, false},
-		"from another namespace, in this vhost": {topology.Binding{Source: "afar", Destination: "dlq"}, true},
-		"in another vhost, or nobody knows":     {topology.Binding{Source: "others", Destination: "dlq"}, false},
-		"by one that the broker is too old for": {topology.Binding{Source: "never", Destination: "dlq"}, false},
-		"by nobody":                             {topology.Binding{Source: "dlx", Destination: "orders"}, false},
-	} {
-		topologytest.Equal(t, name, test.want, near.wantedBindings()(test.binding.ID()))
-	}
-	topologytest.Equal(t, "itself is none of them", false, near.wantedBindings()(vhost.ID{Source: "mine", Destination: "dlq"}))
-	names := []string{}
-	for _, other := range near {
-		names = append(names, other.Name)
-	}
-	topologytest.Equal(t, "neighbours", []string{"elsewhere/invoices", "shop/invoices", "shop/unsupported", "unconnected/invoices"}, names)
-	topologytest.Equal(t, "one that nobody knows the place of", unplaced, near[3].near)
-	topologytest.Equal(t, "one in another namespace", "a ConsumerQueue in another namespace", near[0].displayName())
-	topologytest.Equal(t, "one in the same namespace", "ConsumerQueue shop/invoices", near[1].displayName())
-	_, err = (&Reconciler{client: controllertest.BrokenClient(t)}).peersOf(
-		t.Context(), controllertest.ConsumerQueue(t, `{queue: {name: dlq}}`), location{}, topologytest.V40)
-	topologytest.Equal(t, "without an API server", "list ConsumerQueues that have to do with queue/dlq: the API server is tired", err.Error())
-}
-
-// at is a vhost of a cluster that is known by name and endpoint.
-func at(cluster, name string) location {
-	return location{vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, name}
 }
 
 func TestReconcileConsumerQueue(t *testing.T) {
@@ -131,18 +81,22 @@ func TestReconcileConsumerQueue(t *testing.T) {
 		ready  string
 		err    string
 	}{
-		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes})},
-		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, deleted)},
+		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes})},
+		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, deleted)},
 		"the API server is tired": {client: controllertest.BrokenClient(t), err: "get ConsumerQueue: the API server is tired"},
-		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
+		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0)))
 			r := &Reconciler{
 				client: test.client, pool: connections, recorder: &controllertest.EventLog{},
-				deletions: brokers.NewDeletionTasks(t.Context(), connections.Enqueue), handover: newHandover(), refreshes: brokers.NewRefreshGate(),
+				deletions: brokers.NewDeletionTasks(t.Context(), connections.Enqueue), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(),
 				orphaned: newOrphanTimes(), deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+			}
+			known := &v1alpha1.ConsumerQueue{}
+			if test.client.Get(t.Context(), key, known) == nil {
+				r.index.Update(known, false)
 			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			topologytest.Equal(t, "result", ctrl.Result{}, result)

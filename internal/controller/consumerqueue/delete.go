@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
@@ -238,10 +239,10 @@ type teardown struct {
 // returns what stays; an error means that nothing more can be done now, or at all.
 func (l *scope) teardown(ctx context.Context, d *teardown) ([]plan.Retained, error) {
 	observed := d.observe(l.cq)
-	here := location{vhost.ClusterOf(observed.Cluster), d.vhost}
-	if recorded := recordedLocation(*l.status); recorded.cluster.Known() && !here.isIn(recorded) {
+	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: d.vhost}
+	if recorded := ownership.Recorded(*l.status); recorded.Cluster.Known() && !here.IsIn(recorded) {
 		return nil, fmt.Errorf("%w: the topology is in %v at %s, and BrokerConnection %q leads to %v at %s",
-			brokererr.ErrOtherCluster, recorded, recorded.cluster.Endpoint, l.cq.ConnectionName(), here, here.cluster.Endpoint)
+			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, l.cq.ConnectionName(), here, here.Cluster.Endpoint)
 	}
 	if l.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && d.mainIsForeign(l.cq, observed) {
 		d.retainAdopted(fmt.Sprintf("Warren found it, and the main queue %q is somebody else's", l.cq.QueueName()))
@@ -249,19 +250,13 @@ func (l *scope) teardown(ctx context.Context, d *teardown) ([]plan.Retained, err
 	if err := l.declaredAgain(observed); err != nil {
 		return nil, err
 	}
-	near, err := l.peersOf(ctx, l.cq, here, d.version)
-	if err != nil {
-		return nil, err
-	}
-	l.cancelOtherDeletions(l.withRunning(plan.TeardownOf(d.owned, observed, near.active().sharedWith, nil), observed))
-	step := l.withRunning(plan.TeardownOf(d.owned, observed, l.handover.undecidedPeers(near).sharedWith, nil), observed)
+	view := l.view(ctx, l.cq, here, d.version)
+	l.cancelOtherDeletions(l.withRunning(plan.TeardownOf(d.owned, observed, view.Active().SharedWith, nil), observed))
+	step := l.withRunning(plan.TeardownOf(d.owned, observed, l.handover.Undecided(view).SharedWith, nil), observed)
 	if err := l.deleteWorkQueues(ctx, d, observed, step); err != nil {
 		return nil, err
 	}
-	if near, err = l.peersOf(ctx, l.cq, here, d.version); err != nil {
-		return nil, err
-	}
-	shared := l.handover.resolve(l.cq, d.owned, near)
+	shared := l.handover.Resolve(l.cq, d.owned, view)
 	kept, err := l.deleteDeadLetterQueues(ctx, d, observed.Cluster, plan.TeardownOf(d.owned, d.observe(l.cq), shared, nil))
 	if err != nil {
 		return nil, err
@@ -290,7 +285,7 @@ func (d *teardown) observe(cq *v1alpha1.ConsumerQueue) vhost.Observed {
 // remaining is what is still there of what this resource owned; at another cluster nothing is known of that.
 func (d *teardown) remaining(cq *v1alpha1.ConsumerQueue) []v1alpha1.TopologyEntry {
 	observed := d.observe(cq)
-	if here := (location{vhost.ClusterOf(observed.Cluster), d.vhost}); !here.isIn(recordedLocation(cq.Status)) {
+	if here := (ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: d.vhost}); !here.IsIn(ownership.Recorded(cq.Status)) {
 		return d.inventory()
 	}
 	return slices.DeleteFunc(d.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
@@ -312,7 +307,7 @@ func (l *scope) deleteWorkQueues(ctx context.Context, d *teardown, observed vhos
 	case len(step.WorkQueues) == 0:
 		return nil
 	}
-	return l.deleteEmpty(d, observed.Cluster, step.WorkQueues, l.handover.undecidedSharer)
+	return l.deleteEmpty(d, observed.Cluster, step.WorkQueues, l.undecided)
 }
 
 // deleteDeadLetterQueues deletes dead-letter queues, one by one, and returns why others are kept.
@@ -324,7 +319,7 @@ func (l *scope) deleteDeadLetterQueues(
 	}
 	kept = map[string]string{}
 	for _, queue := range step.DeadLetterQueues {
-		err := l.deleteEmpty(d, cluster, []string{queue}, l.handover.resolve)
+		err := l.deleteEmpty(d, cluster, []string{queue}, l.handover.Resolve)
 		switch {
 		case err == nil:
 		case isFinal(err):
@@ -357,7 +352,14 @@ func (l *scope) cancelOtherDeletions(step plan.Teardown) {
 }
 
 // sharing finds out who else has the objects of a ConsumerQueue that is being deleted.
-type sharing func(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry, near peers) func(v1alpha1.TopologyEntry) string
+type sharing func(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry, view ownership.View) func(v1alpha1.TopologyEntry) string
+
+// undecided is sharing with those that can still be left something.
+func (l *scope) undecided(
+	_ *v1alpha1.ConsumerQueue, _ []v1alpha1.TopologyEntry, view ownership.View,
+) func(v1alpha1.TopologyEntry) string {
+	return l.handover.Undecided(view).SharedWith
+}
 
 func (l *scope) deleteEmpty(d *teardown, cluster string, queues []string, shared sharing) error {
 	g := brokers.Group{Queues: queues, StillWanted: l.stillUnneeded(d, cluster, queues, shared)}
@@ -376,12 +378,9 @@ func (l *scope) stillUnneeded(d *teardown, cluster string, queues []string, shar
 		if err := refreshed(ctx, now.connection); err != nil {
 			return err
 		}
-		near, err := r.peersOf(ctx, cq, location{vhost.ClusterOf(cluster), now.vhost}, now.version)
-		if err != nil {
-			return err
-		}
+		view := r.view(ctx, cq, ownership.Location{Cluster: vhost.ClusterOf(cluster), VHost: now.vhost}, now.version)
 		observed := now.observe(cq)
-		return mayGo(plan.TeardownOf(now.owned, observed, shared(cq, now.owned, near), nil), observed, queues)
+		return mayGo(plan.TeardownOf(now.owned, observed, shared(cq, now.owned, view), nil), observed, queues)
 	}
 }
 
@@ -433,7 +432,7 @@ func (l *scope) deleteWithMessages(ctx context.Context, d *teardown, cluster str
 	for _, queue := range queues {
 		var err error
 		if d.unconfirmed[queue] {
-			err = l.deleteEmpty(d, cluster, []string{queue}, l.handover.undecidedSharer)
+			err = l.deleteEmpty(d, cluster, []string{queue}, l.undecided)
 		} else {
 			err = d.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}})
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology"
@@ -29,7 +30,7 @@ import (
 // lookingAt is a look at a ConsumerQueue that the API server has, with others.
 func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object) *scope {
 	t.Helper()
-	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, append(others, cq)...)
+	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, append(others, cq)...)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 	return &scope{
 		Reconciler: &Reconciler{
 			client: c, live: c, pool: connections, recorder: &controllertest.EventLog{},
-			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), handover: newHandover(), refreshes: brokers.NewRefreshGate(),
+			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(),
 			orphaned: newOrphanTimes(), deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		},
 		cq: cq, status: cq.Status.DeepCopy(),

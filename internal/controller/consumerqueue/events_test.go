@@ -265,7 +265,7 @@ func TestFinish(t *testing.T) {
 			}
 			cq := read.DeepCopy()
 			written := false
-			builder := controllertest.ClientBuilder(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}).WithObjects(stored)
+			builder := controllertest.ClientBuilder(t, []controllertest.AddIndexes{brokers.AddIndexes}).WithObjects(stored)
 			builder.WithInterceptorFuncs(controllertest.StatusApply(func() error {
 				switch {
 				case test.missing:

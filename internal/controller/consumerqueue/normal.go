@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -54,7 +55,7 @@ func (l *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 			l.cq.ConnectionName(), l.cq.Namespace)))
 		return ctrl.Result{}, nil // its creation is watched
 	}
-	if !recordedLocation(*l.status).cluster.Known() { // otherwise it is part of what the topology is known of; see switchLocation
+	if !ownership.Recorded(*l.status).Cluster.Known() { // otherwise it is part of what the topology is known of; see switchLocation
 		l.status.VHost = bc.Spec.VHost
 	}
 	if bc.IsSuspended() {
@@ -147,10 +148,10 @@ func (l *scope) refreshPending(connection brokers.Broker) time.Duration {
 type vhostScope struct {
 	connection brokers.Broker
 	version    vhost.Version
-	location   location
+	location   ownership.Location
 	desired    topology.Topology
 	older      []topology.Topology
-	peers      peers
+	peers      ownership.View
 	// owned are the objects that were this resource's own when the look began.
 	owned []v1alpha1.TopologyEntry
 	known topology.Inventory
@@ -167,11 +168,8 @@ func (l *scope) reconcileTopology(ctx context.Context, connection brokers.Broker
 	if err != nil {
 		return err
 	}
-	s, err := l.resolveLocation(ctx, connection, version, desired, vhostName)
-	if err != nil {
-		return err
-	}
-	conflict, err := l.findConflict(ctx, l.candidate(s), s.peers, s.location, version)
+	s := l.resolveLocation(ctx, connection, version, desired, vhostName)
+	conflict, err := s.peers.FindConflict(ctx, l.candidate(s), l.live)
 	if err != nil {
 		return err
 	}
@@ -227,32 +225,31 @@ func (l *scope) reconcileTopology(ctx context.Context, connection brokers.Broker
 // speaks of, what the status remembers says nothing about this place.
 func (l *scope) resolveLocation(
 	ctx context.Context, connection brokers.Broker, version vhost.Version, desired topology.Topology, vhostName string,
-) (*vhostScope, error) {
+) *vhostScope {
 	observed, _ := connection.Observe(vhost.Selection{})
-	here := location{vhost.ClusterOf(observed.Cluster), vhostName}
+	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: vhostName}
 	l.switchLocation(here)
 	s := &vhostScope{
 		connection: connection, version: version, location: here,
 		desired: desired, older: topology.DesiredOnOlderVersions(l.cq, version),
 		owned: topology.Owned(l.status.Topology), known: topology.InventoryOf(l.status.Topology),
 	}
-	var err error
-	s.peers, err = l.peersOf(ctx, l.cq, s.location, version)
-	return s, err
+	s.peers = l.view(ctx, l.cq, s.location, version)
+	return s
 }
 
 // switchLocation forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.
-func (l *scope) switchLocation(here location) {
-	before := recordedLocation(l.cq.Status)
-	if !before.cluster.Known() || here.isIn(before) {
-		here.record(l.status)
+func (l *scope) switchLocation(here ownership.Location) {
+	before := ownership.Recorded(l.cq.Status)
+	if !before.Cluster.Known() || here.IsIn(before) {
+		here.Record(l.status)
 		return
 	}
 	if stays := formatObjects(topology.Owned(l.status.Topology)); stays != "" {
 		now := here.String()
 		if now == before.String() {
-			now = fmt.Sprintf("another cluster of that name, at %s,", here.cluster.Endpoint)
-			if here.cluster.MayBe(before.cluster) {
+			now = fmt.Sprintf("another cluster of that name, at %s,", here.Cluster.Endpoint)
+			if here.Cluster.MayBe(before.Cluster) {
 				now = "what may be " + now
 			}
 		}
@@ -260,7 +257,7 @@ func (l *scope) switchLocation(here location) {
 			"BrokerConnection %q leads to %s now; what is in %s stays there: %s", l.cq.ConnectionName(), now, before, stays))
 	}
 	l.status.Topology, l.status.TopologyOmitted = nil, 0
-	here.record(l.status)
+	here.Record(l.status)
 }
 
 // compare looks around only where something has left the spec: that takes a walk through the whole vhost.
@@ -273,8 +270,8 @@ func (s *vhostScope) compare(cq *v1alpha1.ConsumerQueue) plan.Comparison {
 
 func (s *vhostScope) context() plan.Input {
 	return plan.Input{
-		Older: s.older, Wanted: s.peers.wantedBindings(), Owned: s.owned, Shared: s.peers.anyNeeds, Hold: s.hold(),
-		ClearPolicy: func(name string) string { return brokers.ClearPolicy(s.location.vhost, brokers.Quoted(name)) },
+		Older: s.older, Wanted: s.peers.Wants, Owned: s.owned, Shared: s.peers.AnyNeeds, Hold: s.hold(),
+		ClearPolicy: func(name string) string { return brokers.ClearPolicy(s.location.VHost, brokers.Quoted(name)) },
 	}
 }
 
@@ -293,7 +290,7 @@ func (l *scope) apply(
 	if applied != nil || !removesAny(removal) {
 		return comparison, applied
 	}
-	applied = s.connection.Remove(ctx, s.location.cluster.Key(), removal)
+	applied = s.connection.Remove(ctx, s.location.Cluster.Key(), removal)
 	if onlyInUse(applied) {
 		comparison = s.compare(l.cq)
 		comparison.Keep(removal.Exchanges, boundUnseen)

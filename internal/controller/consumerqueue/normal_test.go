@@ -265,7 +265,7 @@ func TestLookWithoutABroker(t *testing.T) {
 			if test.known != nil {
 				objects = append(objects, test.known)
 			}
-			c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, objects...)
+			c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, objects...)
 			cq := controllertest.ConsumerQueue(t, test.spec)
 			cq.Status = inSyncStatus()
 			if test.seen {
@@ -292,7 +292,7 @@ func TestLookResumes(t *testing.T) {
 	cq := controllertest.ConsumerQueue(t, `{}`)
 	cq.Status = inSyncStatus()
 	conditions.For(&cq.Status.Conditions, 2).SetSuspended("spec.suspend is set")
-	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes})
+	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes})
 	look := &scope{Reconciler: &Reconciler{client: c}, cq: cq, status: cq.Status.DeepCopy()}
 	_, err := look.reconcileNormal(t.Context())
 	topologytest.Equal(t, "error", nil, err)

@@ -24,7 +24,7 @@ func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
 		return nil
 	}
 	return []v1alpha1.Advisory{{
-		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.vhost,
+		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.VHost,
 		Message: why + ": nothing is removed while it does, for it may need what this one does not; give each operator a vhost of its own",
 	}}
 }

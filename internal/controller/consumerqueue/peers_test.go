@@ -1,21 +1,15 @@
 package consumerqueue
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology"
@@ -24,15 +18,28 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// nearby is a neighbour at the same place.
-func nearby(cq *v1alpha1.ConsumerQueue) peer { return peerFrom(cq, topologytest.V43) }
-
 const (
 	withGrave    = `{deadLetter: {queue: {name: grave}}}`
 	withBigGrave = `{deadLetter: {queue: {name: grave, maxLength: 5}}}`
 	// unknown cannot become a topology.
 	unknownSpec = `{retry: {delayTiers: [{delay: later}]}}`
 )
+
+// here is where controllertest.Synced has topologies.
+var here = ownership.Location{Cluster: vhost.Cluster{Name: "rabbit@a", Endpoint: "mq:5672"}, VHost: "/"}
+
+// viewOf shows a ConsumerQueue others that are at the same location.
+func viewOf(cq *v1alpha1.ConsumerQueue, others ...*v1alpha1.ConsumerQueue) ownership.View {
+	return indexOf(others...).View(cq, here, topologytest.V43, func(*v1alpha1.ConsumerQueue) ownership.Location { return here })
+}
+
+func indexOf(known ...*v1alpha1.ConsumerQueue) *ownership.Index {
+	index := ownership.NewIndex()
+	for _, cq := range known {
+		index.Update(cq, isWaitingOnPeers(cq))
+	}
+	return index
+}
 
 func entryOf(t *testing.T, cq *v1alpha1.ConsumerQueue, name string) v1alpha1.TopologyEntry {
 	t.Helper()
@@ -43,35 +50,6 @@ func entryOf(t *testing.T, cq *v1alpha1.ConsumerQueue, name string) v1alpha1.Top
 	}
 	t.Fatalf("there is no %s", name)
 	return v1alpha1.TopologyEntry{}
-}
-
-// Whoever is deleted leaves an object to a neighbour that has it, or can have it as it is; whoever has no use for it any
-// more leaves it to one that has a use for it.
-func TestWhatANeighbourHas(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		other       *v1alpha1.ConsumerQueue
-		has, orKeep bool
-	}{
-		"one that has it":                            {controllertest.Synced(t, "other", withGrave, ""), true, true},
-		"one that wants it, just so":                 {controllertest.Named(t, "shop", "other", withGrave), true, true},
-		"one that wants it otherwise":                {controllertest.Named(t, "shop", "other", withBigGrave), false, false},
-		"one that has it and wants it otherwise now": {controllertest.Synced(t, "other", withGrave, withBigGrave), true, true},
-		"one that has it, for whatever":              {controllertest.Synced(t, "other", withGrave, unknownSpec), true, true},
-		"one that has no use for it any more":        {controllertest.Synced(t, "other", withGrave, `{}`), true, false},
-		"one that has it and is being deleted":       {controllertest.BeingDeleted(controllertest.Synced(t, "other", withGrave, "")), true, false},
-		"one that wanted it and is being deleted":    {controllertest.BeingDeleted(controllertest.Named(t, "shop", "other", withGrave)), false, false},
-		"one that has nothing to do with it":         {controllertest.Named(t, "shop", "other", `{}`), false, false},
-	} {
-		entry := entryOf(t, controllertest.Synced(t, "own", withGrave, ""), "grave")
-		near := peers{nearby(test.other)}
-		sharer := ""
-		if test.has {
-			sharer = "ConsumerQueue shop/other"
-		}
-		topologytest.Equal(t, name+": sharer", sharer, near.sharedWith(entry))
-		topologytest.Equal(t, name+": keeps it", test.orKeep, near.anyNeeds(entry))
-	}
 }
 
 // Of two that have lost their use for an object at the same time neither leaves it to the other: it would stay for ever.
@@ -85,84 +63,9 @@ func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 	observed := topologytest.Observe(t, topo)
 	observed.Queues["grave"] = vhost.Queue{Durable: true}
 	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": controllertest.BeingDeleted(other.DeepCopy())} {
-		s := &vhostScope{desired: topo, owned: topology.Owned(one.Status.Topology), peers: peers{nearby(last)}}
+		s := &vhostScope{desired: topo, owned: topology.Owned(one.Status.Topology), peers: viewOf(one, last)}
 		comparison := plan.Diff(topo, observed, s.context())
 		topologytest.Equal(t, name+": departures", 1, len(comparison.Orphans))
-	}
-}
-
-// Where a resource would win only because a neighbour is not known to hold what both want, the API server is asked.
-func TestContestAsksForWhatTheCacheMayNotKnow(t *testing.T) {
-	t.Parallel()
-	const message = `ConsumerQueue shop/other has the dead-letter queue "grave" with other settings`
-	own := candidateFrom(controllertest.Named(t, "shop", "orders", withBigGrave), topologytest.V43)
-	newcomer := controllertest.Named(t, "shop", "other", withGrave)
-	here := at("rabbit@a", "/")
-	broken := controllertest.ClientBuilder(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return errors.New("the API server is tired")
-		},
-	}).Build()
-	at := func(near nearness, cq *v1alpha1.ConsumerQueue) peer {
-		n := nearby(cq)
-		n.near = near
-		return n
-	}
-	held := controllertest.Synced(t, "other", withGrave, "")
-	elsewhere := held.DeepCopy()
-	elsewhere.Status.ClusterEndpoint = "green:5672"
-	for name, test := range map[string]struct {
-		cached peer
-		live   client.Reader
-		holder string
-		err    string
-	}{
-		"nobody wants it otherwise":                 {nearby(controllertest.Named(t, "shop", "other", `{}`)), broken, "", ""},
-		"it is known to be held":                    {nearby(held), broken, "shop/other", ""},
-		"it is held, perhaps at another cluster":    {at(perhaps, held), broken, "", ""},
-		"it is held, as the API server knows":       {nearby(newcomer), controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, held), "shop/other", ""},
-		"it is held here, as the API server knows":  {at(unplaced, newcomer), controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, held), "shop/other", ""},
-		"it is held elsewhere, as the server knows": {at(unplaced, newcomer), controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, elsewhere), "", ""},
-		"it is not held":                            {nearby(newcomer), controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, newcomer.DeepCopy()), "", ""},
-		"the other does not want it any more":       {nearby(newcomer), controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, controllertest.Named(t, "shop", "other", `{}`)), "", ""},
-		"the other is gone":                         {nearby(newcomer), controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}), "", ""},
-		"the API server does not answer":            {nearby(newcomer), broken, "", "get ConsumerQueue shop/other: the API server is tired"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}), live: test.live}
-			conflict, err := r.findConflict(t.Context(), own, peers{test.cached}, here, topologytest.V43)
-			holder, problem := "", ""
-			if conflict != nil {
-				holder = conflict.Holder
-				topologytest.Equal(t, "message", message, conflict.Message[:len(message)])
-			}
-			if err != nil {
-				problem = err.Error()
-			}
-			topologytest.Equal(t, "holder", test.holder, holder)
-			topologytest.Equal(t, "error", test.err, problem)
-		})
-	}
-}
-
-// One that is being deleted has no right but to what it holds, however old it is.
-func TestContestWithOneThatIsBeingDeleted(t *testing.T) {
-	t.Parallel()
-	noon := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	young := controllertest.Named(t, "shop", "young", withGrave)
-	young.CreationTimestamp = metav1.NewTime(noon.Add(time.Hour))
-	for name, test := range map[string]struct {
-		old  *v1alpha1.ConsumerQueue
-		wins bool
-	}{
-		"an older newcomer":                         {controllertest.Named(t, "shop", "old", withBigGrave), true},
-		"an older newcomer that is being deleted":   {controllertest.BeingDeleted(controllertest.Named(t, "shop", "old", withBigGrave)), false},
-		"an older one that has it, and is going to": {controllertest.BeingDeleted(controllertest.Synced(t, "old", withBigGrave, "")), true},
-	} {
-		test.old.CreationTimestamp = noon
-		conflict := ownership.FindConflict(candidateFrom(young, topologytest.V43), peers{nearby(test.old)}.candidates(same))
-		topologytest.Equal(t, name, test.wins, conflict != nil)
 	}
 }
 
@@ -209,8 +112,8 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonConflict}}
 	elsewhere := waiting.DeepCopy()
 	elsewhere.Name, elsewhere.Spec = "elsewhere", v1alpha1.ConsumerQueueSpec{}
-	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, waiting, elsewhere, controllertest.Synced(t, "content", withGrave, ""))}
 	holder := controllertest.Synced(t, "holder", withGrave, "")
+	r := &Reconciler{index: indexOf(waiting, elsewhere, controllertest.Synced(t, "content", withGrave, ""), holder)}
 	edited, seen, let := holder.DeepCopy(), holder.DeepCopy(), holder.DeepCopy()
 	edited.Generation++
 	seen.Status.LastHandledReconcileAt = "noon"
@@ -222,16 +125,16 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 		want   []string
 	}{
 		"its spec changes": {func(q *enqueued) {
-			r.affectedPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: edited}, q)
+			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: edited}, q)
 		}, woken},
 		"something else of its status does": {func(q *enqueued) {
-			r.affectedPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: seen}, q)
+			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: seen}, q)
 		}, nil},
 		"it has something less": {func(q *enqueued) {
-			r.affectedPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: let}, q)
+			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: let}, q)
 		}, woken},
 		"it is gone": {func(q *enqueued) {
-			r.affectedPeers().Delete(t.Context(), event.DeleteEvent{Object: holder}, q)
+			r.indexPeers().Delete(t.Context(), event.DeleteEvent{Object: holder}, q)
 		}, woken},
 	} {
 		queue := &enqueued{}

@@ -42,7 +42,7 @@ func (l *scope) prune(s *vhostScope, comparison *plan.Comparison) {
 				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
 				g := brokers.Group{Queues: queues, StillWanted: l.stillLeaving(s, orphan.Entry)}
-				known, err := l.deletions.Ensure(owner, s.connection, s.location.cluster.Key(), g, emptyAgain)
+				known, err := l.deletions.Ensure(owner, s.connection, s.location.Cluster.Key(), g, emptyAgain)
 				block = reasonToKeep(err)
 				if !known {
 					block = l.keptBefore(orphan.Entry)
@@ -68,9 +68,7 @@ func (l *scope) stillLeaving(s *vhostScope, entry v1alpha1.TopologyEntry) func(c
 		if err := refreshed(ctx, now.connection); err != nil {
 			return err
 		}
-		if now.peers, err = r.peersOf(ctx, cq, now.location, now.version); err != nil {
-			return err
-		}
+		now.peers = r.view(ctx, cq, now.location, now.version)
 		return mayLeave(now.compare(cq), entry)
 	}
 }

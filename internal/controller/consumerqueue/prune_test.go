@@ -1,6 +1,7 @@
 package consumerqueue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -100,7 +101,7 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 			}
 			l := &scope{Reconciler: &Reconciler{deletions: removals}, cq: cq}
 			comparison := orphans()
-			l.prune(&vhostScope{connection: &rabbit.Connection{}}, &comparison)
+			l.prune(&vhostScope{connection: slow{Deleter: controllertest.NewDeleter()}}, &comparison)
 			var messages []string
 			for _, advisory := range comparison.Advisories {
 				topologytest.Equal(t, "code", v1alpha1.AdvisoryOrphaned, advisory.Code)
@@ -122,7 +123,7 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			return err
 		},
 		"its BrokerConnection is suspended": func(l *scope) error {
-			l.client = controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend}))
+			l.client = controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend}))
 			_, err := l.reconcileNormal(t.Context())
 			return err
 		},
@@ -159,12 +160,12 @@ func TestMoveTo(t *testing.T) {
 		leads  = `BrokerConnection "default" leads to `
 		whatIs = `what is in vhost "/" of cluster "rabbit@a"` + stays
 	)
-	strong := func(id, name, endpoint string) location {
-		return location{vhost.Cluster{ID: id, Name: name, Endpoint: endpoint}, "/"}
+	strong := func(id, name, endpoint string) ownership.Location {
+		return ownership.Location{Cluster: vhost.Cluster{ID: id, Name: name, Endpoint: endpoint}, VHost: "/"}
 	}
 	warning := func(note string) []occurrence { return []occurrence{{"Warning", "Retained", "Move", note}} }
 	for name, test := range map[string]struct {
-		before, here, after location
+		before, here, after ownership.Location
 		want                []occurrence
 	}{
 		"the first place": {here: at("rabbit@a", "/")},
@@ -191,16 +192,15 @@ func TestMoveTo(t *testing.T) {
 		"what an older version recorded": {before: strong("", "rabbit@a", ""), here: strong("1", "rabbit@a", "mq:5672")},
 	} {
 		cq := controllertest.Synced(t, "orders", from, "")
-		status := &cq.Status
-		status.ClusterID, status.ClusterName, status.ClusterEndpoint = test.before.cluster.ID, test.before.cluster.Name, test.before.cluster.Endpoint
-		status.VHost, status.TopologyOmitted = test.before.vhost, 3
+		cq.Status.ClusterName, cq.Status.ClusterEndpoint, cq.Status.VHost, cq.Status.TopologyOmitted = "", "", "", 3
+		test.before.Record(&cq.Status)
 		l := &scope{cq: cq, status: cq.Status.DeepCopy()}
 		l.switchLocation(test.here)
 		topologytest.Equal(t, name+": events", test.want, l.events, comparingOccurrences)
-		if test.after == (location{}) {
+		if test.after == (ownership.Location{}) {
 			test.after = test.here
 		}
-		topologytest.Equal(t, name+": place", test.after, recordedLocation(*l.status), comparing[location]())
+		topologytest.Equal(t, name+": place", test.after, ownership.Recorded(*l.status))
 		remembered, omitted := cq.Status.Topology, int32(3)
 		if test.want != nil {
 			remembered, omitted = nil, 0
@@ -214,10 +214,27 @@ func TestMoveTo(t *testing.T) {
 func TestMoveWithNothing(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.ConsumerQueue(t, `{}`)
-	at("rabbit@a", "/").record(&cq.Status)
+	at("rabbit@a", "/").Record(&cq.Status)
 	cq.Status.Topology = []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", Origin: v1alpha1.OriginAdopted}}
 	l := &scope{cq: cq, status: cq.Status.DeepCopy()}
 	l.switchLocation(at("rabbit@b", "/"))
 	topologytest.Equal(t, "events", nil, l.events, comparingOccurrences)
 	topologytest.Equal(t, "topology", nil, l.status.Topology)
+}
+
+// slow is a broker that has nothing but deletions that take their time.
+type slow struct {
+	brokers.Broker
+	*controllertest.Deleter
+}
+
+func (slow) Health() rabbit.Health { return rabbit.Health{} }
+
+func (s slow) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error {
+	return s.Deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+}
+
+// at is a vhost of a cluster that is known by name and endpoint.
+func at(cluster, name string) ownership.Location {
+	return ownership.Location{Cluster: vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, VHost: name}
 }

@@ -1,0 +1,119 @@
+package ownership
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Claims say what a ConsumerQueue wants that another one can dispute, and in which form: two ConsumerQueues can only be in
+// conflict over a subject that they claim in different forms. Thousands that share an exchange or a dead-letter queue, and
+// agree on it, claim it in one form, and need not be compared with each other.
+type Claims map[subject]string
+
+// subject is what can be in dispute: an exchange, a queue, or what an exchange does with a routing key.
+type subject struct {
+	kind subjectKind
+	name string // of the exchange or queue
+	key  string // the routing key, of routesKey
+}
+
+type subjectKind int
+
+const (
+	isQueue subjectKind = iota
+	isExchange
+	routesAll     // a fanout exchange leads every message to the queues bound to it
+	routesKey     // a direct exchange leads one routing key
+	routesPattern // a topic exchange leads the keys that match; patterns may overlap without being equal
+)
+
+// versions are those at which topologies change: what a ConsumerQueue wants depends on the version of its broker.
+var versions = []vhost.Version{vhost.RabbitMQ310, vhost.RabbitMQ312, vhost.RabbitMQ40, vhost.RabbitMQ43}
+
+// claimsOf are the claims of a ConsumerQueue on whatever version of RabbitMQ, with the objects that it wants on any.
+func claimsOf(cq *v1alpha1.ConsumerQueue) (Claims, vhost.IDs) {
+	claims, wants := Claims{}, vhost.IDs{}
+	last := ""
+	for _, version := range versions {
+		desired, err := topology.Desired(cq, version)
+		if err != nil {
+			continue // what cannot become a topology claims nothing
+		}
+		forms := formsOf(desired, client.ObjectKeyFromObject(cq))
+		if text := fmt.Sprint(forms); text != last { // maps are printed in order
+			for about, form := range forms {
+				claims[about] += version.String() + " " + form + "\n"
+			}
+			last = text
+		}
+		addIDs(desired, wants)
+	}
+	return claims, wants
+}
+
+func addIDs(desired topology.Topology, ids vhost.IDs) {
+	for _, exchange := range desired.Exchanges {
+		ids[exchange.ID()] = true
+	}
+	for _, queue := range desired.Queues {
+		ids[queue.ID()] = true
+	}
+	for _, binding := range desired.Bindings {
+		ids[binding.ID()] = true
+	}
+}
+
+// formsOf are the forms in which a topology claims its subjects. FindConflict finds no conflict over a subject between two
+// topologies with one form of it. Main queues and delay tiers cannot be shared: their form names the ConsumerQueue.
+func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]string {
+	forms := map[subject]string{}
+	for _, queue := range desired.Queues {
+		form := string(queue.Role) + " " + queue.Arguments.JSON()
+		if queue.Role != v1alpha1.RoleDeadLetter {
+			form = owner.String()
+		}
+		forms[subject{kind: isQueue, name: queue.Name}] = form
+	}
+	types := map[string]v1alpha1.ExchangeType{}
+	for _, exchange := range desired.Exchanges {
+		if exchange.Declare {
+			forms[subject{kind: isExchange, name: exchange.Name}] = fmt.Sprintf("%s %s", exchange.Role, exchange.Type)
+			types[exchange.Name] = exchange.Type
+		}
+	}
+	routes := map[subject][]string{}
+	for _, binding := range desired.Bindings {
+		about, disputable := routeOf(binding, types[binding.Source])
+		if disputable {
+			routes[about] = append(routes[about], fmt.Sprintf("%s %q %q", binding.Role, binding.RoutingKey, binding.Destination))
+		}
+	}
+	for about, route := range routes {
+		slices.Sort(route)
+		forms[about] = strings.Join(route, ", ")
+	}
+	return forms
+}
+
+// routeOf is what a binding of a retry or dead-letter exchange claims.
+func routeOf(binding topology.Binding, exchange v1alpha1.ExchangeType) (about subject, disputable bool) {
+	if binding.Role == v1alpha1.RoleSource {
+		return subject{}, false
+	}
+	switch exchange {
+	case v1alpha1.ExchangeFanout:
+		return subject{kind: routesAll, name: binding.Source}, true
+	case v1alpha1.ExchangeDirect:
+		return subject{kind: routesKey, name: binding.Source, key: binding.RoutingKey}, true
+	case v1alpha1.ExchangeTopic:
+		return subject{kind: routesPattern, name: binding.Source}, true
+	}
+	return subject{}, false
+}

@@ -1,0 +1,91 @@
+package ownership
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+	"pgregory.net/rapid"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// Rivals are found from both sides. Thousands that share an object and agree on it are not found at all.
+func TestRivals(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		one, other string
+		want       bool
+	}{
+		"nothing in common":                     {one: `{}`, other: `{queue: {name: other}}`},
+		"the main queue":                        {one: `{queue: {name: q}}`, other: `{queue: {name: q}}`, want: true},
+		"a dead-letter queue that is a tier":    {one: `{deadLetter: {queue: {name: q}}}`, other: `{retry: {delayTiers: [{delay: 1s, queueName: q}]}}`, want: true},
+		"the dead-letter queue":                 {one: withGrave, other: withGrave},
+		"the dead-letter queue, otherwise":      {one: withGrave, other: withBigGrave, want: true},
+		"a dead-letter exchange with two ways":  {one: `{deadLetter: {exchange: {name: x}}}`, other: `{deadLetter: {exchange: {name: x}}}`, want: true},
+		"a dead-letter exchange with one way":   {one: `{deadLetter: {exchange: {name: x}, queue: {name: grave}}}`, other: `{deadLetter: {exchange: {name: x}, queue: {name: grave}}}`},
+		"a source of one type":                  {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x, type: topic}}]}`},
+		"a source of two types":                 {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x, type: direct}}]}`, want: true},
+		"a source that one has no type for":     {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{bindings: [{exchange: {name: x}}]}`},
+		"a source that is a retry exchange":     {one: `{bindings: [{exchange: {name: x, type: topic}}]}`, other: `{retry: {delayTiers: [{delay: 1s}], exchange: {name: x}}}`, want: true},
+		"an exchange with the name of a queue":  {one: `{queue: {name: x}}`, other: `{retry: {delayTiers: [{delay: 1s}], exchange: {name: x}}}`},
+		"a spec that cannot become a topology":  {one: withGrave, other: unknownSpec},
+		"a difference on an older version only": {one: `{deadLetter: {queue: {name: grave}, exchange: {name: x}}}`, other: `{deadLetter: {queue: {name: grave}, exchange: {name: x}}}`},
+	} {
+		one, other := controllertest.Named(t, "shop", "one", test.one), controllertest.Named(t, "shop", "other", test.other)
+		topologytest.Equal(t, name, test.want, len(viewOf(one, other).rivals()) == 1)
+		topologytest.Equal(t, name+", seen from the other side", test.want, len(viewOf(other, one).rivals()) == 1)
+	}
+}
+
+// Whatever FindConflict finds a conflict over has two forms of a claim: nobody who is not a rival can be in conflict.
+func TestWhoeverIsInConflictIsARival(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		one := controllertest.Named(t, "shop", "one", anySpec(rt, "one"))
+		other := controllertest.Named(t, "shop", "other", anySpec(rt, "other"))
+		version := rapid.SampledFrom([]vhost.Version{topologytest.V310, topologytest.V40, topologytest.V43}).Draw(rt, "version")
+		found := overlaps(CandidateOf(one, version).Desired, CandidateOf(other, version).Desired)
+		view := indexOf(other).View(one, here, version, leadsHere)
+		if len(found) > 0 && len(view.rivals()) == 0 {
+			rt.Errorf("no rivals, but %+v", found)
+		}
+	})
+}
+
+// anySpec draws from few names and settings, so that they meet.
+func anySpec(rt *rapid.T, label string) string {
+	draw := func(what string, from ...string) string { return rapid.SampledFrom(from).Draw(rt, label+" "+what) }
+	return fmt.Sprintf(
+		`{queue: {name: %s}, bindings: [{exchange: {name: %s%s}, routingKeys: ["a"]}], retry: {exchange: {name: %s%s}, delayTiers: [{delay: 1s, queueName: %s, routingKey: "%s"}]},`+
+			` deadLetter: {exchange: {name: %s%s}, queue: {name: %s%s}%s}}`,
+		draw("queue", "q1", "q2", "q3"),
+		draw("source", "x1", "x2"), draw("source type", "", ", type: topic", ", type: direct"),
+		draw("retry exchange", "x2", "x3"), draw("retry type", "", ", type: topic", ", type: direct"), draw("tier", "q2", "q4", "q5"), draw("tier key", "a.b", "a.*", "c"),
+		draw("dead-letter exchange", "x3", "x4"), draw("dead-letter type", "", ", type: fanout", ", type: topic"), draw("dead-letter queue", "q3", "q6"),
+		draw("length", "", ", maxLength: 5"), draw("dead-letter key", "", ", routingKey: a.b", ", routingKey: c"),
+	)
+}
+
+// Ten thousand that share an exchange and a dead-letter queue, and agree on both, are not each other's rivals.
+func TestManyThatAgreeAreNoRivals(t *testing.T) {
+	t.Parallel()
+	var many []*v1alpha1.ConsumerQueue
+	for i := range 100 {
+		many = append(many, controllertest.Named(t, "shop", fmt.Sprint("q-", i),
+			fmt.Sprintf(`{queue: {name: q-%d}, bindings: [{exchange: {name: events, type: topic}, routingKeys: ["%d"]}], deadLetter: {exchange: {name: dlx}, queue: {name: grave}}}`, i, i)))
+	}
+	index := indexOf(many...)
+	view := index.View(many[0], here, topologytest.V43, leadsHere)
+	topologytest.Equal(t, "rivals", 0, len(view.rivals()))
+	topologytest.Equal(t, "peers", 99, len(view.peersOf(vhost.ID{Kind: vhost.KindQueue, Name: "grave"})))
+	names := slices.Collect(func(yield func(string) bool) {
+		for _, p := range view.peersOf(vhost.ID{Kind: vhost.KindQueue, Name: "q-7"}) {
+			yield(p.Name)
+		}
+	})
+	topologytest.Equal(t, "peers of a main queue", []string{"shop/q-7"}, names)
+}

@@ -1,0 +1,228 @@
+package ownership
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Index knows which ConsumerQueues want, own and claim which objects, wherever they are. It is kept from watch events, and
+// empty after a restart until the first of them come. An entry leaves with its ConsumerQueue.
+type Index struct {
+	mu      sync.RWMutex
+	records map[client.ObjectKey]*record
+	wants   sets[vhost.ID]
+	owns    sets[vhost.ID]
+	// claims are found by subject, then by form.
+	claims map[subject]sets[string]
+	// waits are the objects that ConsumerQueues wait for others to give up.
+	waits   sets[vhost.ID]
+	changed chan struct{} // closed when a record changes
+}
+
+// record is what the index has of one ConsumerQueue.
+type record struct {
+	cq     *v1alpha1.ConsumerQueue // shared with the cache; it must not be changed
+	claims Claims
+	wants  vhost.IDs
+	owns   vhost.IDs
+	// waits: it lost a conflict, or is about to delete what others may come to want.
+	waits bool
+
+	mu         sync.Mutex
+	candidates map[vhost.Version]Candidate
+}
+
+// sets are sets of ConsumerQueues, by a key.
+type sets[K comparable] map[K]map[client.ObjectKey]bool
+
+func (s sets[K]) add(key K, member client.ObjectKey) {
+	if s[key] == nil {
+		s[key] = map[client.ObjectKey]bool{}
+	}
+	s[key][member] = true
+}
+
+func (s sets[K]) remove(key K, member client.ObjectKey) {
+	delete(s[key], member)
+	if len(s[key]) == 0 {
+		delete(s, key)
+	}
+}
+
+// NewIndex makes an empty index.
+func NewIndex() *Index {
+	return &Index{
+		records: map[client.ObjectKey]*record{}, wants: sets[vhost.ID]{}, owns: sets[vhost.ID]{}, waits: sets[vhost.ID]{},
+		claims: map[subject]sets[string]{}, changed: make(chan struct{}),
+	}
+}
+
+// Update takes over a ConsumerQueue as the cache has it. waits says that it waits for what other ConsumerQueues have.
+func (x *Index) Update(cq *v1alpha1.ConsumerQueue, waits bool) {
+	fresh := &record{cq: cq, waits: waits, owns: vhost.IDs{}, candidates: map[vhost.Version]Candidate{}}
+	for _, entry := range topology.Owned(cq.Status.Topology) {
+		fresh.owns[topology.IDOf(entry)] = true
+	}
+	key := client.ObjectKeyFromObject(cq)
+	x.mu.RLock()
+	known := x.records[key]
+	x.mu.RUnlock()
+	if known != nil && known.cq.UID == cq.UID && known.cq.Generation == cq.Generation {
+		fresh.claims, fresh.wants = known.claims, known.wants
+	} else {
+		fresh.claims, fresh.wants = claimsOf(cq)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.remove(key)
+	x.add(key, fresh)
+	x.tell()
+}
+
+// Remove forgets a ConsumerQueue.
+func (x *Index) Remove(key client.ObjectKey) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.remove(key)
+	x.tell()
+}
+
+// tell wakes those that wait for a change.
+func (x *Index) tell() {
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+func (x *Index) add(key client.ObjectKey, fresh *record) {
+	x.records[key] = fresh
+	for id := range fresh.wants {
+		x.wants.add(id, key)
+	}
+	for id := range fresh.owns {
+		x.owns.add(id, key)
+	}
+	for about, form := range fresh.claims {
+		if x.claims[about] == nil {
+			x.claims[about] = sets[string]{}
+		}
+		x.claims[about].add(form, key)
+	}
+	if fresh.waits {
+		for id := range fresh.ids() {
+			x.waits.add(id, key)
+		}
+	}
+}
+
+func (x *Index) remove(key client.ObjectKey) {
+	old := x.records[key]
+	if old == nil {
+		return
+	}
+	delete(x.records, key)
+	for id := range old.wants {
+		x.wants.remove(id, key)
+	}
+	for id := range old.owns {
+		x.owns.remove(id, key)
+	}
+	for about, form := range old.claims {
+		x.claims[about].remove(form, key)
+		if len(x.claims[about]) == 0 {
+			delete(x.claims, about)
+		}
+	}
+	if old.waits {
+		for id := range old.ids() {
+			x.waits.remove(id, key)
+		}
+	}
+}
+
+// ids are the objects that a ConsumerQueue wants or owns.
+func (r *record) ids() vhost.IDs {
+	ids := maps.Clone(r.wants)
+	maps.Copy(ids, r.owns)
+	return ids
+}
+
+// Await returns when the index has heard of a ConsumerQueue in the version that the cache has, and with that of every change
+// before: whoever is reconciled knows all that the cache knew. It is false if that takes longer than the limit.
+func (x *Index) Await(ctx context.Context, cq *v1alpha1.ConsumerQueue, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		x.mu.RLock()
+		heard, changed := x.hasHeard(cq), x.changed
+		x.mu.RUnlock()
+		if heard {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (x *Index) hasHeard(cq *v1alpha1.ConsumerQueue) bool {
+	known := x.records[client.ObjectKeyFromObject(cq)]
+	if known == nil || known.cq.UID != cq.UID {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(known.cq.ResourceVersion, cq.ResourceVersion)
+	return err != nil && known.cq.ResourceVersion == cq.ResourceVersion || err == nil && order >= 0
+}
+
+// Affected are the ConsumerQueues that wait for one of the objects of another one, which changed.
+func (x *Index) Affected(cq *v1alpha1.ConsumerQueue) []client.ObjectKey {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if len(x.waits) == 0 {
+		return nil
+	}
+	ids := vhost.IDs{}
+	if known := x.records[client.ObjectKeyFromObject(cq)]; known != nil {
+		ids = known.ids()
+	} else {
+		_, ids = claimsOf(cq)
+	}
+	for _, entry := range topology.Owned(cq.Status.Topology) {
+		ids[topology.IDOf(entry)] = true
+	}
+	waiting := map[client.ObjectKey]bool{}
+	for id := range ids {
+		maps.Copy(waiting, x.waits[id])
+	}
+	return slices.SortedFunc(maps.Keys(waiting), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// candidate is the ConsumerQueue of a record as FindConflict sees it on a version of RabbitMQ.
+func (r *record) candidate(version vhost.Version) Candidate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.candidates[version]
+	if !ok {
+		known = CandidateOf(r.cq, version)
+		r.candidates[version] = known
+	}
+	return known
+}
+
+// released says whether a ConsumerQueue that is being deleted has let go of everything.
+func (r *record) released() bool {
+	return !r.cq.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(r.cq, v1alpha1.TopologyFinalizer)
+}

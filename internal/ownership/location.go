@@ -1,0 +1,76 @@
+package ownership
+
+import (
+	"fmt"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Location is a vhost of a cluster. Connections may spell the way to it differently.
+type Location struct {
+	Cluster vhost.Cluster
+	VHost   string
+}
+
+// String names the location for people.
+func (l Location) String() string {
+	return fmt.Sprintf("vhost %q of cluster %q", l.VHost, l.Cluster.Name)
+}
+
+// IsIn says whether the location is the one that a status speaks of.
+func (l Location) IsIn(recorded Location) bool {
+	return l.VHost == recorded.VHost && l.Cluster.Continues(recorded.Cluster)
+}
+
+// Recorded is where a ConsumerQueue has its topology, according to its status.
+func Recorded(status v1alpha1.ConsumerQueueStatus) Location {
+	return Location{
+		Cluster: vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint}, VHost: status.VHost,
+	}
+}
+
+// Record writes the location into a status. An ID that cannot be read any more stays known.
+func (l Location) Record(status *v1alpha1.ConsumerQueueStatus) {
+	known := l.Cluster.Keeping(Recorded(*status).Cluster)
+	status.ClusterID, status.ClusterName, status.ClusterEndpoint, status.VHost = known.ID, known.Name, known.Endpoint, l.VHost
+}
+
+// Nearness is how sure it is that a ConsumerQueue is at a location, or is going to be.
+type Nearness int
+
+const (
+	// Elsewhere: it is at another location.
+	Elsewhere Nearness = iota
+	// Unplaced: nobody knows where its connection leads, as long as the connection is being made.
+	Unplaced
+	// Perhaps: the clusters have one name. Nothing is taken away from it, and nothing refused for its sake.
+	Perhaps
+	// Same: it is at the location.
+	Same
+)
+
+// NearnessTo finds out how near a ConsumerQueue is to a location, by where it has its topology and by where its connection
+// leads.
+func NearnessTo(here Location, status v1alpha1.ConsumerQueueStatus, leads Location) Nearness {
+	recorded := Recorded(status)
+	if recorded.Cluster.Endpoint == "" && leads.IsIn(recorded) { // it was recorded by an older version
+		recorded = leads
+	}
+	if !recorded.Cluster.Known() && !leads.Cluster.Known() {
+		return Unplaced
+	}
+	return max(recorded.nearnessTo(here), leads.nearnessTo(here))
+}
+
+func (l Location) nearnessTo(here Location) Nearness {
+	switch {
+	case l.VHost != here.VHost:
+		return Elsewhere
+	case l.Cluster.Is(here.Cluster):
+		return Same
+	case l.Cluster.MayBe(here.Cluster):
+		return Perhaps
+	}
+	return Elsewhere
+}

@@ -1,0 +1,242 @@
+package ownership
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Peer is another ConsumerQueue that has to do with the same objects at what may be the same location.
+type Peer struct {
+	Candidate
+
+	key client.ObjectKey
+	uid types.UID
+	// foreign: it is in another namespace, which those who read of it may not know of.
+	foreign     bool
+	near        Nearness
+	terminating bool
+}
+
+// CandidateOf is a ConsumerQueue as FindConflict sees it. One that is being deleted has no right but to what it owns.
+func CandidateOf(cq *v1alpha1.ConsumerQueue, version vhost.Version) Candidate {
+	desired, _ := topology.Desired(cq, version) // what cannot become a topology claims nothing
+	created := cq.CreationTimestamp.Time
+	if !cq.DeletionTimestamp.IsZero() {
+		created = time.Unix(math.MaxInt32, 0)
+	}
+	return Candidate{
+		Name: client.ObjectKeyFromObject(cq).String(), Created: created,
+		Desired: desired, Owned: topology.Owned(cq.Status.Topology),
+	}
+}
+
+// displayName is what messages call the peer.
+func (p Peer) displayName() string {
+	if p.foreign {
+		return "a ConsumerQueue in another namespace"
+	}
+	return "ConsumerQueue " + p.Name
+}
+
+// holds reports whether the peer owns the object of an entry, or wants the object exactly as it is. A peer that wants other
+// settings is better served by the object's deletion.
+func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
+	id := topology.IDOf(entry)
+	owns := slices.ContainsFunc(p.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.IDOf(owned) == id })
+	return owns || (!p.terminating && entry.Shape != "" && entry.Shape == p.Desired.HashOf(id))
+}
+
+// needs says whether the peer holds an object and has a use for it. If every peer that lost its use deferred to the others,
+// nobody would delete the object.
+func (p Peer) needs(entry v1alpha1.TopologyEntry) bool {
+	unknown := len(p.Desired.Queues) == 0 // what it wants
+	return !p.terminating && p.holds(entry) && (unknown || p.Desired.Wants(topology.IDOf(entry)))
+}
+
+// Locate is where the connection of a ConsumerQueue leads.
+type Locate func(*v1alpha1.ConsumerQueue) Location
+
+// View is the index as one ConsumerQueue sees it, which is at a location whose broker has a version.
+type View struct {
+	index   *Index
+	self    *v1alpha1.ConsumerQueue
+	here    Location
+	version vhost.Version
+	locate  Locate
+	only    []func(Peer) bool
+}
+
+// View shows a ConsumerQueue its peers.
+func (x *Index) View(self *v1alpha1.ConsumerQueue, here Location, version vhost.Version, locate Locate) View {
+	return View{index: x, self: self, here: here, version: version, locate: locate}
+}
+
+// Active leaves out the peers that are being deleted.
+func (v View) Active() View { return v.where(func(p Peer) bool { return !p.terminating }) }
+
+func (v View) where(keep func(Peer) bool) View {
+	v.only = append(slices.Clip(v.only), keep)
+	return v
+}
+
+// Wants says whether a peer wants an object, in whatever form.
+func (v View) Wants(id vhost.ID) bool {
+	for _, other := range v.records(func(x *Index) []map[client.ObjectKey]bool { return []map[client.ObjectKey]bool{x.wants[id]} }) {
+		if p, here := v.peer(other); here && p.near != Unplaced && p.Desired.Wants(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// AnyNeeds says whether any peer needs an object.
+func (v View) AnyNeeds(entry v1alpha1.TopologyEntry) bool {
+	return slices.ContainsFunc(v.peersOf(topology.IDOf(entry)), func(p Peer) bool { return p.near != Unplaced && p.needs(entry) })
+}
+
+// SharedWith is what messages call the first peer that holds an object; empty if none does.
+func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
+	for _, p := range v.peersOf(topology.IDOf(entry)) {
+		if p.near != Unplaced && p.holds(entry) {
+			return p.displayName()
+		}
+	}
+	return ""
+}
+
+// FindConflict finds a conflict that the ConsumerQueue loses; only with those that are surely at the same location. Where it
+// would win only because a peer is not known to hold what both want, or to be here, the peer is read from the API server: the
+// cache may not have heard of it yet.
+func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
+	rivals := v.rivals()
+	if conflict := FindConflict(own, candidatesOf(rivals, Same)); conflict != nil {
+		return conflict, nil
+	}
+	uncertain := NeedsLiveRead(own, candidatesOf(rivals, Unplaced))
+	var read []Candidate
+	for _, other := range rivals {
+		if !slices.Contains(uncertain, other.Name) || other.near == Perhaps {
+			continue
+		}
+		now := &v1alpha1.ConsumerQueue{}
+		err := live.Get(ctx, other.key, now)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get ConsumerQueue %s: %w", other.Name, err)
+		}
+		if NearnessTo(v.here, now.Status, v.locate(now)) == Same {
+			read = append(read, CandidateOf(now, v.version))
+		}
+	}
+	return FindConflict(own, read), nil
+}
+
+func candidatesOf(peers []Peer, near Nearness) []Candidate {
+	var candidates []Candidate
+	for _, p := range peers {
+		if p.near >= near {
+			candidates = append(candidates, p.Candidate)
+		}
+	}
+	return candidates
+}
+
+// rivals are the peers that claim a subject in another form, sorted by name.
+func (v View) rivals() []Peer {
+	claims, _ := v.index.claimsOf(v.self)
+	return v.peers(v.records(func(x *Index) (found []map[client.ObjectKey]bool) {
+		for about, form := range claims {
+			for other, members := range x.claims[about] {
+				if other != form {
+					found = append(found, members)
+				}
+			}
+		}
+		return found
+	}))
+}
+
+// claimsOf are the claims of a ConsumerQueue, which the index has unless the spec is newer.
+func (x *Index) claimsOf(cq *v1alpha1.ConsumerQueue) (Claims, vhost.IDs) {
+	x.mu.RLock()
+	known := x.records[client.ObjectKeyFromObject(cq)]
+	x.mu.RUnlock()
+	if known != nil && known.cq.UID == cq.UID && known.cq.Generation == cq.Generation {
+		return known.claims, known.wants
+	}
+	return claimsOf(cq)
+}
+
+// ClaimsOf are the claims of a ConsumerQueue.
+func (x *Index) ClaimsOf(cq *v1alpha1.ConsumerQueue) Claims {
+	claims, _ := x.claimsOf(cq)
+	return claims
+}
+
+// peersOf are those that own or want an object, sorted by name.
+func (v View) peersOf(id vhost.ID) []Peer {
+	return v.peers(v.records(func(x *Index) []map[client.ObjectKey]bool {
+		return []map[client.ObjectKey]bool{x.owns[id], x.wants[id]}
+	}))
+}
+
+// records are those of sets of ConsumerQueues, without this one.
+func (v View) records(pick func(*Index) []map[client.ObjectKey]bool) []*record {
+	v.index.mu.RLock()
+	defer v.index.mu.RUnlock()
+	found := map[client.ObjectKey]*record{}
+	for _, members := range pick(v.index) {
+		for key := range members {
+			found[key] = v.index.records[key]
+		}
+	}
+	delete(found, client.ObjectKeyFromObject(v.self))
+	return slices.Collect(maps.Values(found))
+}
+
+func (v View) peers(records []*record) []Peer {
+	var peers []Peer
+	for _, one := range records {
+		if p, here := v.peer(one); here {
+			peers = append(peers, p)
+		}
+	}
+	slices.SortFunc(peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
+	return peers
+}
+
+// peer is the ConsumerQueue of a record; false if it is elsewhere, has let go of everything, or is left out of the view.
+func (v View) peer(of *record) (Peer, bool) {
+	if of.released() {
+		return Peer{}, false
+	}
+	near := NearnessTo(v.here, of.cq.Status, v.locate(of.cq))
+	if near == Elsewhere {
+		return Peer{}, false
+	}
+	p := Peer{
+		Candidate: of.candidate(v.version), key: client.ObjectKeyFromObject(of.cq), uid: of.cq.UID,
+		foreign: of.cq.Namespace != v.self.Namespace, near: near, terminating: !of.cq.DeletionTimestamp.IsZero(),
+	}
+	for _, keep := range v.only {
+		if !keep(p) {
+			return Peer{}, false
+		}
+	}
+	return p, true
+}

@@ -1,0 +1,211 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+const (
+	withGrave    = `{deadLetter: {queue: {name: grave}}}`
+	withBigGrave = `{deadLetter: {queue: {name: grave, maxLength: 5}}}`
+	// unknownSpec cannot become a topology.
+	unknownSpec = `{retry: {delayTiers: [{delay: later}]}}`
+)
+
+// here is where controllertest.Synced has topologies.
+var here = Location{Cluster: vhost.Cluster{Name: "rabbit@a", Endpoint: "mq:5672"}, VHost: "/"}
+
+func leadsHere(*v1alpha1.ConsumerQueue) Location { return here }
+
+// indexOf is an index of ConsumerQueues. Each has a UID of its own.
+func indexOf(resources ...*v1alpha1.ConsumerQueue) *Index {
+	index := NewIndex()
+	for _, cq := range resources {
+		cq.UID = types.UID("uid of " + cq.Name)
+		index.Update(cq, false)
+	}
+	return index
+}
+
+// viewOf shows a ConsumerQueue others that are at the same location.
+func viewOf(cq *v1alpha1.ConsumerQueue, others ...*v1alpha1.ConsumerQueue) View {
+	return indexOf(others...).View(cq, here, topologytest.V43, leadsHere)
+}
+
+func entryOf(t *testing.T, cq *v1alpha1.ConsumerQueue, name string) v1alpha1.TopologyEntry {
+	t.Helper()
+	for _, entry := range cq.Status.Topology {
+		if entry.Name == name {
+			return entry
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return v1alpha1.TopologyEntry{}
+}
+
+// A ConsumerQueue that is being deleted leaves an object to a peer that has the object, or can have it as it is; one that has
+// no use for the object any more leaves it to a peer that has.
+func TestHeldAndNeeded(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		other       *v1alpha1.ConsumerQueue
+		held, needs bool
+	}{
+		"it has the object":                             {controllertest.Synced(t, "other", withGrave, ""), true, true},
+		"it wants the object, just so":                  {controllertest.Named(t, "shop", "other", withGrave), true, true},
+		"it wants the object with other settings":       {controllertest.Named(t, "shop", "other", withBigGrave), false, false},
+		"it has the object and wants other settings":    {controllertest.Synced(t, "other", withGrave, withBigGrave), true, true},
+		"it has the object, its spec is not understood": {controllertest.Synced(t, "other", withGrave, unknownSpec), true, true},
+		"it has the object and no use for it":           {controllertest.Synced(t, "other", withGrave, `{}`), true, false},
+		"it has the object and is being deleted":        {controllertest.BeingDeleted(controllertest.Synced(t, "other", withGrave, "")), true, false},
+		"it wanted the object and is being deleted":     {controllertest.BeingDeleted(controllertest.Named(t, "shop", "other", withGrave)), false, false},
+		"it has nothing to do with the object":          {controllertest.Named(t, "shop", "other", `{}`), false, false},
+	} {
+		own := controllertest.Synced(t, "own", withGrave, "")
+		entry, view := entryOf(t, own, "grave"), viewOf(own, test.other)
+		holder := ""
+		if test.held {
+			holder = "ConsumerQueue shop/other"
+		}
+		topologytest.Equal(t, name+": held by", holder, view.SharedWith(entry))
+		topologytest.Equal(t, name+": needed", test.needs, view.AnyNeeds(entry))
+		terminating := !test.other.DeletionTimestamp.IsZero()
+		topologytest.Equal(t, name+": held by an active one", test.held && !terminating, view.Active().SharedWith(entry) != "")
+	}
+}
+
+// Which ConsumerQueues a vhost has in common is a matter of where their connections lead, not of namespaces.
+func TestWants(t *testing.T) {
+	t.Parallel()
+	const shared = `{retry: {policy: None}, bindings: [{exchange: {name: events}, routingKeys: [a]}], deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	own := controllertest.Named(t, "shop", "orders", `{retry: {policy: None}, deadLetter: {exchange: {name: mine}, queue: {name: dlq}}}`)
+	index := indexOf(own,
+		controllertest.Named(t, "shop", "invoices", shared),
+		controllertest.Named(t, "shop", "unsupported", `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}, deadLetter: {exchange: {name: never}, queue: {name: dlq}}}`),
+		controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
+		controllertest.Named(t, "elsewhere", "invoices", `{deadLetter: {exchange: {name: afar}, queue: {name: dlq}}}`),
+		controllertest.Named(t, "unconnected", "invoices", `{deadLetter: {exchange: {name: others}, queue: {name: dlq}}}`),
+	)
+	locate := func(cq *v1alpha1.ConsumerQueue) Location {
+		switch {
+		case cq.Namespace == "unconnected":
+			return Location{}
+		case cq.Name == "other":
+			return Location{Cluster: here.Cluster, VHost: "other"}
+		}
+		return here
+	}
+	view := index.View(own, here, topologytest.V40, locate)
+	for name, test := range map[string]struct {
+		binding topology.Binding
+		want    bool
+	}{
+		"by another":                            {topology.Binding{Source: "dlx", Destination: "dlq"}, true},
+		"by another, with another key":          {topology.Binding{Source: "dlx", Destination: "dlq", RoutingKey: "a"}, false},
+		"from another namespace, in this vhost": {topology.Binding{Source: "afar", Destination: "dlq"}, true},
+		"in another vhost, or nobody knows":     {topology.Binding{Source: "others", Destination: "dlq"}, false},
+		"by one that the broker is too old for": {topology.Binding{Source: "never", Destination: "dlq"}, false},
+		"by nobody":                             {topology.Binding{Source: "dlx", Destination: "orders"}, false},
+		"by itself":                             {topology.Binding{Source: "mine", Destination: "dlq"}, false},
+	} {
+		topologytest.Equal(t, name, test.want, view.Wants(test.binding.ID()))
+	}
+	names := map[string]string{}
+	for _, p := range view.peersOf(vhost.ID{Kind: vhost.KindQueue, Name: "dlq"}) {
+		names[p.Name] = p.displayName()
+	}
+	topologytest.Equal(t, "peers", map[string]string{
+		"elsewhere/invoices": "a ConsumerQueue in another namespace", "shop/invoices": "ConsumerQueue shop/invoices",
+		"shop/unsupported": "ConsumerQueue shop/unsupported", "unconnected/invoices": "a ConsumerQueue in another namespace",
+	}, names)
+}
+
+// Where a ConsumerQueue would win only because a peer is not known to hold what both want, the API server is asked.
+func TestFindConflictReadsWhatTheCacheMayNotKnow(t *testing.T) {
+	t.Parallel()
+	const message = `ConsumerQueue shop/other has the dead-letter queue "grave" with other settings`
+	own := controllertest.Named(t, "shop", "orders", withBigGrave)
+	server := func(objects ...client.Object) client.Reader { return controllertest.Client(t, nil, objects...) }
+	broken := controllertest.ClientBuilder(t, nil).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("the API server is tired")
+		},
+	}).Build()
+	newcomer, held := controllertest.Named(t, "shop", "other", withGrave), controllertest.Synced(t, "other", withGrave, "")
+	perhapsHere := held.DeepCopy()
+	perhapsHere.Status.ClusterEndpoint = "green:5672"
+	nowhere := Location{}
+	for name, test := range map[string]struct {
+		cached *v1alpha1.ConsumerQueue
+		leads  Location
+		live   client.Reader
+		holder string
+		err    string
+	}{
+		"nobody wants other settings":               {controllertest.Named(t, "shop", "other", `{}`), here, broken, "", ""},
+		"it is known to be held":                    {held, here, broken, "shop/other", ""},
+		"it is held, perhaps at another cluster":    {perhapsHere, nowhere, broken, "", ""},
+		"it is held, as the API server knows":       {newcomer, here, server(held), "shop/other", ""},
+		"it is held here, as the API server knows":  {newcomer, nowhere, server(held), "shop/other", ""},
+		"it is held elsewhere, as the server knows": {newcomer, nowhere, server(perhapsHere), "", ""},
+		"it is not held":                            {newcomer, here, server(newcomer.DeepCopy()), "", ""},
+		"the other does not want it any more":       {newcomer, here, server(controllertest.Named(t, "shop", "other", `{}`)), "", ""},
+		"the other is gone":                         {newcomer, here, server(), "", ""},
+		"the API server does not answer":            {newcomer, here, broken, "", "get ConsumerQueue shop/other: the API server is tired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			view := indexOf(test.cached.DeepCopy()).View(own, here, topologytest.V43, func(*v1alpha1.ConsumerQueue) Location { return test.leads })
+			conflict, err := view.FindConflict(t.Context(), CandidateOf(own, topologytest.V43), test.live)
+			holder, problem := "", ""
+			if conflict != nil {
+				holder = conflict.Holder
+				topologytest.Equal(t, "message", message, conflict.Message[:len(message)])
+			}
+			if err != nil {
+				problem = err.Error()
+			}
+			topologytest.Equal(t, "holder", test.holder, holder)
+			topologytest.Equal(t, "error", test.err, problem)
+		})
+	}
+}
+
+// A ConsumerQueue that is being deleted has no right but to what it holds, however old it is.
+func TestFindConflictWithATerminatingPeer(t *testing.T) {
+	t.Parallel()
+	young := controllertest.Named(t, "shop", "young", withGrave)
+	young.CreationTimestamp = metav1.NewTime(time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC))
+	for name, test := range map[string]struct {
+		old   *v1alpha1.ConsumerQueue
+		loses bool
+	}{
+		"an older newcomer":                         {controllertest.Named(t, "shop", "old", withBigGrave), true},
+		"an older newcomer that is being deleted":   {controllertest.BeingDeleted(controllertest.Named(t, "shop", "old", withBigGrave)), false},
+		"an older holder that is being deleted":     {controllertest.BeingDeleted(controllertest.Synced(t, "old", withBigGrave, "")), true},
+		"one that has let go of everything already": {withoutFinalizer(controllertest.BeingDeleted(controllertest.Synced(t, "old", withBigGrave, ""))), false},
+	} {
+		test.old.CreationTimestamp = metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+		conflict, err := viewOf(young, test.old).FindConflict(t.Context(), CandidateOf(young, topologytest.V43), controllertest.Client(t, nil, young))
+		topologytest.Equal(t, name+": error", nil, err)
+		topologytest.Equal(t, name, test.loses, conflict != nil)
+	}
+}
+
+func withoutFinalizer(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
+	cq.Finalizers = nil
+	return cq
+}
