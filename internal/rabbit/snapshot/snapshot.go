@@ -51,7 +51,13 @@ func (s *Snapshot) PutExchange(name string, exchange vhost.Exchange) bool {
 	return true
 }
 
-// PutQueue is putExchange for queues.
+// Exchange is the exchange of a name, if there is one.
+func (s *Snapshot) Exchange(name string) (vhost.Exchange, bool) {
+	exchange, exists := s.exchanges[name]
+	return exchange, exists
+}
+
+// PutQueue is PutExchange for queues.
 func (s *Snapshot) PutQueue(name string, queue vhost.Queue) bool {
 	if _, exists := s.Queues[name]; exists {
 		return false

@@ -1,0 +1,268 @@
+// Package brokerstest has a broker in memory for the tests of reconcilers. A contract, which real brokers keep as well, says how
+// it behaves: see contract_test.go of package brokers.
+package brokerstest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Broker is a connection to a vhost that is kept in memory. It sees at once whatever a test changes in the vhost.
+type Broker struct {
+	store *snapshot.Store
+	owner string
+	vhost string
+	errs  brokererr.Errors
+
+	mu       sync.Mutex
+	health   rabbit.Health
+	messages map[string]int // by queue
+	failures map[vhost.ID]error
+	looks    int
+}
+
+// New makes a broker with an empty vhost, of a version of RabbitMQ, for the BrokerConnection of a UID.
+func New(version vhost.Version, vhostName, owner string) *Broker {
+	store := &snapshot.Store{}
+	store.Replace(snapshot.New(), "")
+	return &Broker{
+		store: store, owner: owner, vhost: vhostName, errs: brokererr.Errors{VHost: vhostName},
+		messages: map[string]int{}, failures: map[vhost.ID]error{},
+		health: rabbit.Health{
+			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},
+			Connected: true, Matched: true, SyncedAt: time.Now(),
+		},
+	}
+}
+
+// Change changes the vhost as somebody else does.
+func (b *Broker) Change(change func(*snapshot.Snapshot)) {
+	b.store.Write(func(s *snapshot.Snapshot) bool {
+		change(s)
+		return true
+	})
+}
+
+// SetHealth changes how the connection fares.
+func (b *Broker) SetHealth(change func(*rabbit.Health)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.health)
+}
+
+// SetMessages says how many messages a queue holds.
+func (b *Broker) SetMessages(queue string, count int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.messages[queue] = count
+}
+
+// Fail has every operation on an object fail; not any more with nil.
+func (b *Broker) Fail(id vhost.ID, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures[id] = err
+}
+
+// Looks is how often the vhost was looked at.
+func (b *Broker) Looks() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.looks
+}
+
+// Owner is the UID of the BrokerConnection.
+func (b *Broker) Owner() string { return b.owner }
+
+// VHost is the name of the vhost.
+func (b *Broker) VHost() string { return b.vhost }
+
+// Health tells how the connection fares.
+func (b *Broker) Health() rabbit.Health {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.health
+}
+
+// Observe returns what the vhost has.
+func (b *Broker) Observe(selection vhost.Selection) (vhost.Observed, bool) {
+	observed, looked := b.store.Observe(selection)
+	observed.Cluster = b.Health().Cluster.Key()
+	return observed, looked
+}
+
+// Refresh counts a look, and takes its time for a new one.
+func (b *Broker) Refresh(ctx context.Context) error {
+	b.LookNow()
+	return errors.Join(ctx.Err(), b.Health().Err)
+}
+
+// LookNow counts a look.
+func (b *Broker) LookNow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looks++
+	b.health.SyncedAt = time.Now()
+}
+
+// Apply declares and binds, as rabbit.Connection.Apply does.
+func (b *Broker) Apply(_ context.Context, changes topology.Topology) error {
+	var failures []error
+	failed := vhost.IDs{}
+	perform := func(op string, id vhost.ID, operation func(*snapshot.Snapshot) error) {
+		if err := b.perform(op, id, operation); err != nil {
+			failures = append(failures, err)
+			failed[id] = true
+		}
+	}
+	for _, exchange := range changes.Exchanges {
+		if exchange.Declare {
+			perform(brokererr.OpDeclare, exchange.ID(), func(s *snapshot.Snapshot) error { return b.declareExchange(s, exchange) })
+		}
+	}
+	for _, queue := range changes.Queues {
+		perform(brokererr.OpDeclare, queue.ID(), func(s *snapshot.Snapshot) error { return b.declareQueue(s, queue) })
+	}
+	for _, binding := range changes.Bindings {
+		if !failed.HasEitherEnd(binding.ID()) {
+			perform(brokererr.OpBind, binding.ID(), func(s *snapshot.Snapshot) error { return b.bind(s, binding) })
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// perform makes an ObjectError of what goes wrong.
+func (b *Broker) perform(op string, id vhost.ID, operation func(*snapshot.Snapshot) error) error {
+	b.mu.Lock()
+	err := b.failures[id]
+	b.mu.Unlock()
+	if err == nil {
+		b.store.Write(func(s *snapshot.Snapshot) bool {
+			err = operation(s)
+			return err == nil
+		})
+	}
+	if err == nil {
+		return nil
+	}
+	id.Arguments = ""
+	return &brokererr.ObjectError{Op: op, ID: id, VHost: b.vhost, Err: err}
+}
+
+func (b *Broker) declareExchange(s *snapshot.Snapshot, exchange topology.Exchange) error {
+	existing, exists := s.Exchange(exchange.Name)
+	if exists && existing.Type != string(exchange.Type) {
+		return b.errs.Fail(brokererr.ErrPreconditionFailed, "inequivalent arg 'type' for exchange '%s'", exchange.Name)
+	}
+	s.PutExchange(exchange.Name, vhost.Exchange{Type: string(exchange.Type), Durable: true})
+	return nil
+}
+
+func (b *Broker) declareQueue(s *snapshot.Snapshot, queue topology.Queue) error {
+	existing, exists := s.Queues[queue.Name]
+	if exists && !existing.Arguments.Equal(queue.Arguments) {
+		return b.errs.Fail(brokererr.ErrPreconditionFailed, "inequivalent arg for queue '%s'", queue.Name)
+	}
+	s.PutQueue(queue.Name, vhost.Queue{Durable: true, Arguments: vhost.Normalize(queue.Arguments)})
+	return nil
+}
+
+func (b *Broker) bind(s *snapshot.Snapshot, binding topology.Binding) error {
+	if _, exists := s.Exchange(binding.Source); !exists {
+		return b.errs.Fail(brokererr.ErrNotFound, "no exchange '%s'", binding.Source)
+	}
+	if _, exists := s.Queues[binding.Destination]; !exists {
+		return b.errs.Fail(brokererr.ErrNotFound, "no queue '%s'", binding.Destination)
+	}
+	s.PutBinding(observed(binding))
+	return nil
+}
+
+func observed(binding topology.Binding) vhost.Binding {
+	return vhost.Binding{
+		Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
+		Arguments: vhost.Normalize(binding.Arguments),
+	}
+}
+
+// Remove unbinds and deletes, as rabbit.Connection.Remove does.
+func (b *Broker) Remove(_ context.Context, cluster string, removal rabbit.Removal) error {
+	health := b.Health()
+	if health.Operators != "" {
+		return b.errs.Fail(brokererr.ErrShared, "%s", health.Operators)
+	}
+	elsewhere := b.errs.SameCluster(health.Cluster, cluster)
+	var failures []error
+	perform := func(op string, id vhost.ID, operation func(*snapshot.Snapshot) error) {
+		failures = append(failures, b.perform(op, id, func(s *snapshot.Snapshot) error {
+			if elsewhere != nil {
+				return elsewhere
+			}
+			return operation(s)
+		}))
+	}
+	for _, binding := range removal.Bindings {
+		perform(brokererr.OpUnbind, binding.ID(), func(s *snapshot.Snapshot) error {
+			s.DropBinding(observed(binding))
+			return nil
+		})
+	}
+	for _, name := range removal.Queues {
+		perform(brokererr.OpDelete, vhost.QueueID(name), func(s *snapshot.Snapshot) error {
+			s.DropQueue(name)
+			return nil
+		})
+	}
+	for _, name := range removal.Exchanges {
+		perform(brokererr.OpDelete, vhost.ExchangeID(name), func(s *snapshot.Snapshot) error {
+			if len(s.BindingsFrom[name]) > 0 {
+				return b.errs.Fail(brokererr.ErrInUse, "exchange '%s'", name)
+			}
+			s.DropExchange(name)
+			return nil
+		})
+	}
+	return errors.Join(failures...)
+}
+
+// DeleteEmpty deletes queues that hold nothing, as rabbit.Connection.DeleteEmpty does; all of them or none.
+func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error {
+	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
+		return err
+	}
+	if stillWanted != nil {
+		if err := stillWanted(ctx); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, queue := range queues {
+		if err := b.failures[vhost.QueueID(queue)]; err != nil {
+			return err
+		}
+		if count := b.messages[queue]; count > 0 {
+			return b.errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages", queue, count)
+		}
+	}
+	b.Change(func(s *snapshot.Snapshot) {
+		for _, queue := range queues {
+			s.DropQueue(queue)
+		}
+	})
+	return nil
+}
+
+// Fences are none: a vhost in memory needs no proof.
+func (b *Broker) Fences() []string { return nil }
+
+// Close does nothing.
+func (b *Broker) Close() {}

@@ -1,0 +1,251 @@
+package brokers_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+	testbrokers "github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// side is a broker under test, and what somebody else does to its vhost.
+type side struct {
+	brokers.Broker
+	publish      func(queue string)
+	declareQueue func(name string, arguments map[string]any)
+	bindExchange func(source, destination string)
+}
+
+func (s side) cluster() string { return s.Health().Cluster.Key() }
+
+// observe refreshes and returns the names of what there is, of all that the cases are about.
+func (s side) observe(t *testing.T) []string {
+	t.Helper()
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	observed, looked := s.Observe(vhost.Selection{Queues: []string{"orders", "other"}, Exchanges: []string{"dlx", "events"}})
+	topologytest.Equal(t, "looked", true, looked)
+	names := []string{}
+	for name, exchange := range observed.Exchanges {
+		names = append(names, "exchange "+name+" "+exchange.Type)
+	}
+	for name, queue := range observed.Queues {
+		names = append(names, "queue "+name+" "+queue.Arguments.JSON())
+		for _, binding := range observed.BindingsTo[name] {
+			names = append(names, "binding "+binding.Source+" "+binding.RoutingKey+" "+name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+var (
+	dlx    = topology.Exchange{Name: "dlx", Type: v1alpha1.ExchangeDirect, Declare: true}
+	orders = topology.Queue{Name: "orders", Arguments: vhost.Arguments{"x-queue-type": "quorum", "x-message-ttl": int64(1000)}}
+	route  = topology.Binding{Source: "dlx", Destination: "orders", RoutingKey: "a"}
+	whole  = topology.Topology{Exchanges: []topology.Exchange{dlx}, Queues: []topology.Queue{orders}, Bindings: []topology.Binding{route}}
+	there  = []string{"binding dlx a orders", "exchange dlx direct", `queue orders {"x-message-ttl":1000,"x-queue-type":"quorum"}`}
+)
+
+// contract is what reconcilers rely on. It is kept by RabbitMQ in every version that Warren supports, and by the broker in memory.
+var contract = map[string]func(t *testing.T, b side){
+	"what is applied is there": func(t *testing.T, b side) {
+		topologytest.Equal(t, "error", nil, b.Apply(t.Context(), whole))
+		topologytest.Equal(t, "vhost", there, b.observe(t))
+	},
+	"what is applied again stays as it is": func(t *testing.T, b side) {
+		topologytest.Equal(t, "error", nil, errors.Join(b.Apply(t.Context(), whole), b.Apply(t.Context(), whole)))
+		topologytest.Equal(t, "vhost", there, b.observe(t))
+	},
+	"an exchange that is not to be declared is left alone": func(t *testing.T, b side) {
+		undeclared := dlx
+		undeclared.Declare = false
+		topologytest.Equal(t, "error", nil, b.Apply(t.Context(), topology.Topology{Exchanges: []topology.Exchange{undeclared}}))
+		topologytest.Equal(t, "vhost", []string{}, b.observe(t))
+	},
+	"a queue with other arguments stays, and no binding leads to it": func(t *testing.T, b side) {
+		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		err := b.Apply(t.Context(), whole)
+		topologytest.Equal(t, "failures", []string{"declare queue orders"}, failures(err))
+		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrPreconditionFailed))
+		topologytest.Equal(t, "vhost", []string{"exchange dlx direct", `queue orders {"x-queue-type":"quorum"}`}, b.observe(t))
+	},
+	"an exchange of another type stays": func(t *testing.T, b side) {
+		fanout := dlx
+		fanout.Type = v1alpha1.ExchangeFanout
+		topologytest.Equal(t, "error", nil, b.Apply(t.Context(), topology.Topology{Exchanges: []topology.Exchange{fanout}}))
+		err := b.Apply(t.Context(), whole)
+		topologytest.Equal(t, "failures", []string{"declare exchange dlx"}, failures(err))
+		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrPreconditionFailed))
+		topologytest.Equal(t, "vhost", []string{"exchange dlx fanout", there[2]}, b.observe(t))
+	},
+	"a binding needs its exchange": func(t *testing.T, b side) {
+		err := b.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{orders}, Bindings: []topology.Binding{route}})
+		topologytest.Equal(t, "failures", []string{"bind binding dlx orders"}, failures(err))
+		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrNotFound))
+	},
+	"a binding needs its queue": func(t *testing.T, b side) {
+		err := b.Apply(t.Context(), topology.Topology{Exchanges: []topology.Exchange{dlx}, Bindings: []topology.Binding{route}})
+		topologytest.Equal(t, "failures", []string{"bind binding dlx orders"}, failures(err))
+		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrNotFound))
+	},
+	"what is removed is gone, and gone already is no failure": func(t *testing.T, b side) {
+		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
+		all := rabbit.Removal{Bindings: []topology.Binding{route}, Queues: []string{"orders"}, Exchanges: []string{"dlx"}}
+		topologytest.Equal(t, "error", nil, b.Remove(t.Context(), b.cluster(), all))
+		topologytest.Equal(t, "error of the second time", nil, b.Remove(t.Context(), b.cluster(), all))
+		topologytest.Equal(t, "vhost", []string{}, b.observe(t))
+	},
+	"a queue takes its bindings with it": func(t *testing.T, b side) {
+		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
+		topologytest.Equal(t, "error", nil, b.Remove(t.Context(), b.cluster(), rabbit.Removal{Queues: []string{"orders"}, Exchanges: []string{"dlx"}}))
+		topologytest.Equal(t, "vhost", []string{}, b.observe(t))
+	},
+	"an exchange from which something is bound stays": func(t *testing.T, b side) {
+		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
+		err := b.Remove(t.Context(), b.cluster(), rabbit.Removal{Exchanges: []string{"dlx"}})
+		topologytest.Equal(t, "failures", []string{"delete exchange dlx"}, failures(err))
+		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrInUse))
+		topologytest.Equal(t, "vhost", there, b.observe(t))
+	},
+	"nothing is removed at another cluster": func(t *testing.T, b side) {
+		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
+		err := b.Remove(t.Context(), "another", rabbit.Removal{Bindings: []topology.Binding{route}, Queues: []string{"orders"}})
+		topologytest.Equal(t, "failures", []string{"unbind binding dlx orders", "delete queue orders"}, failures(err))
+		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrOtherCluster))
+		err = b.DeleteEmpty(t.Context(), "another", []string{"orders"}, nil)
+		topologytest.Equal(t, "reason of DeleteEmpty", true, errors.Is(err, brokererr.ErrOtherCluster))
+		topologytest.Equal(t, "vhost", there, b.observe(t))
+	},
+	"an empty queue is deleted": func(t *testing.T, b side) {
+		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
+		b.observe(t)
+		topologytest.Equal(t, "error", nil, b.DeleteEmpty(t.Context(), b.cluster(), []string{"orders"}, nil))
+		topologytest.Equal(t, "vhost", []string{"exchange dlx direct"}, b.observe(t))
+	},
+	"a queue that is not there counts as deleted": func(t *testing.T, b side) {
+		topologytest.Equal(t, "error", nil, b.DeleteEmpty(t.Context(), b.cluster(), []string{"orders"}, nil))
+	},
+	"of queues that are not all empty none is deleted": func(t *testing.T, b side) {
+		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
+		b.publish("other")
+		before := b.observe(t)
+		err := b.DeleteEmpty(t.Context(), b.cluster(), []string{"orders", "other"}, nil)
+		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrNotEmpty))
+		topologytest.Equal(t, "vhost", before, b.observe(t))
+	},
+	"a queue that is not to be deleted any more stays": func(t *testing.T, b side) {
+		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		before := b.observe(t)
+		needed := errors.New("somebody needs it")
+		err := b.DeleteEmpty(t.Context(), b.cluster(), []string{"orders"}, func(context.Context) error { return needed })
+		topologytest.Equal(t, "error", true, errors.Is(err, needed))
+		topologytest.Equal(t, "vhost", before, b.observe(t))
+	},
+	"routes are followed from exchange to exchange": func(t *testing.T, b side) {
+		events := topology.Exchange{Name: "events", Type: v1alpha1.ExchangeTopic, Declare: true}
+		linked := whole
+		linked.Exchanges = []topology.Exchange{dlx, events}
+		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), linked))
+		b.bindExchange("events", "dlx")
+		b.observe(t)
+		observed, _ := b.Observe(vhost.Selection{FollowFrom: "events"})
+		topologytest.Equal(t, "exchanges", 2, len(observed.Exchanges))
+		topologytest.Equal(t, "bindings of the first", 1, len(observed.BindingsFrom["events"]))
+		topologytest.Equal(t, "bindings of the second", 1, len(observed.BindingsFrom["dlx"]))
+	},
+	"health tells owner, vhost, version and cluster": func(t *testing.T, b side) {
+		health := b.Health()
+		_, err := vhost.ParseVersion(health.Version)
+		topologytest.Equal(t, "error of the version", nil, err)
+		topologytest.Equal(t, "usable", true, health.Usable())
+		topologytest.Equal(t, "owner", "uid", b.Owner())
+		observed, _ := b.Observe(vhost.Selection{})
+		topologytest.Equal(t, "cluster of what is observed", b.cluster(), observed.Cluster)
+	},
+}
+
+// failures are the operations of an error, with their objects.
+func failures(err error) []string {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var found []string
+	for _, one := range joined.Unwrap() {
+		if failure, ok := errors.AsType[*brokererr.ObjectError](one); ok {
+			name := strings.ToLower(string(failure.ID.Kind)) + " " + failure.ID.Name
+			if failure.ID.Kind == vhost.KindBinding {
+				name = "binding " + failure.ID.Source + " " + failure.ID.Destination
+			}
+			found = append(found, failure.Op+" "+name)
+		}
+	}
+	return found
+}
+
+func TestContractOfTheBrokerInMemory(t *testing.T) {
+	t.Parallel()
+	for name, test := range contract {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := brokerstest.New(topologytest.V43, "/", "uid")
+			test(t, side{
+				Broker: b, publish: func(queue string) { b.SetMessages(queue, 1) },
+				declareQueue: func(name string, arguments map[string]any) {
+					b.Change(func(s *snapshot.Snapshot) {
+						s.PutQueue(name, vhost.Queue{Durable: true, Arguments: vhost.Normalize(arguments)})
+					})
+				},
+				bindExchange: func(source, destination string) {
+					b.Change(func(s *snapshot.Snapshot) {
+						s.PutBinding(vhost.Binding{Source: source, Destination: destination, ToExchange: true})
+					})
+				},
+			})
+		})
+	}
+}
+
+func TestContractOfRabbitMQ(t *testing.T) {
+	t.Parallel()
+	for _, broker := range testbrokers.All(t) {
+		for name, test := range contract {
+			t.Run(broker.Version+" "+name, func(t *testing.T) {
+				t.Parallel()
+				v := broker.NewVHost(t)
+				connection, err := rabbit.Open(rabbit.Config{
+					AMQPURI: broker.AMQPURI, ManagementURI: broker.ManagementURI, Username: broker.Username, Password: broker.Password,
+					VHost: v.Name, ResyncInterval: time.Hour, Owner: "uid",
+				}, testr.New(t), func(snapshot.Notice) {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(connection.Close)
+				NewWithT(t).Eventually(connection.Health).WithTimeout(deadline.For(30 * time.Second)).Should(Satisfy(rabbit.Health.Usable))
+				test(t, side{
+					Broker: connection, publish: func(queue string) { v.Publish("", queue, "a message") }, declareQueue: v.DeclareQueue,
+					bindExchange: func(source, destination string) { v.BindExchange(source, destination, "", nil) },
+				})
+			})
+		}
+	}
+}
