@@ -2,7 +2,7 @@ package consumerqueue
 
 import (
 	"errors"
-	"maps"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,8 +13,9 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/plan/plantest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -25,7 +26,7 @@ import (
 type attempt struct {
 	spec  string
 	on    vhost.Version
-	then  func(o vhost.Observed)
+	then  func(s *snapshot.Snapshot)
 	fails error
 	// want are the Events of this look.
 	want []occurrence
@@ -49,14 +50,15 @@ func TestTell(t *testing.T) {
 		corrected = occurrence{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"}
 		recreate  = occurrence{"Warning", "RecreationRequired", "Compare", limitEvent}
 	)
-	deleted := func(o vhost.Observed) { delete(o.Queues, "orders") }
+	deleted := func(s *snapshot.Snapshot) { s.DropQueue("orders") }
+	declared43 := func(s *snapshot.Snapshot) { declare(s, topologytest.Desired(t, twoQueues, topologytest.V43)) }
 	for name, test := range map[string]struct {
 		policy   v1alpha1.DriftPolicy
 		attempts []attempt
 	}{
 		"declared once": {attempts: []attempt{{spec: twoQueues, want: []occurrence{declared}}, {spec: twoQueues}}},
 		"adopted, which is no event": {attempts: []attempt{
-			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
+			{spec: twoQueues, then: declared43},
 		}},
 		"declared at the second attempt": {attempts: []attempt{
 			{spec: twoQueues, fails: brokererr.ErrUnreachable},
@@ -86,10 +88,10 @@ func TestTell(t *testing.T) {
 			{spec: twoQueues, on: topologytest.V40},
 		}},
 		"drift under Report": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
-			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
+			{spec: twoQueues, then: declared43},
 			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
 			{spec: twoQueues},
-			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
+			{spec: twoQueues, then: declared43},
 			{spec: twoQueues, then: deleted, want: []occurrence{missing}},
 		}},
 		"recreation is required": {attempts: []attempt{
@@ -100,7 +102,7 @@ func TestTell(t *testing.T) {
 			{spec: withLimit, want: []occurrence{recreate}},
 		}},
 		"recreation is required under Report, which is all that drifted": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
-			{spec: twoQueues, then: func(o vhost.Observed) { adopt(t, o, topologytest.Desired(t, twoQueues, topologytest.V43)) }},
+			{spec: twoQueues, then: declared43},
 			{spec: withLimit, want: []occurrence{
 				{"Warning", "DriftDetected", "Compare", "x-max-length is not set, should be 9; a queue's arguments cannot be changed: it must be recreated"},
 				recreate,
@@ -109,7 +111,7 @@ func TestTell(t *testing.T) {
 		}},
 		"recreation is required, and something else is healed": {attempts: []attempt{
 			{spec: twoQueues, want: []occurrence{declared}},
-			{spec: withLimit, then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "dlx", "dlq") }, want: []occurrence{
+			{spec: withLimit, then: func(s *snapshot.Snapshot) { s.DropBinding(vhost.Binding{Source: "dlx", Destination: "dlq"}) }, want: []occurrence{
 				{"Warning", "DriftDetected", "Compare", `queue "dlq" is not bound to exchange "dlx" with routing key ""`},
 				recreate,
 			}},
@@ -125,72 +127,24 @@ func TestTell(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			observed := topologytest.Observe(t)
-			status := v1alpha1.ConsumerQueueStatus{}
+			first := controllertest.ConsumerQueue(t, test.attempts[0].spec)
+			first.Spec.DriftPolicy = test.policy
+			w := newWorld(t, first)
 			for i, a := range test.attempts {
-				if a.on == (vhost.Version{}) {
-					a.on = topologytest.V43
+				if a.on != (vhost.Version{}) {
+					w.broker.SetHealth(func(health *rabbit.Health) { health.Version = a.on.String() })
 				}
 				if a.then != nil {
-					a.then(observed)
+					w.broker.Change(a.then)
 				}
-				cq := controllertest.ConsumerQueue(t, a.spec)
-				cq.Spec.DriftPolicy, cq.Status = test.policy, status
-				look := &scope{cq: cq, status: cq.Status.DeepCopy()}
-				lookAt(t, look, observed, a)
-				for _, got := range look.events {
-					t.Logf("look %d: %+v", i+1, got)
-				}
-				topologytest.Equal(t, "events of the look", a.want, look.events, comparingOccurrences)
-				status = *look.status
+				w.broker.FailAll(a.fails)
+				spec := controllertest.ConsumerQueue(t, a.spec).Spec
+				spec.DriftPolicy = test.policy
+				w.edit(spec)
+				occurred, err := w.reconcile()
+				topologytest.Equal(t, fmt.Sprintf("attempt %d fails", i+1), a.fails != nil, err != nil)
+				topologytest.Equal(t, fmt.Sprintf("events of attempt %d", i+1), a.want, occurred, comparingOccurrences)
 			}
-		})
-	}
-}
-
-// lookAt is what reconcileTopology does with a broker, with a map in place of the broker.
-func lookAt(t *testing.T, l *scope, observed vhost.Observed, a attempt) {
-	t.Helper()
-	now := topologytest.Desired(t, a.spec, a.on)
-	compare := func() plan.Comparison {
-		return plan.Diff(now, observed, plan.Input{Older: topology.DesiredOnOlderVersions(l.cq, a.on)})
-	}
-	known, comparison := topology.InventoryOf(l.status.Topology), compare()
-	done, before := plan.Decide(comparison, known, l.cq.Spec.DriftPolicy), comparison.Changes
-	var applied error
-	switch {
-	case done.Count() == 0:
-	case a.fails != nil:
-		applied = a.fails
-	default:
-		first, last := done.Declarations()
-		adopt(t, observed, first)
-		adopt(t, observed, last)
-		comparison = compare()
-	}
-	outcome := summarize(comparison, known, l.cq.Spec.DriftPolicy, applied)
-	l.recordTransitions(done, before, outcome, applied)
-	if err := l.setTopology(plan.MergeInventory(comparison, known, done), comparison, done); err != nil {
-		t.Fatal(err)
-	}
-	l.setConditions(outcome)
-}
-
-// adopt puts the objects of a topology that are missing at the broker there.
-func adopt(t testing.TB, o vhost.Observed, topo topology.Topology) {
-	there := topologytest.Observe(t, topo)
-	maps.Copy(o.Exchanges, there.Exchanges)
-	for name, queue := range there.Queues {
-		if _, exists := o.Queues[name]; !exists {
-			o.Queues[name] = queue
-		}
-	}
-	for _, binding := range topo.Bindings {
-		topologytest.UnbindFrom(&o, binding.Source, binding.Destination)
-	}
-	for _, binding := range topo.Bindings {
-		topologytest.Bind(&o, vhost.Binding{
-			Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
 		})
 	}
 }

@@ -3,6 +3,7 @@
 package brokerstest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -71,6 +72,9 @@ func (b *Broker) Fail(id vhost.ID, err error) {
 	defer b.mu.Unlock()
 	b.failures[id] = err
 }
+
+// FailAll has every operation fail; none any more with nil.
+func (b *Broker) FailAll(err error) { b.Fail(vhost.ID{}, err) }
 
 // Looks is how often the vhost was looked at.
 func (b *Broker) Looks() int {
@@ -142,7 +146,7 @@ func (b *Broker) Apply(_ context.Context, changes topology.Topology) error {
 // perform makes an ObjectError of what goes wrong.
 func (b *Broker) perform(op string, id vhost.ID, operation func(*snapshot.Snapshot) error) error {
 	b.mu.Lock()
-	err := b.failures[id]
+	err := cmp.Or(b.failures[id], b.failures[vhost.ID{}])
 	b.mu.Unlock()
 	if err == nil {
 		b.store.Write(func(s *snapshot.Snapshot) bool {

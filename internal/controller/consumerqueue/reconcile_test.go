@@ -1,0 +1,121 @@
+package consumerqueue
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// world is a reconciler with an API server and a broker in memory, and one ConsumerQueue named orders.
+type world struct {
+	t          *testing.T
+	api        client.WithWatch
+	broker     *brokerstest.Broker
+	reconciler *Reconciler
+	recorder   *occurrenceLog
+}
+
+// occurrenceLog records Events.
+type occurrenceLog struct {
+	events.EventRecorder
+
+	occurred []occurrence
+}
+
+func (l *occurrenceLog) Eventf(_, _ runtime.Object, kind, reason, action, _ string, args ...any) {
+	l.occurred = append(l.occurred, occurrence{kind, reason, action, args[0].(string)})
+}
+
+func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue) *world {
+	t.Helper()
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+	bc.UID, bc.Finalizers = "uid", []string{v1alpha1.ConnectionFinalizer}
+	bc.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConnected, ObservedGeneration: bc.Generation,
+	}}
+	w := &world{
+		t: t, api: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, cq, bc),
+		broker: brokerstest.New(vhost.RabbitMQ43, bc.Spec.VHost, string(bc.UID)), recorder: &occurrenceLog{},
+	}
+	pool := brokers.NewPool(w.api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (brokers.Broker, error) {
+		return w.broker, nil
+	})
+	if _, err := pool.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{Owner: string(bc.UID)}); err != nil {
+		t.Fatal(err)
+	}
+	wake := func(client.ObjectKey) {}
+	w.reconciler = &Reconciler{
+		client: w.api, live: w.api, recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(t.Context(), wake),
+		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
+		refreshes: brokers.NewRefreshGate(), orphaned: newOrphanTimes(), limiter: brokers.NewLimiter(1, wake),
+		deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+	}
+	return w
+}
+
+// get reads the ConsumerQueue.
+func (w *world) get() *v1alpha1.ConsumerQueue {
+	w.t.Helper()
+	cq := &v1alpha1.ConsumerQueue{}
+	if err := w.api.Get(w.t.Context(), controllertest.Orders, cq); err != nil {
+		w.t.Fatal(err)
+	}
+	return cq
+}
+
+// edit gives the ConsumerQueue another spec.
+func (w *world) edit(spec v1alpha1.ConsumerQueueSpec) {
+	w.t.Helper()
+	cq := w.get()
+	cq.Spec, cq.Generation = spec, cq.Generation+1
+	if err := w.api.Update(w.t.Context(), cq); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// reconcile reconciles the ConsumerQueue until nothing is to be done soon, and returns the Events of that.
+func (w *world) reconcile() ([]occurrence, error) {
+	w.t.Helper()
+	w.recorder.occurred = nil
+	for range 10 {
+		w.reconciler.index.Update(w.get(), false)
+		result, err := w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > brokers.MaxRecheck {
+			return w.recorder.occurred, err
+		}
+	}
+	w.t.Fatal("reconciled again and again")
+	return nil, nil
+}
+
+// declare has somebody else declare a topology; what is there stays as it is.
+func declare(s *snapshot.Snapshot, topo topology.Topology) {
+	for _, exchange := range topo.Exchanges {
+		s.PutExchange(exchange.Name, vhost.Exchange{Type: string(exchange.Type), Durable: true})
+	}
+	for _, queue := range topo.Queues {
+		s.PutQueue(queue.Name, vhost.Queue{Durable: true, Arguments: vhost.Normalize(queue.Arguments)})
+	}
+	for _, binding := range topo.Bindings {
+		s.PutBinding(vhost.Binding{
+			Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey, Arguments: vhost.Normalize(binding.Arguments),
+		})
+	}
+}
