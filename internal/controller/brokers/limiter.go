@@ -16,51 +16,83 @@ var ErrBusy = errors.New("others are waiting for the same broker")
 const LimiterRetry = 5 * time.Second
 
 // Limiter lets only some of the workers wait for one broker, so that a broker that does not answer leaves the others to the
-// resources of other brokers.
+// resources of other brokers. Brokers are told apart by their endpoint: a hundred namespaces may have a BrokerConnection each to
+// one broker. Resources get their turns in the order in which they asked.
 type Limiter struct {
 	limit int
-	// wake has a resource reconciled whose turn may have come.
+	// wake has a resource reconciled whose turn has come.
 	wake func(client.ObjectKey)
 
-	mu      sync.Mutex
-	inUse   map[client.ObjectKey]int // by BrokerConnection
-	waiting map[client.ObjectKey][]client.ObjectKey
+	mu sync.Mutex
+	of map[string]*turns // by endpoint
 }
 
+// turns are those of one broker.
+type turns struct {
+	taken   int
+	waiting []client.ObjectKey
+	// offered turns are kept for resources that were woken.
+	offered map[client.ObjectKey]bool
+}
+
+// NewLimiter makes a Limiter that gives each broker so many turns at a time, one at least.
 func NewLimiter(limit int, wake func(client.ObjectKey)) *Limiter {
-	return &Limiter{
-		limit: max(limit, 1), wake: wake,
-		inUse: map[client.ObjectKey]int{}, waiting: map[client.ObjectKey][]client.ObjectKey{},
-	}
+	return &Limiter{limit: max(limit, 1), wake: wake, of: map[string]*turns{}}
 }
 
-// TryAcquire gives a resource its turn, which ends with the returned function; or it is false, and the resource is woken when
-// there may be one.
-func (t *Limiter) TryAcquire(connection, resource client.ObjectKey) (done func(), ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.inUse[connection] >= t.limit {
-		if !slices.Contains(t.waiting[connection], resource) {
-			t.waiting[connection] = append(t.waiting[connection], resource)
+// TryAcquire gives a resource its turn at a broker, which ends with the returned function; or it is false, and the resource is
+// woken when its turn has come.
+func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (done func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.of[endpoint]
+	if t == nil {
+		t = &turns{offered: map[client.ObjectKey]bool{}}
+		l.of[endpoint] = t
+	}
+	switch {
+	case t.offered[resource]:
+		delete(t.offered, resource)
+	case t.free(l.limit) == 0:
+		if !slices.Contains(t.waiting, resource) {
+			t.waiting = append(t.waiting, resource)
 		}
 		return nil, false
 	}
-	t.inUse[connection]++
-	return func() { t.release(connection) }, true
+	t.taken++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		t.taken--
+		l.offer(endpoint, t)
+	}, true
 }
 
-func (t *Limiter) release(connection client.ObjectKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.inUse[connection]--
-	if t.inUse[connection] == 0 {
-		delete(t.inUse, connection)
+// free counts the turns that are neither taken nor offered.
+func (t *turns) free(limit int) int { return limit - t.taken - len(t.offered) }
+
+// Pass gives up the turns that a resource was offered and does not need: others are woken instead. It is for the end of a look
+// that was not ended by ErrBusy.
+func (l *Limiter) Pass(resource client.ObjectKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for endpoint, t := range l.of {
+		if t.offered[resource] {
+			delete(t.offered, resource)
+			l.offer(endpoint, t)
+		}
 	}
-	waiting := t.waiting[connection]
-	if len(waiting) == 0 {
-		delete(t.waiting, connection)
-		return
+}
+
+// offer wakes as many of those that wait as there are free turns.
+func (l *Limiter) offer(endpoint string, t *turns) {
+	for t.free(l.limit) > 0 && len(t.waiting) > 0 {
+		next := t.waiting[0]
+		t.waiting = t.waiting[1:]
+		t.offered[next] = true
+		go l.wake(next) // it waits for the controller to take it
 	}
-	t.waiting[connection] = waiting[1:]
-	go t.wake(waiting[0]) // it waits for the controller to take it
+	if t.taken == 0 && len(t.offered) == 0 && len(t.waiting) == 0 {
+		delete(l.of, endpoint)
+	}
 }

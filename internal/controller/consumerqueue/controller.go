@@ -120,6 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	err := r.client.Get(ctx, request.NamespacedName, cq)
 	if apierrors.IsNotFound(err) {
 		r.forget(request.NamespacedName)
+		r.limiter.Pass(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -134,6 +135,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		run = look.reconcileDelete
 	}
 	result, err := run(ctx)
+	if !errors.Is(err, brokers.ErrBusy) {
+		r.limiter.Pass(request.NamespacedName)
+	}
 	if later, ok := errors.AsType[*brokers.RefreshPending](err); ok {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(later.Wait)}, nil
 	}

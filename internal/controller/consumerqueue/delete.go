@@ -80,7 +80,7 @@ func (l *scope) teardownThrough(
 		}
 		return l.retryOrGiveUp(ctx, bc, retryLimit{l.unreached, patience.TerminationPatience}, why, owned)
 	}
-	done, ok := l.limiter.TryAcquire(brokers.ConnectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
+	done, ok := l.limiter.TryAcquire(connection.Health().Cluster.Endpoint, client.ObjectKeyFromObject(l.cq))
 	if !ok {
 		return ctrl.Result{}, brokers.ErrBusy
 	}

@@ -184,7 +184,7 @@ func (l *scope) reconcileTopology(ctx context.Context, connection brokers.Broker
 	}
 	writes := decided.Count() > 0 || decided.Removes()
 	if writes {
-		done, ok := l.limiter.TryAcquire(brokers.ConnectionKey(l.cq), client.ObjectKeyFromObject(l.cq))
+		done, ok := l.limiter.TryAcquire(s.location.Cluster.Endpoint, client.ObjectKeyFromObject(l.cq))
 		if !ok {
 			return brokers.ErrBusy
 		}
