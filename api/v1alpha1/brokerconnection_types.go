@@ -202,7 +202,7 @@ type BrokerConnection struct {
 	Spec BrokerConnectionSpec `json:"spec"`
 
 	// status is what was last seen of the broker.
-	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not yet looked at", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status BrokerConnectionStatus `json:"status,omitempty"`
 }

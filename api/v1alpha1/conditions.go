@@ -13,7 +13,7 @@ const (
 
 // Reasons of a condition; those of a ConsumerQueue first.
 const (
-	// ReasonPending: not yet looked at.
+	// ReasonPending: not reconciled yet.
 	ReasonPending = "Pending"
 	// ReasonInSync: the broker has exactly what the spec asks for.
 	ReasonInSync = "InSync"

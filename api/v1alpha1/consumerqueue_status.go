@@ -130,7 +130,7 @@ const (
 
 // ObjectState is how an object at the broker compares with what is desired.
 //
-// +kubebuilder:validation:Enum=InSync;Missing;Drifted;RecreationRequired;Foreign;Orphaned;Unknown
+// +kubebuilder:validation:Enum=InSync;Missing;RecreationRequired;Foreign;Orphaned;Unknown
 type ObjectState string
 
 // The values of ObjectState.
@@ -201,14 +201,29 @@ type TopologyEntry struct {
 	State ObjectState `json:"state,omitempty"`
 
 	// origin says whether Warren declared the exchange or queue, or found it. What Warren found is its to delete only if
-	// it was in sync once, which is when it has a shape.
+	// it was in sync once, which is when it has a lastSyncedHash.
 	// +optional
 	Origin Origin `json:"origin,omitempty"`
 
-	// shape is a hash of what the object was when it was last seen in sync; empty if it never was.
+	// lastSyncedHash is a hash of how the object was desired when it was last seen in sync, after the version of the hash, as
+	// in v1:06967e3c5605e8ec; empty if the object never was in sync.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	LastSyncedHash string `json:"lastSyncedHash,omitempty"`
+
+	// shape is what older versions of Warren wrote in place of lastSyncedHash, without the version of the hash. It is read
+	// where lastSyncedHash is empty, and not written any more.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	Shape string `json:"shape,omitempty"`
+}
+
+// SyncedHash is lastSyncedHash, also of an entry that an older version of Warren wrote.
+func (e TopologyEntry) SyncedHash() string {
+	if e.LastSyncedHash == "" && e.Shape != "" {
+		return "v1:" + e.Shape
+	}
+	return e.LastSyncedHash
 }
 
 // Effect is what it takes to make a change.

@@ -524,7 +524,7 @@ type ConsumerQueue struct {
 	Spec ConsumerQueueSpec `json:"spec"`
 
 	// status compares the desired topology with the broker.
-	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not yet looked at", "lastTransitionTime":"1970-01-01T00:00:00Z"}, {"type":"Drifted", "status":"Unknown", "reason":"Pending", "message":"not yet looked at", "lastTransitionTime":"1970-01-01T00:00:00Z"}, {"type":"RecreationRequired", "status":"Unknown", "reason":"Pending", "message":"not yet looked at", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
+	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}, {"type":"Drifted", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}, {"type":"RecreationRequired", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status ConsumerQueueStatus `json:"status,omitempty"`
 }

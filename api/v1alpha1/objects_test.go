@@ -69,7 +69,7 @@ func TestStoredObjectsAreListed(t *testing.T) {
 
 // pending is a condition that every new object has.
 func pending(kind string) map[string]any {
-	return map[string]any{"type": kind, "status": "Unknown", "reason": "Pending", "message": "not yet looked at", "lastTransitionTime": "1970-01-01T00:00:00Z"}
+	return map[string]any{"type": kind, "status": "Unknown", "reason": "Pending", "message": "not reconciled yet", "lastTransitionTime": "1970-01-01T00:00:00Z"}
 }
 
 func TestDefaults(t *testing.T) {

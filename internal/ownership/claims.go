@@ -73,31 +73,36 @@ func addIDs(desired topology.Topology, ids vhost.IDs) {
 // formsOf are the forms in which a topology claims its subjects. FindConflict finds no conflict over a subject between two
 // topologies with one form of it. Main queues and delay tiers cannot be shared: their form names the ConsumerQueue.
 func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]string {
-	forms := map[subject]string{}
+	all := map[subject][]string{}
 	for _, queue := range desired.Queues {
 		form := string(queue.Role) + " " + queue.Arguments.JSON()
 		if queue.Role != v1alpha1.RoleDeadLetter {
 			form = owner.String()
 		}
-		forms[subject{kind: isQueue, name: queue.Name}] = form
+		about := subject{kind: isQueue, name: queue.Name}
+		all[about] = append(all[about], form)
 	}
 	types := map[string]v1alpha1.ExchangeType{}
 	for _, exchange := range desired.Exchanges {
 		if exchange.Declare {
-			forms[subject{kind: isExchange, name: exchange.Name}] = fmt.Sprintf("%s %s", exchange.Role, exchange.Type)
+			about := subject{kind: isExchange, name: exchange.Name}
+			all[about] = append(all[about], fmt.Sprintf("%s %s", exchange.Role, exchange.Type))
 			types[exchange.Name] = exchange.Type
 		}
 	}
-	routes := map[subject][]string{}
 	for _, binding := range desired.Bindings {
 		about, disputable := routeOf(binding, types[binding.Source])
 		if disputable {
-			routes[about] = append(routes[about], fmt.Sprintf("%s %q %q", binding.Role, binding.RoutingKey, binding.Destination))
+			all[about] = append(all[about], fmt.Sprintf("%s %q %q", binding.Role, binding.RoutingKey, binding.Destination))
 		}
 	}
-	for about, route := range routes {
-		slices.Sort(route)
-		forms[about] = strings.Join(route, ", ")
+	forms := map[subject]string{}
+	for about, form := range all {
+		if about.kind == isExchange && len(form) > 1 { // in two roles, which nobody can share
+			form = append(form, owner.String())
+		}
+		slices.Sort(form)
+		forms[about] = strings.Join(form, ", ")
 	}
 	return forms
 }

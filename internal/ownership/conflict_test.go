@@ -151,7 +151,7 @@ func TestFindConflictRanks(t *testing.T) {
 	otherwise.Owned = topologytest.Owned(before.Desired)
 	unseen := holding(t, b) // it is about to declare it, and has not seen it yet
 	for i := range unseen.Owned {
-		unseen.Owned[i].Shape = ""
+		unseen.Owned[i].LastSyncedHash = ""
 	}
 	for name, test := range map[string]struct {
 		a, b   ownership.Candidate

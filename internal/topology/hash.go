@@ -31,6 +31,9 @@ type (
 	}
 )
 
+// hashVersion is the version of the forms. Hashes of other versions are never equal to these.
+const hashVersion = "v1:"
+
 // Hash tells how the exchange is desired.
 func (e Exchange) Hash() string { return hash(exchangeForm(e)) }
 
@@ -69,5 +72,5 @@ func hash(form any) string {
 		text = fmt.Append(nil, form)
 	}
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
+	return hashVersion + hex.EncodeToString(sum[:8])
 }

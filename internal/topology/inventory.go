@@ -23,7 +23,7 @@ func InventoryOf(entries []v1alpha1.TopologyEntry) Inventory {
 
 // WasInSync says whether an object was once seen just as it is desired now, which its hash tells.
 func (i Inventory) WasInSync(id vhost.ID, hash string) bool {
-	return hash != "" && i[id].Shape == hash
+	return hash != "" && i[id].SyncedHash() == hash
 }
 
 // IDOf identifies the object of an entry.
@@ -75,14 +75,14 @@ func Owned(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 // Intended says whether an object was about to be declared and has never been seen as wanted since: the broker may have it
 // from Warren, from somebody else, or not at all.
 func Intended(entry v1alpha1.TopologyEntry) bool {
-	return entry.Kind != v1alpha1.KindBinding && entry.Origin == v1alpha1.OriginDeclared && entry.Shape == ""
+	return entry.Kind != v1alpha1.KindBinding && entry.Origin == v1alpha1.OriginDeclared && entry.SyncedHash() == ""
 }
 
 func Owns(entry v1alpha1.TopologyEntry) bool {
 	if entry.Kind == v1alpha1.KindBinding {
 		return entry.Role != ""
 	}
-	return entry.Origin == v1alpha1.OriginDeclared || entry.Shape != ""
+	return entry.Origin == v1alpha1.OriginDeclared || entry.SyncedHash() != ""
 }
 
 // SplitByOrigin tells what Warren declared from what it found. A binding has no origin: it counts as declared if Warren

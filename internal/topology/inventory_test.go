@@ -16,7 +16,7 @@ func TestOwned(t *testing.T) {
 	ours, foreign := binding, binding
 	ours.Role, foreign.State = v1alpha1.RoleSource, v1alpha1.StateForeign
 	queue := func(origin v1alpha1.Origin, shape string) v1alpha1.TopologyEntry {
-		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: origin, Shape: shape}
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: origin, LastSyncedHash: shape}
 	}
 	for name, test := range map[string]struct {
 		entry v1alpha1.TopologyEntry

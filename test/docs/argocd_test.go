@@ -26,8 +26,8 @@ func TestArgoCDHealthCheck(t *testing.T) {
 		conditions []metav1.Condition
 		want       string
 	}{
-		"without a status":                       {0, nil, "Progressing: not yet looked at"},
-		"of a former generation":                 {1, []metav1.Condition{ready("True")}, "Progressing: not yet looked at"},
+		"without a status":                       {0, nil, "Progressing: not reconciled yet"},
+		"of a former generation":                 {1, []metav1.Condition{ready("True")}, "Progressing: not reconciled yet"},
 		"in sync":                                {2, []metav1.Condition{ready("True")}, "Healthy: the message of Ready"},
 		"Reconciling is in progress":             {2, []metav1.Condition{ready("False"), also("Reconciling")}, "Progressing: the message of Ready"},
 		"Stalled is failed":                      {2, []metav1.Condition{ready("False"), also("Stalled")}, "Degraded: the message of Stalled"},

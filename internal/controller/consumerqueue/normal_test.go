@@ -148,7 +148,7 @@ func TestConclude(t *testing.T) {
 			look.setConditions(test.outcome)
 			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(status.Conditions), controllertest.AnyOrder)
 			topologytest.Equal(t, "state", test.state, status.Topology[0].State)
-			topologytest.Equal(t, "shape", "abc", status.Topology[0].Shape)
+			topologytest.Equal(t, "shape", "abc", status.Topology[0].SyncedHash())
 		})
 	}
 }
@@ -157,7 +157,7 @@ func TestConclude(t *testing.T) {
 func inSyncStatus() v1alpha1.ConsumerQueueStatus {
 	status := v1alpha1.ConsumerQueueStatus{
 		ObservedGeneration: 2,
-		Topology:           []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", State: v1alpha1.StateInSync, Shape: "abc"}},
+		Topology:           []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", State: v1alpha1.StateInSync, LastSyncedHash: "abc"}},
 	}
 	for condition, value := range map[string]metav1.ConditionStatus{
 		v1alpha1.ConditionReady: "True", v1alpha1.ConditionDrifted: "False", v1alpha1.ConditionRecreationRequired: "False",

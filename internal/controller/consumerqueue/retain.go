@@ -65,7 +65,7 @@ func (d *teardown) resolveIntents(cq *v1alpha1.ConsumerQueue, observed vhost.Obs
 		case !topology.Intended(entry) || !observed.Has(topology.IDOf(entry)):
 			owned = append(owned, entry)
 		case states[topology.IDOf(entry)] == v1alpha1.StateInSync:
-			entry.Origin, entry.Shape = v1alpha1.OriginAdopted, desired.HashOf(topology.IDOf(entry))
+			entry.Origin, entry.LastSyncedHash = v1alpha1.OriginAdopted, desired.HashOf(topology.IDOf(entry))
 			d.unconfirmed[entry.Name] = d.unconfirmed[entry.Name] || entry.Kind == v1alpha1.KindQueue
 			owned = append(owned, entry)
 		default:

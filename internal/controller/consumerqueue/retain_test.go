@@ -21,7 +21,7 @@ func TestSettleIntents(t *testing.T) {
 	confirmed := plan.MergeInventory(comparison, nil, declaring(comparison.Entries))
 	intended := slices.Clone(confirmed)
 	for i := range intended {
-		intended[i].Shape = ""
+		intended[i].LastSyncedHash = ""
 	}
 	for name, test := range map[string]struct {
 		owned []v1alpha1.TopologyEntry

@@ -339,13 +339,13 @@ func TestMergeInventory(t *testing.T) {
 				}
 				hash := "no hash"
 				switch {
-				case entry.Shape == "":
-				case entry.Shape == told.Comparison.Entries[i].Hash:
+				case entry.SyncedHash() == "":
+				case entry.SyncedHash() == told.Comparison.Entries[i].Hash:
 					hash = "hash as now"
-				case entry.Shape == told.Known[topology.IDOf(entry)].Shape:
+				case entry.SyncedHash() == told.Known[topology.IDOf(entry)].SyncedHash():
 					hash = "hash as before"
 				default:
-					hash = "hash " + entry.Shape
+					hash = "hash " + entry.SyncedHash()
 				}
 				lines[i] = fmt.Sprintf("%s %s: %s, %s, %s", entry.Kind, object, entry.State, entry.Origin, hash)
 			}
@@ -379,7 +379,7 @@ func TestOriginOfWhatWasToBeDeclared(t *testing.T) {
 	const spec = `{retry: {policy: None}, deadLetter: {policy: Disabled}}`
 	intended := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: v1alpha1.OriginDeclared}
 	confirmed := intended
-	confirmed.Shape = topologytest.Desired(t, spec, topologytest.V43).HashOf(topology.IDOf(intended))
+	confirmed.LastSyncedHash = topologytest.Desired(t, spec, topologytest.V43).HashOf(topology.IDOf(intended))
 	differing := func(o vhost.Observed) { o.Queues["orders"] = vhost.Queue{Durable: true} }
 	missing := func(o vhost.Observed) { topologytest.DropQueue(&o, "orders") }
 	for name, test := range map[string]struct {
@@ -416,7 +416,7 @@ func TestOriginOfWhatWasToBeDeclared(t *testing.T) {
 func TestHasNewObjects(t *testing.T) {
 	t.Parallel()
 	queue := func(name string, origin v1alpha1.Origin, shape string) v1alpha1.TopologyEntry {
-		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name, Origin: origin, Shape: shape}
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name, Origin: origin, LastSyncedHash: shape}
 	}
 	known := topology.InventoryOf([]v1alpha1.TopologyEntry{queue("ours", v1alpha1.OriginDeclared, ""), queue("somebody's", v1alpha1.OriginAdopted, "")})
 	for name, test := range map[string]struct {

@@ -16,9 +16,9 @@ func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) 
 		entry := found.TopologyEntry
 		if entry.Role != "" { // otherwise it is foreign
 			before := known[found.ID()]
-			entry.Shape = before.Shape
+			entry.LastSyncedHash = before.SyncedHash()
 			if entry.State == v1alpha1.StateInSync {
-				entry.Shape = found.Hash
+				entry.LastSyncedHash = found.Hash
 			}
 			if entry.Kind != v1alpha1.KindBinding {
 				entry.Origin = origin(entry, before, done)
@@ -36,7 +36,7 @@ func origin(entry, before v1alpha1.TopologyEntry, done Plan) v1alpha1.Origin {
 	inSync := entry.State == v1alpha1.StateInSync
 	unconfirmed := topology.Intended(before) || done.Failed[id]
 	switch {
-	case entry.State == v1alpha1.StateRecreationRequired && entry.Shape == "":
+	case entry.State == v1alpha1.StateRecreationRequired && entry.SyncedHash() == "":
 		return v1alpha1.OriginAdopted
 	case inSync && unconfirmed && !done.confirms(id):
 		return v1alpha1.OriginAdopted

@@ -175,7 +175,7 @@ func Owned(topo topology.Topology) []v1alpha1.TopologyEntry {
 	var entries []v1alpha1.TopologyEntry
 	add := func(id vhost.ID, role v1alpha1.Role, hash string) {
 		entry := topology.EntryOf(id)
-		entry.Role, entry.State, entry.Shape = role, v1alpha1.StateInSync, hash
+		entry.Role, entry.State, entry.LastSyncedHash = role, v1alpha1.StateInSync, hash
 		if entry.Kind != v1alpha1.KindBinding {
 			entry.Origin = v1alpha1.OriginDeclared
 		}

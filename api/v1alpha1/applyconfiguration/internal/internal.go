@@ -91,7 +91,7 @@ var schemaYAML = typed.YAMLObject(`types:
       default:
         conditions:
         - lastTransitionTime: "1970-01-01T00:00:00Z"
-          message: not yet looked at
+          message: not reconciled yet
           reason: Pending
           status: Unknown
           type: Ready
@@ -230,17 +230,17 @@ var schemaYAML = typed.YAMLObject(`types:
       default:
         conditions:
         - lastTransitionTime: "1970-01-01T00:00:00Z"
-          message: not yet looked at
+          message: not reconciled yet
           reason: Pending
           status: Unknown
           type: Ready
         - lastTransitionTime: "1970-01-01T00:00:00Z"
-          message: not yet looked at
+          message: not reconciled yet
           reason: Pending
           status: Unknown
           type: Drifted
         - lastTransitionTime: "1970-01-01T00:00:00Z"
-          message: not yet looked at
+          message: not reconciled yet
           reason: Pending
           status: Unknown
           type: RecreationRequired
@@ -607,6 +607,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: kind
       type:
         namedType: com.github.warren-mq.warren.api.v1alpha1.ObjectKind
+    - name: lastSyncedHash
+      type:
+        scalar: string
     - name: name
       type:
         scalar: string

@@ -35,9 +35,13 @@ type TopologyEntryApplyConfiguration struct {
 	// state of the object.
 	State *apiv1alpha1.ObjectState `json:"state,omitempty"`
 	// origin says whether Warren declared the exchange or queue, or found it. What Warren found is its to delete only if
-	// it was in sync once, which is when it has a shape.
+	// it was in sync once, which is when it has a lastSyncedHash.
 	Origin *apiv1alpha1.Origin `json:"origin,omitempty"`
-	// shape is a hash of what the object was when it was last seen in sync; empty if it never was.
+	// lastSyncedHash is a hash of how the object was desired when it was last seen in sync, after the version of the hash, as
+	// in v1:06967e3c5605e8ec; empty if the object never was in sync.
+	LastSyncedHash *string `json:"lastSyncedHash,omitempty"`
+	// shape is what older versions of Warren wrote in place of lastSyncedHash, without the version of the hash. It is read
+	// where lastSyncedHash is empty, and not written any more.
 	Shape *string `json:"shape,omitempty"`
 }
 
@@ -116,6 +120,14 @@ func (b *TopologyEntryApplyConfiguration) WithState(value apiv1alpha1.ObjectStat
 // If called multiple times, the Origin field is set to the value of the last call.
 func (b *TopologyEntryApplyConfiguration) WithOrigin(value apiv1alpha1.Origin) *TopologyEntryApplyConfiguration {
 	b.Origin = &value
+	return b
+}
+
+// WithLastSyncedHash sets the LastSyncedHash field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LastSyncedHash field is set to the value of the last call.
+func (b *TopologyEntryApplyConfiguration) WithLastSyncedHash(value string) *TopologyEntryApplyConfiguration {
+	b.LastSyncedHash = &value
 	return b
 }
 
