@@ -135,12 +135,13 @@ func TestReasons(t *testing.T) {
 	sameSet(t, "reasons", documented, constants(t, "api/v1alpha1/conditions.go", "Reason"))
 }
 
-// docs/status.md lists the codes of advisories and the Events.
+// docs/status.md lists the codes and reasons of advisories, and the Events.
 func TestAdvisoriesAndEvents(t *testing.T) {
 	t.Parallel()
 	for after, actual := range map[string][]string{
-		"## Traps":  constants(t, "api/v1alpha1/consumerqueue_status.go", "Advisory"),
-		"## Events": constants(t, "internal/controller/consumerqueue_events.go", "event"),
+		"## Traps":                  constants(t, "api/v1alpha1/consumerqueue_status.go", "Advisory(?:[^R]|Re[^a])"),
+		"### Reasons of advisories": constants(t, "api/v1alpha1/consumerqueue_status.go", "AdvisoryReason"),
+		"## Events":                 constants(t, "internal/controller/consumerqueue/events.go", "event"),
 	} {
 		var documented []string
 		for _, row := range table(t, read(t, "docs/status.md"), after) {
