@@ -27,7 +27,7 @@ import (
 
 // world is a reconciler with an API server and a broker in memory, and one ConsumerQueue named orders.
 type world struct {
-	t          *testing.T
+	t          testing.TB
 	api        client.WithWatch
 	broker     *brokerstest.Broker
 	reconciler *Reconciler
@@ -45,7 +45,7 @@ func (l *occurrenceLog) Eventf(_, _ runtime.Object, kind, reason, action, _ stri
 	l.occurred = append(l.occurred, occurrence{kind, reason, action, args[0].(string)})
 }
 
-func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue) *world {
+func newWorld(t testing.TB, objects ...client.Object) *world {
 	t.Helper()
 	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 	bc.UID, bc.Finalizers = "uid", []string{v1alpha1.ConnectionFinalizer}
@@ -53,23 +53,30 @@ func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue) *world {
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConnected, ObservedGeneration: bc.Generation,
 	}}
 	w := &world{
-		t: t, api: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, cq, bc),
+		t: t, api: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, append(objects, bc)...),
 		broker: brokerstest.New(vhost.RabbitMQ43, bc.Spec.VHost, string(bc.UID)), recorder: &occurrenceLog{},
 	}
+	w.restart()
+	return w
+}
+
+// restart makes a reconciler that remembers nothing.
+func (w *world) restart() {
+	w.t.Helper()
 	pool := brokers.NewPool(w.api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (brokers.Broker, error) {
 		return w.broker, nil
 	})
-	if _, err := pool.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{Owner: string(bc.UID)}); err != nil {
-		t.Fatal(err)
+	key := client.ObjectKey{Namespace: controllertest.Orders.Namespace, Name: "default"}
+	if _, err := pool.Ensure(key, rabbit.Config{Owner: w.broker.Owner()}); err != nil {
+		w.t.Fatal(err)
 	}
 	wake := func(client.ObjectKey) {}
 	w.reconciler = &Reconciler{
-		client: w.api, live: w.api, recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(t.Context(), wake),
+		client: w.api, live: w.api, recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), wake),
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(), orphaned: newOrphanTimes(), limiter: brokers.NewLimiter(1, wake),
 		deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 	}
-	return w
 }
 
 // get reads the ConsumerQueue.

@@ -30,7 +30,7 @@ import (
 const Password = "correct-horse"
 
 // ConsumerQueue is a ConsumerQueue named orders with a spec as a user writes it.
-func ConsumerQueue(t *testing.T, spec string) *v1alpha1.ConsumerQueue {
+func ConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Namespace, cq.Name, cq.Generation = "shop", "orders", 3
@@ -41,7 +41,7 @@ func ConsumerQueue(t *testing.T, spec string) *v1alpha1.ConsumerQueue {
 }
 
 // Named is a ConsumerQueue of some name.
-func Named(t *testing.T, namespace, name, spec string) *v1alpha1.ConsumerQueue {
+func Named(t testing.TB, namespace, name, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := ConsumerQueue(t, spec)
 	cq.Namespace, cq.Name = namespace, name
@@ -65,13 +65,13 @@ func BrokerConnection(spec v1alpha1.BrokerConnectionSpec) *v1alpha1.BrokerConnec
 type AddIndexes func(ctx context.Context, indexer client.FieldIndexer) error
 
 // Client is a client that knows some objects, with the indexes of a manager.
-func Client(t *testing.T, indexes []AddIndexes, objects ...client.Object) client.WithWatch {
+func Client(t testing.TB, indexes []AddIndexes, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	return ClientBuilder(t, indexes, objects...).Build()
 }
 
 // ClientBuilder is Client before it is built.
-func ClientBuilder(t *testing.T, indexes []AddIndexes, objects ...client.Object) *fake.ClientBuilder {
+func ClientBuilder(t testing.TB, indexes []AddIndexes, objects ...client.Object) *fake.ClientBuilder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
@@ -102,7 +102,7 @@ func (b builderIndexer) IndexField(_ context.Context, object client.Object, fiel
 }
 
 // BrokenClient is a client whose API server answers nothing.
-func BrokenClient(t *testing.T) client.WithWatch {
+func BrokenClient(t testing.TB) client.WithWatch {
 	t.Helper()
 	broken := errors.New("the API server is tired")
 	return ClientBuilder(t, nil).WithInterceptorFuncs(interceptor.Funcs{
@@ -167,7 +167,7 @@ func ConnectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerCon
 }
 
 // Synced is a ConsumerQueue that is in sync with a spec, and has another by now, if it is given.
-func Synced(t *testing.T, name, was, spec string) *v1alpha1.ConsumerQueue {
+func Synced(t testing.TB, name, was, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := Named(t, "shop", name, was)
 	topo, err := topology.Desired(cq, topologytest.V43)
