@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Each check, with what makes it keep an object and with the nearest thing that does not.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	queue := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "dlq", Role: v1alpha1.RoleDeadLetter}
+	exchange := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: "dlx", Role: v1alpha1.RoleDeadLetter}
+	binding := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", Role: v1alpha1.RoleDeadLetter}
+	source := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", Role: v1alpha1.RoleSource}
+	state := func(kind v1alpha1.ObjectKind, name string, role v1alpha1.Role, state v1alpha1.ObjectState) *Comparison {
+		return &Comparison{Entries: []Entry{{TopologyEntry: v1alpha1.TopologyEntry{Kind: kind, Name: name, Role: role, State: state}}}}
+	}
+	upgraded := func(comparison *Comparison) *Comparison {
+		comparison.Upgraded = true
+		return comparison
+	}
+	recreate := func(kind v1alpha1.ObjectKind, name string) *Comparison {
+		return state(kind, name, v1alpha1.RoleDeadLetter, v1alpha1.StateRecreationRequired)
+	}
+	// the broker has a dead-letter exchange that is bound to a dead-letter queue, and a queue with an argument.
+	broker := func(key string, value any) vhost.Observed {
+		observed := topologytest.Observe(t, topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "dlx", Type: v1alpha1.ExchangeFanout, Declare: true}},
+			Queues:    []topology.Queue{{Name: "dlq"}, {Name: "theirs", Arguments: vhost.Arguments{key: value}}},
+			Bindings:  []topology.Binding{{Source: "dlx", Destination: "dlq"}},
+		})
+		observed.DeadLetters = topologytest.DeadLetters(observed)
+		return observed
+	}
+	unbound := func(observed vhost.Observed) vhost.Observed {
+		topologytest.UnbindFrom(&observed, "dlx", "dlq")
+		return observed
+	}
+	quiet, leads := broker("x-max-length", 5), broker(vhost.ArgDeadLetterExchange, "dlx")
+	byName := unbound(broker(vhost.ArgDeadLetterExchange, ""))
+	theirs := byName.Queues["theirs"]
+	theirs.Arguments[vhost.ArgDeadLetterRoutingKey] = "dlq"
+	byName.DeadLetters = topologytest.DeadLetters(byName)
+	leaving := vhost.IDs{topology.IDOf(binding): true}
+	for name, test := range map[string]struct {
+		check   check
+		removal removal
+		want    Block
+	}{
+		"anotherOperatorWorksHere: there is one": {
+			anotherOperatorWorksHere, removal{entry: queue, hold: "another operator works here"},
+			Block{v1alpha1.AdvisoryReasonSharedVHost, "another operator works here"},
+		},
+		"anotherOperatorWorksHere: there is none": {anotherOperatorWorksHere, removal{entry: queue}, Block{}},
+		"queueMustBeRecreated: the queue of the binding": {
+			queueMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "dlq")},
+			Block{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first, and is left as it is until then`},
+		},
+		"queueMustBeRecreated: another queue": {
+			queueMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "orders")}, Block{},
+		},
+		"queueMustBeRecreated: only since the broker was upgraded": {
+			queueMustBeRecreated, removal{entry: binding, comparison: upgraded(recreate(v1alpha1.KindQueue, "dlq"))}, Block{},
+		},
+		"exchangeMustBeRecreated: the exchange of the binding": {
+			exchangeMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "dlx")},
+			Block{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first, and is left as it is until then`},
+		},
+		"exchangeMustBeRecreated: another exchange": {
+			exchangeMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Block{},
+		},
+		"replacementIsPending: something desired is missing": {
+			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateMissing)},
+			Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"},
+		},
+		"replacementIsPending: something is not as desired": {
+			replacementIsPending, removal{entry: exchange, comparison: recreate(v1alpha1.KindQueue, "orders")},
+			Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"},
+		},
+		"replacementIsPending: the exchange of a source is missing, which is somebody else's": {
+			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindExchange, "events", v1alpha1.RoleSource, v1alpha1.StateMissing)}, Block{},
+		},
+		"replacementIsPending: of a source's binding nothing depends": {
+			replacementIsPending, removal{entry: source, comparison: recreate(v1alpha1.KindQueue, "orders")}, Block{},
+		},
+		"replacementIsPending: all is there": {
+			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateInSync)}, Block{},
+		},
+		"deadLettersNeedBinding: it is the only way": {
+			deadLettersNeedBinding, removal{entry: binding, observed: leads, leaving: leaving},
+			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters by it`},
+		},
+		"deadLettersNeedBinding: another binding stays": {deadLettersNeedBinding, removal{entry: binding, observed: leads}, Block{}},
+		"deadLettersNeedBinding: no queue dead-letters": {deadLettersNeedBinding, removal{entry: binding, observed: quiet, leaving: leaving}, Block{}},
+		"exchangeIsInUse: a queue dead-letters to it": {
+			exchangeIsInUse, removal{entry: exchange, observed: unbound(broker(vhost.ArgDeadLetterExchange, "dlx"))},
+			Block{v1alpha1.AdvisoryReasonInUse, `queue "theirs" dead-letters to it`},
+		},
+		"exchangeIsInUse: a queue is bound to it": {
+			exchangeIsInUse, removal{entry: exchange, observed: quiet}, Block{v1alpha1.AdvisoryReasonInUse, `"dlq" is bound to it`},
+		},
+		"exchangeIsInUse: what is bound to it leaves, too": {exchangeIsInUse, removal{entry: exchange, observed: quiet, leaving: leaving}, Block{}},
+		"deadLettersComeIn: by an exchange": {
+			deadLettersComeIn, removal{entry: queue, observed: leads},
+			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
+		},
+		"deadLettersComeIn: by the name of the queue": {
+			deadLettersComeIn, removal{entry: queue, observed: byName},
+			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
+		},
+		"deadLettersComeIn: they go elsewhere": {
+			deadLettersComeIn, removal{entry: queue, observed: unbound(broker(vhost.ArgDeadLetterExchange, "dlx"))}, Block{},
+		},
+		"queueIsBound: to an exchange": {
+			queueIsBound, removal{entry: queue, observed: quiet}, Block{v1alpha1.AdvisoryReasonInUse, `it is still bound to exchange "dlx"`},
+		},
+		"queueIsBound: to none": {queueIsBound, removal{entry: queue, observed: byName}, Block{}},
+	} {
+		topologytest.Equal(t, name, test.want, test.check(test.removal))
+	}
+}
+
+// The first check that finds a reason decides.
+func TestFirstBlock(t *testing.T) {
+	t.Parallel()
+	block := func(message string) check {
+		return func(removal) Block { return Block{v1alpha1.AdvisoryReasonInUse, message} }
+	}
+	passes := func(removal) Block { return Block{} }
+	topologytest.Equal(t, "block", "first", firstBlock([]check{passes, block("first"), block("second")}, removal{}).Message)
+	topologytest.Equal(t, "no block", Block{}, firstBlock([]check{passes}, removal{}))
+}
