@@ -4,12 +4,13 @@ import (
 	"context"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestBrokerObjects(t *testing.T) {

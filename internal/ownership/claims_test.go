@@ -5,10 +5,11 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
-	"pgregory.net/rapid"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )

@@ -194,7 +194,7 @@ func (x *Index) Affected(cq *v1alpha1.ConsumerQueue) []client.ObjectKey {
 	if len(x.waits) == 0 {
 		return nil
 	}
-	ids := vhost.IDs{}
+	var ids vhost.IDs
 	if known := x.records[client.ObjectKeyFromObject(cq)]; known != nil {
 		ids = known.ids()
 	} else {

@@ -158,7 +158,7 @@ func candidatesOf(peers []Peer, near Nearness) []Candidate {
 
 // rivals are the peers that claim a subject in another form, sorted by name.
 func (v View) rivals() []Peer {
-	claims, _ := v.index.claimsOf(v.self)
+	claims := v.index.ClaimsOf(v.self)
 	return v.peers(v.records(func(x *Index) (found []map[client.ObjectKey]bool) {
 		for about, form := range claims {
 			for other, members := range x.claims[about] {
@@ -171,20 +171,15 @@ func (v View) rivals() []Peer {
 	}))
 }
 
-// claimsOf are the claims of a ConsumerQueue, which the index has unless the spec is newer.
-func (x *Index) claimsOf(cq *v1alpha1.ConsumerQueue) (Claims, vhost.IDs) {
+// ClaimsOf are the claims of a ConsumerQueue. The index has them unless the spec is newer.
+func (x *Index) ClaimsOf(cq *v1alpha1.ConsumerQueue) Claims {
 	x.mu.RLock()
 	known := x.records[client.ObjectKeyFromObject(cq)]
 	x.mu.RUnlock()
 	if known != nil && known.cq.UID == cq.UID && known.cq.Generation == cq.Generation {
-		return known.claims, known.wants
+		return known.claims
 	}
-	return claimsOf(cq)
-}
-
-// ClaimsOf are the claims of a ConsumerQueue.
-func (x *Index) ClaimsOf(cq *v1alpha1.ConsumerQueue) Claims {
-	claims, _ := x.claimsOf(cq)
+	claims, _ := claimsOf(cq)
 	return claims
 }
 

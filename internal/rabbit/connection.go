@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"

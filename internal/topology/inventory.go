@@ -78,6 +78,7 @@ func Intended(entry v1alpha1.TopologyEntry) bool {
 	return entry.Kind != v1alpha1.KindBinding && entry.Origin == v1alpha1.OriginDeclared && entry.SyncedHash() == ""
 }
 
+// Owns says whether an entry is of an object that is a ConsumerQueue's own; see Owned.
 func Owns(entry v1alpha1.TopologyEntry) bool {
 	if entry.Kind == v1alpha1.KindBinding {
 		return entry.Role != ""

@@ -4,12 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/specs"
-	"pgregory.net/rapid"
 )
 
 // TestSelectionOfHasEverything: what is observed is found by these names, so none may be missing, on any version.

@@ -9,13 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/rabbit"
-	"github.com/warren-mq/warren/internal/rabbit/management"
-	"github.com/warren-mq/warren/internal/topology/topologytest"
-	"github.com/warren-mq/warren/internal/vhost"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -23,6 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // delayed records what is added to a queue for later.

@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestFarewells(t *testing.T) {

@@ -1,10 +1,11 @@
 package brokerconnection
 
 import (
-	"github.com/warren-mq/warren/api/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 // protectionLost lets pass an update that takes the finalizer off: a BrokerConnection that is in use gets it again.

@@ -5,9 +5,10 @@ import (
 
 	ac "github.com/warren-mq/warren/api/v1alpha1/applyconfiguration/api/v1alpha1"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/ssa"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // applyBrokerConnectionStatus writes a status by server-side apply.

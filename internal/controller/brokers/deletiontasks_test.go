@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestAnAttemptRunsOnceAndTellsWhenItIsOver(t *testing.T) {

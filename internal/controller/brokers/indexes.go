@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The indexes of ConsumerQueues by which the cache is asked.

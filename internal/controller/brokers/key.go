@@ -1,8 +1,9 @@
 package brokers
 
 import (
-	"github.com/warren-mq/warren/api/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 // ConnectionKey names the BrokerConnection of a ConsumerQueue.

@@ -1,9 +1,10 @@
 package conditions
 
 import (
-	"github.com/warren-mq/warren/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 func ReadyOf(bc *v1alpha1.BrokerConnection) metav1.Condition { return Ready(bc.Status.Conditions) }

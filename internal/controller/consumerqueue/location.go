@@ -3,10 +3,11 @@ package consumerqueue
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/vhost"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // locationOf is where a ConsumerQueue's connection leads, as the open connection knows, or else the status of the

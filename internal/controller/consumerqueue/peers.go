@@ -4,14 +4,15 @@ import (
 	"context"
 	"slices"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/conditions"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
 // indexPeers keeps the index of ownership, and has those ConsumerQueues reconciled that another one concerns: they lost a

@@ -21,8 +21,6 @@ import (
 const (
 	withGrave    = `{deadLetter: {queue: {name: grave}}}`
 	withBigGrave = `{deadLetter: {queue: {name: grave, maxLength: 5}}}`
-	// unknown cannot become a topology.
-	unknownSpec = `{retry: {delayTiers: [{delay: later}]}}`
 )
 
 // here is where controllertest.Synced has topologies.
@@ -39,17 +37,6 @@ func indexOf(known ...*v1alpha1.ConsumerQueue) *ownership.Index {
 		index.Update(cq, isWaitingOnPeers(cq))
 	}
 	return index
-}
-
-func entryOf(t *testing.T, cq *v1alpha1.ConsumerQueue, name string) v1alpha1.TopologyEntry {
-	t.Helper()
-	for _, entry := range cq.Status.Topology {
-		if entry.Name == name {
-			return entry
-		}
-	}
-	t.Fatalf("there is no %s", name)
-	return v1alpha1.TopologyEntry{}
 }
 
 // Of two that have lost their use for an object at the same time neither leaves it to the other: it would stay for ever.

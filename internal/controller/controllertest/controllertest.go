@@ -13,9 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
-	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // Password is a password that must not be seen anywhere.

@@ -23,6 +23,7 @@ type sighting struct {
 	when time.Time
 }
 
+// NewFirstSeen makes a FirstSeen that has seen nothing, with a clock.
 func NewFirstSeen(c clock.PassiveClock) *FirstSeen {
 	return &FirstSeen{clock: c, of: map[client.ObjectKey]sighting{}}
 }
@@ -48,6 +49,7 @@ func (s *FirstSeen) Has(object client.Object) bool {
 	return known && seen.uid == object.GetUID()
 }
 
+// Forget drops a resource that is gone.
 func (s *FirstSeen) Forget(key client.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,6 +72,7 @@ type trial struct {
 	failed time.Duration
 }
 
+// NewFailures makes a Failures that counts nothing yet.
 func NewFailures() *Failures { return &Failures{of: map[client.ObjectKey]trial{}} }
 
 // Add takes note of one more failure, and returns for how long there have been failures: each counts the time since the
@@ -88,6 +91,7 @@ func (t *Failures) Add(object client.Object, now time.Time) time.Duration {
 	return one.failed
 }
 
+// Forget drops a resource that is gone, or succeeded.
 func (t *Failures) Forget(key client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

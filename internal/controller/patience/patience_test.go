@@ -4,10 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 func TestSightings(t *testing.T) {

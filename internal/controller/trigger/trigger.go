@@ -4,11 +4,12 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
 // ReconciliationTimeout bounds one reconciliation, with all its requests to the API server and the broker.

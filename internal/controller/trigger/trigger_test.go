@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 func TestSpecOrRequest(t *testing.T) {

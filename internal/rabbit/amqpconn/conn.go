@@ -28,6 +28,7 @@ const (
 	LinkProperty = "warren_link"
 )
 
+// Heartbeat is the interval of AMQP heartbeats.
 const Heartbeat = 10 * time.Second
 
 // Conn is one AMQP connection with the channels that are open on it. Calls of the library take no context and wait for

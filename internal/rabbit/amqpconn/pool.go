@@ -29,6 +29,7 @@ type Pool struct {
 	changed chan struct{} // closed when link or down change
 }
 
+// NewPool makes a pool that opens its connection with the first operation.
 func NewPool(errs brokererr.Errors, timeout time.Duration) *Pool {
 	return &Pool{
 		errs: errs, timeout: timeout, slots: make(chan struct{}, ChannelLimit), changed: make(chan struct{}),

@@ -1,3 +1,4 @@
+// Package brokererr says why something failed at a broker, without secrets.
 package brokererr
 
 import (
@@ -12,8 +13,9 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/warren-mq/warren/internal/vhost"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // The reasons why something failed. What Health, Refresh and Apply return wraps one of them, or several: a broker can
@@ -244,6 +246,7 @@ func WithoutCode(reason string) string {
 	return ownPort.ReplaceAllString(replyCode.ReplaceAllString(reason, ""), "")
 }
 
+// WithoutCredentials is a URI without user and password.
 func WithoutCredentials(text string) string { return credentials.ReplaceAllString(text, "$1") }
 
 const redacted = "[redacted]"
@@ -275,7 +278,7 @@ func Truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
-// tooLarge makes an error of an answer that exceeds its limit. It says the same each time, for it stands in a status.
+// TooLarge makes an error of an answer that exceeds its limit. It says the same each time, for it stands in a status.
 func (e Errors) TooLarge(limit int64, what string) error {
 	return &Failure{
 		reasons: []error{ErrResponseTooLarge, ErrUnreachable},
@@ -298,7 +301,7 @@ func (e Errors) OfHandshake(ctx context.Context, err error, overdue bool) error 
 	return e.OfDial(err)
 }
 
-// ended says that a call came to nothing because its context ended, or because the connection was closed.
+// Ended says that a call came to nothing because its context ended, or because the connection was closed.
 func (e Errors) Ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
 		return ErrClosed
@@ -309,7 +312,7 @@ func (e Errors) Ended(ctx context.Context, err error) error {
 	return errors.Join(e.Unreachable(ctx.Err()), err)
 }
 
-// addTo adds to the text of an error, and keeps its reasons.
+// AddTo adds to the text of an error, and keeps its reasons.
 func (e Errors) AddTo(err error, text string) error {
 	extended := &Failure{text: e.redact(err.Error() + "; " + text)}
 	for _, reason := range []error{

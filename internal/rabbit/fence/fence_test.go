@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/warren-mq/warren/internal/vhost"
 	"pgregory.net/rapid"
+
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 func TestNamesOfFences(t *testing.T) {

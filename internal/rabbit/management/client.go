@@ -51,6 +51,7 @@ type Options struct {
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
+// NewClient makes a client of one vhost; it connects with the first request.
 func NewClient(options Options) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // documented to be one
 	transport.TLSClientConfig = options.TLS.Clone()              // it writes protocols into it that AMQP doesn't speak
@@ -88,6 +89,7 @@ func (m *Client) gotConn(connection httptrace.GotConnInfo) {
 // TookNewConnection says whether a TCP connection was opened since the last call.
 func (m *Client) TookNewConnection() bool { return m.opened.Swap(false) }
 
+// Close ends the idle connections.
 func (m *Client) Close() { m.client.CloseIdleConnections() }
 
 // Get reads the resource at the path into result, which is a pointer; names in the path must be escaped (see escape).

@@ -4,6 +4,7 @@ import "github.com/warren-mq/warren/internal/vhost"
 
 // The items of definitions and of the lesser listings. They have the same names in both.
 
+// QueueItem is a queue as the management API lists it.
 type QueueItem struct {
 	Name       string
 	Type       string // in definitions from 4.3 on, in listings always
@@ -13,6 +14,7 @@ type QueueItem struct {
 	Arguments  map[string]any
 }
 
+// ExchangeItem is an exchange as the management API lists it.
 type ExchangeItem struct {
 	Name       string
 	Type       string
@@ -22,6 +24,7 @@ type ExchangeItem struct {
 	Arguments  map[string]any
 }
 
+// BindingItem is a binding as the management API lists it.
 type BindingItem struct {
 	Source          string
 	Destination     string
@@ -30,6 +33,7 @@ type BindingItem struct {
 	Arguments       map[string]any
 }
 
+// PolicyItem is a policy or operator policy as the management API lists it.
 type PolicyItem struct {
 	Name       string
 	Pattern    string
@@ -60,6 +64,7 @@ func (q QueueItem) Observed() vhost.Queue {
 	return vhost.Queue{Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Arguments: arguments}
 }
 
+// Observed is the exchange with arguments in normal form.
 func (e ExchangeItem) Observed() vhost.Exchange {
 	return vhost.Exchange{
 		Type: e.Type, Durable: e.Durable, AutoDelete: e.AutoDelete, Internal: e.Internal,
@@ -67,6 +72,7 @@ func (e ExchangeItem) Observed() vhost.Exchange {
 	}
 }
 
+// Observed is the binding with arguments in normal form.
 func (b BindingItem) Observed() vhost.Binding {
 	return vhost.Binding{
 		Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey,
@@ -74,6 +80,7 @@ func (b BindingItem) Observed() vhost.Binding {
 	}
 }
 
+// Observed is the policy with arguments in normal form.
 func (p PolicyItem) Observed(patterns *vhost.Patterns, operator bool) vhost.Policy {
 	return vhost.Policy{
 		Name: p.Name, Pattern: patterns.Read(p.Pattern), Priority: p.Priority, ApplyTo: p.ApplyTo, Operator: operator,
@@ -81,6 +88,7 @@ func (p PolicyItem) Observed(patterns *vhost.Patterns, operator bool) vhost.Poli
 	}
 }
 
+// Size is the memory that the policy takes, in bytes.
 func (p PolicyItem) Size() int64 {
 	return sizeOfPolicy + int64(len(p.Name)+len(p.Pattern)+len(p.ApplyTo)) + SizeOf(p.Definition)
 }

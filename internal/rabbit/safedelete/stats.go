@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/test/brokers"

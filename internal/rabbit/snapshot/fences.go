@@ -8,6 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+// DropFence takes out a fence, and says whether it was there.
 func (s *Snapshot) DropFence(name string) bool {
 	before := len(s.Fences)
 	s.Fences = slices.DeleteFunc(slices.Clone(s.Fences), func(p vhost.Policy) bool { return p.Name == name })

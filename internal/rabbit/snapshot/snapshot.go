@@ -25,6 +25,7 @@ type Snapshot struct {
 	Room         *management.Room // what this takes of the memory for all; nil in tests
 }
 
+// New makes the snapshot of an empty vhost.
 func New() *Snapshot {
 	return &Snapshot{
 		exchanges:    make(map[string]vhost.Exchange),
@@ -106,6 +107,7 @@ func asInt(b bool) int {
 	return 0
 }
 
+// CompareBindings orders bindings.
 func CompareBindings(a, b vhost.Binding) int {
 	order := cmp.Or(
 		cmp.Compare(a.Source, b.Source), cmp.Compare(a.Destination, b.Destination),
@@ -201,6 +203,7 @@ func sameBinding(a, b vhost.Binding) bool {
 		a.ToExchange == b.ToExchange && SameArguments(a.Arguments, b.Arguments)
 }
 
+// SamePolicy says whether two policies are equal in every respect.
 func SamePolicy(a, b vhost.Policy) bool {
 	return a.Name == b.Name && a.Pattern.Equal(b.Pattern) && a.Priority == b.Priority && a.ApplyTo == b.ApplyTo &&
 		a.Operator == b.Operator && SameArguments(a.Definition, b.Definition)

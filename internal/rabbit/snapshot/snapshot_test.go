@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 )

@@ -26,6 +26,7 @@ type Store struct {
 	Current *Snapshot // nil before the first look
 }
 
+// Observe returns what the vhost has of a selection; false before the first look.
 func (s *Store) Observe(names vhost.Selection) (vhost.Observed, bool) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()

@@ -52,12 +52,14 @@ func TestChecks(t *testing.T) {
 		want    Block
 	}{
 		"anotherOperatorWorksHere: there is one": {
-			anotherOperatorWorksHere, removal{entry: queue, hold: "another operator works here"},
+			anotherOperatorWorksHere,
+			removal{entry: queue, hold: "another operator works here"},
 			Block{v1alpha1.AdvisoryReasonSharedVHost, "another operator works here"},
 		},
 		"anotherOperatorWorksHere: there is none": {anotherOperatorWorksHere, removal{entry: queue}, Block{}},
 		"queueMustBeRecreated: the queue of the binding": {
-			queueMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "dlq")},
+			queueMustBeRecreated,
+			removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "dlq")},
 			Block{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first, and is left as it is until then`},
 		},
 		"queueMustBeRecreated: another queue": {
@@ -67,18 +69,21 @@ func TestChecks(t *testing.T) {
 			queueMustBeRecreated, removal{entry: binding, comparison: upgraded(recreate(v1alpha1.KindQueue, "dlq"))}, Block{},
 		},
 		"exchangeMustBeRecreated: the exchange of the binding": {
-			exchangeMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "dlx")},
+			exchangeMustBeRecreated,
+			removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "dlx")},
 			Block{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first, and is left as it is until then`},
 		},
 		"exchangeMustBeRecreated: another exchange": {
 			exchangeMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Block{},
 		},
 		"replacementIsPending: something desired is missing": {
-			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateMissing)},
+			replacementIsPending,
+			removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateMissing)},
 			Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"},
 		},
 		"replacementIsPending: something is not as desired": {
-			replacementIsPending, removal{entry: exchange, comparison: recreate(v1alpha1.KindQueue, "orders")},
+			replacementIsPending,
+			removal{entry: exchange, comparison: recreate(v1alpha1.KindQueue, "orders")},
 			Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"},
 		},
 		"replacementIsPending: the exchange of a source is missing, which is somebody else's": {
@@ -91,13 +96,15 @@ func TestChecks(t *testing.T) {
 			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateInSync)}, Block{},
 		},
 		"deadLettersNeedBinding: it is the only way": {
-			deadLettersNeedBinding, removal{entry: binding, observed: leads, leaving: leaving},
+			deadLettersNeedBinding,
+			removal{entry: binding, observed: leads, leaving: leaving},
 			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters by it`},
 		},
 		"deadLettersNeedBinding: another binding stays": {deadLettersNeedBinding, removal{entry: binding, observed: leads}, Block{}},
 		"deadLettersNeedBinding: no queue dead-letters": {deadLettersNeedBinding, removal{entry: binding, observed: quiet, leaving: leaving}, Block{}},
 		"exchangeIsInUse: a queue dead-letters to it": {
-			exchangeIsInUse, removal{entry: exchange, observed: unbound(broker(vhost.ArgDeadLetterExchange, "dlx"))},
+			exchangeIsInUse,
+			removal{entry: exchange, observed: unbound(broker(vhost.ArgDeadLetterExchange, "dlx"))},
 			Block{v1alpha1.AdvisoryReasonInUse, `queue "theirs" dead-letters to it`},
 		},
 		"exchangeIsInUse: a queue is bound to it": {
@@ -105,11 +112,13 @@ func TestChecks(t *testing.T) {
 		},
 		"exchangeIsInUse: what is bound to it leaves, too": {exchangeIsInUse, removal{entry: exchange, observed: quiet, leaving: leaving}, Block{}},
 		"deadLettersComeIn: by an exchange": {
-			deadLettersComeIn, removal{entry: queue, observed: leads},
+			deadLettersComeIn,
+			removal{entry: queue, observed: leads},
 			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
 		},
 		"deadLettersComeIn: by the name of the queue": {
-			deadLettersComeIn, removal{entry: queue, observed: byName},
+			deadLettersComeIn,
+			removal{entry: queue, observed: byName},
 			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
 		},
 		"deadLettersComeIn: they go elsewhere": {

@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
-	"sigs.k8s.io/yaml"
 )
 
 // The Versions that tests go through: every one at which something changes, and some in between.
@@ -44,6 +45,7 @@ func ConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
+// Desired is the topology of a spec, which must be valid.
 func Desired(t testing.TB, spec string, version vhost.Version) topology.Topology {
 	t.Helper()
 	got, err := topology.Desired(ConsumerQueue(t, spec), version)
@@ -133,6 +135,7 @@ func Observe(t testing.TB, topologies ...topology.Topology) vhost.Observed {
 	return observed
 }
 
+// Bind puts a binding before those that are there.
 func Bind(observed *vhost.Observed, binding vhost.Binding) {
 	if !binding.ToExchange {
 		observed.BindingsTo[binding.Destination] = append([]vhost.Binding{binding}, observed.BindingsTo[binding.Destination]...)
