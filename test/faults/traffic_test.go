@@ -4,6 +4,7 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/test/traffic"
 )
@@ -36,6 +37,14 @@ func (w *world) flow(queues ...string) *flow {
 	}
 	f.publisher = traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{Targets: targets, Every: 40 * time.Millisecond, Retry: true})
 	return f
+}
+
+// hasRetried waits until each consumer has processed a message that came back from a delay tier.
+func (f *flow) hasRetried() {
+	GinkgoHelper()
+	for _, consumer := range f.consumers {
+		Eventually(consumer.Consumed).Should(ContainElement(MatchRegexp("[27]$")))
+	}
 }
 
 // noneLost ends the flow, and what others publish into the vhost, and accounts for each message.
