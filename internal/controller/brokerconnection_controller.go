@@ -39,7 +39,8 @@ type BrokerConnectionReconciler struct {
 	// free is since when nobody needs such a BrokerConnection any more.
 	free *sightings
 	// clean are those that were suspended while none of their fences stood.
-	clean *sightings
+	clean   *sightings
+	written writeTracker
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=get;list;watch;patch
@@ -142,19 +143,25 @@ func (r *BrokerConnectionReconciler) Reconcile(ctx context.Context, request ctrl
 	}
 	count := int32(min(len(users.Items), math.MaxInt32))
 	status.ConsumerQueues = &count
-	if err := errors.Join(unprotected, r.writeStatus(ctx, bc, status)); err != nil {
-		return ctrl.Result{}, err
-	}
-	return result, nil
+	result, err = r.finish(ctx, bc, status, result)
+	return result, errors.Join(unprotected, err)
 }
 
-func (r *BrokerConnectionReconciler) writeStatus(
-	ctx context.Context, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus,
-) error {
+// finish writes the status if it changed. If the cache may be too old to tell, the resource is reconciled again soon.
+func (r *BrokerConnectionReconciler) finish(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus, result ctrl.Result,
+) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(bc.Status, status) {
-		return nil
+		if r.written.isOlder(bc) {
+			return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
+		}
+		return result, nil
 	}
-	return client.IgnoreNotFound(applyBrokerConnectionStatus(ctx, r.client, bc, status))
+	if err := applyBrokerConnectionStatus(ctx, r.client, bc, status); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.written.wrote(bc)
+	return result, nil
 }
 
 // look opens or closes the connection as the spec asks for, and writes into the status what it is like.

@@ -72,7 +72,7 @@ func (r *BrokerConnectionReconciler) terminate(ctx context.Context, bc *v1alpha1
 	if result.RequeueAfter == 0 || result.RequeueAfter > left {
 		result.RequeueAfter = left // each ConsumerQueue that goes is told, too
 	}
-	return result, r.writeStatus(ctx, bc, status)
+	return r.finish(ctx, bc, status, result)
 }
 
 // openConnection is the connection of this very BrokerConnection, not of one that had its name before; nil if there is none.
@@ -115,6 +115,7 @@ func (r *BrokerConnectionReconciler) forget(key client.ObjectKey) {
 	r.farewells.forget(key)
 	r.free.forget(key)
 	r.clean.forget(key)
+	r.written.forget(key)
 }
 
 // stay is for how much longer a BrokerConnection is kept that has been waiting for some time.

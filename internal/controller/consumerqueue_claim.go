@@ -54,7 +54,7 @@ func (l *look) claim(ctx context.Context, s *scene, comparison topology.Comparis
 		return conflict, err
 	}
 	l.status.Topology, l.status.TopologyOmitted = entries, omitted
-	if err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status); err != nil {
+	if err := l.writeStatus(ctx); err != nil {
 		return nil, orOldStatus(err)
 	}
 	l.cq.Status, l.claimed = *l.status.DeepCopy(), true

@@ -40,6 +40,7 @@ type ConsumerQueueReconciler struct {
 	freshness   *freshness
 	departures  *departed
 	turns       *turns
+	written     writeTracker
 	// deleted is when ConsumerQueues were first seen to be being deleted.
 	deleted *sightings
 	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
@@ -140,7 +141,7 @@ func (r *ConsumerQueueReconciler) Reconcile(ctx context.Context, request ctrl.Re
 		return ctrl.Result{RequeueAfter: jittered(turnPoll)}, nil // it is woken as a rule
 	}
 	writing := look.finish(ctx)
-	if apierrors.IsConflict(writing) {
+	if apierrors.IsConflict(writing) || errors.Is(writing, errOldStatus) {
 		return ctrl.Result{RequeueAfter: jittered(cacheDelay)}, nil
 	}
 	if err := errors.Join(err, writing); err != nil {
@@ -158,6 +159,7 @@ func (r *ConsumerQueueReconciler) forget(key client.ObjectKey) {
 	r.unreached.forget(key)
 	r.refused.forget(key)
 	r.pending.forget(key)
+	r.written.forget(key)
 }
 
 // errOldStatus ends a look that began with another status than the API server has by now.
@@ -175,19 +177,32 @@ func orOldStatus(err error) error {
 const cacheDelay = 100 * time.Millisecond
 
 // finish writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
-// retry sees the status that was written and no transition any more. It returns a conflict if the look began with an old
-// status; that the resource changed otherwise in the meantime does no harm.
+// retry sees the status that was written and no transition any more. It returns a conflict or errOldStatus if the look began
+// with an old status; that the resource changed otherwise in the meantime does no harm.
 func (l *look) finish(ctx context.Context) error {
-	if !equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
-		err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
-		if apierrors.IsConflict(err) && l.checkCurrent(ctx) == nil {
-			err = applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
+	if equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
+		if l.written.isOlder(l.cq) {
+			return errOldStatus
 		}
-		if err != nil {
-			return client.IgnoreNotFound(err)
-		}
+		l.recordEvents()
+		return nil
+	}
+	err := l.writeStatus(ctx)
+	if apierrors.IsConflict(err) && l.checkCurrent(ctx) == nil {
+		err = l.writeStatus(ctx)
+	}
+	if err != nil {
+		return client.IgnoreNotFound(err)
 	}
 	l.recordEvents()
+	return nil
+}
+
+func (l *look) writeStatus(ctx context.Context) error {
+	if err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status); err != nil {
+		return err
+	}
+	l.written.wrote(l.cq)
 	return nil
 }
 

@@ -39,7 +39,13 @@ func applyBrokerConnectionStatus(
 	}
 	applied := ac.BrokerConnection(bc.Name, bc.Namespace).WithStatus(configuration)
 	body := &client.SubResourceApplyOptions{SubResourceBody: yamlSafe{applied}}
-	return c.Status().Apply(ctx, applied, body, fieldOwner, client.ForceOwnership)
+	if err := c.Status().Apply(ctx, applied, body, fieldOwner, client.ForceOwnership); err != nil {
+		return err
+	}
+	if version := applied.ResourceVersion; version != nil {
+		bc.ResourceVersion = *version
+	}
+	return nil
 }
 
 // convert brings a status into the form of its apply configuration, which has the same fields as pointers.
