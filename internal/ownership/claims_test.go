@@ -7,11 +7,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
-
-	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 // Rivals are found from both sides. Thousands that share an object and agree on it are not found at all.

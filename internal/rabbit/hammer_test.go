@@ -241,15 +241,17 @@ func (h *hammer) consume(life time.Duration, prefetch int, seen func(amqp.Delive
 	}
 }
 
-// consumerChannel connects anew if need be: RabbitMQ 3.10 closes the connection of a consumer who subscribes to a queue in
-// the moment of its deletion.
+// consumerChannel connects anew if need be: RabbitMQ closes the connection of a consumer who subscribes to a queue in the
+// moment of its deletion, which may be just now, for another consumer.
 func (h *hammer) consumerChannel() (*amqp.Channel, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.consumer.IsClosed() {
+	channel, err := h.consumer.Channel()
+	if err != nil && h.consumer.IsClosed() {
 		h.consumer = dialed(h.t, h.vh)
+		return h.consumer.Channel()
 	}
-	return h.consumer.Channel()
+	return channel, err
 }
 
 // drain empties queues, and counts sentinels that were left. It gives up when nothing has come for a time, which is short

@@ -15,6 +15,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 const (
@@ -183,23 +187,30 @@ func (b Broker) get(tb testing.TB, result any, path ...string) {
 // object that is gone already counts as deleted.
 func (b Broker) call(tb testing.TB, method string, body any, path ...string) []byte {
 	tb.Helper()
-	for begun := time.Now(); ; {
-		status, answer, err := b.ask(method, body, path)
-		gone := status == http.StatusNotFound && (method == http.MethodDelete || path[0] == "vhost-limits")
-		switch {
-		case err == nil && (status < http.StatusMultipleChoices || gone):
-			return answer
-		case err == nil && status >= http.StatusInternalServerError && method != http.MethodPost && time.Since(begun) < patience:
-			<-time.After(time.Second)
-		default:
-			tb.Fatalf("%s %v: %d %s %v", method, path, status, answer, err)
-		}
+	var (
+		status int
+		answer []byte
+		err    error
+	)
+	persist(func() bool {
+		status, answer, err = b.ask(method, body, path)
+		return err != nil || status < http.StatusInternalServerError || method == http.MethodPost
+	})
+	gone := status == http.StatusNotFound && (method == http.MethodDelete || path[0] == "vhost-limits")
+	if err != nil || status >= http.StatusMultipleChoices && !gone {
+		tb.Fatalf("%s %v: %d %s %v", method, path, status, answer, err)
 	}
+	return answer
 }
 
-// patience is for how long a test asks a broker again that has too much to do.
-const patience = time.Minute
+// persist tries again for a time what a broker that has too much to do refuses. try says whether that is over.
+func persist(try func() (done bool)) {
+	// Not the test's context: this runs in cleanups too. The caller knows how the last try ended.
+	_ = wait.PollUntilContextTimeout(context.Background(), time.Second, deadline.For(10*time.Second), true,
+		func(context.Context) (bool, error) { return try(), nil })
+}
 
+// ask makes one request of the management API.
 func (b Broker) ask(method string, body any, path []string) (status int, answer []byte, err error) {
 	var uri strings.Builder
 	uri.WriteString(b.ManagementURI + "/api")

@@ -307,10 +307,14 @@ func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 // amqp runs a step on a connection of its own: tests meddle seldom, and what one step breaks the next must not feel.
 func (v *VHost) amqp(step func(*amqp.Channel) error) {
 	v.tb.Helper()
-	connection, err := v.Connect("test")
-	for begun := time.Now(); err != nil && time.Since(begun) < patience; connection, err = v.Connect("test") {
-		<-time.After(time.Second) // a broker that has much to do starts a vhost late, and forgets who shakes hands
-	}
+	var (
+		connection *amqp.Connection
+		err        error
+	)
+	persist(func() bool { // with much to do, the broker starts a vhost late, and forgets who shakes hands
+		connection, err = v.Connect("test")
+		return err == nil
+	})
 	if err != nil {
 		v.tb.Fatalf("connect to vhost %q: %v", v.Name, err)
 	}

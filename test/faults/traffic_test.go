@@ -4,6 +4,7 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/test/traffic"
 )
@@ -28,7 +29,7 @@ func (w *world) flow(queues ...string) *flow {
 			switch last := d.ID[len(d.ID)-1]; {
 			case last == '7' && d.ID[len(d.ID)-2]%5 == 0:
 				return traffic.Reject
-			case last%5 == 0 && d.Attempt == 1:
+			case failsOnce(d.ID) && d.Attempt == 1:
 				return tier
 			}
 			return traffic.Ack
@@ -36,6 +37,17 @@ func (w *world) flow(queues ...string) *flow {
 	}
 	f.publisher = traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{Targets: targets, Every: 40 * time.Millisecond, Retry: true})
 	return f
+}
+
+// failsOnce says whether a message fails when it comes for the first time: those whose number ends in 2 or 7.
+func failsOnce(id string) bool { return id[len(id)-1]%5 == 0 }
+
+// hasRetried waits until each consumer has processed a message that came back from a delay tier.
+func (f *flow) hasRetried() {
+	GinkgoHelper()
+	for _, consumer := range f.consumers {
+		Eventually(consumer.Consumed).Should(ContainElement(Satisfy(failsOnce)))
+	}
 }
 
 // noneLost ends the flow, and what others publish into the vhost, and accounts for each message.

@@ -29,6 +29,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/ssa"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -46,6 +47,7 @@ type Reconciler struct {
 	unneeded *patience.FirstSeen
 	// suspendedClean are those that were suspended while none of their fences stood.
 	suspendedClean *patience.FirstSeen
+	written        ssa.WriteTracker
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=get;list;watch;patch
@@ -141,19 +143,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	count := int32(min(len(users.Items), math.MaxInt32))
 	status.ConsumerQueues = &count
-	if err := errors.Join(unprotected, r.writeStatus(ctx, bc, status)); err != nil {
-		return ctrl.Result{}, err
-	}
-	return result, nil
+	result, err = r.finish(ctx, bc, status, result)
+	return result, errors.Join(unprotected, err)
 }
 
-func (r *Reconciler) writeStatus(
-	ctx context.Context, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus,
-) error {
+// finish writes the status if it changed. If the cache may be too old to tell, the resource is reconciled again soon.
+func (r *Reconciler) finish(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus, result ctrl.Result,
+) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(bc.Status, status) {
-		return nil
+		if r.written.IsOlder(bc) {
+			return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+		}
+		return result, nil
 	}
-	return client.IgnoreNotFound(applyBrokerConnectionStatus(ctx, r.client, bc, status))
+	if err := applyBrokerConnectionStatus(ctx, r.client, bc, status); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.written.Wrote(bc)
+	return result, nil
 }
 
 // reconcileNormal opens or closes the connection as the spec asks for, and writes into the status what it is like.

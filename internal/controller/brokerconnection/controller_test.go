@@ -186,3 +186,27 @@ func TestProtectionLost(t *testing.T) {
 	topologytest.Equal(t, "the finalizer is lost", true, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: fresh}))
 	topologytest.Equal(t, "the finalizer stays", false, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: deleted}))
 }
+
+// As of a ConsumerQueue: a status that is left and comes back while the cache still has its first version is written again.
+func TestFinishWithAnOldCache(t *testing.T) {
+	t.Parallel()
+	cached := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+	c := controllertest.Client(t, nil, cached)
+	key := client.ObjectKeyFromObject(cached)
+	r, done := &Reconciler{client: c}, ctrl.Result{}
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
+	finish := func(version string) ctrl.Result {
+		status := *cached.Status.DeepCopy()
+		status.BrokerVersion = version
+		result, err := r.finish(t.Context(), cached.DeepCopy(), status, done)
+		topologytest.Equal(t, "error", nil, err)
+		return result
+	}
+	topologytest.Equal(t, "an unchanged status", done, finish(""))
+	topologytest.Equal(t, "a new status", done, finish("4.3.6"))
+	topologytest.Equal(t, "the first status again, the cache has not heard of the second", true, finish("").RequeueAfter > 0)
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
+	topologytest.Equal(t, "the cache has heard of it", done, finish(""))
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
+	topologytest.Equal(t, "version", "", cached.Status.BrokerVersion)
+}

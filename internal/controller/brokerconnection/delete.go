@@ -78,7 +78,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 	if result.RequeueAfter == 0 || result.RequeueAfter > left {
 		result.RequeueAfter = left // each ConsumerQueue that goes is told, too
 	}
-	return result, r.writeStatus(ctx, bc, status)
+	return r.finish(ctx, bc, status, result)
 }
 
 // openConnection is the connection of this very BrokerConnection, not of one that had its name before; nil if there is none.
@@ -121,6 +121,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.deletions.forget(key)
 	r.unneeded.Forget(key)
 	r.suspendedClean.Forget(key)
+	r.written.Forget(key)
 }
 
 // graceRemaining is for how much longer a BrokerConnection is kept that has been waiting for some time.

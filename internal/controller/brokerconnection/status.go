@@ -3,11 +3,10 @@ package brokerconnection
 import (
 	"context"
 
-	ac "github.com/warren-mq/warren/api/v1alpha1/applyconfiguration/api/v1alpha1"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	ac "github.com/warren-mq/warren/api/v1alpha1/applyconfiguration/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/ssa"
 )
 
@@ -21,5 +20,11 @@ func applyBrokerConnectionStatus(
 	}
 	applied := ac.BrokerConnection(bc.Name, bc.Namespace).WithStatus(configuration)
 	body := &client.SubResourceApplyOptions{SubResourceBody: ssa.YAMLSafe{ApplyConfiguration: applied}}
-	return c.Status().Apply(ctx, applied, body, ssa.FieldOwner, client.ForceOwnership)
+	if err := c.Status().Apply(ctx, applied, body, ssa.FieldOwner, client.ForceOwnership); err != nil {
+		return err
+	}
+	if version := applied.ResourceVersion; version != nil {
+		bc.ResourceVersion = *version
+	}
+	return nil
 }

@@ -55,7 +55,7 @@ func (l *scope) claim(ctx context.Context, s *vhostScope, comparison plan.Compar
 		return conflict, err
 	}
 	l.status.Topology, l.status.TopologyOmitted = entries, omitted
-	if err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status); err != nil {
+	if err := l.writeStatus(ctx); err != nil {
 		return nil, asStaleCache(err)
 	}
 	l.cq.Status, l.statusWritten = *l.status.DeepCopy(), true

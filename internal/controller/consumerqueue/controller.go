@@ -26,6 +26,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/ssa"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -44,6 +45,7 @@ type Reconciler struct {
 	refreshes *brokers.RefreshGate
 	orphaned  *orphanTimes
 	limiter   *brokers.Limiter
+	written   ssa.WriteTracker
 	// deleted is when ConsumerQueues were first seen to be being deleted.
 	deleted *patience.FirstSeen
 	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
@@ -147,8 +149,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case errors.Is(err, brokers.ErrBusy):
 		return ctrl.Result{RequeueAfter: trigger.Jittered(brokers.LimiterRetry)}, nil // it is woken as a rule
 	}
-	writing := look.writeStatus(ctx)
-	if apierrors.IsConflict(writing) {
+	writing := look.finish(ctx)
+	if apierrors.IsConflict(writing) || errors.Is(writing, errStaleCache) {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	if err := errors.Join(err, writing); err != nil {
@@ -166,6 +168,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.unreached.Forget(key)
 	r.refused.Forget(key)
 	r.pending.Forget(key)
+	r.written.Forget(key)
 }
 
 // errStaleCache ends a look that began with another status than the API server has by now.
@@ -179,20 +182,33 @@ func asStaleCache(err error) error {
 	return err
 }
 
-// writeStatus writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
-// retry sees the status that was written and no transition any more. It returns a conflict if the look began with an old
-// status; that the resource changed otherwise in the meantime does no harm.
-func (l *scope) writeStatus(ctx context.Context) error {
-	if !equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
-		err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
-		if apierrors.IsConflict(err) && l.verifyNotStale(ctx) == nil {
-			err = applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status)
+// finish writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
+// retry sees the status that was written and no transition any more. It returns a conflict or errStaleCache if the look began
+// with an old status; that the resource changed otherwise in the meantime does no harm.
+func (l *scope) finish(ctx context.Context) error {
+	if equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
+		if l.written.IsOlder(l.cq) {
+			return errStaleCache
 		}
-		if err != nil {
-			return client.IgnoreNotFound(err)
-		}
+		l.recordEvents()
+		return nil
+	}
+	err := l.writeStatus(ctx)
+	if apierrors.IsConflict(err) && l.verifyNotStale(ctx) == nil {
+		err = l.writeStatus(ctx)
+	}
+	if err != nil {
+		return client.IgnoreNotFound(err)
 	}
 	l.recordEvents()
+	return nil
+}
+
+func (l *scope) writeStatus(ctx context.Context) error {
+	if err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status); err != nil {
+		return err
+	}
+	l.written.Wrote(l.cq)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package consumerqueue
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -116,4 +117,26 @@ func TestReconcileConsumerQueue(t *testing.T) {
 			topologytest.Equal(t, "reason of Ready", test.ready, reason)
 		})
 	}
+}
+
+// A status that is left and comes back while the cache still has its first version is written a second time.
+func TestFinishWithAnOldCache(t *testing.T) {
+	t.Parallel()
+	cached := controllertest.ConsumerQueue(t, `{}`)
+	c := controllertest.Client(t, nil, cached)
+	key := client.ObjectKeyFromObject(cached)
+	r := &Reconciler{client: c, live: c, recorder: &controllertest.EventLog{}}
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
+	finish := func(advisories ...v1alpha1.Advisory) error {
+		l := &scope{Reconciler: r, cq: cached.DeepCopy(), status: cached.Status.DeepCopy()}
+		l.status.Advisories = advisories
+		return l.finish(t.Context())
+	}
+	topologytest.Equal(t, "an unchanged status", nil, finish())
+	topologytest.Equal(t, "a new advisory", nil, finish(v1alpha1.Advisory{Code: v1alpha1.AdvisoryFenced, Name: "orders", Message: "refuses"}))
+	topologytest.Equal(t, "the advisory is gone, the cache has not heard of it", true, errors.Is(finish(), errStaleCache))
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
+	topologytest.Equal(t, "the cache has heard of it", nil, finish())
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
+	topologytest.Equal(t, "advisories", 0, len(cached.Status.Advisories))
 }

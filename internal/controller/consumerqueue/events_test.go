@@ -241,7 +241,7 @@ func TestFinish(t *testing.T) {
 			if test.change != nil {
 				test.change(look.status)
 			}
-			err := look.writeStatus(t.Context())
+			err := look.finish(t.Context())
 			got := outcome{written, recorder.Reasons, err != nil}
 			topologytest.Equal(t, "outcome", test.want, got, comparing[outcome]())
 		})

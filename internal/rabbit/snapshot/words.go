@@ -1,9 +1,8 @@
 package snapshot
 
 import (
-	"github.com/warren-mq/warren/internal/vhost"
-
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // What the parts of a snapshot take of memory, in bytes and about: with their places in maps and slices, and without their
