@@ -73,6 +73,7 @@ generate: ## Generate Go code: deep copies and apply configurations.
 manifests: ## Generate the CRDs and the manager's role, for the cluster and for single namespaces.
 	$(CONTROLLER_GEN) crd rbac:roleName=manager-role paths=./... \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
+	go run ./hack/cel api/v1alpha1/rules.cel config/crd/bases/*.yaml
 	sed 's/^kind: ClusterRole$$/kind: Role/' config/rbac/role.yaml >config/namespaced/watched/role.yaml
 
 .PHONY: docs

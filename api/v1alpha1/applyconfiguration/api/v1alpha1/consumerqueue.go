@@ -22,7 +22,7 @@ import (
 //
 // The queue's name and the connection are what makes the topology this one:
 //
-// Names that follow from the main queue's must fit, and all names must differ. A list of one stands for a variable:
+// Names that follow from the main queue's must fit, and all names must differ:
 // ConsumerQueue is one consumer's topology at a RabbitMQ broker: its main queue, delay tiers, dead-letter exchange and
 // dead-letter queue, all quorum queues, kept as described and compared with the broker in status.
 type ConsumerQueueApplyConfiguration struct {
