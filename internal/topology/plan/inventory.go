@@ -16,7 +16,7 @@ func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) 
 		entry := found.TopologyEntry
 		if entry.Role != "" { // otherwise it is foreign
 			before := known[found.ID()]
-			entry.LastSyncedHash = before.SyncedHash()
+			entry.LastSyncedHash, entry.Shape = before.SyncedHash(), ""
 			if entry.State == v1alpha1.StateInSync {
 				entry.LastSyncedHash = found.Hash
 			}
