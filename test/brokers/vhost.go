@@ -283,6 +283,15 @@ func (v *VHost) Publish(exchange, routingKey string, bodies ...string) {
 	})
 }
 
+// Purge drops the messages of a queue that a consumer would get.
+func (v *VHost) Purge(queue string) {
+	v.tb.Helper()
+	v.amqp(func(ch *amqp.Channel) error {
+		_, err := ch.QueuePurge(queue, false)
+		return err
+	})
+}
+
 // Ready counts the messages of a queue that a consumer would get.
 func (v *VHost) Ready(queue string) int {
 	v.tb.Helper()
