@@ -195,7 +195,7 @@ func (r *Reconciler) reconcileNormal(
 		return ctrl.Result{}, err
 	}
 	if asked := trigger.RequestedAt(bc); asked != status.LastHandledReconcileAt {
-		connection.LookNow() // the connection tells if anything is new
+		connection.RequestRefresh() // the connection tells if anything is new
 		status.LastHandledReconcileAt = asked
 	}
 	return r.setStatus(bc, connection.Health(), status), nil

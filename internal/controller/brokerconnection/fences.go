@@ -56,14 +56,14 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	}
 	fences := connection.Fences()
 	if !connection.Health().SyncedAt.After(free) {
-		connection.LookNow()
+		connection.RequestRefresh()
 		return unknown, nil
 	}
 	switch {
 	case len(fences) == 0:
 		return remainder{}, nil
 	case waited < fenceWaitTime:
-		connection.LookNow() // it takes them down
+		connection.RequestRefresh() // it takes them down
 		return remainder{wait: brokers.MaxRecheck}, nil
 	}
 	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil

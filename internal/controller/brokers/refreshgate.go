@@ -37,7 +37,7 @@ func NewRefreshGate() *RefreshGate { return &RefreshGate{questions: map[client.O
 
 // refresher is a connection that looks at its broker.
 type refresher interface {
-	LookNow()
+	RequestRefresh()
 	Health() rabbit.Health
 }
 
@@ -50,7 +50,7 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, a
 	switch {
 	case !known || asked.about != about || asked.since.Before(notBefore):
 		f.questions[resource] = question{about, time.Now()}
-		connection.LookNow()
+		connection.RequestRefresh()
 		return MinRecheck
 	case connection.Health().SyncedAt.After(asked.since):
 		delete(f.questions, resource)

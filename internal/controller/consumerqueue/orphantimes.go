@@ -80,7 +80,7 @@ func (l *scope) refreshBeforeRemoval(s *vhostScope, comparison plan.Comparison, 
 		return 0
 	}
 	if since.Equal(now) { // otherwise the look has been asked for
-		s.connection.LookNow()
+		s.connection.RequestRefresh()
 	}
 	return min(max(now.Sub(since), brokers.MinRecheck), brokers.MaxRecheck)
 }

@@ -219,7 +219,9 @@ func (d *deletion) delete(ctx context.Context) error {
 
 func (d *deletion) gone(queue string) {
 	d.queues = slices.DeleteFunc(slices.Clone(d.queues), func(other string) bool { return other == queue })
-	d.deleter.broker.Write(func(s *snapshot.Snapshot) bool { return s.DropQueue(queue) })
+	d.deleter.broker.Write(snapshot.Write{
+		ID: vhost.QueueID(queue), Apply: func(s *snapshot.Snapshot) bool { return s.DropQueue(queue) },
+	})
 }
 
 // guarded says why a queue holds something else than its sentinels; nil if not.

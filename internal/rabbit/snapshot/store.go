@@ -6,8 +6,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Write is a change that the broker has confirmed. It says whether it changed the snapshot.
-type Write func(*Snapshot) bool
+// Write is a change of one object that the broker has confirmed.
+type Write struct {
+	// ID is the object; empty for what no ConsumerQueue can be concerned by.
+	ID vhost.ID
+	// Apply makes the change, and says whether it changed the snapshot.
+	Apply func(*Snapshot) bool
+}
 
 // Store holds the current snapshot and keeps two things from contradicting each other: looks at the broker, which take
 // their time, and what is written through in the meantime.
@@ -46,8 +51,8 @@ func (s *Store) View(show func(*Snapshot)) {
 }
 
 // Write takes over a change that the broker has confirmed. The ETag falls: should somebody undo the change, the broker
-// could be back at what the ETag stands for, and the snapshot would not be.
-func (s *Store) Write(w Write) {
+// could be back at what the ETag stands for, and the snapshot would not be. It says whether the snapshot changed.
+func (s *Store) Write(w Write) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.looking {
@@ -55,9 +60,11 @@ func (s *Store) Write(w Write) {
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if s.Current != nil && w(s.Current) {
-		s.etag, s.heard = "", ""
+	if s.Current == nil || !w.Apply(s.Current) {
+		return false
 	}
+	s.etag, s.heard = "", ""
+	return true
 }
 
 // Begin marks the beginning of a look; one at a time. It returns the ETag of what is known.
@@ -90,7 +97,7 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, again boo
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for _, w := range s.since {
-		if w(fresh) {
+		if w.Apply(fresh) {
 			etag = ""
 		}
 	}

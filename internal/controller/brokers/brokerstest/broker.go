@@ -46,10 +46,10 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 
 // Change changes the vhost as somebody else does.
 func (b *Broker) Change(change func(*snapshot.Snapshot)) {
-	b.store.Write(func(s *snapshot.Snapshot) bool {
+	b.store.Write(snapshot.Write{Apply: func(s *snapshot.Snapshot) bool {
 		change(s)
 		return true
-	})
+	}})
 }
 
 // SetHealth changes how the connection fares.
@@ -105,12 +105,12 @@ func (b *Broker) Observe(selection vhost.Selection) (vhost.Observed, bool) {
 
 // Refresh counts a look, and takes its time for a new one.
 func (b *Broker) Refresh(ctx context.Context) error {
-	b.LookNow()
+	b.RequestRefresh()
 	return errors.Join(ctx.Err(), b.Health().Err)
 }
 
-// LookNow counts a look.
-func (b *Broker) LookNow() {
+// RequestRefresh counts a look.
+func (b *Broker) RequestRefresh() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.looks++
@@ -149,10 +149,10 @@ func (b *Broker) perform(op string, id vhost.ID, operation func(*snapshot.Snapsh
 	err := cmp.Or(b.failures[id], b.failures[vhost.ID{}])
 	b.mu.Unlock()
 	if err == nil {
-		b.store.Write(func(s *snapshot.Snapshot) bool {
+		b.store.Write(snapshot.Write{ID: id, Apply: func(s *snapshot.Snapshot) bool {
 			err = operation(s)
 			return err == nil
-		})
+		}})
 	}
 	if err == nil {
 		return nil
