@@ -70,17 +70,17 @@ func removable(comparison plan.Comparison, decided plan.Plan) []v1alpha1.Topolog
 
 // refreshBeforeRemoval is zero if the broker was looked at since the last departure was first seen, and otherwise how soon to
 // ask again.
-func (l *scope) refreshBeforeRemoval(s *vhostScope, comparison plan.Comparison, decided plan.Plan) time.Duration {
-	if l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
+func (v *vhostScope) refreshBeforeRemoval(comparison plan.Comparison, decided plan.Plan) time.Duration {
+	if v.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
 		return 0
 	}
 	now := time.Now()
-	since := l.orphaned.latest(client.ObjectKeyFromObject(l.cq), removable(comparison, decided), now)
-	if since.IsZero() || s.connection.Health().SyncedAt.After(since) {
+	since := v.orphaned.latest(client.ObjectKeyFromObject(v.cq), removable(comparison, decided), now)
+	if since.IsZero() || v.connection.Health().SyncedAt.After(since) {
 		return 0
 	}
 	if since.Equal(now) { // otherwise the look has been asked for
-		s.connection.RequestRefresh()
+		v.connection.RequestRefresh()
 	}
 	return min(max(now.Sub(since), brokers.MinRecheck), brokers.MaxRecheck)
 }

@@ -27,16 +27,16 @@ const (
 )
 
 // setTopology writes what was found of the topology into the status, cut to size.
-func (l *scope) setTopology(entries []v1alpha1.TopologyEntry, comparison plan.Comparison, done plan.Plan) error {
+func (r *report) setTopology(entries []v1alpha1.TopologyEntry, comparison plan.Comparison, done plan.Plan) error {
 	hash, err := plan.Hash(comparison.Changes)
 	if err != nil {
 		return err
 	}
-	l.status.PlanHash = hash
-	describeWithin(l.status, entries, comparison)
-	l.status.TopologyOmitted += int32(comparison.Unlisted)
+	r.status.PlanHash = hash
+	describeWithin(r.status, entries, comparison)
+	r.status.TopologyOmitted += int32(comparison.Unlisted)
 	if done.Count() > 0 && len(comparison.Changes) == 0 {
-		l.setLastSynced()
+		r.setLastSynced()
 	}
 	return nil
 }
