@@ -91,7 +91,7 @@ func (c *Connection) perform(ctx context.Context, operations []operation) []*bro
 }
 
 func (c *Connection) performOne(ctx context.Context, operation operation) error {
-	if operation.about.ID.Name+operation.about.ID.Destination == "" { // to AMQP, the queue declared last on the channel, and channels are shared
+	if operation.about.ID.Name+operation.about.ID.Destination == "" { // to AMQP, the queue declared last on this shared channel
 		return fmt.Errorf("%w: it has no name", brokererr.ErrPreconditionFailed)
 	}
 	if err := operation.fits(c.channels.FrameMax()); err != nil {

@@ -43,7 +43,7 @@ type Config struct {
 	// at the broker for a short time only, so that it can be cleared away after a crash.
 	Owner string
 
-	// ResyncInterval is the time between two looks at the vhost.
+	// ResyncInterval is the time between two readings of the vhost.
 	ResyncInterval time.Duration
 
 	// Known says whether an owner is one of this process's. Nothing is removed while there are connections or fences of others

@@ -75,10 +75,11 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		matcher: &matcher{
 			config: config, errs: errs, timeouts: timeouts, api: c.readAPI, links: links, channels: c.channels, health: c.health,
 		},
-		operators: c.operators, clearLeftovers: c.deleter.ClearLeftovers, wake: make(chan struct{}, 1), closed: c.ctx.Done(),
+		operators: c.operators, clearLeftovers: c.deleter.ClearLeftovers,
+		requests: &refreshRequests{vhost: config.VHost, wake: make(chan struct{}, 1), closed: c.ctx.Done()},
 	}
 	supervisor := &supervisor{
-		dialer: c.dialer, links: links, channels: c.channels, health: c.health, reconnected: c.refresher.markStale,
+		dialer: c.dialer, links: links, channels: c.channels, health: c.health, reconnected: c.refresher.requests.markStale,
 	}
 	c.running.Go(func() { c.notices.run(c.ctx) })
 	c.running.Go(func() { supervisor.run(c.ctx) })
@@ -114,7 +115,7 @@ func (c *Connection) Observe(selection vhost.Selection) (vhost.Observed, bool) {
 }
 
 // Refresh reads the vhost. The reading begins after the call, and serves all who wait for it.
-func (c *Connection) Refresh(ctx context.Context) error { return c.refresher.wait(ctx) }
+func (c *Connection) Refresh(ctx context.Context) error { return c.refresher.requests.wait(ctx) }
 
 // RequestRefresh asks for a refresh that begins after the call, and does not wait for it.
-func (c *Connection) RequestRefresh() { c.refresher.request() }
+func (c *Connection) RequestRefresh() { c.refresher.requests.request() }

@@ -30,11 +30,11 @@ type Health struct {
 	// the names of the clusters could be compared.
 	Matched       bool
 	MatchedByName bool
-	// SyncedAt is when the last successful look began; zero if there was none.
+	// SyncedAt is when the last successful reading began; zero if there was none.
 	SyncedAt time.Time
 	// FailingSince is when the trouble began that Err tells; zero while all is well.
 	FailingSince time.Time
-	// Err is why looking fails, or why there is no AMQP connection, or both; without secrets. It wraps the sentinels of
+	// Err is why reading fails, or why there is no AMQP connection, or both; without secrets. It wraps the sentinels of
 	// this package.
 	Err error
 }
@@ -98,13 +98,13 @@ func (s *healthState) change(change func(*healthParts)) (before, after Health) {
 	return before, p.health
 }
 
-// well: there was a look, and there is nothing to complain about.
+// well: the vhost has been read, and there is nothing to complain about.
 func (h Health) well() bool { return h.Usable() && h.Connected }
 
-// Usable says that there was a look, nothing is known to be wrong, and Apply can work.
+// Usable says that the vhost has been read, nothing is known to be wrong, and Apply can work.
 func (h Health) Usable() bool { return h.Err == nil && h.Matched && !h.SyncedAt.IsZero() }
 
-// same compares all but the times: errors by what they say, and whether there was a look.
+// same compares all but the times: errors by what they say, and whether the vhost has been read.
 func (h Health) same(other Health) bool {
 	return text(h.Err) == text(other.Err) && h.Connected == other.Connected && h.Version == other.Version &&
 		h.Operators == other.Operators && h.Matched == other.Matched && h.MatchedByName == other.MatchedByName &&

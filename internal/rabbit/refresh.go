@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,26 +26,19 @@ type refresher struct {
 	matcher        *matcher
 	operators      *operatorSurvey
 	clearLeftovers func()
-	wake           chan struct{}
-	closed         <-chan struct{}
+	requests       *refreshRequests
 
 	// The goroutine of run has these for itself.
 	info     *management.BrokerInfo // who the broker is; nil before the first answer
 	probedAt time.Time              // when the broker was asked
 	readAt   time.Time              // when the reading began that was used last
-
-	mu      sync.Mutex
-	waiting []chan<- error // for the next refresh
-	// stale: the broker must be asked again who it is. What was read before staleSince may be out of date.
-	stale      bool
-	staleSince time.Time
 }
 
 // run refreshes, with one request to the management API at a time.
 func (r *refresher) run(ctx context.Context) {
 	retry := backoff{first: r.timeouts.firstRetry, limit: min(r.timeouts.lastRetry, r.config.ResyncInterval)}
 	for ctx.Err() == nil {
-		waiting, asked := r.takeWaiting()
+		waiting, asked := r.requests.take()
 		err := r.refresh(ctx, asked)
 		for _, result := range waiting {
 			result <- err
@@ -61,8 +53,8 @@ func (r *refresher) run(ctx context.Context) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-r.wake:
-			r.request() // for takeWaiting
+		case <-r.requests.wake:
+			r.requests.request() // which take is to see
 		case <-r.matcher.links.offered:
 		case <-ctx.Done():
 		}
@@ -70,73 +62,11 @@ func (r *refresher) run(ctx context.Context) {
 	}
 }
 
-// wait returns when a refresh has ended that began after the call.
-func (r *refresher) wait(ctx context.Context) error {
-	result := make(chan error, 1)
-	r.mu.Lock()
-	r.waiting = append(r.waiting, result)
-	r.request()
-	r.mu.Unlock()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for a refresh of vhost %q: %w", r.config.VHost, ctx.Err())
-	case <-r.closed:
-		return brokererr.ErrClosed
-	}
-}
-
-// request wakes run.
-func (r *refresher) request() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // a refresh is about to begin
-	}
-}
-
-// takeWaiting returns the callers that the next refresh will serve, and clears the request that they made. asked says that
-// there was a request.
-func (r *refresher) takeWaiting() (waiting []chan<- error, asked bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	select {
-	case <-r.wake:
-		asked = true
-	default:
-	}
-	waiting, r.waiting = r.waiting, nil
-	return waiting, asked || len(waiting) > 0
-}
-
-// markStale has the broker asked again who it is, and the vhost read again: something may have changed unseen.
-func (r *refresher) markStale() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stale, r.staleSince = true, time.Now()
-}
-
-// takeStale says whether the broker must be asked again who it is, for the caller to do so.
-func (r *refresher) takeStale() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	stale := r.stale
-	r.stale = false
-	return stale
-}
-
-// outdatedBefore is the time of the last markStale; zero if there was none.
-func (r *refresher) outdatedBefore() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.staleSince
-}
-
 // refresh asks the broker who it is, where that is not sure, and reads the vhost.
 func (r *refresher) refresh(ctx context.Context, asked bool) error {
 	began, err := r.probeAndRead(ctx, asked)
 	if err != nil {
-		r.markStale() // even when closing: another refresh may still begin
+		r.requests.markStale() // even when closing: another refresh may still begin
 	}
 	if ctx.Err() != nil {
 		return brokererr.ErrClosed
@@ -182,7 +112,7 @@ func (r *refresher) oldestUseful(asked bool, now time.Time) time.Time {
 	if asked {
 		oldest = now
 	}
-	for _, later := range []time.Time{r.outdatedBefore(), r.readAt.Add(1)} {
+	for _, later := range []time.Time{r.requests.outdatedBefore(), r.readAt.Add(1)} {
 		if later.After(oldest) {
 			oldest = later
 		}
@@ -202,7 +132,7 @@ func (r *refresher) observationKey() observationKey {
 // failure, when the tags have changed, and while its nodes are being upgraded, for the last of them may do that without any of
 // our connections being closed.
 func (r *refresher) probe(ctx context.Context) error {
-	if !r.takeStale() && r.info != nil && !r.info.Upgrading {
+	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {
 		tags, err := r.api.Whoami(ctx)
 		if err != nil || slices.Equal(tags, r.info.Tags) {
 			return err
@@ -221,7 +151,7 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 	r.info, r.probedAt = info, time.Now()
 	if view := r.views.get(); view != nil {
 		view.store.Forget() // it may be another cluster
-		view.members.expire(r.outdatedBefore(), info.Nodes)
+		view.members.expire(r.requests.outdatedBefore(), info.Nodes)
 	}
 	r.matcher.rematch(known, info)
 	r.health.update(func(s *healthParts) {

@@ -65,7 +65,8 @@ const countDelay = time.Second
 func Setup(mgr ctrl.Manager, connections *brokers.Pool) error {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
-		deletions: newDeletionClock(), unneeded: patience.NewFirstSeen(clock.RealClock{}), suspendedClean: patience.NewFirstSeen(clock.RealClock{}),
+		deletions: newDeletionClock(),
+		unneeded:  patience.NewFirstSeen(clock.RealClock{}), suspendedClean: patience.NewFirstSeen(clock.RealClock{}),
 	}
 	timeout := trigger.ReconciliationTimeout
 	return ctrl.NewControllerManagedBy(mgr).

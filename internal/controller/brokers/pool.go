@@ -125,7 +125,8 @@ func (c *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (Broker, e
 	c.Close(key)
 	config.Known = c.knows
 	c.remember(config.Owner)
-	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), func(notice snapshot.Notice) { c.handleNotice(key, notice) })
+	notify := func(notice snapshot.Notice) { c.handleNotice(key, notice) }
+	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), notify)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) error {
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(), orphaned: newOrphanTimes(),
-		deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+		deleted:   patience.NewFirstSeen(clock.RealClock{}),
+		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -115,7 +116,7 @@ func (r *Reconciler) queuesOfConnection(ctx context.Context, bc client.Object) [
 	return requests
 }
 
-// Reconcile looks at one ConsumerQueue, mends what it may, and writes its status if that changed.
+// Reconcile compares one ConsumerQueue with its vhost, corrects what it may, and writes its status if that changed.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cq := &v1alpha1.ConsumerQueue{}
 	err := r.client.Get(ctx, request.NamespacedName, cq)

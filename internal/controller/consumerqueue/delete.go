@@ -52,7 +52,8 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	case why != "":
 		return d.retainAll(ctx, kind, why, owned)
 	case len(owned) == 0 && d.cq.Status.ObservedGeneration <= 0:
-		return d.removeFinalizer(ctx, corev1.EventTypeWarning, "the status is empty: what this ConsumerQueue may have declared stays at the broker")
+		return d.removeFinalizer(ctx, corev1.EventTypeWarning,
+			"the status is empty: what this ConsumerQueue may have declared stays at the broker")
 	case len(owned) == 0: // it never got as far
 		return d.removeFinalizer(ctx, corev1.EventTypeNormal, "")
 	}
@@ -101,12 +102,14 @@ func (d *deletion) teardownThrough(
 	stays, trouble := t.run(ctx)
 	switch {
 	case errors.Is(trouble, errInProgress):
-		d.setTerminating("looking whether the queues are empty")
+		d.setTerminating("checking whether the queues are empty")
 		return ctrl.Result{RequeueAfter: trigger.Jittered(patience.TerminationPatience)}, nil // the attempt tells when it is over
 	case errors.Is(trouble, brokererr.ErrPending):
-		return d.retryOrGiveUp(ctx, bc, retryLimit{d.pending, patience.PendingPatience}, conditions.ErrorSummary(trouble), t.remaining())
+		limit := retryLimit{d.pending, patience.PendingPatience}
+		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil && !isFinal(trouble):
-		return d.retryOrGiveUp(ctx, bc, retryLimit{d.refused, patience.TerminationPatience}, conditions.ErrorSummary(trouble), t.remaining())
+		limit := retryLimit{d.refused, patience.TerminationPatience}
+		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil:
 		return d.retainAll(ctx, corev1.EventTypeWarning, conditions.ErrorSummary(trouble), t.remaining())
 	}

@@ -26,7 +26,7 @@ type occurrence struct {
 	kind, reason, action, note string
 }
 
-// recordTransitions gathers the Events of a look, by what the conditions said before.
+// recordTransitions gathers the Events of a reconciliation, by what the conditions said before.
 func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, outcome summary, applied error) {
 	wasDrifted := r.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
 	isDrifted := outcome.drifted != nil && outcome.drifted.Status == metav1.ConditionTrue

@@ -33,11 +33,12 @@ func failuresIn(err error) []*brokererr.ObjectError {
 	return failures
 }
 
-// retryable keeps the errors that may go away by themselves; what a person has to mend is looked at again at the next
+// retryable keeps the errors that may go away by themselves; what a person has to mend is compared again at the next
 // interval.
 func retryable(applied error) error {
 	for _, lasting := range []error{
-		brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument, brokererr.ErrTooLarge, brokererr.ErrResourceLocked,
+		brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument,
+		brokererr.ErrTooLarge, brokererr.ErrResourceLocked,
 	} {
 		if errors.Is(applied, lasting) {
 			return nil

@@ -21,7 +21,8 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 		return ownership.Location{}
 	}
 	leads := ownership.Location{
-		Cluster: vhost.Cluster{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint}, VHost: bc.Spec.VHost,
+		Cluster: vhost.Cluster{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint},
+		VHost:   bc.Spec.VHost,
 	}
 	if r.pool == nil {
 		return leads

@@ -106,16 +106,15 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	return ctrl.Result{RequeueAfter: trigger.Jittered(interval)}, nil
 }
 
-// refreshPending is zero if the broker was looked at since it had to be, and otherwise how soon to ask again: when the
-// requested-at annotation has a new value, and when what is known of the broker is older than a resource that is looked at
-// for the first time: its objects may have been made just before it, and are then adopted, not declared. A creation time is
-// in whole seconds.
+// refreshPending returns how long to wait for a required refresh; zero if there is none to wait for. A new value of the
+// annotation requested-at requires a refresh, and so does a new resource that is younger than the snapshot: its objects may have
+// been made just before it, and are then adopted, not declared. A creation time is in whole seconds.
 func (s *scope) refreshPending(connection brokers.Broker) time.Duration {
 	asked := trigger.RequestedAt(s.cq)
 	isNew := len(s.status.Topology) == 0 && connection.Health().SyncedAt.Before(s.cq.CreationTimestamp.Add(time.Second))
 	resource := client.ObjectKeyFromObject(s.cq)
 	if asked == s.status.LastHandledReconcileAt && !isNew {
-		s.refreshes.Forget(resource) // a look for others may have answered
+		s.refreshes.Forget(resource) // a refresh for others may have answered
 		return 0
 	}
 	if wait := s.refreshes.Pending(resource, connection, "requested-at "+asked, time.Time{}); wait > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// emptyAgain is how soon a queue that left the spec is looked at again, should something else cause a look.
+// emptyAgain is how soon a queue that left the spec is checked again, should something else cause a reconciliation.
 const emptyAgain = 10 * time.Second
 
 // removalOf is what a plan takes away at once.
@@ -88,10 +88,10 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, topology.IDOf(entry))
 }
 
-// judging is how long a look at the broker may take that is waited for while a deletion holds one of the few places.
+// judging is how long a refresh may take that a deletion waits for while it holds one of the few places.
 const judging = 15 * time.Second
 
-// refreshed waits for a look at the broker.
+// refreshed waits for a refresh.
 func refreshed(ctx context.Context, connection brokers.Broker) error {
 	ctx, cancel := context.WithTimeout(ctx, judging)
 	defer cancel()

@@ -73,7 +73,7 @@ func (r *report) condition(name string) metav1.ConditionStatus {
 
 func (r *report) isReady() bool { return r.condition(v1alpha1.ConditionReady) == metav1.ConditionTrue }
 
-// needsNoRequeue says that nothing is to be looked at again before the broker or the spec changes.
+// needsNoRequeue says that nothing is to be reconciled again before the broker or the spec changes.
 func (r *report) needsNoRequeue() bool {
 	for _, entry := range r.status.Topology {
 		if entry.State == v1alpha1.StateForeign || entry.State == v1alpha1.StateOrphaned {

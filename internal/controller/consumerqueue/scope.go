@@ -19,7 +19,8 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// scope is one reconciliation of one ConsumerQueue.
+// scope is one reconciliation of one ConsumerQueue. It has the steps before and after the broker is involved, and what all of
+// them need to write to the API server; the steps at the broker are those of vhostScope and teardown.
 type scope struct {
 	*Reconciler
 	report
@@ -33,7 +34,7 @@ func (s *scope) frozen() *scope {
 	return &scope{Reconciler: s.Reconciler, report: reportOn(s.cq.DeepCopy())}
 }
 
-// errStaleCache ends a look that began with another status than the API server has by now.
+// errStaleCache ends a reconciliation that began with another status than the API server has by now.
 var errStaleCache = errors.New("the cache has not heard of the newest status yet")
 
 // asStaleCache makes errStaleCache of a conflict.
@@ -44,11 +45,11 @@ func asStaleCache(err error) error {
 	return err
 }
 
-// errUnprotected ends a look that would have declared something for the first time.
+// errUnprotected ends a reconciliation that would have declared something for the first time.
 var errUnprotected = errors.New("the BrokerConnection has no finalizer yet, or is being deleted")
 
 // finish writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
-// retry sees the status that was written and no transition any more. It returns a conflict or errStaleCache if the look began
+// retry sees the status that was written and no transition any more. It returns a conflict or errStaleCache if the reconciliation began
 // with an old status; that the resource changed otherwise in the meantime does no harm.
 func (s *scope) finish(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(s.cq.Status, *s.status) {
@@ -77,8 +78,8 @@ func (s *scope) writeStatus(ctx context.Context) error {
 	return nil
 }
 
-// verifyNotStale returns errStaleCache if the status is another than the look began with. It takes over the new version of a
-// resource of which something else changed; of a new spec there will be another look.
+// verifyNotStale returns errStaleCache if the status is another than the reconciliation began with. It takes over the new version of a
+// resource of which something else changed; of a new spec there will be another reconciliation.
 func (s *scope) verifyNotStale(ctx context.Context) error {
 	now := &v1alpha1.ConsumerQueue{}
 	err := s.live.Get(ctx, client.ObjectKeyFromObject(s.cq), now)

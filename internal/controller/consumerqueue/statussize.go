@@ -109,7 +109,8 @@ func shownForeign(foreign []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 func shownChange(change v1alpha1.Change) v1alpha1.Change {
 	change.Arguments = hashed(change.Arguments)
 	change.Path = conditions.TruncateEncoded(change.Path, maxPath)
-	change.Desired, change.Observed = conditions.TruncateEncoded(change.Desired, maxValue), conditions.TruncateEncoded(change.Observed, maxValue)
+	change.Desired = conditions.TruncateEncoded(change.Desired, maxValue)
+	change.Observed = conditions.TruncateEncoded(change.Observed, maxValue)
 	change.Message = conditions.TruncateEncoded(change.Message, maxMessage)
 	return change
 }

@@ -99,7 +99,8 @@ func (t *teardown) observe() vhost.Observed {
 // remaining is what is still there of what this resource owned; at another cluster nothing is known of that.
 func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	observed := t.observe()
-	if here := (ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}); !here.IsIn(ownership.Recorded(t.cq.Status)) {
+	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
+	if !here.IsIn(ownership.Recorded(t.cq.Status)) {
 		return t.inventory()
 	}
 	return slices.DeleteFunc(t.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
@@ -115,7 +116,8 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 	_, exists := observed.Queues[main]
 	switch {
 	case exists && !slices.Contains(step.WorkQueues, main):
-		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared, and stays; so does what it needs", errNeeded, main)
+		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared, and stays; so does what it needs",
+			errNeeded, main)
 	case step.FeedingQueue != "":
 		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
 	case len(step.WorkQueues) == 0:

@@ -120,10 +120,12 @@ func (v *vhostScope) tell(comparison plan.Comparison, decided plan.Plan, before 
 	return retryable(applied)
 }
 
-// compare looks around only where something has left the spec: that takes a walk through the whole vhost.
+// compare includes what dead-letters to the topology only where something has left the spec: that takes a walk through the whole vhost.
 func (v *vhostScope) compare() plan.Comparison {
 	names := topology.SelectionWith(v.cq, v.owned)
-	names.IncludeDeadLetterSources = slices.ContainsFunc(v.owned, func(entry v1alpha1.TopologyEntry) bool { return !v.desired.Wants(topology.IDOf(entry)) })
+	names.IncludeDeadLetterSources = slices.ContainsFunc(v.owned, func(entry v1alpha1.TopologyEntry) bool {
+		return !v.desired.Wants(topology.IDOf(entry))
+	})
 	observed, _ := v.connection.Observe(names)
 	return plan.Diff(v.desired, observed, v.diffInput())
 }
@@ -141,7 +143,7 @@ func (v *vhostScope) apply(
 ) (after plan.Comparison, applied error) {
 	if decided.Count() > 0 {
 		if applied = declareAll(ctx, v.connection, decided); applied != nil {
-			// Somebody else may have been there first: look again before anything is said.
+			// Somebody else may have been there first: refresh before anything is said.
 			applied = errors.Join(applied, v.connection.Refresh(ctx))
 		}
 		comparison = v.compare()

@@ -44,7 +44,7 @@ type Conn struct {
 	Refused        chan error                    // it does not match the management API
 	MatchedCluster atomic.Pointer[vhost.Cluster] // whom it was found to match; nil before
 
-	// Matched and queue are the looking goroutine's own; see match.go.
+	// Matched and Queue are the refreshing goroutine's own; see match.go.
 	Matched bool
 	Queue   string
 

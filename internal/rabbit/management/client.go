@@ -21,7 +21,7 @@ import (
 // ErrNotModified is the answer that nothing changed since the ETag that was sent.
 var ErrNotModified = errors.New("not modified")
 
-// Client is a client of the management API. Whoever looks at the vhost has one to itself, and makes one request at a
+// Client is a client of the management API. It has a method for each question that Warren asks. Whoever reads the vhost has one to itself, and makes one request at a
 // time; deletions share another. Each keeps as many idle connections as it uses at a time.
 type Client struct {
 	Options

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only
+// Snapshot is a vhost at one moment, with indexes; its methods observe it, compare it, or put in and drop one kind of object. Slices and arguments that it has given out are never changed, only
 // appended to or replaced; its maps are guarded by store.
 type Snapshot struct {
 	exchanges    map[string]vhost.Exchange
@@ -19,7 +19,7 @@ type Snapshot struct {
 	BindingsFrom map[string][]vhost.Binding // by source exchange
 	Policies     []vhost.Policy
 	Fences       []vhost.Policy  // of Warren's own, and of its doing only: not among policies
-	UnderWay     map[string]bool // the fences of deletions that were under way after the look
+	UnderWay     map[string]bool // the fences of deletions that were under way after the reading
 	refusing     []vhost.Policy  // the other fences, if they refuse messages; see fenced.go
 	Cluster      string
 	Room         *management.Room // what this takes of the memory for all; nil in tests

@@ -1,5 +1,3 @@
-// Package brokerstest has a broker in memory for the tests of reconcilers. A contract, which real brokers keep as well, says how
-// it behaves: see contract_test.go of package brokers.
 package brokerstest
 
 import (
@@ -23,11 +21,11 @@ type Broker struct {
 	vhost string
 	errs  brokererr.Errors
 
-	mu       sync.Mutex
-	health   rabbit.Health
-	messages map[string]int // by queue
-	failures map[vhost.ID]error
-	looks    int
+	mu        sync.Mutex
+	health    rabbit.Health
+	messages  map[string]int // by queue
+	failures  map[vhost.ID]error
+	refreshes int
 }
 
 // New makes a broker with an empty vhost, of a version of RabbitMQ, for the BrokerConnection of a UID.
@@ -76,11 +74,11 @@ func (b *Broker) Fail(id vhost.ID, err error) {
 // FailAll has every operation fail; none any more with nil.
 func (b *Broker) FailAll(err error) { b.Fail(vhost.ID{}, err) }
 
-// Looks is how often the vhost was looked at.
-func (b *Broker) Looks() int {
+// Refreshes is how often the vhost was refreshed.
+func (b *Broker) Refreshes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.looks
+	return b.refreshes
 }
 
 // Owner is the UID of the BrokerConnection.
@@ -98,22 +96,22 @@ func (b *Broker) Health() rabbit.Health {
 
 // Observe returns what the vhost has.
 func (b *Broker) Observe(selection vhost.Selection) (vhost.Observed, bool) {
-	observed, looked := b.store.Observe(selection)
+	observed, read := b.store.Observe(selection)
 	observed.Cluster = b.Health().Cluster.Key()
-	return observed, looked
+	return observed, read
 }
 
-// Refresh counts a look, and takes its time for a new one.
+// Refresh counts a refresh, and takes its time for a new one.
 func (b *Broker) Refresh(ctx context.Context) error {
 	b.RequestRefresh()
 	return errors.Join(ctx.Err(), b.Health().Err)
 }
 
-// RequestRefresh counts a look.
+// RequestRefresh counts a refresh.
 func (b *Broker) RequestRefresh() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.looks++
+	b.refreshes++
 	b.health.SyncedAt = time.Now()
 }
 
