@@ -199,7 +199,7 @@ func (r *Reconciler) reconcileNormal(
 		connection.RequestRefresh() // the connection tells if anything is new
 		status.LastHandledReconcileAt = asked
 	}
-	return r.setStatus(bc, connection.Health(), status), nil
+	return setStatus(bc, connection.Health(), status), nil
 }
 
 func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (brokers.Broker, error) {
@@ -211,7 +211,7 @@ func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection)
 }
 
 // setStatus writes a connection's health into the status.
-func (r *Reconciler) setStatus(
+func setStatus(
 	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
 ) ctrl.Result {
 	if health.Cluster.Known() {

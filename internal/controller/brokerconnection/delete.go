@@ -71,7 +71,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 	status := *bc.Status.DeepCopy()
 	result := ctrl.Result{}
 	if connection := r.openConnection(bc); connection != nil {
-		result = r.setStatus(bc, connection.Health(), &status)
+		result = setStatus(bc, connection.Health(), &status)
 	} else if result, err = r.reconcileNormal(ctx, bc, &status); err != nil { // a Secret that is missing may come back
 		return ctrl.Result{}, err
 	}

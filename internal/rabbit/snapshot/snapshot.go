@@ -10,8 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Snapshot is a vhost at one moment, with indexes; its methods observe it, compare it, or put in and drop one kind of object. Slices and arguments that it has given out are never changed, only
-// appended to or replaced; its maps are guarded by store.
+// Snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only appended to
+// or replaced; its maps are guarded by Store. Its many methods put in and drop one kind of object each, observe, or compare.
 type Snapshot struct {
 	exchanges    map[string]vhost.Exchange
 	Queues       map[string]vhost.Queue

@@ -14,7 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is a connection to a vhost that is kept in memory. It sees at once whatever a test changes in the vhost.
+// Broker is a connection to a vhost that is kept in memory. It sees at once whatever a test changes in the vhost. It has the
+// methods of brokers.Broker, and those by which tests change the vhost and make it fail.
 type Broker struct {
 	store *snapshot.Store
 	owner string
