@@ -25,7 +25,7 @@ func (w *world) flow(queues ...string) *flow {
 	for i, queue := range queues {
 		targets[i] = traffic.ToQueue(queue)
 		tier := traffic.Retry(traffic.ToQueue(queue + tier))
-		f.consumers = append(f.consumers, traffic.Consume(GinkgoTB(), w.vhost, queue, func(d traffic.Delivery) traffic.Action {
+		f.consumers = append(f.consumers, traffic.Consume(GinkgoTB(), w.VHost, queue, func(d traffic.Delivery) traffic.Action {
 			switch last := d.ID[len(d.ID)-1]; {
 			case last == '7' && d.ID[len(d.ID)-2]%5 == 0:
 				return traffic.Reject
@@ -35,7 +35,7 @@ func (w *world) flow(queues ...string) *flow {
 			return traffic.Ack
 		}))
 	}
-	f.publisher = traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{Targets: targets, Every: 40 * time.Millisecond, Retry: true})
+	f.publisher = traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{Targets: targets, Every: 40 * time.Millisecond, Retry: true})
 	return f
 }
 
@@ -53,7 +53,7 @@ func (f *flow) hasRetried() {
 // noneLost ends the flow, and what others publish into the vhost, and accounts for each message.
 func (f *flow) noneLost(others ...*traffic.Publisher) traffic.Report {
 	GinkgoHelper()
-	report := traffic.Account(GinkgoTB(), f.world.vhost, traffic.Accounting{
+	report := traffic.Account(GinkgoTB(), f.world.VHost, traffic.Accounting{
 		Publishers: append(others, f.publisher), Consumers: f.consumers,
 	})
 	report.NoneLost(GinkgoTB())
