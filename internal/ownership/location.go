@@ -40,13 +40,13 @@ func (l Location) Record(status *v1alpha1.ConsumerQueueStatus) {
 type Nearness int
 
 const (
-	// Elsewhere: it is at another location.
+	// Elsewhere is at another location.
 	Elsewhere Nearness = iota
-	// Unplaced: nobody knows where its connection leads, as long as the connection is being made.
+	// Unplaced leads nobody knows where, as long as the connection is being made.
 	Unplaced
-	// Perhaps: the clusters have one name. Nothing is taken away from it, and nothing refused for its sake.
+	// Perhaps is at a cluster of the same name. Nothing is taken away from such a ConsumerQueue, and nothing refused for its sake.
 	Perhaps
-	// Same: it is at the location.
+	// Same is at the location.
 	Same
 )
 

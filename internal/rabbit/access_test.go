@@ -150,7 +150,7 @@ func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 		if connection.Health().Capabilities.Definitions {
 			t.Error("definitions should not be read")
 		}
-		_, _, err := snapshot.ReadDefinitions(t.Context(), connection.management, "", nil)
+		_, _, err := snapshot.ReadDefinitions(t.Context(), connection.readAPI, "", nil)
 		if works := err == nil; works != strings.HasPrefix(vh.Broker.Version, "3.") {
 			t.Errorf("definitions: %v", err)
 		}

@@ -62,7 +62,7 @@ func TestAlarms(t *testing.T) {
 	}
 	mustBe(t, deleteNow(t.Context(), connection, "during"), brokererr.ErrUnproven, "alarm", "low on disk")
 	connection.deleter.Between = nil
-	policies, err := connection.writing.Policies(t.Context())
+	policies, err := connection.writeAPI.Policies(t.Context())
 	if err != nil || len(policies) != 1 || policies[0].Definition[vhost.KeyMaxLength] != fence.Boundless {
 		t.Errorf("the record of the sentinel, in a form that changes nothing: %+v, %v", policies, err)
 	}

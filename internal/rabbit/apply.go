@@ -66,7 +66,8 @@ type operation struct {
 	// permissions are those that the operation takes, by kind of object.
 	permissions map[vhost.Kind]string
 	call        func(*amqp.Channel) error
-	write       snapshot.Write
+	// write takes the change over into a snapshot; see snapshot.Write.
+	write func(*snapshot.Snapshot) bool
 }
 
 // perform runs operations at the same time, as many as the pool allows, and returns what failed, in their order.
@@ -90,7 +91,7 @@ func (c *Connection) perform(ctx context.Context, operations []operation) []*bro
 }
 
 func (c *Connection) performOne(ctx context.Context, operation operation) error {
-	if operation.about.ID.Name+operation.about.ID.Destination == "" { // to AMQP, the queue declared last on the channel, and channels are shared
+	if operation.about.ID.Name+operation.about.ID.Destination == "" { // to AMQP, the queue declared last on this shared channel
 		return fmt.Errorf("%w: it has no name", brokererr.ErrPreconditionFailed)
 	}
 	if err := operation.fits(c.channels.FrameMax()); err != nil {
@@ -100,7 +101,7 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 		if err := operation.call(channel); err != nil {
 			return err
 		}
-		c.store.Write(operation.write)
+		c.views.write(snapshot.Write{ID: operation.about.ID, Apply: operation.write})
 		return nil
 	}
 	if operation.cluster == "" {

@@ -8,7 +8,7 @@ import (
 // A broker that is unreachable is tried again with a pause of 250 ms growing to 30 s.
 func TestBackoffDoublesUpToItsLimit(t *testing.T) {
 	t.Parallel()
-	b := backoff{first: usual.first, limit: usual.limit}
+	b := backoff{first: defaultTimeouts.firstRetry, limit: defaultTimeouts.lastRetry}
 	around := func(want time.Duration) {
 		t.Helper()
 		if wait := b.wait(); wait < want*9/10 || wait > want*11/10 {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
@@ -42,19 +43,23 @@ type Config struct {
 	// at the broker for a short time only, so that it can be cleared away after a crash.
 	Owner string
 
-	// ResyncInterval is the time between two looks at the vhost.
+	// ResyncInterval is the time between two readings of the vhost.
 	ResyncInterval time.Duration
 
 	// Known says whether an owner is one of this process's. Nothing is removed while there are connections or fences of others
 	// in the vhost. All are known if it is nil. Fingerprint leaves it out.
 	Known func(owner string) bool `json:"-"`
 
+	// Observations are what all connections of the process observe, to be shared; the connection has its own if nil. Fingerprint
+	// leaves them out.
+	Observations *Observations `json:"-"`
+
 	// Limits bound what the broker may cost; the connection has its own if nil. Fingerprint leaves them out.
 	Limits *management.Limits
 }
 
-// ManagementOptions are for clients of the management API; the configuration has limits.
-func (c Config) ManagementOptions(to endpoints, timeout time.Duration, connections int) management.Options {
+// managementOptions are for clients of the management API; the configuration has limits.
+func (c Config) managementOptions(to endpoints, timeout time.Duration, connections int) management.Options {
 	return management.Options{
 		URI: to.management, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost,
 		Endpoint: management.EndpointOf(c.AMQPURI), Timeout: timeout, Connections: connections, Limits: c.Limits,
@@ -75,7 +80,7 @@ func (c Config) errors() brokererr.Errors {
 
 // Validate reports the first field that cannot be used, by name. Its errors hold no credentials.
 func (c Config) Validate() error {
-	_, err := c.Parse()
+	_, err := c.parse()
 	return err
 }
 
@@ -85,12 +90,13 @@ type endpoints struct {
 	tls              *tls.Config
 }
 
-func (c Config) Parse() (endpoints, error) {
-	amqp, err := parseURI("AMQPURI", c.AMQPURI, "amqp", "amqps")
+// parse reads the URIs and what belongs to TLS.
+func (c Config) parse() (endpoints, error) {
+	amqpURI, err := parseURI("AMQPURI", c.AMQPURI, "amqp", "amqps")
 	if err != nil {
 		return endpoints{}, err
 	}
-	management, err := parseURI("ManagementURI", c.ManagementURI, "http", "https")
+	managementURI, err := parseURI("ManagementURI", c.ManagementURI, "http", "https")
 	if err != nil {
 		return endpoints{}, err
 	}
@@ -101,7 +107,7 @@ func (c Config) Parse() (endpoints, error) {
 		return endpoints{}, fmt.Errorf("ResyncInterval: must be above zero, is %v", c.ResyncInterval)
 	}
 	tlsConfig, err := c.tlsConfig()
-	return endpoints{amqp: amqp, management: management, tls: tlsConfig}, err
+	return endpoints{amqp: amqpURI, management: managementURI, tls: tlsConfig}, err
 }
 
 // parseURI never quotes the URI: a URI that does not parse may hold a password in any place.
@@ -148,18 +154,21 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 
 // Fingerprint tells two configurations apart: sha256 over every field, password and keys included, in hexadecimal.
 func (c Config) Fingerprint() string {
+	return fingerprint(c.brokerFingerprint(), c.Username, c.Password, c.VHost, c.Owner, string(c.ClientCert), string(c.ClientKey),
+		c.ResyncInterval.String())
+}
+
+// brokerFingerprint tells two brokers apart, by the endpoints and by what makes their certificates believed.
+func (c Config) brokerFingerprint() string {
+	return fingerprint(c.AMQPURI, c.ManagementURI, c.ServerName, string(c.CA), strconv.FormatBool(c.InsecureSkipVerify))
+}
+
+func fingerprint(parts ...string) string {
 	hash := sha256.New()
-	add := func(part []byte) { // with its length, so that no two divisions of the same bytes are alike
+	for _, part := range parts { // with its length, so that no two divisions of the same bytes are alike
 		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		hash.Write(part)
+		hash.Write([]byte(part))
 	}
-	for _, text := range []string{c.AMQPURI, c.ManagementURI, c.Username, c.Password, c.VHost, c.ServerName, c.Owner} {
-		add([]byte(text))
-	}
-	for _, pem := range [][]byte{c.CA, c.ClientCert, c.ClientKey} {
-		add(pem)
-	}
-	add(fmt.Appendf(nil, "%t %d", c.InsecureSkipVerify, c.ResyncInterval))
 	return hex.EncodeToString(hash.Sum(nil))
 }
 

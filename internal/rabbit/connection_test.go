@@ -26,9 +26,9 @@ import (
 )
 
 // hasty is for brokers that do not answer.
-var hasty = timing{
-	dial: 2 * time.Second, operation: 3 * time.Second, request: 5 * time.Second, goodbye: 100 * time.Millisecond,
-	first: 10 * time.Millisecond, limit: 100 * time.Millisecond,
+var hasty = timeouts{
+	dial: 2 * time.Second, operation: 3 * time.Second, request: 5 * time.Second, close: 100 * time.Millisecond,
+	firstRetry: 10 * time.Millisecond, lastRetry: 100 * time.Millisecond,
 }
 
 func openedHastily(t *testing.T, config Config) *Connection {
@@ -138,7 +138,7 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 // in any vhost changes them all.
 func TestBrokersWithETags(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		m := connected(t, configOf(vh), nil).management
+		m := connected(t, configOf(vh), nil).readAPI
 		version, err := vhost.ParseVersion(vh.Broker.Version)
 		if err != nil {
 			t.Fatal(err)

@@ -202,8 +202,8 @@ func TestDeleteEmpty(t *testing.T) {
 				test.setup(t, vh)
 			}
 		}
-		steadfast := usual
-		steadfast.stray = time.Hour // the fence of another Warren is to stand to the end, however long that takes
+		steadfast := defaultTimeouts
+		steadfast.leftover = time.Hour // the fence of another Warren is to stand to the end, however long that takes
 		connection := connectedWith(t, configOf(vh), steadfast)
 		before := everything(t, vh, connection)
 		results := deleteAll(t, connection)
@@ -272,7 +272,7 @@ func everything(t *testing.T, vh *brokers.VHost, connection *Connection) all {
 	for _, queue := range definitions.Queues {
 		is.Queues[queue.Name] = vh.Ready(queue.Name)
 	}
-	policies, err := connection.writing.Policies(t.Context())
+	policies, err := connection.writeAPI.Policies(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

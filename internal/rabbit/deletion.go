@@ -23,10 +23,10 @@ func (c *Connection) DeleteEmpty(
 // refresh.
 func (c *Connection) Fences() []string { return c.deleter.Fences() }
 
-// deletions is the connection as deletions see it.
-type deletionsOf struct{ *Connection }
+// deletionBroker is the connection as deletions see it.
+type deletionBroker struct{ *Connection }
 
-func (c deletionsOf) State() safedelete.State {
+func (c deletionBroker) State() safedelete.State {
 	health := c.Health()
 	return safedelete.State{
 		Cluster: health.Cluster, Matched: health.Matched, MayWritePolicies: health.Capabilities.Policies,
@@ -34,27 +34,27 @@ func (c deletionsOf) State() safedelete.State {
 	}
 }
 
-func (c deletionsOf) View(show func(*snapshot.Snapshot)) { c.store.View(show) }
+func (c deletionBroker) View(show func(*snapshot.Snapshot)) { c.views.snapshot(show) }
 
-func (c deletionsOf) Write(change snapshot.Write) { c.store.Write(change) }
+func (c deletionBroker) Write(change snapshot.Write) { c.views.write(change) }
 
-func (c deletionsOf) RequestRefresh() { c.LookNow() }
-
-func (c deletionsOf) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+func (c deletionBroker) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.channels.DoOnCluster(ctx, cluster, operation)
 }
 
-func (c deletionsOf) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+func (c deletionBroker) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.channels.DoExclusively(ctx, cluster, operation)
 }
 
-func (c deletionsOf) Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error) {
-	return c.dialSentinels(ctx, cluster)
+func (c deletionBroker) Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error) {
+	return c.dialer.dialBeside(ctx, c.channels, cluster)
 }
 
-func (c deletionsOf) CheckUnshared(ctx context.Context) error { return c.unshared(ctx) }
+func (c deletionBroker) CheckUnshared(ctx context.Context) error {
+	return c.operators.checkUnshared(ctx)
+}
 
-func (c deletionsOf) Declare(ctx context.Context, cluster string, queue topology.Queue, bindings []topology.Binding) error {
+func (c deletionBroker) Declare(ctx context.Context, cluster string, queue topology.Queue, bindings []topology.Binding) error {
 	declare := declareQueue(queue)
 	declare.cluster = cluster
 	if err := joinFailures(c.perform(ctx, []operation{declare})); err != nil {

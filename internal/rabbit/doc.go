@@ -1,14 +1,15 @@
-// Package rabbit speaks to RabbitMQ, and is the only package that does: it observes a vhost through the management API,
-// changes it over AMQP, and says how the connection fares. It knows what the broker has and does, and decides nothing:
-// what should be there, and what a difference means, is topology's; when to look and what to tell the user, the
-// controller's. Nothing of Kubernetes belongs here.
+// Package rabbit speaks to RabbitMQ: it observes a vhost through the management API, changes it over AMQP, and says how the
+// connection fares. It knows what the broker has and does, and decides nothing: what should be there, and what a difference
+// means, is topology's; when to refresh and what to tell the user, the controllers'. Nothing of Kubernetes belongs here.
 //
-// A Connection is one vhost of one broker, seen by one user. It keeps a snapshot of the vhost in memory, refreshed once
-// per interval with a single request (observe.go, snapshot.go, store.go), writes what it declares through to it
-// (apply.go), and reconnects by itself (connection.go).
+// A Connection is one vhost of one broker, seen by one user. It is put together of
+//   - a supervisor that keeps the AMQP connection (amqp.go, package amqpconn),
+//   - a refresher that reads the vhost once per interval with a single request (refresh.go, packages management and snapshot),
+//   - a matcher that shows that AMQP and the management API lead to one broker (match.go),
+//   - an observation, shared by the connections that may read the same (observation.go, views.go),
+//   - a survey of other operators on the vhost (operators.go),
+//   - declaring and removing (apply.go, remove.go), written through to the observation,
+//   - the deletion of queues that are provably empty (deletion.go, package safedelete).
 //
-// Deleting (remove.go, deleteempty.go) never reaches another cluster than the one that is meant. RabbitMQ has no means to
-// delete a queue on condition that it is empty, so that is proved: by counters (counts.go, proof.go), then by a policy that
-// refuses what is published (fence.go) while marked messages stand in the queue (sentinel.go, guard.go). What a crash
-// leaves of that is cleared away (strays.go).
+// No change reaches another cluster than the one that is meant. Errors are those of package brokererr.
 package rabbit

@@ -58,7 +58,7 @@ func FuzzAnswers(f *testing.F) {
 	config := Config{
 		AMQPURI: "amqp://mq", ManagementURI: "http://mq", Username: "bob", Password: password, VHost: "/", ResyncInterval: time.Second,
 	}
-	endpoints, err := config.Parse()
+	endpoints, err := config.parse()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func FuzzAnswers(f *testing.F) {
 			"policies": func(m *management.Client) error { _, err := m.Policies(t.Context()); return err },
 			"delete":   func(m *management.Client) error { return m.Delete(t.Context(), "/queues/%2F/q") },
 		} {
-			options := config.ManagementOptions(endpoints, time.Minute, 1)
+			options := config.managementOptions(endpoints, time.Minute, 1)
 			options.Wrap = func(http.RoundTripper) http.RoundTripper { return &answers{status, body, 50} }
 			m := management.NewClient(options)
 			err := ask(m)

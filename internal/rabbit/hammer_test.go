@@ -385,7 +385,7 @@ func mustBeClean(t *testing.T, vh *brokers.VHost) {
 	connection := connected(t, configOf(vh), nil)
 	g := NewWithT(t)
 	g.Eventually(func() []vhost.Policy { // whoever else found a fence left behind may still be at it
-		policies, err := connection.writing.Policies(t.Context())
+		policies, err := connection.writeAPI.Policies(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		return slices.DeleteFunc(policies, func(p vhost.Policy) bool { return len(safedelete.Users([]vhost.Policy{p})) > 0 })
 	}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())

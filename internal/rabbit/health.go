@@ -5,7 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -27,18 +30,27 @@ type Health struct {
 	// the names of the clusters could be compared.
 	Matched       bool
 	MatchedByName bool
-	// SyncedAt is when the last successful look began; zero if there was none.
+	// SyncedAt is when the last successful reading began; zero if there was none.
 	SyncedAt time.Time
 	// FailingSince is when the trouble began that Err tells; zero while all is well.
 	FailingSince time.Time
-	// Err is why looking fails, or why there is no AMQP connection, or both; without secrets. It wraps the sentinels of
+	// Err is why reading fails, or why there is no AMQP connection, or both; without secrets. It wraps the sentinels of
 	// this package.
 	Err error
 }
 
-// state gathers what the two halves of a connection, AMQP and the management API, say of themselves.
-type state struct {
-	mu          sync.Mutex
+// healthState gathers how a connection fares, and tells the log and the receiver of notices where that matters.
+type healthState struct {
+	vhost   string
+	log     logr.Logger
+	notices *notices
+
+	mu    sync.Mutex
+	parts healthParts
+}
+
+// healthParts are what the two halves of a connection, AMQP and the management API, say of themselves.
+type healthParts struct {
 	health      Health
 	amqp        error
 	management  error
@@ -47,36 +59,52 @@ type state struct {
 	nodeVersion string
 }
 
-func (s *state) read() Health {
+func (s *healthState) read() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.health
+	return s.parts.health
 }
 
-// change applies a change and returns the health before and after.
-func (s *state) change(apply func(*state)) (before, after Health) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before = s.health
-	apply(s)
-	s.health.Version = vhost.Lowest(s.nodeVersion, s.amqpVersion)
-	s.health.Err = joined(s.mismatch, joined(s.amqp, s.management))
-	switch {
-	case s.health.Err == nil:
-		s.health.FailingSince = time.Time{}
-	case before.Err == nil:
-		s.health.FailingSince = time.Now()
+// update makes a change, and tells of it where it matters.
+func (s *healthState) update(change func(*healthParts)) {
+	before, after := s.change(change)
+	if before.same(after) {
+		return
 	}
-	return before, s.health
+	if text(after.Err) != text(before.Err) && after.Err != nil {
+		s.log.Info("The broker connection fails", "vhost", s.vhost, "reason", after.Err.Error())
+	}
+	if after.well() && !before.well() {
+		s.log.Info("The broker connection is well", "vhost", s.vhost, "version", after.Version, "cluster", after.ClusterName)
+	}
+	s.notices.add(snapshot.Notice{Health: true})
 }
 
-// well: there was a look, and there is nothing to complain about.
+// change makes a change and returns the health before and after.
+func (s *healthState) change(change func(*healthParts)) (before, after Health) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := &s.parts
+	before = p.health
+	change(p)
+	p.health.Version = vhost.Lowest(p.nodeVersion, p.amqpVersion)
+	p.health.Err = joined(p.mismatch, joined(p.amqp, p.management))
+	switch {
+	case p.health.Err == nil:
+		p.health.FailingSince = time.Time{}
+	case before.Err == nil:
+		p.health.FailingSince = time.Now()
+	}
+	return before, p.health
+}
+
+// well: the vhost has been read, and there is nothing to complain about.
 func (h Health) well() bool { return h.Usable() && h.Connected }
 
-// Usable says that there was a look, nothing is known to be wrong, and Apply can work.
+// Usable says that the vhost has been read, nothing is known to be wrong, and Apply can work.
 func (h Health) Usable() bool { return h.Err == nil && h.Matched && !h.SyncedAt.IsZero() }
 
-// same compares all but the times: errors by what they say, and whether there was a look.
+// same compares all but the times: errors by what they say, and whether the vhost has been read.
 func (h Health) same(other Health) bool {
 	return text(h.Err) == text(other.Err) && h.Connected == other.Connected && h.Version == other.Version &&
 		h.Operators == other.Operators && h.Matched == other.Matched && h.MatchedByName == other.MatchedByName &&
@@ -84,14 +112,14 @@ func (h Health) same(other Health) bool {
 		h.SyncedAt.IsZero() == other.SyncedAt.IsZero()
 }
 
-func joined(amqp, management error) error {
+func joined(first, second error) error {
 	switch {
-	case amqp == nil:
-		return management
-	case management == nil:
-		return amqp
+	case first == nil:
+		return second
+	case second == nil:
+		return first
 	}
-	return fmt.Errorf("%w; %w", amqp, management)
+	return fmt.Errorf("%w; %w", first, second)
 }
 
 func text(err error) string {

@@ -33,10 +33,10 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	const response = 4 * management.Mebibyte
 	vhost := brokers.Newest(t).NewVHost(t)
 	limits := management.NewLimits(response)
-	hurried := usual
+	hurried := defaultTimeouts
 	hurried.request = 2 * time.Second
-	hurried.first, hurried.limit = 50*time.Millisecond, 100*time.Millisecond // so that all are at it at the same time
-	defer debug.SetGCPercent(debug.SetGCPercent(100))                        // `make test` has garbage collected less often
+	hurried.firstRetry, hurried.lastRetry = 50*time.Millisecond, 100*time.Millisecond // so that all are at it at the same time
+	defer debug.SetGCPercent(debug.SetGCPercent(100))                                 // `make test` has garbage collected less often
 	before := inUse()
 
 	bad := map[string]*Connection{}
@@ -130,11 +130,11 @@ func managementAt(t *testing.T, uri string, limits *management.Limits) *manageme
 func managementThrough(t *testing.T, uri string, limits *management.Limits, wrap func(http.RoundTripper) http.RoundTripper) *management.Client {
 	t.Helper()
 	config := Config{AMQPURI: "amqp://localhost", ManagementURI: uri, VHost: "/", ResyncInterval: time.Hour, Limits: limits}
-	to, err := config.Parse()
+	to, err := config.parse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := config.ManagementOptions(to, within, 1)
+	options := config.managementOptions(to, within, 1)
 	options.Wrap = wrap
 	return management.NewClient(options)
 }
@@ -262,7 +262,7 @@ func TestCloseBeforeTheBrokerHasAnswered(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-asked
-		connection.LookNow()
+		connection.RequestRefresh()
 		connection.Close()
 	}
 }

@@ -18,166 +18,194 @@ import (
 // never saw. So nothing is done over an AMQP connection before the management API has shown something that only this
 // connection can have made: an exclusive queue, or, for a user who may not declare that, the connection itself.
 const (
-	firstGlance = 20 * time.Millisecond
-	lastGlance  = 500 * time.Millisecond
+	firstPoll = 20 * time.Millisecond
+	lastPoll  = 500 * time.Millisecond
 )
 
-// candidate is the AMQP connection that is open, until it is found to match and after.
-type candidate struct {
+// linkSlot holds the AMQP connection that is open, before it is found to match and after.
+type linkSlot struct {
+	offered chan struct{} // a link is waiting to be matched
+
 	mu   sync.Mutex
 	link *amqpconn.Conn // nil if there is none
-	news chan struct{}  // a link is waiting to be matched
 }
 
-// offer has a link matched with the next look, which is to be soon.
-func (c *candidate) offer(l *amqpconn.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.link = l
+func newLinkSlot() *linkSlot { return &linkSlot{offered: make(chan struct{}, 1)} }
+
+// offer has a link matched by the next refresh, which is to be soon.
+func (s *linkSlot) offer(l *amqpconn.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = l
 	select {
-	case c.news <- struct{}{}:
+	case s.offered <- struct{}{}:
 	default:
 	}
 }
 
-func (c *candidate) withdraw() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.link = nil
+func (s *linkSlot) withdraw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = nil
 }
 
-// take returns the link, if there is one; it is no news any more.
-func (c *candidate) take() *amqpconn.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// accept returns the link, if there is one, and clears the offer.
+func (s *linkSlot) accept() *amqpconn.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	select {
-	case <-c.news:
+	case <-s.offered:
 	default:
 	}
-	return c.link
+	return s.link
 }
 
-func (c *candidate) current() *amqpconn.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.link
+func (s *linkSlot) current() *amqpconn.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link
 }
 
 // use does something unless the link has been withdrawn.
-func (c *candidate) use(l *amqpconn.Conn, do func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.link == l {
+func (s *linkSlot) use(l *amqpconn.Conn, do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l {
 		do()
 	}
+}
+
+// matcher shows that AMQP and the management API lead to one broker.
+type matcher struct {
+	config   Config
+	errs     brokererr.Errors
+	timeouts timeouts
+	api      *management.Client
+	links    *linkSlot
+	channels *amqpconn.Pool
+	health   *healthState
+}
+
+// rematch has the link matched anew if the broker is not surely the same as before.
+func (m *matcher) rematch(before, now *management.BrokerInfo) {
+	l := m.links.current()
+	if l == nil || !l.Matched {
+		return
+	}
+	if l.Matched = now.Identity.Continues(before.Identity); l.Matched {
+		l.MatchedCluster.Store(&now.Identity)
+		return
+	}
+	m.channels.Set(nil, m.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q",
+		now.Identity.Name, before.Identity.Name))
 }
 
 // errLinkGone: the AMQP connection ended while it was being matched; there will be another one.
 var errLinkGone = errors.New("the AMQP connection is gone")
 
 // matchNew matches a link that waits for it.
-func (c *Connection) matchNew(ctx context.Context) error {
-	l := c.candidate.take()
+func (m *matcher) matchNew(ctx context.Context, info *management.BrokerInfo) error {
+	l := m.links.accept()
 	if l == nil || l.Matched {
 		return nil
 	}
-	return c.match(ctx, l)
+	return m.match(ctx, info, l)
 }
 
 // matchAgain sees whether the management API still leads to the broker of the link: behind a proxy it can be another one
 // from one request to the next. moved says that there was a new TCP connection.
-func (c *Connection) matchAgain(ctx context.Context, moved bool) error {
-	l := c.candidate.current()
+func (m *matcher) matchAgain(ctx context.Context, info *management.BrokerInfo, moved bool) error {
+	l := m.links.current()
 	switch {
 	case l == nil || !l.Matched || l.Queue == "" && !moved:
 		return nil
 	case l.Queue != "":
-		seen, err := c.management.HasQueue(ctx, l.Queue)
+		seen, err := m.api.HasQueue(ctx, l.Queue)
 		if err != nil || seen {
 			return err
 		}
 	}
-	return c.match(ctx, l)
+	return m.match(ctx, info, l)
 }
 
 // match lets a link be used, or refuses it.
-func (c *Connection) match(ctx context.Context, l *amqpconn.Conn) error {
-	byName, err := c.compare(ctx, l)
+func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) error {
+	byName, err := m.compare(ctx, info, l)
 	l.Matched = err == nil
 	switch {
 	case errors.Is(err, errLinkGone):
 		return nil
 	case errors.Is(err, brokererr.ErrClusterMismatch):
-		c.candidate.use(l, func() {
-			c.channels.Set(nil, err)
-			c.report(func(s *state) { s.mismatch, s.health.Matched = err, false })
+		m.links.use(l, func() {
+			m.channels.Set(nil, err)
+			m.health.update(func(s *healthParts) { s.mismatch, s.health.Matched = err, false })
 		})
-		c.management.Close() // the next request may lead elsewhere
+		m.api.Close() // the next request may lead elsewhere
 		l.Refuse(err)
 		return err
 	case err != nil:
-		c.candidate.use(l, func() { c.channels.Set(nil, err) })
+		m.links.use(l, func() { m.channels.Set(nil, err) })
 		return err
 	}
-	c.candidate.use(l, func() {
-		l.MatchedCluster.Store(&c.contact.Identity)
-		c.channels.Set(l, nil)
-		c.report(func(s *state) { s.mismatch, s.health.Matched, s.health.MatchedByName = nil, true, byName })
+	m.links.use(l, func() {
+		l.MatchedCluster.Store(&info.Identity)
+		m.channels.Set(l, nil)
+		m.health.update(func(s *healthParts) { s.mismatch, s.health.Matched, s.health.MatchedByName = nil, true, byName })
 	})
 	return nil
 }
 
 // compare looks for proof that a link and the management API are of one broker, and returns ErrClusterMismatch if they are
 // not. byName says that only names could be compared.
-func (c *Connection) compare(ctx context.Context, l *amqpconn.Conn) (byName bool, err error) {
-	if l.Queue, err = c.declareMatchQueue(l); err != nil {
+func (m *matcher) compare(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (byName bool, err error) {
+	if l.Queue, err = m.declareMatchQueue(l); err != nil {
 		return false, err
 	}
-	seen, told, err := c.shown(ctx, l)
+	seen, told, err := m.shown(ctx, info, l)
 	switch {
 	case err != nil:
 		return false, err
 	case seen:
 		return false, nil
-	case !told && l.Name == c.contact.Identity.Name:
+	case !told && l.Name == info.Identity.Name:
 		return true, nil
 	}
-	if err := c.management.HasVHost(ctx); err != nil {
+	if err := m.api.HasVHost(ctx); err != nil {
 		return false, err
 	}
 	if l.Connection.IsClosed() {
 		return false, errLinkGone
 	}
-	return false, c.errs.Fail(brokererr.ErrClusterMismatch,
+	return false, m.errs.Fail(brokererr.ErrClusterMismatch,
 		"AMQP at %s leads to RabbitMQ %s, cluster %q, and the management API at %s to RabbitMQ %s, cluster %q; "+
 			"both must lead to one broker: correct one of the two URIs",
-		management.EndpointOf(c.config.AMQPURI), l.Version, l.Name,
-		management.EndpointOf(c.config.ManagementURI), c.contact.Version, c.contact.Identity.Name)
+		management.EndpointOf(m.config.AMQPURI), l.Version, l.Name,
+		management.EndpointOf(m.config.ManagementURI), info.Version, info.Identity.Name)
 }
 
 // shown says whether the management API shows what only this link can have made: its queue, or the link itself. told is false
 // where this user is shown neither.
-func (c *Connection) shown(ctx context.Context, l *amqpconn.Conn) (seen, told bool, err error) {
+func (m *matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (seen, told bool, err error) {
 	if l.Queue != "" {
-		seen, err = c.glance(ctx, c.timing.match, func() (bool, error) { return c.management.HasQueue(ctx, l.Queue) })
+		seen, err = m.poll(ctx, m.timeouts.match, func() (bool, error) { return m.api.HasQueue(ctx, l.Queue) })
 		return seen, true, err
 	}
-	if !c.contact.Capabilities.Statistics {
+	if !info.Capabilities.Statistics {
 		return false, false, nil
 	}
-	if told, err = c.management.TellsConnections(ctx); err != nil || !told {
+	if told, err = m.api.TellsConnections(ctx); err != nil || !told {
 		return false, false, err
 	}
-	seen, err = c.glance(ctx, c.timing.statistics-time.Since(l.Opened), func() (bool, error) {
-		return c.management.HasConnection(ctx, amqpconn.LinkProperty, l.Id)
+	seen, err = m.poll(ctx, m.timeouts.statistics-time.Since(l.Opened), func() (bool, error) {
+		return m.api.HasConnection(ctx, amqpconn.LinkProperty, l.ID)
 	})
 	return seen, true, err
 }
 
 // declareMatchQueue returns the name of the queue; empty if the user may not declare it. It lives as long as the link.
-func (c *Connection) declareMatchQueue(l *amqpconn.Conn) (string, error) {
-	name := management.MatchQueue + l.Id
-	err := c.channels.Run(l, func(l *amqpconn.Conn) error {
+func (m *matcher) declareMatchQueue(l *amqpconn.Conn) (string, error) {
+	name := management.MatchQueue + l.ID
+	err := m.channels.Run(l, func(l *amqpconn.Conn) error {
 		return l.WithChannel(func(channel *amqp.Channel) error {
 			_, err := channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
 			return err
@@ -192,17 +220,17 @@ func (c *Connection) declareMatchQueue(l *amqpconn.Conn) (string, error) {
 	return "", nil // a permission is missing, or the vhost may not have more queues
 }
 
-// glance asks again and again for a time, and at least once.
-func (c *Connection) glance(ctx context.Context, limit time.Duration, ask func() (bool, error)) (bool, error) {
-	until, wait := time.Now().Add(limit), firstGlance
+// poll asks again and again for a time, and at least once.
+func (m *matcher) poll(ctx context.Context, limit time.Duration, ask func() (bool, error)) (bool, error) {
+	until, wait := time.Now().Add(limit), firstPoll
 	for {
 		seen, err := ask()
 		if err != nil || seen || time.Now().Add(wait).After(until) {
 			return seen, err
 		}
-		if err := management.Sleep(ctx, c.errs, wait); err != nil {
+		if err := management.Sleep(ctx, m.errs, wait); err != nil {
 			return false, err
 		}
-		wait = min(2*wait, lastGlance)
+		wait = min(2*wait, lastPoll)
 	}
 }

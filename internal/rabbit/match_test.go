@@ -17,9 +17,9 @@ import (
 )
 
 // glancing waits less for what does not come.
-func glancing() timing {
-	quick := usual
-	quick.match, quick.statistics, quick.limit = 200*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
+func glancing() timeouts {
+	quick := defaultTimeouts
+	quick.match, quick.statistics, quick.lastRetry = 200*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
 	return quick
 }
 

@@ -16,19 +16,19 @@ import (
 
 // checkMajority fails if half of the cluster's nodes or more are down. What the others know may be old then: declared objects
 // may seem to be missing. And nothing can be declared or deleted. A single node is not asked.
-func (c *Connection) checkMajority(ctx context.Context) error {
-	if c.contact.Nodes < 2 {
+func (r *refresher) checkMajority(ctx context.Context) error {
+	if r.info.Nodes < 2 {
 		return nil
 	}
-	nodes, err := c.management.Nodes(ctx, "")
+	nodes, err := r.api.Nodes(ctx, "")
 	if errors.Is(err, brokererr.ErrAccessRefused) {
-		c.contact.Nodes = 0 // the user has lost a tag
+		r.info.Nodes = 0 // the user has lost a tag
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.contact.Nodes = len(nodes)
+	r.info.Nodes = len(nodes)
 	var down []string
 	for _, node := range nodes {
 		if node.Running != nil && !*node.Running {
@@ -38,22 +38,21 @@ func (c *Connection) checkMajority(ctx context.Context) error {
 	if 2*len(down) < len(nodes) {
 		return nil
 	}
-	c.management.Close() // behind a load balancer, another node may answer the next request
+	r.api.Close() // behind a load balancer, another node may answer the next request
 	const most = 5
 	names := strings.Join(down[:min(len(down), most)], ", ")
-	return c.errs.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
+	return r.errs.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
 		"and to write to: start them, or take those that are gone for good out of the cluster with rabbitmqctl forget_cluster_node",
 		len(down), len(nodes), names)
 }
 
 // members knows the quorum queues that have fewer members than the cluster has nodes.
 type members struct {
-	// next is when to read them again; it is the looking goroutine's own.
-	next time.Time
-
-	mu    sync.RWMutex
-	nodes int            // of the cluster; zero if not known
-	few   map[string]int // how many members each of them has
+	mu     sync.RWMutex
+	nodes  int            // of the cluster; zero if not known
+	few    map[string]int // how many members each of them has
+	readAt time.Time      // when the last reading began
+	next   time.Time      // when to read again
 }
 
 const (
@@ -65,14 +64,49 @@ const (
 	lonePause = time.Minute
 )
 
-// expire has them read after the next look, unless there is nothing to expect: no further node, and nothing known so far.
-func (m *members) expire(nodes int) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+// expire has them read after the next refresh, unless that was done since, or there is nothing to expect: no further node, and
+// nothing known so far.
+func (m *members) expire(since time.Time, nodes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.readAt.After(since) {
+		return
+	}
 	m.next = time.Time{}
 	if nodes < 2 && len(m.few) == 0 {
 		m.next = time.Now().Add(lonePause)
 	}
+}
+
+// due says whether it is time for the caller to read them.
+func (m *members) due(now time.Time, nodes int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.readAt.IsZero() && m.next.IsZero() && nodes < 2 {
+		m.next = now.Add(lonePause)
+	}
+	if now.Before(m.next) {
+		return false
+	}
+	m.readAt, m.next = now, now.Add(membersPause) // until schedule says when
+	return true
+}
+
+// schedule says when they are read again.
+func (m *members) schedule(next time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next = next
+}
+
+// nodesSince is the number of the cluster's nodes, if it was read since; zero otherwise.
+func (m *members) nodesSince(since time.Time) int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.readAt.Before(since) {
+		return 0
+	}
+	return m.nodes
 }
 
 // observe adds what is known of the named queues.
@@ -102,22 +136,22 @@ func (m *members) replace(nodes int, few map[string]int) snapshot.Notice {
 }
 
 // readMembers reads how many members queues have, if it is time to. What cannot be read is not known, and is no trouble.
-func (c *Connection) readMembers(ctx context.Context) {
-	begun := time.Now()
-	if begun.Before(c.members.next) {
-		return
+func (r *refresher) readMembers(ctx context.Context) {
+	view, began := r.views.get(), time.Now()
+	if view.members.due(began, r.info.Nodes) {
+		nodes, few, err := r.api.Members(ctx, r.info.Nodes)
+		if err != nil {
+			r.log.V(1).Info("The members of queues cannot be read", "vhost", r.config.VHost, "reason", err.Error())
+			nodes, few = 0, nil
+		}
+		pause := membersPause
+		if nodes < 2 {
+			pause = lonePause
+		}
+		view.members.schedule(time.Now().Add(max(pause, membersShare*time.Since(began))))
+		view.notifyAll(view.members.replace(nodes, few))
 	}
-	nodes, few, err := c.management.Members(ctx, c.contact.Nodes)
-	if err != nil {
-		c.log.V(1).Info("The members of queues cannot be read", "vhost", c.config.VHost, "reason", err.Error())
-		nodes, few = 0, nil
-	} else if nodes > 1 && c.contact.Nodes == 1 {
-		c.contact.Nodes = nodes // the cluster has grown
+	if nodes := view.members.nodesSince(r.probedAt); nodes > 1 && r.info.Nodes == 1 {
+		r.info.Nodes = nodes // the cluster has grown
 	}
-	pause := membersPause
-	if nodes < 2 {
-		pause = lonePause
-	}
-	c.members.next = time.Now().Add(max(pause, membersShare*time.Since(begun)))
-	c.notices.add(c.members.replace(nodes, few))
 }

@@ -84,7 +84,7 @@ func TestMembersAreReadOfClustersOnly(t *testing.T) {
 	}
 
 	say(`[{"name": "a"}]`)
-	connection.strange.Store(true) // as after a new connection
+	connection.refresher.requests.markStale() // as after a new connection
 	seen(t, connection)
 	NewWithT(t).Eventually(func() map[string]int {
 		observed, _ := connection.Observe(names)

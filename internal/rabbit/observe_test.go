@@ -55,7 +55,7 @@ func seen(t *testing.T, connection *Connection) *snapshot.Snapshot {
 
 // current is the snapshot, which a look in the background may replace.
 func current(connection *Connection) (current *snapshot.Snapshot) {
-	connection.store.View(func(s *snapshot.Snapshot) { current = s })
+	connection.views.snapshot(func(s *snapshot.Snapshot) { current = s })
 	return current
 }
 

@@ -36,62 +36,81 @@ type survey struct {
 	owners []string // of connections
 }
 
-// unshared returns ErrShared if another operator works on the vhost.
-func (c *Connection) unshared(ctx context.Context) error {
-	if err := c.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
+// operatorSurvey looks for other operators on behalf of one connection.
+type operatorSurvey struct {
+	config Config
+	errs   brokererr.Errors
+	api    *management.Client
+	views  *views
+	health *healthState
+}
+
+// checkUnshared returns ErrShared if another operator works on the vhost.
+func (o *operatorSurvey) checkUnshared(ctx context.Context) error {
+	if o.views.get() == nil {
+		return o.errs.Fail(brokererr.ErrUnreachable, "vhost %q has not been read yet", o.config.VHost)
+	}
+	if err := o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
 		return err
 	}
-	if others := c.Health().Operators; others != "" {
-		return c.errs.Fail(brokererr.ErrShared, "another operator works on vhost %q, as owner %s", c.config.VHost, others)
+	if others := o.health.read().Operators; others != "" {
+		return o.errs.Fail(brokererr.ErrShared, "another operator works on vhost %q, as owner %s", o.config.VHost, others)
 	}
 	return nil
 }
 
-// surveyOften looks for other operators with each look, and less often where that takes long.
-func (c *Connection) surveyOften(ctx context.Context) error {
-	return c.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyShare*s.took })
+// surveyOften looks for other operators with each refresh, and less often where that takes long.
+func (o *operatorSurvey) surveyOften(ctx context.Context) error {
+	return o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyShare*s.took })
 }
 
 // surveyConnections reads the connections of the vhost if they are due. A user who may not, or a broker that does not show any,
 // leaves the fences.
-func (c *Connection) surveyConnections(ctx context.Context, due func(*survey) bool) error {
-	if c.config.Known == nil {
+func (o *operatorSurvey) surveyConnections(ctx context.Context, due func(*survey) bool) error {
+	if o.config.Known == nil {
 		return nil
 	}
-	return c.survey.places.Hold(ctx, c.errs, func() error {
-		if due(&c.survey) {
-			began, owners := time.Now(), []string(nil)
-			err := c.writing.Connections(ctx, func(properties management.LooseObject) {
-				if properties["product"] != amqpconn.Product {
-					return
-				}
-				owner, named := properties[amqpconn.OwnerProperty].(string)
-				if !named || owner == "" {
-					owner = unnamedOwner
-				}
-				owners = append(owners, owner)
-			})
+	survey := &o.views.get().survey
+	return survey.places.Hold(ctx, o.errs, func() error {
+		if due(survey) {
+			began := time.Now()
+			owners, err := o.connectionOwners(ctx)
 			if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 				return err
 			}
-			c.survey.at, c.survey.took, c.survey.owners = began, time.Since(began), owners
+			survey.at, survey.took, survey.owners = began, time.Since(began), owners
 		}
-		c.reportOperators()
+		o.report(survey.owners)
 		return nil
 	})
 }
 
-// reportOperators puts together who was seen by connections and by fences.
-func (c *Connection) reportOperators() {
-	owners := slices.Clone(c.survey.owners)
-	c.store.View(func(s *snapshot.Snapshot) {
+// connectionOwners lists whose connections of Warren's the vhost has.
+func (o *operatorSurvey) connectionOwners(ctx context.Context) (owners []string, err error) {
+	err = o.api.Connections(ctx, func(properties management.LooseObject) {
+		if properties["product"] != amqpconn.Product {
+			return
+		}
+		owner, named := properties[amqpconn.OwnerProperty].(string)
+		if !named || owner == "" {
+			owner = unnamedOwner
+		}
+		owners = append(owners, owner)
+	})
+	return owners, err
+}
+
+// report puts together who was seen by connections and by fences.
+func (o *operatorSurvey) report(owners []string) {
+	owners = slices.Clone(owners)
+	o.views.snapshot(func(s *snapshot.Snapshot) {
 		for _, policy := range s.Fences {
 			name, _ := fence.ParseName(policy.Name)
 			owners = append(owners, name.Owner)
 		}
 	})
-	owners = slices.DeleteFunc(owners, func(owner string) bool { return owner == c.config.Owner || c.config.Known(owner) })
+	owners = slices.DeleteFunc(owners, func(owner string) bool { return owner == o.config.Owner || o.config.Known(owner) })
 	slices.Sort(owners)
 	owners = slices.Compact(owners)
-	c.report(func(s *state) { s.health.Operators = strings.Join(owners, ", ") })
+	o.health.update(func(s *healthParts) { s.health.Operators = strings.Join(owners, ", ") })
 }

@@ -65,7 +65,7 @@ func exchangesWithPolicy(t *testing.T, connection *Connection) []string {
 	t.Helper()
 	var exchanges []struct{ Name, Policy string }
 	path := "/exchanges/" + url.PathEscape(connection.config.VHost) + "?columns=name,policy"
-	if _, err := connection.writing.Get(t.Context(), path, "", &exchanges); err != nil {
+	if _, err := connection.writeAPI.Get(t.Context(), path, "", &exchanges); err != nil {
 		t.Fatal(err)
 	}
 	var with []string

@@ -53,7 +53,7 @@ func putAside(t *testing.T, vh *brokers.VHost, queue string, requeue bool) {
 		t.Fatal(ok, err)
 	}
 	NewWithT(t).Eventually(func(g Gomega) int {
-		now, _, err := safedelete.PassiveDeclare(channel, queue)
+		now, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		return now.Consumers
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeZero())

@@ -28,7 +28,7 @@ func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal
 	if cluster == "" {
 		return c.errs.SameCluster(c.Health().Cluster, cluster)
 	}
-	if err := c.unshared(ctx); err != nil {
+	if err := c.operators.checkUnshared(ctx); err != nil {
 		return err
 	}
 	groups := make([][]operation, 3)

@@ -217,7 +217,7 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	if cluster := current(connection).Cluster; cluster != first {
 		t.Errorf("on the same TCP connection, the look is of %q", cluster)
 	}
-	connection.management.Close() // as the server does after a time
+	connection.readAPI.Close() // as the server does after a time
 	err := connection.Refresh(t.Context())
 	mustBe(t, err, brokererr.ErrUnreachable, `cluster "second" answered in the place of `)
 	seen(t, connection)

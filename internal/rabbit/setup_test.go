@@ -110,16 +110,16 @@ func deleteNow(ctx context.Context, c *Connection, queues ...string) error {
 }
 
 // impatient takes a fence for left behind as soon as it is seen a second time.
-func impatient() timing {
-	quick := usual
-	quick.stray = 100 * time.Millisecond
+func impatient() timeouts {
+	quick := defaultTimeouts
+	quick.leftover = 100 * time.Millisecond
 	return quick
 }
 
-// connectedWith is connected with another timing.
-func connectedWith(t *testing.T, config Config, timing timing) *Connection {
+// connectedWith is connected with other timeouts.
+func connectedWith(t *testing.T, config Config, timeouts timeouts) *Connection {
 	t.Helper()
-	connection, err := open(config, testr.NewWithOptions(t, testr.Options{}), func(snapshot.Notice) {}, timing)
+	connection, err := open(config, testr.NewWithOptions(t, testr.Options{}), func(snapshot.Notice) {}, timeouts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func TestStraysAreClearedAway(t *testing.T) {
 					t.Errorf("a fence passes for a policy: %+v", observed.Policies)
 				}
 				NewWithT(t).Eventually(func(g Gomega) {
-					policies, err := connection.writing.Policies(t.Context())
+					policies, err := connection.writeAPI.Policies(t.Context())
 					g.Expect(err).NotTo(HaveOccurred())
 					left := func(p vhost.Policy) bool { return strings.HasSuffix(p.Name, ":"+queue) }
 					g.Expect(slices.ContainsFunc(policies, left)).To(BeFalse())
@@ -162,9 +162,9 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 		put(dead, 0)
 		config := configOf(vh)
 		config.Owner = "mine"
-		timing := usual
-		timing.stray = 2 * time.Second
-		connection := connectedWith(t, config, timing)
+		patient := defaultTimeouts
+		patient.leftover = 2 * time.Second
+		connection := connectedWith(t, config, patient)
 		g := NewWithT(t)
 		g.Eventually(vh.Policies).WithTimeout(within).WithPolling(10*time.Millisecond).
 			Should(ConsistOf(live, dead), "what a process of the same owner left behind is taken down at once")
@@ -209,7 +209,7 @@ func TestSentinelsThatExpired(t *testing.T) {
 				WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
 		}
 		NewWithT(t).Eventually(func() int {
-			policies, _ := connected(t, configOf(vh), nil).writing.Policies(t.Context())
+			policies, _ := connected(t, configOf(vh), nil).writeAPI.Policies(t.Context())
 			return len(policies)
 		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Equal(0))
 	})
@@ -257,7 +257,7 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 		connection := connectedWith(t, config, impatient())
 		g := NewWithT(t)
 		fences := func() []vhost.Policy {
-			policies, err := connection.writing.Policies(t.Context())
+			policies, err := connection.writeAPI.Policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
 			return policies
 		}
@@ -299,7 +299,7 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 		g.Eventually(vh.Ready).WithArguments("tier").WithTimeout(within).Should(BeZero())
 		connection := connectedWith(t, config, impatient())
 		fences := func() []vhost.Policy {
-			policies, err := connection.writing.Policies(t.Context())
+			policies, err := connection.writeAPI.Policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
 			return policies
 		}

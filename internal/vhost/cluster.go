@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Cluster identifies a RabbitMQ cluster: it tells one cluster from another. The name alone does not: the RabbitMQ cluster operator names each
-// cluster after its resource, so clusters in several namespaces often have one name.
+// Cluster identifies a RabbitMQ cluster. The name alone does not: the RabbitMQ cluster operator names each cluster after its
+// resource, so clusters in several namespaces often have the same name.
 //
 // An identity with an ID is strong, one without is weak. Which question is asked of two identities depends on what follows
 // from the answer: MayBe where something is kept, Is where something is done.

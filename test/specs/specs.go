@@ -1,4 +1,3 @@
-// Package specs generates ConsumerQueues that the API accepts, for tests of properties that hold for all of them.
 package specs
 
 import (

@@ -65,7 +65,8 @@ const countDelay = time.Second
 func Setup(mgr ctrl.Manager, connections *brokers.Pool) error {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
-		deletions: newDeletionClock(), unneeded: patience.NewFirstSeen(clock.RealClock{}), suspendedClean: patience.NewFirstSeen(clock.RealClock{}),
+		deletions: newDeletionClock(),
+		unneeded:  patience.NewFirstSeen(clock.RealClock{}), suspendedClean: patience.NewFirstSeen(clock.RealClock{}),
 	}
 	timeout := trigger.ReconciliationTimeout
 	return ctrl.NewControllerManagedBy(mgr).
@@ -195,10 +196,10 @@ func (r *Reconciler) reconcileNormal(
 		return ctrl.Result{}, err
 	}
 	if asked := trigger.RequestedAt(bc); asked != status.LastHandledReconcileAt {
-		connection.LookNow() // the connection tells if anything is new
+		connection.RequestRefresh() // the connection tells if anything is new
 		status.LastHandledReconcileAt = asked
 	}
-	return r.setStatus(bc, connection.Health(), status), nil
+	return setStatus(bc, connection.Health(), status), nil
 }
 
 func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (brokers.Broker, error) {
@@ -210,7 +211,7 @@ func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection)
 }
 
 // setStatus writes a connection's health into the status.
-func (r *Reconciler) setStatus(
+func setStatus(
 	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
 ) ctrl.Result {
 	if health.Cluster.Known() {

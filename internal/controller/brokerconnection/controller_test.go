@@ -137,7 +137,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			status := &v1alpha1.BrokerConnectionStatus{}
-			result := (&Reconciler{}).setStatus(test.bc, test.health, status)
+			result := setStatus(test.bc, test.health, status)
 			topologytest.Equal(t, "status", test.want, *status, cmpopts.IgnoreFields(v1alpha1.BrokerConnectionStatus{}, "Conditions"))
 			if result.RequeueAfter < test.atLeast || (test.below > 0 && result.RequeueAfter > test.below) || (test.below == 0 && result.RequeueAfter != 0) {
 				t.Errorf("looks again after %v", result.RequeueAfter)

@@ -97,7 +97,8 @@ func readSecret(ctx context.Context, live client.Reader, namespace, name string)
 	secret := &corev1.Secret{}
 	err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, &invalidConfig{v1alpha1.ReasonSecretNotFound, fmt.Sprintf("Secret %q not found in namespace %q: create it", name, namespace)}
+		return nil, &invalidConfig{v1alpha1.ReasonSecretNotFound, fmt.Sprintf(
+			"Secret %q not found in namespace %q: create it", name, namespace)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get Secret %q: %w", name, err)
@@ -237,7 +238,8 @@ func addTLS(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnecti
 		for _, part := range secret.parts {
 			*part.into = data[part.key]
 			if len(*part.into) == 0 {
-				return &invalidConfig{v1alpha1.ReasonSecretInvalid, fmt.Sprintf("Secret %q lacks the key %s: add it", secret.ref.Name, part.key)}
+				return &invalidConfig{v1alpha1.ReasonSecretInvalid, fmt.Sprintf(
+					"Secret %q lacks the key %s: add it", secret.ref.Name, part.key)}
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 	status := *bc.Status.DeepCopy()
 	result := ctrl.Result{}
 	if connection := r.openConnection(bc); connection != nil {
-		result = r.setStatus(bc, connection.Health(), &status)
+		result = setStatus(bc, connection.Health(), &status)
 	} else if result, err = r.reconcileNormal(ctx, bc, &status); err != nil { // a Secret that is missing may come back
 		return ctrl.Result{}, err
 	}
@@ -107,7 +107,7 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 		return ctrl.Result{}, err
 	}
 	key := client.ObjectKeyFromObject(bc)
-	r.pool.Close(key)    // not before: the look would have to be made again
+	r.pool.Close(key)    // not before: the vhost would have to be refreshed again
 	if rest.note != "" { // in a namespace that is being deleted no Event can be made
 		log.FromContext(ctx).Info("The BrokerConnection was let go, and fences may be left at the broker", "fences", rest.note)
 		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", conditions.Truncate(rest.note, 1024))

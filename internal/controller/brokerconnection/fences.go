@@ -14,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/patience"
 )
 
-// Before a BrokerConnection is let go there is one look at its vhost that shows none of its fences: after that nobody would
-// take them down. The look may take until terminationPatience is over, but gets at least fenceCheckTime; and while fences are seen
+// Before a BrokerConnection is let go there is one refresh of its vhost that shows none of its fences: after that nobody would
+// take them down. The refresh may take until terminationPatience is over, but gets at least fenceCheckTime; and while fences are seen
 // to stand, there is more time than the last sentinel can be on its way.
 const (
 	fenceCheckTime = 30 * time.Second
@@ -56,14 +56,14 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	}
 	fences := connection.Fences()
 	if !connection.Health().SyncedAt.After(free) {
-		connection.LookNow()
+		connection.RequestRefresh()
 		return unknown, nil
 	}
 	switch {
 	case len(fences) == 0:
 		return remainder{}, nil
 	case waited < fenceWaitTime:
-		connection.LookNow() // it takes them down
+		connection.RequestRefresh() // it takes them down
 		return remainder{wait: brokers.MaxRecheck}, nil
 	}
 	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
@@ -86,5 +86,6 @@ func fencesStand(vhost string, fences []string) string {
 	for i, fence := range fences {
 		commands[i] = brokers.ClearPolicy(vhost, brokers.Quoted(fence))
 	}
-	return fmt.Sprintf("%d fences stand in vhost %q: %s. Take them down: %s", len(fences), vhost, brokers.NobodyElse, strings.Join(commands, "; "))
+	return fmt.Sprintf("%d fences stand in vhost %q: %s. Take them down: %s",
+		len(fences), vhost, brokers.NobodyElse, strings.Join(commands, "; "))
 }

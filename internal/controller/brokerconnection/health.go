@@ -15,9 +15,11 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// summarizeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to look next
+// summarizeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to ask next
 // without being told of a change; zero for never.
-func summarizeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.Time) (value *conditions.Value, p conditions.Progress, again time.Duration) {
+func summarizeHealth(
+	health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.Time,
+) (value *conditions.Value, p conditions.Progress, again time.Duration) {
 	ready := meta.FindStatusCondition(bc.Status.Conditions, v1alpha1.ConditionReady)
 	wasReady := ready != nil && ready.Status == "True" && ready.ObservedGeneration == bc.Generation
 	switch {
@@ -25,7 +27,8 @@ func summarizeHealth(health rabbit.Health, bc *v1alpha1.BrokerConnection, now ti
 		connected := conditions.True(v1alpha1.ReasonConnected, connectedMessage(health, bc.Spec.VHost))
 		return &connected, conditions.ProgressNone, 0
 	case health.Err == nil && wasReady:
-		return nil, conditions.ProgressNone, 0 // this is the first look after a restart of the operator, and nothing is known to be wrong
+		// This is the first reconciliation after a restart of the operator, and nothing is known to be wrong.
+		return nil, conditions.ProgressNone, 0
 	case health.Err == nil:
 		connecting := conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker")
 		return &connecting, conditions.Reconciling, 0

@@ -50,6 +50,7 @@ type Group struct {
 	StillWanted func(context.Context) error
 }
 
+// NewDeletionTasks makes an empty set. Tasks end with lifetime; over is called when a task has ended.
 func NewDeletionTasks(lifetime context.Context, over func(client.ObjectKey)) *DeletionTasks {
 	return &DeletionTasks{lifetime: lifetime, over: over, of: map[client.ObjectKey]*tasksOfOne{}}
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrBusy ends a look at a resource whose turn it is not.
+// ErrBusy ends the reconciliation of a resource whose turn it is not.
 var ErrBusy = errors.New("others are waiting for the same broker")
 
 // LimiterRetry is when a resource tries again that nobody has woken.
@@ -71,7 +71,7 @@ func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (done f
 // free counts the turns that are neither taken nor offered.
 func (t *turns) free(limit int) int { return limit - t.taken - len(t.offered) }
 
-// Pass gives up the turns that a resource was offered and does not need: others are woken instead. It is for the end of a look
+// Pass gives up the turns that a resource was offered and does not need: others are woken instead. It is for the end of a reconciliation
 // that was not ended by ErrBusy.
 func (l *Limiter) Pass(resource client.ObjectKey) {
 	l.mu.Lock()

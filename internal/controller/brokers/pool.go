@@ -49,9 +49,9 @@ type Broker interface {
 	Health() rabbit.Health
 	// Observe returns what the vhost has, out of a snapshot in memory; false before the first refresh.
 	Observe(selection vhost.Selection) (vhost.Observed, bool)
-	// Refresh reads the vhost, and returns when that is done; LookNow does not wait.
+	// Refresh reads the vhost, and returns when that is done; RequestRefresh does not wait.
 	Refresh(ctx context.Context) error
-	LookNow()
+	RequestRefresh()
 	// Apply declares and binds; see rabbit.Connection.Apply.
 	Apply(ctx context.Context, changes topology.Topology) error
 	// Remove unbinds and deletes; see rabbit.Connection.Remove.
@@ -67,10 +67,12 @@ type Broker interface {
 // Connect opens a connection; see rabbit.Open.
 type Connect func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error)
 
-// ConnectWithin opens connections to RabbitMQ; all of them together keep to limits.
+// ConnectWithin opens connections to RabbitMQ. All of them together keep to limits, and those that see the same vhost with the
+// same rights share what they observe.
 func ConnectWithin(limits *management.Limits) Connect {
+	observations := rabbit.NewObservations()
 	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error) {
-		config.Limits = limits
+		config.Limits, config.Observations = limits, observations
 		return rabbit.Open(config, logger, notify)
 	}
 }
@@ -123,7 +125,8 @@ func (c *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (Broker, e
 	c.Close(key)
 	config.Known = c.knows
 	c.remember(config.Owner)
-	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), func(notice snapshot.Notice) { c.handleNotice(key, notice) })
+	notify := func(notice snapshot.Notice) { c.handleNotice(key, notice) }
+	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), notify)
 	if err != nil {
 		return nil, err
 	}

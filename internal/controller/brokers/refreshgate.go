@@ -9,19 +9,19 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// RefreshPending ends a look at a resource that has to wait for a look at its broker.
+// RefreshPending ends a reconciliation that has to wait for a refresh of the vhost.
 type RefreshPending struct{ Wait time.Duration }
 
-func (*RefreshPending) Error() string { return "the broker has not been looked at yet" }
+func (*RefreshPending) Error() string { return "the vhost has not been refreshed yet" }
 
-// A look is asked about again soon at first and less often later: thousands may wait for one broker.
+// A refresh is asked about again soon at first and less often later: thousands may wait for one broker.
 const (
 	MinRecheck = 100 * time.Millisecond
 	MaxRecheck = 2 * time.Second
 )
 
-// RefreshGate remembers since when a resource wants a look at its broker that is newer than its question. A worker does not
-// wait for the look: it may take as long as a broker that does not answer.
+// RefreshGate records, per resource, the time after which a refresh counts. Workers requeue the resource instead of blocking on the
+// refresh, which may take as long as a broker that does not answer.
 type RefreshGate struct {
 	mu        sync.Mutex
 	questions map[client.ObjectKey]question
@@ -33,15 +33,16 @@ type question struct {
 	since time.Time
 }
 
+// NewRefreshGate makes an empty gate.
 func NewRefreshGate() *RefreshGate { return &RefreshGate{questions: map[client.ObjectKey]question{}} }
 
-// refresher is a connection that looks at its broker.
+// refresher is a connection that refreshes its vhost.
 type refresher interface {
-	LookNow()
+	RequestRefresh()
 	Health() rabbit.Health
 }
 
-// Pending is zero if there was a look since this question was first asked, which was not before the given time; then the
+// Pending is zero if there was a refresh since this question was first asked, which was not before the given time; then the
 // question is answered. Otherwise it is how soon to ask again. An answer to another question is none to this one.
 func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, about string, notBefore time.Time) (wait time.Duration) {
 	f.mu.Lock()
@@ -50,7 +51,7 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, a
 	switch {
 	case !known || asked.about != about || asked.since.Before(notBefore):
 		f.questions[resource] = question{about, time.Now()}
-		connection.LookNow()
+		connection.RequestRefresh()
 		return MinRecheck
 	case connection.Health().SyncedAt.After(asked.since):
 		delete(f.questions, resource)

@@ -12,7 +12,7 @@ import (
 // lookedAt is a connection whose last look began at a time.
 type lookedAt struct{ time.Time }
 
-func (lookedAt) LookNow()                {}
+func (lookedAt) RequestRefresh()         {}
 func (l lookedAt) Health() rabbit.Health { return rabbit.Health{SyncedAt: l.Time} }
 
 func TestFreshness(t *testing.T) {

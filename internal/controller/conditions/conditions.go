@@ -11,11 +11,11 @@ import (
 type Progress int
 
 const (
-	// ProgressNone: nothing is going on.
+	// ProgressNone is that of a resource with which nothing is going on.
 	ProgressNone Progress = iota
-	// Reconciling: it will become Ready by itself.
+	// Reconciling is that of a resource that will become Ready by itself.
 	Reconciling
-	// Stalled: somebody has to do something.
+	// Stalled is that of a resource for which somebody has to do something.
 	Stalled
 )
 
@@ -25,8 +25,13 @@ type Value struct {
 	Reason, Message string
 }
 
-func True(reason, message string) Value    { return Value{metav1.ConditionTrue, reason, message} }
-func False(reason, message string) Value   { return Value{metav1.ConditionFalse, reason, message} }
+// True is the value of a condition that holds.
+func True(reason, message string) Value { return Value{metav1.ConditionTrue, reason, message} }
+
+// False is the value of a condition that does not hold.
+func False(reason, message string) Value { return Value{metav1.ConditionFalse, reason, message} }
+
+// Unknown is the value of a condition of which nobody knows whether it holds.
 func Unknown(reason, message string) Value { return Value{metav1.ConditionUnknown, reason, message} }
 
 // Writer changes conditions for one generation; times of transition are kept where the status stays.
@@ -74,7 +79,7 @@ func (w Writer) setProgress(value Value, p Progress) {
 	}
 }
 
-// SetSuspended says that nothing is looked at; what was last seen stays.
+// SetSuspended says that nothing is compared; what was last seen stays.
 func (w Writer) SetSuspended(message string) {
 	for _, condition := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionDrifted, v1alpha1.ConditionRecreationRequired,
@@ -85,6 +90,7 @@ func (w Writer) SetSuspended(message string) {
 	w.Set(v1alpha1.ConditionSuspended, True(v1alpha1.ReasonSuspended, message))
 }
 
+// ClearSuspended says that the resource is not suspended.
 func (w Writer) ClearSuspended() {
 	meta.RemoveStatusCondition(w.conditions, v1alpha1.ConditionSuspended)
 }

@@ -7,8 +7,10 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
+// ReadyOf is the condition Ready of a BrokerConnection.
 func ReadyOf(bc *v1alpha1.BrokerConnection) metav1.Condition { return Ready(bc.Status.Conditions) }
 
+// Ready finds the condition Ready; unknown and pending if there is none.
 func Ready(conditions []metav1.Condition) metav1.Condition {
 	if found := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); found != nil {
 		return *found

@@ -50,6 +50,7 @@ func ErrorSummary(err error) string {
 	return FirstN(strings.Split(err.Error(), "\n"))
 }
 
+// FirstN joins the first few messages, and says how many more there are.
 func FirstN(messages []string) string {
 	const most = 5
 	if more := len(messages) - most; more > 0 {

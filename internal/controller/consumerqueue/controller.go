@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -70,7 +69,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) error {
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(), orphaned: newOrphanTimes(),
-		deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+		deleted:   patience.NewFirstSeen(clock.RealClock{}),
+		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -116,7 +116,7 @@ func (r *Reconciler) queuesOfConnection(ctx context.Context, bc client.Object) [
 	return requests
 }
 
-// Reconcile looks at one ConsumerQueue, mends what it may, and writes its status if that changed.
+// Reconcile compares one ConsumerQueue with its vhost, corrects what it may, and writes its status if that changed.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cq := &v1alpha1.ConsumerQueue{}
 	err := r.client.Get(ctx, request.NamespacedName, cq)
@@ -131,10 +131,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
-	look := &scope{Reconciler: r, cq: cq, status: cq.Status.DeepCopy()}
-	run := look.reconcileNormal
+	s := &scope{Reconciler: r, report: reportOn(cq)}
+	run := s.reconcileNormal
 	if !cq.DeletionTimestamp.IsZero() {
-		run = look.reconcileDelete
+		run = s.reconcileDelete
 	}
 	result, err := run(ctx)
 	if !errors.Is(err, brokers.ErrBusy) {
@@ -149,7 +149,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case errors.Is(err, brokers.ErrBusy):
 		return ctrl.Result{RequeueAfter: trigger.Jittered(brokers.LimiterRetry)}, nil // it is woken as a rule
 	}
-	writing := look.finish(ctx)
+	writing := s.finish(ctx)
 	if apierrors.IsConflict(writing) || errors.Is(writing, errStaleCache) {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
@@ -169,62 +169,6 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.refused.Forget(key)
 	r.pending.Forget(key)
 	r.written.Forget(key)
-}
-
-// errStaleCache ends a look that began with another status than the API server has by now.
-var errStaleCache = errors.New("the cache has not heard of the newest status yet")
-
-// asStaleCache makes errStaleCache of a conflict.
-func asStaleCache(err error) error {
-	if apierrors.IsConflict(err) {
-		return errStaleCache
-	}
-	return err
-}
-
-// finish writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
-// retry sees the status that was written and no transition any more. It returns a conflict or errStaleCache if the look began
-// with an old status; that the resource changed otherwise in the meantime does no harm.
-func (l *scope) finish(ctx context.Context) error {
-	if equality.Semantic.DeepEqual(l.cq.Status, *l.status) {
-		if l.written.IsOlder(l.cq) {
-			return errStaleCache
-		}
-		l.recordEvents()
-		return nil
-	}
-	err := l.writeStatus(ctx)
-	if apierrors.IsConflict(err) && l.verifyNotStale(ctx) == nil {
-		err = l.writeStatus(ctx)
-	}
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	l.recordEvents()
-	return nil
-}
-
-func (l *scope) writeStatus(ctx context.Context) error {
-	if err := applyConsumerQueueStatus(ctx, l.client, l.cq, *l.status); err != nil {
-		return err
-	}
-	l.written.Wrote(l.cq)
-	return nil
-}
-
-// verifyNotStale returns errStaleCache if the status is another than the look began with. It takes over the new version of a
-// resource of which something else changed; of a new spec there will be another look.
-func (l *scope) verifyNotStale(ctx context.Context) error {
-	now := &v1alpha1.ConsumerQueue{}
-	err := l.live.Get(ctx, client.ObjectKeyFromObject(l.cq), now)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get ConsumerQueue: %w", err)
-	}
-	if err != nil || now.UID != l.cq.UID || !equality.Semantic.DeepEqual(now.Status, l.cq.Status) {
-		return errStaleCache
-	}
-	l.cq.ResourceVersion = now.ResourceVersion
-	return nil
 }
 
 // connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.

@@ -128,7 +128,7 @@ func TestFinishWithAnOldCache(t *testing.T) {
 	r := &Reconciler{client: c, live: c, recorder: &controllertest.EventLog{}}
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
 	finish := func(advisories ...v1alpha1.Advisory) error {
-		l := &scope{Reconciler: r, cq: cached.DeepCopy(), status: cached.Status.DeepCopy()}
+		l := &scope{Reconciler: r, report: reportOn(cached.DeepCopy())}
 		l.status.Advisories = advisories
 		return l.finish(t.Context())
 	}

@@ -41,7 +41,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(),
 			orphaned: newOrphanTimes(), deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		},
-		cq: cq, status: cq.Status.DeepCopy(),
+		report: reportOn(cq),
 	}
 }
 
@@ -199,7 +199,8 @@ func TestHowLongADeletionIsTried(t *testing.T) {
 			failFor(trials, l.cq, test.failing)
 			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
 			owned := topology.Owned(l.status.Topology)[:1]
-			if _, err := l.retryOrGiveUp(t.Context(), bc, retryLimit{trials, test.limit}, "why", owned); err != nil {
+			d := &deletion{l}
+			if _, err := d.retryOrGiveUp(t.Context(), bc, retryLimit{trials, test.limit}, "why", owned); err != nil {
 				t.Fatal(err)
 			}
 			topologytest.Equal(t, "gone", test.event != "", isGone(t, l))
@@ -255,7 +256,7 @@ func TestTerminateOnlyOnce(t *testing.T) {
 func TestLetGoTellsOnce(t *testing.T) {
 	t.Parallel()
 	first := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
-	second := &scope{Reconciler: first.Reconciler, cq: first.cq.DeepCopy(), status: first.cq.Status.DeepCopy()}
+	second := &scope{Reconciler: first.Reconciler, report: reportOn(first.cq.DeepCopy())}
 	for _, l := range []*scope{first, second} {
 		_, err := l.removeFinalizer(t.Context(), "Normal", "left at the broker: why: everything")
 		topologytest.Equal(t, "error", nil, err)

@@ -26,25 +26,25 @@ type occurrence struct {
 	kind, reason, action, note string
 }
 
-// recordTransitions gathers the Events of a look, by what the conditions said before.
-func (l *scope) recordTransitions(done plan.Plan, before []v1alpha1.Change, outcome summary, applied error) {
-	wasDrifted := l.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
+// recordTransitions gathers the Events of a reconciliation, by what the conditions said before.
+func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, outcome summary, applied error) {
+	wasDrifted := r.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
 	isDrifted := outcome.drifted != nil && outcome.drifted.Status == metav1.ConditionTrue
-	detected := done.Drift || (isDrifted && l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
+	detected := done.Drift || (isDrifted && r.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
 	if detected && !wasDrifted {
-		l.addEvent(corev1.EventTypeWarning, eventDriftDetected, "Compare", driftNote(before))
+		r.addEvent(corev1.EventTypeWarning, eventDriftDetected, "Compare", driftNote(before))
 	}
 	declared := "declared " + done.Summary()
 	switch {
 	case done.Count() == 0 || (applied != nil && !outcome.inSync()):
 	case done.Drift && !isDrifted:
-		l.addEvent(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+": the broker has what the spec asks for again")
+		r.addEvent(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+": the broker has what the spec asks for again")
 	case !done.Drift:
-		l.addEvent(corev1.EventTypeNormal, eventDeclared, "Declare", declared)
+		r.addEvent(corev1.EventTypeNormal, eventDeclared, "Declare", declared)
 	}
 	required := outcome.recreation != nil && outcome.recreation.Status == metav1.ConditionTrue
-	if required && l.condition(v1alpha1.ConditionRecreationRequired) != metav1.ConditionTrue {
-		l.addEvent(corev1.EventTypeWarning, eventRecreationRequired, "Compare", outcome.recreation.Message)
+	if required && r.condition(v1alpha1.ConditionRecreationRequired) != metav1.ConditionTrue {
+		r.addEvent(corev1.EventTypeWarning, eventRecreationRequired, "Compare", outcome.recreation.Message)
 	}
 }
 
@@ -57,8 +57,8 @@ func driftNote(changes []v1alpha1.Change) string {
 	return describeChanges(missing)
 }
 
-func (l *scope) addEvent(kind, reason, action, note string) {
-	l.events = append(l.events, occurrence{kind, reason, action, note})
+func (r *report) addEvent(kind, reason, action, note string) {
+	r.events = append(r.events, occurrence{kind, reason, action, note})
 }
 
 // recordEvents hands the gathered Events to the recorder; a note may hold 1024 bytes.

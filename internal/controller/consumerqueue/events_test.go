@@ -153,7 +153,7 @@ func TestTell(t *testing.T) {
 func TestTellWhenSomebodyElseWasFaster(t *testing.T) {
 	t.Parallel()
 	told := plantest.Scenario{Was: twoQueues}.Play(t)
-	look := &scope{cq: controllertest.ConsumerQueue(t, twoQueues), status: &v1alpha1.ConsumerQueueStatus{}}
+	look := reportOn(controllertest.ConsumerQueue(t, twoQueues))
 	done := plan.Plan{Drift: true, Actions: declaringQueue("orders")}
 	failure := errors.New("no answer")
 	outcome := summarize(told.Comparison, told.Known, v1alpha1.DriftPolicyCorrect, failure)
@@ -168,7 +168,7 @@ func TestTellWhenSomebodyElseWasFaster(t *testing.T) {
 func TestRecordEvents(t *testing.T) {
 	t.Parallel()
 	recorder := &controllertest.EventLog{}
-	look := &scope{Reconciler: &Reconciler{recorder: recorder}, cq: controllertest.ConsumerQueue(t, `{}`)}
+	look := &scope{Reconciler: &Reconciler{recorder: recorder}, report: reportOn(controllertest.ConsumerQueue(t, `{}`))}
 	look.addEvent("Normal", "Declared", "Declare", "100% done")
 	for offset := range 2 {
 		look.addEvent("Normal", "Declared", "Declare", strings.Repeat("x", offset)+strings.Repeat("ä", 600))
@@ -235,7 +235,7 @@ func TestFinish(t *testing.T) {
 			recorder, c := &controllertest.EventLog{}, builder.Build()
 			look := &scope{
 				Reconciler: &Reconciler{client: c, live: c, recorder: recorder},
-				cq:         cq, status: cq.Status.DeepCopy(),
+				report:     reportOn(cq),
 			}
 			look.addEvent("Warning", eventDriftDetected, "Compare", "it is missing")
 			if test.change != nil {
@@ -250,6 +250,6 @@ func TestFinish(t *testing.T) {
 
 func TestCondition(t *testing.T) {
 	t.Parallel()
-	look := &scope{status: &v1alpha1.ConsumerQueueStatus{}}
+	look := &report{status: &v1alpha1.ConsumerQueueStatus{}}
 	topologytest.Equal(t, "a condition that is not there", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionDrifted))
 }

@@ -3,6 +3,7 @@ package consumerqueue
 import (
 	"errors"
 
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -31,3 +32,27 @@ func failuresIn(err error) []*brokererr.ObjectError {
 	}
 	return failures
 }
+
+// retryable keeps the errors that may go away by themselves; what a person has to mend is compared again at the next
+// interval.
+func retryable(applied error) error {
+	for _, lasting := range []error{
+		brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument,
+		brokererr.ErrTooLarge, brokererr.ErrResourceLocked,
+	} {
+		if errors.Is(applied, lasting) {
+			return nil
+		}
+	}
+	if applied == nil {
+		return nil
+	}
+	return shortError{applied}
+}
+
+// shortError is an error with a text that is short enough for a log, whatever number of errors it joins.
+type shortError struct{ error }
+
+func (e shortError) Error() string { return conditions.ErrorSummary(e.error) }
+
+func (e shortError) Unwrap() error { return e.error }

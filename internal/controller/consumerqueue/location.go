@@ -2,11 +2,14 @@ package consumerqueue
 
 import (
 	"context"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -18,7 +21,8 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 		return ownership.Location{}
 	}
 	leads := ownership.Location{
-		Cluster: vhost.Cluster{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint}, VHost: bc.Spec.VHost,
+		Cluster: vhost.Cluster{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint},
+		VHost:   bc.Spec.VHost,
 	}
 	if r.pool == nil {
 		return leads
@@ -34,4 +38,26 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 // view shows a ConsumerQueue its peers: those that have to do with its objects, whichever connection leads them there.
 func (r *Reconciler) view(ctx context.Context, cq *v1alpha1.ConsumerQueue, here ownership.Location, version vhost.Version) ownership.View {
 	return r.index.View(cq, here, version, func(other *v1alpha1.ConsumerQueue) ownership.Location { return r.locationOf(ctx, other) })
+}
+
+// switchLocation forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.
+func (r *report) switchLocation(here ownership.Location) {
+	before := ownership.Recorded(r.cq.Status)
+	if !before.Cluster.Known() || here.IsIn(before) {
+		here.Record(r.status)
+		return
+	}
+	if stays := formatObjects(topology.Owned(r.status.Topology)); stays != "" {
+		now := here.String()
+		if now == before.String() {
+			now = fmt.Sprintf("another cluster of that name, at %s,", here.Cluster.Endpoint)
+			if here.Cluster.MayBe(before.Cluster) {
+				now = "what may be " + now
+			}
+		}
+		r.addEvent(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
+			"BrokerConnection %q leads to %s now; what is in %s stays there: %s", r.cq.ConnectionName(), now, before, stays))
+	}
+	r.status.Topology, r.status.TopologyOmitted = nil, 0
+	here.Record(r.status)
 }

@@ -52,7 +52,7 @@ func TestDescribeCutsToSize(t *testing.T) {
 		comparison.Changes = append(comparison.Changes, v1alpha1.Change{Kind: v1alpha1.KindQueue, Name: name})
 		comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{Name: name, Message: strings.Repeat("ä", 3000)})
 	}
-	look := &scope{cq: controllertest.ConsumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{}}
+	look := reportOn(controllertest.ConsumerQueue(t, `{}`))
 	topologytest.Equal(t, "error", nil, look.setTopology(entries, comparison, plan.Plan{}))
 	topologytest.Equal(t, "topology", entries[:256], look.status.Topology)
 	topologytest.Equal(t, "topology omitted", int32(44), look.status.TopologyOmitted)
@@ -91,7 +91,7 @@ func TestLastSyncedTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			look := &scope{cq: controllertest.ConsumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{
+			look := report{cq: controllertest.ConsumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{
 				LastSyncedTime: &long,
 				Conditions:     []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: test.wasReady}},
 			}}
@@ -144,7 +144,7 @@ func TestConclude(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			status := inSyncStatus()
-			look := &scope{cq: controllertest.ConsumerQueue(t, `{}`), status: &status}
+			look := report{cq: controllertest.ConsumerQueue(t, `{}`), status: &status}
 			look.setConditions(test.outcome)
 			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(status.Conditions), controllertest.AnyOrder)
 			topologytest.Equal(t, "state", test.state, status.Topology[0].State)
@@ -189,7 +189,7 @@ func TestSettled(t *testing.T) {
 			for _, state := range test.states {
 				status.Topology = append(status.Topology, v1alpha1.TopologyEntry{State: state})
 			}
-			topologytest.Equal(t, "settled", test.want, (&scope{status: status}).needsNoRequeue())
+			topologytest.Equal(t, "settled", test.want, (&report{status: status}).needsNoRequeue())
 		})
 	}
 }
@@ -273,7 +273,7 @@ func TestLookWithoutABroker(t *testing.T) {
 			}
 			removals := brokers.NewDeletionTasks(t.Context(), controllertest.NewTold().Tell)
 			r := &Reconciler{client: c, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0))), deletions: removals}
-			look := &scope{Reconciler: r, cq: cq, status: cq.Status.DeepCopy()}
+			look := &scope{Reconciler: r, report: reportOn(cq)}
 			result, err := look.reconcileNormal(t.Context())
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "result", ctrl.Result{}, result)
@@ -293,7 +293,7 @@ func TestLookResumes(t *testing.T) {
 	cq.Status = inSyncStatus()
 	conditions.For(&cq.Status.Conditions, 2).SetSuspended("spec.suspend is set")
 	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes})
-	look := &scope{Reconciler: &Reconciler{client: c}, cq: cq, status: cq.Status.DeepCopy()}
+	look := &scope{Reconciler: &Reconciler{client: c}, report: reportOn(cq)}
 	_, err := look.reconcileNormal(t.Context())
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "suspended", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionSuspended))
@@ -303,7 +303,7 @@ func TestLookResumes(t *testing.T) {
 func TestLookFails(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.ConsumerQueue(t, `{}`)
-	look := &scope{Reconciler: &Reconciler{client: controllertest.BrokenClient(t)}, cq: cq, status: cq.Status.DeepCopy()}
+	look := &scope{Reconciler: &Reconciler{client: controllertest.BrokenClient(t)}, report: reportOn(cq)}
 	_, err := look.reconcileNormal(t.Context())
 	if err == nil || err.Error() != `get BrokerConnection "default": the API server is tired` {
 		t.Errorf("error is %v", err)

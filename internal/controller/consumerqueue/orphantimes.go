@@ -15,7 +15,7 @@ import (
 
 // orphanTimes remembers when objects were first seen to have left the spec of a ConsumerQueue. What is known of the broker
 // may be as old as resyncInterval, and somebody may have come to need such an object since: nothing is unbound or deleted
-// before there was a look at the broker that began later.
+// before a refresh that began later.
 type orphanTimes struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]map[vhost.ID]time.Time
@@ -68,19 +68,19 @@ func removable(comparison plan.Comparison, decided plan.Plan) []v1alpha1.Topolog
 	return entries
 }
 
-// refreshBeforeRemoval is zero if the broker was looked at since the last departure was first seen, and otherwise how soon to
+// refreshBeforeRemoval is zero if the vhost was refreshed since the last orphan was first seen, and otherwise how soon to
 // ask again.
-func (l *scope) refreshBeforeRemoval(s *vhostScope, comparison plan.Comparison, decided plan.Plan) time.Duration {
-	if l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
+func (v *vhostScope) refreshBeforeRemoval(comparison plan.Comparison, decided plan.Plan) time.Duration {
+	if v.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
 		return 0
 	}
 	now := time.Now()
-	since := l.orphaned.latest(client.ObjectKeyFromObject(l.cq), removable(comparison, decided), now)
-	if since.IsZero() || s.connection.Health().SyncedAt.After(since) {
+	since := v.orphaned.latest(client.ObjectKeyFromObject(v.cq), removable(comparison, decided), now)
+	if since.IsZero() || v.connection.Health().SyncedAt.After(since) {
 		return 0
 	}
-	if since.Equal(now) { // otherwise the look has been asked for
-		s.connection.LookNow()
+	if since.Equal(now) { // otherwise the refresh has been asked for
+		v.connection.RequestRefresh()
 	}
 	return min(max(now.Sub(since), brokers.MinRecheck), brokers.MaxRecheck)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// emptyAgain is how soon a queue that left the spec is looked at again, should something else cause a look.
+// emptyAgain is how soon a queue that left the spec is checked again, should something else cause a reconciliation.
 const emptyAgain = 10 * time.Second
 
 // removalOf is what a plan takes away at once.
@@ -30,22 +30,22 @@ func removalOf(decided plan.Plan) rabbit.Removal {
 func removesAny(removal rabbit.Removal) bool { return len(removal.Bindings)+len(removal.Exchanges) > 0 }
 
 // prune tries to delete the queues that have left the spec, and says of everything that stays why it does.
-func (l *scope) prune(s *vhostScope, comparison *plan.Comparison) {
-	owner := client.ObjectKeyFromObject(l.cq)
+func (v *vhostScope) prune(comparison *plan.Comparison) {
+	owner := client.ObjectKeyFromObject(v.cq)
 	var trying [][]string
 	for _, orphan := range comparison.Orphans {
 		block := orphan.BlockedBy
 		if !orphan.Blocked() && orphan.Entry.Kind == v1alpha1.KindQueue {
-			if l.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
+			if v.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
 				block = plan.Block{Reason: v1alpha1.AdvisoryReasonReportOnly, Message: "driftPolicy is Report"}
 			} else {
 				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
-				g := brokers.Group{Queues: queues, StillWanted: l.stillLeaving(s, orphan.Entry)}
-				known, err := l.deletions.Ensure(owner, s.connection, s.location.Cluster.Key(), g, emptyAgain)
+				g := brokers.Group{Queues: queues, StillWanted: v.stillLeaving(orphan.Entry)}
+				known, err := v.deletions.Ensure(owner, v.connection, v.location.Cluster.Key(), g, emptyAgain)
 				block = reasonToKeep(err)
 				if !known {
-					block = l.keptBefore(orphan.Entry)
+					block = v.keptBefore(orphan.Entry)
 				}
 			}
 		}
@@ -54,22 +54,23 @@ func (l *scope) prune(s *vhostScope, comparison *plan.Comparison) {
 		}
 	}
 	if len(trying) == 0 {
-		l.deletions.Cancel(owner)
+		v.deletions.Cancel(owner)
 		return
 	}
-	l.deletions.CancelExcept(owner, trying...)
+	v.deletions.CancelExcept(owner, trying...)
 }
 
 // stillLeaving makes a question that is asked right before a queue is fenced off: is it still to go? Somebody may have begun
 // to dead-letter there, or another ConsumerQueue to want it.
-func (l *scope) stillLeaving(s *vhostScope, entry v1alpha1.TopologyEntry) func(context.Context) error {
-	r, cq, now := l.Reconciler, l.cq.DeepCopy(), *s
+func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Context) error {
+	now := *v
+	now.scope = v.frozen()
 	return func(ctx context.Context) (err error) {
 		if err := refreshed(ctx, now.connection); err != nil {
 			return err
 		}
-		now.peers = r.view(ctx, cq, now.location, now.version)
-		return mayLeave(now.compare(cq), entry)
+		now.peers = now.view(ctx, now.cq, now.location, now.version)
+		return mayLeave(now.compare(), entry)
 	}
 }
 
@@ -87,18 +88,15 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, topology.IDOf(entry))
 }
 
-// judging is how long a look at the broker may take that is waited for while a deletion holds one of the few places.
+// judging is how long a refresh may take that a deletion waits for while it holds one of the few places.
 const judging = 15 * time.Second
 
-// refreshed waits for a look at the broker.
+// refreshed waits for a refresh.
 func refreshed(ctx context.Context, connection brokers.Broker) error {
 	ctx, cancel := context.WithTimeout(ctx, judging)
 	defer cancel()
 	return connection.Refresh(ctx)
 }
-
-// cancelPruning ends what is being tried: for now nothing is to be done at the broker, and what left the spec may be wanted again.
-func (l *scope) cancelPruning() { l.deletions.Cancel(client.ObjectKeyFromObject(l.cq)) }
 
 func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {
 	return v1alpha1.Advisory{
@@ -120,8 +118,8 @@ var (
 
 // keptBefore says that a queue is being checked; but that it was not empty stays said, until the operator, which may have
 // been restarted, knows better.
-func (l *scope) keptBefore(entry v1alpha1.TopologyEntry) plan.Block {
-	known := slices.ContainsFunc(l.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
+func (v *vhostScope) keptBefore(entry v1alpha1.TopologyEntry) plan.Block {
+	known := slices.ContainsFunc(v.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
 	})
 	if known {

@@ -99,9 +99,10 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 				broker.Results <- test.result
 				<-told
 			}
-			l := &scope{Reconciler: &Reconciler{deletions: removals}, cq: cq}
+			l := &scope{Reconciler: &Reconciler{deletions: removals}, report: reportOn(cq)}
 			comparison := orphans()
-			l.prune(&vhostScope{connection: slow{Deleter: controllertest.NewDeleter()}}, &comparison)
+			v := &vhostScope{scope: l, connection: slow{Deleter: controllertest.NewDeleter()}}
+			v.prune(&comparison)
 			var messages []string
 			for _, advisory := range comparison.Advisories {
 				topologytest.Equal(t, "code", v1alpha1.AdvisoryOrphaned, advisory.Code)
@@ -128,7 +129,7 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			return err
 		},
 		"its spec is refused": func(l *scope) error {
-			return l.reconcileTopology(t.Context(), nil, vhost.Version{Major: 3, Minor: 9}, "/")
+			return l.reconcileTopology(t.Context(), nil, vhost.Version{Major: 3, Minor: 9})
 		},
 		"another has the better right": func(l *scope) error {
 			l.markConflict(ownership.Conflict{Holder: "shop/other", Message: "it was there first"})
@@ -140,7 +141,7 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			told := controllertest.NewTold()
 			removals := brokers.NewDeletionTasks(t.Context(), told.Tell)
 			cq := controllertest.ConsumerQueue(t, `{}`)
-			l := &scope{Reconciler: &Reconciler{deletions: removals}, cq: cq, status: cq.Status.DeepCopy()}
+			l := &scope{Reconciler: &Reconciler{deletions: removals}, report: reportOn(cq)}
 			broker := controllertest.NewDeleter()
 			_, _ = removals.Ensure(controllertest.Orders, broker, "a", brokers.Group{Queues: []string{"dlq"}}, 0)
 			topologytest.Equal(t, "begun", []string{"dlq"}, <-broker.Begun)
@@ -194,7 +195,7 @@ func TestMoveTo(t *testing.T) {
 		cq := controllertest.Synced(t, "orders", from, "")
 		cq.Status.ClusterName, cq.Status.ClusterEndpoint, cq.Status.VHost, cq.Status.TopologyOmitted = "", "", "", 3
 		test.before.Record(&cq.Status)
-		l := &scope{cq: cq, status: cq.Status.DeepCopy()}
+		l := &scope{report: reportOn(cq)}
 		l.switchLocation(test.here)
 		topologytest.Equal(t, name+": events", test.want, l.events, comparingOccurrences)
 		if test.after == (ownership.Location{}) {
@@ -216,7 +217,7 @@ func TestMoveWithNothing(t *testing.T) {
 	cq := controllertest.ConsumerQueue(t, `{}`)
 	at("rabbit@a", "/").Record(&cq.Status)
 	cq.Status.Topology = []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", Origin: v1alpha1.OriginAdopted}}
-	l := &scope{cq: cq, status: cq.Status.DeepCopy()}
+	l := &scope{report: reportOn(cq)}
 	l.switchLocation(at("rabbit@b", "/"))
 	topologytest.Equal(t, "events", nil, l.events, comparingOccurrences)
 	topologytest.Equal(t, "topology", nil, l.status.Topology)

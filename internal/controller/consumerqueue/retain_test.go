@@ -42,8 +42,8 @@ func TestSettleIntents(t *testing.T) {
 		if test.then != nil {
 			test.then(observed)
 		}
-		d := &teardown{version: topologytest.V43, owned: topology.Owned(test.owned)}
-		d.resolveIntents(cq, observed)
+		d := &holdings{owned: topology.Owned(test.owned)}
+		d.resolveIntents(cq, topologytest.V43, observed)
 		declared, found := topology.SplitByOrigin(d.owned)
 		var spared []v1alpha1.TopologyEntry
 		for _, stay := range d.retained {

@@ -27,16 +27,16 @@ const (
 )
 
 // setTopology writes what was found of the topology into the status, cut to size.
-func (l *scope) setTopology(entries []v1alpha1.TopologyEntry, comparison plan.Comparison, done plan.Plan) error {
+func (r *report) setTopology(entries []v1alpha1.TopologyEntry, comparison plan.Comparison, done plan.Plan) error {
 	hash, err := plan.Hash(comparison.Changes)
 	if err != nil {
 		return err
 	}
-	l.status.PlanHash = hash
-	describeWithin(l.status, entries, comparison)
-	l.status.TopologyOmitted += int32(comparison.Unlisted)
+	r.status.PlanHash = hash
+	describeWithin(r.status, entries, comparison)
+	r.status.TopologyOmitted += int32(comparison.Unlisted)
 	if done.Count() > 0 && len(comparison.Changes) == 0 {
-		l.setLastSynced()
+		r.setLastSynced()
 	}
 	return nil
 }
@@ -109,7 +109,8 @@ func shownForeign(foreign []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 func shownChange(change v1alpha1.Change) v1alpha1.Change {
 	change.Arguments = hashed(change.Arguments)
 	change.Path = conditions.TruncateEncoded(change.Path, maxPath)
-	change.Desired, change.Observed = conditions.TruncateEncoded(change.Desired, maxValue), conditions.TruncateEncoded(change.Observed, maxValue)
+	change.Desired = conditions.TruncateEncoded(change.Desired, maxValue)
+	change.Observed = conditions.TruncateEncoded(change.Observed, maxValue)
 	change.Message = conditions.TruncateEncoded(change.Message, maxMessage)
 	return change
 }

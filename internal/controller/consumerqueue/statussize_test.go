@@ -29,7 +29,7 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 				Code: v1alpha1.AdvisoryShadowedByPolicy, Name: name(t), Message: text(t),
 			})
 		}
-		look := &scope{cq: &v1alpha1.ConsumerQueue{}, status: &v1alpha1.ConsumerQueueStatus{}}
+		look := reportOn(&v1alpha1.ConsumerQueue{})
 		if err := look.setTopology(entries, comparison, plan.Plan{}); err != nil {
 			t.Fatal(err)
 		}

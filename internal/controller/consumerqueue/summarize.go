@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// summary is what the conditions of a ConsumerQueue say after a look. A nil truth leaves the condition's value.
+// summary is what the conditions of a ConsumerQueue say after a reconciliation. A nil value leaves the condition as it is.
 type summary struct {
 	ready               conditions.Value
 	progress            conditions.Progress
@@ -24,14 +24,14 @@ type summary struct {
 // inSync says whether the topology is as desired.
 func (v summary) inSync() bool { return v.ready.Reason == v1alpha1.ReasonInSync }
 
-// summaryOfWaiting is the verdict where the broker cannot be looked at: nothing is known of drift, and whether recreation is
+// summaryOfWaiting is the summary where the broker cannot be read: nothing is known of drift, and whether recreation is
 // required keeps its value.
 func summaryOfWaiting(reason, message string) summary {
 	unknown := conditions.Unknown(reason, message)
 	return summary{ready: conditions.False(reason, message), progress: conditions.Reconciling, drifted: &unknown}
 }
 
-// summaryOfRefusal is the verdict on a spec that cannot become a topology on this broker.
+// summaryOfRefusal is the summary of a spec that cannot become a topology on this broker.
 func summaryOfRefusal(reason, message string) summary {
 	unknown := conditions.Unknown(reason, message)
 	return summary{ready: conditions.False(reason, message), progress: conditions.Stalled, drifted: &unknown, recreation: &unknown}
@@ -74,9 +74,11 @@ func readiness(
 	case errors.Is(applied, brokererr.ErrTooLarge):
 		return conditions.False(v1alpha1.ReasonInvalidSpec, conditions.ErrorSummary(applied)), conditions.Stalled
 	case recreate, refusal(applied) != nil:
-		return conditions.False(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refusal(applied))), conditions.Stalled
+		message := recreationMessage(comparison.Changes, refusal(applied))
+		return conditions.False(v1alpha1.ReasonRecreationRequired, message), conditions.Stalled
 	case len(comparison.MissingExchanges) > 0:
-		return conditions.False(v1alpha1.ReasonExchangeMissing, effectSummary(comparison.Changes, v1alpha1.EffectNone)), conditions.Reconciling
+		message := effectSummary(comparison.Changes, v1alpha1.EffectNone)
+		return conditions.False(v1alpha1.ReasonExchangeMissing, message), conditions.Reconciling
 	case applied != nil:
 		return conditions.Unknown(v1alpha1.ReasonCorrecting, conditions.ErrorSummary(applied)), conditions.Reconciling
 	case comparison.MissingReturn != "" && onlyNone(open):

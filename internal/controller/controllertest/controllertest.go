@@ -1,4 +1,3 @@
-// Package controllertest makes resources and API servers in memory for the tests of controllers.
 package controllertest
 
 import (

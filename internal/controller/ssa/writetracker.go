@@ -42,6 +42,7 @@ func (t *WriteTracker) IsOlder(object client.Object) bool {
 	return false
 }
 
+// Forget drops what is known of an object that is gone.
 func (t *WriteTracker) Forget(key client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -38,13 +38,13 @@ type Conn struct {
 	Socket         *socket
 	Version        string // what the broker says of itself
 	Name           string // of its cluster, as the broker says
-	Id             string // what the link calls itself
+	ID             string // what the link calls itself
 	Opened         time.Time
 	Overdue        atomic.Bool
 	Refused        chan error                    // it does not match the management API
 	MatchedCluster atomic.Pointer[vhost.Cluster] // whom it was found to match; nil before
 
-	// Matched and queue are the looking goroutine's own; see match.go.
+	// Matched and Queue are the refreshing goroutine's own; see match.go.
 	Matched bool
 	Queue   string
 
@@ -67,7 +67,7 @@ type DialOptions struct {
 
 // Dial opens an AMQP connection.
 func Dial(ctx context.Context, options DialOptions) (*Conn, error) {
-	l := &Conn{Id: newLinkID(), Opened: time.Now(), Refused: make(chan error, 1)}
+	l := &Conn{ID: newLinkID(), Opened: time.Now(), Refused: make(chan error, 1)}
 	stop := func() bool { return true }
 	connect := func(network, address string) (net.Conn, error) {
 		dialer := net.Dialer{Timeout: options.Timeout}
@@ -118,7 +118,7 @@ func (l *Conn) properties(options DialOptions) amqp.Table {
 	}
 	return amqp.Table{
 		"product": Product, "version": version, "platform": "Go", "connection_name": "warren " + options.VHost,
-		OwnerProperty: options.Owner, LinkProperty: l.Id,
+		OwnerProperty: options.Owner, LinkProperty: l.ID,
 	}
 }
 

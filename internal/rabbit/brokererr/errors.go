@@ -1,4 +1,3 @@
-// Package brokererr says why something failed at a broker, without secrets.
 package brokererr
 
 import (
@@ -289,7 +288,7 @@ func (e Errors) TooLarge(limit int64, what string) error {
 // LongestText is how long an error of this package may be, in bytes: most quote what a broker says.
 const LongestText = 4096
 
-// dialError knows two cases in which the library's guess would be wrong: it takes silence in the middle of the
+// OfHandshake knows two cases in which the library's guess would be wrong: it takes silence in the middle of the
 // handshake for a wrong password.
 func (e Errors) OfHandshake(ctx context.Context, err error, overdue bool) error {
 	if ctx.Err() != nil {

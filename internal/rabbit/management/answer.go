@@ -1,4 +1,3 @@
-// Package management asks the management API of RabbitMQ, within limits of size, time and memory.
 package management
 
 import (
@@ -179,6 +178,7 @@ func (a *Answer) Sections(ways map[string]func() error) error {
 // List is an array of items that is decoded item by item.
 type List[T any] []T
 
+// Decode reads the array.
 func (l *List[T]) Decode(a *Answer) error {
 	*l = nil
 	return EachItem(a, func(item T) (int64, error) {
@@ -192,4 +192,5 @@ func (l *List[T]) Decode(a *Answer) error {
 // StreamedFunc is a streamed result that is a function.
 type StreamedFunc func(*Answer) error
 
+// Decode calls the function.
 func (f StreamedFunc) Decode(a *Answer) error { return f(a) }

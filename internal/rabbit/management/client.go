@@ -21,8 +21,9 @@ import (
 // ErrNotModified is the answer that nothing changed since the ETag that was sent.
 var ErrNotModified = errors.New("not modified")
 
-// Client is a client of the management API. Whoever looks at the vhost has one to itself, and makes one request at a
-// time; deletions share another. Each keeps as many idle connections as it uses at a time.
+// Client is a client of the management API. Whoever reads the vhost has one to itself, and makes one request at a time; deletions
+// share another. Each keeps as many idle connections as it uses at a time. A Client has a method for each question that Warren
+// asks; they are sorted into files by what they are about.
 type Client struct {
 	Options
 

@@ -42,6 +42,7 @@ type PolicyItem struct {
 	Definition map[string]any
 }
 
+// The columns that make the items.
 const (
 	QueueColumns    = "name,type,durable,auto_delete,exclusive,arguments"
 	ExchangeColumns = "name,type,durable,auto_delete,internal,arguments"

@@ -6,6 +6,7 @@ import (
 )
 
 const (
+	// Mebibyte is a mebibyte in bytes.
 	Mebibyte = 1 << 20
 
 	// smallAnswer is the limit of an answer about one thing, in bytes after decompression.
@@ -16,8 +17,10 @@ const (
 	largestItem = 1 * Mebibyte
 	// largestHeader is the limit of the headers of an answer.
 	largestHeader = 64 << 10
-	// LongestVersion and longestClusterName are what a status has place for.
-	LongestVersion, LongestClusterName = 64, 1024
+	// LongestVersion is the longest version that a status has place for.
+	LongestVersion = 64
+	// LongestClusterName is the longest name of a cluster that a status has place for.
+	LongestClusterName = 1024
 
 	// DefaultResponseLimit is the limit of answers that grow with the vhost. A vhost of 60,000 queues takes 16 MB.
 	DefaultResponseLimit = 64 * Mebibyte

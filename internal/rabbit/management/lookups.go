@@ -83,6 +83,7 @@ func (p *toldPolicy) UnmarshalJSON(text []byte) error {
 // LooseObject is a JSON object; RabbitMQ writes an empty one as [] at times.
 type LooseObject map[string]any
 
+// UnmarshalJSON reads an object, or an array for an empty one.
 func (o *LooseObject) UnmarshalJSON(text []byte) error {
 	*o = nil
 	if len(text) > 0 && text[0] == '[' {
@@ -127,6 +128,7 @@ type QueueInfo struct {
 	DeadLetters *int `json:"messages_dlx"`
 }
 
+// The columns of one queue.
 const (
 	WithoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
 	WithStatistics    = "?columns=policy,effective_policy_definition,messages_dlx"

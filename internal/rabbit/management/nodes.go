@@ -6,8 +6,8 @@ import (
 	"maps"
 )
 
-// node is a node of the cluster, as the node that answers sees it.
-type node struct {
+// Node is a node of the cluster, as the node that answers sees it.
+type Node struct {
 	Name string
 	// Running is nil where the answer does not say.
 	Running *bool
@@ -18,14 +18,14 @@ type node struct {
 
 // Nodes lists all nodes of the cluster, those that are down too. It takes the tag monitoring or administrator. The names must
 // be asked for: of a node that has none of the columns, such as one that is down, RabbitMQ makes an empty list.
-func (m *Client) Nodes(ctx context.Context, columns string) ([]node, error) {
-	var nodes List[node]
+func (m *Client) Nodes(ctx context.Context, columns string) ([]Node, error) {
+	var nodes List[Node]
 	_, err := m.Get(ctx, "/nodes?columns=name,running"+columns, "", &nodes)
 	return nodes, err
 }
 
 // versionsOf lists the versions of the running nodes: a cluster in the middle of an upgrade has several.
-func versionsOf(nodes []node) []string {
+func versionsOf(nodes []Node) []string {
 	var versions []string
 	for _, node := range nodes {
 		if node.Version != "" {

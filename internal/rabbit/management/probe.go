@@ -41,6 +41,7 @@ type BrokerInfo struct {
 	Builtin map[string]vhost.Exchange
 }
 
+// EventExchange is the exchange of the plugin rabbitmq_event_exchange.
 const EventExchange = "amq.rabbitmq.event"
 
 // Whoami returns the tags of the user, sorted.
@@ -62,7 +63,7 @@ func (m *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	versions, nodes := []string{answer.Version}, []node(nil)
+	versions, nodes := []string{answer.Version}, []Node(nil)
 	administrator := slices.Contains(tags, "administrator")
 	if administrator || slices.Contains(tags, "monitoring") {
 		if nodes, err = m.Nodes(ctx, ",rabbitmq_version,applications"); err != nil {
@@ -97,8 +98,8 @@ func (m *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
 	}, nil
 }
 
-// overview is what a node says of itself and of its cluster.
-type overview struct {
+// Overview is what a node says of itself and of its cluster.
+type Overview struct {
 	Version            string `json:"rabbitmq_version"`
 	ClusterName        string `json:"cluster_name"`
 	StatisticsDisabled bool   `json:"disable_stats"`
@@ -106,7 +107,7 @@ type overview struct {
 
 // Identity asks which cluster answers, and what the node that does says of itself. The id of a cluster can be read with the
 // tags policymaker and administrator.
-func (m *Client) Identity(ctx context.Context) (found vhost.Cluster, answer overview, err error) {
+func (m *Client) Identity(ctx context.Context) (found vhost.Cluster, answer Overview, err error) {
 	if _, err := m.Get(ctx, "/overview?columns=rabbitmq_version,cluster_name,disable_stats", "", &answer); err != nil {
 		return found, answer, err
 	}
@@ -133,8 +134,8 @@ func (m *Client) Identity(ctx context.Context) (found vhost.Cluster, answer over
 
 // definitionsWork is false for vhosts whose names go beyond ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of
 // the answer, in Latin-1, and then cannot encode it: 4.0 answers 500, 4.3 closes the connection in the middle.
-func definitionsWork(vhost string) bool {
-	for _, b := range []byte(vhost) {
+func definitionsWork(name string) bool {
+	for _, b := range []byte(name) {
 		if b >= utf8.RuneSelf {
 			return false
 		}

@@ -105,7 +105,7 @@ func (b *realBroker) View(show func(*snapshot.Snapshot)) {
 func (b *realBroker) Write(change snapshot.Write) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	change(b.known)
+	change.Apply(b.known)
 }
 
 func (b *realBroker) RequestRefresh() {}

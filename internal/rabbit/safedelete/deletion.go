@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -19,7 +20,7 @@ const (
 	// budget is the time from the first sentinel to the last deletion. Others take a fence for left behind after
 	// timing.stray, which is far longer.
 	budget = 10 * time.Second
-	// promptness is how long the last look before a deletion may take.
+	// promptness is how long the last check before a deletion may take.
 	promptness = 100 * time.Millisecond
 	// undoing is the time that undoing may take.
 	undoing = 10 * time.Second
@@ -146,14 +147,14 @@ func (d *deletion) step(name string) error {
 }
 
 func (d *deletion) run(ctx context.Context) error {
-	if err := d.glance(ctx); err != nil || len(d.queues) == 0 { // nobody waits for a place in vain
+	if err := (preflight{d}).checkQueues(ctx); err != nil || len(d.queues) == 0 { // nobody waits for a place in vain
 		return err
 	}
 	if err := d.step(StepLooked); err != nil {
 		return err
 	}
 	return d.deleter.deletions.fenced(ctx, d.deleter.errs, func() error {
-		planned, err := d.look(ctx)
+		planned, err := preflight{d}.planFences(ctx)
 		if err != nil || len(d.queues) == 0 {
 			return err
 		}
@@ -199,7 +200,7 @@ func (d *deletion) fenceAndDelete(ctx context.Context, planned []fence.Fence) er
 
 func (d *deletion) deleteWithin(ctx context.Context) error {
 	d.published = time.Now()
-	if err := d.proveAll(ctx); err != nil {
+	if err := (proof{d}).proveAll(ctx); err != nil {
 		return err
 	}
 	if err := d.step(StepProved); err != nil {
@@ -209,16 +210,16 @@ func (d *deletion) deleteWithin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.unhindered(policies); err != nil {
+	if err := (preflight{d}).checkUnhindered(policies); err != nil {
 		return err
 	}
-	if err := d.settle(ctx); err != nil {
+	if err := (proof{d}).settle(ctx); err != nil {
 		return err
 	}
 	if err := d.step(StepSettled); err != nil {
 		return err
 	}
-	if err := d.delete(ctx); err != nil {
+	if err := (removal{d}).delete(ctx); err != nil {
 		return err
 	}
 	return d.step(stepDeleted)
@@ -230,7 +231,8 @@ func (d *deletion) unproven(format string, args ...any) error {
 
 // slow is unproven for want of time.
 func (d *deletion) slow(format string, args ...any) error {
-	return d.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...)))
+	text := fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...))
+	return d.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, text)
 }
 
 // undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo.
@@ -238,7 +240,7 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoing)
 	defer cancel()
 	if reason != nil {
-		reason = d.restore(ctx, reason)
+		reason = restoration{d}.restore(ctx, reason)
 	}
 	left := false
 	for _, f := range d.fences {
@@ -254,7 +256,7 @@ func (d *deletion) undo(ctx context.Context, reason error) error {
 		d.deleter.deletions.untrackFence(f.Name, err == nil)
 		if err != nil {
 			left = true
-			d.deleter.tellOfFence(f.Name, err)
+			recovery{d.deleter}.tellOfFence(f.Name, err)
 		}
 	}
 	if left {
@@ -273,10 +275,43 @@ func (d *deletion) takeOut(ctx context.Context, f fence.Fence) error {
 	f.Queues = slices.DeleteFunc(slices.Clone(f.Queues), func(queue string) bool {
 		return d.inside[queue] == 0 || !slices.Contains(d.queues, queue)
 	})
-	return d.deleter.ackAllSentinels(ctx, f, time.Since(d.published), func(queue string) ackOptions {
+	return sentinelAcks{d.deleter}.ackAllSentinels(ctx, f, time.Since(d.published), func(queue string) ackOptions {
 		return ackOptions{
 			cluster: d.cluster, max: d.inside[queue], patience: d.deleter.Times.Settle,
 			match: func(name string) bool { return name == f.Name },
 		}
 	}, d.gone)
+}
+
+// gone takes note that a queue does not exist any more.
+func (d *deletion) gone(queue string) {
+	d.queues = slices.DeleteFunc(slices.Clone(d.queues), func(other string) bool { return other == queue })
+	d.deleter.broker.Write(snapshot.Write{
+		ID: vhost.QueueID(queue), Apply: func(s *snapshot.Snapshot) bool { return s.DropQueue(queue) },
+	})
+}
+
+// count changes how many sentinels there can be in a queue, and returns the number.
+func (d *deletion) count(queue string, change int) int {
+	d.proving.Lock()
+	defer d.proving.Unlock()
+	d.inside[queue] += change
+	return d.inside[queue]
+}
+
+func (d *deletion) fenceOf(queue string) fence.Fence {
+	return d.fences[slices.IndexFunc(d.fences, func(f fence.Fence) bool { return slices.Contains(f.Queues, queue) })]
+}
+
+// ttl is the shortest of the queues' times to live; false if nothing expires.
+func (d *deletion) ttl() (shortest time.Duration, expires bool) {
+	for _, queue := range d.queues {
+		if limit, set := d.stats[queue].lowest(vhost.KeyMessageTTL); set {
+			ttl := time.Duration(limit) * time.Millisecond
+			if !expires || ttl < shortest {
+				shortest, expires = ttl, true
+			}
+		}
+	}
+	return shortest, expires
 }

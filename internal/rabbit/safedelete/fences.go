@@ -9,7 +9,7 @@ import (
 )
 
 // Fences names the policies of this connection's Owner that keep queues from taking messages: those that deletions which
-// are under way have put up, and those that the last look showed. What the owner left behind is taken down after each look.
+// are under way have put up, and those that the last refresh showed. What the owner left behind is taken down after each refresh.
 func (s *Deleter) Fences() []string {
 	standing := s.deletions.all()
 	s.broker.View(func(known *snapshot.Snapshot) {

@@ -26,6 +26,6 @@ func (s *Deleter) lift(ctx context.Context, f fence.Fence, closed bool, take fun
 	if err := s.api.DeletePolicy(ctx, f.Name); err != nil {
 		return err
 	}
-	s.broker.Write(func(known *snapshot.Snapshot) bool { return known.DropFence(f.Name) })
+	s.broker.Write(snapshot.Write{Apply: func(known *snapshot.Snapshot) bool { return known.DropFence(f.Name) }})
 	return nil
 }

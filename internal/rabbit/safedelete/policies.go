@@ -13,7 +13,7 @@ import (
 
 // workOutPolicies finds out which policies hold for a queue. Up to 4.0 the broker tells only seconds late, and may still
 // tell of a fence that is lifted; so it is asked only where Warren cannot read a pattern.
-func (d *deletion) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
+func (d preflight) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)
 	now.user, now.operator = user.Definition, operator.Definition

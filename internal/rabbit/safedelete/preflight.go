@@ -12,20 +12,23 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// glance finds out whether anything speaks against a deletion already.
-func (d *deletion) glance(ctx context.Context) error {
+// preflight finds out all that speaks against a deletion, or that a fence depends on, before anything is changed.
+type preflight struct{ *deletion }
+
+// checkQueues finds out whether anything speaks against a deletion already.
+func (d preflight) checkQueues(ctx context.Context) error {
 	policies, err := d.deleter.policies(ctx)
 	if err != nil {
 		return err
 	}
-	if err := d.leftBehind(policies); err != nil {
+	if err := d.checkNoLeftovers(policies); err != nil {
 		return err
 	}
-	return d.current(ctx)
+	return d.checkEmpty(ctx)
 }
 
-// look finds out all that a fence depends on, and plans the fences. Queues that do not exist are left out.
-func (d *deletion) look(ctx context.Context) ([]fence.Fence, error) {
+// planFences finds out all that a fence depends on, and plans the fences. Queues that do not exist are left out.
+func (d preflight) planFences(ctx context.Context) ([]fence.Fence, error) {
 	now, err := d.deleter.api.Cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -37,14 +40,14 @@ func (d *deletion) look(ctx context.Context) ([]fence.Fence, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.leftBehind(policies); err != nil {
+	if err := d.checkNoLeftovers(policies); err != nil {
 		return nil, err
 	}
-	if err := d.current(ctx); err != nil {
+	if err := d.checkEmpty(ctx); err != nil {
 		return nil, err
 	}
 	for _, queue := range d.queues {
-		if err := d.read(ctx, queue, Users(policies)); err != nil {
+		if err := d.readQueue(ctx, queue, Users(policies)); err != nil {
 			return nil, err
 		}
 	}
@@ -54,15 +57,15 @@ func (d *deletion) look(ctx context.Context) ([]fence.Fence, error) {
 			d.priority = max(d.priority, policy.Priority+1)
 		}
 	}
-	if err := d.unhindered(policies); err != nil {
+	if err := d.checkUnhindered(policies); err != nil {
 		return nil, err
 	}
-	return d.plan(time.Now()), nil
+	return d.fencesFor(time.Now()), nil
 }
 
-// leftBehind says that one of the queues has a fence that a crash has left behind, and has that taken down: until then
+// checkNoLeftovers says that one of the queues has a fence that a crash has left behind, and has that taken down: until then
 // there may be sentinels, which must not pass for messages.
-func (d *deletion) leftBehind(policies []vhost.Policy) error {
+func (d preflight) checkNoLeftovers(policies []vhost.Policy) error {
 	for _, policy := range policies {
 		_, own := fence.ParseName(policy.Name)
 		if standing, _ := d.deleter.deletions.isTracked(policy.Name); standing || !own || policy.Operator {
@@ -79,8 +82,8 @@ func (d *deletion) leftBehind(policies []vhost.Policy) error {
 	return nil
 }
 
-// current asks for what is current, and leaves out queues that don't exist.
-func (d *deletion) current(ctx context.Context) error {
+// checkEmpty asks for what is current, and leaves out queues that don't exist.
+func (d preflight) checkEmpty(ctx context.Context) error {
 	for _, queue := range slices.Clone(d.queues) {
 		now, exists, err := d.deleter.held(ctx, d.cluster, queue)
 		if err != nil {
@@ -96,8 +99,8 @@ func (d *deletion) current(ctx context.Context) error {
 	return nil
 }
 
-// read asks what a queue is, and which policies hold for it.
-func (d *deletion) read(ctx context.Context, queue string, policies []vhost.Policy) error {
+// readQueue asks what a queue is, and which policies hold for it.
+func (d preflight) readQueue(ctx context.Context, queue string, policies []vhost.Policy) error {
 	info, err := d.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
 	if err != nil {
 		return err
@@ -139,8 +142,8 @@ func Users(policies []vhost.Policy) []vhost.Policy {
 	})
 }
 
-// unhindered says which policy keeps our fences from being in effect as they are written, or may do so; nil if none.
-func (d *deletion) unhindered(policies []vhost.Policy) error {
+// checkUnhindered says which policy keeps our fences from being in effect as they are written, or may do so; nil if none.
+func (d preflight) checkUnhindered(policies []vhost.Policy) error {
 	for _, policy := range policies {
 		overflow, refuses := policy.Definition[vhost.KeyOverflow]
 		hinders := policy.Priority >= d.priority
@@ -167,8 +170,8 @@ func (d *deletion) unhindered(policies []vhost.Policy) error {
 	return nil
 }
 
-// plan puts together the queues that have the same policy, as far as one pattern can name them.
-func (d *deletion) plan(begun time.Time) (planned []fence.Fence) {
+// fencesFor puts together the queues that have the same policy, as far as one pattern can name them.
+func (d preflight) fencesFor(begun time.Time) (planned []fence.Fence) {
 	alike := map[string][]string{}
 	var order []string
 	for _, queue := range d.queues {

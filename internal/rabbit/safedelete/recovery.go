@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
-	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -24,13 +22,16 @@ const (
 	maxArrival = 7 * time.Minute
 )
 
+// recovery takes down fences that a crash has left behind.
+type recovery struct{ *Deleter }
+
 // ClearLeftovers begins to take down fences that a crash has left behind, as far as the snapshot shows them. What fails is
-// tried again after the next look. It is called by the looking goroutine, and does not hold it up.
+// tried again after the next refresh. The refreshing goroutine calls it and is not held up.
 func (s *Deleter) ClearLeftovers() {
 	if state := s.broker.State(); !state.MayWritePolicies || !state.Matched {
 		return
 	}
-	strays, cluster := s.leftoverFences()
+	strays, cluster := recovery{s}.leftoverFences()
 	if len(strays) == 0 || !s.deletions.clear(true) {
 		return
 	}
@@ -38,10 +39,10 @@ func (s *Deleter) ClearLeftovers() {
 		defer s.deletions.clear(false)
 		for _, stray := range strays {
 			ctx, cancel := context.WithTimeout(s.deletions.closing, undoing)
-			err := s.clearLeftover(ctx, cluster, stray)
+			err := recovery{s}.clearLeftover(ctx, cluster, stray)
 			cancel()
 			if err != nil {
-				s.tellOfFence(stray.policy.Name, err)
+				recovery{s}.tellOfFence(stray.policy.Name, err)
 				continue
 			}
 			s.deletions.forget(stray.policy.Name)
@@ -50,12 +51,12 @@ func (s *Deleter) ClearLeftovers() {
 	})
 }
 
-// tellOfFence logs why a fence still stands, once for each reason: it is tried again with each look.
-func (s *Deleter) tellOfFence(policy string, reason error) {
+// tellOfFence logs why a fence still stands, once for each reason: it is tried again with each refresh.
+func (s recovery) tellOfFence(policy string, reason error) {
 	if s.deletions.told(policy, reason.Error()) {
 		return
 	}
-	s.Log.Info("A fence could not be taken down; it is tried again with each look", "vhost", s.VHost,
+	s.Log.Info("A fence could not be taken down; Warren tries again with each refresh", "vhost", s.VHost,
 		"policy", policy, "reason", reason.Error())
 }
 
@@ -79,7 +80,7 @@ func (d *register) clear(begin bool) bool {
 	return true
 }
 
-// fencesSeen are the fences that were seen in the last look and that are not in use here, with the time at which each was
+// fencesSeen are the fences that were seen in the last refresh and that are not in use here, with the time at which each was
 // first seen as it is.
 type fencesSeen map[string]fenceSeen
 
@@ -104,7 +105,7 @@ type leftover struct {
 // Only one process works for an owner: the leader. Another process of the same owner has lost the lead, longer ago than its
 // budget lasts, and does not delete any more (see deleteOne). So its fences are taken down at once, before the sentinels
 // expire.
-func (s *Deleter) leftoverFences() (strays []leftover, cluster string) {
+func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 	var fences []vhost.Policy
 	s.broker.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
 	now, sighted, next := time.Now(), fencesSeen{}, time.Duration(0)
@@ -130,12 +131,12 @@ func (s *Deleter) leftoverFences() (strays []leftover, cluster string) {
 		strays = append(strays, leftover{policy, !known, age})
 	}
 	if s.sighted = sighted; next > 0 {
-		s.deletions.lookIn(next, s.broker.RequestRefresh)
+		s.deletions.refreshIn(next, s.broker.RequestRefresh)
 	}
 	return strays, cluster
 }
 
-func (s *Deleter) clearLeftover(ctx context.Context, cluster string, stray leftover) error {
+func (s recovery) clearLeftover(ctx context.Context, cluster string, stray leftover) error {
 	now, err := s.api.Cluster(ctx)
 	if err != nil {
 		return err
@@ -155,74 +156,7 @@ func (s *Deleter) clearLeftover(ctx context.Context, cluster string, stray lefto
 		if err := s.arrived(ctx, cluster); err != nil {
 			return err
 		}
-		return s.ackAllSentinels(ctx, f, time.Since(parsed.Begun), func(string) ackOptions { return what }, func(string) {})
+		options, gone := func(string) ackOptions { return what }, func(string) {}
+		return sentinelAcks(s).ackAllSentinels(ctx, f, time.Since(parsed.Begun), options, gone)
 	})
-}
-
-// ackAllSentinels takes the sentinels of a fence out of its queues, and then, for those queues in which there are none and from
-// which they can have expired, out of those where they went. what says what there can be in a queue; gone is told of a
-// queue that does not exist. age is how long ago the sentinels were put in.
-func (s *Deleter) ackAllSentinels(
-	ctx context.Context, f fence.Fence, age time.Duration, what func(queue string) ackOptions, gone func(queue string),
-) error {
-	var without []string
-	for _, queue := range f.Queues {
-		taken, exists, err := s.ackSentinels(ctx, queue, what(queue))
-		switch {
-		case err != nil:
-			return err
-		case !exists:
-			gone(queue)
-		case taken == 0:
-			without = append(without, queue)
-		}
-	}
-	for _, queue := range without {
-		found, err := s.ackExpiredSentinels(ctx, queue, f.Effective, what(queue))
-		if err == nil && !found {
-			err = s.checkNoneArriving(ctx, queue, f.Effective, age)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if s.deletions.mayArrive(f.Name) {
-		return s.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
-	}
-	return nil
-}
-
-// checkNoneArriving says that a sentinel may have expired and may not have arrived yet: what expires towards a queue that is fenced
-// is tried again minutes later. Until then the fence stays, in a form that changes nothing, as the record of it.
-func (s *Deleter) checkNoneArriving(ctx context.Context, queue string, policy vhost.Arguments, age time.Duration) error {
-	var arguments vhost.Arguments
-	s.broker.View(func(known *snapshot.Snapshot) { arguments = known.Queues[queue].Arguments })
-	now := &queueStats{QueueInfo: management.QueueInfo{Arguments: arguments}, user: policy}
-	limit, expires := now.lowest("message-ttl")
-	ttl := time.Duration(limit) * time.Millisecond
-	if !expires || age < ttl || age > ttl+maxArrival {
-		return nil
-	}
-	if age > ttl+budget+statsLag {
-		now, err := s.queueInfo(ctx, queue, management.WithStatistics)
-		if err != nil || now == nil || now.DeadLetters != nil && *now.DeadLetters == 0 {
-			return err
-		}
-	}
-	return s.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
-}
-
-// ackExpiredSentinels takes the sentinels out of the queues to which they may have expired, and says whether there were any.
-func (s *Deleter) ackExpiredSentinels(ctx context.Context, queue string, policy vhost.Arguments, what ackOptions) (found bool, err error) {
-	what.maxReady, what.held = fewMessages, false
-	var onward []string
-	s.broker.View(func(known *snapshot.Snapshot) { onward = known.ExpiresTo(queue, policy) })
-	for _, other := range onward {
-		taken, _, err := s.ackSentinels(ctx, other, what)
-		if err != nil {
-			return found, err
-		}
-		found = found || taken > 0
-	}
-	return found, nil
 }

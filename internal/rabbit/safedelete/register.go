@@ -37,7 +37,7 @@ type register struct {
 	adrift map[string]time.Time
 	// standsFor is why fences could not be taken down, by the names of their policies.
 	standsFor map[string]string
-	again     *time.Timer // for a look at fences that may be strays
+	again     *time.Timer // for a refresh that shows fences that may be left behind
 }
 
 func newRegister() *register {
@@ -142,14 +142,14 @@ func (d *register) forget(name string) {
 	delete(d.standsFor, name)
 }
 
-// lookIn has a look taken after a time, in the place of the one that was asked for before.
-func (d *register) lookIn(wait time.Duration, look func()) {
+// refreshIn has the vhost refreshed after a time, in the place of the one that was asked for before.
+func (d *register) refreshIn(wait time.Duration, refresh func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.again != nil {
 		d.again.Stop()
 	}
-	d.again = time.AfterFunc(wait, look)
+	d.again = time.AfterFunc(wait, refresh)
 }
 
 // isTracked says whether a fence is in use, and whether this connection put it up.

@@ -18,8 +18,11 @@ type deletedQueue struct {
 	sent bool
 }
 
+// restoration declares queues of a group again that were deleted before the group was found not to be empty.
+type restoration struct{ *deletion }
+
 // remember takes note of a queue that is to be deleted together with others.
-func (d *deletion) remember(ctx context.Context, queue string) error {
+func (d restoration) remember(ctx context.Context, queue string) error {
 	if len(d.queues) == 1 {
 		return nil
 	}
@@ -44,7 +47,7 @@ func (d *deletion) remember(ctx context.Context, queue string) error {
 }
 
 // sent takes note that the broker is told to delete a queue from here on.
-func (d *deletion) sent(queue string) {
+func (d restoration) sent(queue string) {
 	for i := range d.deleted {
 		if d.deleted[i].Name == queue {
 			d.deleted[i].sent = true
@@ -52,13 +55,10 @@ func (d *deletion) sent(queue string) {
 	}
 }
 
-// complete says whether all queues of the group are deleted.
-func (d *deletion) complete() bool { return len(d.queues) == 0 }
-
 // restore declares again what was deleted before something came into another queue of the group, and adds to the reason
 // what came of it. Nothing is lost: the queues were empty, and publishers who use mandatory know what reached no queue.
-func (d *deletion) restore(ctx context.Context, reason error) error {
-	if d.complete() {
+func (d restoration) restore(ctx context.Context, reason error) error {
+	if len(d.queues) == 0 { // all of the group are deleted
 		return nil
 	}
 	var again []string

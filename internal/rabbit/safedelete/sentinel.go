@@ -9,10 +9,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
-	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // A fence holds while something stands in the queue. What stands there are sentinels: messages that Warren marks as its
@@ -104,90 +100,6 @@ type ackOptions struct {
 // holdLimit is how many messages of others are held back at most while the sentinels behind them are taken out.
 const holdLimit = 64
 
-// ackSentinels takes sentinels out of a queue, and returns how many, and whether there is such a queue. A broker knows no other way
-// to see what a message is than to get it: messages of others that are in front are held until the sentinels are out, and
-// put back. A queue that is gone, has no ready message or has consumers, who were given the sentinels long ago, is left
-// alone; but see taking.held.
-func (s *Deleter) ackSentinels(ctx context.Context, queue string, what ackOptions) (taken int, exists bool, err error) {
-	worth, exists, err := s.mayHoldSentinels(ctx, queue, what)
-	if err != nil || !worth {
-		return 0, exists, err
-	}
-	most := holdLimit
-	if s.countsDeliveries(queue) {
-		most = 1
-	}
-	err = s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
-		var held []amqp.Delivery
-		for taken < what.max && len(held) < most {
-			message, ok, err := channel.Get(queue, false)
-			switch {
-			case err != nil:
-				return err
-			case !ok:
-				return s.putAllBack(ctx, channel, queue, held)
-			case !isSentinel(message, what.match):
-				held = append(held, message)
-				continue
-			}
-			if err := message.Ack(false); err != nil {
-				return err
-			}
-			taken++
-		}
-		return s.putAllBack(ctx, channel, queue, held)
-	})
-	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see ackAsConsumer
-		taken, err = s.ackAsConsumer(ctx, queue, what)
-	}
-	return taken, true, wrapQueue(queue, err)
-}
-
-// mayHoldSentinels says whether there can be sentinels to take out of a queue, and whether there is such a queue.
-func (s *Deleter) mayHoldSentinels(ctx context.Context, queue string, what ackOptions) (worth, exists bool, err error) {
-	now, exists, err := s.held(ctx, what.cluster, queue)
-	for begun := time.Now(); err == nil && now.Consumers > 0 && time.Since(begun) < what.patience; {
-		if err = management.Sleep(ctx, s.errs, settlePause); err == nil {
-			now, exists, err = s.held(ctx, what.cluster, queue)
-		}
-	}
-	if err == nil && now.Consumers > 0 && what.held {
-		err = s.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
-	}
-	few := what.maxReady == 0 || now.ready <= what.maxReady
-	return exists && now.ready > 0 && now.Consumers == 0 && few, exists, err
-}
-
-// countsDeliveries says whether a message that is put back has lost one of the deliveries that its queue allows.
-func (s *Deleter) countsDeliveries(queue string) bool {
-	limited := false
-	s.broker.View(func(known *snapshot.Snapshot) {
-		limit, given := known.Queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
-		limited = given && limit >= 0
-	})
-	return limited && s.broker.State().CountsReturns
-}
-
-// putAllBack returns what was held, and waits until the queue knows of that and of every acknowledgement before: what is
-// sent right before a channel is closed can be forgotten.
-func (s *Deleter) putAllBack(ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery) error {
-	for _, message := range held {
-		if err := putBack(message); err != nil {
-			return err
-		}
-	}
-	for begun := time.Now(); time.Since(begun) < settling; {
-		now, exists, err := PassiveDeclare(channel, queue)
-		if err != nil || !exists || now.Consumers == 0 { // whoever holds a message counts as a consumer
-			return err
-		}
-		if err := management.Sleep(ctx, s.errs, settlePause); err != nil {
-			return err
-		}
-	}
-	return s.errs.Fail(brokererr.ErrUnproven, "queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
-}
-
 const (
 	// settling is how long a broker may take to note what was acknowledged and put back.
 	settling    = 5 * time.Second
@@ -196,35 +108,6 @@ const (
 
 // putBack returns a message to its place. From 4.3 on that does not count as a failed delivery.
 func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
-
-// ackAsConsumer is take for queues with a single active consumer, which refuse basic.get. While another consumer is the
-// active one, nothing comes.
-func (s *Deleter) ackAsConsumer(ctx context.Context, queue string, what ackOptions) (int, error) {
-	taken := 0
-	err := s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
-		messages, err := consumeSlowly(channel, queue)
-		if err != nil {
-			return err
-		}
-		for patience := time.After(consumerPatience); ; {
-			message, ok := next(ctx, messages, patience)
-			if !ok {
-				return stopConsuming(channel, messages)
-			}
-			if !isSentinel(message, what.match) { // not before no other can come, or it would be the same one again
-				return errors.Join(stopConsuming(channel, messages), putBack(message))
-			}
-			taken++
-			if taken == what.max {
-				return errors.Join(stopConsuming(channel, messages), message.Ack(false), s.putAllBack(ctx, channel, queue, nil))
-			}
-			if err := message.Ack(false); err != nil {
-				return err
-			}
-		}
-	})
-	return taken, err
-}
 
 const (
 	consumerTag = "warren"

@@ -14,15 +14,15 @@ import (
 
 // counts is what a passive declaration counts. Both are current; whoever holds an unacknowledged message counts as a
 // consumer. Messages that wait to be redelivered or dead-lettered are in neither.
-type counts struct{ ready, Consumers int }
+type counts struct{ ready, consumers int }
 
-// PassiveDeclare counts; false if there is no such queue.
-func PassiveDeclare(channel *amqp.Channel, queue string) (counts, bool, error) {
+// passiveDeclare counts; false if there is no such queue.
+func passiveDeclare(channel *amqp.Channel, queue string) (counts, bool, error) {
 	declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
 		return counts{}, false, nil // and the channel is closed
 	}
-	return counts{ready: declared.Messages, Consumers: declared.Consumers}, err == nil, err
+	return counts{ready: declared.Messages, consumers: declared.Consumers}, err == nil, err
 }
 
 // held counts on the cluster of this name.
@@ -33,7 +33,7 @@ func (s *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool
 	}
 	answers := make(chan answer, 1) // for the operation goes on when the context ends
 	err := s.broker.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
-		now, exists, err := PassiveDeclare(channel, queue)
+		now, exists, err := passiveDeclare(channel, queue)
 		answers <- answer{now, exists}
 		return err
 	})
@@ -117,8 +117,8 @@ func (h counts) checkEmpty(errs brokererr.Errors, queue string) error {
 	switch {
 	case h.ready > 0:
 		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
-	case h.Consumers > 0:
-		return errs.Fail(brokererr.ErrNotEmpty, "queue %q has %s", queue, count(h.Consumers, "consumer"))
+	case h.consumers > 0:
+		return errs.Fail(brokererr.ErrNotEmpty, "queue %q has %s", queue, count(h.consumers, "consumer"))
 	}
 	return nil
 }

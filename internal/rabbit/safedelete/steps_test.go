@@ -33,7 +33,7 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		publish(1)
 		vh.Publish("", "q", "4", "5")
 		publish(2)
-		taken, _, err := deleter.ackSentinels(t.Context(), "q", ackOptions{
+		taken, _, err := sentinelAcks{deleter}.ackSentinels(t.Context(), "q", ackOptions{
 			cluster: cluster, max: 2, match: func(name string) bool { return name == fence },
 		})
 		if err != nil || taken != 2 {
@@ -54,7 +54,7 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 			deleter: deleter, cluster: deleter.broker.State().Cluster.Key(), queues: []string{"q"},
 			stats: map[string]*queueStats{}, inside: map[string]int{},
 		}
-		planned, err := d.look(t.Context())
+		planned, err := preflight{d}.planFences(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,11 +62,11 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 		if err := api.PutPolicy(t.Context(), planned[0].Name, planned[0].Pattern, planned[0].Priority, planned[0].Closed()); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.prove(t.Context(), "q"); err != nil {
+		if err := (proof{d}).prove(t.Context(), "q"); err != nil {
 			t.Fatal(err)
 		}
 		d.published = time.Now().Add(-budget)
-		if err := d.delete(t.Context()); !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "longer than") {
+		if err := (removal{d}).delete(t.Context()); !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "longer than") {
 			t.Errorf("it ended with %v", err)
 		}
 		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(Sentinels))

@@ -21,6 +21,27 @@ func Changes(old, fresh *Snapshot) Notice {
 		concerned(policy, old, queues)
 		concerned(policy, fresh, queues)
 	}
+	return newNotice(queues, exchanges, routes)
+}
+
+// Concerning lists what changes of objects may concern.
+func (s *Snapshot) Concerning(objects []vhost.ID) Notice {
+	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, id := range objects {
+		switch id.Kind {
+		case vhost.KindQueue:
+			queues[id.Name] = true
+		case vhost.KindExchange:
+			exchanges[id.Name], routes[id.Name] = true, true
+		case vhost.KindBinding:
+			queues[id.Destination], routes[id.Source] = true, true
+		}
+	}
+	upstream(routes, s)
+	return newNotice(queues, exchanges, routes)
+}
+
+func newNotice(queues, exchanges, routes map[string]bool) Notice {
 	return Notice{
 		Queues: slices.Sorted(maps.Keys(queues)), Exchanges: slices.Sorted(maps.Keys(exchanges)), Routes: slices.Sorted(maps.Keys(routes)),
 	}

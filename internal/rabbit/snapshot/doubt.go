@@ -7,12 +7,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A look is not one moment: queues, exchanges, bindings and policies are read one after the other, within one answer too.
+// A reading is not one moment: queues, exchanges, bindings and policies are read one after the other, within one answer too.
 // What moves meanwhile can be seen in neither place: if a policy that dead-letters to an exchange is replaced by a binding,
-// a look may read the bindings before the change and the policies after. Such a look would say that nothing leads to the
+// a reading may see the bindings before the change and the policies after. Such a reading would say that nothing leads to the
 // exchange any more, which would be deleted.
 //
-// So what the last look saw and this look does not see is doubted: it stays in the snapshot, and the vhost is read once
+// So what the last reading saw and this reading does not see is doubted: it stays in the snapshot, and the vhost is read once
 // more at once. What is not seen then either is gone. Whatever led somewhere all the time is seen in one of the two places,
 // for the second reading begins after the first has ended.
 

@@ -2,7 +2,7 @@ package snapshot
 
 // Notice says what changed since the last one.
 type Notice struct {
-	// Health: Connection.Health tells something else, or the first look has been made: then everything may differ from
+	// Health: Connection.Health tells something else, or the vhost has been read for the first time: then everything may differ from
 	// what the receiver knows, and no names are listed.
 	Health bool
 	// Queues are those whose object, bindings into them or applying policies changed, sorted.

@@ -27,17 +27,17 @@ func ReadDefinitions(
 // request: pages are read at different moments, and an object that goes in between moves another one to a page that was
 // read before.
 func ReadListings(ctx context.Context, m *management.Client, builtin map[string]vhost.Exchange) (*Snapshot, error) {
-	vhost := management.Escape(m.VHost)
+	path := management.Escape(m.VHost)
 	reader := newSnapshotReader(m.Limits, builtin)
 	for _, listing := range []struct {
 		path string
 		take management.StreamedFunc
 	}{
-		{"/queues/" + vhost + "?disable_stats=true&columns=" + management.QueueColumns, reader.queues},
-		{"/exchanges/" + vhost + "?disable_stats=true&columns=" + management.ExchangeColumns, reader.exchanges},
-		{"/bindings/" + vhost + "?columns=" + management.BindingColumns, reader.bindings},
-		{"/policies/" + vhost, reader.policies},
-		{"/operator-policies/" + vhost, reader.operatorPolicies},
+		{"/queues/" + path + "?disable_stats=true&columns=" + management.QueueColumns, reader.queues},
+		{"/exchanges/" + path + "?disable_stats=true&columns=" + management.ExchangeColumns, reader.exchanges},
+		{"/bindings/" + path + "?columns=" + management.BindingColumns, reader.bindings},
+		{"/policies/" + path, reader.policies},
+		{"/operator-policies/" + path, reader.operatorPolicies},
 	} {
 		_, err := m.Get(ctx, listing.path, "", listing.take)
 		if errors.Is(err, brokererr.ErrAccessRefused) && strings.HasPrefix(listing.path, "/operator-policies/") {

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only
-// appended to or replaced; its maps are guarded by store.
+// Snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only appended to
+// or replaced; its maps are guarded by Store. Its many methods put in and drop one kind of object each, observe, or compare.
 type Snapshot struct {
 	exchanges    map[string]vhost.Exchange
 	Queues       map[string]vhost.Queue
@@ -19,7 +19,7 @@ type Snapshot struct {
 	BindingsFrom map[string][]vhost.Binding // by source exchange
 	Policies     []vhost.Policy
 	Fences       []vhost.Policy  // of Warren's own, and of its doing only: not among policies
-	UnderWay     map[string]bool // the fences of deletions that were under way after the look
+	UnderWay     map[string]bool // the fences of deletions that were under way after the reading
 	refusing     []vhost.Policy  // the other fences, if they refuse messages; see fenced.go
 	Cluster      string
 	Room         *management.Room // what this takes of the memory for all; nil in tests

@@ -146,10 +146,10 @@ func TestObservedDoesNotChange(t *testing.T) {
 	var together sync.WaitGroup
 	for i := range 20 {
 		together.Go(func() {
-			s.Write(func(s *Snapshot) bool {
+			s.Write(Write{Apply: func(s *Snapshot) bool {
 				return s.PutBinding(vhost.Binding{Source: "x", Destination: "q", RoutingKey: fmt.Sprint(i)})
-			})
-			s.Write(func(s *Snapshot) bool { return s.PutQueue("new", vhost.Queue{}) })
+			}})
+			s.Write(Write{Apply: func(s *Snapshot) bool { return s.PutQueue("new", vhost.Queue{}) }})
 			s.Observe(names)
 		})
 	}
@@ -167,7 +167,7 @@ func TestObservedDoesNotChange(t *testing.T) {
 func TestStoreKeepsTheETagOfWhatItHas(t *testing.T) {
 	t.Parallel()
 	declare := func(name string) Write {
-		return func(s *Snapshot) bool { return s.PutQueue(name, vhost.Queue{}) }
+		return Write{Apply: func(s *Snapshot) bool { return s.PutQueue(name, vhost.Queue{}) }}
 	}
 	look := func(s *Store, etag string, meanwhile ...Write) {
 		s.Begin()
@@ -257,7 +257,7 @@ func BenchmarkLook(b *testing.B) {
 		}
 		fresh.Queues["service.orders.00007"] = vhost.Queue{}
 		s.Replace(fresh, etag)
-		s.Write(func(s *Snapshot) bool { delete(s.Queues, "service.orders.00007"); return true })
+		s.Write(Write{Apply: func(s *Snapshot) bool { delete(s.Queues, "service.orders.00007"); return true }})
 	}
 }
 
@@ -313,7 +313,7 @@ func TestAnETagIsTrustedOnceTwoAnswersCarriedIt(t *testing.T) {
 		}
 	}
 	answer(`"4"`)
-	s.Write(func(*Snapshot) bool { return true })
+	s.Write(Write{Apply: func(*Snapshot) bool { return true }})
 	answer(`"4"`)
 	if got := s.Begin(); got != "" {
 		t.Errorf("an ETag %s from before a change of our own was kept", got)
@@ -398,14 +398,14 @@ func TestRemovingLeavesWhatWasObserved(t *testing.T) {
 	names := vhost.Selection{Exchanges: []string{"x"}, Queues: []string{"q", "r"}, FollowFrom: "x"}
 	observed, _ := s.Observe(names)
 	want := some().observe(names)
-	for _, w := range []Write{
+	for _, drop := range []func(*Snapshot) bool{
 		func(s *Snapshot) bool {
 			return s.DropBinding(vhost.Binding{Source: "x", Destination: "q", RoutingKey: "a"})
 		},
 		func(s *Snapshot) bool { return s.DropQueue("q") },
 		func(s *Snapshot) bool { return s.DropExchange("y") },
 	} {
-		s.Write(w)
+		s.Write(Write{Apply: drop})
 	}
 	if difference := cmp.Diff(want, observed); difference != "" {
 		t.Error(difference)
@@ -420,8 +420,7 @@ func TestRemovingLeavesWhatWasObserved(t *testing.T) {
 func build(builtin map[string]vhost.Exchange, exchanges []management.ExchangeItem, queues []management.QueueItem, bindings []management.BindingItem,
 	policies, operator []management.PolicyItem,
 ) *Snapshot {
-	management := &management.Client{Options: management.Options{Limits: management.NewLimits(0)}}
-	reader := newSnapshotReader(management.Limits, builtin)
+	reader := newSnapshotReader(management.NewLimits(0), builtin)
 	addAll(reader.addExchange, exchanges)
 	addAll(reader.addQueue, queues)
 	addAll(reader.addBinding, bindings)

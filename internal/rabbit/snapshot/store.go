@@ -6,27 +6,32 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Write is a change that the broker has confirmed. It says whether it changed the snapshot.
-type Write func(*Snapshot) bool
+// Write is a change of one object that the broker has confirmed.
+type Write struct {
+	// ID is the object; empty for what no ConsumerQueue can be concerned by.
+	ID vhost.ID
+	// Apply makes the change, and says whether it changed the snapshot.
+	Apply func(*Snapshot) bool
+}
 
-// Store holds the current snapshot and keeps two things from contradicting each other: looks at the broker, which take
+// Store holds the current snapshot and keeps two things from contradicting each other: readings of the vhost, which take
 // their time, and what is written through in the meantime.
 type Store struct {
 	// writing is held by whoever changes the store, and while two snapshots are compared, which takes tens of
 	// milliseconds in a large vhost: readers need not wait for that.
-	writing sync.Mutex
-	etag    string // empty where it cannot be trusted
-	heard   string // the ETag of the last full answer, to be trusted if it comes again
-	looking bool
-	since   []Write // confirmed since the look that is under way began
-	// doubted is what the last look missed for the first time; nil if nothing. See doubt.go.
+	writing    sync.Mutex
+	etag       string // empty where it cannot be trusted
+	heard      string // the ETag of the last full answer, to be trusted if it comes again
+	readingNow bool
+	since      []Write // confirmed since the reading that is under way began
+	// doubted is what the last reading missed for the first time; nil if nothing. See doubt.go.
 	doubted *Snapshot
 
 	reading sync.RWMutex
-	Current *Snapshot // nil before the first look
+	Current *Snapshot // nil before the first reading
 }
 
-// Observe returns what the vhost has of a selection; false before the first look.
+// Observe returns what the vhost has of a selection; false before the first reading.
 func (s *Store) Observe(names vhost.Selection) (vhost.Observed, bool) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
@@ -46,51 +51,53 @@ func (s *Store) View(show func(*Snapshot)) {
 }
 
 // Write takes over a change that the broker has confirmed. The ETag falls: should somebody undo the change, the broker
-// could be back at what the ETag stands for, and the snapshot would not be.
-func (s *Store) Write(w Write) {
+// could be back at what the ETag stands for, and the snapshot would not be. It says whether the snapshot changed.
+func (s *Store) Write(w Write) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.looking {
+	if s.readingNow {
 		s.since = append(s.since, w)
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if s.Current != nil && w(s.Current) {
-		s.etag, s.heard = "", ""
+	if s.Current == nil || !w.Apply(s.Current) {
+		return false
 	}
+	s.etag, s.heard = "", ""
+	return true
 }
 
-// Begin marks the beginning of a look; one at a time. It returns the ETag of what is known.
+// Begin marks the beginning of a reading; one at a time. It returns the ETag of what is known.
 func (s *Store) Begin() string {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.looking, s.since = true, nil
+	s.readingNow, s.since = true, nil
 	return s.etag
 }
 
-// Forget makes the next look read everything.
+// Forget makes the next reading read everything.
 func (s *Store) Forget() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.etag, s.heard = "", ""
 }
 
-// End marks the end of a look without news, because it failed or nothing had changed.
+// End marks the end of a reading without news, because it failed or nothing had changed.
 func (s *Store) End() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.looking, s.since = false, nil
+	s.readingNow, s.since = false, nil
 }
 
-// Replace ends a look with what was seen, and returns what changed; nothing if there was nothing to compare with.
-// The answer may be older than what was written through since the look began: that is done again, and the ETag, which
+// Replace ends a reading with what was read, and returns what changed; nothing if there was nothing to compare with.
+// The answer may be older than what was written through since the reading began: that is done again, and the ETag, which
 // then stands for something else than the snapshot, is not kept. The vhost must be read again at once if something is missing
 // for the first time.
 func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, again bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for _, w := range s.since {
-		if w(fresh) {
+		if w.Apply(fresh) {
 			etag = ""
 		}
 	}
@@ -103,7 +110,7 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, again boo
 		changed = Changes(s.Current, fresh)
 	}
 	s.trust(etag)
-	s.looking, s.since = false, nil
+	s.readingNow, s.since = false, nil
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	s.Current.Free()

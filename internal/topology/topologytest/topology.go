@@ -74,13 +74,13 @@ func Describe(t testing.TB, topo topology.Topology) string {
 		if queue.Arguments[vhost.ArgQueueType] != "quorum" {
 			t.Errorf("queue %q: x-queue-type is %v", queue.Name, queue.Arguments[vhost.ArgQueueType])
 		}
-		line := fmt.Sprintf("queue %s: %s", queue.Name, queue.Role)
+		parts := []string{fmt.Sprintf("queue %s: %s", queue.Name, queue.Role)}
 		for _, key := range queue.Arguments.Keys() {
 			if key != vhost.ArgQueueType {
-				line += fmt.Sprintf(", %s=%v", key, queue.Arguments[key])
+				parts = append(parts, fmt.Sprintf("%s=%v", key, queue.Arguments[key]))
 			}
 		}
-		lines = append(lines, line)
+		lines = append(lines, strings.Join(parts, ", "))
 	}
 	for _, binding := range topo.Bindings {
 		line := fmt.Sprintf("binding %s -> %s: %s, %q", binding.Source, binding.Destination, binding.Role, binding.RoutingKey)

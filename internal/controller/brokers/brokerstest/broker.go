@@ -1,5 +1,3 @@
-// Package brokerstest has a broker in memory for the tests of reconcilers. A contract, which real brokers keep as well, says how
-// it behaves: see contract_test.go of package brokers.
 package brokerstest
 
 import (
@@ -16,18 +14,19 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is a connection to a vhost that is kept in memory. It sees at once whatever a test changes in the vhost.
+// Broker is a connection to a vhost that is kept in memory. It sees at once whatever a test changes in the vhost. It has the
+// methods of brokers.Broker, and those by which tests change the vhost and make it fail.
 type Broker struct {
 	store *snapshot.Store
 	owner string
 	vhost string
 	errs  brokererr.Errors
 
-	mu       sync.Mutex
-	health   rabbit.Health
-	messages map[string]int // by queue
-	failures map[vhost.ID]error
-	looks    int
+	mu        sync.Mutex
+	health    rabbit.Health
+	messages  map[string]int // by queue
+	failures  map[vhost.ID]error
+	refreshes int
 }
 
 // New makes a broker with an empty vhost, of a version of RabbitMQ, for the BrokerConnection of a UID.
@@ -46,10 +45,10 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 
 // Change changes the vhost as somebody else does.
 func (b *Broker) Change(change func(*snapshot.Snapshot)) {
-	b.store.Write(func(s *snapshot.Snapshot) bool {
+	b.store.Write(snapshot.Write{Apply: func(s *snapshot.Snapshot) bool {
 		change(s)
 		return true
-	})
+	}})
 }
 
 // SetHealth changes how the connection fares.
@@ -76,11 +75,11 @@ func (b *Broker) Fail(id vhost.ID, err error) {
 // FailAll has every operation fail; none any more with nil.
 func (b *Broker) FailAll(err error) { b.Fail(vhost.ID{}, err) }
 
-// Looks is how often the vhost was looked at.
-func (b *Broker) Looks() int {
+// Refreshes is how often the vhost was refreshed.
+func (b *Broker) Refreshes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.looks
+	return b.refreshes
 }
 
 // Owner is the UID of the BrokerConnection.
@@ -98,22 +97,22 @@ func (b *Broker) Health() rabbit.Health {
 
 // Observe returns what the vhost has.
 func (b *Broker) Observe(selection vhost.Selection) (vhost.Observed, bool) {
-	observed, looked := b.store.Observe(selection)
+	observed, read := b.store.Observe(selection)
 	observed.Cluster = b.Health().Cluster.Key()
-	return observed, looked
+	return observed, read
 }
 
-// Refresh counts a look, and takes its time for a new one.
+// Refresh counts a refresh, and takes its time for a new one.
 func (b *Broker) Refresh(ctx context.Context) error {
-	b.LookNow()
+	b.RequestRefresh()
 	return errors.Join(ctx.Err(), b.Health().Err)
 }
 
-// LookNow counts a look.
-func (b *Broker) LookNow() {
+// RequestRefresh counts a refresh.
+func (b *Broker) RequestRefresh() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.looks++
+	b.refreshes++
 	b.health.SyncedAt = time.Now()
 }
 
@@ -149,10 +148,10 @@ func (b *Broker) perform(op string, id vhost.ID, operation func(*snapshot.Snapsh
 	err := cmp.Or(b.failures[id], b.failures[vhost.ID{}])
 	b.mu.Unlock()
 	if err == nil {
-		b.store.Write(func(s *snapshot.Snapshot) bool {
+		b.store.Write(snapshot.Write{ID: id, Apply: func(s *snapshot.Snapshot) bool {
 			err = operation(s)
 			return err == nil
-		})
+		}})
 	}
 	if err == nil {
 		return nil

@@ -12,40 +12,39 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// dialSentinels opens the connection, and makes sure that it leads to the cluster of the connection that everything else
-// goes by.
-func (c *Connection) dialSentinels(ctx context.Context, cluster string) (*amqpconn.Conn, error) {
-	l, err := amqpconn.Dial(ctx, c.config.dialOptions(c.to, c.timing.dial))
+// dialBeside opens a second connection, and makes sure that it leads to the cluster of the main one.
+func (d dialer) dialBeside(ctx context.Context, channels *amqpconn.Pool, cluster string) (*amqpconn.Conn, error) {
+	l, err := amqpconn.Dial(ctx, d.options)
 	if err != nil {
 		return nil, err
 	}
-	watchdog := time.AfterFunc(c.timing.operation, l.CloseSocket)
+	watchdog := time.AfterFunc(d.timeouts.operation, l.CloseSocket)
 	defer watchdog.Stop()
-	if err := c.sameAsMain(ctx, l, cluster); err != nil {
+	if err := d.verifyBeside(ctx, channels, l, cluster); err != nil {
 		l.CloseSocket()
 		return nil, err
 	}
 	return l, nil
 }
 
-// sameAsMain declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
+// verifyBeside declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
 // the queue has the names of the clusters compared.
-func (c *Connection) sameAsMain(ctx context.Context, l *amqpconn.Conn, cluster string) error {
+func (d dialer) verifyBeside(ctx context.Context, channels *amqpconn.Pool, l *amqpconn.Conn, cluster string) error {
 	channel, err := l.Connection.Channel()
 	if err != nil {
-		return c.errs.OfOperation(err)
+		return d.errs.OfOperation(err)
 	}
 	defer func() { _ = channel.Close() }()
-	name := management.MatchQueue + l.Id
+	name := management.MatchQueue + l.ID
 	_, err = channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
-	if err != nil && !errors.Is(c.errs.OfOperation(err), brokererr.ErrAccessRefused) {
-		return c.errs.OfOperation(err)
+	if err != nil && !errors.Is(d.errs.OfOperation(err), brokererr.ErrAccessRefused) {
+		return d.errs.OfOperation(err)
 	}
 	declared := err == nil
 	var main *amqpconn.Conn
-	err = c.channels.Start(ctx, ctx, func(other *amqpconn.Conn) error {
+	err = channels.Start(ctx, ctx, func(other *amqpconn.Conn) error {
 		main = other
-		if err := c.errs.SameCluster(other.Cluster(), cluster); err != nil || !declared {
+		if err := d.errs.SameCluster(other.Cluster(), cluster); err != nil || !declared {
 			return err
 		}
 		return other.WithChannel(func(channel *amqp.Channel) error {
@@ -56,10 +55,10 @@ func (c *Connection) sameAsMain(ctx context.Context, l *amqpconn.Conn, cluster s
 	switch {
 	case declared && errors.Is(err, brokererr.ErrResourceLocked): // exclusive to another connection of the same broker
 		if _, err := channel.QueueDelete(name, false, false, false); err != nil {
-			return c.errs.OfOperation(err)
+			return d.errs.OfOperation(err)
 		}
 	case declared && errors.Is(err, brokererr.ErrNotFound), err == nil && main.Name != l.Name:
-		return c.errs.Fail(brokererr.ErrOtherCluster, "two AMQP connections lead to two brokers")
+		return d.errs.Fail(brokererr.ErrOtherCluster, "two AMQP connections lead to two brokers")
 	case err != nil:
 		return err
 	}

@@ -1,0 +1,265 @@
+package consumerqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// errInProgress: the deletion goes on by itself, and tells when it is over.
+var errInProgress = errors.New("in progress")
+
+// errNeeded: somebody else's queue sends its dead letters here.
+var errNeeded = errors.New("still needed")
+
+// isFinal says whether a failure will not go away by waiting. What could not be proved now may be later: the broker may have
+// been slow, or somebody may have changed a policy meanwhile. Dead letters that wait may have left their queue.
+func isFinal(err error) bool {
+	if errors.Is(err, brokererr.ErrPending) {
+		return false
+	}
+	for _, lasting := range []error{brokererr.ErrNotEmpty, brokererr.ErrAccessRefused, brokererr.ErrOtherCluster, errNeeded} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return false
+}
+
+// teardown takes a topology away, step by step.
+type teardown struct {
+	*scope
+	holdings
+
+	connection brokers.Broker
+	version    vhost.Version
+}
+
+// run takes away what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It
+// returns what stays; an error means that nothing more can be done now, or at all.
+func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
+	observed := t.observe()
+	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
+	if recorded := ownership.Recorded(*t.status); recorded.Cluster.Known() && !here.IsIn(recorded) {
+		return nil, fmt.Errorf("%w: the topology is in %v at %s, and BrokerConnection %q leads to %v at %s",
+			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
+	}
+	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
+		t.retainAdopted(fmt.Sprintf("Warren found it, and the main queue %q is somebody else's", t.cq.QueueName()))
+	}
+	if err := t.declaredAgain(observed); err != nil {
+		return nil, err
+	}
+	view := t.view(ctx, t.cq, here, t.version)
+	t.cancelOtherDeletions(t.withRunning(plan.TeardownOf(t.owned, observed, view.Active().SharedWith, nil), observed))
+	step := t.withRunning(plan.TeardownOf(t.owned, observed, t.handover.Undecided(view).SharedWith, nil), observed)
+	if err := t.deleteWorkQueues(ctx, observed, step); err != nil {
+		return nil, err
+	}
+	shared := t.handover.Resolve(t.cq, t.owned, view)
+	kept, err := t.deleteDeadLetterQueues(ctx, observed.Cluster, plan.TeardownOf(t.owned, t.observe(), shared, nil))
+	if err != nil {
+		return nil, err
+	}
+	step = plan.TeardownOf(t.owned, t.observe(), shared, kept)
+	err = t.connection.Remove(ctx, observed.Cluster, rabbit.Removal{Bindings: step.Bindings, Exchanges: step.Exchanges})
+	if err != nil && !onlyInUse(err) {
+		return nil, err
+	}
+	observed = t.observe()
+	last := plan.TeardownOf(t.owned, observed, shared, kept)
+	for _, exchange := range last.Exchanges { // which the broker did not delete
+		entry := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: exchange}
+		last.Retained = append(last.Retained, plan.Retained{Entry: entry, Reason: boundUnseen.Message})
+	}
+	return append(last.Retained, t.retainedAt(observed)...), nil
+}
+
+func (t *teardown) observe() vhost.Observed {
+	names := topology.SelectionWith(t.cq, t.inventory())
+	names.IncludeDeadLetterSources = true
+	observed, _ := t.connection.Observe(names)
+	return observed
+}
+
+// remaining is what is still there of what this resource owned; at another cluster nothing is known of that.
+func (t *teardown) remaining() []v1alpha1.TopologyEntry {
+	observed := t.observe()
+	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
+	if !here.IsIn(ownership.Recorded(t.cq.Status)) {
+		return t.inventory()
+	}
+	return slices.DeleteFunc(t.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
+}
+
+// deleteWorkQueues deletes delay tiers and main queue. Unless their messages are to go with them, they must be provably empty,
+// and nobody else may send messages here.
+func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed, step plan.Teardown) error {
+	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
+		return t.deleteWithMessages(ctx, observed.Cluster, step.WorkQueues)
+	}
+	main := t.cq.QueueName()
+	_, exists := observed.Queues[main]
+	switch {
+	case exists && !slices.Contains(step.WorkQueues, main):
+		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared, and stays; so does what it needs",
+			errNeeded, main)
+	case step.FeedingQueue != "":
+		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
+	case len(step.WorkQueues) == 0:
+		return nil
+	}
+	return t.deleteEmpty(observed.Cluster, step.WorkQueues, t.undecided)
+}
+
+// deleteDeadLetterQueues deletes dead-letter queues, one by one, and returns why others are kept.
+func (t *teardown) deleteDeadLetterQueues(
+	ctx context.Context, cluster string, step plan.Teardown,
+) (kept map[string]string, err error) {
+	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
+		return nil, t.deleteWithMessages(ctx, cluster, step.DeadLetterQueues)
+	}
+	kept = map[string]string{}
+	for _, queue := range step.DeadLetterQueues {
+		err := t.deleteEmpty(cluster, []string{queue}, t.handover.Resolve)
+		switch {
+		case err == nil:
+		case isFinal(err):
+			kept[queue] = conditions.ErrorSummary(err)
+		default:
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
+// deleteWithMessages deletes queues one after the other; those of which nobody knows whose they are only if they are empty.
+func (t *teardown) deleteWithMessages(ctx context.Context, cluster string, queues []string) error {
+	for _, queue := range queues {
+		var err error
+		if t.unconfirmed[queue] {
+			err = t.deleteEmpty(cluster, []string{queue}, t.undecided)
+		} else {
+			err = t.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}})
+		}
+		if t.unconfirmed[queue] && err != nil && isFinal(err) {
+			t.retain(queue, conditions.ErrorSummary(err))
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withRunning adds to the work the queues that an attempt, which goes on, has deleted of it.
+func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan.Teardown {
+	if t.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyDelete { // which deletes one queue after the other
+		step.WorkQueues = t.deletions.Running(client.ObjectKeyFromObject(t.cq), step.WorkQueues, func(queue string) bool {
+			_, exists := observed.Queues[queue]
+			return exists
+		})
+	}
+	return step
+}
+
+// cancelOtherDeletions ends attempts that began before the resource was to be deleted, or for a step that is over.
+func (t *teardown) cancelOtherDeletions(step plan.Teardown) {
+	groups := slices.Collect(slices.Chunk(step.DeadLetterQueues, 1))
+	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete { // see deleteWithMessages
+		groups = slices.AppendSeq(groups, slices.Chunk(step.WorkQueues, 1))
+	}
+	t.deletions.CancelExcept(client.ObjectKeyFromObject(t.cq), append(groups, step.WorkQueues)...)
+}
+
+// sharing finds out who else has the objects of a ConsumerQueue that is being deleted.
+type sharing func(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry, view ownership.View) func(v1alpha1.TopologyEntry) string
+
+// undecided is sharing with those that can still be left something.
+func (t *teardown) undecided(
+	_ *v1alpha1.ConsumerQueue, _ []v1alpha1.TopologyEntry, view ownership.View,
+) func(v1alpha1.TopologyEntry) string {
+	return t.handover.Undecided(view).SharedWith
+}
+
+func (t *teardown) deleteEmpty(cluster string, queues []string, shared sharing) error {
+	g := brokers.Group{Queues: queues, StillWanted: t.stillUnneeded(cluster, queues, shared)}
+	known, err := t.deletions.Ensure(client.ObjectKeyFromObject(t.cq), t.connection, cluster, g, terminationRetry)
+	if !known {
+		return errInProgress
+	}
+	return err
+}
+
+// stillUnneeded makes a question that is asked right before queues are fenced off: may they still go? Somebody may have
+// begun to dead-letter there, or another ConsumerQueue to want them.
+func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing) func(context.Context) error {
+	now := *t
+	now.scope = t.frozen()
+	return func(ctx context.Context) error {
+		if err := refreshed(ctx, now.connection); err != nil {
+			return err
+		}
+		here := ownership.Location{Cluster: vhost.ClusterOf(cluster), VHost: now.connection.VHost()}
+		view, observed := now.view(ctx, now.cq, here, now.version), now.observe()
+		return mayGo(plan.TeardownOf(now.owned, observed, shared(now.cq, now.owned, view), nil), observed, queues)
+	}
+}
+
+// mayGo says why one of these queues must not be deleted.
+func mayGo(step plan.Teardown, observed vhost.Observed, queues []string) error {
+	for _, queue := range queues {
+		_, exists := observed.Queues[queue]
+		work := slices.Contains(step.WorkQueues, queue)
+		switch {
+		case work && step.FeedingQueue != "":
+			return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
+		case exists && !work && !slices.Contains(step.DeadLetterQueues, queue):
+			return fmt.Errorf("%w: queue %q: %s", errNeeded, queue, stayOf(step, queue))
+		}
+	}
+	return nil
+}
+
+func stayOf(step plan.Teardown, queue string) string {
+	for _, stay := range step.Retained {
+		if stay.Entry.Kind == v1alpha1.KindQueue && stay.Entry.Name == queue {
+			return stay.Reason
+		}
+	}
+	return "somebody else has it"
+}
+
+// reappearing is for how long a queue may still be listed after it was deleted, by another node of the broker.
+const reappearing = 5 * time.Second
+
+// declaredAgain says that a queue which was shown to be empty and deleted is there again: it is somebody else's, and to
+// delete it once more could go on for ever.
+func (t *teardown) declaredAgain(observed vhost.Observed) error {
+	queue, since := t.deletions.Reappeared(client.ObjectKeyFromObject(t.cq), func(queue string) bool {
+		_, exists := observed.Queues[queue]
+		return exists
+	})
+	switch {
+	case queue == "":
+		return nil
+	case since < reappearing:
+		return fmt.Errorf("queue %q was deleted and is listed again", queue)
+	}
+	return fmt.Errorf("%w: queue %q was deleted, and somebody else declared it again", errNeeded, queue)
+}

@@ -1,0 +1,178 @@
+package consumerqueue
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// vhostScope is the part of a reconciliation that has to do with the broker.
+type vhostScope struct {
+	*scope
+
+	connection brokers.Broker
+	version    vhost.Version
+	location   ownership.Location
+	desired    topology.Topology
+	older      []topology.Topology
+	peers      ownership.View
+	// owned are the objects that were this resource's own when the reconciliation began.
+	owned []v1alpha1.TopologyEntry
+	known topology.Inventory
+}
+
+// reconcileTopology finds out what the spec asks for, and has the vhost reconciled.
+func (s *scope) reconcileTopology(ctx context.Context, connection brokers.Broker, version vhost.Version) error {
+	desired, err := topology.Desired(s.cq, version)
+	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
+		s.cancelPruning()
+		s.setConditions(summaryOfRefusal(refusal.Reason, refusal.Message))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.resolveVHost(ctx, connection, version, desired).reconcile(ctx)
+}
+
+// resolveVHost finds out where the topology is and who else is there. If that is another place than the one that the status
+// speaks of, what the status remembers says nothing about this place.
+func (s *scope) resolveVHost(
+	ctx context.Context, connection brokers.Broker, version vhost.Version, desired topology.Topology,
+) *vhostScope {
+	observed, _ := connection.Observe(vhost.Selection{})
+	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: connection.VHost()}
+	s.switchLocation(here)
+	return &vhostScope{
+		scope: s, connection: connection, version: version, location: here,
+		desired: desired, older: topology.DesiredOnOlderVersions(s.cq, version),
+		peers: s.view(ctx, s.cq, here, version),
+		owned: topology.Owned(s.status.Topology), known: topology.InventoryOf(s.status.Topology),
+	}
+}
+
+// reconcile compares, decides, claims, applies, prunes and reports.
+func (v *vhostScope) reconcile(ctx context.Context) error {
+	conflict, err := v.peers.FindConflict(ctx, v.candidate(), v.live)
+	if err != nil {
+		return err
+	}
+	if conflict != nil {
+		v.markConflict(*conflict)
+		return nil
+	}
+	comparison := v.compare()
+	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
+	if wait := v.refreshBeforeRemoval(comparison, decided); wait > 0 {
+		return &brokers.RefreshPending{Wait: wait}
+	}
+	writes := decided.Count() > 0 || decided.Removes()
+	if writes {
+		done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, client.ObjectKeyFromObject(v.cq))
+		if !ok {
+			return brokers.ErrBusy
+		}
+		defer done()
+	}
+	conflict, err = v.claim(ctx, comparison, decided)
+	if err != nil {
+		return err
+	}
+	if conflict != nil {
+		v.markConflict(*conflict)
+		return nil
+	}
+	if writes && !v.statusWritten {
+		if err := v.verifyNotStale(ctx); err != nil {
+			return err // another reconciliation may have done it, and told, a moment ago
+		}
+	}
+	before := comparison.Changes
+	comparison, applied := v.apply(ctx, comparison, decided)
+	if applied != nil {
+		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later
+	}
+	v.prune(&comparison)
+	return v.tell(comparison, decided, before, applied)
+}
+
+// tell writes what came of it into the report, and returns an error if that is to be tried again.
+func (v *vhostScope) tell(comparison plan.Comparison, decided plan.Plan, before []v1alpha1.Change, applied error) error {
+	comparison.Advisories = append(comparison.Advisories, v.sharedVHost()...)
+	decided.Failed = failedObjects(applied)
+	entries := plan.MergeInventory(comparison, v.known, decided)
+	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)
+	v.recordTransitions(decided, before, outcome, applied)
+	if err := v.setTopology(entries, comparison, decided); err != nil {
+		return err
+	}
+	v.setConditions(outcome)
+	return retryable(applied)
+}
+
+// compare includes what dead-letters to the topology only where something has left the spec: that takes a walk through the whole vhost.
+func (v *vhostScope) compare() plan.Comparison {
+	names := topology.SelectionWith(v.cq, v.owned)
+	names.IncludeDeadLetterSources = slices.ContainsFunc(v.owned, func(entry v1alpha1.TopologyEntry) bool {
+		return !v.desired.Wants(topology.IDOf(entry))
+	})
+	observed, _ := v.connection.Observe(names)
+	return plan.Diff(v.desired, observed, v.diffInput())
+}
+
+func (v *vhostScope) diffInput() plan.Input {
+	return plan.Input{
+		Older: v.older, Wanted: v.peers.Wants, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
+		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
+	}
+}
+
+// apply declares what was decided, then takes away what may go, and compares again.
+func (v *vhostScope) apply(
+	ctx context.Context, comparison plan.Comparison, decided plan.Plan,
+) (after plan.Comparison, applied error) {
+	if decided.Count() > 0 {
+		if applied = declareAll(ctx, v.connection, decided); applied != nil {
+			// Somebody else may have been there first: refresh before anything is said.
+			applied = errors.Join(applied, v.connection.Refresh(ctx))
+		}
+		comparison = v.compare()
+	}
+	removal := removalOf(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
+	if applied != nil || !removesAny(removal) {
+		return comparison, applied
+	}
+	applied = v.connection.Remove(ctx, v.location.Cluster.Key(), removal)
+	if onlyInUse(applied) {
+		comparison = v.compare()
+		comparison.Keep(removal.Exchanges, boundUnseen)
+		return comparison, nil
+	}
+	if errors.Is(applied, brokererr.ErrShared) { // which was found out just now
+		return v.compare(), nil
+	}
+	if applied != nil {
+		applied = errors.Join(applied, v.connection.Refresh(ctx))
+	}
+	return v.compare(), applied
+}
+
+// declareAll carries out a plan. Messages must not come in before all else is there: if something cannot be declared, the
+// source bindings are left out.
+func declareAll(ctx context.Context, connection brokers.Broker, decided plan.Plan) error {
+	first, last := decided.Declarations()
+	if err := connection.Apply(ctx, first); err != nil {
+		return err
+	}
+	return connection.Apply(ctx, last)
+}

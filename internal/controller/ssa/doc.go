@@ -1,0 +1,2 @@
+// Package ssa writes statuses by server-side apply.
+package ssa

@@ -1,0 +1,2 @@
+// Package trigger has what causes reconciliations: annotations that ask for one, times with jitter, predicates.
+package trigger

@@ -1,0 +1,91 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// dialer opens AMQP connections.
+type dialer struct {
+	options  amqpconn.DialOptions
+	timeouts timeouts
+	errs     brokererr.Errors
+}
+
+// supervisor keeps the AMQP connection.
+type supervisor struct {
+	dialer
+
+	links       *linkSlot
+	channels    *amqpconn.Pool
+	health      *healthState
+	reconnected func()
+}
+
+// run connects again and again.
+func (s *supervisor) run(ctx context.Context) {
+	retry := backoff{first: s.timeouts.firstRetry, limit: s.timeouts.lastRetry}
+	for first := true; ; first = false {
+		began := time.Now()
+		l, err := amqpconn.Dial(ctx, s.options)
+		if err == nil {
+			err = s.supervise(ctx, l, first)
+			if time.Since(began) > minStableDuration {
+				retry.reset()
+			}
+		}
+		if !errors.Is(err, brokererr.ErrClusterMismatch) { // which says so itself
+			err = fmt.Errorf("AMQP: %w", err)
+		}
+		if ctx.Err() != nil {
+			s.channels.Set(nil, brokererr.ErrClosed)
+			return
+		}
+		s.channels.Set(nil, err)
+		s.health.update(func(s *healthParts) {
+			s.amqp, s.health.Connected, s.health.Matched = err, false, false
+			if errors.Is(err, brokererr.ErrClusterMismatch) {
+				s.amqp = nil
+			}
+		})
+		timer := time.NewTimer(retry.wait())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// supervise lasts as long as an AMQP connection, and returns why it ended. The next refresh says whether it may be used. What
+// was known of the broker may be out of date after a time without a connection.
+func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
+	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
+	s.health.update(func(s *healthParts) { s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.Version })
+	if !first {
+		s.reconnected()
+	}
+	s.links.offer(l)
+	defer s.links.withdraw()
+	select {
+	case err := <-l.Refused:
+		l.Close(s.timeouts.close)
+		return err
+	case reply := <-ended:
+		l.CloseSocket()
+		if reply == nil || l.Overdue.Load() {
+			return s.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
+		}
+		return s.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %s", brokererr.WithoutCode(reply.Reason))
+	case <-ctx.Done():
+		l.Close(s.timeouts.close)
+		return brokererr.ErrClosed
+	}
+}

@@ -1,0 +1,212 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+)
+
+// refresher keeps what is known of a vhost fresh: when somebody asks, when AMQP has connected, and once per interval.
+type refresher struct {
+	config         Config
+	errs           brokererr.Errors
+	timeouts       timeouts
+	log            logr.Logger
+	api            *management.Client
+	health         *healthState
+	views          *views
+	matcher        *matcher
+	operators      *operatorSurvey
+	clearLeftovers func()
+	requests       *refreshRequests
+
+	// The goroutine of run has these for itself.
+	info     *management.BrokerInfo // who the broker is; nil before the first answer
+	probedAt time.Time              // when the broker was asked
+	readAt   time.Time              // when the reading began that was used last
+}
+
+// run refreshes, with one request to the management API at a time.
+func (r *refresher) run(ctx context.Context) {
+	retry := backoff{first: r.timeouts.firstRetry, limit: min(r.timeouts.lastRetry, r.config.ResyncInterval)}
+	for ctx.Err() == nil {
+		waiting, asked := r.requests.take()
+		err := r.refresh(ctx, asked)
+		for _, result := range waiting {
+			result <- err
+		}
+		wait := jitter(r.config.ResyncInterval) - time.Since(r.readAt)
+		if err == nil {
+			retry.reset()
+			r.readMembers(ctx)
+		} else {
+			wait = retry.wait()
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-r.requests.wake:
+			r.requests.request() // which take is to see
+		case <-r.matcher.links.offered:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// refresh asks the broker who it is, where that is not sure, and reads the vhost.
+func (r *refresher) refresh(ctx context.Context, asked bool) error {
+	began, err := r.probeAndRead(ctx, asked)
+	if err != nil {
+		r.requests.markStale() // even when closing: another refresh may still begin
+	}
+	if ctx.Err() != nil {
+		return brokererr.ErrClosed
+	}
+	r.health.update(func(s *healthParts) {
+		s.management = err
+		if errors.Is(err, brokererr.ErrClusterMismatch) { // which has its own place, for it holds until a link matches
+			s.management = nil
+		}
+		if err == nil {
+			s.health.SyncedAt = began
+		}
+	})
+	return err
+}
+
+func (r *refresher) probeAndRead(ctx context.Context, asked bool) (began time.Time, err error) {
+	oldest := r.oldestUseful(asked, time.Now())
+	if err := r.probe(ctx); err != nil {
+		return began, err
+	}
+	if err := r.matcher.matchNew(ctx, r.info); err != nil {
+		return began, err
+	}
+	if err := r.checkMajority(ctx); err != nil {
+		return began, err
+	}
+	view := r.views.prepare(r.observationKey())
+	if began, err = view.refresh(ctx, r.errs, oldest, r.read); err != nil {
+		return began, err
+	}
+	r.views.show(view)
+	r.readAt = began
+	// That the connections cannot be read says nothing of the vhost; a removal reads them again, and fails then.
+	_ = r.operators.surveyOften(ctx)
+	r.clearLeftovers()
+	return began, nil
+}
+
+// oldestUseful is how long ago a reading may have begun that serves: one by another connection, since the last that was used.
+func (r *refresher) oldestUseful(asked bool, now time.Time) time.Time {
+	oldest := now.Add(-r.config.ResyncInterval)
+	if asked {
+		oldest = now
+	}
+	for _, later := range []time.Time{r.requests.outdatedBefore(), r.readAt.Add(1)} {
+		if later.After(oldest) {
+			oldest = later
+		}
+	}
+	return oldest
+}
+
+// observationKey says with whom the connection may share what it reads.
+func (r *refresher) observationKey() observationKey {
+	return observationKey{
+		broker: r.config.brokerFingerprint(), clusterID: r.info.Identity.ID, vhost: r.config.VHost,
+		tags: fmt.Sprintf("%q", r.info.Tags), definitions: r.info.Capabilities.Definitions,
+	}
+}
+
+// probe asks what tags the user has; and who the broker is, and what it lets the user do: after each (re)connect and each
+// failure, when the tags have changed, and while its nodes are being upgraded, for the last of them may do that without any of
+// our connections being closed.
+func (r *refresher) probe(ctx context.Context) error {
+	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {
+		tags, err := r.api.Whoami(ctx)
+		if err != nil || slices.Equal(tags, r.info.Tags) {
+			return err
+		}
+	}
+	info, err := r.api.Probe(ctx)
+	if err == nil {
+		r.probed(info)
+	}
+	return err
+}
+
+// probed takes note of who the broker is. If the broker is not surely the same as before, the link must be matched anew.
+func (r *refresher) probed(info *management.BrokerInfo) {
+	known := r.info
+	r.info, r.probedAt = info, time.Now()
+	if view := r.views.get(); view != nil {
+		view.store.Forget() // it may be another cluster
+		view.members.expire(r.requests.outdatedBefore(), info.Nodes)
+	}
+	r.matcher.rematch(known, info)
+	r.health.update(func(s *healthParts) {
+		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = info.Version, info.Identity.Name, info.Capabilities
+		s.health.Cluster = info.Identity
+	})
+}
+
+// read reads the vhost and sees to it that what was read is of the cluster that was probed, and of the broker that AMQP leads
+// to: another one may have answered, and its objects must not pass for those of the first.
+func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
+	fresh, etag, err := r.readVHost(ctx, etag)
+	unchanged := errors.Is(err, management.ErrNotModified)
+	if err != nil && !unchanged {
+		return nil, "", err
+	}
+	if another := r.verifySameBroker(ctx, unchanged); another != nil {
+		fresh.Free()
+		return nil, "", another
+	}
+	if fresh != nil {
+		fresh.Cluster = r.info.Identity.Key()
+	}
+	return fresh, etag, err
+}
+
+// readVHost takes the one request where the user may, and the listings otherwise. An administrator who is one no longer is
+// noticed by the refusal.
+func (r *refresher) readVHost(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
+	if r.info.Capabilities.Definitions {
+		fresh, etag, err := snapshot.ReadDefinitions(ctx, r.api, etag, r.info.Builtin)
+		if !errors.Is(err, brokererr.ErrAccessRefused) {
+			return fresh, etag, err
+		}
+		r.info.Capabilities.Definitions = false
+		r.probed(r.info)
+	}
+	fresh, err := snapshot.ReadListings(ctx, r.api, r.info.Builtin)
+	return fresh, "", err
+}
+
+// verifySameBroker fails if another broker may have answered than was probed. unchanged says that the answer had no news.
+func (r *refresher) verifySameBroker(ctx context.Context, unchanged bool) error {
+	moved := r.api.TookNewConnection()
+	if moved {
+		now, _, err := r.api.Identity(ctx)
+		if err != nil {
+			return err
+		}
+		if !now.Continues(r.info.Identity) {
+			return r.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q", now.Name, r.info.Identity.Name)
+		}
+	}
+	if unchanged && !moved {
+		return nil
+	}
+	return r.matcher.matchAgain(ctx, r.info, moved)
+}

@@ -1,0 +1,85 @@
+package rabbit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// refreshRequests are what others want of a refresher.
+type refreshRequests struct {
+	vhost  string
+	wake   chan struct{}
+	closed <-chan struct{}
+
+	mu      sync.Mutex
+	waiting []chan<- error // for the next refresh
+	// stale: the broker must be asked again who it is. What was read before staleSince may be out of date.
+	stale      bool
+	staleSince time.Time
+}
+
+// wait returns when a refresh has ended that began after the call.
+func (r *refreshRequests) wait(ctx context.Context) error {
+	result := make(chan error, 1)
+	r.mu.Lock()
+	r.waiting = append(r.waiting, result)
+	r.request()
+	r.mu.Unlock()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for a refresh of vhost %q: %w", r.vhost, ctx.Err())
+	case <-r.closed:
+		return brokererr.ErrClosed
+	}
+}
+
+// request wakes run.
+func (r *refreshRequests) request() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // a refresh is about to begin
+	}
+}
+
+// take returns the callers that the next refresh will serve, and clears the request that they made. asked says that
+// there was a request.
+func (r *refreshRequests) take() (waiting []chan<- error, asked bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.wake:
+		asked = true
+	default:
+	}
+	waiting, r.waiting = r.waiting, nil
+	return waiting, asked || len(waiting) > 0
+}
+
+// markStale has the broker asked again who it is, and the vhost read again: something may have changed unseen.
+func (r *refreshRequests) markStale() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stale, r.staleSince = true, time.Now()
+}
+
+// takeStale says whether the broker must be asked again who it is, for the caller to do so.
+func (r *refreshRequests) takeStale() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	stale := r.stale
+	r.stale = false
+	return stale
+}
+
+// outdatedBefore is the time of the last markStale; zero if there was none.
+func (r *refreshRequests) outdatedBefore() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.staleSince
+}

@@ -1,0 +1,202 @@
+package safedelete
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// sentinelAcks takes sentinels out of queues again.
+type sentinelAcks struct{ *Deleter }
+
+// ackAllSentinels takes the sentinels of a fence out of its queues, and then, for those queues in which there are none and from
+// which they can have expired, out of those where they went. what says what there can be in a queue; gone is told of a
+// queue that does not exist. age is how long ago the sentinels were put in.
+func (s sentinelAcks) ackAllSentinels(
+	ctx context.Context, f fence.Fence, age time.Duration, what func(queue string) ackOptions, gone func(queue string),
+) error {
+	var without []string
+	for _, queue := range f.Queues {
+		taken, exists, err := s.ackSentinels(ctx, queue, what(queue))
+		switch {
+		case err != nil:
+			return err
+		case !exists:
+			gone(queue)
+		case taken == 0:
+			without = append(without, queue)
+		}
+	}
+	for _, queue := range without {
+		found, err := s.ackExpiredSentinels(ctx, queue, f.Effective, what(queue))
+		if err == nil && !found {
+			err = s.checkNoneArriving(ctx, queue, f.Effective, age)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.deletions.mayArrive(f.Name) {
+		return s.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
+	}
+	return nil
+}
+
+// checkNoneArriving says that a sentinel may have expired and may not have arrived yet: what expires towards a queue that is fenced
+// is tried again minutes later. Until then the fence stays, in a form that changes nothing, as the record of it.
+func (s sentinelAcks) checkNoneArriving(ctx context.Context, queue string, policy vhost.Arguments, age time.Duration) error {
+	var arguments vhost.Arguments
+	s.broker.View(func(known *snapshot.Snapshot) { arguments = known.Queues[queue].Arguments })
+	now := &queueStats{QueueInfo: management.QueueInfo{Arguments: arguments}, user: policy}
+	limit, expires := now.lowest("message-ttl")
+	ttl := time.Duration(limit) * time.Millisecond
+	if !expires || age < ttl || age > ttl+maxArrival {
+		return nil
+	}
+	if age > ttl+budget+statsLag {
+		now, err := s.queueInfo(ctx, queue, management.WithStatistics)
+		if err != nil || now == nil || now.DeadLetters != nil && *now.DeadLetters == 0 {
+			return err
+		}
+	}
+	return s.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be on its way", queue)
+}
+
+// ackExpiredSentinels takes the sentinels out of the queues to which they may have expired, and says whether there were any.
+func (s sentinelAcks) ackExpiredSentinels(
+	ctx context.Context, queue string, policy vhost.Arguments, what ackOptions,
+) (found bool, err error) {
+	what.maxReady, what.held = fewMessages, false
+	var onward []string
+	s.broker.View(func(known *snapshot.Snapshot) { onward = known.ExpiresTo(queue, policy) })
+	for _, other := range onward {
+		taken, _, err := s.ackSentinels(ctx, other, what)
+		if err != nil {
+			return found, err
+		}
+		found = found || taken > 0
+	}
+	return found, nil
+}
+
+// ackSentinels takes sentinels out of a queue, and returns how many, and whether there is such a queue. A broker knows no other way
+// to see what a message is than to get it: messages of others that are in front are held until the sentinels are out, and
+// put back. A queue that is gone, has no ready message or has consumers, who were given the sentinels long ago, is left
+// alone; but see taking.held.
+func (s sentinelAcks) ackSentinels(ctx context.Context, queue string, what ackOptions) (taken int, exists bool, err error) {
+	worth, exists, err := s.mayHoldSentinels(ctx, queue, what)
+	if err != nil || !worth {
+		return 0, exists, err
+	}
+	most := holdLimit
+	if s.countsDeliveries(queue) {
+		most = 1
+	}
+	err = s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
+		var held []amqp.Delivery
+		for taken < what.max && len(held) < most {
+			message, ok, err := channel.Get(queue, false)
+			switch {
+			case err != nil:
+				return err
+			case !ok:
+				return s.putAllBack(ctx, channel, queue, held)
+			case !isSentinel(message, what.match):
+				held = append(held, message)
+				continue
+			}
+			if err := message.Ack(false); err != nil {
+				return err
+			}
+			taken++
+		}
+		return s.putAllBack(ctx, channel, queue, held)
+	})
+	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see ackAsConsumer
+		taken, err = s.ackAsConsumer(ctx, queue, what)
+	}
+	return taken, true, wrapQueue(queue, err)
+}
+
+// mayHoldSentinels says whether there can be sentinels to take out of a queue, and whether there is such a queue.
+func (s sentinelAcks) mayHoldSentinels(ctx context.Context, queue string, what ackOptions) (worth, exists bool, err error) {
+	now, exists, err := s.held(ctx, what.cluster, queue)
+	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < what.patience; {
+		if err = management.Sleep(ctx, s.errs, settlePause); err == nil {
+			now, exists, err = s.held(ctx, what.cluster, queue)
+		}
+	}
+	if err == nil && now.consumers > 0 && what.held {
+		err = s.errs.Fail(brokererr.ErrUnproven, "a message that guarded queue %q may still be held by a process that is gone", queue)
+	}
+	few := what.maxReady == 0 || now.ready <= what.maxReady
+	return exists && now.ready > 0 && now.consumers == 0 && few, exists, err
+}
+
+// countsDeliveries says whether a message that is put back has lost one of the deliveries that its queue allows.
+func (s sentinelAcks) countsDeliveries(queue string) bool {
+	limited := false
+	s.broker.View(func(known *snapshot.Snapshot) {
+		limit, given := known.Queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
+		limited = given && limit >= 0
+	})
+	return limited && s.broker.State().CountsReturns
+}
+
+// putAllBack returns what was held, and waits until the queue knows of that and of every acknowledgement before: what is
+// sent right before a channel is closed can be forgotten.
+func (s sentinelAcks) putAllBack(ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery) error {
+	for _, message := range held {
+		if err := putBack(message); err != nil {
+			return err
+		}
+	}
+	for begun := time.Now(); time.Since(begun) < settling; {
+		now, exists, err := passiveDeclare(channel, queue)
+		if err != nil || !exists || now.consumers == 0 { // whoever holds a message counts as a consumer
+			return err
+		}
+		if err := management.Sleep(ctx, s.errs, settlePause); err != nil {
+			return err
+		}
+	}
+	return s.errs.Fail(brokererr.ErrUnproven,
+		"queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
+}
+
+// ackAsConsumer is take for queues with a single active consumer, which refuse basic.get. While another consumer is the
+// active one, nothing comes.
+func (s sentinelAcks) ackAsConsumer(ctx context.Context, queue string, what ackOptions) (int, error) {
+	taken := 0
+	err := s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
+		messages, err := consumeSlowly(channel, queue)
+		if err != nil {
+			return err
+		}
+		for patience := time.After(consumerPatience); ; {
+			message, ok := next(ctx, messages, patience)
+			if !ok {
+				return stopConsuming(channel, messages)
+			}
+			if !isSentinel(message, what.match) { // not before no other can come, or it would be the same one again
+				return errors.Join(stopConsuming(channel, messages), putBack(message))
+			}
+			taken++
+			if taken == what.max {
+				return errors.Join(stopConsuming(channel, messages), message.Ack(false), s.putAllBack(ctx, channel, queue, nil))
+			}
+			if err := message.Ack(false); err != nil {
+				return err
+			}
+		}
+	})
+	return taken, err
+}

@@ -1,0 +1,32 @@
+package rabbit
+
+import "time"
+
+// timeouts are how long things may take.
+type timeouts struct {
+	dial       time.Duration // TCP; and again TLS with the handshake of AMQP
+	operation  time.Duration // one declaration or binding
+	request    time.Duration // one request to the management API, with its answer
+	close      time.Duration // closing AMQP in good order
+	firstRetry time.Duration // the first wait before another attempt
+	lastRetry  time.Duration // the longest
+	settle     time.Duration // from closing a fence until all publishers know
+	leftover   time.Duration // how long a fence of another process must have been seen to count as left behind
+	match      time.Duration // until a queue that is declared shows in the management API, on each node
+	statistics time.Duration // until a connection that is opened does
+}
+
+var defaultTimeouts = timeouts{
+	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, close: time.Second,
+	firstRetry: 250 * time.Millisecond, lastRetry: 30 * time.Second, settle: 400 * time.Millisecond, leftover: 20 * time.Second,
+	match: 3 * time.Second, statistics: 15 * time.Second,
+}
+
+const (
+	// minStableDuration is how long an AMQP connection must last before it counts as a success: a connection that the broker
+	// refuses as soon as it is open must not be tried again and again without a pause.
+	minStableDuration = 5 * time.Second
+	// drainTimeout is how long Close waits for deletions to undo what they have begun. What they don't manage is left to the
+	// next connection; see safedelete/recovery.go.
+	drainTimeout = 4 * time.Second
+)
