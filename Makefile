@@ -41,12 +41,18 @@ test: ## Run all tests on real parts, and check the coverage.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
-	go test -race -shuffle=on $(TESTFLAGS) ./internal/topology/... ./test/conformance/... ./test/docs/...
+	go test -race -shuffle=on $(TESTFLAGS) ./internal/vhost/... ./internal/topology/... ./internal/ownership/... \
+		./test/conformance/... ./test/docs/...
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.
 	WARREN_TEST_CLUSTER_VERSION='$(VERSION)' KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" \
 		go test -count=1 -timeout=30m $(TESTFLAGS) ./test/cluster
+
+.PHONY: benchmark
+benchmark: ## Measure a manager with COUNT ConsumerQueues (500): create, and start again.
+	WARREN_SCALE_COUNT='$(COUNT)' hack/with-parts.sh newest \
+		go test -run='^$$' -bench=. -benchtime=1x -timeout=90m $(TESTFLAGS) ./test/scale
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.

@@ -111,8 +111,14 @@ func (o *Observations) close(v *view) {
 type readFunc func(ctx context.Context, etag string) (*snapshot.Snapshot, string, error)
 
 // refresh sees to it that the vhost was read at the given time or later: if nobody did, now. It returns when the reading began.
-func (v *view) refresh(ctx context.Context, errs brokererr.Errors, oldest time.Time, read readFunc) (began time.Time, err error) {
-	err = v.reading.Hold(ctx, errs, func() error {
+// The limit is for how long others may be reading meanwhile: a broker that answers nobody must not keep a hundred connections
+// waiting one after the other.
+func (v *view) refresh(
+	ctx context.Context, errs brokererr.Errors, limit time.Duration, oldest time.Time, read readFunc,
+) (began time.Time, err error) {
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = v.reading.Hold(waiting, errs, func() error {
 		if began = v.readAt; !began.Before(oldest) {
 			return nil
 		}

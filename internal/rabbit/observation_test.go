@@ -1,6 +1,8 @@
 package rabbit
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -215,5 +218,20 @@ func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 	}
 	if views.prepare(next) != second || len(views.observations.shared) != 1 {
 		t.Error("the old view is not closed")
+	}
+}
+
+// A connection does not wait for ever while others read.
+func TestAReadingOfOthersIsWaitedForNotForEver(t *testing.T) {
+	t.Parallel()
+	view := NewObservations().open(observationKey{}, viewer{})
+	view.reading <- struct{}{}
+	read := func(context.Context, string) (*snapshot.Snapshot, string, error) {
+		t.Error("two connections read at the same time")
+		return snapshot.New(), "", nil
+	}
+	_, err := view.refresh(t.Context(), brokererr.Errors{}, time.Millisecond, time.Now(), read)
+	if !errors.Is(err, brokererr.ErrTimeout) {
+		t.Errorf("error is %v", err)
 	}
 }

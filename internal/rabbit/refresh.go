@@ -95,7 +95,7 @@ func (r *refresher) probeAndRead(ctx context.Context, asked bool) (began time.Ti
 		return began, err
 	}
 	view := r.views.prepare(r.observationKey())
-	if began, err = view.refresh(ctx, r.errs, oldest, r.read); err != nil {
+	if began, err = view.refresh(ctx, r.errs, 2*r.timeouts.request, oldest, r.read); err != nil {
 		return began, err
 	}
 	r.views.show(view)

@@ -97,112 +97,112 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 }
 
 // Lifetime ends when the manager stops.
-func (c *Pool) Lifetime() context.Context { return c.stopping }
+func (p *Pool) Lifetime() context.Context { return p.stopping }
 
 // Start waits for the manager to stop, then closes every connection.
-func (c *Pool) Start(ctx context.Context) error {
+func (p *Pool) Start(ctx context.Context) error {
 	<-ctx.Done()
-	c.stop()
-	c.mu.Lock()
-	keys := make([]types.NamespacedName, 0, len(c.open))
-	for key := range c.open {
+	p.stop()
+	p.mu.Lock()
+	keys := make([]types.NamespacedName, 0, len(p.open))
+	for key := range p.open {
 		keys = append(keys, key)
 	}
-	c.mu.Unlock()
+	p.mu.Unlock()
 	for _, key := range keys {
-		c.Close(key)
+		p.Close(key)
 	}
 	return nil
 }
 
 // Ensure opens the connection of a BrokerConnection, again if its configuration changed.
-func (c *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (Broker, error) {
+func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (Broker, error) {
 	fingerprint := config.Fingerprint()
-	if found, ok := c.get(key); ok && found.fingerprint == fingerprint {
-		c.clearSecretMissing(key)
+	if found, ok := p.get(key); ok && found.fingerprint == fingerprint {
+		p.clearSecretMissing(key)
 		return found.broker, nil
 	}
-	c.Close(key)
-	config.Known = c.knows
-	c.remember(config.Owner)
-	notify := func(notice snapshot.Notice) { c.handleNotice(key, notice) }
-	opened, err := c.connect(config, c.logger.WithValues("brokerConnection", key), notify)
+	p.Close(key)
+	config.Known = p.knows
+	p.remember(config.Owner)
+	notify := func(notice snapshot.Notice) { p.handleNotice(key, notice) }
+	opened, err := p.connect(config, p.logger.WithValues("brokerConnection", key), notify)
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open[key] = openConnection{broker: opened, fingerprint: fingerprint}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[key] = openConnection{broker: opened, fingerprint: fingerprint}
 	return opened, nil
 }
 
 // remember takes note of an owner: its connections may be listed when its BrokerConnection is gone.
-func (c *Pool) remember(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.owners[owner] = true
+func (p *Pool) remember(owner string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owners[owner] = true
 }
 
 // knows says whether an owner is a BrokerConnection of this manager, or was one since the manager started.
-func (c *Pool) knows(owner string) bool {
-	c.mu.Lock()
-	remembered := c.owners[owner]
-	c.mu.Unlock()
+func (p *Pool) knows(owner string) bool {
+	p.mu.Lock()
+	remembered := p.owners[owner]
+	p.mu.Unlock()
 	if remembered {
 		return true
 	}
 	list := &v1alpha1.BrokerConnectionList{}
-	if err := c.reader.List(c.stopping, list, client.UnsafeDisableDeepCopy); err != nil {
-		c.logger.Error(err, "List BrokerConnections")
+	if err := p.reader.List(p.stopping, list, client.UnsafeDisableDeepCopy); err != nil {
+		p.logger.Error(err, "List BrokerConnections")
 		return false
 	}
 	return slices.ContainsFunc(list.Items, func(bc v1alpha1.BrokerConnection) bool { return string(bc.UID) == owner })
 }
 
 // Get returns the open connection of a BrokerConnection, nil if there is none.
-func (c *Pool) Get(key types.NamespacedName) Broker {
-	found, _ := c.get(key)
+func (p *Pool) Get(key types.NamespacedName) Broker {
+	found, _ := p.get(key)
 	return found.broker
 }
 
-func (c *Pool) get(key types.NamespacedName) (openConnection, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	found, ok := c.open[key]
+func (p *Pool) get(key types.NamespacedName) (openConnection, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, ok := p.open[key]
 	return found, ok
 }
 
 // GraceLeft says for how much longer an open connection may be used whose Secret is missing; zero if there is none.
-func (c *Pool) GraceLeft(key types.NamespacedName, limit time.Duration) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	found, ok := c.open[key]
+func (p *Pool) GraceLeft(key types.NamespacedName, limit time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, ok := p.open[key]
 	if !ok {
 		return 0
 	}
 	if found.secretMissingSince.IsZero() {
 		found.secretMissingSince = time.Now()
-		c.open[key] = found
+		p.open[key] = found
 	}
 	return limit - time.Since(found.secretMissingSince)
 }
 
 // clearSecretMissing takes note that the Secret of a connection is there.
-func (c *Pool) clearSecretMissing(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if found, ok := c.open[key]; ok {
+func (p *Pool) clearSecretMissing(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found, ok := p.open[key]; ok {
 		found.secretMissingSince = time.Time{}
-		c.open[key] = found
+		p.open[key] = found
 	}
 }
 
 // Close ends a connection, if there is one.
-func (c *Pool) Close(key types.NamespacedName) {
-	c.mu.Lock()
-	found, ok := c.open[key]
-	delete(c.open, key)
-	c.mu.Unlock()
+func (p *Pool) Close(key types.NamespacedName) {
+	p.mu.Lock()
+	found, ok := p.open[key]
+	delete(p.open, key)
+	p.mu.Unlock()
 	if ok {
 		found.broker.Close() // not while locked: it waits for a notice that is being handled
 	}
@@ -210,32 +210,32 @@ func (c *Pool) Close(key types.NamespacedName) {
 
 // handleNotice passes a notice on. A change of health concerns the BrokerConnection, and every ConsumerQueue of it, for
 // everything may differ from what they know; otherwise only those with one of the objects are concerned.
-func (c *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
+func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if notice.Health {
 		object := &v1alpha1.BrokerConnection{}
 		object.Namespace, object.Name = key.Namespace, key.Name
 		select {
-		case c.BrokerConnectionEvents <- event.TypedGenericEvent[*v1alpha1.BrokerConnection]{Object: object}:
-		case <-c.stopping.Done():
+		case p.BrokerConnectionEvents <- event.TypedGenericEvent[*v1alpha1.BrokerConnection]{Object: object}:
+		case <-p.stopping.Done():
 		}
-		c.enqueue(key, IndexConnection, key.Name)
+		p.enqueue(key, IndexConnection, key.Name)
 	}
 	changed := vhost.Selection{Queues: notice.Queues, Exchanges: notice.Exchanges}
 	for _, object := range ObjectKeys(changed) {
-		c.enqueue(key, IndexBrokerObject, object)
+		p.enqueue(key, IndexBrokerObject, object)
 	}
 	for _, exchange := range notice.Routes {
-		c.enqueue(key, IndexBrokerObject, "route/"+exchange)
+		p.enqueue(key, IndexBrokerObject, "route/"+exchange)
 	}
 }
 
 // enqueue has the ConsumerQueues of a connection reconciled that an index has under a value.
-func (c *Pool) enqueue(key types.NamespacedName, index, value string) {
+func (p *Pool) enqueue(key types.NamespacedName, index, value string) {
 	list := &v1alpha1.ConsumerQueueList{}
-	err := c.reader.List(c.stopping, list, client.InNamespace(key.Namespace),
+	err := p.reader.List(p.stopping, list, client.InNamespace(key.Namespace),
 		client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		c.logger.Error(err, "List ConsumerQueues", "brokerConnection", key)
+		p.logger.Error(err, "List ConsumerQueues", "brokerConnection", key)
 		return
 	}
 	for i := range list.Items {
@@ -243,19 +243,19 @@ func (c *Pool) enqueue(key types.NamespacedName, index, value string) {
 			continue
 		}
 		select {
-		case c.ConsumerQueueEvents <- event.TypedGenericEvent[*v1alpha1.ConsumerQueue]{Object: &list.Items[i]}:
-		case <-c.stopping.Done():
+		case p.ConsumerQueueEvents <- event.TypedGenericEvent[*v1alpha1.ConsumerQueue]{Object: &list.Items[i]}:
+		case <-p.stopping.Done():
 			return
 		}
 	}
 }
 
 // Enqueue has one ConsumerQueue reconciled.
-func (c *Pool) Enqueue(key client.ObjectKey) {
+func (p *Pool) Enqueue(key client.ObjectKey) {
 	object := &v1alpha1.ConsumerQueue{}
 	object.Namespace, object.Name = key.Namespace, key.Name
 	select {
-	case c.ConsumerQueueEvents <- event.TypedGenericEvent[*v1alpha1.ConsumerQueue]{Object: object}:
-	case <-c.stopping.Done():
+	case p.ConsumerQueueEvents <- event.TypedGenericEvent[*v1alpha1.ConsumerQueue]{Object: object}:
+	case <-p.stopping.Done():
 	}
 }

@@ -62,8 +62,8 @@ func (r *report) addEvent(kind, reason, action, note string) {
 }
 
 // recordEvents hands the gathered Events to the recorder; a note may hold 1024 bytes.
-func (l *scope) recordEvents() {
-	for _, e := range l.events {
-		l.recorder.Eventf(l.cq, nil, e.kind, e.reason, e.action, "%s", conditions.Truncate(e.note, 1024))
+func (s *scope) recordEvents() {
+	for _, e := range s.events {
+		s.recorder.Eventf(s.cq, nil, e.kind, e.reason, e.action, "%s", conditions.Truncate(e.note, 1024))
 	}
 }
