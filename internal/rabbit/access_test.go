@@ -19,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 func TestConnectionsThatAreRefused(t *testing.T) {
@@ -162,12 +163,12 @@ func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
-	proxy := newProxy(t, config.ManagementURI, "")
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	nodes := func(body string) {
-		proxy.answer(func(response *http.Response) error {
+		proxy.Change(func(response *http.Response) error {
 			if strings.HasSuffix(response.Request.URL.Path, "/nodes") {
-				replace(response, body)
+				netfault.Replace(response, body)
 			}
 			return nil
 		})
@@ -182,9 +183,9 @@ func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	if health := connection.Health(); health.Version != vh.Broker.Version || !health.Capabilities.DelayedRedelivery {
 		t.Errorf("%+v", health)
 	}
-	proxy.requests()
+	proxy.Requests()
 	seen(t, connection)
-	if requests := ofObjects(proxy.requests()); len(requests) != 1 {
+	if requests := ofObjects(proxy.Requests()); len(requests) != 1 {
 		t.Errorf("when all nodes are alike, nothing is asked: %+v", requests)
 	}
 }
@@ -196,7 +197,7 @@ func TestOddVHostsAndPrefixes(t *testing.T) {
 				each(t, func(t *testing.T, own *brokers.VHost) {
 					vh := own.Broker.NewVHostNamed(t, name)
 					config := configOf(vh)
-					proxy := newProxy(t, config.ManagementURI, prefix)
+					proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{Prefix: prefix})
 					config.ManagementURI = proxy.URI + "/" // one slash more does no harm
 					connection := connected(t, config, nil)
 					if err := connection.Apply(t.Context(), oneQueue); err != nil {
@@ -271,8 +272,8 @@ func TestClientCertificatesAreShown(t *testing.T) {
 	}
 	config := configOf(vh)
 	plain := strings.TrimPrefix(config.AMQPURI, "amqp://")
-	config.AMQPURI = "amqps://" + listen(t, func(socket net.Conn) { pipe(tls.Server(socket, demanding), plain) })
-	config.ManagementURI = newTLSProxy(t, config.ManagementURI, "", demanding).URI
+	config.AMQPURI = "amqps://" + netfault.Listen(t, func(socket net.Conn) { pipe(tls.Server(socket, demanding), plain) })
+	config.ManagementURI = netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{TLS: demanding}).URI
 	config.CA = server.cert
 	eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "certificate"))
 	config.ClientCert, config.ClientKey = client.cert, client.key
@@ -292,8 +293,8 @@ func TestTLS12OrNewer(t *testing.T) {
 	old := &tls.Config{Certificates: []tls.Certificate{identity}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 	config := configOf(brokers.Newest(t).NewVHost(t))
 	plain := strings.TrimPrefix(config.AMQPURI, "amqp://")
-	config.AMQPURI = "amqps://" + listen(t, func(socket net.Conn) { pipe(tls.Server(socket, old), plain) })
-	config.ManagementURI = newTLSProxy(t, config.ManagementURI, "", old).URI
+	config.AMQPURI = "amqps://" + netfault.Listen(t, func(socket net.Conn) { pipe(tls.Server(socket, old), plain) })
+	config.ManagementURI = netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{TLS: old}).URI
 	config.CA = server.cert
 	eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "protocol version"))
 }
@@ -319,10 +320,10 @@ func TestNoSecretIsEverSaid(t *testing.T) {
 	vh := brokers.Newest(t).NewVHost(t)
 	const password = "s3cret/p@ss wörd%"
 	spellings := []string{password, "s3cret", "wörd", "w%C3%B6rd"}
-	mean := newProxy(t, vh.Broker.ManagementURI, "")
-	mean.answer(func(response *http.Response) error { // a server that repeats what it was told
+	mean := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+	mean.Change(func(response *http.Response) error { // a server that repeats what it was told
 		response.StatusCode = http.StatusInternalServerError
-		replace(response, fmt.Sprintf(`{"error":"e","reason":"no %s at amqp://guest:s3cret%%2Fp%%40ss%%20w%%C3%%B6rd%%25@host/"}`, password))
+		netfault.Replace(response, fmt.Sprintf(`{"error":"e","reason":"no %s at amqp://guest:s3cret%%2Fp%%40ss%%20w%%C3%%B6rd%%25@host/"}`, password))
 		return nil
 	})
 	right := configOf(vh)

@@ -17,6 +17,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 const (
@@ -148,10 +149,10 @@ func TestPoliciesThatCannotBeTold(t *testing.T) {
 		vh.SetPolicy("recursive", brokers.Policy{
 			Pattern: `^(?(?=o)orders|other)$`, ApplyTo: "queues", Definition: map[string]any{"message-ttl": 60000},
 		})
-		management := newProxy(t, vh.Broker.ManagementURI, "")
-		management.answer(func(response *http.Response) error {
+		management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+		management.Change(func(response *http.Response) error {
 			if strings.HasSuffix(response.Request.URL.EscapedPath(), "/orders") {
-				replace(response, `{"type":"quorum","state":"running","leader":"rabbit@here","arguments":{"x-queue-type":"quorum"}}`)
+				netfault.Replace(response, `{"type":"quorum","state":"running","leader":"rabbit@here","arguments":{"x-queue-type":"quorum"}}`)
 			}
 			return nil
 		})
@@ -162,7 +163,7 @@ func TestPoliciesThatCannotBeTold(t *testing.T) {
 			t.Error("no statistics")
 		}
 		mustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `policy "recursive" holds`)
-		management.answer(nil)
+		management.Change(nil)
 		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, "orders") }).WithTimeout(within).Should(Succeed())
 		mustBeClean(t, vh)
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 func quorum(arguments vhost.Arguments) vhost.Arguments {
@@ -232,12 +233,12 @@ func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
 func TestApplyDuringALook(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
-		proxy := newProxy(t, config.ManagementURI, "")
+		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI = proxy.URI
 		var listener listener
 		connection := connected(t, config, listener.hear)
 		held, release := make(chan struct{}), make(chan struct{})
-		proxy.answer(func(*http.Response) error {
+		proxy.Change(func(*http.Response) error {
 			close(held)
 			<-release
 			return nil
@@ -253,7 +254,7 @@ func TestApplyDuringALook(t *testing.T) {
 		if err := connection.Apply(t.Context(), wanted); err != nil {
 			t.Fatal(err)
 		}
-		proxy.answer(nil)
+		proxy.Change(nil)
 		close(release)
 		if err := <-refreshed; err != nil {
 			t.Fatal(err)

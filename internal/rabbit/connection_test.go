@@ -22,6 +22,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // hasty is for brokers that do not answer.
@@ -72,9 +73,9 @@ func TestHealthTellsWhoTheBrokerIs(t *testing.T) {
 
 // ofObjects leaves out what a look asks beside the objects of the vhost: the tags of the user, and whether AMQP leads to the same
 // broker.
-func ofObjects(requests []request) []request {
-	return slices.DeleteFunc(slices.Clone(requests), func(r request) bool {
-		return r.path == "/api/whoami" || strings.Contains(r.path, "/"+management.MatchQueue)
+func ofObjects(requests []netfault.Request) []netfault.Request {
+	return slices.DeleteFunc(slices.Clone(requests), func(r netfault.Request) bool {
+		return r.Path == "/api/whoami" || strings.Contains(r.Path, "/"+management.MatchQueue)
 	})
 }
 
@@ -83,29 +84,29 @@ func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		fill(vh)
 		config := configOf(vh)
-		proxy := newProxy(t, config.ManagementURI, "")
+		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI, config.ResyncInterval = proxy.URI, 200*time.Millisecond
 		connection := connected(t, config, nil)
 		if err := connection.Apply(t.Context(), oneQueue); err != nil {
 			t.Fatal(err)
 		}
 		seen(t, connection)
-		proxy.requests()
-		var steady []request
+		proxy.Requests()
+		var steady []netfault.Request
 		NewWithT(t).Eventually(func() int {
-			steady = append(steady, ofObjects(proxy.requests())...)
+			steady = append(steady, ofObjects(proxy.Requests())...)
 			return len(steady)
 		}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 6))
 		for i, request := range steady {
-			if request.path != "/api/definitions/"+management.Escape(vh.Name) {
-				t.Errorf("request %d: %s", i, request.path)
+			if request.Path != "/api/definitions/"+management.Escape(vh.Name) {
+				t.Errorf("request %d: %s", i, request.Path)
 			}
-			if i > 0 && request.at.Sub(steady[i-1].at) < config.ResyncInterval*85/100 {
-				t.Errorf("request %d came %v after the one before", i, request.at.Sub(steady[i-1].at))
+			if i > 0 && request.At.Sub(steady[i-1].At) < config.ResyncInterval*85/100 {
+				t.Errorf("request %d came %v after the one before", i, request.At.Sub(steady[i-1].At))
 			}
 		}
-		if proxy.connections() != 1 {
-			t.Errorf("%d TCP connections were opened for all requests", proxy.connections())
+		if proxy.Sockets() != 1 {
+			t.Errorf("%d TCP connections were opened for all requests", proxy.Sockets())
 		}
 	})
 }
@@ -118,15 +119,15 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	user := vh.Broker.NewUser(t, "management")
 	vh.Grant(user, ".*", ".*", ".*")
 	config := configOf(vh)
-	proxy := newProxy(t, config.ManagementURI, "")
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI, config.Username, config.Password = proxy.URI, user.Username, user.Password
 	connection := connected(t, config, nil)
 	seen(t, connection) // a look that had begun is over
-	proxy.requests()
+	proxy.Requests()
 	seen(t, connection)
 	kinds := ""
-	for _, request := range ofObjects(proxy.requests()) {
-		kinds += strings.Split(request.path, "/")[2] + " "
+	for _, request := range ofObjects(proxy.Requests()) {
+		kinds += strings.Split(request.Path, "/")[2] + " "
 	}
 	if kinds != "queues exchanges bindings policies operator-policies " {
 		t.Error(kinds)
@@ -163,17 +164,17 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
-	proxy := newProxy(t, config.ManagementURI, "")
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	etagIs := func(etag string) {
-		proxy.answer(func(response *http.Response) error {
+		proxy.Change(func(response *http.Response) error {
 			if !strings.Contains(response.Request.URL.Path, "/definitions/") {
 				return nil
 			}
 			response.Header.Set("ETag", etag)
 			if response.Request.Header.Get("If-None-Match") == etag {
 				response.StatusCode = http.StatusNotModified
-				replace(response, "")
+				netfault.Replace(response, "")
 			}
 			return nil
 		})
@@ -183,18 +184,18 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 	looks := func(statuses ...int) {
 		t.Helper()
 		for i, status := range statuses {
-			proxy.requests()
+			proxy.Requests()
 			seen(t, connection)
-			if requests := ofObjects(proxy.requests()); len(requests) != 1 || requests[0].status != status {
+			if requests := ofObjects(proxy.Requests()); len(requests) != 1 || requests[0].Status != status {
 				t.Fatalf("look %d: %+v, should be one request answered with %d", i+1, requests, status)
 			}
 		}
 	}
 	misses := func() {
 		t.Helper()
-		proxy.requests()
+		proxy.Requests()
 		seen(t, connection)
-		if requests := ofObjects(proxy.requests()); len(requests) != 2 || requests[0].status != 200 || requests[1].status != 200 {
+		if requests := ofObjects(proxy.Requests()); len(requests) != 2 || requests[0].Status != 200 || requests[1].Status != 200 {
 			t.Fatalf("%+v, should be two full answers, for what is missing is looked for once more", requests)
 		}
 	}
@@ -231,13 +232,13 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
-		proxy := newProxy(t, config.ManagementURI, "")
+		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI = proxy.URI
 		connection := connected(t, config, nil)
 		if err := connection.Apply(t.Context(), oneQueue); err != nil {
 			t.Fatal(err)
 		}
-		proxy.requests()
+		proxy.Requests()
 		vh.DeleteQueue("q")
 		NewWithT(t).Eventually(func() int { // the management API learns of connections late
 			return vh.Broker.CloseConnections(t, "warren "+vh.Name)
@@ -247,7 +248,7 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 			g.Expect(observed.Queues).To(BeEmpty())
 			isWell(g, health)
 		})
-		if requests := fmt.Sprint(proxy.requests()); !strings.Contains(requests, "/api/whoami") {
+		if requests := fmt.Sprint(proxy.Requests()); !strings.Contains(requests, "/api/whoami") {
 			t.Errorf("who the broker is was not asked again: %s", requests)
 		}
 		if err := connection.Apply(t.Context(), oneQueue); err != nil {
@@ -260,13 +261,12 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
-	relay, proxy := newRelay(t, config.AMQPURI), newProxy(t, config.ManagementURI, "")
+	relay, proxy := netfault.NewProxy(t, config.AMQPURI), netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
 	connection := openedHastily(t, config)
 	eventually(t, connection, isWell)
 
-	relay.refuse(true)
-	relay.cut()
+	relay.Refuse()
 	eventually(t, connection, failsWith(brokererr.ErrUnreachable, "AMQP: "))
 	since := connection.Health().FailingSince
 	vh.DeclareQueue("seen", nil)
@@ -277,10 +277,10 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 	if health := connection.Health(); health.Connected || !health.FailingSince.Equal(since) || health.Version != vh.Broker.Version {
 		t.Errorf("%+v", health)
 	}
-	relay.refuse(false)
+	relay.Accept()
 	eventually(t, connection, isWell)
 
-	proxy.answer(func(response *http.Response) error {
+	proxy.Change(func(response *http.Response) error {
 		response.StatusCode, response.Status = http.StatusServiceUnavailable, "503 Service Unavailable"
 		return nil
 	})
@@ -292,7 +292,7 @@ func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
 		t.Error("without the management API nothing is written through")
 	}
 	eventually(t, connection, failsWith(brokererr.ErrUnreachable, "management API, GET /api/", "503"))
-	proxy.answer(nil)
+	proxy.Change(nil)
 	eventually(t, connection, isWell)
 }
 
@@ -302,7 +302,7 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 	t.Run("from the start", func(t *testing.T) {
 		t.Parallel()
 		config := configOf(vh)
-		config.AMQPURI, config.ManagementURI = "amqp://"+mute(t), "http://"+mute(t)
+		config.AMQPURI, config.ManagementURI = "amqp://"+netfault.Mute(t), "http://"+netfault.Mute(t)
 		connection := openedHastily(t, config)
 		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: ", "management API, GET /api/whoami"))
 		mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrTimeout)
@@ -312,7 +312,7 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 	t.Run("in the TLS handshake", func(t *testing.T) {
 		t.Parallel()
 		config := configOf(vh)
-		config.AMQPURI, config.ManagementURI = "amqps://"+mute(t), "https://"+mute(t)
+		config.AMQPURI, config.ManagementURI = "amqps://"+netfault.Mute(t), "https://"+netfault.Mute(t)
 		connection := openedHastily(t, config)
 		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: ", "management API"))
 		promptly(t, connection.Close)
@@ -320,25 +320,25 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 	t.Run("in the middle of the handshake", func(t *testing.T) {
 		t.Parallel()
 		config := configOf(vh)
-		relay := newRelay(t, config.AMQPURI)
-		relay.freeze() // the TCP connection is there, and nothing comes
+		relay := netfault.NewProxy(t, config.AMQPURI)
+		relay.Hold() // the TCP connection is there, and nothing comes
 		config.AMQPURI = relay.URI
 		connection := openedHastily(t, config)
 		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: "))
-		relay.thaw()
+		relay.Release()
 		eventually(t, connection, isWell)
 	})
 	t.Run("in the middle of an operation", func(t *testing.T) {
 		t.Parallel()
 		config := configOf(vh)
-		relay := newRelay(t, config.AMQPURI)
+		relay := netfault.NewProxy(t, config.AMQPURI)
 		config.AMQPURI = relay.URI
 		connection := openedHastily(t, config)
 		eventually(t, connection, isWell)
-		relay.freeze()
+		relay.Hold()
 		mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrTimeout, `declare queue "q"`)
 		eventually(t, connection, failsWith(brokererr.ErrTimeout))
-		relay.thaw()
+		relay.Release()
 		NewWithT(t).Eventually(func() error { return connection.Apply(t.Context(), oneQueue) }).WithTimeout(within).Should(Succeed())
 	})
 }
@@ -347,12 +347,12 @@ func TestContextsEndWaiting(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
-	relay, proxy := newRelay(t, config.AMQPURI), newProxy(t, config.ManagementURI, "")
+	relay, proxy := netfault.NewProxy(t, config.AMQPURI), netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
 	connection := connected(t, config, nil)
-	relay.freeze()
+	relay.Hold()
 	blocked := make(chan struct{})
-	proxy.answer(func(*http.Response) error { <-blocked; return nil })
+	proxy.Change(func(*http.Response) error { <-blocked; return nil })
 	defer close(blocked)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -375,16 +375,16 @@ func TestWaitsForTheFirstConnection(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
-	relay := newRelay(t, config.AMQPURI)
+	relay := netfault.NewProxy(t, config.AMQPURI)
 	config.AMQPURI = relay.URI
-	relay.freeze()
+	relay.Hold()
 	connection := opened(t, config, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	mustBe(t, connection.Apply(ctx, oneQueue), context.Canceled)
 	applied := make(chan error, 1)
 	go func() { applied <- connection.Apply(t.Context(), oneQueue) }()
-	relay.thaw()
+	relay.Release()
 	if err := <-applied; err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +409,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
 		hung := config
-		hung.AMQPURI, hung.ManagementURI = "amqp://"+mute(t), "http://"+mute(t)
+		hung.AMQPURI, hung.ManagementURI = "amqp://"+netfault.Mute(t), "http://"+netfault.Mute(t)
 		// Goroutines inherit labels from those that start them: this tells ours from those of other tests.
 		pprof.Do(t.Context(), pprof.Labels("opened by", t.Name()), func(context.Context) {
 			for name, config := range map[string]Config{"well": config, "hung": hung} {

@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // glancing waits less for what does not come.
@@ -40,7 +41,7 @@ func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 			there.Grant(user, permission, ".*", ".*")
 			config := configOf(here)
 			config.Username, config.Password, config.ResyncInterval = user.Username, user.Password, time.Second
-			relay := newRelay(t, there.Broker.AMQPURI)
+			relay := netfault.NewProxy(t, there.Broker.AMQPURI)
 			config.AMQPURI = relay.URI
 			connection, err := open(config, discard, func(snapshot.Notice) {}, glancing())
 			if err != nil {
@@ -48,7 +49,7 @@ func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 			}
 			t.Cleanup(connection.Close)
 			eventually(t, connection, failsWith(brokererr.ErrClusterMismatch,
-				"AMQP at "+strings.TrimPrefix(relay.URI, "amqp://")+" leads to RabbitMQ "+there.Broker.Version,
+				"AMQP at "+relay.Address+" leads to RabbitMQ "+there.Broker.Version,
 				"the management API at "+strings.TrimPrefix(here.Broker.ManagementURI, "http://")+" to RabbitMQ "+here.Broker.Version))
 			NewWithT(t).Consistently(func() error { return connection.Health().Err }).WithTimeout(time.Second).
 				WithPolling(5 * time.Millisecond).Should(MatchError(brokererr.ErrClusterMismatch))
@@ -58,7 +59,7 @@ func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 			if queues := slices.Concat(here.Definitions().Queues, there.Definitions().Queues); len(queues) > 0 {
 				t.Errorf("%+v", queues)
 			}
-			relay.leadTo(t, here.Broker.AMQPURI)
+			relay.LeadTo(here.Broker.AMQPURI)
 			eventually(t, connection, isWell)
 		})
 	}
@@ -69,7 +70,7 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
 	config := configOf(vhost)
-	proxy := newProxy(t, config.ManagementURI, "")
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	connection, err := open(config, discard, func(snapshot.Notice) {}, glancing())
 	if err != nil {
@@ -78,10 +79,10 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 	t.Cleanup(connection.Close)
 	eventually(t, connection, isWell)
 	vhost.DeclareQueue("unseen", nil)
-	proxy.answer(func(response *http.Response) error {
+	proxy.Change(func(response *http.Response) error {
 		if strings.Contains(response.Request.URL.Path, "/"+management.MatchQueue) {
 			response.StatusCode = http.StatusNotFound
-			replace(response, `{"error": "Object Not Found"}`)
+			netfault.Replace(response, `{"error": "Object Not Found"}`)
 		}
 		return nil
 	})
@@ -92,7 +93,7 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 	if err := connection.Apply(t.Context(), oneQueue); err == nil {
 		t.Error("something was declared")
 	}
-	proxy.answer(nil)
+	proxy.Change(nil)
 	eventually(t, connection, isWell)
 }
 
@@ -103,12 +104,12 @@ func TestMatchedByName(t *testing.T) {
 	user := vhost.Broker.NewUser(t, "management")
 	vhost.Grant(user, "^$", ".*", ".*")
 	config := configOf(vhost)
-	proxy := newProxy(t, config.ManagementURI, "")
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI, config.Username, config.Password = proxy.URI, user.Username, user.Password
 	for name, named := range map[string]string{"the same": vhost.Broker.ClusterName(t), "another": "rabbit@elsewhere"} {
-		proxy.answer(func(response *http.Response) error {
+		proxy.Change(func(response *http.Response) error {
 			if strings.HasSuffix(response.Request.URL.Path, "/overview") {
-				replace(response, `{"rabbitmq_version": "4.3.6", "disable_stats": true, "cluster_name": "`+named+`"}`)
+				netfault.Replace(response, `{"rabbitmq_version": "4.3.6", "disable_stats": true, "cluster_name": "`+named+`"}`)
 			}
 			return nil
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // clustered is a connection to a single broker that says it has these nodes; test/cluster has real ones.
@@ -20,12 +21,12 @@ func clustered(t *testing.T, nodes string) (config Config, vh *brokers.VHost, sa
 	t.Helper()
 	vh = brokers.Newest(t).NewVHost(t)
 	config = configOf(vh)
-	proxy := newProxy(t, config.ManagementURI, "")
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	say = func(nodes string) {
-		proxy.answer(func(response *http.Response) error {
+		proxy.Change(func(response *http.Response) error {
 			if strings.HasSuffix(response.Request.URL.Path, "/nodes") {
-				replace(response, nodes)
+				netfault.Replace(response, nodes)
 			}
 			return nil
 		})

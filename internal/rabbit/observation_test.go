@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // sharing is the configuration of connections that share what they observe, as those of one manager do.
@@ -29,7 +30,7 @@ func sharing(vh *brokers.VHost) Config {
 func TestConnectionsReadAVHostOnce(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := sharing(vh)
-		proxy := newProxy(t, config.ManagementURI, "")
+		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI, config.ResyncInterval = proxy.URI, 500*time.Millisecond
 		var connections []*Connection
 		for range 8 {
@@ -40,18 +41,18 @@ func TestConnectionsReadAVHostOnce(t *testing.T) {
 				t.Error("two connections observe for themselves")
 			}
 		}
-		proxy.requests()
-		var readings []request
+		proxy.Requests()
+		var readings []netfault.Request
 		NewWithT(t).Eventually(func() int {
-			for _, request := range proxy.requests() {
-				if strings.HasPrefix(request.path, "/api/definitions/") {
+			for _, request := range proxy.Requests() {
+				if strings.HasPrefix(request.Path, "/api/definitions/") {
 					readings = append(readings, request)
 				}
 			}
 			return len(readings)
 		}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 5))
 		for i := 1; i < len(readings); i++ {
-			if pause := readings[i].at.Sub(readings[i-1].at); pause < config.ResyncInterval*85/100 {
+			if pause := readings[i].At.Sub(readings[i-1].At); pause < config.ResyncInterval*85/100 {
 				t.Errorf("reading %d came %v after the one before", i, pause)
 			}
 		}
@@ -65,9 +66,11 @@ func TestConnectionsThatReadForThemselves(t *testing.T) {
 	config := sharing(vh)
 	shared := connected(t, config, nil).views.get().observation
 	for name, change := range map[string]func(*Config){
-		"another vhost":     func(c *Config) { c.VHost = vh.Broker.NewVHost(t).Name },
-		"other rights":      func(c *Config) { c.Username, c.Password = granted(t, vh, "policymaker") },
-		"another endpoint":  func(c *Config) { c.ManagementURI = newProxy(t, c.ManagementURI, "").URI },
+		"another vhost": func(c *Config) { c.VHost = vh.Broker.NewVHost(t).Name },
+		"other rights":  func(c *Config) { c.Username, c.Password = granted(t, vh, "policymaker") },
+		"another endpoint": func(c *Config) {
+			c.ManagementURI = netfault.NewHTTPProxy(t, c.ManagementURI, netfault.HTTPOptions{}).URI
+		},
 		"whom to believe":   func(c *Config) { c.ServerName = "rabbitmq.example.com" },
 		"an unsure cluster": func(c *Config) { c.Username, c.Password = granted(t, vh, "management") },
 	} {
@@ -167,12 +170,12 @@ func TestAConnectionThatFailsLeavesTheOthersTheirReadings(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := sharing(vh)
-	proxy := newProxy(t, config.ManagementURI, "")
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	connection := connected(t, config, nil)
 	config.Username, config.Password = granted(t, vh, "administrator")
 	refused := connected(t, config, nil)
-	proxy.answer(func(response *http.Response) error {
+	proxy.Change(func(response *http.Response) error {
 		if user, _, _ := response.Request.BasicAuth(); user == config.Username {
 			response.StatusCode = http.StatusInternalServerError
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // pendingArguments are those of a queue whose dead letters wait, for they lead nowhere.
@@ -68,8 +69,8 @@ func TestTheProofHoldsWithOldStatistics(t *testing.T) {
 		}
 		putAside(t, vh, "pending", false)
 		putAside(t, vh, "delayed", true)
-		management := newProxy(t, vh.Broker.ManagementURI, "")
-		management.answer(frozen(vh))
+		management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+		management.Change(frozen(vh))
 		config := configOf(vh)
 		config.ManagementURI = management.URI
 		connection := connected(t, config, nil)
@@ -97,7 +98,7 @@ func frozen(vh *brokers.VHost) func(*http.Response) error {
 			arguments := quorum(map[string]vhost.Arguments{
 				"pending": pendingArguments, "delayed": delayedArguments,
 			}[queue])
-			replace(response, fmt.Sprintf(`{"name":%q,"type":"quorum","state":"running","leader":"rabbit@long-ago","arguments":%s,
+			netfault.Replace(response, fmt.Sprintf(`{"name":%q,"type":"quorum","state":"running","leader":"rabbit@long-ago","arguments":%s,
 				"consumers":0,"messages":0,"messages_ready":0,"messages_unacknowledged":0,"messages_dlx":0,"messages_delayed":0,
 				"effective_policy_definition":{}}`, queue, arguments.JSON()))
 		}
@@ -131,13 +132,13 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 func TestALiftedFenceIsNoLimit(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
-		management := newProxy(t, vh.Broker.ManagementURI, "")
+		management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
 		config := configOf(vh)
 		config.ManagementURI = management.URI
 		late := connected(t, config, nil)
-		management.answer(func(response *http.Response) error {
+		management.Change(func(response *http.Response) error {
 			if strings.HasSuffix(response.Request.URL.EscapedPath(), "/orders") {
-				replace(response, `{"name":"orders","type":"quorum","state":"running","leader":"rabbit@here","messages":0,
+				netfault.Replace(response, `{"name":"orders","type":"quorum","state":"running","leader":"rabbit@here","messages":0,
 					"arguments":{"x-queue-type":"quorum"},"policy":"warren-fence-1763750000-ABCDEF:mine:orders",
 					"effective_policy_definition":{"max-length":0,"overflow":"reject-publish"}}`)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // family is a queue with a binding of its own, one with arguments, and a dead-letter exchange that leads elsewhere too.
@@ -199,16 +200,16 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
-	proxy := newProxy(t, config.ManagementURI, "")
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	connection := connected(t, config, nil)
 	first := connection.Health().Cluster.Key()
-	proxy.answer(func(response *http.Response) error {
+	proxy.Change(func(response *http.Response) error {
 		switch path := response.Request.URL.Path; {
 		case strings.HasSuffix(path, "/overview"):
-			replace(response, `{"rabbitmq_version": "4.3.6", "cluster_name": "second"}`)
+			netfault.Replace(response, `{"rabbitmq_version": "4.3.6", "cluster_name": "second"}`)
 		case strings.HasSuffix(path, "/global-parameters"):
-			replace(response, `[{"name": "internal_cluster_id", "value": "second"}]`)
+			netfault.Replace(response, `[{"name": "internal_cluster_id", "value": "second"}]`)
 		}
 		return nil
 	})

@@ -7,8 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/traffic"
@@ -17,45 +15,41 @@ import (
 var _ = Describe("A node that is killed", Serial, func() {
 	It("while a hundred ConsumerQueues come, and another while they go, leaves nothing undone and loses nothing", func() {
 		w := newWorld(1, 1)
-		steady := w.queues("steady", 3, quick)
-		w.allReady(3)
+		steady := w.Queues("steady", 3, quick)
+		w.AllReady(3)
 		near, far := w.flow(1, steady[0], steady[1]), w.flow(2, steady[1], steady[2])
 
 		By("killing node 2 while they come")
-		names := w.queues("orders", 100, patient)
+		names := w.Queues("orders", 100, patient)
 		Eventually(w.readyCount).WithPolling(100 * time.Millisecond).Should(BeNumerically(">", 20))
 		nodes.Kill(2)
-		w.allReady(103)
-		w.expectExactly()
-		near.goesOn()
+		w.AllReady(103)
+		w.ExpectExactly()
+		expectGoesOn(near)
 		nodes.Start(2)
-		far.goesOn()
+		expectGoesOn(far)
 
 		By("killing node 3 while they go, with somebody who publishes to one of them")
-		w.remove(names...)
-		near.publishers = append(near.publishers, traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{
+		w.Delete(names...)
+		near.Publishers = append(near.Publishers, traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
 			Targets: []traffic.Target{traffic.ToQueue(names[0])}, Every: 50 * time.Millisecond,
 		}))
-		Eventually(func() int { return len(w.all()) }).WithPolling(100 * time.Millisecond).Should(BeNumerically("<", 100))
+		Eventually(func() int { return len(w.All()) }).WithPolling(100 * time.Millisecond).Should(BeNumerically("<", 100))
 		nodes.Kill(3)
-		Eventually(w.all).WithTimeout(deadline.For(3 * time.Minute)).WithPolling(time.Second).Should(HaveLen(3))
+		Eventually(w.All).WithTimeout(deadline.For(3 * time.Minute)).WithPolling(time.Second).Should(HaveLen(3))
 		nodes.Start(3)
-		w.expectExactlyBut(w.retained())
-		noneLost(w.vhost, near, far)
+		w.expectExactlyBut(w.retainedNames())
+		noneLost(w.VHost, near, far)
 	})
 })
 
-// retained are the ConsumerQueues that were let go with a word about what stays: a message was there first, or it could not be
+// retainedNames are the ConsumerQueues that were let go with a word about what stays: a message was there first, or it could not be
 // shown for a minute that there is none, on a machine that has better to do.
-func (w *world) retained() []string {
+func (w *world) retainedNames() []string {
 	GinkgoHelper()
-	list := &eventsv1.EventList{}
-	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
 	var names []string
-	for _, event := range list.Items {
-		if event.Reason == "Retained" {
-			names = append(names, event.Regarding.Name)
-		}
+	for _, event := range w.Retained() {
+		names = append(names, event.Regarding.Name)
 	}
 	AddReportEntry("left at the broker, and said so", len(names))
 	return names
@@ -65,10 +59,10 @@ func (w *world) retained() []string {
 func (w *world) expectExactlyBut(retained []string) {
 	GinkgoHelper()
 	Eventually(func() []string {
-		return slices.DeleteFunc(differences(w.wanted(nil), w.holds()), func(difference string) bool {
+		return slices.DeleteFunc(w.Differences(), func(difference string) bool {
 			return strings.HasSuffix(difference, "is too much") &&
 				slices.ContainsFunc(retained, func(name string) bool { return strings.Contains(difference, name) })
 		})
 	}).WithPolling(time.Second).Should(BeEmpty())
-	Eventually(w.vhost.Policies).WithTimeout(deadline.For(2*time.Minute)).Should(BeEmpty(), "no fence is left")
+	Eventually(w.VHost.Policies).WithTimeout(deadline.For(2*time.Minute)).Should(BeEmpty(), "no fence is left")
 }

@@ -13,31 +13,31 @@ import (
 var _ = Describe("The leaders of queues", Serial, func() {
 	It("that move while messages flow, drift is corrected and ConsumerQueues are deleted, cost nothing", func() {
 		w := newWorld(1, 1)
-		names := w.queues("orders", 6, quick)
-		leaving := w.queues("leaving", 3, patient)
-		w.allReady(9)
+		names := w.Queues("orders", 6, quick)
+		leaving := w.Queues("leaving", 3, patient)
+		w.AllReady(9)
 		near, far := w.flow(1, names[:3]...), w.flow(2, names[2:5]...)
-		w.remove(leaving...)
+		w.Delete(leaving...)
 		moved := make(chan string, 1)
 		go func() {
 			defer close(moved)
 			defer GinkgoRecover()
 			moved <- w.moveLeaders()
 		}()
-		w.vhost.DeleteQueue(names[5] + tier)
+		w.VHost.DeleteQueue(names[5] + tier)
 		for moves := ""; moves == ""; {
-			w.vhost.Unbind(names[5]+".dlx", names[5]+".dlq", "", nil) // of a queue without messages: dead letters that reach no queue wait for minutes
-			Eventually(func() []string { return differences(w.wanted(nil), w.holds()) }).ShouldNot(ContainElement(HaveSuffix("is missing")))
+			w.VHost.Unbind(names[5]+".dlx", names[5]+".dlq", "", nil) // of a queue without messages: dead letters that reach no queue wait for minutes
+			Eventually(w.Differences).ShouldNot(ContainElement(Not(HaveSuffix("is too much"))))
 			select {
 			case moves = <-moved: // nothing if it failed
 				Expect(len(movedLeader.FindAllString(moves, -1))).To(BeNumerically(">", 3*10), moves)
 			default:
 			}
 		}
-		Eventually(w.all).Should(HaveLen(6))
-		w.allReady(6)
-		w.expectExactly()
-		noneLost(w.vhost, near, far)
+		Eventually(w.All).Should(HaveLen(6))
+		w.AllReady(6)
+		w.ExpectExactly()
+		noneLost(w.VHost, near, far)
 	})
 })
 
@@ -55,5 +55,5 @@ func (w *world) moveLeaders() string {
 	}
 	return nodes.Eval(3, fmt.Sprintf(
 		`[begin timer:sleep(%d), [catch rabbit_quorum_queue:transfer_leadership(Q, N) || Q <- rabbit_amqqueue:list(<<"%s">>), amqqueue:is_quorum(Q)] end || N <- [%s]].`,
-		(2*time.Second).Milliseconds(), w.vhost.Name, strings.Join(names, ", ")))
+		(2*time.Second).Milliseconds(), w.VHost.Name, strings.Join(names, ", ")))
 }

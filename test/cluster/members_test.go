@@ -8,24 +8,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("The members of a queue", Serial, func() {
 	It("that are fewer than asked for are told by an advisory, as long as they are", func() {
 		w := newWorld(1, 1)
-		name := w.queues("orders", 1, quick)[0]
-		alone := w.queues("alone", 1, `{queue: {initialGroupSize: 1}, retry: {policy: None}, deadLetter: {policy: Disabled}}`)[0]
-		w.allReady(2)
+		name := w.Queues("orders", 1, quick)[0]
+		alone := w.Queues("alone", 1, `{queue: {initialGroupSize: 1}, retry: {policy: None}, deadLetter: {policy: Disabled}}`)[0]
+		w.AllReady(2)
 		third := nodes.Name(3)
-		w.vhost.RemoveMember(name+".dlq", third)
+		w.VHost.RemoveMember(name+".dlq", third)
 		few := v1alpha1.Advisory{
 			Code: v1alpha1.AdvisoryFewMembers, Name: name + ".dlq",
 			Message: fmt.Sprintf("queue %q has members on 2 of 3 nodes, should have 3: "+
 				"add members with rabbitmq-queues add_member, or for many queues with rabbitmq-queues grow", name+".dlq"),
 		}
-		w.eventually(name, HaveField("Status.Advisories", ConsistOf(few)), condition("Ready", metav1.ConditionTrue, "InSync"))
-		w.vhost.AddMember(name+".dlq", third)
-		w.eventually(name, HaveField("Status.Advisories", BeEmpty()))
-		Expect(w.get(alone).Status.Advisories).To(BeEmpty(), "one member is what was asked for")
+		w.Eventually(name, HaveField("Status.Advisories", ConsistOf(few)), Condition("Ready", metav1.ConditionTrue, "InSync"))
+		w.VHost.AddMember(name+".dlq", third)
+		w.Eventually(name, HaveField("Status.Advisories", BeEmpty()))
+		Expect(w.Get(alone).Status.Advisories).To(BeEmpty(), "one member is what was asked for")
 	})
 })

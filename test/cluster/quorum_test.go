@@ -8,72 +8,73 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("A cluster", Serial, func() {
 	It("whose node that Warren is connected to is stopped and started, is unknown meanwhile and mended afterwards", func() {
 		w := newWorld(2, 1)
-		names := w.queues("orders", 3, quick)
-		leaving := w.queues("leaving", 1, patient)[0]
-		w.allReady(4)
+		names := w.Queues("orders", 3, quick)
+		leaving := w.Queues("leaving", 1, patient)[0]
+		w.AllReady(4)
 		first, third := w.flow(1, names[:2]...), w.flow(3, names[1:]...)
 
 		nodes.Stop(2)
 		for _, name := range append(names, leaving) {
-			w.eventually(name, unreachable()...)
+			w.Eventually(name, Unreachable()...)
 		}
-		w.vhost.DeleteQueue(names[0] + ".dlq")
-		late := w.queues("late", 1, quick)
-		first.goesOn()
-		third.goesOn()
+		w.VHost.DeleteQueue(names[0] + ".dlq")
+		late := w.Queues("late", 1, quick)
+		expectGoesOn(first)
+		expectGoesOn(third)
 		gone := w.whole(leaving)
-		w.remove(leaving)
-		w.eventually(late[0], condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"))
-		w.eventually(leaving, condition("Ready", metav1.ConditionFalse, "Terminating"))
+		w.Delete(leaving)
+		w.Eventually(late[0], Condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"))
+		w.EventuallyDeleting(leaving)
 
 		nodes.Start(2)
-		w.allReady(4)
-		w.expectExactly(gone()...)
-		noneLost(w.vhost, first, third)
+		w.AllReady(4)
+		w.ExpectExactly(gone()...)
+		noneLost(w.VHost, first, third)
 	})
 
 	It("without a majority of its nodes is unknown, nothing of it is missing or deleted, and all is well when they are back", func() {
 		w := newWorld(1, 1)
-		names := w.queues("orders", 3, quick)
-		leaving := w.queues("leaving", 1, patient)[0]
-		w.allReady(4)
-		w.expectExactly()
-		before := w.holds()
+		names := w.Queues("orders", 3, quick)
+		leaving := w.Queues("leaving", 1, patient)[0]
+		w.AllReady(4)
+		w.ExpectExactly()
+		before := Observed(w.VHost)
 		flow := w.flow(1, names...)
-		flow.goesOn()
+		expectGoesOn(flow)
 
 		nodes.Kill(2)
 		nodes.Kill(3)
-		Eventually(w.connection).Should(SatisfyAll(
-			condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"),
-			message(ContainSubstring("2 of 3 nodes of the cluster are down")),
+		Eventually(w.Connection).Should(SatisfyAll(
+			Condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"),
+			Message(ContainSubstring("2 of 3 nodes of the cluster are down")),
 		))
 		for _, name := range append(names, leaving) {
-			w.eventually(name, unreachable()...)
+			w.Eventually(name, Unreachable()...)
 		}
-		late := w.queues("late", 1, quick)
+		late := w.Queues("late", 1, quick)
 		gone := w.whole(leaving)
-		w.remove(leaving)
-		w.eventually(late[0], condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"))
-		w.eventually(leaving, condition("Ready", metav1.ConditionFalse, "Terminating"))
+		w.Delete(leaving)
+		w.Eventually(late[0], Condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"))
+		w.EventuallyDeleting(leaving)
 		Consistently(func() []v1alpha1.TopologyEntry {
 			var entries []v1alpha1.TopologyEntry
-			for _, cq := range w.all() {
+			for _, cq := range w.All() {
 				entries = append(entries, cq.Status.Topology...)
 			}
 			return entries
 		}).WithTimeout(4 * time.Second).Should(HaveEach(HaveField("State", v1alpha1.StateUnknown)))
-		Expect(w.holds()).To(ConsistOf(before))
+		Expect(Observed(w.VHost)).To(Equal(before))
 
 		nodes.StartAll()
-		w.allReady(4)
-		w.expectExactly(gone()...)
-		noneLost(w.vhost, flow)
+		w.AllReady(4)
+		w.ExpectExactly(gone()...)
+		noneLost(w.VHost, flow)
 	})
 })
 
@@ -81,10 +82,10 @@ var _ = Describe("A cluster", Serial, func() {
 // in time, all of it.
 func (w *world) whole(name string) func() []v1alpha1.ConsumerQueue {
 	GinkgoHelper()
-	cq := *w.get(name)
+	cq := *w.Get(name)
 	return func() []v1alpha1.ConsumerQueue {
 		GinkgoHelper()
-		if w.hasQueue(cq.QueueName()) {
+		if Observed(w.VHost).HasQueue(cq.QueueName()) {
 			return []v1alpha1.ConsumerQueue{cq}
 		}
 		return nil

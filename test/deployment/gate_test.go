@@ -3,27 +3,23 @@ package deployment
 import (
 	"bytes"
 	"crypto/tls"
-	"encoding/pem"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
+
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // gate stands between a manager and the API server. It changes nothing of what passes, and remembers it.
 type gate struct {
-	uri string
-	ca  []byte
+	*netfault.HTTPProxy
 
-	mu sync.Mutex
-	// before is called with each request before it goes on, unless nil.
-	before  func(*http.Request)
+	mu      sync.Mutex
 	crossed []*exchange
 }
 
@@ -36,46 +32,15 @@ type exchange struct {
 
 func openGate(config *rest.Config) *gate {
 	GinkgoHelper()
-	target, err := url.Parse(config.Host)
-	Expect(err).NotTo(HaveOccurred())
 	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
 	Expect(err).NotTo(HaveOccurred())
-	g := &gate{}
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Header.Set("Accept-Encoding", "identity") // to be read here
-			g.passes(r.In)
-		},
-		ModifyResponse: g.remember,
-		Transport:      &http.Transport{TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: 100},
-		FlushInterval:  -1, // watches
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { // the manager hung up
-			w.WriteHeader(http.StatusBadGateway)
-		},
-	}
-	server := httptest.NewUnstartedServer(proxy)
-	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	server.StartTLS()
-	DeferCleanup(server.Close)
-	g.uri, g.ca = server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	g := &gate{HTTPProxy: netfault.NewHTTPProxy(GinkgoTB(), config.Host, netfault.HTTPOptions{
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12},
+		// Answers that are to be read here are not compressed.
+		Transport: &http.Transport{TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: 100, DisableCompression: true},
+	})}
+	g.Change(g.remember)
 	return g
-}
-
-// hook has a function called before each further request goes on.
-func (g *gate) hook(before func(*http.Request)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.before = before
-}
-
-func (g *gate) passes(request *http.Request) {
-	g.mu.Lock()
-	before := g.before
-	g.mu.Unlock()
-	if before != nil {
-		before(request)
-	}
 }
 
 func (g *gate) remember(response *http.Response) error {

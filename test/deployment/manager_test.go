@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -19,17 +17,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // manager is a running manager.
 type manager struct {
+	*Manager
+
 	// gate is its only way to the API server.
 	gate    *gate
 	log     locked
 	metrics string
 	probes  string
-	process *os.Process
-	ended   chan error
 }
 
 // startManager runs the binary as the kubelet would run the Deployment's container: with its arguments, its environment
@@ -41,7 +41,7 @@ func startManager(c *cluster, further ...string) *manager {
 	GinkgoHelper()
 	deployment := c.deployment()
 	pod := deployment.Spec.Template.Spec
-	m := &manager{gate: openGate(c.config), ended: make(chan error, 1)}
+	m := &manager{gate: openGate(c.Config)}
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	m.writeKubeconfig(kubeconfig, c.token(deployment.Namespace, pod.ServiceAccountName))
 
@@ -50,11 +50,10 @@ func startManager(c *cluster, further ...string) *manager {
 	command.Env = environment(pod.Containers[0].Env)
 	command.Dir = GinkgoT().TempDir()
 	command.Stdout, command.Stderr = &m.log, &m.log
-	Expect(command.Start()).To(Succeed())
-	m.process = command.Process
-	go func() { m.ended <- command.Wait() }()
+	m.Manager = Run(command)
 	DeferCleanup(func() {
-		m.kill()
+		_ = command.Process.Kill() // without a permission, it may not stop in good order
+		<-m.Ended
 		GinkgoWriter.Printf("The manager's log:\n%s", m.log.String())
 	})
 	return m
@@ -63,7 +62,7 @@ func startManager(c *cluster, further ...string) *manager {
 func (m *manager) writeKubeconfig(path, token string) {
 	GinkgoHelper()
 	file := clientcmdapi.NewConfig()
-	file.Clusters["c"] = &clientcmdapi.Cluster{Server: m.gate.uri, CertificateAuthorityData: m.gate.ca}
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: m.gate.URI, CertificateAuthorityData: m.gate.CA}
 	file.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
 	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	file.CurrentContext = "x"
@@ -105,20 +104,6 @@ func freeAddress() string {
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
-}
-
-// stop ends the manager as the kubelet does, and says whether it ended in good order.
-func (m *manager) stop() {
-	GinkgoHelper()
-	Expect(m.process.Signal(syscall.SIGTERM)).To(Succeed())
-	Eventually(m.ended).Should(Receive(BeNil()), "the manager stops in good order")
-	m.ended <- nil
-}
-
-// kill ends the manager if it has not ended.
-func (m *manager) kill() {
-	_ = m.process.Kill()
-	m.ended <- <-m.ended
 }
 
 var refusal = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"`)

@@ -21,9 +21,9 @@ var _ = Describe("Installed for single namespaces", Ordered, func() {
 	BeforeAll(func() {
 		single = startCluster()
 		for _, name := range []string{"team-a", "team-b", "elsewhere"} {
-			single.kubectl("create", "namespace", name)
+			single.Kubectl("create", "namespace", name)
 		}
-		single.kubectl("apply", "--server-side", "-f", filepath.Join("testdata", "rabbitmqcluster.yaml"))
+		single.Kubectl("apply", "--server-side", "-f", filepath.Join("testdata", "rabbitmqcluster.yaml"))
 	})
 
 	for _, install := range []struct {
@@ -34,7 +34,7 @@ var _ = Describe("Installed for single namespaces", Ordered, func() {
 		{filepath.Join("testdata", "teams"), []string{"team-a", "team-b"}},
 	} {
 		It("by "+filepath.Base(install.kustomization)+", the manager works there, ignores all others, and needs no more rights", func() {
-			single.kubectl("apply", "--server-side", "-k", install.kustomization)
+			single.Kubectl("apply", "--server-side", "-k", install.kustomization)
 			elsewhere := newShift(single, "elsewhere")
 			elsewhere.applyConnection()
 			elsewhere.applyQueue()
@@ -43,7 +43,7 @@ var _ = Describe("Installed for single namespaces", Ordered, func() {
 				s.work()
 				Expect(s.refused()).To(BeEmpty())
 				Expect(s.metrics).To(BeEmpty(), "metrics are off")
-				s.stop()
+				s.Stop()
 				Expect(strings.ToLower(s.log.String())).NotTo(ContainSubstring("forbidden"))
 			}
 			// The manager has looked at everything else it could see by now.
@@ -51,7 +51,7 @@ var _ = Describe("Installed for single namespaces", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cq.Status.ObservedGeneration).To(BeEquivalentTo(-1))
 			Expect(cq.Finalizers).To(BeEmpty())
-			Expect(elsewhere.vhost.Definitions().Queues).To(BeEmpty())
+			Expect(elsewhere.VHost.Definitions().Queues).To(BeEmpty())
 		})
 	}
 
@@ -65,22 +65,25 @@ var _ = Describe("Installed for single namespaces", Ordered, func() {
 			content, err := io.ReadAll(response.Body)
 			return string(content), errors.Join(err, response.Body.Close())
 		}).Should(ContainSubstring("go_goroutines"))
-		m.stop()
+		m.Stop()
 	})
 
 	// As make undeploy and make uninstall do, which delete the CRDs and with them every resource of both kinds.
 	It("while it runs, a deletion of the CRDs means the queues too, as far as deletionPolicy goes", func() {
 		s := beginShift(single, "team-a")
 		DeferCleanup(func() { // before what is left over is cleared
-			Eventually(single.tryKubectl).WithArguments("apply", "--server-side", "-k", filepath.Join(config, "crd")).Should(Succeed())
+			Eventually(func() error {
+				_, err := single.TryKubectl("apply", "--server-side", "-k", filepath.Join(config, "crd"))
+				return err
+			}).Should(Succeed())
 			Eventually(func() error { return single.List(context.Background(), &v1alpha1.ConsumerQueueList{}) }).Should(Succeed())
 			Eventually(func() error { return single.List(context.Background(), &v1alpha1.BrokerConnectionList{}) }).Should(Succeed())
 		})
 		s.applyConnection()
 		s.applyQueue() // with deletionPolicy Delete
 		s.until(s.queueReady)
-		single.kubectl("delete", "-k", filepath.Join(config, "crd"))
-		Expect(s.vhost.Definitions().Queues).To(BeEmpty())
+		single.Kubectl("delete", "-k", filepath.Join(config, "crd"))
+		Expect(s.VHost.Definitions().Queues).To(BeEmpty())
 	})
 
 	It("it has no rights in the whole cluster", func() {

@@ -14,6 +14,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 const serviceAccount = "warren-controller-manager"
@@ -36,7 +38,7 @@ var _ = Describe("The permissions of the manager", func() {
 		s := beginShift(whole, "")
 		s.work()
 		Expect(s.refused()).To(BeEmpty())
-		s.stop()
+		s.Stop()
 		Expect(strings.ToLower(s.log.String())).NotTo(ContainSubstring("forbidden"))
 	})
 
@@ -107,7 +109,7 @@ type manifest struct {
 // rolesIn lists the roles that a kustomization binds to the manager's ServiceAccount.
 func rolesIn(t *testing.T, folder string) []role {
 	t.Helper()
-	output, err := exec.CommandContext(t.Context(), kubectlPath(), "kustomize", folder).Output()
+	output, err := exec.CommandContext(t.Context(), KubectlPath(), "kustomize", folder).Output()
 	if err != nil {
 		t.Fatalf("kustomize %s: %v", folder, err)
 	}

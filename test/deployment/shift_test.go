@@ -16,17 +16,19 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // shift is one run of the manager, with a namespace, a vhost and a user of its own.
 type shift struct {
 	*manager
+	*World // its vhost has what the ConsumerQueues ask for
 
-	cluster   *cluster
-	namespace string
-	// vhost has what the ConsumerQueues ask for; other is for connections alone.
-	vhost, other *brokers.VHost
-	user         brokers.User
+	cluster *cluster
+	// other is for connections alone.
+	other *brokers.VHost
+	// user is of this shift alone, so that its password is nowhere by chance.
+	user brokers.User
 }
 
 // beginShift starts a manager in a cluster where no other one runs. Its work is in the given namespace, or in a new one.
@@ -40,16 +42,13 @@ func beginShift(c *cluster, namespace string) *shift {
 // newShift has no manager yet.
 func newShift(c *cluster, namespace string) *shift {
 	GinkgoHelper()
-	if namespace == "" {
-		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "work-"}}
-		Expect(c.Create(ctx(), made)).To(Succeed())
-		namespace = made.Name
+	s := &shift{cluster: c, user: broker.NewUser(GinkgoTB(), "administrator"), other: broker.NewVHost(GinkgoTB())}
+	if vhost := broker.NewVHost(GinkgoTB()); namespace == "" {
+		s.World = NewWorld(c.APIServer, vhost)
+	} else {
+		s.World = &World{Kube: c.APIServer, Namespace: namespace, VHost: vhost, Broker: broker}
 	}
-	s := &shift{
-		cluster: c, namespace: namespace, user: broker.NewUser(GinkgoTB(), "administrator"),
-		vhost: broker.NewVHost(GinkgoTB()), other: broker.NewVHost(GinkgoTB()),
-	}
-	for _, vhost := range []*brokers.VHost{s.vhost, s.other} {
+	for _, vhost := range []*brokers.VHost{s.VHost, s.other} {
 		vhost.Grant(s.user, ".*", ".*", ".*")
 	}
 	DeferCleanup(s.clear)
@@ -74,36 +73,21 @@ func (s *shift) work() {
 // clear removes what a manager that was killed leaves behind.
 func (s *shift) clear() {
 	GinkgoHelper()
+	s.Clear()
 	background := context.Background()
-	queues := &v1alpha1.ConsumerQueueList{}
-	Expect(s.cluster.List(background, queues, client.InNamespace(s.namespace))).To(Succeed())
-	for i := range queues.Items {
-		patch := client.MergeFrom(queues.Items[i].DeepCopy())
-		queues.Items[i].Finalizers = nil
-		Expect(client.IgnoreNotFound(s.cluster.Patch(background, &queues.Items[i], patch))).To(Succeed())
-	}
-	connections := &v1alpha1.BrokerConnectionList{}
-	Expect(s.cluster.List(background, connections, client.InNamespace(s.namespace))).To(Succeed())
-	for i := range connections.Items {
-		patch := client.MergeFrom(connections.Items[i].DeepCopy())
-		connections.Items[i].Finalizers = nil
-		Expect(client.IgnoreNotFound(s.cluster.Patch(background, &connections.Items[i], patch))).To(Succeed())
-	}
-	for _, kind := range []client.Object{&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}, &corev1.Secret{}} {
-		Expect(s.cluster.DeleteAllOf(background, kind, client.InNamespace(s.namespace))).To(Succeed())
-	}
+	Expect(s.cluster.DeleteAllOf(background, &corev1.Secret{}, client.InNamespace(s.Namespace))).To(Succeed())
 	for _, kind := range []client.Object{&coordinationv1.Lease{}, &corev1.Event{}} {
 		Expect(s.cluster.DeleteAllOf(background, kind, client.InNamespace(system))).To(Succeed())
 	}
 }
 
 func (s *shift) key(name string) client.ObjectKey {
-	return client.ObjectKey{Namespace: s.namespace, Name: name}
+	return client.ObjectKey{Namespace: s.Namespace, Name: name}
 }
 
 func (s *shift) create(object client.Object, name string) {
 	GinkgoHelper()
-	object.SetNamespace(s.namespace)
+	object.SetNamespace(s.Namespace)
 	object.SetName(name)
 	Expect(s.cluster.Create(ctx(), object)).To(Succeed())
 }

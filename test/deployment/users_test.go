@@ -25,9 +25,9 @@ var (
 var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, func() {
 	BeforeAll(func() {
 		aggregate()
-		whole.kubectl("create", "namespace", "shop")
+		whole.Kubectl("create", "namespace", "shop")
 		for _, name := range []string{"view", "edit", "admin"} {
-			whole.kubectl("create", "rolebinding", name, "--namespace=shop", "--clusterrole="+name, "--user=the-"+name)
+			whole.Kubectl("create", "rolebinding", name, "--namespace=shop", "--clusterrole="+name, "--user=the-"+name)
 			// RBAC learns of roles and bindings a moment later.
 			Eventually(func() bool { return may("the-"+name, "get", "consumerqueues", "", "shop") }).Should(BeTrue())
 			Eventually(func() bool { return may("the-"+name, "create", "consumerqueues", "", "shop") }).Should(Equal(name != "view"))
@@ -113,7 +113,7 @@ func may(user, verb, resource, subresource, namespace string) bool {
 // as is a client of a user.
 func as(user string) client.Client {
 	GinkgoHelper()
-	config := rest.CopyConfig(whole.config)
+	config := rest.CopyConfig(whole.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	kube, err := client.New(config, client.Options{Scheme: whole.Scheme()})
 	Expect(err).NotTo(HaveOccurred())

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // work is something that the manager is there for: it is set off, and then must come about.
@@ -99,17 +99,8 @@ func (s *shift) renewed() error {
 }
 
 func (s *shift) applyConnection() {
-	s.create(&corev1.Secret{StringData: s.credentials()}, "rabbitmq")
-	s.create(&v1alpha1.BrokerConnection{Spec: v1alpha1.BrokerConnectionSpec{
-		SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: s.vhost.Name, ResyncInterval: "1s",
-	}}, "default")
-}
-
-// credentials are a user's of this shift alone, so that its password is nowhere by chance.
-func (s *shift) credentials() map[string]string {
-	return map[string]string{
-		"username": s.user.Username, "password": s.user.Password, "amqpURI": broker.AMQPURI, "managementURI": broker.ManagementURI,
-	}
+	s.Secret(s.user.Username, s.user.Password)
+	s.Connect(v1alpha1.BrokerConnectionSpec{})
 }
 
 func (s *shift) connected(name string) error {
@@ -120,9 +111,7 @@ func (s *shift) connected(name string) error {
 	return isReady(bc.Status.Conditions, bc.Generation)
 }
 
-func (s *shift) applyQueue() {
-	s.create(&v1alpha1.ConsumerQueue{Spec: v1alpha1.ConsumerQueueSpec{DeletionPolicy: v1alpha1.DeletionPolicyDelete}}, "orders")
-}
+func (s *shift) applyQueue() { s.Queue("orders", `{deletionPolicy: Delete}`) }
 
 func (s *shift) queueReady() error {
 	cq, err := s.queue()
@@ -146,16 +135,9 @@ func (s *shift) hasFinalizer() error {
 }
 
 // recorded looks for an Event about the queue that has been recorded so many times.
-func (s *shift) recorded(reason string, times int32) error {
-	list := &eventsv1.EventList{}
-	if err := s.cluster.List(ctx(), list, client.InNamespace(s.namespace)); err != nil {
-		return err
-	}
-	for _, event := range list.Items {
-		if event.Regarding.Name != "orders" || event.Reason != reason {
-			continue
-		}
-		if times == 1 || event.Series != nil && event.Series.Count >= times {
+func (s *shift) recorded(reason string, times int) error {
+	for _, event := range s.Events() {
+		if event.Regarding.Name == "orders" && event.Reason == reason && Times(event) >= times {
 			return nil
 		}
 	}
@@ -213,18 +195,18 @@ func (s *shift) servesMetrics() error {
 	return errors.Join(problems...)
 }
 
-func (s *shift) drift() { s.vhost.DeleteQueue("orders.dlq") }
+func (s *shift) drift() { s.VHost.DeleteQueue("orders.dlq") }
 
 // driftCounted has drift mended several times in a row. What happens to the same version of a resource several times is one
 // Event that is counted; the version stays the same while the status does, which knows times by the second. A binding is
 // mended faster than a queue, and the BrokerConnection looks at once when it is asked to.
 func (s *shift) driftCounted() error {
 	for range 3 {
-		s.vhost.Unbind("orders.dlx", "orders.dlq", "", nil)
-		bc := &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "default"}}
+		s.VHost.Unbind("orders.dlx", "orders.dlq", "", nil)
+		bc := &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "default"}}
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.RequestedAtAnnotation, rand.Text())
 		Expect(s.cluster.Patch(ctx(), bc, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
-		Eventually(func() []brokers.Binding { return s.vhost.Definitions().Bindings }).WithPolling(10 * time.Millisecond).
+		Eventually(func() []brokers.Binding { return s.VHost.Definitions().Bindings }).WithPolling(10 * time.Millisecond).
 			Should(ContainElement(HaveField("Source", "orders.dlx")))
 	}
 	return s.recorded("DriftCorrected", 2)
@@ -234,7 +216,7 @@ func (s *shift) driftCounted() error {
 // by chance at any time.
 func (s *shift) requestAmidChanges() {
 	count := 0
-	s.gate.hook(func(request *http.Request) {
+	s.gate.Before(func(request *http.Request) {
 		if request.Method != http.MethodPatch || !strings.HasSuffix(request.URL.Path, "/consumerqueues/orders/status") {
 			return
 		}
@@ -247,7 +229,7 @@ func (s *shift) requestAmidChanges() {
 
 func (s *shift) annotate(key, value string) error {
 	cq := &v1alpha1.ConsumerQueue{}
-	cq.Namespace, cq.Name = s.namespace, "orders"
+	cq.Namespace, cq.Name = s.Namespace, "orders"
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
 	return s.cluster.Patch(ctx(), cq, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
@@ -260,11 +242,7 @@ func (s *shift) requestHandled() error {
 	return err
 }
 
-func (s *shift) deleteQueue() {
-	cq, err := s.queue()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(s.cluster.Delete(ctx(), cq)).To(Succeed())
-}
+func (s *shift) deleteQueue() { s.Delete("orders") }
 
 func (s *shift) queueGone() error {
 	cq, err := s.queue()
@@ -274,7 +252,7 @@ func (s *shift) queueGone() error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if queues := s.vhost.Definitions().Queues; len(queues) > 0 {
+	if queues := s.VHost.Definitions().Queues; len(queues) > 0 {
 		return fmt.Errorf("the broker still has %v", queues)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("The conformance vectors", func() {
@@ -21,14 +22,14 @@ var _ = Describe("The conformance vectors", func() {
 				w.applyVector(vector)
 				if !supported {
 					for _, cq := range vector.ConsumerQueues {
-						w.eventually(cq.Name, condition("Ready", metav1.ConditionFalse, "UnsupportedByBroker"),
-							condition("Stalled", metav1.ConditionTrue, "UnsupportedByBroker"))
+						w.Eventually(cq.Name, Condition("Ready", metav1.ConditionFalse, "UnsupportedByBroker"),
+							Condition("Stalled", metav1.ConditionTrue, "UnsupportedByBroker"))
 					}
 					Expect(w.holds()).To(equalState(conformance.State{}))
 					return
 				}
 				for _, cq := range vector.ConsumerQueues {
-					w.ready(cq.Name)
+					w.Ready(cq.Name)
 				}
 				Expect(w.holds()).To(equalState(want))
 				if len(vector.ConsumerQueues) == 1 { // several declare what they share, whoever comes first
@@ -43,18 +44,18 @@ var _ = Describe("The conformance vectors", func() {
 					return // there is nothing to adopt
 				}
 				w.declareState(want)
-				before := w.vhost.Definitions()
+				before := w.VHost.Definitions()
 				w.applyVector(vector)
 				for _, cq := range vector.ConsumerQueues {
-					adopted := w.ready(cq.Name)
+					adopted := w.Ready(cq.Name)
 					for _, entry := range adopted.Status.Topology {
 						if entry.Kind != "Binding" {
 							Expect(entry.Origin).To(BeEquivalentTo("Adopted"), "%+v", entry)
 						}
 					}
-					Expect(w.events(cq.Name)).To(BeEmpty())
+					Expect(w.reasons(cq.Name)).To(BeEmpty())
 				}
-				Expect(w.vhost.Definitions()).To(Equal(before))
+				Expect(w.VHost.Definitions()).To(Equal(before))
 			})
 		})
 	}
@@ -70,7 +71,7 @@ func versionOf(broker brokers.Broker) vhost.Version {
 func (w *world) applyVector(vector conformance.Vector) {
 	GinkgoHelper()
 	for _, cq := range vector.ConsumerQueues {
-		w.queueOf(cq)
+		w.Apply(&cq)
 	}
 }
 
@@ -78,21 +79,21 @@ func (w *world) applyVector(vector conformance.Vector) {
 func (w *world) declareState(state conformance.State) {
 	GinkgoHelper()
 	for _, queue := range slices.Backward(state.Queues) {
-		w.vhost.DeclareQueue(queue.Name, queue.Arguments)
+		w.VHost.DeclareQueue(queue.Name, queue.Arguments)
 	}
 	for _, exchange := range state.Exchanges {
-		w.vhost.DeclareExchange(exchange.Name, exchange.Type, nil)
+		w.VHost.DeclareExchange(exchange.Name, exchange.Type, nil)
 	}
 	for _, binding := range slices.Backward(state.Bindings) {
-		w.vhost.Bind(binding.Source, binding.Destination, binding.RoutingKey, binding.Arguments)
+		w.VHost.Bind(binding.Source, binding.Destination, binding.RoutingKey, binding.Arguments)
 	}
 }
 
 // expectDeclared checks that a status knows of every exchange and queue that Warren declared it, and that one Event said so.
 func (w *world) expectDeclared(name string) {
 	GinkgoHelper()
-	Eventually(func() []string { return w.events(name) }).Should(Equal([]string{"Declared"}))
-	for _, entry := range w.get(name).Status.Topology {
+	Eventually(func() []string { return w.reasons(name) }).Should(Equal([]string{"Declared"}))
+	for _, entry := range w.Get(name).Status.Topology {
 		if entry.Kind != "Binding" {
 			Expect(entry.Origin).To(BeEquivalentTo("Declared"), "%+v", entry)
 		}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,14 +15,15 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("A BrokerConnection", func() {
 	onEachBroker("tells what it is connected to", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", `{}`)
-		w.queue("invoices", `{}`)
-		bc := w.eventuallyConnection(condition("Ready", metav1.ConditionTrue, "Connected"),
+		w.Queue("orders", `{}`)
+		w.Queue("invoices", `{}`)
+		bc := w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"),
 			HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(2))))
 		Expect(bc.Status.BrokerVersion).To(Equal(broker.Version))
 		Expect(bc.Status.ClusterName).NotTo(BeEmpty())
@@ -32,140 +34,141 @@ var _ = Describe("A BrokerConnection", func() {
 	// Order does not matter: what waits for a Secret or a BrokerConnection goes on when it comes.
 	It("waits for a Secret that is missing, and names it", func() {
 		w := newBareWorld(matrix[0])
-		w.connection(v1alpha1.BrokerConnectionSpec{})
-		w.queue("orders", `{}`)
-		w.eventuallyConnection(condition("Ready", metav1.ConditionFalse, "SecretNotFound"), message(ContainSubstring(`Secret "rabbitmq"`)))
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
-			condition("Reconciling", metav1.ConditionTrue, "ConnectionNotReady"),
-			condition("Drifted", metav1.ConditionUnknown, "ConnectionNotReady"),
-			message(ContainSubstring(`Secret "rabbitmq" not found`)))
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Queue("orders", `{}`)
+		w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "SecretNotFound"), Message(ContainSubstring(`Secret "rabbitmq"`)))
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
+			Condition("Reconciling", metav1.ConditionTrue, "ConnectionNotReady"),
+			Condition("Drifted", metav1.ConditionUnknown, "ConnectionNotReady"),
+			Message(ContainSubstring(`Secret "rabbitmq" not found`)))
 		Expect(kstatusOf(cq)).To(Equal(status.InProgressStatus))
-		w.secret(w.broker.Username, w.broker.Password)
-		w.ready("orders")
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		w.Ready("orders")
 	})
 
 	It("takes over a changed Secret without a restart, and never shows the password", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{}`)
-		w.ready("orders")
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
 		const wrong = "hunter2-is-not-the-password"
-		w.secret(w.broker.Username, wrong)
-		bc := w.eventuallyConnection(condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
+		w.Secret(w.Broker.Username, wrong)
+		bc := w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
 		Expect(bc.Status.Conditions).NotTo(ContainElement(HaveField("Message", ContainSubstring(wrong))))
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"), message(Not(ContainSubstring(wrong))))
-		w.secret(w.broker.Username, w.broker.Password)
-		w.ready("orders")
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"), Message(Not(ContainSubstring(wrong))))
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		w.Ready("orders")
 	})
 
 	// A ConsumerQueue uses only BrokerConnections of its own namespace, the one named default unless connectionRef names
 	// another: those of the other specs, all called default, are in namespaces of their own.
 	It("is missing: the ConsumerQueue waits and says which, and is Ready when it comes", func() {
 		w := newBareWorld(matrix[0])
-		w.queue("orders", `{connectionRef: {name: default}}`)
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
-			message(ContainSubstring(`BrokerConnection "default" not found`)))
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{})
-		w.ready("orders")
+		w.Queue("orders", `{connectionRef: {name: default}}`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
+			Message(ContainSubstring(`BrokerConnection "default" not found`)))
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Ready("orders")
 	})
 
 	// The CRD of the RabbitMQ cluster operator need not be installed as long as no BrokerConnection uses it.
 	It("follows a RabbitmqCluster, and says so where there is no such resource", func() {
 		w := newBareWorld(matrix[0])
-		w.connection(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}})
-		w.eventuallyConnection(condition("Ready", metav1.ConditionFalse, "ClusterNotReady"), message(ContainSubstring("no resource RabbitmqCluster")))
+		w.Connect(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}})
+		w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "ClusterNotReady"), Message(ContainSubstring("no resource RabbitmqCluster")))
 	})
 
 	onEachBroker("whose user may not read definitions works through the lesser listings", func(broker brokers.Broker) {
 		w := newBareWorld(broker)
 		user := broker.NewUser(GinkgoTB(), "management")
-		w.vhost.Grant(user, ".*", ".*", ".*")
-		w.secret(user.Username, user.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{})
-		w.queue("orders", typed)
-		w.ready("orders")
-		before := w.vhost.Definitions()
-		w.vhost.DeleteQueue("orders.dlq")
-		Eventually(w.vhost.Definitions).Should(Equal(before))
-		Expect(w.getConnection().Status.Capabilities.Definitions).To(BeFalse())
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Queue("orders", typed)
+		w.Ready("orders")
+		before := w.VHost.Definitions()
+		w.VHost.DeleteQueue("orders.dlq")
+		Eventually(w.VHost.Definitions).Should(Equal(before))
+		Expect(w.Connection().Status.Capabilities.Definitions).To(BeFalse())
 	})
 
 	// In the end the user has just the permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`.
 	onEachBroker("whose user may not declare names the permission; what there is, is still compared", func(broker brokers.Broker) {
 		w := newBareWorld(broker)
 		user := broker.NewUser(GinkgoTB(), "management")
-		w.vhost.Grant(user, "^$", ".*", ".*")
-		w.secret(user.Username, user.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{})
-		w.vhost.DeclareExchange("shop", "topic", nil)
-		w.queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [order.placed]}]}`)
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"),
-			condition("Stalled", metav1.ConditionTrue, "PermissionDenied"), message(ContainSubstring("configure")))
+		w.VHost.Grant(user, "^$", ".*", ".*")
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.VHost.DeclareExchange("shop", "topic", nil)
+		w.Queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [order.placed]}]}`)
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "PermissionDenied"),
+			Condition("Stalled", metav1.ConditionTrue, "PermissionDenied"), Message(ContainSubstring("configure")))
 		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
-		w.vhost.Grant(user, `^(orders($|\.)|warren-link-)`, `^(orders($|\.)|shop$)`, `^(orders($|\.)|shop$)`)
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"), message(ContainSubstring("amq.default")))
-		w.vhost.Grant(user, `^(orders($|\.)|warren-link-)`, `^(orders($|\.)|amq\.default$)`, `^(orders($|\.)|shop$)`)
-		w.ready("orders")
+		w.VHost.Grant(user, `^(orders($|\.)|warren-link-)`, `^(orders($|\.)|shop$)`, `^(orders($|\.)|shop$)`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "PermissionDenied"), Message(ContainSubstring("amq.default")))
+		w.VHost.Grant(user, `^(orders($|\.)|warren-link-)`, `^(orders($|\.)|amq\.default$)`, `^(orders($|\.)|shop$)`)
+		w.Ready("orders")
 	})
 
 	It("that is suspended closes its connection and stops everything that uses it", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{}`)
-		w.ready("orders")
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
 		suspend := true
-		w.connection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
-		w.eventuallyConnection(condition("Suspended", metav1.ConditionTrue, "Suspended"))
-		w.eventually("orders", condition("Suspended", metav1.ConditionTrue, "Suspended"), condition("Ready", metav1.ConditionTrue, "InSync"))
-		Eventually(func() int { return w.broker.CountConnections(GinkgoTB(), "warren "+w.vhost.Name) }).Should(BeZero())
-		w.vhost.DeleteQueue("orders.dlq")
-		Consistently(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(4))
-		w.connection(v1alpha1.BrokerConnectionSpec{})
-		w.eventually("orders", noCondition("Suspended"), condition("Ready", metav1.ConditionTrue, "InSync"))
-		Eventually(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(5))
+		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+		w.eventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"), Condition("Ready", metav1.ConditionTrue, "InSync"))
+		Eventually(func() int { return w.Broker.CountConnections(GinkgoTB(), "warren "+w.VHost.Name) }).Should(BeZero())
+		w.VHost.DeleteQueue("orders.dlq")
+		Consistently(func() []brokers.Queue { return w.VHost.Definitions().Queues }).Should(HaveLen(4))
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Eventually("orders", NoCondition("Suspended"), Condition("Ready", metav1.ConditionTrue, "InSync"))
+		Eventually(func() []brokers.Queue { return w.VHost.Definitions().Queues }).Should(HaveLen(5))
 	})
 })
 
 var _ = Describe("A broker that cannot be read", func() {
 	// A broker that was reached and fails keeps Ready=True until it has failed for three times resyncInterval.
 	It("changes nothing for three intervals, then is Unreachable, and its objects Unknown, never Missing", func() {
-		w := newBareWorld(matrix[0])
-		entry := newGateway(w.broker)
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri, ResyncInterval: "5s"})
-		w.queue("orders", `{}`)
-		synced := w.ready("orders")
+		w, proxy := newProxiedWorld("5s")
+		w.Queue("orders", `{}`)
+		synced := w.Ready("orders")
 
-		entry.cut.Store(true)
-		Consistently(func() *v1alpha1.ConsumerQueue { return w.get("orders") }).WithTimeout(7 * time.Second).
+		proxy.Refuse()
+		Consistently(func() *v1alpha1.ConsumerQueue { return w.Get("orders") }).WithTimeout(7 * time.Second).
 			Should(HaveField("ResourceVersion", synced.ResourceVersion))
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"),
-			condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"),
-			condition("Drifted", metav1.ConditionUnknown, "BrokerUnreachable"),
-			condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"),
+			Condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"),
+			Condition("Drifted", metav1.ConditionUnknown, "BrokerUnreachable"),
+			Condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
 		Expect(cq.Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateUnknown)))
 		Expect(kstatusOf(cq)).To(Equal(status.InProgressStatus))
 
-		entry.cut.Store(false)
-		back := w.ready("orders")
+		proxy.Accept()
+		back := w.Ready("orders")
 		Expect(back.Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
-		Expect(w.events("orders")).To(Equal([]string{"Declared"}))
+		Expect(w.reasons("orders")).To(Equal([]string{"Declared"}))
 	})
 
 	It("makes a new generation Reconciling at once", func() {
-		w := newBareWorld(matrix[0])
-		entry := newGateway(w.broker)
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri, ResyncInterval: "20s"})
-		w.queue("orders", `{}`)
-		w.ready("orders")
-		entry.cut.Store(true)
-		answered := entry.requests.Load()
+		w, proxy := newProxiedWorld("20s")
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		proxy.Refuse()
+		refused := 0
 		w.request("orders", "now") // so that the failure is noticed before the interval is over
-		Eventually(entry.requests.Load).Should(BeNumerically(">", answered+1), "a request is refused, and its repetition")
-		w.queue("orders", `{retry: {maxAttempts: 3}}`)
-		w.eventually("orders", condition("Reconciling", metav1.ConditionTrue, "ConnectionNotReady"))
-		entry.cut.Store(false)
-		w.ready("orders")
+		Eventually(func() int {
+			for _, request := range proxy.Requests() {
+				if request.Status == 0 {
+					refused++
+				}
+			}
+			return refused
+		}).Should(BeNumerically(">", 1), "a request is refused, and its repetition")
+		w.Queue("orders", `{retry: {maxAttempts: 3}}`)
+		w.Eventually("orders", Condition("Reconciling", metav1.ConditionTrue, "ConnectionNotReady"))
+		proxy.Accept()
+		w.Ready("orders")
 	})
 })
 
@@ -175,38 +178,41 @@ var _ = Describe("In a steady state", func() {
 	// An administrator reads the vhost by one request for its definitions each interval. Two small requests come on top: for the
 	// user's tags, and for the connections of the vhost.
 	It("nothing is written to the API server, and the vhost is read by one request each interval", func() {
-		w := newBareWorld(matrix[0])
-		entry := newGateway(w.broker)
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri})
+		w, proxy := newProxiedWorld("1s")
 		for _, name := range []string{"a", "b", "c"} {
-			w.queue(name, typedAs(name))
+			w.Queue(name, typedAs(name))
 		}
 		versions := func() []string {
 			var found []string
 			for _, name := range []string{"a", "b", "c"} {
-				found = append(found, w.get(name).ResourceVersion)
+				found = append(found, w.Get(name).ResourceVersion)
 			}
-			return append(found, w.getConnection().ResourceVersion)
+			return append(found, w.Connection().ResourceVersion)
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			w.ready(name)
+			w.Ready(name)
 		}
 		w.eventuallyConnection(HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(3))))
-		before, definitions, requests, began := versions(), entry.definitions.Load(), entry.requests.Load(), time.Now()
+		before, began := versions(), time.Now()
+		proxy.Requests()
 		Consistently(versions).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(Equal(before))
-		intervals := time.Since(began).Seconds()
-		Expect(entry.definitions.Load()-definitions).To(SatisfyAll(BeNumerically(">=", intervals/3), BeNumerically("<=", intervals+2)),
+		intervals, requests, definitions := time.Since(began).Seconds(), proxy.Requests(), 0
+		for _, request := range requests {
+			if strings.HasPrefix(request.Path, "/api/definitions/") {
+				definitions++
+			}
+		}
+		Expect(definitions).To(SatisfyAll(BeNumerically(">=", intervals/3), BeNumerically("<=", intervals+2)),
 			"in %.1f intervals of a second, and each look may be late on a loaded machine", intervals)
-		Expect(entry.requests.Load()-requests).To(BeNumerically("<=", 3*(intervals+2)), "in %.1f intervals of a second", intervals)
-		Eventually(func() int { return w.broker.CountConnections(GinkgoTB(), "warren "+w.vhost.Name) }).Should(Equal(1))
+		Expect(len(requests)).To(BeNumerically("<=", 3*(intervals+2)), "in %.1f intervals of a second", intervals)
+		Eventually(func() int { return w.Broker.CountConnections(GinkgoTB(), "warren "+w.VHost.Name) }).Should(Equal(1))
 	})
 })
 
 // request sets the annotation that asks for a look now.
 func (w *world) request(name, value string) {
 	GinkgoHelper()
-	cq := w.get(name)
+	cq := w.Get(name)
 	patch := client.MergeFrom(cq.DeepCopy())
 	metav1.SetMetaDataAnnotation(&cq.ObjectMeta, v1alpha1.RequestedAtAnnotation, value)
 	Expect(kube.Patch(ctx(), cq, patch)).To(Succeed())
@@ -215,27 +221,27 @@ func (w *world) request(name, value string) {
 var _ = Describe("The annotation requested-at", func() {
 	It("has the broker looked at now, and is echoed", func() {
 		w := newBareWorld(matrix[0])
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
-		w.queue("orders", `{}`)
-		w.ready("orders")
-		w.vhost.DeleteQueue("orders.dlq")
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.VHost.DeleteQueue("orders.dlq")
 		w.request("orders", "2026-11-21T10:00:00Z")
-		Eventually(func() string { return w.get("orders").Status.LastHandledReconcileAt }).Should(Equal("2026-11-21T10:00:00Z"))
-		Expect(w.vhost.Definitions().Queues).To(ContainElement(HaveField("Name", "orders.dlq")))
+		Eventually(func() string { return w.Get("orders").Status.LastHandledReconcileAt }).Should(Equal("2026-11-21T10:00:00Z"))
+		Expect(w.VHost.Definitions().Queues).To(ContainElement(HaveField("Name", "orders.dlq")))
 	})
 })
 
 var _ = Describe("The annotation requested-at of a BrokerConnection", func() {
 	It("has the capabilities follow the user's tags now, and is echoed", func() {
 		w := newBareWorld(matrix[0])
-		user := w.broker.NewUser(GinkgoTB(), "management")
-		w.vhost.Grant(user, ".*", ".*", ".*")
-		w.secret(user.Username, user.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
-		w.eventuallyConnection(condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Policies", false))
-		w.broker.SetTags(GinkgoTB(), user, "management", "policymaker")
-		bc := w.getConnection()
+		user := w.Broker.NewUser(GinkgoTB(), "management")
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
+		w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Policies", false))
+		w.Broker.SetTags(GinkgoTB(), user, "management", "policymaker")
+		bc := w.Connection()
 		patch := client.MergeFrom(bc.DeepCopy())
 		metav1.SetMetaDataAnnotation(&bc.ObjectMeta, v1alpha1.RequestedAtAnnotation, "now")
 		Expect(kube.Patch(ctx(), bc, patch)).To(Succeed())
@@ -251,16 +257,16 @@ var _ = Describe("A broker behind TLS", func() {
 			"ca":     {"ca.crt": certificates.CA},
 			"client": {"tls.crt": certificates.ClientCert, "tls.key": certificates.ClientKey},
 		} {
-			w.apply(&corev1.Secret{
+			w.Apply(&corev1.Secret{
 				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data,
 			})
 		}
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{
 			CASecretRef: &v1alpha1.SecretReference{Name: "ca"}, ClientSecretRef: &v1alpha1.SecretReference{Name: "client"},
 		}})
-		w.queue("orders", `{}`)
-		w.ready("orders")
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
 	})
 })
 

@@ -22,25 +22,22 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 	onEachBroker("share their waiting, and leave nothing behind", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.fifty()
-		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.namespace))).To(Succeed())
+		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
 		// One after the other, the two looks at each main queue alone would take 500 s.
 		Eventually(w.count).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
 		Expect(w.holds()).To(equalState(conformance.State{}))
-		Eventually(w.vhost.Policies).Should(BeEmpty())
+		Eventually(w.VHost.Policies).Should(BeEmpty())
 	})
 
 	It("go while the broker is down and its BrokerConnection and Secret are deleted with them, in whatever order", func() {
-		w := newBareWorld(matrix[0])
-		gateway := newGateway(matrix[0])
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: gateway.uri})
+		w, proxy := newProxiedWorld("1s")
 		w.fifty()
 		before := w.holds()
-		gateway.cut.Store(true)
-		meta := metav1.ObjectMeta{Namespace: w.namespace}
+		proxy.Refuse()
+		meta := metav1.ObjectMeta{Namespace: w.Namespace}
 		objects := []client.Object{
-			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rabbitmq"}},
-			&v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}},
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "rabbitmq"}},
+			&v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "default"}},
 		}
 		for i := range 50 {
 			cq := &v1alpha1.ConsumerQueue{ObjectMeta: meta}
@@ -52,8 +49,8 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 			Expect(kube.Delete(ctx(), object)).To(Succeed())
 		}
 		Eventually(w.count).WithTimeout(deadline.For(90 * time.Second)).Should(BeZero())
-		Eventually(func() int { return len(w.retained()) }).Should(Equal(50))
-		Expect(w.retained()).To(HaveEach(HaveField("Type", corev1.EventTypeWarning)))
+		Eventually(func() int { return len(w.Retained()) }).Should(Equal(50))
+		Expect(w.Retained()).To(HaveEach(HaveField("Type", corev1.EventTypeWarning)))
 		Expect(w.holds()).To(equalState(before))
 	})
 })
@@ -63,7 +60,7 @@ func (w *world) fifty() {
 	GinkgoHelper()
 	for i := range 50 {
 		// A tier of a few seconds cannot be proved empty where each step takes a second.
-		w.queue(fmt.Sprintf("orders-%d", i), `{retry: {delayTiers: [{delay: 1m}]}}`)
+		w.Queue(fmt.Sprintf("orders-%d", i), `{retry: {delayTiers: [{delay: 1m}]}}`)
 	}
 	for i := range 50 {
 		w.readyWithin(fmt.Sprintf("orders-%d", i), time.Minute)
@@ -71,9 +68,7 @@ func (w *world) fifty() {
 }
 
 func (w *world) count() int {
-	list := &v1alpha1.ConsumerQueueList{}
-	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
-	return len(list.Items)
+	return len(w.All())
 }
 
 var _ = Describe("A ConsumerQueue that is deleted together with its BrokerConnection and its Secret", func() {
@@ -85,13 +80,13 @@ var _ = Describe("A ConsumerQueue that is deleted together with its BrokerConnec
 	} {
 		It("is cleaned up after all the same, "+order, func() {
 			w := newWorld(matrix[0])
-			w.queue("orders", typed)
-			w.ready("orders")
+			w.Queue("orders", typed)
+			w.Ready("orders")
 			before := w.holds()
 			objects := map[string]client.Object{
-				"Secret":           &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "rabbitmq"}},
-				"BrokerConnection": &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}},
-				"ConsumerQueue":    &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "orders"}},
+				"Secret":           &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "rabbitmq"}},
+				"BrokerConnection": &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "default"}},
+				"ConsumerQueue":    &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders"}},
 			}
 			for _, kind := range first {
 				Expect(kube.Delete(ctx(), objects[kind])).To(Succeed())

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,10 +16,12 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/netfault"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// deletion is what becomes of a topology when its ConsumerQueue "orders" is deleted. Those of a table are deleted at the
-// same time, for each takes its time.
+// deletion is what becomes of a topology when its ConsumerQueue "orders" is deleted. All of a
+// broker are deleted at the same time, for each takes its time.
 type deletion struct {
 	// spec is typed unless given.
 	spec string
@@ -43,7 +44,7 @@ func onlySources(state conformance.State) conformance.State {
 var deletions = map[string]deletion{
 	"is empty: all of it goes, but for the exchanges that messages come from": {stays: onlySources},
 	"holds a message: it stays, untouched": {
-		before: func(w *world) { w.vhost.Publish("shop", "order.paid", "a message") },
+		before: func(w *world) { w.VHost.Publish("shop", "order.paid", "a message") },
 		note:   `queue "orders" holds 1 message.*: exchange "retries"; exchange "dead"; queue "orders"; .*`, warning: true,
 	},
 	"has a consumer: it stays, untouched": {
@@ -51,11 +52,11 @@ var deletions = map[string]deletion{
 		note:   `queue "orders" has 1 consumer`, warning: true,
 	},
 	"has a message in a delay tier: it stays, untouched": {
-		before: func(w *world) { w.vhost.Publish("retries", "orders.retry.1m", "a message") },
+		before: func(w *world) { w.VHost.Publish("retries", "orders.retry.1m", "a message") },
 		note:   `queue "orders.retry.1m" holds 1 message`, warning: true,
 	},
 	"has a message in the dead-letter queue: that stays with its exchange": {
-		before: func(w *world) { w.vhost.Publish("dead", "orders.dlq", "a message") },
+		before: func(w *world) { w.VHost.Publish("dead", "orders.dlq", "a message") },
 		stays: func(s conformance.State) conformance.State {
 			return conformance.State{
 				Exchanges: slices.DeleteFunc(slices.Clone(s.Exchanges), func(e conformance.Exchange) bool { return e.Name == "retries" }),
@@ -71,8 +72,8 @@ var deletions = map[string]deletion{
 	"is to be deleted with its messages: all of it goes": {
 		spec: typed + "\ndeletionPolicy: Delete",
 		before: func(w *world) {
-			w.vhost.Publish("shop", "order.paid", "a message")
-			w.vhost.Publish("dead", "orders.dlq", "a message")
+			w.VHost.Publish("shop", "order.paid", "a message")
+			w.VHost.Publish("dead", "orders.dlq", "a message")
 			w.consume("orders")
 		},
 		stays: onlySources,
@@ -82,9 +83,9 @@ var deletions = map[string]deletion{
 	},
 	"feeds and is fed by others: an exchange that somebody bound to stays, and so does what somebody dead-letters to": {
 		before: func(w *world) {
-			w.vhost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
-			w.vhost.Bind("retries", "audit", "audit", nil)
-			w.vhost.DeclareQueue("other", map[string]any{"x-queue-type": "quorum", "x-dead-letter-exchange": "dead", "x-dead-letter-routing-key": "orders.dlq"})
+			w.VHost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
+			w.VHost.Bind("retries", "audit", "audit", nil)
+			w.VHost.DeclareQueue("other", map[string]any{"x-queue-type": "quorum", "x-dead-letter-exchange": "dead", "x-dead-letter-routing-key": "orders.dlq"})
 		},
 		stays: func(s conformance.State) conformance.State {
 			return conformance.State{
@@ -102,53 +103,58 @@ var deletions = map[string]deletion{
 }
 
 var _ = Describe("The deletion of a ConsumerQueue", func() {
-	onEachBroker("by its deletionPolicy, when the topology", func(broker brokers.Broker) {
+	togetherOnEachBroker("by its deletionPolicy", func(broker brokers.Broker) {
 		worlds, before := map[string]*world{}, map[string]conformance.State{}
+		BeforeAll(func() {
+			for name, d := range deletions {
+				w := newWorld(broker)
+				worlds[name] = w
+				w.Queue("orders", typed)
+				w.Ready("orders")
+				if d.spec != "" {
+					w.Queue("orders", d.spec)
+					w.Eventually("orders")
+				}
+				if d.before != nil {
+					d.before(w)
+				}
+				before[name] = w.holds()
+			}
+			for _, w := range worlds {
+				w.Delete("orders")
+			}
+		})
+
 		for name, d := range deletions {
-			w := newWorld(broker)
-			worlds[name] = w
-			w.queue("orders", typed)
-			w.ready("orders")
-			if d.spec != "" {
-				w.queue("orders", d.spec)
-				w.eventually("orders")
-			}
-			if d.before != nil {
-				d.before(w)
-			}
-			before[name] = w.holds()
-		}
-		for _, w := range worlds {
-			w.delete("orders")
-		}
-		for name, d := range deletions {
-			By(name)
-			w, want := worlds[name], before[name]
-			w.gone("orders")
-			if d.stays != nil {
-				want = d.stays(want)
-			}
-			Expect(w.holds()).To(equalState(want), name)
-			Eventually(w.vhost.Policies).Should(BeEmpty(), name)
-			w.expectRetained(d.note, d.warning, name)
+			It("when the topology "+name, func() {
+				w, want := worlds[name], before[name]
+				showLog(w.Namespace)
+				w.gone("orders")
+				if d.stays != nil {
+					want = d.stays(want)
+				}
+				Expect(w.holds()).To(equalState(want))
+				Eventually(w.VHost.Policies).Should(BeEmpty())
+				w.expectRetained(d.note, d.warning, name)
+			})
 		}
 	})
 
 	It("waits for nothing where the broker cannot be asked", func() {
 		gone, suspended, never := newWorld(matrix[0]), newWorld(matrix[0]), newBareWorld(matrix[0])
-		never.queue("orders", typed)
+		never.Queue("orders", typed)
 		for _, w := range []*world{gone, suspended} {
-			w.queue("orders", typed)
-			w.ready("orders")
+			w.Queue("orders", typed)
+			w.Ready("orders")
 		}
-		Expect(kube.Delete(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: gone.namespace, Name: "default"}})).To(Succeed())
+		Expect(kube.Delete(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: gone.Namespace, Name: "default"}})).To(Succeed())
 		Eventually(func() error {
-			return kube.Get(ctx(), client.ObjectKey{Namespace: gone.namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
+			return kube.Get(ctx(), client.ObjectKey{Namespace: gone.Namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
 		}).Should(MatchError(apierrors.IsNotFound, "IsNotFound"), "it does not wait for ConsumerQueues that nobody deletes")
 		suspended.disconnect()
 		before := gone.holds()
 		for _, w := range []*world{gone, suspended, never} {
-			w.delete("orders")
+			w.Delete("orders")
 			w.gone("orders")
 		}
 		gone.expectRetained(`BrokerConnection "default" is gone: .*queue "orders"`, true, "gone")
@@ -160,15 +166,15 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 
 	It("of what was there before and never as it is wanted touches nothing", func() {
 		w := newWorld(matrix[0])
-		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
-		w.vhost.DeclareQueue("orders.retry.30s", map[string]any{ // just as it is wanted, and in use by those who have the main queue
+		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
+		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{ // just as it is wanted, and in use by those who have the main queue
 			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		})
-		w.queue("orders", `{}`)
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		w.Queue("orders", `{}`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		before := w.holds()
-		w.delete("orders")
+		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
 		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared, and stays.*queue "orders.retry.30s"`, true, "never ours")
@@ -184,25 +190,25 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}
 		found, mixed, emptied := newWorld(matrix[0]), newWorld(matrix[0]), newWorld(matrix[0])
-		found.vhost.DeclareQueue("orders.retry.30s", delayTier)
-		found.queue("orders", `{driftPolicy: Report, retry: {delayTiers: [{delay: 30s}]}}`)
-		found.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"))
+		found.VHost.DeclareQueue("orders.retry.30s", delayTier)
+		found.Queue("orders", `{driftPolicy: Report, retry: {delayTiers: [{delay: 30s}]}}`)
+		found.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"))
 
-		mixed.vhost.DeclareQueue("orders.retry.30s", delayTier)
-		emptied.vhost.DeclareQueue("orders", main)
+		mixed.VHost.DeclareQueue("orders.retry.30s", delayTier)
+		emptied.VHost.DeclareQueue("orders", main)
 		for _, w := range []*world{mixed, emptied} {
-			w.queue("orders", `{retry: {delayTiers: [{delay: 30s}]}}`)
-			w.ready("orders")
-			w.queue("orders", `{driftPolicy: Report, retry: {delayTiers: [{delay: 30s}]}}`)
-			w.ready("orders")
+			w.Queue("orders", `{retry: {delayTiers: [{delay: 30s}]}}`)
+			w.Ready("orders")
+			w.Queue("orders", `{driftPolicy: Report, retry: {delayTiers: [{delay: 30s}]}}`)
+			w.Ready("orders")
 		}
-		emptied.vhost.DeleteQueue("orders")
-		emptied.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"))
+		emptied.VHost.DeleteQueue("orders")
+		emptied.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"))
 
 		before := map[*world]conformance.State{}
 		for _, w := range []*world{found, mixed, emptied} {
 			before[w] = w.holds()
-			w.delete("orders")
+			w.Delete("orders")
 		}
 		for w, note := range map[*world]string{
 			found:   `driftPolicy is Report, and Warren found this topology: queue "orders.retry.30s"`,
@@ -217,15 +223,15 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 
 	It("with its messages spares the tiers that were found beside a main queue of somebody else", func() {
 		w := newWorld(matrix[0])
-		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
-		w.vhost.DeclareQueue("orders.retry.30s", map[string]any{
+		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
+		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{
 			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		})
-		w.queue("orders", `{deletionPolicy: Delete}`)
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		w.Queue("orders", `{deletionPolicy: Delete}`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		before := w.holds()
-		w.delete("orders")
+		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
 		w.expectRetained(`Warren found it, and the main queue "orders" is somebody else's: queue "orders.retry.30s"`, false, "found")
@@ -233,98 +239,74 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 
 	It("touches nothing in another vhost that the connection was led to", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", typed)
-		w.ready("orders")
+		w.Queue("orders", typed)
+		w.Ready("orders")
 		before := w.holds()
-		Expect(kube.Delete(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}})).To(Succeed())
+		Expect(kube.Delete(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "default"}})).To(Succeed())
 		Eventually(func() error {
-			return kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
+			return kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
 		}).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
-		first := w.vhost
-		w.vhost = w.broker.NewVHost(GinkgoTB())
-		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
-		w.connection(v1alpha1.BrokerConnectionSpec{})
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
-		Expect(cq.Status.VHost).To(Equal(w.vhost.Name))
+		first := w.VHost
+		w.VHost = w.Broker.NewVHost(GinkgoTB())
+		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		Expect(cq.Status.VHost).To(Equal(w.VHost.Name))
 		w.expectRetained(`what is in vhost ".*" of cluster ".*" stays there: exchange "retries"`, true, "moved")
-		w.queue("orders", typed+"\ndeletionPolicy: Delete")
-		w.delete("orders")
+		w.Queue("orders", typed+"\ndeletionPolicy: Delete")
+		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.queues()).To(Equal([]string{"orders"}))
-		w.vhost = first
+		w.VHost = first
 		Expect(w.holds()).To(equalState(before))
 	})
 
 	It("goes on while the broker comes back, and gives up in the end", func() {
-		back, lost := newBareWorld(matrix[0]), newBareWorld(matrix[0])
-		gateways := map[*world]*gateway{back: newGateway(matrix[0]), lost: newGateway(matrix[0])}
-		for w, gateway := range gateways {
-			w.secret(w.broker.Username, w.broker.Password)
-			w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: gateway.uri})
-			w.queue("orders", typed)
-			w.ready("orders")
-			gateway.cut.Store(true)
-			w.delete("orders")
-			w.eventuallyDeleting("orders")
+		back, proxyOfBack := newProxiedWorld("1s")
+		lost, proxyOfLost := newProxiedWorld("1s")
+		for w, proxy := range map[*world]*netfault.HTTPProxy{back: proxyOfBack, lost: proxyOfLost} {
+			w.Queue("orders", typed)
+			w.Ready("orders")
+			proxy.Refuse()
+			w.Delete("orders")
+			w.EventuallyDeleting("orders")
 		}
 		before := lost.holds()
-		gateways[back].cut.Store(false)
+		proxyOfBack.Accept()
 		back.gone("orders")
 		Expect(back.holds()).To(equalState(onlySources(before)))
-		Eventually(lost.finds).WithArguments("orders").WithTimeout(deadline.For(90 * time.Second)).Should(BeFalse())
+		Eventually(lost.Exists).WithArguments("orders").WithTimeout(deadline.For(90 * time.Second)).Should(BeFalse())
 		lost.expectRetained(`given up after 1m0s: .*: exchange "retries"; exchange "dead"; queue "orders"`, true, "lost")
 		Expect(lost.holds()).To(equalState(before))
 	})
 })
 
-func (w *world) delete(name string) {
-	GinkgoHelper()
-	Expect(kube.Delete(ctx(), &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}})).To(Succeed())
-}
-
-func (w *world) finds(name string) bool {
-	err := kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: name}, &v1alpha1.ConsumerQueue{})
-	return !apierrors.IsNotFound(err)
-}
-
 // gone waits until a resource has been let go, which takes two looks at queues, 10 s apart, for main queue and tiers and
 // again for the dead-letter queue.
 func (w *world) gone(name string) {
 	GinkgoHelper()
-	Eventually(w.finds).WithArguments(name).WithTimeout(deadline.For(60 * time.Second)).Should(BeFalse())
-}
-
-func (w *world) eventuallyDeleting(name string) {
-	GinkgoHelper()
-	Eventually(func() *v1alpha1.ConsumerQueue { return w.get(name) }).Should(SatisfyAll(
-		condition("Ready", metav1.ConditionFalse, "Terminating"), condition("Reconciling", metav1.ConditionTrue, "Terminating")))
+	Eventually(w.Exists).WithArguments(name).WithTimeout(deadline.For(60 * time.Second)).Should(BeFalse())
 }
 
 // expectRetained checks the Retained Events of "orders": one whose note matches, or none.
 func (w *world) expectRetained(note string, warning bool, name string) {
 	GinkgoHelper()
 	if note == "" {
-		Consistently(func() []eventsv1.Event { return w.retained() }).WithTimeout(time.Second).Should(BeEmpty(), name)
+		Consistently(w.Retained).WithTimeout(time.Second).Should(BeEmpty(), name)
 		return
 	}
 	kind := corev1.EventTypeNormal
 	if warning {
 		kind = corev1.EventTypeWarning
 	}
-	Eventually(func() []eventsv1.Event { return w.retained() }).Should(ConsistOf(SatisfyAll(
+	Eventually(w.Retained).Should(ConsistOf(SatisfyAll(
 		HaveField("Note", MatchRegexp(note)), HaveField("Type", kind))), name)
-}
-
-func (w *world) retained() []eventsv1.Event {
-	list := &eventsv1.EventList{}
-	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
-	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason != "Retained" })
 }
 
 // consume takes up consuming a queue, and leaves what is delivered unacknowledged, until the test ends.
 func (w *world) consume(queue string) {
 	GinkgoHelper()
-	connection, err := w.vhost.Connect("consumer of " + queue)
+	connection, err := w.VHost.Connect("consumer of " + queue)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { _ = connection.Close() })
 	channel, err := connection.Channel()

@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // typed is a topology with every kind of object: a source exchange, a retry exchange, tiers, DLX and DLQ.
@@ -36,79 +37,79 @@ var _ = Describe("Drift", func() {
 	} {
 		onEachBroker("is corrected where somebody deletes "+what, func(broker brokers.Broker) {
 			w := newWorld(broker)
-			w.queue("orders", typed)
-			w.ready("orders")
-			before := w.vhost.Definitions()
+			w.Queue("orders", typed)
+			w.Ready("orders")
+			before := w.VHost.Definitions()
 
-			meddle(w.vhost)
+			meddle(w.VHost)
 
-			Eventually(w.vhost.Definitions).WithTimeout(deadline.For(5 * time.Second)).Should(Equal(before))
-			Eventually(func() string { return strings.Join(w.events("orders"), " ") }).Should(
+			Eventually(w.VHost.Definitions).WithTimeout(deadline.For(5 * time.Second)).Should(Equal(before))
+			Eventually(func() string { return strings.Join(w.reasons("orders"), " ") }).Should(
 				MatchRegexp(`^Declared( DriftDetected DriftCorrected){1,3}$`), "a look may come between two deletions")
-			w.ready("orders")
+			w.Ready("orders")
 		})
 	}
 
 	onEachBroker("is only said with driftPolicy Report", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", typed)
-		w.ready("orders")
-		w.queue("orders", typed+"\ndriftPolicy: Report")
-		w.ready("orders")
-		w.vhost.DeleteQueue("orders.retry.10s")
-		damaged := w.vhost.Definitions()
+		w.Queue("orders", typed)
+		w.Ready("orders")
+		w.Queue("orders", typed+"\ndriftPolicy: Report")
+		w.Ready("orders")
+		w.VHost.DeleteQueue("orders.retry.10s")
+		damaged := w.VHost.Definitions()
 
 		missing := v1alpha1.Change{Kind: "Queue", Name: "orders.retry.10s", Effect: "Declare", Message: `queue "orders.retry.10s" is missing`}
-		cq := w.eventually("orders",
-			condition("Ready", metav1.ConditionFalse, "Drifted"), condition("Stalled", metav1.ConditionTrue, "Drifted"),
-			condition("Drifted", metav1.ConditionTrue, "Drifted"), condition("RecreationRequired", metav1.ConditionFalse, "InSync"),
+		cq := w.Eventually("orders",
+			Condition("Ready", metav1.ConditionFalse, "Drifted"), Condition("Stalled", metav1.ConditionTrue, "Drifted"),
+			Condition("Drifted", metav1.ConditionTrue, "Drifted"), Condition("RecreationRequired", metav1.ConditionFalse, "InSync"),
 			HaveField("Status.Changes", ContainElement(missing)))
 		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
-		Consistently(w.vhost.Definitions).Should(Equal(damaged))
-		Expect(w.events("orders")).To(Equal([]string{"Declared", "DriftDetected"}))
+		Consistently(w.VHost.Definitions).Should(Equal(damaged))
+		Expect(w.reasons("orders")).To(Equal([]string{"Declared", "DriftDetected"}))
 
 		By("becoming Ready by itself when mended by hand")
-		w.vhost.DeclareQueue("orders.retry.10s", map[string]any{
+		w.VHost.DeclareQueue("orders.retry.10s", map[string]any{
 			"x-queue-type": "quorum", "x-message-ttl": 10000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		})
-		w.vhost.Bind("retries", "orders.retry.10s", "orders.retry.10s", nil)
-		w.ready("orders")
+		w.VHost.Bind("retries", "orders.retry.10s", "orders.retry.10s", nil)
+		w.Ready("orders")
 	})
 
 	// A new ConsumerQueue with Report lists in status.changes everything that would be declared, and writes nothing to the broker.
 	It("is what a topology that does not exist is with driftPolicy Report: nothing is declared", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{driftPolicy: Report}`)
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"), condition("Stalled", metav1.ConditionTrue, "Drifted"))
+		w.Queue("orders", `{driftPolicy: Report}`)
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"), Condition("Stalled", metav1.ConditionTrue, "Drifted"))
 		Expect(cq.Status.Changes).To(HaveLen(7), "an exchange, five queues and a binding")
-		Expect(w.vhost.Definitions()).To(Equal(brokers.Definitions{
+		Expect(w.VHost.Definitions()).To(Equal(brokers.Definitions{
 			Exchanges: []brokers.Exchange{}, Queues: []brokers.Queue{}, Bindings: []brokers.Binding{},
 		}))
 	})
 
 	onEachBroker("is not what a further binding is: it is Foreign and left alone", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", typed)
-		synced := w.ready("orders").Status.LastSyncedTime
-		w.vhost.Bind("amq.topic", "orders", "audit.#", map[string]any{"note": "x"})
-		Eventually(func() []v1alpha1.TopologyEntry { return w.get("orders").Status.Topology }).Should(ContainElement(v1alpha1.TopologyEntry{
+		w.Queue("orders", typed)
+		synced := w.Ready("orders").Status.LastSyncedTime
+		w.VHost.Bind("amq.topic", "orders", "audit.#", map[string]any{"note": "x"})
+		Eventually(func() []v1alpha1.TopologyEntry { return w.Get("orders").Status.Topology }).Should(ContainElement(v1alpha1.TopologyEntry{
 			Kind: "Binding", Source: "amq.topic", Destination: "orders", RoutingKey: "audit.#", Arguments: `{"note":"x"}`, State: "Foreign",
 		}))
-		cq := w.ready("orders")
+		cq := w.Ready("orders")
 		Expect(cq.Status.Changes).To(BeEmpty())
 		Expect(cq.Status.PlanHash).To(BeEmpty())
 		Expect(cq.Status.LastSyncedTime).To(Equal(synced))
-		Expect(w.vhost.Definitions().Bindings).To(ContainElement(HaveField("Source", "amq.topic")))
+		Expect(w.VHost.Definitions().Bindings).To(ContainElement(HaveField("Source", "amq.topic")))
 	})
 
 	It("is not what another ConsumerQueue binds to a shared dead-letter queue", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: orders, queue: {name: graveyard}}}`)
-		w.queue("invoices", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: invoices, queue: {name: graveyard}}}`)
+		w.Queue("orders", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: orders, queue: {name: graveyard}}}`)
+		w.Queue("invoices", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: invoices, queue: {name: graveyard}}}`)
 		for _, name := range []string{"orders", "invoices"} {
-			w.ready(name)
-			Eventually(func() []v1alpha1.TopologyEntry { return w.get(name).Status.Topology }).
+			w.Ready(name)
+			Eventually(func() []v1alpha1.TopologyEntry { return w.Get(name).Status.Topology }).
 				ShouldNot(ContainElement(HaveField("State", v1alpha1.StateForeign)))
 		}
 	})
@@ -117,34 +118,34 @@ var _ = Describe("Drift", func() {
 var _ = Describe("A policy that shadows an argument", func() {
 	onEachBroker("is an advisory and never touches Ready", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", `{}`)
-		w.ready("orders")
-		w.vhost.SetPolicy("limits", brokers.Policy{
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.VHost.SetPolicy("limits", brokers.Policy{
 			Pattern: `\.dlq$`, ApplyTo: "queues", Definition: map[string]any{"delivery-limit": 5},
 		})
-		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
+		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
 			HaveField("Code", v1alpha1.AdvisoryShadowedByPolicy), HaveField("Name", "orders.dlq"),
 			HaveField("Message", MatchRegexp(`policy "limits" sets delivery-limit 5 over the queue's (unlimited|none): dead letters can be lost`)))))
-		w.ready("orders")
-		w.vhost.DeletePolicy("limits")
-		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(BeEmpty())
+		w.Ready("orders")
+		w.VHost.DeletePolicy("limits")
+		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(BeEmpty())
 	})
 })
 
 var _ = Describe("A fence of somebody else", func() {
 	onEachBroker("is an advisory for as long as it stands", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", `{}`)
-		w.ready("orders")
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
 		fence := fmt.Sprintf("warren-fence-%d-ABCDEF:somebody:orders", time.Now().Unix())
-		w.vhost.SetPolicy(fence, brokers.Policy{
+		w.VHost.SetPolicy(fence, brokers.Policy{
 			Pattern: `\A(?:orders)\z`, ApplyTo: "queues", Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
 		})
-		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(ContainElement(SatisfyAll(
+		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(ContainElement(SatisfyAll(
 			HaveField("Code", v1alpha1.AdvisoryFenced), HaveField("Name", "orders"),
-			HaveField("Message", HaveSuffix(fmt.Sprintf("clear it: rabbitmqctl clear_policy -p '%s' '%s'", w.vhost.Name, fence))))))
-		w.ready("orders")
-		w.vhost.DeletePolicy(fence)
-		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(BeEmpty())
+			HaveField("Message", HaveSuffix(fmt.Sprintf("clear it: rabbitmqctl clear_policy -p '%s' '%s'", w.VHost.Name, fence))))))
+		w.Ready("orders")
+		w.VHost.DeletePolicy(fence)
+		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(BeEmpty())
 	})
 })

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("GitOps", func() {
@@ -26,11 +27,11 @@ var _ = Describe("GitOps", func() {
 	// and the operator never writes to spec.
 	It("sees no difference: the spec read back has nothing but the defaults of top-level scalars more", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", typed)
-		w.ready("orders")
+		w.Queue("orders", typed)
+		w.Ready("orders")
 		stored := &unstructured.Unstructured{}
 		stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueue"))
-		Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "orders"}, stored)).To(Succeed())
+		Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "orders"}, stored)).To(Succeed())
 		want := map[string]any{}
 		Expect(yaml.Unmarshal([]byte(typed), &want)).To(Succeed())
 		maps.Copy(want, map[string]any{
@@ -45,44 +46,44 @@ var _ = Describe("GitOps", func() {
 	// reading and writing for it; conditions keep their values.
 	It("does not hang on a suspended resource", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{}`)
-		w.ready("orders")
-		w.queue("orders", `{suspend: true, retry: {maxAttempts: 3}}`)
-		cq := w.eventually("orders", condition("Suspended", metav1.ConditionTrue, "Suspended"),
-			condition("Ready", metav1.ConditionTrue, "InSync"), noCondition("Reconciling"), noCondition("Stalled"))
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.Queue("orders", `{suspend: true, retry: {maxAttempts: 3}}`)
+		cq := w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"),
+			Condition("Ready", metav1.ConditionTrue, "InSync"), NoCondition("Reconciling"), NoCondition("Stalled"))
 		Expect(cq.Status.Conditions).To(HaveEach(HaveField("ObservedGeneration", cq.Generation)))
 		Expect(kstatusOf(cq)).To(Equal(status.CurrentStatus))
-		kubectl("wait", "-n", w.namespace, "--for=condition=Ready", "consumerqueue/orders", "--timeout="+deadline.For(5*time.Second).String())
+		kube.Kubectl("wait", "-n", w.Namespace, "--for=condition=Ready", "consumerqueue/orders", "--timeout="+deadline.For(5*time.Second).String())
 
 		By("not touching the broker")
-		w.vhost.DeleteQueue("orders.dlq")
-		Consistently(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(4))
-		w.queue("orders", `{suspend: false}`)
-		w.eventually("orders", noCondition("Suspended"))
-		Eventually(func() []brokers.Queue { return w.vhost.Definitions().Queues }).Should(HaveLen(5))
+		w.VHost.DeleteQueue("orders.dlq")
+		Consistently(func() []brokers.Queue { return w.VHost.Definitions().Queues }).Should(HaveLen(4))
+		w.Queue("orders", `{suspend: false}`)
+		w.Eventually("orders", NoCondition("Suspended"))
+		Eventually(func() []brokers.Queue { return w.VHost.Definitions().Queues }).Should(HaveLen(5))
 	})
 
 	It("sees a resource that is suspended before it ever became Ready as in progress", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{suspend: true}`)
-		cq := w.eventually("orders", condition("Suspended", metav1.ConditionTrue, "Suspended"),
-			condition("Ready", metav1.ConditionUnknown, "Pending"), noCondition("Reconciling"), noCondition("Stalled"))
+		w.Queue("orders", `{suspend: true}`)
+		cq := w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"),
+			Condition("Ready", metav1.ConditionUnknown, "Pending"), NoCondition("Reconciling"), NoCondition("Stalled"))
 		Expect(kstatusOf(cq)).To(Equal(status.InProgressStatus))
-		Expect(w.vhost.Definitions().Queues).To(BeEmpty())
+		Expect(w.VHost.Definitions().Queues).To(BeEmpty())
 	})
 })
 
 var _ = Describe("kubectl", func() {
 	It("lists, waits and explains", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{queue: {name: shop.orders}}`)
-		kubectl("wait", "-n", w.namespace, "--for=condition=Ready", "cqueue/orders", "--timeout="+deadline.For(30*time.Second).String())
-		table := strings.Split(kubectl("get", "-n", w.namespace, "cqueue", "-o", "wide"), "\n")
+		w.Queue("orders", `{queue: {name: shop.orders}}`)
+		kube.Kubectl("wait", "-n", w.Namespace, "--for=condition=Ready", "cqueue/orders", "--timeout="+deadline.For(30*time.Second).String())
+		table := strings.Split(kube.Kubectl("get", "-n", w.Namespace, "cqueue", "-o", "wide"), "\n")
 		Expect(strings.Fields(table[0])).To(Equal([]string{"NAME", "QUEUE", "READY", "DRIFTED", "RECREATE", "REASON", "AGE", "CONNECTION", "MESSAGE"}))
 		Expect(table[1]).To(MatchRegexp(`^orders +shop\.orders +True +False +False +InSync +\S+ +default +all 7 objects are as desired`))
-		Expect(kubectl("get", "-n", w.namespace, "warren")).To(And(ContainSubstring("consumerqueue"), ContainSubstring("brokerconnection")))
-		Expect(kubectl("get", "-n", w.namespace, "bc")).To(ContainSubstring("Connected"))
-		Expect(kubectl("explain", "consumerqueue.spec.retry")).To(And(
+		Expect(kube.Kubectl("get", "-n", w.Namespace, "warren")).To(And(ContainSubstring("consumerqueue"), ContainSubstring("brokerconnection")))
+		Expect(kube.Kubectl("get", "-n", w.Namespace, "bc")).To(ContainSubstring("Connected"))
+		Expect(kube.Kubectl("explain", "consumerqueue.spec.retry")).To(And(
 			ContainSubstring("maxAttempts"), ContainSubstring("how many times a message is delivered"), ContainSubstring("Publish, Reject, Requeue")))
 	})
 })
@@ -107,10 +108,10 @@ var _ = Describe("The samples", func() {
 				}
 			}
 			for _, cq := range given {
-				w.queueOf(cq)
+				w.Apply(&cq)
 			}
 			for _, cq := range given {
-				w.ready(cq.Name)
+				w.Ready(cq.Name)
 			}
 		})
 	}
@@ -129,11 +130,11 @@ var _ = Describe("The samples", func() {
 
 	It("are accepted by the API server as they are", func() {
 		for _, namespace := range []string{"foodies", "chronicle", "freeflow", "ratatoskr", "pipeline"} {
-			kubectl("create", "namespace", namespace)
+			kube.Kubectl("create", "namespace", namespace)
 		}
-		kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection.yaml"))
-		kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection-rabbitmqcluster.yaml"))
-		kubectl("apply", "--server-side", "--dry-run=server", "-k", filepath.Join("..", "..", "config", "samples"))
+		kube.Kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection.yaml"))
+		kube.Kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection-rabbitmqcluster.yaml"))
+		kube.Kubectl("apply", "--server-side", "--dry-run=server", "-k", filepath.Join("..", "..", "config", "samples"))
 	})
 
 	It("lead a connection to the broker once the Secret tells where it is", func() {
@@ -142,14 +143,14 @@ var _ = Describe("The samples", func() {
 			content := &unstructured.Unstructured{}
 			Expect(yaml.Unmarshal([]byte(object), &content.Object)).To(Succeed())
 			if content.GetKind() == "Secret" {
-				w.secretOf(content.GetName(), w.broker.Username, w.broker.Password)
+				w.SecretNamed(content.GetName(), w.Broker.Username, w.Broker.Password)
 				continue
 			}
-			Expect(unstructured.SetNestedField(content.Object, w.vhost.Name, "spec", "vhost")).To(Succeed())
-			w.apply(content)
+			Expect(unstructured.SetNestedField(content.Object, w.VHost.Name, "spec", "vhost")).To(Succeed())
+			w.Apply(content)
 		}
-		w.queue("orders", `{}`)
-		w.ready("orders")
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
 	})
 })
 

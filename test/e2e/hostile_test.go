@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // oddText has what JSON must escape, and what YAML admits only where it is escaped.
@@ -18,21 +19,21 @@ const oddText = "\x00\x01\x1f\t\"'\\<>&\u007f\u0080\u2028\ufeff\ufffe😀"
 var _ = Describe("What others bind to a queue of ours", func() {
 	onEachBroker("never keeps the status from being written", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", typed)
-		w.ready("orders")
-		w.vhost.DeclareExchange(oddText, "topic", nil)
-		w.vhost.DeclareExchange(strings.Repeat("x", 255), "topic", nil)
-		w.vhost.Bind("amq.headers", "orders", "long", map[string]any{"k": strings.Repeat("x", 70000)})
-		w.vhost.Bind("amq.headers", "orders", "long controls", map[string]any{"k": strings.Repeat("\x01", 20000)})
-		w.vhost.Bind("amq.headers", "orders", strings.Repeat("k", 255), map[string]any{strings.Repeat("n", 255): "v"})
-		w.vhost.Bind("amq.headers", "orders", strings.Repeat("\x01", 255), map[string]any{"no UTF-8": "\xff\xfe"})
-		w.vhost.Bind("amq.headers", "orders", oddText, map[string]any{oddText: oddText})
-		w.vhost.Bind(oddText, "orders", oddText, nil)
-		w.vhost.Bind(strings.Repeat("x", 255), "orders", "#", nil)
+		w.Queue("orders", typed)
+		w.Ready("orders")
+		w.VHost.DeclareExchange(oddText, "topic", nil)
+		w.VHost.DeclareExchange(strings.Repeat("x", 255), "topic", nil)
+		w.VHost.Bind("amq.headers", "orders", "long", map[string]any{"k": strings.Repeat("x", 70000)})
+		w.VHost.Bind("amq.headers", "orders", "long controls", map[string]any{"k": strings.Repeat("\x01", 20000)})
+		w.VHost.Bind("amq.headers", "orders", strings.Repeat("k", 255), map[string]any{strings.Repeat("n", 255): "v"})
+		w.VHost.Bind("amq.headers", "orders", strings.Repeat("\x01", 255), map[string]any{"no UTF-8": "\xff\xfe"})
+		w.VHost.Bind("amq.headers", "orders", oddText, map[string]any{oddText: oddText})
+		w.VHost.Bind(oddText, "orders", oddText, nil)
+		w.VHost.Bind(strings.Repeat("x", 255), "orders", "#", nil)
 
 		foreign := func() []v1alpha1.TopologyEntry {
 			var found []v1alpha1.TopologyEntry
-			for _, entry := range w.get("orders").Status.Topology {
+			for _, entry := range w.Get("orders").Status.Topology {
 				if entry.State == v1alpha1.StateForeign {
 					found = append(found, entry)
 				}
@@ -44,7 +45,7 @@ var _ = Describe("What others bind to a queue of ours", func() {
 			HaveField("Arguments", MatchRegexp(`^sha256:[0-9a-f]{64} \(70008 bytes\)$`)))))
 		Expect(foreign()).To(ContainElement(HaveField("Source", strings.Repeat("x", 255))))
 		w.request("orders", "now")
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionTrue, "InSync"), HaveField("Status.LastHandledReconcileAt", "now"))
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"), HaveField("Status.LastHandledReconcileAt", "now"))
 		text, err := json.Marshal(cq.Status)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(len(text)).To(BeNumerically("<=", 512<<10))

@@ -12,89 +12,97 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/traffic"
 )
 
 // A queue goes only after two looks 10 s apart; those that hold messages when they have been taken out or expired.
 var untilEmpty = deadline.For(45 * time.Second)
 
+// edits are specs, and specs that need less.
+var edits = map[string]struct{ from, to string }{
+	"source bindings and keys": {
+		`{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [a, b]}, {exchange: {name: old, type: fanout}}]}`,
+		`{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [b, c]}, {exchange: {name: old, type: fanout}, arguments: {x: 1}}]}`,
+	},
+	"a delay tier": {
+		`{retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`, `{retry: {delayTiers: [{delay: 20s}]}}`,
+	},
+	"a delay tier that has another delay": {
+		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s, routingKey: soon}]}}`,
+		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 11s, routingKey: soon}]}}`,
+	},
+	"a delay tier that has another name": {
+		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s}]}}`,
+		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s, queueName: wait}]}}`,
+	},
+	"the retry exchange": {
+		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s}]}}`, `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s}]}}`,
+	},
+	"retry altogether": {`{}`, `{retry: {policy: None}}`},
+	"the dead-letter queue": {
+		`{deadLetter: {queue: {name: one}}}`, `{deadLetter: {queue: {name: two}}}`,
+	},
+}
+
 var _ = Describe("What leaves the spec", func() {
-	onEachBroker("goes when nothing needs it any more", func(broker brokers.Broker) {
-		edits := map[string]struct{ from, to string }{
-			"source bindings and keys": {
-				`{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [a, b]}, {exchange: {name: old, type: fanout}}]}`,
-				`{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [b, c]}, {exchange: {name: old, type: fanout}, arguments: {x: 1}}]}`,
-			},
-			"a delay tier": {
-				`{retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`, `{retry: {delayTiers: [{delay: 20s}]}}`,
-			},
-			"a delay tier that has another delay": {
-				`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s, routingKey: soon}]}}`,
-				`{retry: {exchange: {name: retry}, delayTiers: [{delay: 11s, routingKey: soon}]}}`,
-			},
-			"a delay tier that has another name": {
-				`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s}]}}`,
-				`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s, queueName: wait}]}}`,
-			},
-			"the retry exchange": {
-				`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s}]}}`, `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s}]}}`,
-			},
-			"retry altogether": {`{}`, `{retry: {policy: None}}`},
-			"the dead-letter queue": {
-				`{deadLetter: {queue: {name: one}}}`, `{deadLetter: {queue: {name: two}}}`,
-			},
-		}
+	togetherOnEachBroker("goes when nothing needs it any more", func(broker brokers.Broker) {
 		worlds := map[string]*world{}
+		BeforeAll(func() {
+			for name, edit := range edits {
+				w := newWorld(broker)
+				worlds[name] = w
+				w.Queue("orders", edit.from)
+				w.Ready("orders")
+				w.Queue("orders", edit.to)
+				w.Ready("orders")
+			}
+		})
+
 		for name, edit := range edits {
-			w := newWorld(broker)
-			worlds[name] = w
-			w.queue("orders", edit.from)
-			w.ready("orders")
-			w.queue("orders", edit.to)
-			w.ready("orders")
-		}
-		for name, edit := range edits {
-			fresh := newWorld(broker)
-			fresh.queue("orders", edit.to)
-			fresh.ready("orders")
-			By(name)
-			Eventually(worlds[name].holds).WithTimeout(untilEmpty).Should(equalState(fresh.holds()), name)
-			Eventually(worlds[name].states).Should(HaveEach(v1alpha1.StateInSync), name)
-			Expect(worlds[name].get("orders").Status.Advisories).To(BeEmpty(), name)
-			Eventually(worlds[name].vhost.Policies).Should(BeEmpty(), name)
+			It(name, func() {
+				fresh, w := newWorld(broker), worlds[name]
+				showLog(w.Namespace)
+				fresh.Queue("orders", edit.to)
+				fresh.Ready("orders")
+				Eventually(w.holds).WithTimeout(untilEmpty).Should(equalState(fresh.holds()))
+				Eventually(w.states).Should(HaveEach(v1alpha1.StateInSync))
+				Expect(w.Get("orders").Status.Advisories).To(BeEmpty())
+				Eventually(w.VHost.Policies).Should(BeEmpty())
+			})
 		}
 	})
 
 	onEachBroker("stays, Orphaned, while it holds messages, and those of a delay tier return first", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", `{retry: {delayTiers: [{delay: 15s}, {delay: 1m}]}, deadLetter: {queue: {name: one}}}`)
-		w.ready("orders")
-		w.vhost.Publish("", "orders.retry.15s", "retried")
-		w.vhost.Publish("", "one", "dead")
-		w.queue("orders", `{retry: {delayTiers: [{delay: 1m}]}, deadLetter: {queue: {name: two}}}`)
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionTrue, "InSync"),
+		w.Queue("orders", `{retry: {delayTiers: [{delay: 15s}, {delay: 1m}]}, deadLetter: {queue: {name: one}}}`)
+		w.Ready("orders")
+		w.VHost.Publish("", "orders.retry.15s", "retried")
+		w.VHost.Publish("", "one", "dead")
+		w.Queue("orders", `{retry: {delayTiers: [{delay: 1m}]}, deadLetter: {queue: {name: two}}}`)
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"),
 			HaveField("Status.Advisories", ConsistOf(
 				HaveField("Message", `queue "orders.retry.15s" is no longer in the spec; kept: it holds messages or has consumers`),
 				HaveField("Message", `queue "one" is no longer in the spec; kept: it holds messages or has consumers`))))
 		Expect(cq.Status.Changes).To(BeEmpty())
 		Expect(cq.Status.Topology).To(ContainElement(SatisfyAll(HaveField("Name", "one"), HaveField("State", v1alpha1.StateOrphaned))))
-		Eventually(w.vhost.Ready).WithArguments("orders").WithTimeout(deadline.For(30 * time.Second)).Should(Equal(1))
+		Eventually(w.VHost.Ready).WithArguments("orders").WithTimeout(deadline.For(30 * time.Second)).Should(Equal(1))
 		Eventually(w.queues).WithTimeout(untilEmpty).Should(ConsistOf("orders", "orders.retry.1m", "one", "two"))
-		Expect(w.vhost.Ready("one")).To(Equal(1))
+		Expect(w.VHost.Ready("one")).To(Equal(1))
 
 		By("a dead-letter queue being deleted when somebody has emptied it")
-		traffic.Drain(GinkgoTB(), w.vhost, time.Second, "one")
+		traffic.Drain(GinkgoTB(), w.VHost, time.Second, "one")
 		Eventually(w.queues).WithTimeout(untilEmpty).Should(ConsistOf("orders", "orders.retry.1m", "two"))
-		w.ready("orders")
+		w.Ready("orders")
 	})
 
 	onEachBroker("stays while a queue that must be recreated still needs it, through edits back and forth", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", typed)
-		w.ready("orders")
+		w.Queue("orders", typed)
+		w.Ready("orders")
 		before := w.holds()
-		w.vhost.Publish("retries", "orders.retry.1m", "retried")
-		w.vhost.Publish("dead", "orders.dlq", "dead")
+		w.VHost.Publish("retries", "orders.retry.1m", "retried")
+		w.VHost.Publish("dead", "orders.dlq", "dead")
 		const sources = "bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed, order.paid]}]\n"
 		for _, edit := range []string{
 			"retry: {strategy: Reject, delayTiers: [{delay: 10s}]}",
@@ -103,27 +111,27 @@ var _ = Describe("What leaves the spec", func() {
 			"retry: {policy: None}\ndeadLetter: {exchange: {name: dead, type: direct}, routingKey: other}",
 		} {
 			By(edit)
-			w.queue("orders", sources+edit)
-			w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"),
+			w.Queue("orders", sources+edit)
+			w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"),
 				HaveField("Status.Topology", ContainElement(HaveField("State", v1alpha1.StateOrphaned))))
 			Expect(w.holds()).To(equalState(before))
 		}
-		w.queue("orders", typed)
-		cq := w.ready("orders")
+		w.Queue("orders", typed)
+		cq := w.Ready("orders")
 		Expect(cq.Status.Advisories).To(BeEmpty())
 		Expect(w.states()).To(HaveEach(v1alpha1.StateInSync))
 		Expect(w.holds()).To(equalState(before))
-		Expect(w.events("orders")).NotTo(ContainElement("DriftDetected"))
+		Expect(w.reasons("orders")).NotTo(ContainElement("DriftDetected"))
 	})
 
 	It("is only reported with driftPolicy Report", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", typed)
-		w.ready("orders")
+		w.Queue("orders", typed)
+		w.Ready("orders")
 		before := w.holds()
-		w.queue("orders", `{driftPolicy: Report, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}], `+
+		w.Queue("orders", `{driftPolicy: Report, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}], `+
 			`retry: {exchange: {name: retries}, delayTiers: [{delay: 1m}]}, deadLetter: {exchange: {name: dead, type: direct}}}`)
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "Drifted"), condition("Drifted", metav1.ConditionTrue, "Drifted"))
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"), Condition("Drifted", metav1.ConditionTrue, "Drifted"))
 		Expect(cq.Status.Changes).To(ConsistOf(
 			SatisfyAll(HaveField("Effect", v1alpha1.EffectUnbind), HaveField("Source", "shop"), HaveField("RoutingKey", "order.paid"),
 				HaveField("Message", `queue "orders" is still bound to exchange "shop" with routing key "order.paid"`)),
@@ -133,22 +141,22 @@ var _ = Describe("What leaves the spec", func() {
 
 	It("stays where the status that remembered it is lost", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{deadLetter: {queue: {name: one}}}`)
-		w.ready("orders")
-		w.queue("orders", `{suspend: true, deadLetter: {queue: {name: two}}}`)
-		w.eventually("orders", condition("Suspended", metav1.ConditionTrue, "Suspended"))
-		cq := w.get("orders")
+		w.Queue("orders", `{deadLetter: {queue: {name: one}}}`)
+		w.Ready("orders")
+		w.Queue("orders", `{suspend: true, deadLetter: {queue: {name: two}}}`)
+		w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		cq := w.Get("orders")
 		cq.Status = v1alpha1.ConsumerQueueStatus{}
 		Expect(kube.Status().Update(ctx(), cq)).To(Succeed())
-		w.queue("orders", `{deadLetter: {queue: {name: two}}}`)
-		w.ready("orders")
+		w.Queue("orders", `{deadLetter: {queue: {name: two}}}`)
+		w.Ready("orders")
 		Consistently(w.queues).Should(ContainElement("one"))
 		Expect(w.holds().Bindings).To(ContainElement(conformance.Binding{Source: "orders.dlx", Destination: "one"}))
-		Expect(w.get("orders").Status.Topology).To(ContainElement(SatisfyAll(
+		Expect(w.Get("orders").Status.Topology).To(ContainElement(SatisfyAll(
 			HaveField("Name", "two"), HaveField("Origin", v1alpha1.OriginDeclared))))
 
 		By("everything else being known again, and deleted one day")
-		w.delete("orders")
+		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.queues()).To(ConsistOf("one"))
 	})
@@ -156,7 +164,7 @@ var _ = Describe("What leaves the spec", func() {
 
 func (w *world) states() []v1alpha1.ObjectState {
 	cq := &v1alpha1.ConsumerQueue{}
-	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "orders"}, cq)).To(Succeed())
+	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "orders"}, cq)).To(Succeed())
 	var states []v1alpha1.ObjectState
 	for _, entry := range cq.Status.Topology {
 		states = append(states, entry.State)
@@ -166,7 +174,7 @@ func (w *world) states() []v1alpha1.ObjectState {
 
 func (w *world) queues() []string {
 	var names []string
-	for _, queue := range w.vhost.Definitions().Queues {
+	for _, queue := range w.VHost.Definitions().Queues {
 		names = append(names, queue.Name)
 	}
 	return names

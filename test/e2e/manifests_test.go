@@ -11,7 +11,7 @@ import (
 
 var _ = Describe("The manifests", func() {
 	It("of config/default are accepted by the API server, and by restricted Pod Security", func() {
-		applied := kubectl("apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "default"))
+		applied := kube.Kubectl("apply", "--server-side", "--force-conflicts", "-k", filepath.Join("..", "..", "config", "default"))
 		Expect(applied).To(ContainSubstring("deployment.apps/warren-controller-manager"))
 		Expect(applied).NotTo(ContainSubstring("would violate PodSecurity"))
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/traffic"
 )
 
@@ -37,12 +38,12 @@ var _ = Describe("Messages", func() {
 		const sources = "deletionPolicy: DeleteIfEmpty\nbindings: [{exchange: {name: shop, type: topic}, routingKeys: [%s]}]\n"
 		w := newWorld(broker)
 		edit := func(keys, rest string) {
-			w.queue("orders", fmt.Sprintf(sources, keys)+rest)
-			w.eventually("orders")
+			w.Queue("orders", fmt.Sprintf(sources, keys)+rest)
+			w.Eventually("orders")
 		}
 		edit("paid", "retry: {delayTiers: [{delay: 2s}, {delay: 4s}]}\ndeadLetter: {queue: {name: one}}")
-		w.ready("orders")
-		publisher := traffic.Publish(GinkgoTB(), w.vhost, traffic.Publishing{
+		w.Ready("orders")
+		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
 			Targets: []traffic.Target{
 				{Exchange: "shop", RoutingKey: "paid"},
 				{Exchange: "shop", RoutingKey: "placed"},
@@ -51,7 +52,7 @@ var _ = Describe("Messages", func() {
 			},
 			Every: 20 * time.Millisecond, Retry: true,
 		})
-		consumer := traffic.Consume(GinkgoTB(), w.vhost, "orders", retrying())
+		consumer := traffic.Consume(GinkgoTB(), w.VHost, "orders", retrying())
 		step := func(text, keys, rest string) {
 			By(text)
 			edit(keys, rest)
@@ -68,22 +69,22 @@ var _ = Describe("Messages", func() {
 
 		By("another strategy, which takes recreation, and back")
 		edit("paid", "retry: {strategy: Reject, delayTiers: [{delay: 2s}]}\ndeadLetter: {queue: {name: one}}")
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		step("and back", "paid, placed", "retry: {delayTiers: [{delay: 2s}, {delay: 4s}]}\ndeadLetter: {queue: {name: one}}")
 
 		By("a deletion, which leaves everything as it is")
-		w.delete("orders")
+		w.Delete("orders")
 		w.gone("orders")
 		w.expectRetained(`queue "orders.*" (has 1 consumer|holds \d+ messages?)`, true, "in use")
 		edit("paid, placed", "retry: {delayTiers: [{delay: 2s}, {delay: 4s}]}\ndeadLetter: {queue: {name: one}}")
-		w.ready("orders")
+		w.Ready("orders")
 
-		report := traffic.Account(GinkgoTB(), w.vhost, traffic.Accounting{
+		report := traffic.Account(GinkgoTB(), w.VHost, traffic.Accounting{
 			Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{consumer},
 		})
 		report.NoneLost(GinkgoTB())
 		Expect(report.Consumed).To(BeNumerically(">", 100))
 		Expect([]int{report.SentinelsConsumed, report.SentinelsLeft}).To(Equal([]int{0, 0}))
-		Eventually(w.vhost.Policies).Should(BeEmpty())
+		Eventually(w.VHost.Policies).Should(BeEmpty())
 	})
 })

@@ -12,36 +12,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("A BrokerConnection without its finalizer", func() {
 	It("has nothing declared through it", func() {
 		w := newBareWorld(matrix[0])
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{})
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		allow := w.forbidFinalizer()
-		w.queue("orders", `{}`)
-		w.eventuallyConnection(condition("Ready", metav1.ConditionTrue, "Connected"))
+		w.Queue("orders", `{}`)
+		w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"))
 		Consistently(w.queues).WithTimeout(2 * time.Second).Should(BeEmpty())
-		Expect(w.get("orders").Finalizers).To(BeEmpty())
+		Expect(w.Get("orders").Finalizers).To(BeEmpty())
 
 		allow()
-		w.ready("orders")
-		Expect(w.getConnection().Finalizers).To(ConsistOf(v1alpha1.ConnectionFinalizer))
+		w.Ready("orders")
+		Expect(w.Connection().Finalizers).To(ConsistOf(v1alpha1.ConnectionFinalizer))
 
 		By("giving it the finalizer again when somebody takes it off")
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-		Expect(kube.Patch(ctx(), w.getConnection(), patch)).To(Succeed())
-		Eventually(func() []string { return w.getConnection().Finalizers }).Should(ConsistOf(v1alpha1.ConnectionFinalizer))
+		Expect(kube.Patch(ctx(), w.Connection(), patch)).To(Succeed())
+		Eventually(func() []string { return w.Connection().Finalizers }).Should(ConsistOf(v1alpha1.ConnectionFinalizer))
 	})
 
 	It("has nothing declared through it for the first time while it is being deleted", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{}`)
-		w.ready("orders")
-		Expect(kube.Delete(ctx(), w.getConnection())).To(Succeed())
-		w.queue("late", `{}`)
-		w.eventually("late", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"))
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		Expect(kube.Delete(ctx(), w.Connection())).To(Succeed())
+		w.Queue("late", `{}`)
+		w.Eventually("late", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"))
 		Expect(w.queues()).NotTo(ContainElement("late"))
 	})
 })
@@ -49,7 +50,7 @@ var _ = Describe("A BrokerConnection without its finalizer", func() {
 // forbidFinalizer has the API server refuse finalizers of the world's BrokerConnections until the returned function is called.
 func (w *world) forbidFinalizer() (allow func()) {
 	GinkgoHelper()
-	name := "no-finalizer." + w.namespace
+	name := "no-finalizer." + w.Namespace
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -62,7 +63,7 @@ func (w *world) forbidFinalizer() (allow func()) {
 				},
 			}}},
 			MatchConditions: []admissionv1.MatchCondition{{
-				Name: "namespace", Expression: fmt.Sprintf("request.namespace == %q", w.namespace),
+				Name: "namespace", Expression: fmt.Sprintf("request.namespace == %q", w.Namespace),
 			}},
 			Validations: []admissionv1.Validation{{Expression: "!has(object.metadata.finalizers)", Message: "no finalizer here"}},
 		},
@@ -78,7 +79,7 @@ func (w *world) forbidFinalizer() (allow func()) {
 		DeferCleanup(func() { _ = kube.Delete(context.Background(), object) })
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/try"]}}`))
-	Eventually(func() error { return kube.Patch(ctx(), w.getConnection(), patch, client.DryRunAll) }).
+	Eventually(func() error { return kube.Patch(ctx(), w.Connection(), patch, client.DryRunAll) }).
 		Should(MatchError(ContainSubstring("no finalizer here")), "the policy is in effect")
 	return func() { Expect(kube.Delete(ctx(), binding)).To(Succeed()) }
 }

@@ -11,11 +11,12 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
+	"github.com/warren-mq/warren/test/netfault"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", func() {
@@ -28,14 +29,14 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		for _, w := range []*world{all, some} {
 			w.applyVector(vector)
 			for _, cq := range queues {
-				w.ready(cq.Name)
+				w.Ready(cq.Name)
 			}
 		}
 		stays := queues[0]
 		for i, cq := range queues {
-			all.delete(cq.Name)
+			all.Delete(cq.Name)
 			if i > 0 {
-				some.delete(cq.Name)
+				some.Delete(cq.Name)
 			}
 		}
 		for i, cq := range queues {
@@ -46,12 +47,12 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		}
 		Expect(all.holds()).To(equalState(conformance.State{Exchanges: slices.DeleteFunc(slices.Clone(want.Exchanges),
 			func(e conformance.Exchange) bool { return e.Name != "freeflow.events" })}))
-		some.ready(stays.Name)
+		some.Ready(stays.Name)
 		left := ownersPart(want, stays.QueueName())
 		Expect(some.holds()).To(equalState(left))
 
 		By("whatever the one that stays still needs being there until it goes too")
-		some.delete(stays.Name)
+		some.Delete(stays.Name)
 		some.gone(stays.Name)
 		Expect(some.holds()).To(equalState(all.holds()))
 	})
@@ -60,18 +61,18 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		const shared = `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: %q, queue: {name: graveyard}}}`
 		here := newWorld(matrix[0])
 		there := here.neighbour()
-		here.queue("orders", fmt.Sprintf(shared, "orders"))
-		there.queue("invoices", fmt.Sprintf(shared, "invoices"))
-		here.ready("orders")
-		there.ready("invoices")
-		here.delete("orders")
+		here.Queue("orders", fmt.Sprintf(shared, "orders"))
+		there.Queue("invoices", fmt.Sprintf(shared, "invoices"))
+		here.Ready("orders")
+		there.Ready("invoices")
+		here.Delete("orders")
 		here.gone("orders")
 		here.expectRetained(`shared with a ConsumerQueue in another namespace: exchange "dead"; queue "graveyard"`, false, "shared")
-		cq := there.ready("invoices")
+		cq := there.Ready("invoices")
 		Expect(cq.Status.Changes).To(BeEmpty())
 		state := there.holds()
 		Expect(state.Bindings).To(ConsistOf(conformance.Binding{Source: "dead", Destination: "graveyard", RoutingKey: "invoices"}))
-		there.delete("invoices")
+		there.Delete("invoices")
 		there.gone("invoices")
 		Expect(there.holds()).To(equalState(conformance.State{}))
 	})
@@ -110,88 +111,103 @@ var conflicts = map[string]struct{ first, second, message string }{
 	},
 }
 
-var _ = Describe("ConsumerQueues that want one object differently", func() {
-	It("are told of each other, and have it when the holder goes", func() {
-		worlds, before := map[string]*world{}, map[string]conformance.State{}
+// The holders go at the same time, for each takes its time.
+var _ = Describe("ConsumerQueues that want", Ordered, ContinueOnFailure, func() {
+	worlds, before := map[string]*world{}, map[string]conformance.State{}
+	BeforeAll(func() {
 		for name, test := range conflicts {
 			w := newWorld(matrix[0])
 			worlds[name] = w
-			w.queue("first", test.first)
-			w.ready("first")
+			w.Queue("first", test.first)
+			w.Ready("first")
 			before[name] = w.holds()
-			w.queue("second", test.second)
-		}
-		for name, test := range conflicts {
-			By(name)
-			w := worlds[name]
-			cq := w.eventually("second", condition("Ready", metav1.ConditionFalse, "Conflict"),
-				condition("Stalled", metav1.ConditionTrue, "Conflict"), condition("Drifted", metav1.ConditionUnknown, "Conflict"),
-				condition("RecreationRequired", metav1.ConditionUnknown, "Conflict"),
-				message(ContainSubstring("ConsumerQueue "+w.namespace+"/first "+test.message)))
-			Expect(cq.Status.Topology).To(BeEmpty())
-			Expect(w.holds()).To(equalState(before[name]))
-			Eventually(w.events).WithArguments("second").Should(Equal([]string{"Conflict"}))
-			w.ready("first")
-			w.delete("first")
-		}
-		for name := range conflicts {
-			By("holder gone: " + name)
-			worlds[name].gone("first")
-			worlds[name].readyWithin("second", 10*time.Second)
+			w.Queue("second", test.second)
 		}
 	})
 
+	for name, test := range conflicts {
+		It(name+" are told of each other", func() {
+			w := worlds[name]
+			showLog(w.Namespace)
+			cq := w.Eventually("second", Condition("Ready", metav1.ConditionFalse, "Conflict"),
+				Condition("Stalled", metav1.ConditionTrue, "Conflict"), Condition("Drifted", metav1.ConditionUnknown, "Conflict"),
+				Condition("RecreationRequired", metav1.ConditionUnknown, "Conflict"),
+				Message(ContainSubstring("ConsumerQueue "+w.Namespace+"/first "+test.message)))
+			Expect(cq.Status.Topology).To(BeEmpty())
+			Expect(w.holds()).To(equalState(before[name]))
+			Eventually(w.reasons).WithArguments("second").Should(Equal([]string{"Conflict"}))
+			w.Ready("first")
+		})
+	}
+
+	Describe("when the holder goes", func() {
+		BeforeAll(func() {
+			for _, w := range worlds {
+				w.Delete("first")
+			}
+		})
+
+		for name := range conflicts {
+			It("have it: "+name, func() {
+				w := worlds[name]
+				showLog(w.Namespace)
+				w.gone("first")
+				w.readyWithin("second", 10*time.Second)
+			})
+		}
+	})
+})
+
+var _ = Describe("ConsumerQueues that want one object differently", func() {
 	It("are told of each other where that is a source exchange's type; it stays as it is when the holder goes", func() {
 		w := newWorld(matrix[0])
-		w.queue("first", `{bindings: [{exchange: {name: shop, type: topic}}]}`)
-		w.ready("first")
-		w.queue("second", `{bindings: [{exchange: {name: shop, type: direct}}]}`)
-		w.eventually("second", condition("Ready", metav1.ConditionFalse, "Conflict"), message(ContainSubstring(
+		w.Queue("first", `{bindings: [{exchange: {name: shop, type: topic}}]}`)
+		w.Ready("first")
+		w.Queue("second", `{bindings: [{exchange: {name: shop, type: direct}}]}`)
+		w.Eventually("second", Condition("Ready", metav1.ConditionFalse, "Conflict"), Message(ContainSubstring(
 			`first has exchange "shop" as its source exchange of type topic (here the source exchange of type direct)`)))
-		w.queue("third", `{bindings: [{exchange: {name: shop}}, {exchange: {name: second.dlx}}]}`)
-		w.eventually("third", condition("Ready", metav1.ConditionFalse, "ExchangeMissing"))
-		w.queue("first", `{deletionPolicy: Delete, bindings: [{exchange: {name: shop, type: topic}}]}`)
-		w.delete("first")
+		w.Queue("third", `{bindings: [{exchange: {name: shop}}, {exchange: {name: second.dlx}}]}`)
+		w.Eventually("third", Condition("Ready", metav1.ConditionFalse, "ExchangeMissing"))
+		w.Queue("first", `{deletionPolicy: Delete, bindings: [{exchange: {name: shop, type: topic}}]}`)
+		w.Delete("first")
 		w.gone("first")
-		w.eventually("second", condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		w.Eventually("second", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 	})
 
 	It("become Ready when the holder changes, across namespaces too", func() {
 		here := newWorld(matrix[0])
 		there := here.neighbour()
-		here.queue("orders", `{deadLetter: {queue: {name: graveyard}}}`)
-		here.ready("orders")
-		there.queue("invoices", `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`)
-		there.eventually("invoices", condition("Ready", metav1.ConditionFalse, "Conflict"),
-			message(And(ContainSubstring("a ConsumerQueue in another namespace wants queue"), Not(ContainSubstring(here.namespace)))))
-		here.queue("orders", `{}`)
-		here.ready("orders")
+		here.Queue("orders", `{deadLetter: {queue: {name: graveyard}}}`)
+		here.Ready("orders")
+		there.Queue("invoices", `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`)
+		there.Eventually("invoices", Condition("Ready", metav1.ConditionFalse, "Conflict"),
+			Message(And(ContainSubstring("a ConsumerQueue in another namespace wants queue"), Not(ContainSubstring(here.Namespace)))))
+		here.Queue("orders", `{}`)
+		here.Ready("orders")
 		there.readyWithin("invoices", time.Minute) // the empty queue is deleted, and declared as it is wanted there
 	})
 
 	It("have the holder keep it, even if it is younger and changes its spec in between", func() {
 		w := newWorld(matrix[0])
-		w.queue("first", `{deadLetter: {queue: {name: one}}}`)
-		w.ready("first")
-		w.queue("second", `{deadLetter: {queue: {name: shared}}}`)
-		w.ready("second")
-		w.queue("first", `{deadLetter: {queue: {name: shared, maxLength: 5}}}`)
-		w.eventually("first", condition("Ready", metav1.ConditionFalse, "Conflict"))
-		w.ready("second")
-		w.queue("first", `{deadLetter: {queue: {name: shared}, exchange: {name: first.dlx}}}`)
-		w.ready("first")
+		w.Queue("first", `{deadLetter: {queue: {name: one}}}`)
+		w.Ready("first")
+		w.Queue("second", `{deadLetter: {queue: {name: shared}}}`)
+		w.Ready("second")
+		w.Queue("first", `{deadLetter: {queue: {name: shared, maxLength: 5}}}`)
+		w.Eventually("first", Condition("Ready", metav1.ConditionFalse, "Conflict"))
+		w.Ready("second")
+		w.Queue("first", `{deadLetter: {queue: {name: shared}, exchange: {name: first.dlx}}}`)
+		w.Ready("first")
 	})
 
 	It("let exactly one of several newcomers have it, and that one is Ready", func() {
 		w := newWorld(matrix[0])
 		for i := range 6 {
-			w.queue(fmt.Sprintf("newcomer-%d", i), `{queue: {name: work}, retry: {policy: None}}`)
+			w.Queue(fmt.Sprintf("newcomer-%d", i), `{queue: {name: work}, retry: {policy: None}}`)
 		}
 		states := func() map[string]int {
 			counts := map[string]int{}
-			list := &v1alpha1.ConsumerQueueList{}
-			Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
-			for _, cq := range list.Items {
+			for _, cq := range w.All() {
 				for _, condition := range cq.Status.Conditions {
 					if condition.Type == "Ready" {
 						counts[condition.Reason]++
@@ -208,17 +224,17 @@ var _ = Describe("ConsumerQueues that want one object differently", func() {
 var _ = Describe("Another operator on the vhost", func() {
 	It("is told by the advisory SharedVHost, which does not touch Ready, until it goes", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{retry: {policy: None}}`)
-		w.ready("orders")
-		other, err := amqp.DialConfig(w.broker.AMQPURI, amqp.Config{
-			SASL:  []amqp.Authentication{&amqp.PlainAuth{Username: w.broker.Username, Password: w.broker.Password}},
-			Vhost: w.vhost.Name, Properties: amqp.Table{"product": "Warren", "warren_owner": "of another cluster"},
+		w.Queue("orders", `{retry: {policy: None}}`)
+		w.Ready("orders")
+		other, err := amqp.DialConfig(w.Broker.AMQPURI, amqp.Config{
+			SASL:  []amqp.Authentication{&amqp.PlainAuth{Username: w.Broker.Username, Password: w.Broker.Password}},
+			Vhost: w.VHost.Name, Properties: amqp.Table{"product": "Warren", "warren_owner": "of another cluster"},
 		})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = other.Close() })
-		advisories := func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }
+		advisories := func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }
 		Eventually(advisories).Should(ConsistOf(HaveField("Code", v1alpha1.AdvisorySharedVHost)))
-		w.ready("orders")
+		w.Ready("orders")
 		Expect(other.Close()).To(Succeed())
 		Eventually(advisories).Should(BeEmpty())
 	})
@@ -227,10 +243,10 @@ var _ = Describe("Another operator on the vhost", func() {
 // neighbour is another namespace with a connection to the same vhost, spelled in another way.
 func (w *world) neighbour() *world {
 	GinkgoHelper()
-	other := newBareWorld(w.broker)
-	other.vhost = w.vhost
-	other.secret(w.broker.Username, w.broker.Password)
-	other.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: newGateway(w.broker).uri})
+	other := newWorldAt(w.VHost)
+	proxy := netfault.NewHTTPProxy(GinkgoTB(), w.Broker.ManagementURI, netfault.HTTPOptions{})
+	other.Secret(w.Broker.Username, w.Broker.Password)
+	other.Connect(v1alpha1.BrokerConnectionSpec{ManagementURI: proxy.URI})
 	return other
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("Source bindings", func() {
@@ -19,35 +20,35 @@ var _ = Describe("Source bindings", func() {
 	onEachBroker("are bound last: no message comes in while a delay tier cannot be declared", func(broker brokers.Broker) {
 		w := newBareWorld(broker)
 		user := broker.NewUser(GinkgoTB(), "management")
-		w.vhost.Grant(user, "^orders", "^orders", "^orders") // the tiers need amq.default too
-		w.secret(user.Username, user.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{})
-		w.queue("orders", shop)
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"), message(ContainSubstring("amq.default")))
-		definitions := w.vhost.Definitions()
+		w.VHost.Grant(user, "^orders", "^orders", "^orders") // the tiers need amq.default too
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Queue("orders", shop)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "PermissionDenied"), Message(ContainSubstring("amq.default")))
+		definitions := w.VHost.Definitions()
 		Expect(definitions.Queues).To(ContainElement(HaveField("Name", "orders")))
 		Expect(definitions.Bindings).NotTo(fromShop())
 
 		By("being bound when everything else is there")
-		w.vhost.Grant(user, "^orders", "^orders|^amq.default$", "^orders")
-		w.ready("orders")
-		Expect(w.vhost.Definitions().Bindings).To(fromShop())
+		w.VHost.Grant(user, "^orders", "^orders|^amq.default$", "^orders")
+		w.Ready("orders")
+		Expect(w.VHost.Definitions().Bindings).To(fromShop())
 	})
 
 	It("that were in sync are healed although a delay tier is missing", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", shop)
-		w.ready("orders")
+		w.Queue("orders", shop)
+		w.Ready("orders")
 		user := matrix[0].NewUser(GinkgoTB(), "management")
-		w.vhost.Grant(user, "^orders", "^orders", "^orders")
-		w.secret(user.Username, user.Password)
+		w.VHost.Grant(user, "^orders", "^orders", "^orders")
+		w.Secret(user.Username, user.Password)
 		Eventually(func() *v1alpha1.ConsumerQueue {
-			w.vhost.DeleteQueue("orders.retry.30s") // the user of before may still declare it
-			return w.get("orders")
-		}).Should(condition("Ready", metav1.ConditionFalse, "PermissionDenied"))
+			w.VHost.DeleteQueue("orders.retry.30s") // the user of before may still declare it
+			return w.Get("orders")
+		}).Should(Condition("Ready", metav1.ConditionFalse, "PermissionDenied"))
 
-		w.vhost.Unbind("orders.shop", "orders", "#", nil)
-		Eventually(func() []brokers.Binding { return w.vhost.Definitions().Bindings }).Should(fromShop())
-		Expect(w.vhost.Definitions().Queues).NotTo(ContainElement(HaveField("Name", "orders.retry.30s")))
+		w.VHost.Unbind("orders.shop", "orders", "#", nil)
+		Eventually(func() []brokers.Binding { return w.VHost.Definitions().Bindings }).Should(fromShop())
+		Expect(w.VHost.Definitions().Queues).NotTo(ContainElement(HaveField("Name", "orders.retry.30s")))
 	})
 })

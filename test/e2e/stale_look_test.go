@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,29 +13,24 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/netfault"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// rarelyLookedAt is a world whose broker is looked at every ten minutes, if nobody asks for a look, by way of a gateway.
-func rarelyLookedAt() (*world, *gateway) {
-	GinkgoHelper()
-	w := newBareWorld(matrix[0])
-	entry := newGateway(w.broker)
-	w.secret(w.broker.Username, w.broker.Password)
-	w.connection(v1alpha1.BrokerConnectionSpec{ManagementURI: entry.uri, ResyncInterval: "10m"})
-	return w, entry
-}
+// rarely is the interval of a broker that is read when somebody asks for that.
+const rarely = "10m"
 
 // deadLettersTo declares a queue of somebody else that dead-letters.
 func (w *world) deadLettersTo(exchange, key string) {
 	GinkgoHelper()
-	w.vhost.DeclareQueue("audit", map[string]any{
+	w.VHost.DeclareQueue("audit", map[string]any{
 		"x-queue-type": "quorum", "x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key,
 	})
 }
 
 func (w *world) advisories(name string) []string {
 	var messages []string
-	for _, advisory := range w.get(name).Status.Advisories {
+	for _, advisory := range w.Get(name).Status.Advisories {
 		messages = append(messages, advisory.Message)
 	}
 	return messages
@@ -41,13 +38,13 @@ func (w *world) advisories(name string) []string {
 
 var _ = Describe("What somebody began to dead-letter to since the last look", func() {
 	It("is not unbound or deleted when it leaves the spec", func() {
-		w, _ := rarelyLookedAt()
-		w.queue("orders", `{retry: {exchange: {name: orders.retry}, delayTiers: [{delay: 10s}]}}`)
-		w.ready("orders")
+		w, _ := newProxiedWorld(rarely)
+		w.Queue("orders", `{retry: {exchange: {name: orders.retry}, delayTiers: [{delay: 10s}]}}`)
+		w.Ready("orders")
 		before := w.holds()
 		w.deadLettersTo("orders.retry", "orders.retry.10s")
-		w.queue("orders", `{retry: {delayTiers: [{delay: 10s}]}}`)
-		w.eventually("orders")
+		w.Queue("orders", `{retry: {delayTiers: [{delay: 10s}]}}`)
+		w.Eventually("orders")
 		Eventually(w.advisories).WithArguments("orders").Should(ContainElement(
 			ContainSubstring(`exchange "orders.retry" is no longer in the spec; kept: "orders.retry.10s" is bound to it`)))
 		Expect(w.holds().Exchanges).To(Equal(before.Exchanges))
@@ -55,25 +52,27 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 	})
 
 	It("stays, if that was while it was looked at whether it is empty", func() {
-		leaving, first := rarelyLookedAt()
-		deleted, second := rarelyLookedAt()
+		leaving, first := newProxiedWorld(rarely)
+		deleted, second := newProxiedWorld(rarely)
 		for _, w := range []*world{leaving, deleted} {
-			w.queue("orders", `{retry: {delayTiers: [{delay: 10s}, {delay: 1m}]}}`)
-			w.ready("orders")
+			w.Queue("orders", `{retry: {delayTiers: [{delay: 10s}, {delay: 1m}]}}`)
+			w.Ready("orders")
 		}
 		before := deleted.holds()
-		for _, entry := range []*gateway{first, second} { // a deletion begins with the policies
-			entry.policies.Lock()
-		}
-		goOn := sync.OnceFunc(func() {
-			first.policies.Unlock()
-			second.policies.Unlock()
-		})
+		held := make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(held) })
 		DeferCleanup(goOn)
-		leaving.queue("orders", `{retry: {delayTiers: [{delay: 1m}]}}`)
-		deleted.delete("orders")
+		for _, proxy := range []*netfault.HTTPProxy{first, second} {
+			proxy.Before(func(request *http.Request) {
+				if strings.HasPrefix(request.URL.Path, "/api/policies/") { // a deletion begins with the policies
+					<-held
+				}
+			})
+		}
+		leaving.Queue("orders", `{retry: {delayTiers: [{delay: 1m}]}}`)
+		deleted.Delete("orders")
 		Eventually(leaving.advisories).WithArguments("orders").Should(ContainElement(ContainSubstring("checking whether it is empty")))
-		deleted.eventuallyDeleting("orders")
+		deleted.EventuallyDeleting("orders")
 		for _, w := range []*world{leaving, deleted} {
 			w.deadLettersTo("", "orders.retry.10s")
 		}
@@ -82,7 +81,7 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 			ContainSubstring(`queue "orders.retry.10s" is no longer in the spec; kept: queue "audit" still dead-letters to it`)))
 		Expect(leaving.queues()).To(ContainElement("orders.retry.10s"))
 		deleted.gone("orders")
-		deleted.vhost.DeleteQueue("audit")
+		deleted.VHost.DeleteQueue("audit")
 		Expect(deleted.holds()).To(equalState(before))
 		deleted.expectRetained(`queue "audit" dead-letters to this topology`, true, "deleted")
 	})
@@ -91,12 +90,12 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 var _ = Describe("A queue that somebody declares again while its ConsumerQueue is being deleted", func() {
 	It("is left to them", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{}`)
-		w.ready("orders")
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
 		began := time.Now()
-		w.delete("orders")
+		w.Delete("orders")
 		Eventually(w.queues).WithTimeout(deadline.For(time.Minute)).WithPolling(20 * time.Millisecond).ShouldNot(ContainElement("orders"))
-		w.vhost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		w.gone("orders")
 		Expect(time.Since(began)).To(BeNumerically("<", deadline.For(time.Minute)))
 		Expect(w.queues()).To(ContainElement("orders"))
@@ -107,18 +106,18 @@ var _ = Describe("A queue that somebody declares again while its ConsumerQueue i
 var _ = Describe("A queue that was to be declared and could not be", func() {
 	It("is somebody else's if they declare it otherwise, even with deletionPolicy Delete", func() {
 		w := newBareWorld(matrix[0])
-		user := w.broker.NewUser(GinkgoTB(), "administrator")
-		w.vhost.Grant(user, `^orders(\.dl[xq])?$`, ".*", ".*")
-		w.secret(user.Username, user.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "10m"})
-		w.queue("orders", `{deletionPolicy: Delete, retry: {delayTiers: [{delay: 10s}]}}`)
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"))
-		w.vhost.DeclareQueue("orders.retry.10s", map[string]any{"x-queue-type": "quorum"})
-		w.vhost.Publish("", "orders.retry.10s", "not Warren's")
-		w.delete("orders")
+		user := w.Broker.NewUser(GinkgoTB(), "administrator")
+		w.VHost.Grant(user, `^orders(\.dl[xq])?$`, ".*", ".*")
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "10m"})
+		w.Queue("orders", `{deletionPolicy: Delete, retry: {delayTiers: [{delay: 10s}]}}`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "PermissionDenied"))
+		w.VHost.DeclareQueue("orders.retry.10s", map[string]any{"x-queue-type": "quorum"})
+		w.VHost.Publish("", "orders.retry.10s", "not Warren's")
+		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.queues()).To(Equal([]string{"orders.retry.10s"}))
-		if !slices.Contains(w.events("orders"), "RecreationRequired") { // else a look before the deletion found that already
+		if !slices.Contains(w.reasons("orders"), "RecreationRequired") { // else a look before the deletion found that already
 			w.expectRetained(`it is not as Warren was about to declare it, so somebody else did: queue "orders.retry.10s"`, false, "intended")
 		}
 	})

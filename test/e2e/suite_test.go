@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,49 +14,35 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller"
 	"github.com/warren-mq/warren/test/brokers"
-	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var (
 	// matrix is every broker to test with, the newest first.
 	matrix []brokers.Broker
-	// kube reads from and writes to the API server, without a cache.
-	kube       client.Client
-	kubeconfig string
+	kube   *APIServer
 )
 
 func TestE2E(t *testing.T) {
-	RegisterFailHandler(Fail)
+	SetUpGomega(30 * time.Second)
+	SetDefaultConsistentlyDuration(4 * time.Second)
 	matrix = brokers.All(t)
 	for i := range matrix { // passwords that are no words, so that they can be searched for
 		user := matrix[i].NewUser(t, "administrator")
 		matrix[i].Username, matrix[i].Password = user.Username, user.Password
 	}
-	SetDefaultEventuallyTimeout(deadline.For(30 * time.Second))
-	SetDefaultEventuallyPollingInterval(deadline.Polling)
-	SetDefaultConsistentlyPollingInterval(deadline.Polling)
-	SetDefaultConsistentlyDuration(4 * time.Second)
 	RunSpecs(t, "Warren")
 }
 
 // shared is what the first process of a run gives to all: `make test` runs the specs in several. One manager works for
 // all of them, as it does for many namespaces of a cluster.
 type shared struct {
-	KubeConfig []byte
+	KubeConfig string
 	// Log is the file that the manager's log is in.
 	Log string
 }
@@ -71,23 +56,15 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(file.Close)
 	heard := &witness{}
-	ctrl.SetLogger(zap.New(zap.WriteTo(io.MultiWriter(file, heard)), zap.UseDevMode(true)))
-	klog.SetLogger(ctrl.Log)
-	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-		CRDInstallOptions:     envtest.CRDInstallOptions{MaxTime: deadline.For(10 * time.Second)},
-	}
-	config, err := environment.Start()
-	Expect(err).NotTo(HaveOccurred(), "start the API server: run make test, or set KUBEBUILDER_ASSETS as hack/kubernetes.sh prints it")
-	DeferCleanup(environment.Stop)
+	LogTo(io.MultiWriter(file, heard))
+	server := StartAPIServer()
 
 	listening, stopListening := context.WithCancel(context.Background())
 	DeferCleanup(stopListening)
-	heard.listen(listening, newClient(config))
+	heard.listen(listening, server)
 	DeferCleanup(heard.testify) // after the manager has stopped: what is deferred later comes first
 
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{Scheme: Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	Expect(controller.Setup(ctx, mgr, controller.Options{})).To(Succeed())
@@ -97,39 +74,17 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 		cancel()
 		Eventually(stopped).Should(Receive(BeNil()), "the manager stops in good order")
 	})
-	given, err := json.Marshal(shared{KubeConfig: environment.KubeConfig, Log: log})
+	given, err := json.Marshal(shared{KubeConfig: server.KubeConfig, Log: log})
 	Expect(err).NotTo(HaveOccurred())
 	return given
 }, func(given []byte) {
 	from := shared{}
 	Expect(json.Unmarshal(given, &from)).To(Succeed())
-	managerLog = from.Log
-	kubeconfig = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(os.WriteFile(kubeconfig, from.KubeConfig, 0o600)).To(Succeed())
-	config, err := clientcmd.RESTConfigFromKubeConfig(from.KubeConfig)
-	Expect(err).NotTo(HaveOccurred())
-	config.QPS = -1
-	kube = newClient(config)
+	managerLog, kube = from.Log, Connect(from.KubeConfig)
 	if GinkgoParallelProcess() > 1 {
-		ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
-		klog.SetLogger(ctrl.Log)
+		LogTo(GinkgoWriter)
 	}
 })
-
-func scheme() *runtime.Scheme {
-	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	return scheme
-}
-
-func newClient(config *rest.Config) client.WithWatch {
-	GinkgoHelper()
-	made, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	return made
-}
 
 // showLog has the report of a spec that fails show what the manager said about a namespace.
 func showLog(namespace string) {
@@ -156,12 +111,11 @@ func onEachBroker(text string, body func(broker brokers.Broker)) {
 	}
 }
 
-// kubectl runs the command as a user would.
-func kubectl(args ...string) string {
+// togetherOnEachBroker makes one container for each broker of the matrix. Its specs share a BeforeAll, which sets off at
+// once what takes long.
+func togetherOnEachBroker(text string, body func(broker brokers.Broker)) {
 	GinkgoHelper()
-	command := exec.CommandContext(context.Background(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	output, err := command.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "kubectl %v: %s", args, output)
-	return string(output)
+	for _, broker := range matrix {
+		Describe(text+", on RabbitMQ "+broker.Version, Ordered, ContinueOnFailure, func() { body(broker) })
+	}
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("Odd names and combinations", func() {
 	onEachBroker("become what the API says", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("odd", `
+		w.Queue("odd", `
             queue: {name: "größe/50% süß & co.", singleActiveConsumer: true, maxLength: 0}
             bindings:
               - {exchange: {name: "ex/change ä%2F", type: headers}, arguments: {x-match: any, weight: 7, "schlüssel": "wert"}}
@@ -27,7 +28,7 @@ var _ = Describe("Odd names and combinations", func() {
               exchange: {name: "tot/er", type: topic}
               routingKey: "a/b c"
               queue: {name: "ablage %41", maxLengthBytes: 10Mi, deliveryLimit: 3}`)
-		w.ready("odd")
+		w.Ready("odd")
 		const main = "größe/50% süß & co."
 		safely := func(arguments vhost.Arguments) vhost.Arguments {
 			arguments["x-queue-type"], arguments["x-dead-letter-strategy"], arguments["x-overflow"] = "quorum", "at-least-once", "reject-publish"
@@ -68,35 +69,35 @@ var _ = Describe("Odd names and combinations", func() {
 var _ = Describe("A source exchange that Warren is not asked to declare", func() {
 	onEachBroker("is named while it is missing; the rest is declared", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		w.queue("orders", `{bindings: [{exchange: {name: legacy}, routingKeys: [x]}, {exchange: {name: shop, type: topic}}]}`)
-		cq := w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ExchangeMissing"),
-			condition("Reconciling", metav1.ConditionTrue, "ExchangeMissing"), condition("Drifted", metav1.ConditionTrue, "Drifted"),
-			message(ContainSubstring(`exchange "legacy" does not exist`)))
+		w.Queue("orders", `{bindings: [{exchange: {name: legacy}, routingKeys: [x]}, {exchange: {name: shop, type: topic}}]}`)
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ExchangeMissing"),
+			Condition("Reconciling", metav1.ConditionTrue, "ExchangeMissing"), Condition("Drifted", metav1.ConditionTrue, "Drifted"),
+			Message(ContainSubstring(`exchange "legacy" does not exist`)))
 		Expect(kstatusOf(cq)).To(Equal(status.InProgressStatus))
-		Expect(w.vhost.Definitions().Queues).To(HaveLen(5))
-		w.vhost.DeclareExchange("legacy", "direct", nil)
-		w.ready("orders")
-		Expect(w.vhost.Definitions().Bindings).To(ContainElement(HaveField("Source", "legacy")))
+		Expect(w.VHost.Definitions().Queues).To(HaveLen(5))
+		w.VHost.DeclareExchange("legacy", "direct", nil)
+		w.Ready("orders")
+		Expect(w.VHost.Definitions().Bindings).To(ContainElement(HaveField("Source", "legacy")))
 	})
 })
 
 var _ = Describe("A return route", func() {
 	It("that leads nowhere is said, until somebody binds it", func() {
 		w := newWorld(matrix[0])
-		w.queue("orders", `{retry: {returnTo: {exchange: back, routingKey: again}}}`)
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ReturnRouteMissing"),
-			message(ContainSubstring(`exchange "back" of retry.returnTo does not exist`)))
-		w.vhost.DeclareExchange("back", "topic", nil)
-		w.eventually("orders", message(ContainSubstring(`routes key "again" to no queue`)))
-		w.vhost.Bind("back", "orders", "#", nil)
-		Expect(w.ready("orders").Status.Topology).NotTo(ContainElement(HaveField("State", v1alpha1.StateForeign)))
+		w.Queue("orders", `{retry: {returnTo: {exchange: back, routingKey: again}}}`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ReturnRouteMissing"),
+			Message(ContainSubstring(`exchange "back" of retry.returnTo does not exist`)))
+		w.VHost.DeclareExchange("back", "topic", nil)
+		w.Eventually("orders", Message(ContainSubstring(`routes key "again" to no queue`)))
+		w.VHost.Bind("back", "orders", "#", nil)
+		Expect(w.Ready("orders").Status.Topology).NotTo(ContainElement(HaveField("State", v1alpha1.StateForeign)))
 
 		By("warning where each retry is copied to further queues")
-		w.vhost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
-		w.vhost.Bind("back", "audit", "again", nil)
-		Eventually(func() []v1alpha1.Advisory { return w.get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
+		w.VHost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
+		w.VHost.Bind("back", "audit", "again", nil)
+		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
 			HaveField("Code", v1alpha1.AdvisoryReturnRouteFansOut), HaveField("Message", ContainSubstring(`"audit"`)))))
-		w.ready("orders")
+		w.Ready("orders")
 	})
 })
 
@@ -104,22 +105,22 @@ var _ = Describe("What this broker's version makes unsafe or lacks", func() {
 	onEachBroker("is refused and nothing is declared", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		version := versionOf(broker)
-		w.queue("straight", `{queue: {deliveryLimit: BrokerDefault}, retry: {strategy: Reject}, deadLetter: {policy: Disabled}}`)
+		w.Queue("straight", `{queue: {deliveryLimit: BrokerDefault}, retry: {strategy: Reject}, deadLetter: {policy: Disabled}}`)
 		if version.AtLeast(vhost.RabbitMQ40) {
-			w.eventually("straight", condition("Ready", metav1.ConditionFalse, "UnsafeTopology"),
-				condition("Stalled", metav1.ConditionTrue, "UnsafeTopology"), condition("Drifted", metav1.ConditionUnknown, "UnsafeTopology"),
-				message(ContainSubstring("use Unlimited")))
-			Expect(w.vhost.Definitions().Queues).To(BeEmpty())
+			w.Eventually("straight", Condition("Ready", metav1.ConditionFalse, "UnsafeTopology"),
+				Condition("Stalled", metav1.ConditionTrue, "UnsafeTopology"), Condition("Drifted", metav1.ConditionUnknown, "UnsafeTopology"),
+				Message(ContainSubstring("use Unlimited")))
+			Expect(w.VHost.Definitions().Queues).To(BeEmpty())
 		} else {
-			w.ready("straight")
+			w.Ready("straight")
 		}
-		w.queue("patient", `{queue: {consumerTimeout: 1h}}`)
+		w.Queue("patient", `{queue: {consumerTimeout: 1h}}`)
 		if version.AtLeast(vhost.RabbitMQ312) {
-			w.ready("patient")
+			w.Ready("patient")
 		} else {
-			w.eventually("patient", condition("Ready", metav1.ConditionFalse, "UnsupportedByBroker"),
-				message(ContainSubstring("x-consumer-timeout")))
-			Expect(w.vhost.Definitions().Queues).NotTo(ContainElement(HaveField("Name", "patient")))
+			w.Eventually("patient", Condition("Ready", metav1.ConditionFalse, "UnsupportedByBroker"),
+				Message(ContainSubstring("x-consumer-timeout")))
+			Expect(w.VHost.Definitions().Queues).NotTo(ContainElement(HaveField("Name", "patient")))
 		}
 	})
 })

@@ -7,59 +7,75 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("A broker that is upgraded", func() {
-	// The oldest broker stands for the one before the upgrade: what the operator made there is exported and imported at the
-	// newest, and the connection leads there from then on.
-	It("leaves what is as the old version needed it Ready, and says what to recreate", func() {
+// upgrades are specs on the old broker, and what has to be recreated on the new one.
+var upgrades = map[string]struct{ spec, recreate string }{
+	"plain": {`{}`, `queue "plain.dlq" must be recreated: x-delivery-limit is not set, should be -1`},
+	"rejected": {
+		`{retry: {strategy: Reject}}`, `exchange "rejected.dlx" must be recreated: type is fanout, should be headers`,
+	},
+	"parked": {
+		`{retry: {strategy: Reject}, deadLetter: {policy: Disabled}}`,
+		`queue "parked" must be recreated: x-delivery-limit is not set, should be -1`,
+	},
+	"requeued": {
+		`{retry: {strategy: Requeue}}`, `queue "requeued.dlq" must be recreated: x-delivery-limit is not set, should be -1`,
+	},
+}
+
+// The oldest broker stands for the one before the upgrade: what the operator made there is exported and imported at the
+// newest, and the connection leads there from then on.
+var _ = Describe("A broker that is upgraded", Ordered, ContinueOnFailure, func() {
+	var (
+		w      *world
+		after  *brokers.VHost
+		before brokers.Definitions
+	)
+
+	BeforeAll(func() {
 		old, upgraded := matrix[len(matrix)-1], matrix[0]
 		Expect(versionOf(old).Major).To(Equal(3))
-		w := newWorld(old)
-		specs := map[string]string{
-			"plain":    `{}`,
-			"rejected": `{retry: {strategy: Reject}}`,
-			"parked":   `{retry: {strategy: Reject}, deadLetter: {policy: Disabled}}`,
-			"requeued": `{retry: {strategy: Requeue}}`,
+		w = newWorld(old)
+		for name, upgrade := range upgrades {
+			w.Queue(name, upgrade.spec)
+			w.Ready(name)
 		}
-		for name, spec := range specs {
-			w.queue(name, spec)
-			w.ready(name)
-		}
-		definitions := w.vhost.Export()
+		definitions := w.VHost.Export()
 		w.disconnect()
-		after := w.vhost.At(upgraded)
+		after = w.VHost.At(upgraded)
 		after.Import(definitions)
-		before := after.Definitions()
-		w.broker = upgraded
-		w.secret(upgraded.Username, upgraded.Password)
-		w.connection(v1alpha1.BrokerConnectionSpec{Suspend: new(bool)})
-		w.eventuallyConnection(condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.BrokerVersion", upgraded.Version))
+		before = after.Definitions()
+		w.Broker = upgraded
+		w.Secret(upgraded.Username, upgraded.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: new(bool)})
+		w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.BrokerVersion", upgraded.Version))
+	})
 
-		remedy := "This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"
-		for name, what := range map[string]string{
-			"plain":    `queue "plain.dlq" must be recreated: x-delivery-limit is not set, should be -1`,
-			"rejected": `exchange "rejected.dlx" must be recreated: type is fanout, should be headers`,
-			"parked":   `queue "parked" must be recreated: x-delivery-limit is not set, should be -1`,
-			"requeued": `queue "requeued.dlq" must be recreated: x-delivery-limit is not set, should be -1`,
-		} {
-			cq := w.eventually(name, condition("Ready", metav1.ConditionTrue, "InSync"), noCondition("Stalled"), noCondition("Reconciling"),
-				condition("Drifted", metav1.ConditionFalse, "InSync"), condition("RecreationRequired", metav1.ConditionTrue, "BrokerUpgraded"))
+	for name, upgrade := range upgrades {
+		It("leaves what is as the old version needed it Ready, and says what to recreate: "+name, func() {
+			showLog(w.Namespace)
+			cq := w.Eventually(name, Condition("Ready", metav1.ConditionTrue, "InSync"), NoCondition("Stalled"), NoCondition("Reconciling"),
+				Condition("Drifted", metav1.ConditionFalse, "InSync"), Condition("RecreationRequired", metav1.ConditionTrue, "BrokerUpgraded"))
 			Expect(kstatusOf(cq)).To(Equal(status.CurrentStatus))
 			message := recreationMessage(cq)
-			Expect(message).To(ContainSubstring(what))
-			Expect(message).To(ContainSubstring(remedy))
+			Expect(message).To(ContainSubstring(upgrade.recreate))
+			Expect(message).To(ContainSubstring("This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"))
 			Expect(message).To(ContainSubstring("more than 20 times"))
-		}
-		Expect(after.Definitions()).To(Equal(before))
+			Expect(after.Definitions()).To(Equal(before))
+		})
+	}
 
-		By("the remedy being one: each is Ready without reserve when its queues have been recreated")
+	It("has each Ready without reserve when its queues have been recreated", func() {
+		showLog(w.Namespace)
 		for _, queue := range before.Queues {
 			after.DeleteQueue(queue.Name)
 		}
 		after.DeleteExchange("rejected.dlx")
-		for name := range specs {
-			w.ready(name)
+		for name := range upgrades {
+			w.Ready(name)
 		}
 	})
 })

@@ -5,7 +5,9 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("Access that is missing", func() {
@@ -14,41 +16,41 @@ var _ = Describe("Access that is missing", func() {
 		configure := newBareWorld(shared)
 		startManager(password, vhost, tag, configure)
 
-		password.secret(shared.Username, "wrong-password")
-		password.connect(password.vhost.Name)
-		vhost.vhost.Delete()
-		vhost.secret(shared.Username, shared.Password)
-		vhost.connect(vhost.vhost.Name)
+		password.Secret(shared.Username, "wrong-password")
+		password.Connect(v1alpha1.BrokerConnectionSpec{})
+		vhost.VHost.Delete()
+		vhost.Secret(shared.Username, shared.Password)
+		vhost.Connect(v1alpha1.BrokerConnectionSpec{})
 		untagged := shared.NewUser(GinkgoTB())
-		tag.vhost.Grant(untagged, ".*", ".*", ".*")
-		tag.secret(untagged.Username, untagged.Password)
-		tag.connect(tag.vhost.Name)
+		tag.VHost.Grant(untagged, ".*", ".*", ".*")
+		tag.Secret(untagged.Username, untagged.Password)
+		tag.Connect(v1alpha1.BrokerConnectionSpec{})
 		forbidden := shared.NewUser(GinkgoTB(), "management")
-		configure.vhost.Grant(forbidden, `^steady`, ".*", ".*")
-		configure.secret(forbidden.Username, forbidden.Password)
-		configure.connect(configure.vhost.Name)
+		configure.VHost.Grant(forbidden, `^steady`, ".*", ".*")
+		configure.Secret(forbidden.Username, forbidden.Password)
+		configure.Connect(v1alpha1.BrokerConnectionSpec{})
 
 		all := []*world{password, vhost, tag, configure}
 		for _, w := range all {
-			w.queue("steady", ordinary)
-			w.queue("orders", ordinary)
+			w.Queue("steady", ordinary)
+			w.Queue("orders", ordinary)
 		}
 		password.denied("AuthenticationFailed", ContainSubstring(`user "guest"`))
-		vhost.denied("VHostNotFound", ContainSubstring(vhost.vhost.Name))
+		vhost.denied("VHostNotFound", ContainSubstring(vhost.VHost.Name))
 		tag.denied("PermissionDenied", ContainSubstring("management"))
-		configure.eventually("orders", condition("Ready", metav1.ConditionFalse, "PermissionDenied"),
-			condition("Stalled", metav1.ConditionTrue, "PermissionDenied"),
-			message(SatisfyAll(ContainSubstring("configure"), ContainSubstring(`queue "orders"`))))
-		configure.ready("steady")
+		configure.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "PermissionDenied"),
+			Condition("Stalled", metav1.ConditionTrue, "PermissionDenied"),
+			Message(SatisfyAll(ContainSubstring("configure"), ContainSubstring(`queue "orders"`))))
+		configure.Ready("steady")
 		flow := configure.flow("steady")
 
-		password.secret(shared.Username, shared.Password)
-		vhost.vhost.Create()
+		password.Secret(shared.Username, shared.Password)
+		vhost.VHost.Create()
 		shared.SetTags(GinkgoTB(), untagged, "management")
-		configure.vhost.Grant(forbidden, ".*", ".*", ".*")
+		configure.VHost.Grant(forbidden, ".*", ".*", ".*")
 		for _, w := range all {
-			w.allReady()
-			w.expectExactly()
+			w.AllReady(2)
+			w.ExpectExactly()
 		}
 		flow.noneLost()
 	})
@@ -56,28 +58,28 @@ var _ = Describe("Access that is missing", func() {
 	It("that is withdrawn breaks nothing that is there, and is named", func() {
 		w := newBareWorld(shared)
 		user := shared.NewUser(GinkgoTB(), "management")
-		w.vhost.Grant(user, ".*", ".*", ".*")
-		w.secret(user.Username, user.Password)
-		w.connect(w.vhost.Name)
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		startManager(w)
-		w.queue("orders", ordinary)
+		w.Queue("orders", ordinary)
 		w.settled(1)
 		flow := w.flow("orders")
 
 		By("changing the password at the broker")
 		changed := brokers.User{Username: user.Username, Password: "another-password"}
 		shared.SetTags(GinkgoTB(), changed, "management")
-		Eventually(func() int { return shared.CloseConnections(GinkgoTB(), "warren "+w.vhost.Name) }).Should(BeNumerically(">", 0))
+		Eventually(func() int { return shared.CloseConnections(GinkgoTB(), "warren "+w.VHost.Name) }).Should(BeNumerically(">", 0))
 		w.denied("AuthenticationFailed", ContainSubstring(user.Username))
-		w.secret(changed.Username, changed.Password)
-		w.ready("orders")
+		w.Secret(changed.Username, changed.Password)
+		w.Ready("orders")
 
 		By("taking the tag away")
 		shared.SetTags(GinkgoTB(), changed)
 		w.denied("PermissionDenied", ContainSubstring("management"))
 		shared.SetTags(GinkgoTB(), changed, "management")
-		w.ready("orders")
-		w.expectExactly()
+		w.Ready("orders")
+		w.ExpectExactly()
 		flow.noneLost()
 	})
 })
@@ -85,7 +87,7 @@ var _ = Describe("Access that is missing", func() {
 // denied waits until the BrokerConnection says why it is not Ready, and its ConsumerQueues that they wait for it.
 func (w *world) denied(reason string, text matcher) {
 	GinkgoHelper()
-	Eventually(w.connection).Should(SatisfyAll(condition("Ready", metav1.ConditionFalse, reason),
-		condition("Stalled", metav1.ConditionTrue, reason), message(text)))
-	w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"), message(text))
+	Eventually(w.Connection).Should(SatisfyAll(Condition("Ready", metav1.ConditionFalse, reason),
+		Condition("Stalled", metav1.ConditionTrue, reason), Message(text)))
+	w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"), Message(text))
 }

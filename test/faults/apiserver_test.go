@@ -9,14 +9,15 @@ import (
 
 var _ = Describe("An API server that is stopped and started again", func() {
 	It("is waited for: nothing that is well is written or declared, and what happened meanwhile is mended", func() {
-		server := ownAPIServer().ControlPlane.GetAPIServer()
+		useOwnAPIServer()
+		server := kube.Environment.ControlPlane.GetAPIServer()
 		w := newWorld(shared)
 		running := startManager(w)
-		names := w.queues("orders", 5, ordinary)
+		names := w.Queues("orders", 5, ordinary)
 		w.settled(5)
 		flow := w.flow(names[:2]...)
 		before := w.versions()
-		holds := w.vhost.Definitions()
+		holds := w.VHost.Definitions()
 
 		stopped := true
 		DeferCleanup(func() {
@@ -25,20 +26,20 @@ var _ = Describe("An API server that is stopped and started again", func() {
 			}
 		})
 		Expect(server.Stop()).To(Or(Succeed(), MatchError(ContainSubstring("to stop"))), "it is killed if it takes its time")
-		w.vhost.DeleteQueue(names[4] + ".dlq")
-		Consistently(running.hasEnded).WithTimeout(3 * time.Second).Should(BeFalse())
+		w.VHost.DeleteQueue(names[4] + ".dlq")
+		Consistently(running.HasEnded).WithTimeout(3 * time.Second).Should(BeFalse())
 		Expect(server.Start()).To(Succeed())
 		stopped = false
 
-		Eventually(w.vhost.Definitions).Should(Equal(holds))
-		w.allReady()
-		w.queue("later", ordinary)
+		Eventually(w.VHost.Definitions).Should(Equal(holds))
+		w.AllReady(5)
+		w.Queue("later", ordinary)
 		w.settled(6)
 		after := w.versions()
 		for _, name := range names[:4] {
 			Expect(after[name]).To(Equal(before[name]), name)
 		}
-		w.expectExactly()
+		w.ExpectExactly()
 		flow.noneLost()
 	})
 })
@@ -47,7 +48,7 @@ var _ = Describe("An API server that is stopped and started again", func() {
 func (w *world) versions() map[string]string {
 	GinkgoHelper()
 	versions := map[string]string{}
-	for _, cq := range w.all() {
+	for _, cq := range w.All() {
 		versions[cq.Name] = cq.ResourceVersion
 	}
 	return versions

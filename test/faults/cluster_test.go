@@ -5,13 +5,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // The specs share a private broker, for one takes ten seconds to start; its cluster has the name that each spec wants.
@@ -21,7 +20,7 @@ var _ = Describe("Of two clusters", Ordered, func() {
 
 	DescribeTable("the one that a connection suddenly leads to gets the topology, and nothing is removed there or here", func(sameName bool) {
 		w := newWorld(shared)
-		there := w.vhost.At(private.Broker)
+		there := w.VHost.At(private.Broker)
 		if sameName {
 			private.NameCluster(clusterName(shared))
 		} else {
@@ -29,11 +28,11 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		}
 		startManager(w)
 		for name, policy := range map[string]string{"orders": "DeleteIfEmpty", "doomed": "Delete", "gone": "DeleteIfEmpty"} {
-			w.queue(name, `{deletionPolicy: `+policy+`, retry: {delayTiers: [{delay: 1s}, {delay: 5s}]}}`)
+			w.Queue(name, `{deletionPolicy: `+policy+`, retry: {delayTiers: [{delay: 1s}, {delay: 5s}]}}`)
 		}
 		w.settled(3)
 		flow := w.flow("orders")
-		here, first := w.vhost.Definitions(), w.connection().Status.ClusterID
+		here, first := w.VHost.Definitions(), w.Connection().Status.ClusterID
 
 		By("somebody has queues of the same names there")
 		for _, name := range []string{"orders.retry.5s", "doomed", "doomed.retry.5s", "gone"} {
@@ -43,31 +42,29 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		theirs := there.Definitions()
 
 		By("the way leads there while one tier leaves a spec and two resources are deleted")
-		w.amqp.refuse()
-		w.management.refuse()
+		w.amqp.Refuse()
+		w.management.Refuse()
 		w.dropLastTier("orders")
-		for _, name := range []string{"doomed", "gone"} {
-			Expect(kube.Delete(ctx(), w.get(name))).To(Succeed())
-		}
-		w.amqp.leadTo(there.Broker.AMQPURI)
-		w.management.leadTo(there.Broker.ManagementURI)
-		w.amqp.accept()
-		w.management.accept()
+		w.Delete("doomed", "gone")
+		w.amqp.LeadTo(there.Broker.AMQPURI)
+		w.management.LeadTo(there.Broker.ManagementURI)
+		w.amqp.Accept()
+		w.management.Accept()
 
-		Eventually(w.connection).Should(SatisfyAll(HaveField("Status.ClusterName", clusterName(there.Broker)),
+		Eventually(w.Connection).Should(SatisfyAll(HaveField("Status.ClusterName", clusterName(there.Broker)),
 			HaveField("Status.ClusterID", SatisfyAll(Not(BeEmpty()), Not(Equal(first))))))
-		w.eventually("orders", condition("Ready", metav1.ConditionTrue, "InSync"))
+		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
 		for _, name := range []string{"doomed", "gone"} {
-			Eventually(func() bool { return apierrors.IsNotFound(w.find(name)) }).Should(BeTrue(), "%s is not kept for ever", name)
+			Eventually(w.Exists).WithArguments(name).Should(BeFalse(), "%s is not kept for ever", name)
 		}
-		wanted := desired(there.Broker, []v1alpha1.ConsumerQueue{*w.get("orders")})
+		wanted := Desired(there.Broker, []v1alpha1.ConsumerQueue{*w.Get("orders")})
 		for _, queue := range theirs.Queues {
-			wanted.queue(queue.Name, queue.Arguments)
+			wanted.AddQueue(queue.Name, queue.Arguments)
 		}
-		expectState(there, wanted)
-		Consistently(func() []string { return wanted.differences(observed(there)) }).WithTimeout(3 * time.Second).Should(BeEmpty())
+		Eventually(func() []string { return wanted.Differences(Observed(there)) }).Should(BeEmpty())
+		Consistently(func() []string { return wanted.Differences(Observed(there)) }).WithTimeout(3 * time.Second).Should(BeEmpty())
 		Expect(there.Ready("doomed")).To(Equal(1))
-		Expect(w.vhost.Definitions()).To(Equal(here))
+		Expect(w.VHost.Definitions()).To(Equal(here))
 		flow.noneLost()
 	},
 		Entry("where their names differ", false),
@@ -77,62 +74,61 @@ var _ = Describe("Of two clusters", Ordered, func() {
 	It("of one name, with a BrokerConnection each, equal queues in equal vhosts are no Conflict, and go each for themselves", func() {
 		w := newWorld(shared)
 		private.NameCluster(clusterName(shared))
-		other := newWorldAt(w.vhost.At(private.Broker))
+		other := newWorldAt(w.VHost.At(private.Broker))
 		startManager(w, other)
 		for _, each := range []*world{w, other} {
-			each.queue("orders", ordinary)
-			each.queue("doomed", `{deletionPolicy: Delete, retry: {delayTiers: [{delay: 1s}]}}`)
+			each.Queue("orders", ordinary)
+			each.Queue("doomed", `{deletionPolicy: Delete, retry: {delayTiers: [{delay: 1s}]}}`)
 		}
 		for _, each := range []*world{w, other} {
 			each.settled(2)
-			each.expectExactly()
+			each.ExpectExactly()
 		}
-		Expect(w.connection().Status.ClusterID).NotTo(Equal(other.connection().Status.ClusterID))
-		Expect(w.connection().Status.ClusterName).To(Equal(other.connection().Status.ClusterName))
-		flow, there := w.flow("orders", "doomed"), other.vhost.Definitions()
+		Expect(w.Connection().Status.ClusterID).NotTo(Equal(other.Connection().Status.ClusterID))
+		Expect(w.Connection().Status.ClusterName).To(Equal(other.Connection().Status.ClusterName))
+		flow, there := w.flow("orders", "doomed"), other.VHost.Definitions()
 
-		Expect(kube.Delete(ctx(), other.get("orders"))).To(Succeed())
-		Eventually(func() bool { return apierrors.IsNotFound(other.find("orders")) }).Should(BeTrue())
-		other.expectExactly()
-		w.expectExactly()
-		Expect(other.vhost.Definitions()).NotTo(Equal(there), "its own topology is gone")
+		other.Delete("orders")
+		Eventually(other.Exists).WithArguments("orders").Should(BeFalse())
+		other.ExpectExactly()
+		w.ExpectExactly()
+		Expect(other.VHost.Definitions()).NotTo(Equal(there), "its own topology is gone")
 		flow.noneLost()
 	})
 
 	It("of which AMQP leads to one and management to the other, neither is changed: ClusterMismatch, until both lead to one", func() {
 		w := newWorld(shared)
 		private.NameCluster(clusterName(shared))
-		there := w.vhost.At(private.Broker)
-		w.management.leadTo(there.Broker.ManagementURI)
+		there := w.VHost.At(private.Broker)
+		w.management.LeadTo(there.Broker.ManagementURI)
 		startManager(w)
 
 		By("from the beginning")
-		w.queue("orders", ordinary)
+		w.Queue("orders", ordinary)
 		w.mismatched()
-		w.eventually("orders", condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"))
-		Expect(w.vhost.Definitions()).To(Equal(there.Definitions()), "neither holds anything")
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"))
+		Expect(w.VHost.Definitions()).To(Equal(there.Definitions()), "neither holds anything")
 
-		w.management.leadTo(shared.ManagementURI)
+		w.management.LeadTo(shared.ManagementURI)
 		w.settled(1)
-		w.queue("doomed", `{deletionPolicy: Delete}`)
+		w.Queue("doomed", `{deletionPolicy: Delete}`)
 		w.settled(2)
-		w.expectExactly()
+		w.ExpectExactly()
 
 		By("after a change of one of the two, while a ConsumerQueue is deleted")
-		flow, here := w.flow("orders"), w.vhost.Definitions()
-		w.management.leadTo(there.Broker.ManagementURI)
-		w.amqp.cut()
+		flow, here := w.flow("orders"), w.VHost.Definitions()
+		w.management.LeadTo(there.Broker.ManagementURI)
+		w.amqp.Cut()
 		w.mismatched()
-		Expect(kube.Delete(ctx(), w.get("doomed"))).To(Succeed())
-		events := w.events()
-		Consistently(w.vhost.Definitions).WithTimeout(5 * time.Second).Should(Equal(here))
+		w.Delete("doomed")
+		events := w.countEvents()
+		Consistently(w.VHost.Definitions).WithTimeout(5 * time.Second).Should(Equal(here))
 		Expect(there.Definitions().Queues).To(BeEmpty())
-		Expect(w.events()).To(BeNumerically("<=", events+2), "Events are no heartbeat")
+		Expect(w.countEvents()).To(BeNumerically("<=", events+2), "Events are no heartbeat")
 
-		w.management.leadTo(shared.ManagementURI)
-		Eventually(w.all).Should(HaveLen(1))
-		w.allReady()
-		w.expectExactly()
+		w.management.LeadTo(shared.ManagementURI)
+		w.AllReady(1)
+		w.ExpectExactly()
 		flow.noneLost()
 	})
 })
@@ -140,34 +136,25 @@ var _ = Describe("Of two clusters", Ordered, func() {
 // mismatched waits until the BrokerConnection says which brokers its addresses lead to.
 func (w *world) mismatched() {
 	GinkgoHelper()
-	Eventually(w.connection).Should(SatisfyAll(
-		condition("Ready", metav1.ConditionFalse, "ClusterMismatch"), condition("Stalled", metav1.ConditionTrue, "ClusterMismatch"),
-		message(SatisfyAll(ContainSubstring("AMQP at "+w.amqp.address), ContainSubstring("the management API at "+w.management.address)))))
+	Eventually(w.Connection).Should(SatisfyAll(
+		Condition("Ready", metav1.ConditionFalse, "ClusterMismatch"), Condition("Stalled", metav1.ConditionTrue, "ClusterMismatch"),
+		Message(SatisfyAll(ContainSubstring("AMQP at "+w.amqp.Address), ContainSubstring("the management API at "+w.management.Address)))))
 }
 
-// events counts the Events of the namespace, each repetition too.
-func (w *world) events() int {
+// countEvents counts the Events of the namespace, each repetition too.
+func (w *world) countEvents() int {
 	GinkgoHelper()
-	list, count := &eventsv1.EventList{}, 0
-	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
-	for _, event := range list.Items {
-		count++
-		if event.Series != nil {
-			count += int(event.Series.Count) - 1
-		}
+	count := 0
+	for _, event := range w.Events() {
+		count += Times(event)
 	}
 	return count
-}
-
-// find looks for a ConsumerQueue.
-func (w *world) find(name string) error {
-	return kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: name}, &v1alpha1.ConsumerQueue{})
 }
 
 // dropLastTier takes the last delay tier out of a spec.
 func (w *world) dropLastTier(name string) {
 	GinkgoHelper()
-	cq := w.get(name)
+	cq := w.Get(name)
 	patch := client.MergeFrom(cq.DeepCopy())
 	cq.Spec.Retry.DelayTiers = cq.Spec.Retry.DelayTiers[:len(cq.Spec.Retry.DelayTiers)-1]
 	Expect(kube.Patch(ctx(), cq, patch)).To(Succeed())

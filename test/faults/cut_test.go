@@ -2,6 +2,8 @@ package faults
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,51 +17,55 @@ retry: {exchange: {name: %[1]s.retries}, delayTiers: [{delay: 1s}, {delay: 5s}]}
 deadLetter: {exchange: {name: %[1]s.dead, type: direct}}`, name)
 }
 
-var _ = Describe("A connection", func() {
-	It("that is cut in the middle of declarations, at any byte, leaves nothing half done for long", func() {
-		worlds := map[int]*world{}
-		var all []*world
-		for _, n := range []int{1, 20, 100, 250, 400, 600, 800, 1000} {
+// The specs share a manager, and the connections are cut at the same time.
+var _ = Describe("A connection that is cut in the middle of declarations", Ordered, ContinueOnFailure, func() {
+	bytes := []int{1, 20, 100, 250, 400, 600, 800, 1000}
+	worlds, flows := map[int]*world{}, map[int]*flow{}
+
+	BeforeAll(func() {
+		for _, n := range bytes {
 			worlds[n] = newWorld(shared)
-			all = append(all, worlds[n])
 		}
-		startManager(all...)
-		for _, w := range all {
-			w.queue("steady", ordinary)
+		startManager(slices.Collect(maps.Values(worlds))...)
+		for _, w := range worlds {
+			w.Queue("steady", ordinary)
 		}
-		var flows []*flow
-		for _, w := range all {
+		for n, w := range worlds {
 			w.settled(1)
-			flows = append(flows, w.flow("steady"))
+			flows[n] = w.flow("steady")
 		}
 		for n, w := range worlds {
-			w.amqp.cutAfter(n)
-			w.queue("orders", rich("orders"))
-		}
-		for n, w := range worlds {
-			Eventually(w.amqp.hasCut).Should(BeTrue(), "after %d bytes", n)
-		}
-		for i, w := range all {
-			w.allReady()
-			w.expectExactly()
-			flows[i].noneLost()
+			w.amqp.CutAfter(n)
+			w.Queue("orders", rich("orders"))
 		}
 	})
 
+	for _, n := range bytes {
+		It(fmt.Sprintf("leaves nothing half done for long, after byte %d", n), func() {
+			w := worlds[n]
+			Eventually(w.amqp.HasCut).Should(BeTrue())
+			w.AllReady(2)
+			w.ExpectExactly()
+			flows[n].noneLost()
+		})
+	}
+})
+
+var _ = Describe("A connection", func() {
 	It("that answers nothing for a while, in the middle of a declaration, is not waited for by anybody else", func() {
 		w := newWorld(shared)
 		startManager(w)
-		w.queue("steady", ordinary)
+		w.Queue("steady", ordinary)
 		w.settled(1)
 		flow := w.flow("steady")
-		w.amqp.hold()
-		w.queue("orders", rich("orders"))
-		Eventually(w.amqp.holds).Should(BeNumerically(">", 100))
+		w.amqp.Hold()
+		w.Queue("orders", rich("orders"))
+		Eventually(w.amqp.Held).Should(BeNumerically(">", 100))
 		// After ten seconds the operator gives the connection up and makes another, which is not held back for long.
-		w.amqp.cut()
-		w.amqp.release()
-		w.allReady()
-		w.expectExactly()
+		w.amqp.Cut()
+		w.amqp.Release()
+		w.AllReady(2)
+		w.ExpectExactly()
 		flow.noneLost()
 	})
 })

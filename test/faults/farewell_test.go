@@ -2,6 +2,7 @@ package faults
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,9 +39,9 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 		w := newWorld(shared)
 		w.killAtFence(true)
 		startManager(w)
-		left := len(w.all())
-		Consistently(func() int { return len(w.all()) }).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(Equal(left))
-		w.secret(w.broker.Username, w.broker.Password)
+		left := len(w.All())
+		Consistently(func() int { return len(w.All()) }).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(Equal(left))
+		w.Secret(w.Broker.Username, w.Broker.Password)
 		w.expectAllGone()
 	})
 
@@ -49,14 +50,14 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 		w.killAtFence(true)
 		startManager(w)
 		w.eventuallyEmpty(2 * time.Minute)
-		Expect(w.vhost.Policies()).NotTo(BeEmpty())
+		Expect(w.VHost.Policies()).NotTo(BeEmpty())
 		Eventually(w.retainedOfConnection).Should(ConsistOf(SatisfyAll(
 			HaveField("Type", corev1.EventTypeWarning),
 			HaveField("Note", SatisfyAll(ContainSubstring("warren-fence-*"), ContainSubstring("rabbitmqctl clear_policy -p"))))))
 
-		w.secret(w.broker.Username, w.broker.Password)
-		w.connect(w.vhost.Name)
-		Eventually(w.vhost.Policies).WithTimeout(deadline.For(90 * time.Second)).WithPolling(time.Second).Should(BeEmpty())
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		Eventually(w.VHost.Policies).WithTimeout(deadline.For(90 * time.Second)).WithPolling(time.Second).Should(BeEmpty())
 	})
 })
 
@@ -65,44 +66,36 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 func (w *world) killAtFence(secret bool) {
 	GinkgoHelper()
 	running := startManager(w)
-	w.queues("orders", deletedTogether(), patient)
-	w.allReady()
+	w.Queues("orders", deletedTogether(), patient)
+	w.AllReady(deletedTogether())
 	if secret {
-		Expect(kube.Delete(ctx(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "rabbitmq", Namespace: w.namespace}})).To(Succeed())
+		Expect(kube.Delete(ctx(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "rabbitmq", Namespace: w.Namespace}})).To(Succeed())
 	}
-	Expect(kube.Delete(ctx(), w.connection())).To(Succeed())
-	Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.namespace))).To(Succeed())
-	Eventually(w.vhost.Policies).WithTimeout(deadline.For(time.Minute)).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
-	running.kill()
-	Expect(w.vhost.Policies()).NotTo(BeEmpty(), "fences stand")
+	Expect(kube.Delete(ctx(), w.Connection())).To(Succeed())
+	Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
+	Eventually(w.VHost.Policies).WithTimeout(deadline.For(time.Minute)).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
+	running.Kill()
+	Expect(w.VHost.Policies()).NotTo(BeEmpty(), "fences stand")
 }
 
 // eventuallyEmpty waits until the namespace has no ConsumerQueue and no BrokerConnection.
 func (w *world) eventuallyEmpty(limit time.Duration) {
 	GinkgoHelper()
-	Eventually(func() int { return len(w.all()) }).WithTimeout(deadline.For(limit)).WithPolling(time.Second).Should(BeZero())
+	Eventually(func() int { return len(w.All()) }).WithTimeout(deadline.For(limit)).WithPolling(time.Second).Should(BeZero())
 	Eventually(func() error {
-		return kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
+		return kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
 	}).WithTimeout(deadline.For(limit)).WithPolling(time.Second).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
 
 func (w *world) expectAllGone() {
 	GinkgoHelper()
 	w.eventuallyEmpty(4*time.Minute + time.Duration(deletedTogether())*time.Second)
-	Expect(w.vhost.Policies()).To(BeEmpty(), "no fence is left")
-	Expect(w.vhost.Definitions().Queues).To(BeEmpty())
+	Expect(w.VHost.Policies()).To(BeEmpty(), "no fence is left")
+	Expect(w.VHost.Definitions().Queues).To(BeEmpty())
 	Expect(w.retainedOfConnection()).To(BeEmpty())
 }
 
 func (w *world) retainedOfConnection() []eventsv1.Event {
 	GinkgoHelper()
-	list := &eventsv1.EventList{}
-	Expect(kube.List(ctx(), list, client.InNamespace(w.namespace))).To(Succeed())
-	var retained []eventsv1.Event
-	for _, event := range list.Items {
-		if event.Reason == "Retained" && event.Regarding.Kind == "BrokerConnection" {
-			retained = append(retained, event)
-		}
-	}
-	return retained
+	return slices.DeleteFunc(w.Retained(), func(event eventsv1.Event) bool { return event.Regarding.Kind != "BrokerConnection" })
 }

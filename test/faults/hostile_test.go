@@ -14,6 +14,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/hostile"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // hostileWays are the ways of package hostile that differ most in what they cost a client, and what the BrokerConnection
@@ -48,33 +49,46 @@ const (
 	mostMemory    = 256 << 20
 )
 
-var _ = Describe("Management APIs that misbehave in every way", func() {
-	It("take neither the manager's memory nor the time of a ConsumerQueue at another broker", func() {
-		w := newWorld(shared)
-		bad := map[string]string{}
+// All of them misbehave at the same time, beside one manager.
+var _ = Describe("Management APIs that misbehave", Ordered, ContinueOnFailure, func() {
+	var (
+		w *world
+		m *Manager
+	)
+	bad := map[string]string{} // BrokerConnections by the way in which theirs misbehaves
+
+	BeforeAll(func() {
+		w = newWorld(shared)
 		for way := range hostileWays {
 			bad[way] = w.connectToHostile(fmt.Sprintf("bad-%d", len(bad)), way)
 		}
-		m := startManagerWith([]string{w.namespace}, "--max-management-response", strconv.Itoa(responseLimit))
-		w.queue("orders", ordinary)
-		w.ready("orders")
-		for way, says := range hostileWays {
-			if says != "" {
-				Eventually(func() *v1alpha1.BrokerConnection { return w.connectionNamed(bad[way]) }).
-					Should(SatisfyAll(readiness(metav1.ConditionFalse), message(ContainSubstring(says))), way)
-			}
-		}
-		By("healing while all of them are at it")
-		before := w.vhost.Definitions()
-		w.vhost.DeleteQueue("orders.dlq")
-		Eventually(w.vhost.Definitions).Should(Equal(before))
-		w.ready("orders")
+		m = kube.StartManager(managerBinary, []string{w.Namespace}, "--max-management-response", strconv.Itoa(responseLimit))
+		w.Queue("orders", ordinary)
+		w.Ready("orders")
+	})
 
+	for way, says := range hostileWays {
+		if says != "" {
+			It("are told by the BrokerConnection: "+way, func() {
+				Eventually(w.connectionNamed).WithArguments(bad[way]).
+					Should(SatisfyAll(readiness(metav1.ConditionFalse), Message(ContainSubstring(says))))
+			})
+		}
+	}
+
+	It("do not take the time of a ConsumerQueue at another broker, which is healed while all of them are at it", func() {
+		before := w.VHost.Definitions()
+		w.VHost.DeleteQueue("orders.dlq")
+		Eventually(w.VHost.Definitions).Should(Equal(before))
+		w.Ready("orders")
+	})
+
+	It("never become Ready, and do not take the manager's memory", func() {
 		for way, name := range bad {
 			Expect(w.connectionNamed(name)).NotTo(readiness(metav1.ConditionTrue), way)
 		}
-		Expect(w.connection()).To(readiness(metav1.ConditionTrue))
-		peak := m.peakMemory()
+		Expect(w.Connection()).To(readiness(metav1.ConditionTrue))
+		peak := peakMemory(m)
 		AddReportEntry("memory", fmt.Sprintf("%d MiB at most, beside %d hostile brokers", peak>>20, len(bad)))
 		Expect(peak).To(BeNumerically("<", mostMemory))
 	})
@@ -86,9 +100,9 @@ func (w *world) connectToHostile(name, way string) string {
 	misbehave, known := hostile.Ways()[way]
 	Expect(known).To(BeTrue(), "there is no way %q", way)
 	Expect(kube.Create(ctx(), &v1alpha1.BrokerConnection{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace},
 		Spec: v1alpha1.BrokerConnectionSpec{
-			SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: w.vhost.Name,
+			SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: w.VHost.Name,
 			ManagementURI: hostile.NewManagement(GinkgoTB(), misbehave).URI, ResyncInterval: "30s",
 		},
 	})).To(Succeed())
@@ -98,7 +112,7 @@ func (w *world) connectToHostile(name, way string) string {
 func (w *world) connectionNamed(name string) *v1alpha1.BrokerConnection {
 	GinkgoHelper()
 	bc := &v1alpha1.BrokerConnection{}
-	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.namespace, Name: name}, bc)).To(Succeed())
+	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: name}, bc)).To(Succeed())
 	return bc
 }
 
@@ -112,10 +126,10 @@ func readiness(value metav1.ConditionStatus) matcher {
 var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
 // peakMemory is the most memory that the manager had at a time, in bytes.
-func (m *manager) peakMemory() int {
+func peakMemory(m *Manager) int {
 	GinkgoHelper()
-	Expect(m.hasEnded()).To(BeFalse(), "the manager ended by itself: %v", m.err)
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.command.Process.Pid))
+	m.ExpectRuns()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.Command.Process.Pid))
 	Expect(err).NotTo(HaveOccurred())
 	found := peak.FindSubmatch(text)
 	Expect(found).NotTo(BeNil(), "%s", text)

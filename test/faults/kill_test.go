@@ -12,6 +12,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/traffic"
 )
 
@@ -24,36 +25,36 @@ var _ = Describe("A manager that is killed", func() {
 		moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) // they can be repeated by the seed of the run
 		w := newWorld(shared)
 		running := startManager(w)
-		steady := w.queues("steady", 3, ordinary)
+		steady := w.Queues("steady", 3, ordinary)
 		w.settled(3)
 		flow := w.flow(steady...)
 		contests := &contests{world: w}
 		var before []string
 		for round := range 10 {
-			made := w.queues(fmt.Sprintf("round-%d", round), 15, patient)
+			made := w.Queues(fmt.Sprintf("round-%d", round), 15, patient)
 			switch {
 			case round >= 7: // a deletion takes ten seconds to its decisive moments
-				w.ready(before[3], before[4]) // what is kept must have been whole
-				w.remove(before[:3]...)
+				w.Ready(before[3]) // what is kept must have been whole
+				w.Ready(before[4])
+				w.Delete(before[:3]...)
 				contests.begin(before[3])
 				contests.beginAtFence(before[4])
 				w.waitDismantled(before[:3], moments.IntN(3))
 			case round > 0:
-				w.remove(before[:6]...)
+				w.Delete(before[:6]...)
 				w.waitReady(made, moments.IntN(len(made)))
 			default:
 				w.waitReady(made, moments.IntN(len(made)))
 			}
-			running.kill()
+			running.Kill()
 			running = startManager(w)
 			before = made
 		}
 		const left = 3 + 10*15 - 6*6 - 3*5
-		Eventually(func() int { return len(w.all()) }).WithTimeout(deadline.For(90 * time.Second)).WithPolling(time.Second).Should(Equal(left))
+		Eventually(func() int { return len(w.All()) }).WithTimeout(deadline.For(90 * time.Second)).WithPolling(time.Second).Should(Equal(left))
 		w.settled(left)
 
-		expectState(w.vhost, desired(w.broker, append(w.all(), contests.kept()...)))
-		Eventually(w.vhost.Policies).Should(BeEmpty(), "no fence is left")
+		w.ExpectExactly(contests.kept()...)
 		Expect(flow.noneLost(contests.publishers...).SentinelsLeft).To(BeZero())
 	})
 })
@@ -69,23 +70,23 @@ type contests struct {
 // begin deletes a ConsumerQueue and publishes at once.
 func (c *contests) begin(name string) {
 	GinkgoHelper()
-	c.queues = append(c.queues, *c.world.get(name))
-	c.world.remove(name)
+	c.queues = append(c.queues, *c.world.Get(name))
+	c.world.Delete(name)
 	c.publish(name)
 }
 
 // beginAtFence publishes once fences stand.
 func (c *contests) beginAtFence(name string) {
 	GinkgoHelper()
-	c.queues = append(c.queues, *c.world.get(name))
-	c.world.remove(name)
-	Eventually(c.world.vhost.Policies).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
+	c.queues = append(c.queues, *c.world.Get(name))
+	c.world.Delete(name)
+	Eventually(c.world.VHost.Policies).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
 	c.publish(name)
 }
 
 func (c *contests) publish(queue string) {
 	GinkgoHelper()
-	c.publishers = append(c.publishers, traffic.Publish(GinkgoTB(), c.world.vhost, traffic.Publishing{
+	c.publishers = append(c.publishers, traffic.Publish(GinkgoTB(), c.world.VHost, traffic.Publishing{
 		Targets: []traffic.Target{traffic.ToQueue(queue)}, Every: 50 * time.Millisecond,
 	}))
 }
@@ -93,21 +94,14 @@ func (c *contests) publish(queue string) {
 // kept are those whose main queue is there. What else they want must be there then, and must not be otherwise.
 func (c *contests) kept() []v1alpha1.ConsumerQueue {
 	GinkgoHelper()
-	holds := observed(c.world.vhost)
+	holds := Observed(c.world.VHost)
 	var kept []v1alpha1.ConsumerQueue
 	for _, cq := range c.queues {
-		if holds.hasQueue(cq.Name) {
+		if holds.HasQueue(cq.Name) {
 			kept = append(kept, cq)
 		}
 	}
 	return kept
-}
-
-func (w *world) remove(names ...string) {
-	GinkgoHelper()
-	for _, name := range names {
-		Expect(kube.Delete(ctx(), w.get(name))).To(Succeed())
-	}
 }
 
 // waitReady waits until some of the ConsumerQueues are Ready, no matter which: others are being worked at by then.
@@ -115,7 +109,7 @@ func (w *world) waitReady(names []string, count int) {
 	GinkgoHelper()
 	Eventually(func() int {
 		ready := 0
-		for _, cq := range w.all() {
+		for _, cq := range w.All() {
 			if slices.Contains(names, cq.Name) && meta.IsStatusConditionTrue(cq.Status.Conditions, "Ready") {
 				ready++
 			}
@@ -128,10 +122,10 @@ func (w *world) waitReady(names []string, count int) {
 func (w *world) waitDismantled(names []string, count int) {
 	GinkgoHelper()
 	Eventually(func() int {
-		holds := observed(w.vhost)
+		holds := Observed(w.VHost)
 		gone := 0
 		for _, name := range names {
-			if !holds.hasQueue(name) {
+			if !holds.HasQueue(name) {
 				gone++
 			}
 		}

@@ -7,45 +7,47 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("Two replicas", func() {
 	// A restart of the operator changes nothing of what is well, and an upgrade is one: the queues of consumers do not notice.
 	It("have one leader; when it is killed the other takes over and goes on", func() {
 		w := newWorld(shared)
-		replica := func() *manager {
-			return startManagerWith([]string{w.namespace}, "--leader-elect", "--leader-election-namespace", w.namespace)
+		replica := func() *Manager {
+			return kube.StartManager(managerBinary, []string{w.Namespace}, "--leader-elect", "--leader-election-namespace", w.Namespace)
 		}
 		leader := replica()
 		var first string
 		Eventually(func() string { first = w.leader(); return first }).ShouldNot(BeEmpty())
 		other := replica()
-		names := w.queues("orders", 3, ordinary)
+		names := w.Queues("orders", 3, ordinary)
 		w.settled(3)
 		flow := w.flow(names[0])
 		versions := w.versions()
 
-		leader.kill()
-		w.queue("later", ordinary)
-		w.vhost.DeleteQueue(names[2] + ".dlq")
+		leader.Kill()
+		w.Queue("later", ordinary)
+		w.VHost.DeleteQueue(names[2] + ".dlq")
 		// A lease lasts 15 seconds, and is asked for every two.
 		Eventually(w.leader).WithTimeout(25 * time.Second).ShouldNot(BeElementOf(first, ""))
 		w.settled(4)
-		w.expectExactly()
-		Expect(other.hasEnded()).To(BeFalse())
+		w.ExpectExactly()
+		Expect(other.HasEnded()).To(BeFalse())
 		for _, name := range names[:2] {
-			Expect(w.get(name).ResourceVersion).To(Equal(versions[name]), "%s was well all the time", name)
+			Expect(w.Get(name).ResourceVersion).To(Equal(versions[name]), "%s was well all the time", name)
 		}
 		flow.noneLost()
 
 		By("handing over at once when the leader ends in good order")
 		second := w.leader()
 		third := replica()
-		other.stop()
+		other.Stop()
 		Eventually(w.leader).WithTimeout(8 * time.Second).ShouldNot(BeElementOf(second, ""))
-		w.queue("last", ordinary)
+		w.Queue("last", ordinary)
 		w.settled(5)
-		Expect(third.hasEnded()).To(BeFalse())
+		Expect(third.HasEnded()).To(BeFalse())
 	})
 })
 
@@ -53,7 +55,7 @@ var _ = Describe("Two replicas", func() {
 func (w *world) leader() string {
 	GinkgoHelper()
 	leases := &coordinationv1.LeaseList{}
-	Expect(kube.List(ctx(), leases, client.InNamespace(w.namespace))).To(Succeed())
+	Expect(kube.List(ctx(), leases, client.InNamespace(w.Namespace))).To(Succeed())
 	for _, lease := range leases.Items {
 		if lease.Spec.HolderIdentity != nil {
 			return *lease.Spec.HolderIdentity

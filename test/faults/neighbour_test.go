@@ -11,37 +11,38 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 var _ = Describe("A broker that accepts connections and never answers", func() {
 	It("does not slow down the ConsumerQueues of another", func() {
 		healthy, mute, falling := newWorld(shared), newWorld(shared), newWorld(shared)
-		for _, p := range []*proxy{mute.amqp, mute.management} { // one is silent from the beginning…
-			p.hold()
+		for _, p := range []*netfault.Proxy{mute.amqp, mute.management} { // one is silent from the beginning…
+			p.Hold()
 		}
 		startManager(healthy, mute, falling)
-		falling.queue("steady", ordinary)
+		falling.Queue("steady", ordinary)
 		falling.settled(1)
 		flow := falling.flow("steady")
 		alone := healthy.latency("alone")
 
-		mute.queues("orders", 20, ordinary)
-		for _, p := range []*proxy{falling.amqp, falling.management} { // …and one falls silent
-			p.hold()
+		mute.Queues("orders", 20, ordinary)
+		for _, p := range []*netfault.Proxy{falling.amqp, falling.management} { // …and one falls silent
+			p.Hold()
 		}
-		falling.queues("orders", 20, ordinary)
-		Eventually(falling.management.holds).ShouldNot(BeZero(), "a request waits for its answer")
+		falling.Queues("orders", 20, ordinary)
+		Eventually(falling.management.Held).ShouldNot(BeZero(), "a request waits for its answer")
 		beside := healthy.latency("beside")
 		AddReportEntry("time to Ready", fmt.Sprintf("alone %v, beside silent brokers %v", alone, beside))
 		Expect(beside).To(BeNumerically("<=", 5*alone), "alone %v, beside %v", alone, beside)
 
 		// A request that is not answered ends after 30 s, and the condition stays for three intervals more.
-		Eventually(func() string { return readyReason(falling.get("steady")) }).WithTimeout(deadline.For(time.Minute)).Should(Equal("BrokerUnreachable"))
-		for _, w := range []*world{mute, falling} {
-			w.amqp.release()
-			w.management.release()
-			w.allReady()
-			w.expectExactly()
+		Eventually(func() string { return readyReason(falling.Get("steady")) }).WithTimeout(deadline.For(time.Minute)).Should(Equal("BrokerUnreachable"))
+		for w, count := range map[*world]int{mute: 20, falling: 21} {
+			w.amqp.Release()
+			w.management.Release()
+			w.AllReady(count)
+			w.ExpectExactly()
 		}
 		flow.noneLost()
 	})
@@ -62,10 +63,10 @@ func (w *world) latency(prefix string) time.Duration {
 func (w *world) latencies(prefix string) []time.Duration {
 	GinkgoHelper()
 	began := time.Now()
-	waiting := w.queues(prefix, 15, ordinary)
+	waiting := w.Queues(prefix, 15, ordinary)
 	var all []time.Duration
 	Eventually(func() []string {
-		for _, cq := range w.all() {
+		for _, cq := range w.All() {
 			if i := slices.Index(waiting, cq.Name); i >= 0 && meta.IsStatusConditionTrue(cq.Status.Conditions, "Ready") {
 				waiting = slices.Delete(waiting, i, i+1)
 				all = append(all, time.Since(began))

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("A broker", func() {
@@ -14,7 +15,7 @@ var _ = Describe("A broker", func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		w := newStraightWorld(private.Broker)
 		startManager(w)
-		names := w.queues("orders", 5, ordinary)
+		names := w.Queues("orders", 5, ordinary)
 		w.settled(5)
 		flow := w.flow(names[:2]...)
 		// Killed within a tenth of a second of a queue's declaration, RabbitMQ 4.3 starts the queue as a new and empty one
@@ -26,14 +27,14 @@ var _ = Describe("A broker", func() {
 		stopped := time.Now()
 		private.Stop()
 		for _, name := range names {
-			w.eventually(name, unreachable()...)
+			w.Eventually(name, Unreachable()...)
 		}
 		Expect(counts.first()).To(BeTemporally(">", stopped.Add(3*time.Second)))
 		Consistently(counts.of).WithTimeout(3 * time.Second).Should(haveWritten(names, 1))
 
 		private.Start()
-		w.allReady()
-		w.expectExactly()
+		w.AllReady(5)
+		w.ExpectExactly()
 		Consistently(counts.of).WithTimeout(3 * time.Second).Should(haveWritten(names, 2))
 		flow.noneLost()
 	})

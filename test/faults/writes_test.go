@@ -31,7 +31,7 @@ func (w *world) countWrites() *writes {
 	for kind, list := range map[string]client.ObjectList{
 		"ConsumerQueue/": &v1alpha1.ConsumerQueueList{}, "BrokerConnection/": &v1alpha1.BrokerConnectionList{},
 	} {
-		watcher, err := kube.Watch(watching, list, client.InNamespace(w.namespace))
+		watcher, err := kube.Watch(watching, list, client.InNamespace(w.Namespace))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(watcher.Stop)
 		go func() {

@@ -1,0 +1,184 @@
+package netfault
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// HTTPProxy passes requests on to a server and remembers them. It can refuse requests, and change answers.
+type HTTPProxy struct {
+	URI string
+	// CA is the certificate to trust, in PEM, of a proxy that serves TLS.
+	CA []byte
+
+	mu       sync.Mutex
+	sockets  int
+	refusing bool
+	before   func(*http.Request)
+	change   func(*http.Response) error
+	seen     []Request
+}
+
+// Request is one that was answered or refused.
+type Request struct {
+	Path   string // escaped, without the query
+	Status int    // zero if it was refused
+	At     time.Time
+}
+
+// HTTPOptions say how an HTTPProxy differs from a plain one.
+type HTTPOptions struct {
+	// Prefix is what the proxy takes off each path, such as /rabbit. Paths without it are not found.
+	Prefix string
+	// TLS has the proxy serve HTTPS. Without certificates it makes one itself; see CA.
+	TLS *tls.Config
+	// Transport leads to the server.
+	Transport http.RoundTripper
+}
+
+// NewHTTPProxy starts a proxy that ends with the test.
+func NewHTTPProxy(tb testing.TB, target string, options HTTPOptions) *HTTPProxy {
+	tb.Helper()
+	uri, err := url.Parse(target)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &HTTPProxy{}
+	reverse := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(uri)
+			r.Out.URL.RawPath = strings.TrimPrefix(r.In.URL.EscapedPath(), options.Prefix)
+			r.Out.URL.Path, _ = url.PathUnescape(r.Out.URL.RawPath)
+			r.Out.Header.Del("Accept-Encoding") // answers that are read or replaced here are not compressed
+		},
+		ModifyResponse: p.pass,
+		Transport:      options.Transport,
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, known := strings.CutPrefix(r.URL.EscapedPath(), options.Prefix)
+		if !known || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
+			http.NotFound(w, r)
+			return
+		}
+		p.admit(r)
+		reverse.ServeHTTP(w, r)
+	}))
+	server.Config.ConnState = p.countSockets
+	p.start(server, options)
+	tb.Cleanup(server.Close)
+	return p
+}
+
+func (p *HTTPProxy) start(server *httptest.Server, options HTTPOptions) {
+	if server.TLS = options.TLS; server.TLS == nil {
+		server.Start()
+	} else {
+		server.StartTLS()
+		p.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	}
+	p.URI = server.URL + options.Prefix
+}
+
+func (p *HTTPProxy) countSockets(_ net.Conn, state http.ConnState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if state == http.StateNew {
+		p.sockets++
+	}
+}
+
+// admit returns when a request may go on, and closes the connection of one that is refused.
+func (p *HTTPProxy) admit(request *http.Request) {
+	p.mu.Lock()
+	before := p.before
+	p.mu.Unlock()
+	if before != nil {
+		before(request)
+	}
+	p.mu.Lock()
+	refusing := p.refusing
+	p.mu.Unlock()
+	if refusing {
+		p.remember(request.URL, 0)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (p *HTTPProxy) pass(response *http.Response) error {
+	p.mu.Lock()
+	change := p.change
+	p.mu.Unlock()
+	if change != nil {
+		if err := change(response); err != nil {
+			return err
+		}
+	}
+	p.remember(response.Request.URL, response.StatusCode)
+	return nil
+}
+
+func (p *HTTPProxy) remember(uri *url.URL, status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = append(p.seen, Request{uri.EscapedPath(), status, time.Now()})
+}
+
+// Requests are those since the last call.
+func (p *HTTPProxy) Requests() []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := p.seen
+	p.seen = nil
+	return seen
+}
+
+// Sockets is how many TCP connections have been opened so far.
+func (p *HTTPProxy) Sockets() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sockets
+}
+
+// Refuse has the proxy close the connection of each request without an answer; Accept ends that.
+func (p *HTTPProxy) Refuse() { p.setRefusing(true) }
+
+// Accept ends Refuse.
+func (p *HTTPProxy) Accept() { p.setRefusing(false) }
+
+func (p *HTTPProxy) setRefusing(refusing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusing = refusing
+}
+
+// Before has a function called with each further request before the request goes on; nil ends that.
+func (p *HTTPProxy) Before(call func(*http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before = call
+}
+
+// Change has every further answer go through a function; nil ends that.
+func (p *HTTPProxy) Change(through func(*http.Response) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.change = through
+}
+
+// Replace puts another body in the place of an answer's.
+func Replace(response *http.Response, body string) {
+	response.Body = io.NopCloser(strings.NewReader(body))
+	response.ContentLength = int64(len(body))
+	response.Header.Del("Content-Length")
+}

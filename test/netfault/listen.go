@@ -1,0 +1,32 @@
+package netfault
+
+import (
+	"net"
+	"testing"
+)
+
+// Listen accepts TCP connections until the test ends, and returns its address.
+func Listen(tb testing.TB, accept func(net.Conn)) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			accept(connection)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// Mute accepts connections and never answers. It returns its address.
+func Mute(tb testing.TB) string {
+	tb.Helper()
+	return Listen(tb, func(connection net.Conn) { tb.Cleanup(func() { _ = connection.Close() }) })
+}

@@ -1,0 +1,32 @@
+package testenv
+
+import (
+	"context"
+	"io"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// SetUpGomega has Gomega fail specs, and sets how long Eventually waits on an idle machine unless a spec says otherwise.
+func SetUpGomega(within time.Duration) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(deadline.For(within))
+	SetDefaultEventuallyPollingInterval(deadline.Polling)
+	SetDefaultConsistentlyPollingInterval(deadline.Polling)
+}
+
+// LogTo has the libraries of this process log there.
+func LogTo(writer io.Writer) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(writer), zap.UseDevMode(true)))
+	klog.SetLogger(ctrl.Log)
+}
+
+// ctx ends with the test.
+func ctx() context.Context { return GinkgoT().Context() }

@@ -1,0 +1,236 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// World is a test's own namespace and vhost. The test makes a Secret "rabbitmq" and a BrokerConnection "default" in the
+// namespace, which lead Warren to the vhost.
+type World struct {
+	Kube      *APIServer
+	Namespace string
+	// VHost is the test's own way to the vhost.
+	VHost *brokers.VHost
+	// Broker is where the Secret leads to: VHost.Broker, or the same by way of proxies or of another node.
+	Broker brokers.Broker
+}
+
+// NewWorld makes a namespace for a vhost, and nothing in the namespace.
+func NewWorld(kube *APIServer, vhost *brokers.VHost) *World {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	Expect(kube.Create(ctx(), namespace)).To(Succeed())
+	return &World{Kube: kube, Namespace: namespace.Name, VHost: vhost, Broker: vhost.Broker}
+}
+
+// Clear deletes the resources after a manager has ended: nobody sees to their finalizers any more.
+func (w *World) Clear() {
+	GinkgoHelper()
+	background := context.Background()
+	queues, connections := &v1alpha1.ConsumerQueueList{}, &v1alpha1.BrokerConnectionList{}
+	Expect(w.Kube.List(background, queues, client.InNamespace(w.Namespace))).To(Succeed())
+	Expect(w.Kube.List(background, connections, client.InNamespace(w.Namespace))).To(Succeed())
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	end := func(object client.Object) {
+		Expect(client.IgnoreNotFound(w.Kube.Patch(background, object, patch))).To(Succeed())
+		Expect(client.IgnoreNotFound(w.Kube.Delete(background, object))).To(Succeed())
+	}
+	for i := range queues.Items {
+		end(&queues.Items[i])
+	}
+	for i := range connections.Items {
+		end(&connections.Items[i])
+	}
+}
+
+// Apply owns what is in the object and nothing else, by server-side apply, as Argo CD and Flux do.
+func (w *World) Apply(object client.Object) {
+	GinkgoHelper()
+	kind, err := w.Kube.GroupVersionKindFor(object)
+	Expect(err).NotTo(HaveOccurred())
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	Expect(err).NotTo(HaveOccurred())
+	delete(content, "status")
+	applied := &unstructured.Unstructured{Object: content}
+	applied.SetGroupVersionKind(kind)
+	applied.SetNamespace(w.Namespace)
+	Expect(w.Kube.Apply(ctx(), client.ApplyConfigurationFromUnstructured(applied),
+		client.FieldOwner("gitops"), client.ForceOwnership)).To(Succeed())
+}
+
+// Secret applies the Secret "rabbitmq".
+func (w *World) Secret(username, password string) {
+	GinkgoHelper()
+	w.SecretNamed("rabbitmq", username, password)
+}
+
+// SecretNamed applies another Secret of the same form.
+func (w *World) SecretNamed(name, username, password string) {
+	GinkgoHelper()
+	w.Apply(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{
+		"username": []byte(username), "password": []byte(password),
+		"amqpURI": []byte(w.Broker.AMQPURI), "managementURI": []byte(w.Broker.ManagementURI),
+	}})
+}
+
+// Connect applies the BrokerConnection "default". What is the same in most tests is added to the spec: the vhost, the Secret
+// and a resyncInterval of a second.
+func (w *World) Connect(spec v1alpha1.BrokerConnectionSpec) {
+	GinkgoHelper()
+	spec.VHost = w.VHost.Name
+	if spec.SecretRef == nil && spec.ClusterRef == nil {
+		spec.SecretRef = &v1alpha1.SecretReference{Name: "rabbitmq"}
+	}
+	if spec.ResyncInterval == "" {
+		spec.ResyncInterval = "1s"
+	}
+	w.Apply(&v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: spec})
+}
+
+// Queue applies a ConsumerQueue whose spec is given as YAML.
+func (w *World) Queue(name, spec string) {
+	GinkgoHelper()
+	cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	Expect(yaml.UnmarshalStrict([]byte(spec), &cq.Spec)).To(Succeed())
+	w.Apply(cq)
+}
+
+// Queues applies many ConsumerQueues, and returns their names.
+func (w *World) Queues(prefix string, count int, spec string) []string {
+	GinkgoHelper()
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%03d", prefix, i)
+		w.Queue(names[i], spec)
+	}
+	return names
+}
+
+// Delete deletes ConsumerQueues, and does not wait until they are gone.
+func (w *World) Delete(names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
+		Expect(w.Kube.Delete(ctx(), cq)).To(Succeed())
+	}
+}
+
+// Get reads a ConsumerQueue.
+func (w *World) Get(name string) *v1alpha1.ConsumerQueue {
+	GinkgoHelper()
+	cq := &v1alpha1.ConsumerQueue{}
+	Expect(w.Kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: name}, cq)).To(Succeed())
+	return cq
+}
+
+// Exists says whether there is a ConsumerQueue of that name.
+func (w *World) Exists(name string) bool {
+	err := w.Kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: name}, &v1alpha1.ConsumerQueue{})
+	return !apierrors.IsNotFound(err)
+}
+
+// All lists the ConsumerQueues of the namespace.
+func (w *World) All() []v1alpha1.ConsumerQueue {
+	GinkgoHelper()
+	list := &v1alpha1.ConsumerQueueList{}
+	Expect(w.Kube.List(ctx(), list, client.InNamespace(w.Namespace))).To(Succeed())
+	return list.Items
+}
+
+// Connection reads the BrokerConnection "default".
+func (w *World) Connection() *v1alpha1.BrokerConnection {
+	GinkgoHelper()
+	bc := &v1alpha1.BrokerConnection{}
+	Expect(w.Kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "default"}, bc)).To(Succeed())
+	return bc
+}
+
+// Eventually waits until a ConsumerQueue's status speaks of its newest generation and is as wanted, and checks that kstatus
+// understands the status.
+func (w *World) Eventually(name string, matchers ...types.GomegaMatcher) *v1alpha1.ConsumerQueue {
+	GinkgoHelper()
+	Eventually(func() *v1alpha1.ConsumerQueue { return w.Get(name) }).Should(SatisfyAll(append(matchers, BeCurrent())...))
+	cq := w.Get(name)
+	expectTidy(cq.Status.Conditions)
+	return cq
+}
+
+// EventuallyDeleting waits until a ConsumerQueue says that it is being deleted, which is no new generation of its status.
+func (w *World) EventuallyDeleting(name string) {
+	GinkgoHelper()
+	Eventually(func() *v1alpha1.ConsumerQueue { return w.Get(name) }).Should(SatisfyAll(
+		Condition("Ready", metav1.ConditionFalse, "Terminating"), Condition("Reconciling", metav1.ConditionTrue, "Terminating")))
+}
+
+// Ready waits until a ConsumerQueue is Ready and nothing is to be said about it.
+func (w *World) Ready(name string) *v1alpha1.ConsumerQueue {
+	GinkgoHelper()
+	return w.Eventually(name, Condition("Ready", metav1.ConditionTrue, "InSync"),
+		Condition("Drifted", metav1.ConditionFalse, "InSync"), Condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
+}
+
+// AllReady waits until the namespace has so many ConsumerQueues, and all of them are Ready. It asks with few requests, for
+// a list of many is no small answer.
+func (w *World) AllReady(count int) {
+	GinkgoHelper()
+	Eventually(func() (waiting []string) {
+		all := w.All()
+		for i := range all {
+			if !IsReady(&all[i]) {
+				waiting = append(waiting, all[i].Name)
+			}
+		}
+		if len(waiting) == 0 && len(all) != count {
+			waiting = append(waiting, fmt.Sprintf("there are %d, not %d", len(all), count))
+		}
+		return waiting
+	}).WithTimeout(deadline.For(time.Minute)).WithPolling(500 * time.Millisecond).Should(BeEmpty())
+}
+
+// IsReady says whether a ConsumerQueue is Ready in its newest generation.
+func IsReady(cq *v1alpha1.ConsumerQueue) bool {
+	return meta.IsStatusConditionTrue(cq.Status.Conditions, v1alpha1.ConditionReady) && cq.Status.ObservedGeneration == cq.Generation
+}
+
+// Events lists the Events of the namespace, the oldest first.
+func (w *World) Events() []eventsv1.Event {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(w.Kube.List(ctx(), list, client.InNamespace(w.Namespace))).To(Succeed())
+	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	return list.Items
+}
+
+// Retained lists the Events that say what was left at the broker.
+func (w *World) Retained() []eventsv1.Event {
+	GinkgoHelper()
+	return slices.DeleteFunc(w.Events(), func(event eventsv1.Event) bool { return event.Reason != "Retained" })
+}
+
+// Times is how often an Event was recorded.
+func Times(event eventsv1.Event) int {
+	if event.Series != nil {
+		return int(event.Series.Count)
+	}
+	return 1
+}
