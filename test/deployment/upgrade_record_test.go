@@ -61,7 +61,7 @@ func record(at brokers.Broker) {
 	Eventually(func() string { return i.advisories("leftover") }).Should(ContainSubstring("message"))
 	Eventually(func() string { return i.advisories("shadowed") }).Should(ContainSubstring("ShadowedByPolicy"))
 	Consistently(i.reasons, 5*time.Second).Should(Equal(want))
-	m.stop()
+	m.Stop()
 	i.write()
 }
 

@@ -51,8 +51,8 @@ func installOlder(at brokers.Broker) *installation {
 	for _, vhost := range []*brokers.VHost{i.vhost, i.paused} {
 		vhost.Grant(i.user, ".*", ".*", ".*")
 	}
-	i.kubectl("apply", "--server-side", "-f", filepath.Join(recordings, "manifests.yaml"))
-	i.kubectl("create", "namespace", team)
+	i.Kubectl("apply", "--server-side", "-f", filepath.Join(recordings, "manifests.yaml"))
+	i.Kubectl("create", "namespace", team)
 	Expect(i.Create(ctx(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "rabbitmq"},
 		StringData: map[string]string{
@@ -146,13 +146,13 @@ func (i *installation) queue(name string) *v1alpha1.ConsumerQueue {
 // edit changes the spec of a resource by a merge patch.
 func (i *installation) edit(kind, name, spec string) {
 	GinkgoHelper()
-	i.kubectl("patch", kind, name, "--namespace="+team, "--type=merge", "--patch", `{"spec": `+spec+`}`)
+	i.Kubectl("patch", kind, name, "--namespace="+team, "--type=merge", "--patch", `{"spec": `+spec+`}`)
 }
 
 // remove asks for a ConsumerQueue to be deleted.
 func (i *installation) remove(name string) {
 	GinkgoHelper()
-	i.kubectl("delete", "consumerqueue", name, "--namespace="+team, "--wait=false")
+	i.Kubectl("delete", "consumerqueue", name, "--namespace="+team, "--wait=false")
 }
 
 // reasonOf is the reason of Ready, or Suspended, once the status speaks of the current spec.

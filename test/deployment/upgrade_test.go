@@ -26,7 +26,7 @@ var _ = Describe("An upgrade of Warren", func() {
 			before, pausedBefore := i.vhost.Definitions(), i.paused.Definitions()
 
 			By("installing the new manifests over the old ones, and starting the new manager")
-			i.kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
+			i.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
 			m := startManager(i.cluster)
 			i.requestAll()
 			want := upgraded(recorded)
@@ -42,7 +42,7 @@ var _ = Describe("An upgrade of Warren", func() {
 
 			i.goOn()
 			Expect(m.refused()).To(BeEmpty())
-			m.stop()
+			m.Stop()
 		})
 	}
 })
@@ -86,7 +86,7 @@ func (i *installation) restore() []*unstructured.Unstructured {
 func (i *installation) requestAll() {
 	GinkgoHelper()
 	for _, kind := range []string{"brokerconnection", "consumerqueue"} {
-		i.kubectl("annotate", kind, "--all", "--namespace="+team, "messaging.warren.dev/requested-at=upgrade")
+		i.Kubectl("annotate", kind, "--all", "--namespace="+team, "messaging.warren.dev/requested-at=upgrade")
 	}
 }
 
