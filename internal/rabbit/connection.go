@@ -68,7 +68,9 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		},
 	}, deletionBroker{c}, c.writeAPI)
 	c.views = &views{observations: config.Observations, viewer: viewer{notify: c.notices.add, fences: c.deleter.Standing}}
-	c.operators = &operatorSurvey{config: config, errs: errs, api: c.writeAPI, views: c.views, health: c.health}
+	c.operators = &operatorSurvey{
+		config: config, errs: errs, api: c.writeAPI, views: c.views, health: c.health, last: survey{places: management.NewPlaces(1)},
+	}
 	links := newLinkSlot()
 	c.refresher = &refresher{
 		config: config, errs: errs, timeouts: timeouts, log: logger, api: c.readAPI, health: c.health, views: c.views,

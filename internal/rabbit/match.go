@@ -86,6 +86,12 @@ type matcher struct {
 	health   *healthState
 }
 
+// isMatched says whether the AMQP connection that is open was shown to lead to the broker of the management API.
+func (m *matcher) isMatched() bool {
+	l := m.links.current()
+	return l != nil && l.Matched
+}
+
 // rematch has the link matched anew if the broker is not surely the same as before.
 func (m *matcher) rematch(before, now *management.BrokerInfo) {
 	l := m.links.current()

@@ -64,7 +64,7 @@ const (
 	lonePause = time.Minute
 )
 
-// expire has them read after the next refresh, unless that was done since, or there is nothing to expect: no further node, and
+// expire has the members read after the next refresh, unless that was done since, or there is nothing to expect: no further node, and
 // nothing known so far.
 func (m *members) expire(since time.Time, nodes int) {
 	m.mu.Lock()
@@ -78,8 +78,8 @@ func (m *members) expire(since time.Time, nodes int) {
 	}
 }
 
-// due says whether it is time for the caller to read them.
-func (m *members) due(now time.Time, nodes int) bool {
+// claimReading says whether it is time for the caller to read the members; nobody else does so meanwhile.
+func (m *members) claimReading(now time.Time, nodes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.readAt.IsZero() && m.next.IsZero() && nodes < 2 {
@@ -92,7 +92,7 @@ func (m *members) due(now time.Time, nodes int) bool {
 	return true
 }
 
-// schedule says when they are read again.
+// schedule says when the members are read again.
 func (m *members) schedule(next time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,8 +138,11 @@ func (m *members) replace(nodes int, few map[string]int) snapshot.Notice {
 // readMembers reads how many members queues have, if it is time to. What cannot be read is not known, and is no trouble.
 func (r *refresher) readMembers(ctx context.Context) {
 	view, began := r.views.get(), time.Now()
-	if view.members.due(began, r.info.Nodes) {
+	if view.members.claimReading(began, r.info.Nodes) {
 		nodes, few, err := r.api.Members(ctx, r.info.Nodes)
+		if ctx.Err() != nil {
+			return // the connection closes, and knows nothing that the others should forget
+		}
 		if err != nil {
 			r.log.V(1).Info("The members of queues cannot be read", "vhost", r.config.VHost, "reason", err.Error())
 			nodes, few = 0, nil

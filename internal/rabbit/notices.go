@@ -2,7 +2,6 @@ package rabbit
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -27,24 +26,11 @@ func (n *notices) add(notice snapshot.Notice) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.waiting.Health = n.waiting.Health || notice.Health
-	n.waiting.Queues = union(n.waiting.Queues, notice.Queues)
-	n.waiting.Exchanges = union(n.waiting.Exchanges, notice.Exchanges)
-	n.waiting.Routes = union(n.waiting.Routes, notice.Routes)
+	n.waiting = n.waiting.And(notice)
 	select {
 	case n.wake <- struct{}{}:
 	default: // it will wake anyway
 	}
-}
-
-// union merges two sorted sets.
-func union(a, b []string) []string {
-	if len(a) == 0 || len(b) == 0 {
-		return append(a, b...)
-	}
-	merged := slices.Concat(a, b)
-	slices.Sort(merged)
-	return slices.Compact(merged)
 }
 
 func (n *notices) take() snapshot.Notice {

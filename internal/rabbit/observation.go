@@ -3,6 +3,7 @@ package rabbit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -10,12 +11,11 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Connections that may read the same of one vhost share what they read: with a hundred BrokerConnections the vhost is read
-// and kept in memory once, not a hundred times. Who connects as whom, and whether AMQP and the management API lead to one
-// broker, stays with each connection.
+// Connections of one user to one vhost share what they read: with a hundred BrokerConnections the vhost is read and kept in memory
+// once, not a hundred times. Whether AMQP and the management API lead to one broker stays with each connection, and so does the
+// survey of other operators.
 
 // Observations has one observation per vhost and rights, for as long as a connection uses it.
 type Observations struct {
@@ -30,21 +30,23 @@ func NewObservations() *Observations { return &Observations{shared: map[observat
 type observationKey struct {
 	// broker is the endpoints, and what makes a certificate of the broker's believed; see Config.brokerFingerprint.
 	broker string
-	// clusterID is that of vhost.Cluster. Clusters without one are not shared: their identity is not sure.
+	// clusterID is that of vhost.Cluster. It is empty, and nothing is shared, where the identity is not sure: of a cluster whose
+	// ID the user may not read, and while no AMQP connection has been matched with the management API.
 	clusterID string
 	vhost     string
-	// tags are the rights of the user.
-	tags string
+	// user and tags stand for the rights.
+	user, tags string
 	// definitions tells the two ways to read a vhost apart.
 	definitions bool
 }
+
+func (k observationKey) isShared() bool { return k.clusterID != "" }
 
 // observation is what is known of a vhost.
 type observation struct {
 	key     observationKey
 	store   snapshot.Store
 	members members
-	survey  survey
 
 	reading management.Places // of one, for whoever reads the vhost
 	readAt  time.Time         // when the last reading began that succeeded; guarded by reading
@@ -65,25 +67,26 @@ type viewer struct {
 type view struct {
 	*observation
 
-	viewer viewer
-	// unheard are the objects that others have written since the last reading; guarded by observation.mu.
-	unheard []vhost.ID
+	viewer   viewer
+	openedAt time.Time
+	// untold is what others have written since the last reading; guarded by observation.mu.
+	untold snapshot.Notice
 }
 
-// open gives a connection a view of the observation with a key; of one of its own if the cluster has no ID.
+// open gives a connection a view of the observation with a key; of one of its own if nothing is to be shared.
 func (o *Observations) open(key observationKey, viewer viewer) *view {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	observed, exists := o.shared[key]
 	if !exists {
 		observed = &observation{
-			key: key, reading: management.NewPlaces(1), survey: survey{places: management.NewPlaces(1)}, views: map[*view]bool{},
+			key: key, reading: management.NewPlaces(1), views: map[*view]bool{},
 		}
 	}
-	if key.clusterID != "" {
+	if key.isShared() {
 		o.shared[key] = observed
 	}
-	opened := &view{observation: observed, viewer: viewer}
+	opened := &view{observation: observed, viewer: viewer, openedAt: time.Now()}
 	observed.mu.Lock()
 	defer observed.mu.Unlock()
 	observed.views[opened] = true
@@ -110,21 +113,33 @@ func (o *Observations) close(v *view) {
 // readFunc reads a vhost; management.ErrNotModified if the ETag still holds.
 type readFunc func(ctx context.Context, etag string) (*snapshot.Snapshot, string, error)
 
-// refresh sees to it that the vhost was read at the given time or later: if nobody did, now. It returns when the reading began.
-// The limit is for how long others may be reading meanwhile: a broker that answers nobody must not keep a hundred connections
-// waiting one after the other.
-func (v *view) refresh(
-	ctx context.Context, errs brokererr.Errors, limit time.Duration, oldest time.Time, read readFunc,
-) (began time.Time, err error) {
-	waiting, cancel := context.WithTimeout(ctx, limit)
+// errReadByAnother: another connection has been reading the vhost for too long to wait any longer.
+var errReadByAnother = errors.New("another connection is reading the vhost")
+
+// demand is what a refresh must fulfil.
+type demand struct {
+	// oldest is when the reading may have begun at the earliest.
+	oldest time.Time
+	// twice has the vhost read a second time, as if something had been missing; see snapshot/doubt.go.
+	twice bool
+	// limit is for how long others may be reading meanwhile: a broker that answers nobody must not keep a hundred connections
+	// waiting one after the other.
+	limit time.Duration
+}
+
+// refresh reads the vhost, unless somebody has as is demanded. It returns when the reading began.
+func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand, read readFunc) (began time.Time, err error) {
+	waiting, cancel := context.WithTimeout(ctx, demand.limit)
 	defer cancel()
+	held := false
 	err = v.reading.Hold(waiting, errs, func() error {
-		if began = v.readAt; !began.Before(oldest) {
+		held = true
+		if began = v.readAt; !began.Before(demand.oldest) {
 			return nil
 		}
 		began = time.Now()
 		again, err := v.readAndReplace(ctx, read)
-		if err == nil && again {
+		if err == nil && (again || demand.twice) {
 			_, err = v.readAndReplace(ctx, read)
 		}
 		if err == nil {
@@ -132,6 +147,10 @@ func (v *view) refresh(
 		}
 		return err
 	})
+	if !held && ctx.Err() == nil {
+		reasons := []error{brokererr.ErrTimeout, errReadByAnother}
+		err = errs.Because(reasons, fmt.Sprintf("%v: waiting for another connection that reads the vhost", brokererr.ErrTimeout))
+	}
 	return began, err
 }
 
@@ -154,14 +173,23 @@ func (v *view) readAndReplace(ctx context.Context, read readFunc) (again bool, e
 // write takes over a change that the broker has confirmed. The other connections hear of the change with the next reading, as
 // they do of changes that somebody else makes.
 func (v *view) write(change snapshot.Write) {
-	if !v.store.Write(change) || change.ID == (vhost.ID{}) {
+	var concerned snapshot.Notice
+	v.store.Write(snapshot.Write{ID: change.ID, Apply: func(s *snapshot.Snapshot) bool {
+		before := s.Concerning(change.ID)
+		changed := change.Apply(s)
+		if changed {
+			concerned = before.And(s.Concerning(change.ID))
+		}
+		return changed
+	}})
+	if concerned.Empty() {
 		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for other := range v.views {
 		if other != v {
-			other.unheard = append(other.unheard, change.ID)
+			other.untold = other.untold.And(concerned)
 		}
 	}
 }
@@ -179,18 +207,18 @@ func (v *view) fences() map[string]bool {
 func (v *view) notifyAll(changed snapshot.Notice) {
 	for _, other := range v.all() {
 		other.viewer.notify(changed)
-		if unheard := other.takeUnheard(); len(unheard) > 0 {
-			v.store.View(func(s *snapshot.Snapshot) { other.viewer.notify(s.Concerning(unheard)) })
+		if untold := other.takeUntold(); !untold.Empty() {
+			v.store.View(func(s *snapshot.Snapshot) { other.viewer.notify(s.WithUpstream(untold)) })
 		}
 	}
 }
 
-func (v *view) takeUnheard() []vhost.ID {
+func (v *view) takeUntold() snapshot.Notice {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	unheard := v.unheard
-	v.unheard = nil
-	return unheard
+	untold := v.untold
+	v.untold = snapshot.Notice{}
+	return untold
 }
 
 func (v *view) all() []*view {

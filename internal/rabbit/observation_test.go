@@ -3,11 +3,12 @@ package rabbit
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -26,6 +27,15 @@ func sharing(vh *brokers.VHost) Config {
 	return config
 }
 
+// isMatched waits until a connection shares what it observes, if it may.
+func isMatched(t *testing.T, connection *Connection) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		g.Expect(connection.Health().Matched).To(BeTrue())
+		g.Expect(connection.Refresh(t.Context())).To(Succeed())
+	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
+}
+
 // The vhost is read once per interval and kept in memory once, however many connections lead to it.
 func TestConnectionsReadAVHostOnce(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -35,6 +45,7 @@ func TestConnectionsReadAVHostOnce(t *testing.T) {
 		var connections []*Connection
 		for range 8 {
 			connections = append(connections, connected(t, config, nil))
+			isMatched(t, connections[len(connections)-1])
 		}
 		for _, connection := range connections {
 			if connection.views.get().observation != connections[0].views.get().observation {
@@ -65,10 +76,12 @@ func TestConnectionsThatReadForThemselves(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := sharing(vh)
-	shared := connected(t, config, nil).views.get().observation
+	first := connected(t, config, nil)
+	isMatched(t, first)
+	shared := first.views.get().observation
 	for name, change := range map[string]func(*Config){
 		"another vhost": func(c *Config) { c.VHost = vh.Broker.NewVHost(t).Name },
-		"other rights":  func(c *Config) { c.Username, c.Password = granted(t, vh, "policymaker") },
+		"another user":  func(c *Config) { c.Username, c.Password = granted(t, vh, "administrator") },
 		"another endpoint": func(c *Config) {
 			c.ManagementURI = netfault.NewHTTPProxy(t, c.ManagementURI, netfault.HTTPOptions{}).URI
 		},
@@ -79,19 +92,13 @@ func TestConnectionsThatReadForThemselves(t *testing.T) {
 			t.Parallel()
 			other := config
 			change(&other)
-			if connected(t, other, nil).views.get().observation == shared {
+			connection := connected(t, other, nil)
+			isMatched(t, connection)
+			if connection.views.get().observation == shared {
 				t.Error("shares what it observes")
 			}
 		})
 	}
-	t.Run("another user with the same rights shares", func(t *testing.T) {
-		t.Parallel()
-		other := config
-		other.Username, other.Password = granted(t, vh, "administrator")
-		if connected(t, other, nil).views.get().observation != shared {
-			t.Error("observes for itself")
-		}
-	})
 }
 
 // granted makes a user with a tag who may do everything in a vhost.
@@ -143,8 +150,7 @@ func TestOtherConnectionsHearOfWrites(t *testing.T) {
 	reads.awaits(t, snapshot.Notice{Queues: []string{"bills", "orders"}, Routes: []string{"amq.fanout", "x"}})
 }
 
-// One connection that ends, or whose user the broker does not let in any more, leaves the others what they observe. The last one
-// gives the memory back.
+// One connection that ends leaves the others what they observe. The last one gives the memory back.
 func TestASharedVHostOutlivesItsConnections(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -166,29 +172,32 @@ func TestASharedVHostOutlivesItsConnections(t *testing.T) {
 	}
 }
 
-// A broker that fails one user's requests does not keep the others from reading.
-func TestAConnectionThatFailsLeavesTheOthersTheirReadings(t *testing.T) {
+// A connection whose AMQP the management API was not shown to match reads for itself: what it reads may be of another broker.
+func TestAnUnmatchedConnectionReadsForItself(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := sharing(vh)
-	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
-	config.ManagementURI = proxy.URI
-	connection := connected(t, config, nil)
-	config.Username, config.Password = granted(t, vh, "administrator")
-	refused := connected(t, config, nil)
-	proxy.Change(func(response *http.Response) error {
-		if user, _, _ := response.Request.BasicAuth(); user == config.Username {
-			response.StatusCode = http.StatusInternalServerError
-		}
-		return nil
-	})
-	if err := refused.Refresh(t.Context()); err == nil {
-		t.Error("the refresh of the one that fails succeeded")
+	proxy := netfault.NewProxy(t, config.AMQPURI)
+	config.AMQPURI = proxy.URI
+	first, second := connected(t, config, nil), connected(t, config, nil)
+	isMatched(t, first)
+	isMatched(t, second)
+	shared := first.views.get().observation
+	if second.views.get().observation != shared {
+		t.Fatal("the connections observe for themselves")
 	}
-	seen(t, connection)
-	if connection.Health().Err != nil || refused.Health().Err == nil {
-		t.Errorf("%v; %v", connection.Health().Err, refused.Health().Err)
+	proxy.Refuse()
+	proxy.Cut()
+	g := NewWithT(t)
+	g.Eventually(func() bool { return second.Health().Connected }).WithTimeout(within).Should(BeFalse())
+	seen(t, second)
+	if second.views.get().observation == shared {
+		t.Error("reads for others what nobody was shown to be of their broker")
 	}
+	proxy.Accept()
+	g.Eventually(func() bool {
+		return second.Refresh(t.Context()) == nil && second.views.get().key.isShared()
+	}).WithTimeout(within).WithPolling(20 * time.Millisecond).Should(BeTrue())
 }
 
 // While a connection changes from one view to the next it shows the old one, and what it writes is in both.
@@ -201,11 +210,14 @@ func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 		t.Error("observes before the first reading")
 	}
 	old, next := observationKey{clusterID: "c", tags: "administrator"}, observationKey{clusterID: "c", tags: "management"}
-	first := views.prepare(old)
+	first, moving := views.prepare(old)
+	if moving {
+		t.Error("moves away from nothing")
+	}
 	first.store.Replace(snapshot.New(), "")
 	views.show(first)
-	second := views.prepare(next)
-	if views.get() != first || views.prepare(next) != second {
+	second, moving := views.prepare(next)
+	if again, _ := views.prepare(next); !moving || views.get() != first || again != second {
 		t.Error("the next view is shown before it is read")
 	}
 	second.store.Begin()
@@ -217,7 +229,7 @@ func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 			t.Errorf("%s lacks what was written", name)
 		}
 	}
-	if views.prepare(next) != second || len(views.observations.shared) != 1 {
+	if same, moving := views.prepare(next); moving || same != second || len(views.observations.shared) != 1 {
 		t.Error("the old view is not closed")
 	}
 }
@@ -231,8 +243,126 @@ func TestAReadingOfOthersIsWaitedForNotForEver(t *testing.T) {
 		t.Error("two connections read at the same time")
 		return snapshot.New(), "", nil
 	}
-	_, err := view.refresh(t.Context(), brokererr.Errors{}, time.Millisecond, time.Now(), read)
+	_, err := view.refresh(t.Context(), brokererr.Errors{}, demand{oldest: time.Now(), limit: time.Millisecond}, read)
 	if !errors.Is(err, brokererr.ErrTimeout) {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// In another view everything may differ: the receiver is told, once the view is shown.
+func TestAnotherViewIsNews(t *testing.T) {
+	t.Parallel()
+	heard, shown := 0, (*view)(nil)
+	views := &views{observations: NewObservations()}
+	views.viewer = viewer{
+		notify: func(notice snapshot.Notice) {
+			if notice.Health {
+				heard, shown = heard+1, views.get()
+			}
+		},
+		fences: silent().fences,
+	}
+	first, _ := views.prepare(observationKey{clusterID: "blue"})
+	views.show(first)
+	second, _ := views.prepare(observationKey{clusterID: "green"})
+	if heard != 0 {
+		t.Error("the first view is news")
+	}
+	views.show(second)
+	views.show(second)
+	if heard != 1 || shown != second {
+		t.Errorf("%d notices", heard)
+	}
+}
+
+// A connection that moves to another view reads the vhost twice: a reading is not one moment.
+func TestTheFirstReadingAfterAMoveIsDoubted(t *testing.T) {
+	t.Parallel()
+	for twice, want := range map[bool]int{false: 1, true: 2} {
+		view, readings := NewObservations().open(observationKey{}, silent()), 0
+		read := func(context.Context, string) (*snapshot.Snapshot, string, error) {
+			readings++
+			return snapshot.New(), "", nil
+		}
+		if _, err := view.refresh(t.Context(), brokererr.Errors{}, demand{oldest: time.Now(), twice: twice, limit: within}, read); err != nil {
+			t.Fatal(err)
+		}
+		if readings != want {
+			t.Errorf("%d readings, want %d", readings, want)
+		}
+	}
+}
+
+func silent() viewer {
+	return viewer{notify: func(snapshot.Notice) {}, fences: func() map[string]bool { return nil }}
+}
+
+// Of what one connection writes the others hear the same as of what somebody else changes.
+func TestWritesConcernWhatChangesConcern(t *testing.T) {
+	t.Parallel()
+	toExchange := vhost.Binding{Source: "in", Destination: "dlx", ToExchange: true}
+	before := func() *snapshot.Snapshot {
+		s := snapshot.New()
+		s.PutExchange("in", vhost.Exchange{Type: "topic", Durable: true})
+		s.PutExchange("dlx", vhost.Exchange{Type: "topic", Durable: true})
+		s.PutQueue("grave", vhost.Queue{})
+		s.BindingsFrom["in"] = []vhost.Binding{toExchange}
+		s.PutBinding(vhost.Binding{Source: "dlx", Destination: "grave", RoutingKey: "#"})
+		return s
+	}
+	binding := vhost.Binding{Source: "dlx", Destination: "grave", RoutingKey: "new"}
+	for name, write := range map[string]snapshot.Write{
+		"a queue that goes":     {ID: vhost.QueueID("grave"), Apply: func(s *snapshot.Snapshot) bool { return s.DropQueue("grave") }},
+		"an exchange that goes": {ID: vhost.ExchangeID("dlx"), Apply: func(s *snapshot.Snapshot) bool { return s.DropExchange("dlx") }},
+		"a binding that comes":  {ID: binding.ID(), Apply: func(s *snapshot.Snapshot) bool { return s.PutBinding(binding) }},
+		"a queue that comes":    {ID: vhost.QueueID("new"), Apply: func(s *snapshot.Snapshot) bool { return s.PutQueue("new", vhost.Queue{}) }},
+		"nothing new":           {ID: vhost.QueueID("grave"), Apply: func(s *snapshot.Snapshot) bool { return s.PutQueue("grave", vhost.Queue{}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			observations, heard := NewObservations(), snapshot.Notice{}
+			writer := observations.open(observationKey{clusterID: "c"}, silent())
+			observations.open(observationKey{clusterID: "c"}, viewer{
+				notify: func(notice snapshot.Notice) { heard = heard.And(notice) }, fences: silent().fences,
+			})
+			writer.store.Replace(before(), "")
+			writer.write(write)
+			after := before()
+			write.Apply(after)
+			want := snapshot.Changes(before(), after)
+			read := func(context.Context, string) (*snapshot.Snapshot, string, error) { return after, "", nil }
+			if _, err := writer.refresh(t.Context(), brokererr.Errors{}, demand{oldest: time.Now(), limit: within}, read); err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(want, heard, cmpopts.EquateEmpty()); difference != "" {
+				t.Errorf("what changes concern (-), what was told (+):\n%s", difference)
+			}
+		})
+	}
+}
+
+// A connection that closes while it reads the members of queues leaves the others what is known of them.
+func TestAConnectionThatClosesForgetsNoMembers(t *testing.T) {
+	t.Parallel()
+	views := &views{observations: NewObservations(), viewer: silent()}
+	view, _ := views.prepare(observationKey{clusterID: "c"})
+	views.show(view)
+	view.members.replace(3, map[string]int{"orders": 2})
+	closed, cancel := context.WithCancel(t.Context())
+	cancel()
+	config := configOf(brokers.Newest(t).NewVHost(t))
+	config.Limits = management.NewLimits(0)
+	to, err := config.parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &refresher{
+		views: views, api: management.NewClient(config.managementOptions(to, time.Second, 1)), info: &management.BrokerInfo{Nodes: 3},
+	}
+	r.readMembers(closed)
+	var observed vhost.Observed
+	view.members.observe(vhost.Selection{Queues: []string{"orders"}}, &observed)
+	if observed.Nodes != 3 || observed.Members["orders"] != 2 {
+		t.Errorf("%+v", observed)
 	}
 }

@@ -43,13 +43,11 @@ type operatorSurvey struct {
 	api    *management.Client
 	views  *views
 	health *healthState
+	last   survey
 }
 
 // checkUnshared returns ErrShared if another operator works on the vhost.
 func (o *operatorSurvey) checkUnshared(ctx context.Context) error {
-	if o.views.get() == nil {
-		return o.errs.Fail(brokererr.ErrUnreachable, "vhost %q has not been read yet", o.config.VHost)
-	}
 	if err := o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
 		return err
 	}
@@ -70,17 +68,16 @@ func (o *operatorSurvey) surveyConnections(ctx context.Context, due func(*survey
 	if o.config.Known == nil {
 		return nil
 	}
-	survey := &o.views.get().survey
-	return survey.places.Hold(ctx, o.errs, func() error {
-		if due(survey) {
+	return o.last.places.Hold(ctx, o.errs, func() error {
+		if due(&o.last) {
 			began := time.Now()
 			owners, err := o.connectionOwners(ctx)
 			if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 				return err
 			}
-			survey.at, survey.took, survey.owners = began, time.Since(began), owners
+			o.last.at, o.last.took, o.last.owners = began, time.Since(began), owners
 		}
-		o.report(survey.owners)
+		o.report(o.last.owners)
 		return nil
 	})
 }

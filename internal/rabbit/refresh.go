@@ -37,13 +37,15 @@ type refresher struct {
 // run refreshes, with one request to the management API at a time.
 func (r *refresher) run(ctx context.Context) {
 	retry := backoff{first: r.timeouts.firstRetry, limit: min(r.timeouts.lastRetry, r.config.ResyncInterval)}
+	r.awaitLink(ctx)
 	for ctx.Err() == nil {
+		began := time.Now()
 		waiting, asked := r.requests.take()
 		err := r.refresh(ctx, asked)
 		for _, result := range waiting {
 			result <- err
 		}
-		wait := jitter(r.config.ResyncInterval) - time.Since(r.readAt)
+		wait := max(jitter(r.config.ResyncInterval)-time.Since(r.readAt), time.Since(began)) // half of the time at most
 		if err == nil {
 			retry.reset()
 			r.readMembers(ctx)
@@ -62,10 +64,21 @@ func (r *refresher) run(ctx context.Context) {
 	}
 }
 
+// awaitLink gives AMQP a moment to connect, for a connection without it reads for itself and then once more with the others.
+func (r *refresher) awaitLink(ctx context.Context) {
+	timer := time.NewTimer(r.timeouts.link)
+	defer timer.Stop()
+	select {
+	case <-r.matcher.links.offered:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // refresh asks the broker who it is, where that is not sure, and reads the vhost.
 func (r *refresher) refresh(ctx context.Context, asked bool) error {
 	began, err := r.probeAndRead(ctx, asked)
-	if err != nil {
+	if err != nil && !errors.Is(err, errReadByAnother) {
 		r.requests.markStale() // even when closing: another refresh may still begin
 	}
 	if ctx.Err() != nil {
@@ -84,7 +97,7 @@ func (r *refresher) refresh(ctx context.Context, asked bool) error {
 }
 
 func (r *refresher) probeAndRead(ctx context.Context, asked bool) (began time.Time, err error) {
-	oldest := r.oldestUseful(asked, time.Now())
+	now := time.Now()
 	if err := r.probe(ctx); err != nil {
 		return began, err
 	}
@@ -94,8 +107,12 @@ func (r *refresher) probeAndRead(ctx context.Context, asked bool) (began time.Ti
 	if err := r.checkMajority(ctx); err != nil {
 		return began, err
 	}
-	view := r.views.prepare(r.observationKey())
-	if began, err = view.refresh(ctx, r.errs, 2*r.timeouts.request, oldest, r.read); err != nil {
+	view, moving := r.views.prepare(r.observationKey())
+	demand := demand{oldest: r.earliestUseful(asked, now), twice: moving, limit: 2 * r.timeouts.request}
+	if moving && view.openedAt.After(demand.oldest) {
+		demand.oldest = view.openedAt // what was written before may be missing in an older reading
+	}
+	if began, err = view.refresh(ctx, r.errs, demand, r.read); err != nil {
 		return began, err
 	}
 	r.views.show(view)
@@ -106,8 +123,9 @@ func (r *refresher) probeAndRead(ctx context.Context, asked bool) (began time.Ti
 	return began, nil
 }
 
-// oldestUseful is how long ago a reading may have begun that serves: one by another connection, since the last that was used.
-func (r *refresher) oldestUseful(asked bool, now time.Time) time.Time {
+// earliestUseful is when a reading may have begun at the earliest that serves: by another connection, after the last reading that
+// was used here.
+func (r *refresher) earliestUseful(asked bool, now time.Time) time.Time {
 	oldest := now.Add(-r.config.ResyncInterval)
 	if asked {
 		oldest = now
@@ -122,10 +140,14 @@ func (r *refresher) oldestUseful(asked bool, now time.Time) time.Time {
 
 // observationKey says with whom the connection may share what it reads.
 func (r *refresher) observationKey() observationKey {
-	return observationKey{
-		broker: r.config.brokerFingerprint(), clusterID: r.info.Identity.ID, vhost: r.config.VHost,
+	key := observationKey{
+		broker: r.config.brokerFingerprint(), vhost: r.config.VHost, user: r.config.Username,
 		tags: fmt.Sprintf("%q", r.info.Tags), definitions: r.info.Capabilities.Definitions,
 	}
+	if r.matcher.isMatched() {
+		key.clusterID = r.info.Identity.ID
+	}
+	return key
 }
 
 // probe asks what tags the user has; and who the broker is, and what it lets the user do: after each (re)connect and each
@@ -163,12 +185,17 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 // read reads the vhost and sees to it that what was read is of the cluster that was probed, and of the broker that AMQP leads
 // to: another one may have answered, and its objects must not pass for those of the first.
 func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
+	shared := r.observationKey().isShared()
 	fresh, etag, err := r.readVHost(ctx, etag)
 	unchanged := errors.Is(err, management.ErrNotModified)
 	if err != nil && !unchanged {
 		return nil, "", err
 	}
-	if another := r.verifySameBroker(ctx, unchanged); another != nil {
+	another := r.verifySameBroker(ctx, unchanged)
+	if another == nil && shared && !r.matcher.isMatched() {
+		another = r.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection ended while the vhost was read")
+	}
+	if another != nil {
 		fresh.Free()
 		return nil, "", another
 	}

@@ -14,12 +14,13 @@ type timeouts struct {
 	leftover   time.Duration // how long a fence of another process must have been seen to count as left behind
 	match      time.Duration // until a queue that is declared shows in the management API, on each node
 	statistics time.Duration // until a connection that is opened does
+	link       time.Duration // for which the first refresh waits for AMQP
 }
 
 var defaultTimeouts = timeouts{
 	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, close: time.Second,
 	firstRetry: 250 * time.Millisecond, lastRetry: 30 * time.Second, settle: 400 * time.Millisecond, leftover: 20 * time.Second,
-	match: 3 * time.Second, statistics: 15 * time.Second,
+	match: 3 * time.Second, statistics: 15 * time.Second, link: time.Second,
 }
 
 const (

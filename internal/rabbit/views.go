@@ -19,32 +19,36 @@ type views struct {
 	closed  bool
 }
 
-// prepare returns the view to read, for a connection that may read this.
-func (v *views) prepare(key observationKey) *view {
+// prepare returns the view to read, for a connection that may read this. moving says that another view is shown so far.
+func (v *views) prepare(key observationKey) (read *view, moving bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.current != nil && v.current.key == key {
+	moving = v.current != nil
+	if moving && v.current.key == key {
 		v.drop(v.next)
 		v.next = nil
-		return v.current
+		return v.current, false
 	}
 	if v.next != nil && v.next.key == key {
-		return v.next
+		return v.next, moving
 	}
 	v.drop(v.next)
 	v.next = v.observations.open(key, v.viewer)
-	return v.next
+	return v.next, moving
 }
 
-// show makes a view that has been read the current one.
+// show makes a view that has been read the current one. In another view everything may differ.
 func (v *views) show(read *view) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	if read == v.current {
-		return
+	before := v.current
+	if read != before {
+		v.drop(before)
+		v.current, v.next = read, nil
 	}
-	v.drop(v.current)
-	v.current, v.next = read, nil
+	v.mu.Unlock()
+	if before != nil && before != read {
+		v.viewer.notify(snapshot.Notice{Health: true})
+	}
 }
 
 func (v *views) drop(view *view) {

@@ -126,9 +126,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
+		r.limiter.Pass(request.NamespacedName)
 		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
 	}
 	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
+		r.limiter.Pass(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	s := &scope{Reconciler: r, report: reportOn(cq)}

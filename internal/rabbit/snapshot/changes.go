@@ -24,21 +24,39 @@ func Changes(old, fresh *Snapshot) Notice {
 	return newNotice(queues, exchanges, routes)
 }
 
-// Concerning lists what changes of objects may concern.
-func (s *Snapshot) Concerning(objects []vhost.ID) Notice {
+// Concerning lists what a change of one object may concern, but for exchanges that only lead to the object by way of others; see
+// WithUpstream. What goes with the object is seen before the change, what comes with it after.
+func (s *Snapshot) Concerning(id vhost.ID) Notice {
 	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, id := range objects {
-		switch id.Kind {
-		case vhost.KindQueue:
-			queues[id.Name] = true
-		case vhost.KindExchange:
-			exchanges[id.Name], routes[id.Name] = true, true
-		case vhost.KindBinding:
-			queues[id.Destination], routes[id.Source] = true, true
+	switch id.Kind {
+	case vhost.KindQueue:
+		queues[id.Name] = true
+		for _, binding := range s.bindingsTo[id.Name] {
+			routes[binding.Source] = true
 		}
+	case vhost.KindExchange:
+		exchanges[id.Name], routes[id.Name] = true, true
+		for _, binding := range s.BindingsFrom[id.Name] {
+			if !binding.ToExchange {
+				queues[binding.Destination] = true
+			}
+		}
+		upstream(routes, s)
+	case vhost.KindBinding:
+		queues[id.Destination], routes[id.Source] = true, true
+	}
+	return newNotice(queues, exchanges, routes)
+}
+
+// WithUpstream adds the exchanges that lead to those of a notice.
+func (s *Snapshot) WithUpstream(notice Notice) Notice {
+	routes := map[string]bool{}
+	for _, exchange := range notice.Routes {
+		routes[exchange] = true
 	}
 	upstream(routes, s)
-	return newNotice(queues, exchanges, routes)
+	notice.Routes = slices.Sorted(maps.Keys(routes))
+	return notice
 }
 
 func newNotice(queues, exchanges, routes map[string]bool) Notice {
