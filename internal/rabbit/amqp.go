@@ -64,7 +64,7 @@ func (s *supervisor) run(ctx context.Context) {
 	}
 }
 
-// supervise lasts as long as an AMQP connection, and returns why it ended. The next refresh says whether it may be used. What
+// supervise lasts as long as an AMQP connection, and returns why it ended. The next refresh says whether the connection may be used. What
 // was known of the broker may be out of date after a time without a connection.
 func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))

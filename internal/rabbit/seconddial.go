@@ -12,24 +12,24 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// dialBeside opens a second connection, and makes sure that it leads to the cluster of the main one.
-func (d dialer) dialBeside(ctx context.Context, channels *amqpconn.Pool, cluster string) (*amqpconn.Conn, error) {
+// dialSecond opens a second connection, and makes sure that it leads to the cluster of the main one.
+func (d dialer) dialSecond(ctx context.Context, channels *amqpconn.Pool, cluster string) (*amqpconn.Conn, error) {
 	l, err := amqpconn.Dial(ctx, d.options)
 	if err != nil {
 		return nil, err
 	}
 	watchdog := time.AfterFunc(d.timeouts.operation, l.CloseSocket)
 	defer watchdog.Stop()
-	if err := d.verifyBeside(ctx, channels, l, cluster); err != nil {
+	if err := d.verifySameCluster(ctx, channels, l, cluster); err != nil {
 		l.CloseSocket()
 		return nil, err
 	}
 	return l, nil
 }
 
-// verifyBeside declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
+// verifySameCluster declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
 // the queue has the names of the clusters compared.
-func (d dialer) verifyBeside(ctx context.Context, channels *amqpconn.Pool, l *amqpconn.Conn, cluster string) error {
+func (d dialer) verifySameCluster(ctx context.Context, channels *amqpconn.Pool, l *amqpconn.Conn, cluster string) error {
 	channel, err := l.Connection.Channel()
 	if err != nil {
 		return d.errs.OfOperation(err)

@@ -88,12 +88,12 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, topology.IDOf(entry))
 }
 
-// judging is how long a refresh may take that a deletion waits for while it holds one of the few places.
-const judging = 15 * time.Second
+// recheckTimeout is how long a refresh may take that a deletion waits for while it holds one of the few places.
+const recheckTimeout = 15 * time.Second
 
 // refreshed waits for a refresh.
 func refreshed(ctx context.Context, connection brokers.Broker) error {
-	ctx, cancel := context.WithTimeout(ctx, judging)
+	ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
 	defer cancel()
 	return connection.Refresh(ctx)
 }

@@ -71,15 +71,15 @@ func (h *holdings) resolveIntents(cq *v1alpha1.ConsumerQueue, version vhost.Vers
 // retain has a queue stay.
 func (h *holdings) retain(queue, why string) {
 	h.owned = slices.DeleteFunc(slices.Clone(h.owned), func(entry v1alpha1.TopologyEntry) bool {
-		spared := entry.Kind == v1alpha1.KindQueue && entry.Name == queue
-		if spared {
+		stays := entry.Kind == v1alpha1.KindQueue && entry.Name == queue
+		if stays {
 			h.retained = append(h.retained, plan.Retained{Entry: entry, Reason: why})
 		}
-		return spared
+		return stays
 	})
 }
 
-// retainedAt are the spared objects that the broker still has.
+// retainedAt are the retained objects that the broker still has.
 func (h *holdings) retainedAt(observed vhost.Observed) []plan.Retained {
 	return slices.DeleteFunc(slices.Clone(h.retained), func(stay plan.Retained) bool { return !observed.Has(topology.IDOf(stay.Entry)) })
 }

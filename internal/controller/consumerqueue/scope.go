@@ -29,7 +29,8 @@ type scope struct {
 	statusWritten bool
 }
 
-// frozen is a copy for a question that is asked when this reconciliation may be over.
+// frozen is a copy for a question that is asked when this reconciliation may be over. Its status is the one that the
+// reconciliation began with.
 func (s *scope) frozen() *scope {
 	return &scope{Reconciler: s.Reconciler, report: reportOn(s.cq.DeepCopy())}
 }

@@ -23,7 +23,7 @@ import (
 // errInProgress: the deletion goes on by itself, and tells when it is over.
 var errInProgress = errors.New("in progress")
 
-// errNeeded: somebody else's queue sends its dead letters here.
+// errNeeded: an object is somebody else's, or somebody else uses it.
 var errNeeded = errors.New("still needed")
 
 // isFinal says whether a failure will not go away by waiting. What could not be proved now may be later: the broker may have

@@ -28,7 +28,7 @@ func NewFirstSeen(c clock.PassiveClock) *FirstSeen {
 	return &FirstSeen{clock: c, of: map[client.ObjectKey]sighting{}}
 }
 
-// At is when it was first called for a resource: now, if it never was.
+// At records a resource, and returns when that was done first.
 func (s *FirstSeen) At(object client.Object) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *FirstSeen) At(object client.Object) time.Time {
 	return seen.when
 }
 
-// Has says whether first was called for a resource.
+// Has says whether a resource was recorded.
 func (s *FirstSeen) Has(object client.Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -93,8 +93,8 @@ func (m *Client) TookNewConnection() bool { return m.opened.Swap(false) }
 // Close ends the idle connections.
 func (m *Client) Close() { m.client.CloseIdleConnections() }
 
-// Get reads the resource at the path into result, which is a pointer; names in the path must be escaped (see escape).
-// With an ETag, errNotModified is the answer that it still holds. It returns the ETag of what it read, if there is one.
+// Get reads the resource at the path into result, which is a pointer; names in the path must be escaped (see Escape).
+// With an ETag, ErrNotModified is the answer that it still holds. It returns the ETag of what it read, if there is one.
 func (m *Client) Get(ctx context.Context, path, etag string, result any) (string, error) {
 	err := m.do(ctx, http.MethodGet, path, etag, nil, func(response *http.Response) error {
 		switch response.StatusCode {

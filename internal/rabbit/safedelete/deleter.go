@@ -120,5 +120,5 @@ func (s *Deleter) Close() {
 	s.sentinels.close()
 }
 
-// Standing are the fences of deletions that are under way, by the names of their policies.
+// Standing are the fences of deletions, by the names of their policies: true while in use, false if they could not be lifted.
 func (s *Deleter) Standing() map[string]bool { return s.deletions.all() }

@@ -22,7 +22,7 @@ func (s *Deleter) Fences() []string {
 	return slices.Sorted(maps.Keys(standing))
 }
 
-// all are the fences of deletions that are under way.
+// all are the fences of deletions, by the names of their policies: true while in use, false if they could not be lifted.
 func (d *register) all() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

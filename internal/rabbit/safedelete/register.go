@@ -19,7 +19,7 @@ const (
 	fenceLimit = 6
 )
 
-// register are those that are under way.
+// register keeps the deletions that are under way, and what they leave to do.
 type register struct {
 	requests management.Places
 	fencing  chan struct{} // a place for each fence; see fenced
@@ -101,8 +101,8 @@ func (d *register) begin(ctx context.Context, queues []string) (context.Context,
 	}, "", nil
 }
 
-// trackFence takes note of a fence, so that it does not pass for a stray; fallen ends that. A fence that could not be lifted is
-// a stray from then on.
+// trackFence takes note of a fence, so that it does not pass for one that was left behind; untrackFence ends that. A fence that
+// could not be lifted counts as left behind from then on.
 func (d *register) trackFence(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,7 +163,7 @@ func (d *register) isTracked(name string) (standing, known bool) {
 // errSlow: a deletion took longer than it may.
 var errSlow = errors.New("slow")
 
-// fenced is inPlace for a step with a fence. Where a broker has too much to do, many deletions at a time take too long, all of
+// fenced holds a place for a fence during a step. Where a broker has too much to do, many deletions at a time take too long, all of
 // them, and are undone and tried again. So each that takes too long withholds a place, down to a single one, and each that ends
 // well gives one back.
 func (d *register) fenced(ctx context.Context, errs brokererr.Errors, step func() error) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// ReadDefinitions reads the whole vhost with one request; errNotModified if the ETag still holds.
+// ReadDefinitions reads the whole vhost with one request; management.ErrNotModified if the ETag still holds.
 func ReadDefinitions(
 	ctx context.Context, m *management.Client, etag string, builtin map[string]vhost.Exchange,
 ) (*Snapshot, string, error) {
