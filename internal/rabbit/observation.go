@@ -173,18 +173,11 @@ func (v *view) readAndReplace(ctx context.Context, read readFunc) (again bool, e
 // write takes over a change that the broker has confirmed. The other connections hear of the change with the next reading, as
 // they do of changes that somebody else makes.
 func (v *view) write(change snapshot.Write) {
-	var concerned snapshot.Notice
-	v.store.Write(snapshot.Write{ID: change.ID, Apply: func(s *snapshot.Snapshot) bool {
-		before := s.Concerning(change.ID)
-		changed := change.Apply(s)
-		if changed {
-			concerned = before.And(s.Concerning(change.ID))
-		}
-		return changed
-	}})
-	if concerned.Empty() {
+	if len(v.all()) < 2 {
+		v.store.Write(change)
 		return
 	}
+	concerned := v.store.WriteAndTell(change)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for other := range v.views {

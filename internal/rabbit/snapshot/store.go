@@ -52,7 +52,23 @@ func (s *Store) View(show func(*Snapshot)) {
 
 // Write takes over a change that the broker has confirmed. The ETag falls: should somebody undo the change, the broker
 // could be back at what the ETag stands for, and the snapshot would not be. It says whether the snapshot changed.
-func (s *Store) Write(w Write) bool {
+func (s *Store) Write(w Write) bool { return s.write(w, w.Apply) }
+
+// WriteAndTell is Write that returns what the change concerns; see Snapshot.Concerning. It takes longer, in a large vhost.
+func (s *Store) WriteAndTell(w Write) (concerned Notice) {
+	s.write(w, func(current *Snapshot) bool {
+		before := current.Concerning(w.ID)
+		changed := w.Apply(current)
+		if changed {
+			concerned = before.And(current.Concerning(w.ID))
+		}
+		return changed
+	})
+	return concerned
+}
+
+// write makes a change to the current snapshot by apply, and has it made again to one that is being read.
+func (s *Store) write(w Write, apply func(*Snapshot) bool) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.readingNow {
@@ -60,7 +76,7 @@ func (s *Store) Write(w Write) bool {
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if s.Current == nil || !w.Apply(s.Current) {
+	if s.Current == nil || !apply(s.Current) {
 		return false
 	}
 	s.etag, s.heard = "", ""
