@@ -58,10 +58,10 @@ func (s side) observe(t *testing.T) []string {
 
 var (
 	dlx    = topology.Exchange{Name: "dlx", Type: v1alpha1.ExchangeDirect, Declare: true}
-	orders = topology.Queue{Name: "orders", Arguments: vhost.Arguments{"x-queue-type": "quorum", "x-message-ttl": int64(1000)}}
+	orders = topology.Queue{Name: "orders", Arguments: vhost.Arguments{"x-queue-type": "quorum", "x-message-ttl": int64(60000)}}
 	route  = topology.Binding{Source: "dlx", Destination: "orders", RoutingKey: "a"}
 	whole  = topology.Topology{Exchanges: []topology.Exchange{dlx}, Queues: []topology.Queue{orders}, Bindings: []topology.Binding{route}}
-	there  = []string{"binding dlx a orders", "exchange dlx direct", `queue orders {"x-message-ttl":1000,"x-queue-type":"quorum"}`}
+	there  = []string{"binding dlx a orders", "exchange dlx direct", `queue orders {"x-message-ttl":60000,"x-queue-type":"quorum"}`}
 )
 
 // contract is what reconcilers rely on. It is kept by RabbitMQ in every version that Warren supports, and by the broker in memory.
