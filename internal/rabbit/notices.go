@@ -26,7 +26,7 @@ func (n *notices) add(notice snapshot.Notice) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.waiting = n.waiting.And(notice)
+	n.waiting = snapshot.Merge([]snapshot.Notice{n.waiting, notice})
 	select {
 	case n.wake <- struct{}{}:
 	default: // it will wake anyway

@@ -51,8 +51,15 @@ type observation struct {
 	reading management.Places // of one, for whoever reads the vhost
 	readAt  time.Time         // when the last reading began that succeeded; guarded by reading
 
-	mu    sync.Mutex
-	views map[*view]bool
+	mu      sync.Mutex
+	views   map[*view]bool
+	written []written // since the last reading
+}
+
+// written is what a change that a connection has made concerns.
+type written struct {
+	by        *view
+	concerned snapshot.Notice
 }
 
 // viewer is a connection as an observation sees it.
@@ -69,8 +76,6 @@ type view struct {
 
 	viewer   viewer
 	openedAt time.Time
-	// untold is what others have written since the last reading; guarded by observation.mu.
-	untold snapshot.Notice
 }
 
 // open gives a connection a view of the observation with a key; of one of its own if nothing is to be shared.
@@ -180,11 +185,7 @@ func (v *view) write(change snapshot.Write) {
 	concerned := v.store.WriteAndTell(change)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for other := range v.views {
-		if other != v {
-			other.untold = other.untold.And(concerned)
-		}
-	}
+	v.written = append(v.written, written{v, concerned})
 }
 
 // fences lists the policies that deletions of all connections have put up.
@@ -198,20 +199,27 @@ func (v *view) fences() map[string]bool {
 
 // notifyAll tells every connection what a reading changed, and what the others have written before.
 func (v *view) notifyAll(changed snapshot.Notice) {
+	written := v.takeWritten()
 	for _, other := range v.all() {
 		other.viewer.notify(changed)
-		if untold := other.takeUntold(); !untold.Empty() {
-			v.store.View(func(s *snapshot.Snapshot) { other.viewer.notify(s.WithUpstream(untold)) })
+		var untold []snapshot.Notice
+		for _, w := range written {
+			if w.by != other {
+				untold = append(untold, w.concerned)
+			}
+		}
+		if len(untold) > 0 {
+			v.store.View(func(s *snapshot.Snapshot) { other.viewer.notify(s.WithUpstream(snapshot.Merge(untold))) })
 		}
 	}
 }
 
-func (v *view) takeUntold() snapshot.Notice {
+func (v *view) takeWritten() []written {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	untold := v.untold
-	v.untold = snapshot.Notice{}
-	return untold
+	all := v.written
+	v.written = nil
+	return all
 }
 
 func (v *view) all() []*view {

@@ -323,7 +323,7 @@ func TestWritesConcernWhatChangesConcern(t *testing.T) {
 			observations, heard := NewObservations(), snapshot.Notice{}
 			writer := observations.open(observationKey{clusterID: "c"}, silent())
 			observations.open(observationKey{clusterID: "c"}, viewer{
-				notify: func(notice snapshot.Notice) { heard = heard.And(notice) }, fences: silent().fences,
+				notify: func(notice snapshot.Notice) { heard = snapshot.Merge([]snapshot.Notice{heard, notice}) }, fences: silent().fences,
 			})
 			writer.store.Replace(before(), "")
 			writer.write(write)

@@ -1,7 +1,5 @@
 package snapshot
 
-import "slices"
-
 // Notice says what changed since the last one.
 type Notice struct {
 	// Health: Connection.Health tells something else, or the vhost has been read for the first time: then everything may differ from
@@ -21,20 +19,21 @@ func (n Notice) Empty() bool {
 	return !n.Health && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
 }
 
-// And returns what two notices say together.
-func (n Notice) And(other Notice) Notice {
-	return Notice{
-		Health: n.Health || other.Health, Queues: union(n.Queues, other.Queues),
-		Exchanges: union(n.Exchanges, other.Exchanges), Routes: union(n.Routes, other.Routes),
+// Merge returns what notices say together.
+func Merge(notices []Notice) Notice {
+	queues, exchanges, routes, health := map[string]bool{}, map[string]bool{}, map[string]bool{}, false
+	for _, notice := range notices {
+		health = health || notice.Health
+		for _, part := range []struct {
+			from []string
+			to   map[string]bool
+		}{{notice.Queues, queues}, {notice.Exchanges, exchanges}, {notice.Routes, routes}} {
+			for _, name := range part.from {
+				part.to[name] = true
+			}
+		}
 	}
-}
-
-// union merges two sorted sets.
-func union(a, b []string) []string {
-	if len(a) == 0 || len(b) == 0 {
-		return append(a, b...)
-	}
-	merged := slices.Concat(a, b)
-	slices.Sort(merged)
-	return slices.Compact(merged)
+	merged := newNotice(queues, exchanges, routes)
+	merged.Health = health
+	return merged
 }

@@ -60,7 +60,7 @@ func (s *Store) WriteAndTell(w Write) (concerned Notice) {
 		before := current.Concerning(w.ID)
 		changed := w.Apply(current)
 		if changed {
-			concerned = before.And(current.Concerning(w.ID))
+			concerned = Merge([]Notice{before, current.Concerning(w.ID)})
 		}
 		return changed
 	})
