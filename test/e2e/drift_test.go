@@ -43,8 +43,11 @@ var _ = Describe("Drift", func() {
 			meddle(w.vhost)
 
 			Eventually(w.vhost.Definitions).WithTimeout(deadline.For(5 * time.Second)).Should(Equal(before))
-			Eventually(func() string { return strings.Join(w.events("orders"), " ") }).Should(
-				MatchRegexp(`^Declared( DriftDetected DriftCorrected){1,3}$`), "a look may come between two deletions")
+			// The vhost may be read between two deletions. Events of one reason are one Event, with a count.
+			Eventually(func() string { return strings.Join(w.events("orders"), " ") }).Should(BeElementOf(
+				"Declared DriftDetected DriftCorrected",
+				"Declared DriftDetected DriftDetected DriftCorrected DriftCorrected",
+				"Declared DriftDetected DriftDetected DriftDetected DriftCorrected DriftCorrected DriftCorrected"))
 			w.ready("orders")
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	watchtools "k8s.io/client-go/tools/watch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -48,13 +49,14 @@ func (w *witness) Write(text []byte) (int, error) {
 	return w.log.Write(text)
 }
 
-// listen watches until the context ends.
+// listen watches until the context ends. A watch that the API server ends, as it does when it is busy, goes on where it was.
 func (w *witness) listen(ctx context.Context, kube client.WithWatch) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{
 		&corev1.SecretList{}, &eventsv1.EventList{}, &v1alpha1.BrokerConnectionList{}, &v1alpha1.ConsumerQueueList{},
 	} {
-		watching, err := kube.Watch(ctx, list)
+		Expect(kube.List(ctx, list)).To(Succeed())
+		watching, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), lister{kube, list})
 		Expect(err).NotTo(HaveOccurred())
 		go func() {
 			for event := range watching.ResultChan() {
@@ -65,6 +67,16 @@ func (w *witness) listen(ctx context.Context, kube client.WithWatch) {
 			}
 		}()
 	}
+}
+
+// lister watches one kind.
+type lister struct {
+	kube client.WithWatch
+	list client.ObjectList
+}
+
+func (l lister) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	return l.kube.Watch(ctx, l.list, &client.ListOptions{Raw: &options})
 }
 
 // deaf is said by the witness itself when a watch has ended too early.
