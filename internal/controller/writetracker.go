@@ -35,11 +35,11 @@ func (t *writeTracker) isOlder(object client.Object) bool {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), written)
-	if err == nil && order < 0 {
-		return true
+	if err != nil || order > 0 {
+		delete(t.versions, key)
+		return false
 	}
-	delete(t.versions, key)
-	return false
+	return order < 0
 }
 
 func (t *writeTracker) forget(key client.ObjectKey) {
