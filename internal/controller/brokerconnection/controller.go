@@ -145,7 +145,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	count := int32(min(len(users.Items), math.MaxInt32))
 	status.ConsumerQueues = &count
 	result, err = r.finish(ctx, bc, status, result)
-	return result, errors.Join(unprotected, err)
+	if err := errors.Join(unprotected, err); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
 }
 
 // finish writes the status if it changed. If the cache may be too old to tell, the resource is reconciled again soon.
