@@ -29,6 +29,9 @@ type Index struct {
 	// waits are the objects that ConsumerQueues wait for others to give up.
 	waits   sets[vhost.ID]
 	changed chan struct{} // closed when a record changes
+	// wanting counts the changes of what ConsumerQueues want, and where; unwanted goes by it.
+	wanting  uint64
+	unwanted unwantedBindings
 }
 
 // record is what the index has of one ConsumerQueue.
@@ -86,6 +89,9 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue, waits bool) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if known == nil || !known.wantsTheSame(fresh) {
+		x.wanting++
+	}
 	x.remove(key)
 	x.add(key, fresh)
 	x.tell()
@@ -95,6 +101,7 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue, waits bool) {
 func (x *Index) Remove(key client.ObjectKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.wanting++
 	x.remove(key)
 	x.tell()
 }
@@ -134,6 +141,9 @@ func (x *Index) remove(key client.ObjectKey) {
 	delete(x.records, key)
 	for id := range old.wants {
 		x.wants.remove(id, key)
+		if id.Kind == vhost.KindQueue && !x.isShared(id.Name) {
+			x.unwanted.forget(id.Name)
+		}
 	}
 	for id := range old.owns {
 		x.owns.remove(id, key)
@@ -220,6 +230,12 @@ func (r *record) candidate(version vhost.Version) Candidate {
 		r.candidates[version] = known
 	}
 	return known
+}
+
+// wantsTheSame says whether a newer record of the ConsumerQueue wants the same, at the same place.
+func (r *record) wantsTheSame(newer *record) bool {
+	return r.cq.UID == newer.cq.UID && r.cq.Generation == newer.cq.Generation &&
+		Recorded(r.cq.Status) == Recorded(newer.cq.Status) && r.released() == newer.released()
 }
 
 // released says whether a ConsumerQueue that is being deleted has let go of everything.

@@ -92,8 +92,8 @@ func (v View) where(keep func(Peer) bool) View {
 	return v
 }
 
-// Wants says whether a peer wants an object, in whatever form.
-func (v View) Wants(id vhost.ID) bool {
+// wants says whether a peer wants an object, in whatever form.
+func (v View) wants(id vhost.ID) bool {
 	for _, other := range v.records(func(x *Index) []map[client.ObjectKey]bool { return []map[client.ObjectKey]bool{x.wants[id]} }) {
 		if p, here := v.peer(other); here && p.near != Unplaced && p.Desired.Wants(id) {
 			return true

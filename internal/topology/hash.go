@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -64,7 +65,11 @@ func (t Topology) HashOf(id vhost.ID) string {
 }
 
 // Wants says whether an object is part of a topology, whatever its type and arguments.
-func (t Topology) Wants(id vhost.ID) bool { return t.HashOf(id) != "" }
+func (t Topology) Wants(id vhost.ID) bool {
+	return slices.ContainsFunc(t.Exchanges, func(e Exchange) bool { return e.ID() == id }) ||
+		slices.ContainsFunc(t.Queues, func(q Queue) bool { return q.ID() == id }) ||
+		slices.ContainsFunc(t.Bindings, func(b Binding) bool { return b.AtBroker().Is(id) })
+}
 
 func hash(form any) string {
 	text, err := json.Marshal(form)

@@ -46,6 +46,15 @@ func (b Binding) ID() ID {
 	}
 }
 
+// BindingIDs identify bindings of queues, in their order.
+func BindingIDs(bindings []Binding) []ID {
+	ids := make([]ID, len(bindings))
+	for i, binding := range bindings {
+		ids[i] = binding.ID()
+	}
+	return ids
+}
+
 // Is says whether an ID is that of the binding. Arguments are compared last: rendering them takes longest.
 func (b Binding) Is(id ID) bool {
 	return !b.ToExchange && id.Kind == KindBinding && b.Source == id.Source && b.Destination == id.Destination &&

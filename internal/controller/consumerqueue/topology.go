@@ -132,7 +132,7 @@ func (v *vhostScope) compare() plan.Comparison {
 
 func (v *vhostScope) diffInput() plan.Input {
 	return plan.Input{
-		Older: v.older, Wanted: v.peers.Wants, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
+		Older: v.older, Unwanted: v.peers.Unwanted, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
 		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
 	}
 }

@@ -13,8 +13,8 @@ type Input struct {
 	// Older is what the same spec asks for on older RabbitMQ versions: such objects only need recreation because the
 	// broker was upgraded.
 	Older []topology.Topology
-	// Wanted says whether another ConsumerQueue wants a binding. Nil if none does.
-	Wanted func(vhost.ID) bool
+	// Unwanted lists those of a queue's bindings that no other ConsumerQueue wants. Nil if there is none that could.
+	Unwanted func(queue string, bindings []vhost.Binding) []vhost.ID
 	// Owned are the objects that Warren declared or took over for this ConsumerQueue.
 	Owned []v1alpha1.TopologyEntry
 	// Hold says why nothing may be removed for now; empty if it may.

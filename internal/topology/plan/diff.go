@@ -17,14 +17,14 @@ func Diff(desired topology.Topology, observed vhost.Observed, input Input) Compa
 	for _, queue := range desired.Queues {
 		comparison.addQueue(queue, observed)
 	}
-	bound, others := bindingsInto(desired, observed)
+	isBound := bindingLookup(desired, observed)
 	for _, binding := range desired.Bindings {
-		comparison.addBinding(binding, bound)
+		comparison.addBinding(binding, isBound)
 	}
 	older := matchingOlderVersion(comparison, observed, input.Older)
 	comparison.Upgraded = older != nil
 	comparison.collectOrphans(desired, observed, input)
-	comparison.addForeign(others, desired.Return, observed, input.Wanted, older)
+	comparison.addForeign(desired, observed, input, older)
 	comparison.checkReturnRoute(desired, observed)
 	comparison.Advisories = append(comparison.Advisories, shadowed(desired, observed.Policies)...)
 	comparison.Advisories = append(comparison.Advisories, fenced(desired, observed, input.ClearPolicy)...)
@@ -71,11 +71,11 @@ func (c *Comparison) addQueue(desired topology.Queue, observed vhost.Observed) {
 	c.Entries = append(c.Entries, Entry{TopologyEntry: entry, Hash: desired.Hash(), Queue: &desired})
 }
 
-func (c *Comparison) addBinding(desired topology.Binding, bound vhost.IDs) {
+func (c *Comparison) addBinding(desired topology.Binding, isBound func(vhost.ID) bool) {
 	id := desired.ID()
 	entry := topology.EntryOf(id)
 	entry.Role, entry.State = desired.Role, v1alpha1.StateInSync
-	if !bound[id] {
+	if !isBound(id) {
 		entry.State = v1alpha1.StateMissing
 		c.Changes = append(c.Changes, changeOf(entry, v1alpha1.EffectBind, fmt.Sprintf(
 			"queue %q is not bound to exchange %q with routing key %q%s",
@@ -91,21 +91,20 @@ func withArguments(arguments vhost.Arguments) string {
 	return " and arguments " + arguments.JSON()
 }
 
-// bindingsInto tells those observed bindings of a topology's queues that the topology wants from the others.
-func bindingsInto(desired topology.Topology, observed vhost.Observed) (wanted vhost.IDs, others []vhost.ID) {
-	all, wanted := topology.IDsOf(desired.Bindings), vhost.IDs{}
+// fewBindings is how many bindings are searched for one by one. A queue that thousands of ConsumerQueues share has thousands of
+// bindings, and this topology wants few of them: to search takes less than to index all.
+const fewBindings = 16
+
+// bindingLookup says whether a binding of a topology is observed.
+func bindingLookup(desired topology.Topology, observed vhost.Observed) func(vhost.ID) bool {
+	if len(desired.Bindings) <= fewBindings {
+		return observed.Has
+	}
+	all := vhost.IDs{}
 	for _, queue := range desired.Queues {
 		for _, binding := range observed.BindingsTo[queue.Name] {
-			if binding.ToExchange {
-				continue
-			}
-			id := binding.ID()
-			if all[id] {
-				wanted[id] = true
-			} else {
-				others = append(others, id)
-			}
+			all[binding.ID()] = true
 		}
 	}
-	return wanted, others
+	return func(id vhost.ID) bool { return all[id] }
 }

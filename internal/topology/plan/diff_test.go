@@ -335,7 +335,9 @@ func TestDiffForeignBindings(t *testing.T) {
 			topologytest.Bind(&observed, test.found)
 			context := plan.Input{}
 			if test.wanted {
-				context.Wanted = func(b vhost.ID) bool { return b.Source == test.found.Source }
+				context.Unwanted = func(_ string, bindings []vhost.Binding) []vhost.ID {
+					return slices.DeleteFunc(vhost.BindingIDs(bindings), func(b vhost.ID) bool { return b.Source == test.found.Source })
+				}
 			}
 			got := plan.Diff(topo, observed, context)
 			var entries []v1alpha1.TopologyEntry

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -13,19 +14,22 @@ const listedForeign = 64
 
 // addForeign lists bindings into our queues that nobody wants, the first ones in order. They are never removed: they may be
 // somebody's.
-func (c *Comparison) addForeign(
-	others []vhost.ID, route *topology.ReturnRoute, observed vhost.Observed, wanted func(vhost.ID) bool, older *topology.Topology,
-) {
-	known := vhost.IDs{}
+func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observed, input Input, older *topology.Topology) {
+	known := topology.IDsOf(desired.Bindings)
 	if older != nil {
-		known = topology.IDsOf(older.Bindings)
+		maps.Copy(known, topology.IDsOf(older.Bindings))
 	}
 	for _, orphan := range c.Orphans {
 		known[topology.IDOf(orphan.Entry)] = true
 	}
-	foreign := slices.DeleteFunc(others, func(id vhost.ID) bool {
-		return known[id] || isReturnBinding(route, id, observed) || (wanted != nil && wanted(id))
-	})
+	var foreign []vhost.ID
+	for _, queue := range desired.Queues {
+		for _, id := range input.unwanted(queue.Name, observed.BindingsTo[queue.Name]) {
+			if !known[id] && !isReturnBinding(desired.Return, id, observed) {
+				foreign = append(foreign, id)
+			}
+		}
+	}
 	slices.SortFunc(foreign, vhost.ID.Compare)
 	c.Unlisted = max(0, len(foreign)-listedForeign)
 	for _, id := range foreign[:len(foreign)-c.Unlisted] {
@@ -33,4 +37,12 @@ func (c *Comparison) addForeign(
 		entry.State = v1alpha1.StateForeign
 		c.Entries = append(c.Entries, Entry{TopologyEntry: entry})
 	}
+}
+
+// unwanted lists those bindings of a queue that no other ConsumerQueue wants.
+func (i Input) unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
+	if i.Unwanted == nil {
+		return vhost.BindingIDs(bindings)
+	}
+	return i.Unwanted(queue, bindings)
 }

@@ -1,0 +1,93 @@
+package ownership
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Thousands of ConsumerQueues may share a dead-letter queue, and each is told which bindings of the queue nobody wants. To look
+// for who wants each binding, each time, would cost the square of their number; so the answer is kept.
+
+// Unwanted lists those bindings of a queue that no peer wants. Bindings of the ConsumerQueue itself may be left out too.
+func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
+	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{queue, v.here, v.version}, bindings), v.wants)
+}
+
+// unwantedKey is what an answer holds for.
+type unwantedKey struct {
+	queue   string
+	here    Location
+	version vhost.Version
+}
+
+// unwantedBindings are answers about queues that several ConsumerQueues share. The zero value is ready to use.
+type unwantedBindings struct {
+	mu      sync.Mutex
+	answers map[unwantedKey]unwantedAnswer
+}
+
+// unwantedAnswer lists those bindings of a queue that no ConsumerQueue at a location wants.
+type unwantedAnswer struct {
+	wanting  uint64          // Index.wanting at that time
+	bindings []vhost.Binding // all that were asked about
+	unwanted []vhost.ID
+}
+
+func (u *unwantedBindings) forget(queue string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.answers, func(key unwantedKey, _ unwantedAnswer) bool { return key.queue == queue })
+}
+
+func (u *unwantedBindings) get(key unwantedKey) unwantedAnswer {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.answers[key]
+}
+
+func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.answers == nil {
+		u.answers = map[unwantedKey]unwantedAnswer{}
+	}
+	u.answers[key] = answer
+}
+
+// unwantedIn lists those bindings of a queue that none wants of the ConsumerQueues that have their topology at a location,
+// according to their status. Where the connections of the others lead may change any time; who needs to know asks again.
+func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if !x.isShared(key.queue) {
+		return vhost.BindingIDs(bindings)
+	}
+	known := x.unwanted.get(key)
+	if known.wanting != x.wanting || !isSameSlice(known.bindings, bindings) {
+		unwanted := slices.DeleteFunc(vhost.BindingIDs(bindings), func(id vhost.ID) bool { return x.isWantedAt(key, id) })
+		known = unwantedAnswer{x.wanting, bindings, unwanted}
+		x.unwanted.put(key, known)
+	}
+	return slices.Clone(known.unwanted)
+}
+
+// isShared says whether several ConsumerQueues want a queue.
+func (x *Index) isShared(queue string) bool { return len(x.wants[vhost.QueueID(queue)]) > 1 }
+
+func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
+	for member := range x.wants[id] {
+		r := x.records[member]
+		if !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSameSlice says whether two slices are one. What is observed is never changed, only appended to or replaced.
+func isSameSlice(a, b []vhost.Binding) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}

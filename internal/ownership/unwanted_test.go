@@ -1,0 +1,115 @@
+package ownership
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// withKey shares a dead-letter exchange and a dead-letter queue with others, and has a routing key of its own.
+func withKey(key string) string {
+	return fmt.Sprintf(`{deadLetter: {exchange: {name: dead, type: direct}, routingKey: %s, queue: {name: grave}}}`, key)
+}
+
+func sharing(t *testing.T, name, key string) *v1alpha1.ConsumerQueue {
+	t.Helper()
+	cq := controllertest.Synced(t, name, withKey(key), "")
+	cq.UID = types.UID("uid of " + name)
+	return cq
+}
+
+// bound are bindings of the queue that is shared.
+func bound(keys ...string) []vhost.Binding {
+	bindings := make([]vhost.Binding, len(keys))
+	for i, key := range keys {
+		bindings[i] = vhost.Binding{Source: "dead", Destination: "grave", RoutingKey: key}
+	}
+	return bindings
+}
+
+// unwantedKeys are the keys of the bindings that no peer wants. Of the binding of the ConsumerQueue itself nothing is promised.
+func unwantedKeys(view View, bindings []vhost.Binding, own string) []string {
+	var keys []string
+	for _, id := range view.Unwanted("grave", bindings) {
+		if id.RoutingKey != own {
+			keys = append(keys, id.RoutingKey)
+		}
+	}
+	return keys
+}
+
+// Which bindings of a shared queue nobody wants is known after the first question, and found out anew after each change.
+func TestUnwanted(t *testing.T) {
+	t.Parallel()
+	edited, moved := sharing(t, "other", "z"), sharing(t, "other", "b")
+	edited.Generation++
+	moved.Status.VHost = "elsewhere"
+	for name, test := range map[string]struct {
+		update *v1alpha1.ConsumerQueue
+		remove string
+		now    []vhost.Binding
+		want   []string
+	}{
+		"nothing changes":                        {want: []string{"x", "y"}},
+		"a status is written":                    {update: sharing(t, "other", "b"), want: []string{"x", "y"}},
+		"a binding is made":                      {now: bound("a", "b", "x", "y", "z"), want: []string{"x", "y", "z"}},
+		"a binding goes":                         {now: bound("a", "b", "y"), want: []string{"y"}},
+		"a ConsumerQueue comes":                  {update: sharing(t, "new", "x"), want: []string{"y"}},
+		"a ConsumerQueue comes that has nothing": {update: controllertest.Named(t, "shop", "new", withKey("x")), want: []string{"y"}},
+		"a ConsumerQueue wants another key":      {update: edited, want: []string{"b", "x", "y"}},
+		"a ConsumerQueue is at another location": {update: moved, want: []string{"b", "x", "y"}},
+		"a ConsumerQueue has let go":             {update: withoutFinalizer(controllertest.BeingDeleted(sharing(t, "other", "b"))), want: []string{"b", "x", "y"}},
+		"a ConsumerQueue goes":                   {remove: "other", want: []string{"b", "x", "y"}},
+		"one goes that does not share the queue": {remove: "third", want: []string{"x", "y"}},
+		"the ConsumerQueue itself goes":          {remove: "own", want: []string{"x", "y"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own := sharing(t, "own", "a")
+			index := indexOf(own, sharing(t, "other", "b"), controllertest.Synced(t, "third", `{}`, ""))
+			view := index.View(own, here, topologytest.V43, func(cq *v1alpha1.ConsumerQueue) Location {
+				return Location{Cluster: here.Cluster, VHost: cmp.Or(cq.Status.VHost, here.VHost)}
+			})
+			bindings := bound("a", "b", "x", "y")
+			topologytest.Equal(t, "before", []string{"x", "y"}, unwantedKeys(view, bindings, "a"))
+			if test.update != nil {
+				index.Update(test.update, false)
+			}
+			if test.remove != "" {
+				index.Remove(client.ObjectKey{Namespace: "shop", Name: test.remove})
+			}
+			if test.now != nil {
+				bindings = test.now
+			}
+			topologytest.Equal(t, "after", test.want, unwantedKeys(view, bindings, "a"))
+			for _, name := range []string{"own", "other", "new"} {
+				index.Remove(client.ObjectKey{Namespace: "shop", Name: name})
+			}
+			topologytest.Equal(t, "what is left of the answers", 0, len(index.unwanted.answers))
+		})
+	}
+}
+
+// What one ConsumerQueue asks, when it is known, does not depend on how many share the queue: counted in allocations, which do
+// not depend on the machine.
+func TestUnwantedOfACrowd(t *testing.T) {
+	cost := func(count int) float64 {
+		var crowd []*v1alpha1.ConsumerQueue
+		var keys []string
+		for i := range count {
+			key := fmt.Sprintf("k%d", i)
+			crowd, keys = append(crowd, sharing(t, "orders-"+key, key)), append(keys, key)
+		}
+		view, bindings := indexOf(crowd...).View(crowd[0], here, topologytest.V43, leadsHere), bound(append(keys, "x")...)
+		return testing.AllocsPerRun(3, func() { topologytest.Equal(t, "unwanted", []string{"x"}, unwantedKeys(view, bindings, "k0")) })
+	}
+	topologytest.Equal(t, "allocations with 200", cost(20), cost(200))
+}
