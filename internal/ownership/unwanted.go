@@ -8,8 +8,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Thousands of ConsumerQueues may share a dead-letter queue, and each is told which bindings of the queue nobody wants. To look
-// for who wants each binding, each time, would cost the square of their number; so the answer is kept.
+// Thousands of ConsumerQueues may share a dead-letter queue, and the status of each lists the bindings of the queue that nobody
+// wants. To search for whoever wants each binding, for each of them, would cost the square of their number, so the answer is kept
+// until what it depends on changes.
 
 // Unwanted lists those bindings of a queue that no peer wants. Bindings of the ConsumerQueue itself may be left out too.
 func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
@@ -57,8 +58,8 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 	u.answers[key] = answer
 }
 
-// unwantedIn lists those bindings of a queue that none wants of the ConsumerQueues that have their topology at a location,
-// according to their status. Where the connections of the others lead may change any time; who needs to know asks again.
+// unwantedIn lists those bindings of a queue that no ConsumerQueue wants whose status says that its topology is at the location.
+// Where the connections of the others lead can change at any time: View.wants asks for that each time.
 func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
