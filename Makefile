@@ -51,7 +51,7 @@ test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0
 
 .PHONY: benchmark
 benchmark: ## Measure a manager with COUNT ConsumerQueues (500): create, and start again.
-	WARREN_SCALE_COUNT='$(COUNT)' hack/with-parts.sh newest \
+	WARREN_SCALE_COUNT='$(COUNT)' KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" \
 		go test -run='^$$' -bench=. -benchtime=1x -timeout=90m $(TESTFLAGS) ./test/scale
 
 .PHONY: fuzz

@@ -88,7 +88,8 @@ func BenchmarkManager(b *testing.B) {
 	}
 }
 
-// scene is an API server, a vhost, a BrokerConnection and a manager.
+// scene is an API server, a broker, a BrokerConnection and a manager. The broker is private: to delete a vhost with thousands of
+// quorum queues takes minutes.
 type scene struct {
 	b          *testing.B
 	kube       client.Client
@@ -142,22 +143,22 @@ func newScene(b *testing.B) *scene {
 	}
 	s.start()
 	b.Cleanup(s.stop)
-	s.connect(brokers.Newest(b).NewVHost(b))
+	s.connect(brokers.NewPrivate(b).Broker)
 	return s
 }
 
-func (s *scene) connect(vhost *brokers.VHost) {
+func (s *scene) connect(broker brokers.Broker) {
 	s.b.Helper()
 	s.apply(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rabbitmq"},
 		Data: map[string][]byte{
-			"username": []byte(vhost.Broker.Username), "password": []byte(vhost.Broker.Password),
-			"amqpURI": []byte(vhost.Broker.AMQPURI), "managementURI": []byte(vhost.Broker.ManagementURI),
+			"username": []byte(broker.Username), "password": []byte(broker.Password),
+			"amqpURI": []byte(broker.AMQPURI), "managementURI": []byte(broker.ManagementURI),
 		},
 	})
 	s.apply(&v1alpha1.BrokerConnection{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"},
-		Spec:       v1alpha1.BrokerConnectionSpec{VHost: vhost.Name, SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}},
+		Spec:       v1alpha1.BrokerConnectionSpec{VHost: "/", SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}},
 	})
 	s.eventually("the BrokerConnection is Ready", func(ctx context.Context) bool {
 		bc := &v1alpha1.BrokerConnection{}
