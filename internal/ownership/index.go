@@ -29,9 +29,9 @@ type Index struct {
 	// waits are the objects that ConsumerQueues wait for others to give up.
 	waits   sets[vhost.ID]
 	changed chan struct{} // closed when a record changes
-	// wanting counts the changes of what ConsumerQueues want, and where; unwanted goes by it.
-	wanting  uint64
-	unwanted unwantedBindings
+	// withdrawals counts how often a ConsumerQueue may have ceased to want something somewhere; unwanted goes by it.
+	withdrawals uint64
+	unwanted    unwantedBindings
 }
 
 // record is what the index has of one ConsumerQueue.
@@ -89,8 +89,8 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue, waits bool) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if known == nil || !known.wantsTheSame(fresh) {
-		x.wanting++
+	if known != nil && known.mayWithdraw(fresh) {
+		x.withdrawals++
 	}
 	x.remove(key)
 	x.add(key, fresh)
@@ -101,7 +101,7 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue, waits bool) {
 func (x *Index) Remove(key client.ObjectKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.wanting++
+	x.withdrawals++
 	x.remove(key)
 	x.tell()
 }
@@ -232,10 +232,11 @@ func (r *record) candidate(version vhost.Version) Candidate {
 	return known
 }
 
-// wantsTheSame says whether a newer record of the ConsumerQueue wants the same, at the same place.
-func (r *record) wantsTheSame(newer *record) bool {
-	return r.cq.UID == newer.cq.UID && r.cq.Generation == newer.cq.Generation &&
-		Recorded(r.cq.Status) == Recorded(newer.cq.Status) && r.released() == newer.released()
+// mayWithdraw says whether a newer record of the ConsumerQueue may want less, or at another location.
+func (r *record) mayWithdraw(newer *record) bool {
+	before := Recorded(r.cq.Status)
+	moves := before.Cluster.Known() && before != Recorded(newer.cq.Status)
+	return moves || r.cq.UID != newer.cq.UID || r.cq.Generation != newer.cq.Generation || r.released() != newer.released()
 }
 
 // released says whether a ConsumerQueue that is being deleted has let go of everything.

@@ -10,7 +10,7 @@ import (
 
 // Thousands of ConsumerQueues may share a dead-letter queue, and the status of each lists the bindings of the queue that nobody
 // wants. To search for whoever wants each binding, for each of them, would cost the square of their number, so the answer is kept
-// until what it depends on changes.
+// and only bindings that are new are asked about.
 
 // Unwanted lists those bindings of a queue that no peer wants. Bindings of the ConsumerQueue itself may be left out too.
 func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
@@ -32,9 +32,9 @@ type unwantedBindings struct {
 
 // unwantedAnswer lists those bindings of a queue that no ConsumerQueue at a location wants.
 type unwantedAnswer struct {
-	wanting  uint64          // Index.wanting at that time
-	bindings []vhost.Binding // all that were asked about
-	unwanted []vhost.ID
+	withdrawals uint64          // Index.withdrawals at that time
+	bindings    []vhost.Binding // all that were asked about
+	unwanted    []vhost.ID
 }
 
 func (u *unwantedBindings) forget(queue string) {
@@ -63,15 +63,20 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if !x.isShared(key.queue) {
+	if len(bindings) == 0 || !x.isShared(key.queue) {
 		return vhost.BindingIDs(bindings)
 	}
 	known := x.unwanted.get(key)
-	if known.wanting != x.wanting || !isSameSlice(known.bindings, bindings) {
-		unwanted := slices.DeleteFunc(vhost.BindingIDs(bindings), func(id vhost.ID) bool { return x.isWantedAt(key, id) })
-		known = unwantedAnswer{x.wanting, bindings, unwanted}
-		x.unwanted.put(key, known)
+	if known.withdrawals != x.withdrawals || !haveOneBeginning(known.bindings, bindings) {
+		known = unwantedAnswer{withdrawals: x.withdrawals}
 	}
+	unwanted := slices.Clone(known.unwanted)
+	if asked := len(known.bindings); asked < len(bindings) { // otherwise another question was about more
+		unwanted = append(unwanted, vhost.BindingIDs(bindings[asked:])...)
+		known.bindings = bindings
+	}
+	known.unwanted = slices.DeleteFunc(unwanted, func(id vhost.ID) bool { return x.isWantedAt(key, id) })
+	x.unwanted.put(key, known)
 	return slices.Clone(known.unwanted)
 }
 
@@ -88,7 +93,6 @@ func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
 	return false
 }
 
-// isSameSlice says whether two slices are one. What is observed is never changed, only appended to or replaced.
-func isSameSlice(a, b []vhost.Binding) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
+// haveOneBeginning says whether one of two slices is the beginning of the other: what is observed is never changed, only appended to
+// or replaced.
+func haveOneBeginning(a, b []vhost.Binding) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }

@@ -98,6 +98,20 @@ func TestUnwanted(t *testing.T) {
 	}
 }
 
+// While a vhost grows, bindings are appended to what was observed before, and ConsumerQueues ask about more and more of them.
+func TestUnwantedOfAGrowingQueue(t *testing.T) {
+	t.Parallel()
+	own := sharing(t, "own", "a")
+	index := indexOf(own, sharing(t, "other", "b"))
+	view, bindings := index.View(own, here, topologytest.V43, leadsHere), bound("a", "b", "x", "y", "z")
+	topologytest.Equal(t, "of three", []string{"x"}, unwantedKeys(view, bindings[:3], "a"))
+	topologytest.Equal(t, "of all", []string{"x", "y", "z"}, unwantedKeys(view, bindings, "a"))
+	topologytest.Equal(t, "of those observed before the last", []string{"x", "y", "z"}, unwantedKeys(view, bindings[:4], "a"))
+	index.Update(sharing(t, "new", "x"), false)
+	topologytest.Equal(t, "when one of them is wanted", []string{"y", "z"}, unwantedKeys(view, bindings, "a"))
+	topologytest.Equal(t, "of none", nil, unwantedKeys(view, nil, "a"))
+}
+
 // What one ConsumerQueue asks, when it is known, does not depend on how many share the queue: counted in allocations, which do
 // not depend on the machine.
 func TestUnwantedOfACrowd(t *testing.T) {

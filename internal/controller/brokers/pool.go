@@ -82,6 +82,8 @@ type openConnection struct {
 	fingerprint string
 	// secretMissingSince is since when its Secret has been missing; zero while it is there.
 	secretMissingSince time.Time
+	// observable: when its health was told of last, the vhost had been read; see healthConcernsQueues.
+	observable bool
 }
 
 // NewPool makes a component that the manager must run, so that connections are closed when it stops.
@@ -208,8 +210,8 @@ func (p *Pool) Close(key types.NamespacedName) {
 	}
 }
 
-// handleNotice passes a notice on. A change of health concerns the BrokerConnection, and every ConsumerQueue of it, for
-// everything may differ from what they know; otherwise only those with one of the objects are concerned.
+// handleNotice passes a notice on. A change of health concerns the BrokerConnection, and as a rule every ConsumerQueue of it,
+// for everything may differ from what they know; otherwise only those with one of the objects are concerned.
 func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if notice.Health {
 		object := &v1alpha1.BrokerConnection{}
@@ -218,7 +220,9 @@ func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 		case p.BrokerConnectionEvents <- event.TypedGenericEvent[*v1alpha1.BrokerConnection]{Object: object}:
 		case <-p.stopping.Done():
 		}
-		p.enqueue(key, IndexConnection, key.Name)
+		if p.healthConcernsQueues(key) {
+			p.enqueue(key, IndexConnection, key.Name)
+		}
 	}
 	changed := vhost.Selection{Queues: notice.Queues, Exchanges: notice.Exchanges}
 	for _, object := range ObjectKeys(changed) {
@@ -227,6 +231,21 @@ func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	for _, exchange := range notice.Routes {
 		p.enqueue(key, IndexBrokerObject, "route/"+exchange)
 	}
+}
+
+// healthConcernsQueues says whether a change of a connection's health can matter to its ConsumerQueues. They wait until the vhost
+// has been read through a connection that was matched, and until then the health changes several times.
+func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, ok := p.open[key]
+	if !ok { // it is being opened
+		return true
+	}
+	before, health := found.observable, found.broker.Health()
+	found.observable = health.Matched && !health.SyncedAt.IsZero()
+	p.open[key] = found
+	return before || found.observable
 }
 
 // enqueue has the ConsumerQueues of a connection reconciled that an index has under a value.

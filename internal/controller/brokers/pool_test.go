@@ -9,8 +9,10 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -64,6 +66,33 @@ func TestHandleNotice(t *testing.T) {
 			slices.Sort(got)
 			topologytest.Equal(t, "reconciled", test.want, got)
 		})
+	}
+}
+
+// While a connection is being made its health changes several times, which concerns nobody but the BrokerConnection.
+func TestHealthOfANewConnection(t *testing.T) {
+	t.Parallel()
+	broker := brokerstest.New(topologytest.V43, "/", "uid")
+	pool := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (Broker, error) { return broker, nil })
+	key := types.NamespacedName{Namespace: "shop", Name: "default"}
+	topologytest.Equal(t, "before it is open", true, pool.healthConcernsQueues(key))
+	_, err := pool.Ensure(key, rabbit.Config{})
+	topologytest.Equal(t, "error", nil, err)
+	for _, step := range []struct {
+		name   string
+		change func(*rabbit.Health)
+		want   bool
+	}{
+		{"connected", func(h *rabbit.Health) { h.Connected, h.Matched, h.SyncedAt = true, false, time.Time{} }, false},
+		{"matched", func(h *rabbit.Health) { h.Matched = true }, false},
+		{"the vhost is read", func(h *rabbit.Health) { h.SyncedAt = time.Now() }, true},
+		{"the broker cannot be reached", func(h *rabbit.Health) { h.Err = brokererr.ErrUnreachable }, true},
+		{"another broker answers", func(h *rabbit.Health) { h.Matched = false }, true},
+		{"it still does", func(h *rabbit.Health) { h.Err = brokererr.ErrClusterMismatch }, false},
+		{"matched again", func(h *rabbit.Health) { h.Matched, h.Err = true, nil }, true},
+	} {
+		broker.SetHealth(step.change)
+		topologytest.Equal(t, step.name, step.want, pool.healthConcernsQueues(key))
 	}
 }
 
