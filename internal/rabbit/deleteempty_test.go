@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -248,7 +249,11 @@ func deleteAll(t *testing.T, connection *Connection) map[string]error {
 	var together sync.WaitGroup
 	for name, test := range emptinesses {
 		together.Go(func() {
-			err := connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, test.names(name), nil)
+			var err error
+			NewWithT(t).Eventually(func() bool {
+				err = connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, test.names(name), nil)
+				return err != nil && strings.Contains(err.Error(), "the broker does not answer within")
+			}).WithTimeout(2 * within).Should(BeFalse()) // not at once where the broker is busy with other tests
 			mu.Lock()
 			defer mu.Unlock()
 			results[name] = err

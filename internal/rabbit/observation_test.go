@@ -147,7 +147,7 @@ func TestOtherConnectionsHearOfWrites(t *testing.T) {
 	vh.DeclareQueue("bills", nil)
 	seen(t, writer)
 	writes.awaits(t, snapshot.Notice{Queues: []string{"bills"}})
-	reads.awaits(t, snapshot.Notice{Queues: []string{"bills", "orders"}, Routes: []string{"amq.fanout", "x"}})
+	reads.awaitsTogether(t, snapshot.Notice{Queues: []string{"bills", "orders"}, Routes: []string{"amq.fanout", "x"}})
 }
 
 // One connection that ends leaves the others what they observe. The last one gives the memory back.

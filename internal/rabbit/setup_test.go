@@ -72,6 +72,18 @@ func (l *listener) awaits(t *testing.T, want snapshot.Notice) {
 	l.notices = nil
 }
 
+// awaitsTogether waits for notices that say this together: a receiver that is fast enough hears of several changes one by one.
+func (l *listener) awaitsTogether(t *testing.T, want snapshot.Notice) {
+	t.Helper()
+	NewWithT(t).Eventually(func() snapshot.Notice {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		together := snapshot.Merge(l.notices)
+		together.Health = false
+		return together
+	}).WithTimeout(within).WithPolling(time.Millisecond).Should(Equal(want))
+}
+
 // opened opens a connection and closes it with the test.
 func opened(t *testing.T, config Config, notify func(snapshot.Notice)) *Connection {
 	t.Helper()
