@@ -64,8 +64,10 @@ fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its
 	done
 
 .PHONY: lint
-lint: ## Run the linters; FIX=1 corrects what they can.
+lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
+	hack/tool.sh helm lint --strict --quiet charts/warren
+	hack/tool.sh helm3 lint --strict --quiet charts/warren
 
 ##@ Generate
 
@@ -89,6 +91,10 @@ docs: ## Generate the reference: API, its JSON schemas, and queue arguments.
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 	go run ./hack/reference >docs/reference/arguments.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
+
+.PHONY: chart
+chart: ## Generate what the Helm chart takes from config/, and its README.
+	hack/chart.sh
 
 .PHONY: verify
 verify: ## Check that generated files are fresh.
