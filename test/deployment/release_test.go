@@ -42,7 +42,7 @@ func releaseCluster() (c *cluster, image string) {
 		return startCluster(), ""
 	}
 	image = os.Getenv("WARREN_TEST_IMAGE")
-	Expect(image).NotTo(BeEmpty(), "with WARREN_TEST_KUBECONFIG, WARREN_TEST_IMAGE names an image that the cluster has")
+	Expect(image).To(MatchRegexp(`:[^/]+$`), "with WARREN_TEST_KUBECONFIG, WARREN_TEST_IMAGE names an image that the cluster has, with its tag")
 	return &cluster{APIServer: Connect(kubeconfig)}, image
 }
 
@@ -64,8 +64,8 @@ func (r *release) apply(verb, chart string, args ...string) {
 		args = append(args, "--create-namespace")
 	}
 	if r.image != "" {
-		repository, tag, _ := strings.Cut(r.image, ":")
-		args = append(args, "--set=image.repository="+repository, "--set=image.tag="+tag)
+		colon := strings.LastIndex(r.image, ":")
+		args = append(args, "--set=image.repository="+r.image[:colon], "--set=image.tag="+r.image[colon+1:])
 	}
 	r.helm(args...)
 }
