@@ -22,7 +22,7 @@ func TestAlertsAndDashboards(t *testing.T) {
 	write(t, chart, "files/rules/alerts.yaml", yamlOf(t, map[string]any{"kind": "PrometheusRule", "spec": rules}))
 	write(t, chart, "files/dashboards/overview.json", dashboard)
 
-	output, err := run(t, "helm", "template", "warren", chart, "--namespace="+system,
+	output, err := run(t, "helm", "template", "warren", chart, "--namespace="+system, "--kube-version=1.37.0",
 		"--set=metrics.prometheusRule.enabled=true,metrics.prometheusRule.labels.release=monitoring",
 		"--set=metrics.dashboards.enabled=true,metrics.dashboards.annotations.grafana_folder=RabbitMQ")
 	if err != nil {

@@ -49,7 +49,7 @@ func expectSame(t *testing.T, fromKustomize, fromChart objects) {
 	if difference := cmp.Diff(fromKustomize, fromChart); difference != "" {
 		t.Errorf("- is kustomize's, + is the chart's:\n%s", difference)
 	}
-	if len(fromChart) < 10 {
+	if len(fromChart) < 8 {
 		t.Errorf("the chart has only %d objects", len(fromChart))
 	}
 }

@@ -38,7 +38,7 @@ func render(t *testing.T, helm string, args ...string) objects {
 // template is render for values that may be refused.
 func template(t *testing.T, helm string, args ...string) ([]byte, error) {
 	t.Helper()
-	return run(t, append([]string{helm, "template", "warren", "charts/warren", "--namespace=" + system}, args...)...)
+	return run(t, append([]string{helm, "template", "warren", "charts/warren", "--namespace=" + system, "--kube-version=1.37.0"}, args...)...)
 }
 
 // kustomize returns what a kustomization makes.

@@ -89,3 +89,12 @@ func TestValuesThatAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// A cluster that is too old is refused before anything is installed.
+func TestOldCluster(t *testing.T) {
+	t.Parallel()
+	_, err := template(t, "helm", "--kube-version=1.30.9")
+	if err == nil || !strings.Contains(err.Error(), "chart requires kubeVersion: >=1.31.0-0") {
+		t.Errorf("%v", err)
+	}
+}

@@ -106,7 +106,8 @@ var _ = Describe("What the Helm chart installs", Ordered, func() {
 	})
 
 	It("with everything turned on is understood by the API server, the Prometheus operator and cert-manager", func() {
-		r.apply("upgrade", chart, "--values="+filepath.Join("..", "chart", "testdata", "everything.yaml"))
+		// What kubectl has written above stays its own until somebody else insists.
+		r.apply("upgrade", chart, "--force-conflicts", "--values="+filepath.Join("..", "chart", "testdata", "everything.yaml"))
 		manifest := filepath.Join(GinkgoT().TempDir(), "manifest.yaml")
 		Expect(os.WriteFile(manifest, []byte(r.helm("get", "manifest", "warren")), 0o600)).To(Succeed())
 		applied := r.Kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", manifest)
@@ -137,7 +138,7 @@ var _ = Describe("What the Helm chart installs", Ordered, func() {
 	}
 
 	It("serves metrics with the certificate of a Secret to the readers that the values name, and takes up the next one", func() {
-		r.apply("upgrade", chart, "--set=metrics.tls.secretName=metrics-tls",
+		r.apply("upgrade", chart, "--force-conflicts", "--set=metrics.tls.secretName=metrics-tls",
 			"--set=metrics.readers[0].namespace=monitoring", "--set=metrics.readers[0].name=scraper")
 		trusting := issue()
 		m := startManager(r.cluster)

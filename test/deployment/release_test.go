@@ -9,7 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/test/deadline"
@@ -118,9 +118,10 @@ func olderChart() string {
 	file := filepath.Join(folder, "files", "crds", "messaging.warren.dev_consumerqueues.yaml")
 	content, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	Expect(yaml.UnmarshalStrict(content, crd)).To(Succeed())
-	delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["queue"].Properties, "consumerTimeout")
+	crd := map[string]any{}
+	Expect(yaml.Unmarshal(content, &crd)).To(Succeed())
+	version := crd["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
+	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "queue", "properties", "consumerTimeout")
 	content, err = yaml.Marshal(crd)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
