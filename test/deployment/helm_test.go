@@ -112,7 +112,7 @@ var _ = Describe("What the Helm chart installs", Ordered, func() {
 		Expect(os.WriteFile(manifest, []byte(r.helm("get", "manifest", "warren")), 0o600)).To(Succeed())
 		applied := r.Kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", manifest)
 		for _, kind := range []string{"servicemonitor", "certificate", "networkpolicy", "poddisruptionbudget"} {
-			Expect(applied).To(ContainSubstring("\n" + kind))
+			Expect(applied).To(ContainSubstring(kind + "."))
 		}
 		pod := podOf(r.deployment())
 		Expect(r.Create(ctx(), pod, client.DryRunAll)).To(Succeed(), "the namespace enforces restricted Pod Security")
