@@ -57,8 +57,7 @@ func run(t *testing.T, args ...string) ([]byte, error) {
 	command := exec.CommandContext(t.Context(), "hack/tool.sh", args...)
 	command.Dir = root
 	output, err := command.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%v: %w: %s", args, err, failed.Stderr)
 	}
 	return output, err
