@@ -64,8 +64,9 @@ fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its
 	done
 
 .PHONY: lint
-lint: ## Run the linters; FIX=1 corrects what they can.
+lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
+	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate
 
@@ -83,11 +84,16 @@ manifests: ## Generate the CRDs and the manager's role, for the cluster and for 
 	sed 's/^kind: ClusterRole$$/kind: Role/' config/rbac/role.yaml >config/namespaced/watched/role.yaml
 
 .PHONY: docs
-docs: ## Generate the reference: API and queue arguments.
+docs: ## Generate the reference: API, its JSON schemas, and queue arguments.
 	@mkdir -p docs/reference
 	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 	go run ./hack/reference >docs/reference/arguments.md
+	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
+
+.PHONY: chart
+chart: ## Generate what the Helm chart takes from config/, and its README.
+	hack/chart.sh
 
 .PHONY: verify
 verify: ## Check that generated files are fresh.

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,7 @@ import (
 type flags struct {
 	metricsAddress string
 	metricsSecure  bool
+	metricsCert    string
 	probeAddress   string
 	leaderElect    bool
 	leaderSpace    string
@@ -50,6 +52,9 @@ func parseFlags() flags {
 		"Where metrics are served, such as :8443 for HTTPS or :8080 for HTTP; 0 turns them off.")
 	flag.BoolVar(&given.metricsSecure, "metrics-secure", true,
 		"Serve metrics by HTTPS, to those whom the API server lets read them.")
+	flag.StringVar(&given.metricsCert, "metrics-cert-path", "",
+		"The folder with tls.crt and tls.key that metrics are served with; a certificate made at the start if not given. "+
+			"Changed files are taken up.")
 	flag.StringVar(&given.probeAddress, "health-probe-bind-address", ":8081", "Where /healthz and /readyz are served.")
 	flag.BoolVar(&given.leaderElect, "leader-elect", false,
 		"Let only one of several managers work at a time.")
@@ -107,6 +112,10 @@ func run(given flags) error {
 		return fmt.Errorf("find cluster (--kubeconfig, KUBECONFIG, in-cluster): %w", err)
 	}
 	config.QPS = -1 // the API server's priority and fairness knows better when to slow down
+	metrics, err := metricsOptions(given)
+	if err != nil {
+		return err
+	}
 	caching, err := controller.CacheOptions(given.namespaces)
 	if err != nil {
 		return err
@@ -114,7 +123,7 @@ func run(given flags) error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         caching,
-		Metrics:                       metricsOptions(given),
+		Metrics:                       metrics,
 		HealthProbeBindAddress:        given.probeAddress,
 		LeaderElection:                given.leaderElect,
 		LeaderElectionNamespace:       given.leaderSpace,
@@ -140,15 +149,23 @@ func run(given flags) error {
 	return mgr.Start(ctx)
 }
 
-func metricsOptions(given flags) metricsserver.Options {
+func metricsOptions(given flags) (metricsserver.Options, error) {
 	options := metricsserver.Options{
 		BindAddress:   given.metricsAddress,
 		SecureServing: given.metricsSecure,
+		CertDir:       given.metricsCert,
 		// HTTP/2 has had denials of service that a metrics endpoint need not risk (CVE-2023-44487).
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 	}
 	if given.metricsSecure {
 		options.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
-	return options
+	if given.metricsCert != "" {
+		// Where files are missing, controller-runtime would make a certificate of its own, and say nothing.
+		_, err := tls.LoadX509KeyPair(filepath.Join(given.metricsCert, "tls.crt"), filepath.Join(given.metricsCert, "tls.key"))
+		if err != nil {
+			return options, fmt.Errorf("load the certificate of --metrics-cert-path: %w", err)
+		}
+	}
+	return options, nil
 }

@@ -19,16 +19,16 @@ in_copy add -A -f
 
 # What its sources no longer make must not stay behind.
 find "$copy" \( -name 'zz_generated.*' -o -path "$copy/config/crd/bases/*.yaml" \) -delete
-rm -rf "$copy/api/v1alpha1/applyconfiguration"
-make -s -C "$copy" generate manifests docs
+rm -rf "$copy/api/v1alpha1/applyconfiguration" "$copy/docs/reference/schemas"
+make -s -C "$copy" generate manifests docs chart
 
 in_copy add -A -N
 if ! in_copy diff --exit-code --stat; then
   in_copy --no-pager diff | sed -n '1,60p' >&2
-  die "generated files are not fresh, see above; run: make generate manifests docs"
+  die "generated files are not fresh, see above; run: make generate manifests docs chart"
 fi
 
-for module in . hack/tools hack/lint hack/kubernetes hack/etcd; do
+for module in . hack/tools hack/lint hack/helm hack/kubernetes hack/etcd; do
   GOWORK=off go -C "$module" mod tidy -diff ||
     die "$module/go.mod is not tidy; run: go -C $module mod tidy"
 done

@@ -64,7 +64,7 @@ type BrokerConnectionSpec struct {
 
 // SecretReference names a Secret in the same namespace.
 type SecretReference struct {
-	// name of the Secret.
+	// name of a Secret, which must be in the same namespace as the BrokerConnection.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -73,7 +73,7 @@ type SecretReference struct {
 
 // ClusterReference names a RabbitmqCluster in the same namespace.
 type ClusterReference struct {
-	// name of the RabbitmqCluster.
+	// name of a RabbitmqCluster in the same namespace as the BrokerConnection.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -197,11 +197,11 @@ type BrokerConnection struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how to reach the broker.
+	// spec says how to reach the broker: addresses, vhost, credentials and TLS.
 	// +required
 	Spec BrokerConnectionSpec `json:"spec"`
 
-	// status is what was last seen of the broker.
+	// status is what was last seen of the broker: whether it can be reached, its version, what it allows.
 	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status BrokerConnectionStatus `json:"status,omitempty"`

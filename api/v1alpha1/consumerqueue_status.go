@@ -23,12 +23,12 @@ type ConsumerQueueStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// queueName is the main queue's effective name.
+	// queueName is what the main queue is called at the broker.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	QueueName string `json:"queueName,omitempty"`
 
-	// connectionName is the effective name of the BrokerConnection.
+	// connectionName is the BrokerConnection in use, also where the spec names none.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ConnectionName string `json:"connectionName,omitempty"`
@@ -54,7 +54,7 @@ type ConsumerQueueStatus struct {
 	// +optional
 	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
 
-	// topology lists the objects of this topology.
+	// topology lists the exchanges, queues and bindings of this topology, and the state of each.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +optional
@@ -163,31 +163,31 @@ const (
 // TopologyEntry is an exchange, queue or binding of a topology. An exchange or queue has a name; a binding has source,
 // destination and routingKey.
 type TopologyEntry struct {
-	// kind of the object.
+	// kind of the object: Exchange, Queue or Binding.
 	// +required
 	Kind ObjectKind `json:"kind,omitempty"`
 
-	// name of the exchange or queue.
+	// name of the exchange or queue at the broker; a binding has none.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// source is the exchange of a binding.
+	// source is the exchange that a binding gets messages from; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// destination is the queue of a binding.
+	// destination is the queue that a binding brings messages to; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Destination string `json:"destination,omitempty"`
 
-	// routingKey of a binding.
+	// routingKey of a binding, which may be the empty key; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	RoutingKey string `json:"routingKey,omitempty"`
 
-	// arguments of a binding, as JSON.
+	// arguments of a binding as a JSON object; empty if there are none.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	Arguments string `json:"arguments,omitempty"`
@@ -196,7 +196,7 @@ type TopologyEntry struct {
 	// +optional
 	Role Role `json:"role,omitempty"`
 
-	// state of the object.
+	// state of the object at the broker compared with what is desired, such as InSync or Missing.
 	// +required
 	State ObjectState `json:"state,omitempty"`
 
@@ -249,31 +249,31 @@ const (
 
 // Change is one difference between desired and observed.
 type Change struct {
-	// kind of the object.
+	// kind of the object: Exchange, Queue or Binding.
 	// +required
 	Kind ObjectKind `json:"kind,omitempty"`
 
-	// name of the exchange or queue.
+	// name of the exchange or queue at the broker; a binding has none.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Name string `json:"name,omitempty"`
 
-	// source is the exchange of a binding.
+	// source is the exchange that a binding gets messages from; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// destination is the queue of a binding.
+	// destination is the queue that a binding brings messages to; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Destination string `json:"destination,omitempty"`
 
-	// routingKey of a binding.
+	// routingKey of a binding, which may be the empty key; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	RoutingKey string `json:"routingKey,omitempty"`
 
-	// arguments of a binding, as JSON.
+	// arguments of a binding as a JSON object; empty if there are none.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	Arguments string `json:"arguments,omitempty"`
@@ -297,7 +297,7 @@ type Change struct {
 	// +required
 	Effect Effect `json:"effect,omitempty"`
 
-	// message says it in a sentence.
+	// message says in a sentence what differs and what is to be done.
 	// +kubebuilder:validation:MaxLength=131072
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -359,7 +359,7 @@ const (
 
 // Advisory is something that is as asked for, and yet a trap.
 type Advisory struct {
-	// code of the trap.
+	// code names the kind of trap, such as ShadowedByPolicy.
 	// +required
 	Code AdvisoryCode `json:"code,omitempty"`
 
@@ -367,7 +367,7 @@ type Advisory struct {
 	// +optional
 	Reason AdvisoryReason `json:"reason,omitempty"`
 
-	// name of the object that is concerned.
+	// name of the queue, exchange or vhost that the trap concerns.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Name string `json:"name,omitempty"`

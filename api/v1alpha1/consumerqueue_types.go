@@ -70,7 +70,7 @@ type ConsumerQueueSpec struct {
 
 // ConnectionReference names a BrokerConnection in the same namespace.
 type ConnectionReference struct {
-	// name of the BrokerConnection.
+	// name of a BrokerConnection in the same namespace as the ConsumerQueue.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -200,7 +200,7 @@ type DeadLetterQueueSpec struct {
 
 // SourceBinding binds the main queue to an exchange, once for each routing key.
 type SourceBinding struct {
-	// exchange to bind to.
+	// exchange that the main queue gets messages from.
 	// +required
 	Exchange SourceExchange `json:"exchange,omitzero"`
 
@@ -219,7 +219,7 @@ type SourceBinding struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || !self.name.startsWith('amq.')",message="exchanges that begin with amq. are the broker's own: leave type out to use one"
 type SourceExchange struct {
-	// name of the exchange.
+	// name of the exchange at the broker, such as orders or amq.topic.
 	// +required
 	Name ExchangeName `json:"name,omitempty"`
 
@@ -286,7 +286,8 @@ type DelayTier struct {
 	// +required
 	Delay Duration `json:"delay,omitempty"`
 
-	// queueName is the tier's queue, <main queue>.retry.<delay> if not given.
+	// queueName is what the tier's queue is called at the broker, <main queue>.retry.<delay> if not given, such as
+	// orders.retry.30s.
 	// +optional
 	QueueName QueueName `json:"queueName,omitempty"`
 
@@ -299,11 +300,12 @@ type DelayTier struct {
 //
 // +kubebuilder:validation:XValidation:rule="!self.name.startsWith('amq.')",message="exchanges that begin with amq. are the broker's own: choose another name"
 type RetryExchange struct {
-	// name of the exchange.
+	// name of the exchange at the broker; not one of its own, which begin with amq.
 	// +required
 	Name ExchangeName `json:"name,omitempty"`
 
-	// type of the exchange, direct if not given.
+	// type of the exchange: direct, or topic, where the routing keys of the delay tiers may have wildcards; direct if not
+	// given.
 	// +kubebuilder:validation:Enum=direct;topic
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`
@@ -311,7 +313,7 @@ type RetryExchange struct {
 
 // ReturnRoute is an exchange and a routing key. Warren does not declare the exchange; a binding with a type may.
 type ReturnRoute struct {
-	// exchange that messages return to.
+	// exchange that messages are published to when their delay is over. It must exist and lead them to the main queue.
 	// +required
 	Exchange ExchangeName `json:"exchange,omitempty"`
 
@@ -328,7 +330,7 @@ type RedeliveryDelay struct {
 	// +required
 	Min Duration `json:"min,omitempty"`
 
-	// max is the longest wait.
+	// max is the longest wait, however often a message has failed.
 	// +required
 	Max Duration `json:"max,omitempty"`
 }
@@ -363,7 +365,8 @@ type DeadLetterExchange struct {
 	// +optional
 	Name ExchangeName `json:"name,omitempty"`
 
-	// type of the exchange, fanout if not given.
+	// type of the exchange: fanout brings every dead letter to the queue, direct and topic those with a routing key that
+	// fits; fanout if not given.
 	// +kubebuilder:validation:Enum=fanout;direct;topic
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`
@@ -519,11 +522,12 @@ type ConsumerQueue struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired topology.
+	// spec is the desired topology: the main queue, how failed messages wait and return, and where messages go that are
+	// given up. It may be empty.
 	// +required
 	Spec ConsumerQueueSpec `json:"spec"`
 
-	// status compares the desired topology with the broker.
+	// status compares the desired topology with the broker: what is in sync, and what differs.
 	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}, {"type":"Drifted", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}, {"type":"RecreationRequired", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status ConsumerQueueStatus `json:"status,omitempty"`

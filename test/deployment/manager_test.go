@@ -30,18 +30,21 @@ type manager struct {
 	log     locked
 	metrics string
 	probes  string
+	// mounts are the folders of this machine that stand for those that the container mounts.
+	mounts map[string]*secretMount
 }
 
 // startManager runs the binary as the kubelet would run the Deployment's container: with its arguments, its environment
 // and a token of its ServiceAccount, and nothing else. What differs is what a pod has of its own:
 //   - the address of the API server and the token come in a kubeconfig instead of files in /var/run/secrets;
 //   - so does the namespace of the pod, which --leader-election-namespace gives;
-//   - addresses to listen at are on the loopback, at free ports, for there is no network of its own.
+//   - addresses to listen at are on the loopback, at free ports, for there is no network of its own;
+//   - Secrets are mounted to folders of the test, for there is no file system of its own.
 func startManager(c *cluster, further ...string) *manager {
 	GinkgoHelper()
 	deployment := c.deployment()
 	pod := deployment.Spec.Template.Spec
-	m := &manager{gate: openGate(c.Config)}
+	m := &manager{gate: openGate(c.Config), mounts: mountSecrets(c, deployment)}
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	m.writeKubeconfig(kubeconfig, c.token(deployment.Namespace, pod.ServiceAccountName))
 
@@ -83,6 +86,9 @@ func (m *manager) arguments(given []string) []string {
 			m.metrics = freeAddress()
 			args[i] = flag + "=" + m.metrics
 		}
+		for path, mount := range m.mounts {
+			args[i] = strings.Replace(args[i], path, mount.folder, 1)
+		}
 	}
 	return args
 }
@@ -123,10 +129,12 @@ func (m *manager) refused() []permission {
 // scrape asks for the metrics by HTTPS, with a token unless it is empty, and returns the status of the answer. It would take
 // HTTP/2, which the manager does not serve.
 func (m *manager) scrape(token string) (int, error) {
-	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a certificate that it made itself
-		ForceAttemptHTTP2: true,
-	}
+	return m.scrapeBy(&tls.Config{InsecureSkipVerify: true}, token) // a certificate that it made itself
+}
+
+// scrapeBy is scrape with the certificate checked as config says.
+func (m *manager) scrapeBy(config *tls.Config, token string) (int, error) {
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, "https://"+m.metrics+"/metrics", http.NoBody)
 	if err != nil {

@@ -3,19 +3,14 @@ package deployment
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var _ = Describe("The pod of the manager", func() {
-	// pod is what the Deployment's controllers, which envtest does not run, would make.
-	pod := func() *corev1.Pod {
-		template := whole.deployment().Spec.Template
-		made := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-		made.Namespace, made.Name = system, "manager"
-		return made
-	}
+	pod := func() *corev1.Pod { return podOf(whole.deployment()) }
 
 	It("is admitted to its namespace, which enforces restricted Pod Security", func() {
 		namespace := &corev1.Namespace{}
@@ -48,3 +43,11 @@ var _ = Describe("The pod of the manager", func() {
 		Expect(spec.SecurityContext.RunAsUser).To(BeNil(), "OpenShift and the like choose the user; the image's is no root either")
 	})
 })
+
+// podOf is what the Deployment's controllers, which envtest does not run, would make.
+func podOf(deployment *appsv1.Deployment) *corev1.Pod {
+	template := deployment.Spec.Template
+	made := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	made.Namespace, made.Name = deployment.Namespace, "manager"
+	return made
+}

@@ -17,11 +17,11 @@ import (
 //
 // Advisory is something that is as asked for, and yet a trap.
 type AdvisoryApplyConfiguration struct {
-	// code of the trap.
+	// code names the kind of trap, such as ShadowedByPolicy.
 	Code *apiv1alpha1.AdvisoryCode `json:"code,omitempty"`
 	// reason why the trap is there, where a trap can have several.
 	Reason *apiv1alpha1.AdvisoryReason `json:"reason,omitempty"`
-	// name of the object that is concerned.
+	// name of the queue, exchange or vhost that the trap concerns.
 	Name *string `json:"name,omitempty"`
 	// message says what to look out for.
 	Message *string `json:"message,omitempty"`

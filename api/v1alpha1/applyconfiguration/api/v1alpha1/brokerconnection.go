@@ -25,9 +25,9 @@ type BrokerConnectionApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec says how to reach the broker.
+	// spec says how to reach the broker: addresses, vhost, credentials and TLS.
 	Spec *BrokerConnectionSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what was last seen of the broker.
+	// status is what was last seen of the broker: whether it can be reached, its version, what it allows.
 	Status *BrokerConnectionStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -17,17 +17,17 @@ import (
 //
 // Change is one difference between desired and observed.
 type ChangeApplyConfiguration struct {
-	// kind of the object.
+	// kind of the object: Exchange, Queue or Binding.
 	Kind *apiv1alpha1.ObjectKind `json:"kind,omitempty"`
-	// name of the exchange or queue.
+	// name of the exchange or queue at the broker; a binding has none.
 	Name *string `json:"name,omitempty"`
-	// source is the exchange of a binding.
+	// source is the exchange that a binding gets messages from; empty for other objects.
 	Source *string `json:"source,omitempty"`
-	// destination is the queue of a binding.
+	// destination is the queue that a binding brings messages to; empty for other objects.
 	Destination *string `json:"destination,omitempty"`
-	// routingKey of a binding.
+	// routingKey of a binding, which may be the empty key; empty for other objects.
 	RoutingKey *string `json:"routingKey,omitempty"`
-	// arguments of a binding, as JSON.
+	// arguments of a binding as a JSON object; empty if there are none.
 	Arguments *string `json:"arguments,omitempty"`
 	// path of what differs within the object, such as arguments.x-message-ttl; empty where the whole object is missing.
 	Path *string `json:"path,omitempty"`
@@ -37,7 +37,7 @@ type ChangeApplyConfiguration struct {
 	Observed *string `json:"observed,omitempty"`
 	// effect is what it takes to make the change.
 	Effect *apiv1alpha1.Effect `json:"effect,omitempty"`
-	// message says it in a sentence.
+	// message says in a sentence what differs and what is to be done.
 	Message *string `json:"message,omitempty"`
 }
 

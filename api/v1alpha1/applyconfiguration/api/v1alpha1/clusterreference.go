@@ -13,7 +13,7 @@ package v1alpha1
 //
 // ClusterReference names a RabbitmqCluster in the same namespace.
 type ClusterReferenceApplyConfiguration struct {
-	// name of the RabbitmqCluster.
+	// name of a RabbitmqCluster in the same namespace as the BrokerConnection.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -13,7 +13,7 @@ package v1alpha1
 //
 // ConnectionReference names a BrokerConnection in the same namespace.
 type ConnectionReferenceApplyConfiguration struct {
-	// name of the BrokerConnection.
+	// name of a BrokerConnection in the same namespace as the ConsumerQueue.
 	Name *string `json:"name,omitempty"`
 }
 

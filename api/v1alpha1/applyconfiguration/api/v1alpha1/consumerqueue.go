@@ -29,9 +29,10 @@ type ConsumerQueueApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec is the desired topology.
+	// spec is the desired topology: the main queue, how failed messages wait and return, and where messages go that are
+	// given up. It may be empty.
 	Spec *ConsumerQueueSpecApplyConfiguration `json:"spec,omitempty"`
-	// status compares the desired topology with the broker.
+	// status compares the desired topology with the broker: what is in sync, and what differs.
 	Status *ConsumerQueueStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -22,9 +22,9 @@ type ConsumerQueueStatusApplyConfiguration struct {
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that the conditions speak of.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// queueName is the main queue's effective name.
+	// queueName is what the main queue is called at the broker.
 	QueueName *string `json:"queueName,omitempty"`
-	// connectionName is the effective name of the BrokerConnection.
+	// connectionName is the BrokerConnection in use, also where the spec names none.
 	ConnectionName *string `json:"connectionName,omitempty"`
 	// vhost is the virtual host that the topology is in.
 	VHost *string `json:"vhost,omitempty"`
@@ -35,7 +35,7 @@ type ConsumerQueueStatusApplyConfiguration struct {
 	ClusterID *string `json:"clusterID,omitempty"`
 	// clusterEndpoint is host:port of the AMQP address that leads to the cluster.
 	ClusterEndpoint *string `json:"clusterEndpoint,omitempty"`
-	// topology lists the objects of this topology.
+	// topology lists the exchanges, queues and bindings of this topology, and the state of each.
 	Topology []TopologyEntryApplyConfiguration `json:"topology,omitempty"`
 	// topologyOmitted is how many objects the list of the topology leaves out.
 	TopologyOmitted *int32 `json:"topologyOmitted,omitempty"`

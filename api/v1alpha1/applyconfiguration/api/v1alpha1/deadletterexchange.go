@@ -19,7 +19,8 @@ import (
 type DeadLetterExchangeApplyConfiguration struct {
 	// name of the exchange, <main queue>.dlx if not given.
 	Name *apiv1alpha1.ExchangeName `json:"name,omitempty"`
-	// type of the exchange, fanout if not given.
+	// type of the exchange: fanout brings every dead letter to the queue, direct and topic those with a routing key that
+	// fits; fanout if not given.
 	Type *apiv1alpha1.ExchangeType `json:"type,omitempty"`
 }
 

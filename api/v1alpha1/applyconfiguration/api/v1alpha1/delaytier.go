@@ -19,7 +19,8 @@ import (
 type DelayTierApplyConfiguration struct {
 	// delay is how long a message waits.
 	Delay *apiv1alpha1.Duration `json:"delay,omitempty"`
-	// queueName is the tier's queue, <main queue>.retry.<delay> if not given.
+	// queueName is what the tier's queue is called at the broker, <main queue>.retry.<delay> if not given, such as
+	// orders.retry.30s.
 	QueueName *apiv1alpha1.QueueName `json:"queueName,omitempty"`
 	// routingKey binds the tier's queue to retry.exchange; the queue's name if not given.
 	RoutingKey *apiv1alpha1.RoutingKey `json:"routingKey,omitempty"`

@@ -19,7 +19,7 @@ import (
 type RedeliveryDelayApplyConfiguration struct {
 	// min is the wait after the first failure.
 	Min *apiv1alpha1.Duration `json:"min,omitempty"`
-	// max is the longest wait.
+	// max is the longest wait, however often a message has failed.
 	Max *apiv1alpha1.Duration `json:"max,omitempty"`
 }
 

@@ -17,9 +17,10 @@ import (
 //
 // RetryExchange is the exchange in front of the delay tiers.
 type RetryExchangeApplyConfiguration struct {
-	// name of the exchange.
+	// name of the exchange at the broker; not one of its own, which begin with amq.
 	Name *apiv1alpha1.ExchangeName `json:"name,omitempty"`
-	// type of the exchange, direct if not given.
+	// type of the exchange: direct, or topic, where the routing keys of the delay tiers may have wildcards; direct if not
+	// given.
 	Type *apiv1alpha1.ExchangeType `json:"type,omitempty"`
 }
 

@@ -17,7 +17,7 @@ import (
 //
 // ReturnRoute is an exchange and a routing key. Warren does not declare the exchange; a binding with a type may.
 type ReturnRouteApplyConfiguration struct {
-	// exchange that messages return to.
+	// exchange that messages are published to when their delay is over. It must exist and lead them to the main queue.
 	Exchange *apiv1alpha1.ExchangeName `json:"exchange,omitempty"`
 	// routingKey that messages return with. If not given they keep the key that they came to the delay tier with.
 	RoutingKey *apiv1alpha1.RoutingKey `json:"routingKey,omitempty"`

@@ -13,7 +13,7 @@ package v1alpha1
 //
 // SecretReference names a Secret in the same namespace.
 type SecretReferenceApplyConfiguration struct {
-	// name of the Secret.
+	// name of a Secret, which must be in the same namespace as the BrokerConnection.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -17,7 +17,7 @@ import (
 //
 // SourceBinding binds the main queue to an exchange, once for each routing key.
 type SourceBindingApplyConfiguration struct {
-	// exchange to bind to.
+	// exchange that the main queue gets messages from.
 	Exchange *SourceExchangeApplyConfiguration `json:"exchange,omitempty"`
 	// routingKeys to bind with, one empty key if none is given.
 	RoutingKeys []apiv1alpha1.RoutingKey `json:"routingKeys,omitempty"`

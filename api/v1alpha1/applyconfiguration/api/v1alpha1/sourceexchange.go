@@ -17,7 +17,7 @@ import (
 //
 // SourceExchange is an exchange that the main queue is bound to. Warren never deletes it.
 type SourceExchangeApplyConfiguration struct {
-	// name of the exchange.
+	// name of the exchange at the broker, such as orders or amq.topic.
 	Name *apiv1alpha1.ExchangeName `json:"name,omitempty"`
 	// type of the exchange. With it, Warren declares the exchange (durable) if it is missing. Without, it must exist.
 	Type *apiv1alpha1.ExchangeType `json:"type,omitempty"`

@@ -18,21 +18,21 @@ import (
 // TopologyEntry is an exchange, queue or binding of a topology. An exchange or queue has a name; a binding has source,
 // destination and routingKey.
 type TopologyEntryApplyConfiguration struct {
-	// kind of the object.
+	// kind of the object: Exchange, Queue or Binding.
 	Kind *apiv1alpha1.ObjectKind `json:"kind,omitempty"`
-	// name of the exchange or queue.
+	// name of the exchange or queue at the broker; a binding has none.
 	Name *string `json:"name,omitempty"`
-	// source is the exchange of a binding.
+	// source is the exchange that a binding gets messages from; empty for other objects.
 	Source *string `json:"source,omitempty"`
-	// destination is the queue of a binding.
+	// destination is the queue that a binding brings messages to; empty for other objects.
 	Destination *string `json:"destination,omitempty"`
-	// routingKey of a binding.
+	// routingKey of a binding, which may be the empty key; empty for other objects.
 	RoutingKey *string `json:"routingKey,omitempty"`
-	// arguments of a binding, as JSON.
+	// arguments of a binding as a JSON object; empty if there are none.
 	Arguments *string `json:"arguments,omitempty"`
 	// role of the object in the topology; a foreign binding has none.
 	Role *apiv1alpha1.Role `json:"role,omitempty"`
-	// state of the object.
+	// state of the object at the broker compared with what is desired, such as InSync or Missing.
 	State *apiv1alpha1.ObjectState `json:"state,omitempty"`
 	// origin says whether Warren declared the exchange or queue, or found it. What Warren found is its to delete only if
 	// it was in sync once, which is when it has a lastSyncedHash.

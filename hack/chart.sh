@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Copies into the Helm chart what config/ has already, and makes the chart's README out of its values.
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$HACK_DIR/.."
+
+files=charts/warren/files
+rm -rf "$files"
+mkdir -p "$files"/{crds,rbac/user}
+cp config/crd/bases/*.yaml "$files/crds/"
+# Of these, the chart takes the rules; names and bindings are its own.
+cp config/rbac/{role,leader_election_role,metrics_auth_role,metrics_reader_role}.yaml "$files/rbac/"
+cp config/rbac/*_{admin,editor,viewer}_role.yaml "$files/rbac/user/"
+
+hack/tool.sh helm-docs --chart-search-root=charts --sort-values-order=file --log-level=warning

@@ -1,0 +1,3 @@
+// Package chart renders the Helm chart and compares the objects with those of kustomize, which the other suites install. It
+// needs no API server. That the real helm installs, upgrades and removes the chart, test/deployment shows.
+package chart

@@ -1,0 +1,110 @@
+package chart
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const (
+	root = "../.."
+	// system is the namespace of the operator.
+	system = "warren-system"
+)
+
+// helms are the majors of Helm that are in use, by the names that hack/tool.sh has for them.
+var helms = []string{"helm", "helm3"}
+
+// objects are those of a rendering, by kind, namespace and name.
+type objects map[string]*unstructured.Unstructured
+
+// render returns what Helm makes of the chart with further arguments.
+func render(t *testing.T, helm string, args ...string) objects {
+	t.Helper()
+	output, err := template(t, helm, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, output)
+}
+
+// template is render for values that may be refused.
+func template(t *testing.T, helm string, args ...string) ([]byte, error) {
+	t.Helper()
+	return run(t, append([]string{helm, "template", "warren", "charts/warren", "--namespace=" + system, "--kube-version=1.37.0"}, args...)...)
+}
+
+// kustomize returns what a kustomization makes.
+func kustomize(t *testing.T, folder string) objects {
+	t.Helper()
+	output, err := run(t, "kustomize", "build", folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, output)
+}
+
+// run runs a pinned tool at the root of the repository.
+func run(t *testing.T, args ...string) ([]byte, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "hack/tool.sh", args...)
+	command.Dir = root
+	output, err := command.Output()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%v: %w: %s", args, err, failed.Stderr)
+	}
+	return output, err
+}
+
+func parse(t *testing.T, text []byte) objects {
+	t.Helper()
+	found := objects{}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return found
+		} else if err != nil {
+			t.Fatalf("%v:\n%s", err, text)
+		}
+		if len(object.Object) == 0 {
+			continue
+		}
+		name := key(object.GetKind(), object.GetNamespace(), object.GetName())
+		if found[name] != nil {
+			t.Errorf("%s is there twice", name)
+		}
+		found[name] = object
+	}
+}
+
+func key(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
+
+// get returns an object in the namespace of the operator.
+func (o objects) get(t *testing.T, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	object := o[key(kind, system, name)]
+	if object == nil {
+		t.Fatalf("there is no %s %s", kind, name)
+	}
+	return object
+}
+
+// ofKind lists the names of the objects of a kind, sorted.
+func (o objects) ofKind(kind string) []string {
+	var names []string
+	for _, object := range o {
+		if object.GetKind() == kind {
+			names = append(names, object.GetName())
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,100 @@
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// values.schema.json knows each value of values.yaml, and no others.
+func TestSchemaKnowsAllValues(t *testing.T) {
+	t.Parallel()
+	values, schema := map[string]any{}, map[string]any{}
+	if err := yaml.Unmarshal(read(t, "values.yaml"), &values); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(read(t, "values.schema.json"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	known := slices.DeleteFunc(inSchema("", schema), func(path string) bool { return path == ".global" })
+	if difference := cmp.Diff(inValues("", values, schema), known); difference != "" {
+		t.Errorf("- is in values.yaml, + is in values.schema.json:\n%s", difference)
+	}
+}
+
+// inSchema lists the paths of all properties.
+func inSchema(path string, schema map[string]any) []string {
+	properties, _ := schema["properties"].(map[string]any)
+	var list []string
+	for name, property := range properties {
+		list = append(list, path+"."+name)
+		list = append(list, inSchema(path+"."+name, property.(map[string]any))...)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// inValues lists the paths of all values, as deep as the schema knows them.
+func inValues(path string, values, schema map[string]any) []string {
+	properties, _ := schema["properties"].(map[string]any)
+	var list []string
+	for name, value := range values {
+		list = append(list, path+"."+name)
+		property, _ := properties[name].(map[string]any)
+		inner, isMap := value.(map[string]any)
+		if isMap && property["properties"] != nil {
+			list = append(list, inValues(path+"."+name, inner, property)...)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "charts", "warren", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// A value that does not exist or cannot be is refused, and the message names the value.
+func TestValuesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ set, want string }{
+		"a misspelt value":             {"metric.enabled=false", "metric"},
+		"a misspelt value inside":      {"metrics.serviceMonitor.label.a=b", "label"},
+		"a number of replicas":         {"replicas=many", "replicas"},
+		"a policy of pulling":          {"image.pullPolicy=Sometimes", "pullPolicy"},
+		"a digest without sha256":      {"image.digest=1234", "digest"},
+		"namespaces as one text":       {"watchNamespaces=team-a", "watchNamespaces"},
+		"a name of no namespace":       {"watchNamespaces={Team_A}", "watchNamespaces"},
+		"a reader without a namespace": {"metrics.readers[0].name=prometheus", "namespace"},
+		"a certificate of no issuer":   {"metrics.tls.certManager.enabled=true", "metrics.tls.certManager.issuerRef.name is required"},
+		"no ServiceAccount at all":     {"serviceAccount.create=false", "serviceAccount.name is required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := template(t, "helm", "--set="+test.set)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want a refusal that names %s", err, test.want)
+			}
+		})
+	}
+}
+
+// A cluster that is too old is refused before anything is installed.
+func TestOldCluster(t *testing.T) {
+	t.Parallel()
+	_, err := template(t, "helm", "--kube-version=1.30.9")
+	if err == nil || !strings.Contains(err.Error(), "chart requires kubeVersion: >=1.31.0-0") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package deployment
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+var _ = Describe("The Helm chart", Ordered, func() {
+	var (
+		installed *cluster
+		image     string
+	)
+
+	BeforeAll(func() { installed, image = releaseCluster() })
+
+	for _, tool := range []string{"helm3", "helm"} {
+		It("is installed, upgraded, rolled back and uninstalled by "+tool, func() {
+			r := &release{cluster: installed, tool: tool, image: image}
+
+			By("installing an older chart")
+			r.apply("install", olderChart())
+			Expect(r.hasConsumerTimeout()).To(BeFalse())
+			r.roll()
+			w := NewWorld(r.APIServer, broker.NewVHost(GinkgoTB()))
+			w.Secret(broker.Username, broker.Password)
+			w.Connect(v1alpha1.BrokerConnectionSpec{})
+			w.Queue("orders", `{deletionPolicy: Delete}`)
+			w.Ready("orders")
+
+			By("upgrading to this chart: so are the CRDs")
+			r.apply("upgrade", chart, "--set=manager.maxConcurrentReconciles=4")
+			Expect(r.hasConsumerTimeout()).To(BeTrue())
+			Expect(r.arguments()).To(ContainElement("--max-concurrent-reconciles=4"))
+			r.roll()
+			mends(w)
+
+			By("rolling back")
+			r.helm("rollback", "warren", "1")
+			Expect(r.hasConsumerTimeout()).To(BeFalse())
+			Expect(r.arguments()).NotTo(ContainElement(HavePrefix("--max-concurrent-reconciles")))
+			r.roll()
+			mends(w)
+
+			By("uninstalling: CRDs, resources and queues stay, and nothing else")
+			r.stop()
+			r.helm("uninstall", "warren", "--wait")
+			Expect(r.left()).To(ConsistOf(HaveSuffix("/"+connectionsCRD), HaveSuffix("/"+queuesCRD)))
+			Expect(w.Exists("orders")).To(BeTrue())
+			Expect(Observed(w.VHost).HasQueue("orders")).To(BeTrue())
+
+			By("installing again, over the CRDs that stayed")
+			r.apply("install", chart)
+			Expect(r.hasConsumerTimeout()).To(BeTrue())
+			r.roll()
+			mends(w)
+
+			By("removing all of it")
+			w.Delete("orders")
+			Eventually(func() bool { return w.Exists("orders") }).WithTimeout(deadline.For(time.Minute)).Should(BeFalse())
+			r.Kubectl("delete", "brokerconnections", "--all", "--namespace="+w.Namespace)
+			r.stop()
+			r.helm("uninstall", "warren", "--wait")
+			r.Kubectl("delete", "crd", queuesCRD, connectionsCRD)
+			Expect(r.left()).To(BeEmpty())
+			Expect(w.VHost.Definitions().Queues).To(BeEmpty())
+		})
+	}
+})
+
+var _ = Describe("What the Helm chart installs", Ordered, func() {
+	var r *release
+
+	BeforeAll(func() {
+		r = &release{cluster: startCluster(), tool: "helm"}
+		r.Kubectl("apply", "--server-side", "-f", filepath.Join("testdata", "crds"))
+		for _, namespace := range []string{"monitoring", "team-a", "team-b"} {
+			r.Kubectl("create", "namespace", namespace)
+		}
+		r.Kubectl("create", "serviceaccount", "--namespace=monitoring", "scraper")
+	})
+
+	It("can be what make deploy has installed, which stays as it is", func() {
+		r.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
+		before := r.deployment()
+		r.apply("install", chart, "--take-ownership", "--force-conflicts")
+		after := r.deployment()
+		Expect(after.UID).To(Equal(before.UID))
+		Expect(after.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "Helm"))
+		Expect(after.Spec.Template.Spec.Containers[0].Image).To(Equal("ghcr.io/warren-mq/warren:latest"))
+	})
+
+	It("with everything turned on is understood by the API server, the Prometheus operator and cert-manager", func() {
+		// What kubectl has written above stays its own until somebody else insists.
+		r.apply("upgrade", chart, "--force-conflicts", "--values="+filepath.Join("..", "chart", "testdata", "everything.yaml"))
+		manifest := filepath.Join(GinkgoT().TempDir(), "manifest.yaml")
+		Expect(os.WriteFile(manifest, []byte(r.helm("get", "manifest", "warren")), 0o600)).To(Succeed())
+		applied := r.Kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", manifest)
+		for _, kind := range []string{"servicemonitor", "certificate", "networkpolicy", "poddisruptionbudget"} {
+			Expect(applied).To(ContainSubstring(kind + "."))
+		}
+		pod := podOf(r.deployment())
+		Expect(r.Create(ctx(), pod, client.DryRunAll)).To(Succeed(), "the namespace enforces restricted Pod Security")
+	})
+
+	// issue writes a new certificate of the Service into the Secret, and returns how those connect who trust no other one.
+	issue := func() *tls.Config {
+		GinkgoHelper()
+		const name = "warren-controller-manager-metrics.warren-system.svc"
+		certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+		Expect(err).NotTo(HaveOccurred())
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "metrics-tls"},
+			Data:       map[string][]byte{"tls.crt": certificate, "tls.key": key},
+		}
+		if err = r.Create(ctx(), secret); apierrors.IsAlreadyExists(err) {
+			err = r.Update(ctx(), secret)
+		}
+		Expect(err).NotTo(HaveOccurred())
+		trusted := x509.NewCertPool()
+		Expect(trusted.AppendCertsFromPEM(certificate)).To(BeTrue())
+		return &tls.Config{RootCAs: trusted, ServerName: name}
+	}
+
+	It("serves metrics with the certificate of a Secret to the readers that the values name, and takes up the next one", func() {
+		r.apply("upgrade", chart, "--force-conflicts", "--set=metrics.tls.secretName=metrics-tls",
+			"--set=metrics.readers[0].namespace=monitoring", "--set=metrics.readers[0].name=scraper")
+		trusting := issue()
+		m := startManager(r.cluster)
+		token := r.token("monitoring", "scraper")
+		Eventually(func() (int, error) { return m.scrapeBy(trusting, token) }).Should(Equal(http.StatusOK))
+
+		renewed := issue()
+		m.mounts["/etc/warren/metrics"].refresh()
+		Eventually(func() (int, error) { return m.scrapeBy(renewed, token) }).Should(Equal(http.StatusOK))
+		_, err := m.scrapeBy(trusting, token)
+		Expect(err).To(MatchError(ContainSubstring("certificate")))
+		m.Stop()
+	})
+
+	It("does not start with a folder for the certificate that has none, instead of making one", func() {
+		m := startManager(r.cluster, "--metrics-cert-path="+GinkgoT().TempDir())
+		Eventually(m.Ended).Should(BeClosed())
+		Expect(m.log.String()).To(ContainSubstring("load the certificate of --metrics-cert-path"))
+	})
+})

@@ -1,0 +1,184 @@
+package docs
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// schemas is where kubeconform finds the schema of a resource, as docs/editors.md says.
+const schemas = "docs/reference/schemas/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json"
+
+// All samples are valid by our schemas. Secrets beside them have no schema here.
+func TestSamplesConform(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, "config/samples/*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, file := range files {
+		if name := filepath.Base(file); name != "kustomization.yaml" {
+			texts = append(texts, read(t, "config/samples/"+name))
+		}
+	}
+	expectConform(t, texts)
+}
+
+// So is each resource of ours in the documentation.
+func TestResourcesInPagesConform(t *testing.T) {
+	t.Parallel()
+	var texts []string
+	for _, page := range allPages(t) {
+		for _, block := range regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```").FindAllStringSubmatch(read(t, page), -1) {
+			if strings.Contains(block[1], "apiVersion: messaging.warren.dev/") {
+				texts = append(texts, block[1])
+			}
+		}
+	}
+	expectConform(t, texts)
+}
+
+// The resources in the conformance vectors, and those with a status, as an operator left them.
+func TestResourcesWithStatusConform(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, "test/conformance/*/consumerqueues.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, file := range append(files, filepath.Join(root, "test/deployment/testdata/upgrade/4.3/resources.yaml")) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, regexp.MustCompile(`: {([\w-]+)}`).ReplaceAllString(string(text), ": $1")) // as in vhost: {vhost}
+	}
+	expectConform(t, texts)
+}
+
+// What the schemas refuse, an editor marks before the API server refuses it.
+func TestWhatDoesNotConform(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ kind, spec, want string }{
+		"a misspelt field":       {"ConsumerQueue", `{retry: {delayTier: []}}`, "additional properties 'delayTier' not allowed"},
+		"a value of no choice":   {"ConsumerQueue", `{retry: {strategy: Republish}}`, "value must be one of"},
+		"a text for a number":    {"ConsumerQueue", `{queue: {maxLength: many}}`, "got string, want integer"},
+		"a duration with a day":  {"ConsumerQueue", `{queue: {messageTTL: 1d}}`, "does not match pattern"},
+		"a reference to nothing": {"BrokerConnection", `{secretRef: {}}`, "missing property 'name'"},
+		"no spec":                {"ConsumerQueue", `null`, "got null, want object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := conform(t, "apiVersion: messaging.warren.dev/v1alpha1\nkind: "+test.kind+"\nmetadata: {name: a}\nspec: "+test.spec+"\n")
+			if len(found) != 1 || found[0].Status != "statusInvalid" || !strings.Contains(found[0].Msg, test.want) {
+				t.Errorf("found %+v, want %s", found, test.want)
+			}
+		})
+	}
+}
+
+// all.json leads to the schema of each kind, by paths that exist.
+func TestSchemaOfAllKinds(t *testing.T) {
+	t.Parallel()
+	schema := struct {
+		AllOf []struct {
+			If struct {
+				Properties struct{ Kind struct{ Const string } }
+			}
+			Then struct {
+				Ref string `json:"$ref"`
+			}
+		}
+	}{}
+	if err := json.Unmarshal([]byte(read(t, "docs/reference/schemas/all.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	var found, want []string
+	for _, one := range schema.AllOf {
+		found = append(found, one.If.Properties.Kind.Const)
+		if _, err := os.Stat(filepath.Join(root, "docs/reference/schemas", one.Then.Ref)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, crd := range crds(t) {
+		want = append(want, crd.Spec.Names.Kind)
+	}
+	sameSet(t, "kinds", found, want)
+}
+
+// allPages are all Markdown files of the documentation, generated ones too.
+func allPages(t *testing.T) []string {
+	t.Helper()
+	list := []string{"README.md", "CONTRIBUTING.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			list = append(list, strings.TrimPrefix(filepath.ToSlash(path), root+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// conformity is what kubeconform finds of a resource.
+type conformity struct{ Kind, Name, Status, Msg string }
+
+// conform runs kubeconform as docs/editors.md says.
+func conform(t *testing.T, text string) []conformity {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "hack/tool.sh", "kubeconform", "-strict", "-output=json", "-verbose",
+		"-skip=Secret", "-schema-location="+schemas)
+	command.Dir = root
+	command.Stdin = strings.NewReader(text)
+	var failed *exec.ExitError
+	output, err := command.Output()
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	found := struct{ Resources []conformity }{}
+	if err := json.Unmarshal(output, &found); err != nil {
+		t.Fatalf("kubeconform: %v: %s", err, output)
+	}
+	return found.Resources
+}
+
+// expectConform fails for each resource in the texts that is not valid, and if kubeconform has not seen all of them.
+func expectConform(t *testing.T, texts []string) {
+	t.Helper()
+	var documents []string
+	for _, text := range texts {
+		for document := range strings.SplitSeq(text, "\n---\n") {
+			object := map[string]any{}
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				t.Errorf("%v:\n%s", err, document)
+			} else if len(object) > 0 {
+				documents = append(documents, document)
+			}
+		}
+	}
+	seen := 0
+	for _, found := range conform(t, strings.Join(documents, "\n---\n")) {
+		switch {
+		case found.Status == "statusValid":
+			seen++
+		case found.Status == "statusSkipped" && found.Kind == "Secret":
+			seen++
+		default:
+			t.Errorf("%s %s: %s %s", found.Kind, found.Name, found.Status, found.Msg)
+		}
+	}
+	if seen != len(documents) || seen == 0 {
+		t.Errorf("kubeconform has found %d of %d resources to be valid", seen, len(documents))
+	}
+}
