@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +33,7 @@ type flags struct {
 	namespaces     string
 	maxConcurrent  int
 	maxResponse    quantity
+	countsInterval time.Duration
 	zap            zap.Options
 }
 
@@ -61,6 +63,8 @@ func parseFlags() flags {
 	flag.Var(given.maxResponse, "max-management-response",
 		"How large an answer of a broker's management API may be that grows with the vhost, as a quantity such as 128Mi. "+
 			"What is kept of all vhosts may take six times as much memory.")
+	flag.DurationVar(&given.countsInterval, "message-counts-interval", time.Minute,
+		"How often the messages of a vhost's queues are counted for metrics, at most; 0 turns that off.")
 	given.zap.BindFlags(flag.CommandLine)
 	flag.Parse()
 	return given
@@ -127,6 +131,7 @@ func run(given flags) error {
 	ctx := ctrl.SetupSignalHandler()
 	if err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.maxConcurrent, MaxManagementResponse: given.maxResponse.Value(),
+		MessageCountsInterval: given.countsInterval,
 	}); err != nil {
 		return err
 	}
