@@ -46,11 +46,8 @@ func panelsOf(answers []answer) []*panel {
 
 var placeholder = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// nameOf fills in the labels of a legend; the name of the resource where there is no legend, as in a table.
+// nameOf fills in the labels of a legend.
 func nameOf(legend string, metric model.Metric) string {
-	if legend == "" {
-		legend = "{{namespace}}/{{name}} {{condition}}"
-	}
 	return placeholder.ReplaceAllStringFunc(legend, func(found string) string {
 		return string(metric[model.LabelName(placeholder.FindStringSubmatch(found)[1])])
 	})

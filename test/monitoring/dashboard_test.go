@@ -18,6 +18,7 @@ import (
 // panel is a panel of the dashboard.
 type panel struct {
 	Title   string   `json:"title"`
+	Type    string   `json:"type"`
 	Targets []target `json:"targets"`
 }
 
