@@ -25,8 +25,8 @@ var colours = []string{"#7eb26d", "#eab839", "#6ed0e0", "#ef843c", "#e24d42", "#
 func draw(panels []*panel) string {
 	var text strings.Builder
 	rows := (len(panels) + columns - 1) / columns
-	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" fill="#d8d9da">`+"\n",
-		columns*panelWidth, rows*panelHeight)
+	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" `, columns*panelWidth, rows*panelHeight)
+	text.WriteString(`font-family="sans-serif" font-size="11" fill="#d8d9da">` + "\n")
 	text.WriteString(`<rect width="100%" height="100%" fill="#111217"/>` + "\n")
 	first, last := span(panels)
 	for i, p := range panels {
