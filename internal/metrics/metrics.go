@@ -54,6 +54,9 @@ type Counter struct{ vector *prometheus.CounterVec }
 // Inc counts an event.
 func (c *Counter) Inc(labels ...string) { c.vector.WithLabelValues(labels...).Inc() }
 
+// Start has a series begin at zero: rate does not see the event with which a series begins.
+func (c *Counter) Start(labels ...string) { c.vector.WithLabelValues(labels...) }
+
 // With is the counter of the events with these labels.
 func (c *Counter) With(labels ...string) prometheus.Counter {
 	return c.vector.WithLabelValues(labels...)
@@ -65,11 +68,6 @@ type Histogram struct{ vector *prometheus.HistogramVec }
 // Observe takes note of a duration.
 func (h *Histogram) Observe(took time.Duration, labels ...string) {
 	h.vector.WithLabelValues(labels...).Observe(took.Seconds())
-}
-
-// With is the histogram of the durations with these labels.
-func (h *Histogram) With(labels ...string) prometheus.Observer {
-	return h.vector.WithLabelValues(labels...)
 }
 
 // State is a metric whose value is read when Prometheus asks.

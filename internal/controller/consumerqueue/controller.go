@@ -75,6 +75,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics
 		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
 	}
+	startDriftCounters()
 	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest())).

@@ -33,6 +33,20 @@ func (s *scope) countReconciliation(err, writing error) {
 	metrics.Reconciliations.Inc(kind, result, reason)
 }
 
+// startDriftCounters has a series for whatever may differ.
+func startDriftCounters() {
+	for kind, effects := range map[v1alpha1.ObjectKind][]v1alpha1.Effect{
+		v1alpha1.KindExchange: {v1alpha1.EffectDeclare, v1alpha1.EffectDelete, v1alpha1.EffectRecreate, v1alpha1.EffectNone},
+		v1alpha1.KindQueue:    {v1alpha1.EffectDeclare, v1alpha1.EffectRecreate, v1alpha1.EffectNone},
+		v1alpha1.KindBinding:  {v1alpha1.EffectBind, v1alpha1.EffectUnbind, v1alpha1.EffectNone},
+	} {
+		for _, effect := range effects {
+			metrics.DriftDetected.Start(string(kind), string(effect))
+			metrics.DriftCorrected.Start(string(kind), string(effect))
+		}
+	}
+}
+
 // countDrift counts the differences that were found, each when it is first seen, and those that are gone since.
 func (v *vhostScope) countDrift(found []v1alpha1.Change, after plan.Comparison) {
 	for _, change := range v.notSeenBefore(found) {
