@@ -69,7 +69,8 @@ func (p *panel) draw(text *strings.Builder, first, last float64) {
 			fmt.Fprintf(&path, "%.1f,%.1f ", x, y)
 		}
 		colour := colours[i%len(colours)]
-		fmt.Fprintf(text, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", strings.TrimSpace(path.String()), colour)
+		points := strings.TrimSpace(path.String())
+		fmt.Fprintf(text, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", points, colour)
 		if i < legendLines {
 			y := chartTop + chartHeight + 18 + 14*i
 			fmt.Fprintf(text, `<path d="M14 %dh14" stroke="%s" stroke-width="3"/><text x="34" y="%d">%s</text>`+"\n",
