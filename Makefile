@@ -84,11 +84,12 @@ manifests: ## Generate the CRDs and the manager's role, for the cluster and for 
 	sed 's/^kind: ClusterRole$$/kind: Role/' config/rbac/role.yaml >config/namespaced/watched/role.yaml
 
 .PHONY: docs
-docs: ## Generate the reference: API, its JSON schemas, and queue arguments.
+docs: ## Generate the reference: API, its JSON schemas, queue arguments and metrics.
 	@mkdir -p docs/reference
 	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 	go run ./hack/reference >docs/reference/arguments.md
+	go run ./hack/reference/metrics >docs/reference/metrics.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
 
 .PHONY: chart

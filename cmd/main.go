@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +35,7 @@ type flags struct {
 	namespaces     string
 	maxConcurrent  int
 	maxResponse    quantity
+	countsInterval time.Duration
 	zap            zap.Options
 }
 
@@ -66,6 +68,8 @@ func parseFlags() flags {
 	flag.Var(given.maxResponse, "max-management-response",
 		"How large an answer of a broker's management API may be that grows with the vhost, as a quantity such as 128Mi. "+
 			"What is kept of all vhosts may take six times as much memory.")
+	flag.DurationVar(&given.countsInterval, "message-counts-interval", time.Minute,
+		"How often the messages of a vhost's queues are counted for metrics, at most; 0 turns that off.")
 	given.zap.BindFlags(flag.CommandLine)
 	flag.Parse()
 	return given
@@ -136,6 +140,7 @@ func run(given flags) error {
 	ctx := ctrl.SetupSignalHandler()
 	if err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.maxConcurrent, MaxManagementResponse: given.maxResponse.Value(),
+		MessageCountsInterval: given.countsInterval,
 	}); err != nil {
 		return err
 	}

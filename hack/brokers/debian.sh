@@ -49,10 +49,17 @@ debian_provide() {
   say "unpacked RabbitMQ ${package%%-*} in $((SECONDS - begin)) s"
 }
 
-# debian_download SUITE FOLDER: rabbitmq-server and all that it needs, through an apt that knows
-# nothing but that suite and believes that nothing is installed.
+# debian_download SUITE FOLDER: rabbitmq-server and all that it needs.
 debian_download() {
+  debian_apt "$1" "$2" update &&
+    debian_apt "$1" "$2" install -y --download-only rabbitmq-server base-files bash coreutils dash findutils grep mawk sed
+}
+
+# debian_apt SUITE FOLDER ARGUMENT…: an apt-get that knows nothing but that suite, keeps everything in the folder and believes
+# that nothing is installed.
+debian_apt() {
   local suite=$1 dir=$2 keyring
+  shift 2
   keyring=$(find /usr/share/keyrings -name 'debian-archive-keyring.*' | sort | head -n 1)
   [[ -n $keyring ]] || {
     echo "the package debian-archive-keyring is missing: apt-get install debian-archive-keyring"
@@ -60,13 +67,11 @@ debian_download() {
   }
   echo "deb [signed-by=$keyring] $(debian_mirror) $suite main" >"$dir/sources.list"
   : >"$dir/status"
-  local apt=(apt-get -q -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
-    -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State="$dir" -o Dir::State::Lists="$dir/lists"
-    -o Dir::State::status="$dir/status" -o Dir::Cache="$dir" -o Dir::Cache::Archives="$dir/archives"
-    -o APT::Default-Release= -o APT::Sandbox::User= -o APT::Install-Recommends=false
-    -o Acquire::Languages=none -o Acquire::Retries=3)
-  "${apt[@]}" update &&
-    "${apt[@]}" install -y --download-only rabbitmq-server base-files bash coreutils dash findutils grep mawk sed
+  apt-get -q -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+    -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State="$dir" -o Dir::State::Lists="$dir/lists" \
+    -o Dir::State::status="$dir/status" -o Dir::Cache="$dir" -o Dir::Cache::Archives="$dir/archives" \
+    -o APT::Default-Release= -o APT::Sandbox::User= -o APT::Install-Recommends=false \
+    -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
 }
 
 # debian_unpack ARCHIVES ROOT: what the packages' scripts would have set up is little enough to

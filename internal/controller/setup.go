@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -18,6 +19,8 @@ type Options struct {
 	MaxConcurrentReconciles int
 	// MaxManagementResponse is how large an answer of a management API may be, in bytes; rabbit.DefaultResponseLimit if zero.
 	MaxManagementResponse int64
+	// MessageCountsInterval is how often the messages of a vhost's queues are counted, at most; never if zero.
+	MessageCountsInterval time.Duration
 }
 
 // Setup adds Warren's controllers to a manager.
@@ -28,16 +31,19 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	connect := brokers.ConnectWithin(management.NewLimits(options.MaxManagementResponse))
+	limits := management.NewLimits(options.MaxManagementResponse)
+	connect := brokers.ConnectWithin(limits, options.MessageCountsInterval)
 	connections := brokers.NewPool(mgr.GetClient(), mgr.GetLogger().WithName("connections"), connect)
 	if err := mgr.Add(connections); err != nil {
 		return fmt.Errorf("add connections: %w", err)
 	}
-	if err := brokerconnection.Setup(mgr, connections); err != nil {
+	ofConnections, err := brokerconnection.Setup(mgr, connections)
+	if err != nil {
 		return fmt.Errorf("set up BrokerConnections: %w", err)
 	}
-	if err := consumerqueue.Setup(mgr, connections, options.MaxConcurrentReconciles); err != nil {
+	ofQueues, err := consumerqueue.Setup(mgr, connections, options.MaxConcurrentReconciles)
+	if err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)
 	}
-	return nil
+	return addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, ofQueues)
 }

@@ -3,6 +3,9 @@ package ownership
 import (
 	"context"
 	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/metrics"
 )
 
 // ClaimLock is held while a ConsumerQueue records what it takes for its own: of two that dispute an object, the second sees
@@ -26,6 +29,7 @@ func NewClaimLock() *ClaimLock {
 // Acquire waits until nobody holds one of the subjects in another form. It takes all of them or none, so no two wait for each
 // other.
 func (l *ClaimLock) Acquire(ctx context.Context, claims Claims) (release func(), err error) {
+	began := time.Now()
 	for {
 		l.mu.Lock()
 		if l.isFree(claims) {
@@ -33,6 +37,7 @@ func (l *ClaimLock) Acquire(ctx context.Context, claims Claims) (release func(),
 				l.held[about] = holding{form, l.held[about].count + 1}
 			}
 			l.mu.Unlock()
+			metrics.ClaimWaits.Observe(time.Since(began))
 			return func() { l.release(claims) }, nil
 		}
 		changed := l.changed

@@ -68,7 +68,10 @@ func (s *supervisor) run(ctx context.Context) {
 // was known of the broker may be out of date after a time without a connection.
 func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
-	s.health.update(func(s *healthParts) { s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.Version })
+	s.health.update(func(s *healthParts) {
+		s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.Version
+		s.connects++
+	})
 	if !first {
 		s.reconnected()
 	}

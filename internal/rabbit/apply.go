@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"regexp"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -104,10 +106,22 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 		c.views.write(snapshot.Write{ID: operation.about.ID, Apply: operation.write})
 		return nil
 	}
+	began, err := time.Now(), error(nil)
 	if operation.cluster == "" {
-		return operation.namePermission(c.channels.Do(ctx, call))
+		err = c.channels.Do(ctx, call)
+	} else {
+		err = c.channels.DoOnCluster(ctx, operation.cluster, call)
 	}
-	return operation.namePermission(c.channels.DoOnCluster(ctx, operation.cluster, call))
+	metrics.BrokerRequests.Observe(time.Since(began), "amqp", operation.method(), brokererr.Result(err))
+	return operation.namePermission(err)
+}
+
+// method is what AMQP calls the operation, such as queue.declare.
+func (o operation) method() string {
+	if o.about.ID.Kind == vhost.KindExchange {
+		return "exchange." + o.about.Op
+	}
+	return "queue." + o.about.Op // Warren binds queues only
 }
 
 // kindsInReplies are the kinds of objects by what RabbitMQ calls them.

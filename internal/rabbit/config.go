@@ -46,6 +46,10 @@ type Config struct {
 	// ResyncInterval is the time between two readings of the vhost.
 	ResyncInterval time.Duration
 
+	// MessageCountsInterval is how often the messages of the vhost's queues are counted, at most; never if zero. Fingerprint
+	// leaves it out.
+	MessageCountsInterval time.Duration
+
 	// Known says whether an owner is one of this process's. Nothing is removed while there are connections or fences of others
 	// in the vhost. All are known if it is nil. Fingerprint leaves it out.
 	Known func(owner string) bool `json:"-"`

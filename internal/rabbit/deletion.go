@@ -2,10 +2,13 @@ package rabbit
 
 import (
 	"context"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -15,7 +18,10 @@ import (
 func (c *Connection) DeleteEmpty(
 	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
 ) error {
-	return c.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+	began := time.Now()
+	err := c.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+	metrics.QueueDeletions.Observe(time.Since(began), brokererr.Result(err))
+	return err
 }
 
 // Fences names the policies of this connection's Owner that keep queues from taking messages: those that deletions which

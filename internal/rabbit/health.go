@@ -57,6 +57,8 @@ type healthParts struct {
 	mismatch    error
 	amqpVersion string
 	nodeVersion string
+	// connects is how often AMQP has connected.
+	connects int
 }
 
 func (s *healthState) read() Health {

@@ -47,6 +47,7 @@ type observation struct {
 	key     observationKey
 	store   snapshot.Store
 	members members
+	counts  counts
 
 	reading management.Places // of one, for whoever reads the vhost
 	readAt  time.Time         // when the last reading began that succeeded; guarded by reading

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -49,6 +50,7 @@ func (r *refresher) run(ctx context.Context) {
 		if err == nil {
 			retry.reset()
 			r.readMembers(ctx)
+			r.countMessages(ctx)
 		} else {
 			wait = retry.wait()
 		}
@@ -77,7 +79,9 @@ func (r *refresher) awaitLink(ctx context.Context) {
 
 // refresh asks the broker who it is, where that is not sure, and reads the vhost.
 func (r *refresher) refresh(ctx context.Context, asked bool) error {
+	started := time.Now()
 	began, err := r.probeAndRead(ctx, asked)
+	metrics.Refreshes.Observe(time.Since(started), brokererr.Result(err))
 	if err != nil && !errors.Is(err, errReadByAnother) {
 		r.requests.markStale() // even when closing: another refresh may still begin
 	}

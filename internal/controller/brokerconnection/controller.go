@@ -31,6 +31,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/ssa"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -61,15 +62,15 @@ const clusterPoll = 30 * time.Second
 // countDelay gathers changes of the number of ConsumerQueues, which often come in crowds.
 const countDelay = time.Second
 
-// Setup adds the controller of BrokerConnections to a manager.
-func Setup(mgr ctrl.Manager, connections *brokers.Pool) error {
+// Setup adds the controller of BrokerConnections to a manager. It returns the source of their metrics.
+func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
 		deletions: newDeletionClock(),
 		unneeded:  patience.NewFirstSeen(clock.RealClock{}), suspendedClean: patience.NewFirstSeen(clock.RealClock{}),
 	}
 	timeout := trigger.ReconciliationTimeout
-	return ctrl.NewControllerManagedBy(mgr).
+	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("brokerconnection").
 		For(&v1alpha1.BrokerConnection{}, builder.WithPredicates(predicate.Or(trigger.SpecOrRequest(), protectionLost()))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectionsOfSecret)).
@@ -135,17 +136,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	unprotected := r.syncFinalizer(ctx, bc, len(users.Items) > 0) // the status tells of the connection all the same
 	if apierrors.IsConflict(unprotected) {
+		countReconciliation(bc.Status, unprotected)
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	status := *bc.Status.DeepCopy()
 	result, err := r.reconcileNormal(ctx, bc, &status)
 	if err != nil {
+		countReconciliation(status, err)
 		return ctrl.Result{}, errors.Join(unprotected, err)
 	}
 	count := int32(min(len(users.Items), math.MaxInt32))
 	status.ConsumerQueues = &count
 	result, err = r.finish(ctx, bc, status, result)
-	if err := errors.Join(unprotected, err); err != nil {
+	err = errors.Join(unprotected, err)
+	countReconciliation(status, err)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	return result, nil

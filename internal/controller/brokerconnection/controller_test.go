@@ -79,7 +79,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes})
-			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0)))
+			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0))
 			stopped, stop := context.WithCancel(t.Context())
 			stop()
 			topologytest.Equal(t, "error", nil, connections.Start(stopped)) // nobody takes its notices

@@ -41,7 +41,7 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 // testBrokerConnections reconciles BrokerConnections by a client.
 func testBrokerConnections(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 	return &Reconciler{
-		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0))),
+		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0)),
 		deletions: newDeletionClock(), unneeded: patience.NewFirstSeen(now), suspendedClean: patience.NewFirstSeen(now),
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/metrics"
 )
 
 // ErrBusy ends the reconciliation of a resource whose turn it is not.
@@ -30,9 +32,15 @@ type Limiter struct {
 // turns are those of one broker.
 type turns struct {
 	taken   int
-	waiting []client.ObjectKey
+	waiting []waiter
 	// offered turns are kept for resources that were woken.
-	offered map[client.ObjectKey]bool
+	offered map[client.ObjectKey]waiter
+}
+
+// waiter is a resource that waits for its turn.
+type waiter struct {
+	resource client.ObjectKey
+	since    time.Time
 }
 
 // NewLimiter makes a Limiter that gives each broker so many turns at a time, one at least.
@@ -47,18 +55,20 @@ func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (done f
 	defer l.mu.Unlock()
 	t := l.of[endpoint]
 	if t == nil {
-		t = &turns{offered: map[client.ObjectKey]bool{}}
+		t = &turns{offered: map[client.ObjectKey]waiter{}}
 		l.of[endpoint] = t
 	}
-	switch {
-	case t.offered[resource]:
+	wait := time.Duration(0)
+	if woken, offered := t.offered[resource]; offered {
 		delete(t.offered, resource)
-	case t.free(l.limit) == 0:
-		if !slices.Contains(t.waiting, resource) {
-			t.waiting = append(t.waiting, resource)
+		wait = time.Since(woken.since)
+	} else if t.free(l.limit) == 0 {
+		if !slices.ContainsFunc(t.waiting, func(w waiter) bool { return w.resource == resource }) {
+			t.waiting = append(t.waiting, waiter{resource, time.Now()})
 		}
 		return nil, false
 	}
+	metrics.LimiterWaits.Observe(wait)
 	t.taken++
 	return func() {
 		l.mu.Lock()
@@ -77,7 +87,7 @@ func (l *Limiter) Pass(resource client.ObjectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for endpoint, t := range l.of {
-		if t.offered[resource] {
+		if _, offered := t.offered[resource]; offered {
 			delete(t.offered, resource)
 			l.offer(endpoint, t)
 		}
@@ -89,10 +99,21 @@ func (l *Limiter) offer(endpoint string, t *turns) {
 	for t.free(l.limit) > 0 && len(t.waiting) > 0 {
 		next := t.waiting[0]
 		t.waiting = t.waiting[1:]
-		t.offered[next] = true
-		go l.wake(next) // it waits for the controller to take it
+		t.offered[next.resource] = next
+		go l.wake(next.resource) // it waits for the controller to take it
 	}
 	if t.taken == 0 && len(t.offered) == 0 && len(t.waiting) == 0 {
 		delete(l.of, endpoint)
 	}
+}
+
+// EmitMetrics emits how many resources wait.
+func (l *Limiter) EmitMetrics(emit metrics.Emit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting := 0
+	for _, t := range l.of {
+		waiting += len(t.waiting)
+	}
+	metrics.LimiterWaiting.Emit(emit, float64(waiting))
 }

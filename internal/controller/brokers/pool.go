@@ -60,6 +60,10 @@ type Broker interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 	// Fences names the policies of this owner that keep queues from taking messages.
 	Fences() []string
+	// Stats tells what metrics say of the connection.
+	Stats() rabbit.Stats
+	// Messages is how many messages a queue held when they were last counted; false if that is not known.
+	Messages(queue string) (count int64, known bool)
 	// Close ends the connection.
 	Close()
 }
@@ -68,11 +72,11 @@ type Broker interface {
 type Connect func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error)
 
 // ConnectWithin opens connections to RabbitMQ. All of them together keep to limits, and those that see the same vhost with the
-// same rights share what they observe.
-func ConnectWithin(limits *management.Limits) Connect {
+// same rights share what they observe. The messages of each vhost are counted once per interval, at most; never if it is zero.
+func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Connect {
 	observations := rabbit.NewObservations()
 	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error) {
-		config.Limits, config.Observations = limits, observations
+		config.Limits, config.Observations, config.MessageCountsInterval = limits, observations, countsInterval
 		return rabbit.Open(config, logger, notify)
 	}
 }

@@ -44,7 +44,7 @@ func TestHandleNotice(t *testing.T) {
 				controllertest.Named(t, "shop", "returns", `{retry: {returnTo: {exchange: back}}}`),
 				controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
 				controllertest.Named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
-			), logr.Discard(), ConnectWithin(management.NewLimits(0)))
+			), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
 			handled := make(chan struct{})
 			go func() {
 				defer close(handled)
@@ -99,7 +99,7 @@ func TestHealthOfANewConnection(t *testing.T) {
 // What waits for a controller that will not come ends with the manager.
 func TestNoticeWhileStopping(t *testing.T) {
 	t.Parallel()
-	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(management.NewLimits(0)))
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	topologytest.Equal(t, "error", nil, connections.Start(stopped))
@@ -108,14 +108,14 @@ func TestNoticeWhileStopping(t *testing.T) {
 
 func TestNoticeWithoutAnAPIServer(t *testing.T) {
 	t.Parallel()
-	connections := NewPool(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(management.NewLimits(0)))
+	connections := NewPool(controllertest.BrokenClient(t), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
 	connections.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"}, snapshot.Notice{Queues: []string{"orders"}})
 }
 
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
-	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}), logr.Discard(), ConnectWithin(management.NewLimits(0)))
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
 	connections.stop() // nobody takes the notices
 	config := rabbit.Config{
 		// Nothing listens at port 1.
@@ -162,7 +162,7 @@ func TestConnections(t *testing.T) {
 // An open connection outlives its Secret by 10 s.
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
-	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(management.NewLimits(0))), types.NamespacedName{Namespace: "shop", Name: "default"}
+	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(management.NewLimits(0), 0)), types.NamespacedName{Namespace: "shop", Name: "default"}
 	topologytest.Equal(t, "without a connection", 0, connections.GraceLeft(key, time.Hour))
 	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
 	first := connections.GraceLeft(key, time.Hour)

@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
@@ -54,6 +55,7 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, a
 		connection.RequestRefresh()
 		return MinRecheck
 	case connection.Health().SyncedAt.After(asked.since):
+		metrics.RefreshWaits.Observe(time.Since(asked.since))
 		delete(f.questions, resource)
 		return 0
 	}
@@ -65,4 +67,11 @@ func (f *RefreshGate) Forget(resource client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.questions, resource)
+}
+
+// EmitMetrics emits how many resources wait.
+func (f *RefreshGate) EmitMetrics(emit metrics.Emit) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	metrics.RefreshWaiting.Emit(emit, float64(len(f.questions)))
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/ssa"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -62,8 +63,9 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
-// Setup adds the controller of ConsumerQueues, which reconciles some at a time, to a manager.
-func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) error {
+// Setup adds the controller of ConsumerQueues, which reconciles some at a time, to a manager. It returns the source of their
+// metrics.
+func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics.Source, error) {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
@@ -73,7 +75,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) error {
 		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	startDriftCounters()
+	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest())).
 		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfConnection),
@@ -142,16 +145,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !errors.Is(err, brokers.ErrBusy) {
 		r.limiter.Pass(request.NamespacedName)
 	}
-	if later, ok := errors.AsType[*brokers.RefreshPending](err); ok {
-		return ctrl.Result{RequeueAfter: trigger.Jittered(later.Wait)}, nil
-	}
-	switch {
-	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected):
-		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
-	case errors.Is(err, brokers.ErrBusy):
-		return ctrl.Result{RequeueAfter: trigger.Jittered(brokers.LimiterRetry)}, nil // it is woken as a rule
+	if wait, waits := retryOf(err); waits {
+		s.countReconciliation(err, nil)
+		return ctrl.Result{RequeueAfter: trigger.Jittered(wait)}, nil
 	}
 	writing := s.finish(ctx)
+	s.countReconciliation(err, writing)
 	if apierrors.IsConflict(writing) || errors.Is(writing, errStaleCache) {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
@@ -159,6 +158,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	return result, nil
+}
+
+// retryOf says when a reconciliation is tried again that ended before anything was found out; false for any other.
+func retryOf(err error) (wait time.Duration, waits bool) {
+	if later, pending := errors.AsType[*brokers.RefreshPending](err); pending {
+		return later.Wait, true
+	}
+	switch {
+	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected):
+		return trigger.CacheSyncDelay, true
+	case errors.Is(err, brokers.ErrBusy):
+		return brokers.LimiterRetry, true // it is woken as a rule
+	}
+	return 0, false
 }
 
 // forget drops what is remembered of a ConsumerQueue that is gone.

@@ -89,7 +89,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0)))
+			connections := brokers.NewPool(test.client, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0))
 			r := &Reconciler{
 				client: test.client, pool: connections, recorder: &controllertest.EventLog{},
 				deletions: brokers.NewDeletionTasks(t.Context(), connections.Enqueue), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(), limiter: brokers.NewLimiter(1, connections.Enqueue),

@@ -34,7 +34,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
 		t.Fatal(err)
 	}
-	connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0)))
+	connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0))
 	return &scope{
 		Reconciler: &Reconciler{
 			client: c, live: c, pool: connections, recorder: &controllertest.EventLog{},

@@ -272,7 +272,7 @@ func TestLookWithoutABroker(t *testing.T) {
 				cq.Status.ObservedGeneration = cq.Generation
 			}
 			removals := brokers.NewDeletionTasks(t.Context(), controllertest.NewTold().Tell)
-			r := &Reconciler{client: c, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0))), deletions: removals}
+			r := &Reconciler{client: c, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0)), deletions: removals}
 			look := &scope{Reconciler: r, report: reportOn(cq)}
 			result, err := look.reconcileNormal(t.Context())
 			topologytest.Equal(t, "error", nil, err)

@@ -97,8 +97,9 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 			return err // another reconciliation may have done it, and told, a moment ago
 		}
 	}
-	before := comparison.Changes
+	before, drift := comparison.Changes, comparison.Drift(v.known, v.cq.Spec.DriftPolicy)
 	comparison, applied := v.apply(ctx, comparison, decided)
+	v.countDrift(drift, comparison)
 	if applied != nil {
 		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later
 	}

@@ -14,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -67,6 +68,13 @@ type DialOptions struct {
 
 // Dial opens an AMQP connection.
 func Dial(ctx context.Context, options DialOptions) (*Conn, error) {
+	began := time.Now()
+	l, err := dial(ctx, options)
+	metrics.BrokerRequests.Observe(time.Since(began), "amqp", "connection.open", brokererr.Result(err))
+	return l, err
+}
+
+func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	l := &Conn{ID: newLinkID(), Opened: time.Now(), Refused: make(chan error, 1)}
 	stop := func() bool { return true }
 	connect := func(network, address string) (net.Conn, error) {

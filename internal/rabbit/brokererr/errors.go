@@ -63,6 +63,47 @@ var (
 	ErrClosed = errors.New("connection closed")
 )
 
+// results are the reasons as metrics name them, the most telling first.
+var results = []struct {
+	reason error
+	name   string
+}{
+	{ErrClosed, "closed"},
+	{ErrAuthentication, "authentication_failed"},
+	{ErrAccessRefused, "access_refused"},
+	{ErrVHostNotFound, "vhost_not_found"},
+	{ErrPreconditionFailed, "precondition_failed"},
+	{ErrInvalidArgument, "invalid_argument"},
+	{ErrTooLarge, "too_large"},
+	{ErrNotFound, "not_found"},
+	{ErrResourceLocked, "resource_locked"},
+	{ErrInUse, "in_use"},
+	{ErrPending, "pending"},
+	{ErrNotEmpty, "not_empty"},
+	{ErrUnproven, "unproven"},
+	{ErrOtherCluster, "other_cluster"},
+	{ErrShared, "shared_vhost"},
+	{ErrClusterMismatch, "cluster_mismatch"},
+	{ErrResponseTooLarge, "response_too_large"},
+	{context.Canceled, "canceled"},
+	{ErrTimeout, "timeout"},
+	{context.DeadlineExceeded, "timeout"},
+	{ErrUnreachable, "unreachable"},
+}
+
+// Result says in one word, for metrics, what came of an operation: success, or why the operation failed.
+func Result(err error) string {
+	if err == nil {
+		return "success"
+	}
+	for _, known := range results {
+		if errors.Is(err, known.reason) {
+			return known.name
+		}
+	}
+	return "error"
+}
+
 // What can be done to an object.
 const (
 	OpDeclare = "declare"

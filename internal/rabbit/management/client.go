@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
@@ -140,6 +141,21 @@ func (m *Client) write(ctx context.Context, method, path string, content any) er
 
 // do makes one request and has its answer read.
 func (m *Client) do(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
+	began := time.Now()
+	err := m.request(ctx, method, path, etag, content, read)
+	metrics.BrokerRequests.Observe(time.Since(began), "management", method+" "+endpointOf(path), resultOf(err))
+	return err
+}
+
+// resultOf is what metrics say of a request.
+func resultOf(err error) string {
+	if errors.Is(err, ErrNotModified) {
+		return "not_modified"
+	}
+	return brokererr.Result(err)
+}
+
+func (m *Client) request(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
 	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: m.gotConn}), m.Timeout)
 	defer cancel()
 	body := io.Reader(http.NoBody)

@@ -43,7 +43,9 @@ var answerLimits = []struct {
 	{"/definitions/{vhost}", 0},
 	{"/queues/{vhost}", 0},
 	{"/queues/{vhost}/{queue}", smallAnswer},
+	{"/queues/{vhost}/{queue}/bindings", smallAnswer},
 	{"/exchanges/{vhost}", 0},
+	{"/exchanges/{vhost}/{exchange}", smallAnswer},
 	{"/bindings/{vhost}", 0},
 	{"/policies/{vhost}", 0},
 	{"/policies/{vhost}/{policy}", smallAnswer},
@@ -84,6 +86,17 @@ func (l *Limits) answer(path string) int64 {
 	return smallAnswer
 }
 
+// endpointOf is the endpoint that a request is made to, without names; "other" if it is none of those listed.
+func endpointOf(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	for _, known := range answerLimits {
+		if matches(known.endpoint, path) {
+			return known.endpoint
+		}
+	}
+	return "other"
+}
+
 func matches(endpoint, path string) bool {
 	parts, names := strings.Split(path, "/"), strings.Split(endpoint, "/")
 	if len(parts) != len(names) {
@@ -95,6 +108,13 @@ func matches(endpoint, path string) bool {
 		}
 	}
 	return true
+}
+
+// Usage is how much memory all snapshots take together, and how much they may.
+func (l *Limits) Usage() (used, limit int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Used, l.Memory
 }
 
 // Room is the memory that one snapshot, or one answer, takes of what all may take. It belongs to one goroutine at a time.
@@ -118,6 +138,13 @@ func (r *Room) need(bytes int64) bool {
 	r.Limits.Used += more
 	r.Taken = bytes
 	return true
+}
+
+// Size is how large the room is. Unlike the other methods it may be called by any goroutine.
+func (r *Room) Size() int64 {
+	r.Limits.mu.Lock()
+	defer r.Limits.mu.Unlock()
+	return r.Taken
 }
 
 // Shrink gives back what is more than this.

@@ -58,6 +58,21 @@ func (b *Broker) SetHealth(change func(*rabbit.Health)) {
 	change(&b.health)
 }
 
+// Stats tells what metrics say.
+func (b *Broker) Stats() rabbit.Stats {
+	health := b.Health()
+	stats := rabbit.Stats{AMQPUp: health.Connected, ManagementUp: health.Err == nil, SyncedAt: health.SyncedAt, ResyncInterval: time.Minute}
+	b.store.View(func(s *snapshot.Snapshot) { stats.Size = s.Size() })
+	return stats
+}
+
+// Messages is how many messages a queue holds.
+func (b *Broker) Messages(queue string) (count int64, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64(b.messages[queue]), true
+}
+
 // SetMessages says how many messages a queue holds.
 func (b *Broker) SetMessages(queue string, count int) {
 	b.mu.Lock()

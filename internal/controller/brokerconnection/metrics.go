@@ -1,0 +1,39 @@
+package brokerconnection
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/metrics"
+)
+
+const kind = "BrokerConnection"
+
+// countReconciliation counts a reconciliation that ended with a status, or with an error.
+func countReconciliation(status v1alpha1.BrokerConnectionStatus, err error) {
+	switch {
+	case apierrors.IsConflict(err):
+		metrics.Reconciliations.Inc(kind, "waiting", "StaleCache")
+	case err != nil:
+		metrics.Reconciliations.Inc(kind, "failed", "Error")
+	default:
+		metrics.Reconciliations.Inc(kind, "done", conditions.Ready(status.Conditions).Reason)
+	}
+}
+
+// EmitMetrics emits what is known of all BrokerConnections.
+func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
+	list := &v1alpha1.BrokerConnectionList{}
+	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has ended
+		return
+	}
+	tally := conditions.NewTally(kind)
+	for i := range list.Items {
+		tally.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
+	}
+	tally.Emit(emit)
+}

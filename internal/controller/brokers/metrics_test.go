@@ -1,0 +1,77 @@
+package brokers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// values are what a source emits, by name of the metric and label values, in the order of the labels' names.
+func values(t *testing.T, source metrics.Source) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewCollector(source))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			name := family.GetName()
+			for _, label := range metric.Label {
+				name += " " + label.GetValue()
+			}
+			found[name] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+		}
+	}
+	return found
+}
+
+// A connection that has not read its vhost has no snapshot to tell of.
+func TestStatsBecomeMetrics(t *testing.T) {
+	t.Parallel()
+	stats := rabbit.Stats{Reconnects: 3, ResyncInterval: 30 * time.Second}
+	emit := func(emit metrics.Emit) { emitStats(emit, stats, "shop", "default") }
+	want := map[string]float64{
+		"warren_connection_up default shop amqp": 0, "warren_connection_up default shop management": 0,
+		"warren_connection_reconnects_total default shop": 3, "warren_snapshot_refresh_interval_seconds default shop": 30,
+		"warren_fences default shop": 0,
+	}
+	topologytest.Equal(t, "before the first reading", want, values(t, emit))
+
+	stats.AMQPUp, stats.ManagementUp, stats.SyncedAt = true, true, time.Unix(1000, 0)
+	stats.Size = snapshot.Size{Queues: 1, Exchanges: 2, Bindings: 3, Policies: 4, Bytes: 5}
+	stats.Fences, stats.Oldest = 1, time.Unix(900, 0)
+	want["warren_connection_up default shop amqp"], want["warren_connection_up default shop management"] = 1, 1
+	want["warren_snapshot_timestamp_seconds default shop"], want["warren_snapshot_bytes default shop"] = 1000, 5
+	want["warren_snapshot_objects Queue default shop"], want["warren_snapshot_objects Exchange default shop"] = 1, 2
+	want["warren_snapshot_objects Binding default shop"], want["warren_snapshot_objects Policy default shop"] = 3, 4
+	want["warren_fences default shop"], want["warren_fence_oldest_timestamp_seconds default shop"] = 1, 900
+	topologytest.Equal(t, "after", want, values(t, emit))
+}
+
+func TestMemoryBecomesMetrics(t *testing.T) {
+	t.Parallel()
+	topologytest.Equal(t, "memory", map[string]float64{
+		"warren_snapshot_memory_bytes": 0, "warren_snapshot_memory_limit_bytes": 6 * management.Mebibyte,
+	}, values(t, EmitMemory(management.NewLimits(management.Mebibyte))))
+}
+
+func TestWaitsBecomeMetrics(t *testing.T) {
+	t.Parallel()
+	l := twoTurns(t)
+	end := l.acquire("blue:5672", "a")
+	l.acquire("blue:5672", "b")
+	l.waits("blue:5672", "c")
+	topologytest.Equal(t, "one waits", map[string]float64{"warren_limiter_waiting": 1}, values(t, l.EmitMetrics))
+	end()
+	topologytest.Equal(t, "none waits", map[string]float64{"warren_limiter_waiting": 0}, values(t, l.EmitMetrics))
+}

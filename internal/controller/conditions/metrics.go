@@ -1,0 +1,49 @@
+package conditions
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/metrics"
+)
+
+// Tally counts the resources of a kind by their conditions, for metrics.
+type Tally struct {
+	kind   string
+	counts map[tallied]int
+}
+
+type tallied struct{ namespace, condition, status, reason string }
+
+// NewTally counts nothing yet.
+func NewTally(kind string) *Tally { return &Tally{kind, map[tallied]int{}} }
+
+// Add counts a resource, and emits since when it has conditions that want attention.
+func (t *Tally) Add(emit metrics.Emit, object client.Object, all []metav1.Condition) {
+	for _, c := range all {
+		t.counts[tallied{object.GetNamespace(), c.Type, string(c.Status), c.Reason}]++
+		if wantsAttention(c) {
+			metrics.ConditionSince.EmitTime(emit, c.LastTransitionTime.Time,
+				t.kind, object.GetNamespace(), object.GetName(), c.Type, string(c.Status), c.Reason)
+		}
+	}
+}
+
+// wantsAttention says whether somebody who looks after a resource wants to know of a condition.
+func wantsAttention(c metav1.Condition) bool {
+	switch c.Type {
+	case v1alpha1.ConditionReady:
+		return c.Status != metav1.ConditionTrue
+	case v1alpha1.ConditionReconciling:
+		return false // which Ready tells as well
+	}
+	return c.Status == metav1.ConditionTrue
+}
+
+// Emit emits the counts.
+func (t *Tally) Emit(emit metrics.Emit) {
+	for by, count := range t.counts {
+		metrics.Resources.Emit(emit, float64(count), t.kind, by.namespace, by.condition, by.status, by.reason)
+	}
+}

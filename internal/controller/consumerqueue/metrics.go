@@ -1,0 +1,108 @@
+package consumerqueue
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/topology/plan"
+)
+
+const kind = "ConsumerQueue"
+
+// countReconciliation counts a reconciliation by what came of it: err is how it ended, writing how the status was written.
+func (s *scope) countReconciliation(err, writing error) {
+	result, reason := "done", conditions.Ready(s.status.Conditions).Reason
+	_, pending := errors.AsType[*brokers.RefreshPending](err)
+	switch {
+	case pending:
+		result, reason = "waiting", "RefreshPending"
+	case errors.Is(err, brokers.ErrBusy):
+		result, reason = "waiting", "Busy"
+	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected), apierrors.IsConflict(writing), errors.Is(writing, errStaleCache):
+		result, reason = "waiting", "StaleCache"
+	case err != nil || writing != nil:
+		result, reason = "failed", "Error"
+	}
+	metrics.Reconciliations.Inc(kind, result, reason)
+}
+
+// startDriftCounters has a series for whatever may differ.
+func startDriftCounters() {
+	for kind, effects := range map[v1alpha1.ObjectKind][]v1alpha1.Effect{
+		v1alpha1.KindExchange: {v1alpha1.EffectDeclare, v1alpha1.EffectDelete, v1alpha1.EffectRecreate, v1alpha1.EffectNone},
+		v1alpha1.KindQueue:    {v1alpha1.EffectDeclare, v1alpha1.EffectRecreate, v1alpha1.EffectNone},
+		v1alpha1.KindBinding:  {v1alpha1.EffectBind, v1alpha1.EffectUnbind, v1alpha1.EffectNone},
+	} {
+		for _, effect := range effects {
+			metrics.DriftDetected.Start(string(kind), string(effect))
+			metrics.DriftCorrected.Start(string(kind), string(effect))
+		}
+	}
+}
+
+// countDrift counts the differences that were found, each when it is first seen, and those that are gone since.
+func (v *vhostScope) countDrift(found []v1alpha1.Change, after plan.Comparison) {
+	for _, change := range v.notSeenBefore(found) {
+		metrics.DriftDetected.Inc(string(change.Kind), string(change.Effect))
+	}
+	for _, change := range plan.Without(found, after.Changes) {
+		metrics.DriftCorrected.Inc(string(change.Kind), string(change.Effect))
+	}
+}
+
+// notSeenBefore leaves out what the status tells already. A status that tells of part of the changes only has a hash of all.
+func (v *vhostScope) notSeenBefore(found []v1alpha1.Change) []v1alpha1.Change {
+	if hash, err := plan.Hash(found); err == nil && hash == v.status.PlanHash {
+		return nil
+	}
+	return plan.Without(found, v.status.Changes)
+}
+
+// messageRoles are the roles of queues as metrics name them.
+var messageRoles = map[v1alpha1.Role]string{
+	v1alpha1.RoleMain: "main", v1alpha1.RoleDelayTier: "delayed", v1alpha1.RoleDeadLetter: "dead_lettered",
+}
+
+// EmitMetrics emits what is known of all ConsumerQueues.
+func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
+	r.limiter.EmitMetrics(emit)
+	r.refreshes.EmitMetrics(emit)
+	list := &v1alpha1.ConsumerQueueList{}
+	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has ended
+		return
+	}
+	tally := conditions.NewTally(kind)
+	for i := range list.Items {
+		tally.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
+		r.emitMessages(emit, &list.Items[i])
+	}
+	tally.Emit(emit)
+}
+
+// emitMessages emits how many messages the queues of a ConsumerQueue hold, as far as that is known.
+func (r *Reconciler) emitMessages(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
+	broker := r.pool.Get(brokers.ConnectionKey(cq))
+	if broker == nil {
+		return
+	}
+	messages := map[string]int64{}
+	for _, entry := range cq.Status.Topology {
+		role, counted := messageRoles[entry.Role]
+		if entry.Kind != v1alpha1.KindQueue || !counted {
+			continue
+		}
+		if count, known := broker.Messages(entry.Name); known {
+			messages[role] += count
+		}
+	}
+	for role, count := range messages {
+		metrics.Messages.Emit(emit, float64(count), cq.Namespace, cq.Name, role)
+	}
+}

@@ -1,0 +1,117 @@
+package metrics
+
+// The buckets of histograms, in seconds.
+var (
+	// requestBuckets go from what a broker next door takes to the longest time-out.
+	requestBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+	// refreshBuckets go further: a refresh is several requests.
+	refreshBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+	// waitBuckets begin with no wait at all, and end with what thousands of resources may wait for one broker.
+	waitBuckets = []float64{0, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
+)
+
+// Resources.
+var (
+	Resources = gauge("warren_resources",
+		"Resources whose condition has this status for this reason. Each resource counts once for each of its conditions.",
+		"kind", "namespace", "condition", "status", "reason")
+	ConditionSince = gauge("warren_resource_condition_since_timestamp_seconds",
+		"When a condition began that wants attention: Ready that is not True; Drifted, RecreationRequired, Stalled or Suspended "+
+			"that is True. A resource that is well has no series.",
+		"kind", "namespace", "name", "condition", "status", "reason")
+	Reconciliations = counter("warren_reconciliations_total",
+		"Reconciliations by what came of them: done with the reason of the Ready condition; waiting for a turn at the broker (Busy), "+
+			"for a refresh of the vhost (RefreshPending) or for the cache (StaleCache); failed with Error.",
+		"kind", "result", "reason")
+)
+
+// Drift.
+var (
+	DriftDetected = counter("warren_drift_detected_total",
+		"Differences between spec and broker, counted when each is first seen, by kind of the broker object and by what it takes to "+
+			"make the change. What is declared for the first time is no difference.",
+		"kind", "effect")
+	DriftCorrected = counter("warren_drift_corrected_total",
+		"Differences that Warren has corrected; the broker confirmed each.",
+		"kind", "effect")
+)
+
+// Brokers.
+var (
+	BrokerRequests = histogram("warren_broker_request_duration_seconds",
+		"Requests to brokers: over AMQP by method, to the management API by endpoint. result is success, not_modified, "+
+			"or why the request failed, such as timeout or access_refused.",
+		requestBuckets, "protocol", "operation", "result")
+	QueueDeletions = histogram("warren_queue_deletion_duration_seconds",
+		"Attempts to delete queues that are provably empty; result is as for requests, and not_empty, unproven or pending where the "+
+			"queues stay.",
+		refreshBuckets, "result")
+	ConnectionUp = gauge("warren_connection_up",
+		"1 while the broker of a BrokerConnection answers: protocol is amqp or management. A BrokerConnection that is suspended, or "+
+			"whose Secret cannot be used, has no series.",
+		"namespace", "name", "protocol")
+	Reconnects = total("warren_connection_reconnects_total",
+		"AMQP connections that were opened again after the first.",
+		"namespace", "name")
+)
+
+// Snapshots of vhosts.
+var (
+	SnapshotTime = gauge("warren_snapshot_timestamp_seconds",
+		"When the reading of the vhost began that the BrokerConnection shows; its age is time() minus this.",
+		"namespace", "name")
+	SnapshotInterval = gauge("warren_snapshot_refresh_interval_seconds",
+		"How often the vhost is to be read: spec.resyncInterval of the BrokerConnection.",
+		"namespace", "name")
+	SnapshotObjects = gauge("warren_snapshot_objects",
+		"Objects of the vhost, whoever made them: kind is Queue, Exchange, Binding or Policy. BrokerConnections that share what they "+
+			"read show the same.",
+		"namespace", "name", "kind")
+	SnapshotBytes = gauge("warren_snapshot_bytes",
+		"Memory that the snapshot of the vhost takes, about. BrokerConnections that share what they read show the same.",
+		"namespace", "name")
+	SnapshotMemory = gauge("warren_snapshot_memory_bytes",
+		"Memory that all snapshots take together, about, those included that are being read.")
+	SnapshotMemoryLimit = gauge("warren_snapshot_memory_limit_bytes",
+		"Memory that all snapshots may take together: six times the flag --max-management-response.")
+	Refreshes = histogram("warren_snapshot_refresh_duration_seconds",
+		"Refreshes of a vhost, with all requests that they take and with the time for which another connection reads the same vhost. "+
+			"result is as for requests.",
+		refreshBuckets, "result")
+)
+
+// Fences.
+var (
+	Fences = gauge("warren_fences",
+		"Fences that stand: policies that keep a queue from taking messages while Warren shows that the queue is empty. A deletion "+
+			"has one for a few seconds.",
+		"namespace", "name")
+	FenceOldest = gauge("warren_fence_oldest_timestamp_seconds",
+		"When the oldest fence that stands was put up, by its name. There is no series while no fence stands.",
+		"namespace", "name")
+)
+
+// Waiting.
+var (
+	LimiterWaits = histogram("warren_limiter_wait_duration_seconds",
+		"How long ConsumerQueues waited for their turn at a broker; only half of the workers may write to one broker at a time.",
+		waitBuckets)
+	LimiterWaiting = gauge("warren_limiter_waiting",
+		"ConsumerQueues that wait for their turn at a broker.")
+	RefreshWaits = histogram("warren_refresh_wait_duration_seconds",
+		"How long ConsumerQueues waited for a refresh of their vhost that they had asked for.",
+		waitBuckets)
+	RefreshWaiting = gauge("warren_refresh_waiting",
+		"ConsumerQueues that wait for a refresh of their vhost.")
+	ClaimWaits = histogram("warren_claim_wait_duration_seconds",
+		"How long ConsumerQueues waited to record what they take for their own, while another recorded a claim to the same objects.",
+		waitBuckets)
+)
+
+// Messages.
+var (
+	Messages = gauge("warren_consumerqueue_messages",
+		"Messages in the queues of a ConsumerQueue, as the broker last counted them: role is main, delayed (in delay tiers) or "+
+			"dead_lettered. A dead-letter queue that several ConsumerQueues share counts for each. See --message-counts-interval.",
+		"namespace", "name", "role")
+)

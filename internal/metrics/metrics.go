@@ -1,0 +1,149 @@
+package metrics
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The types of metrics.
+const (
+	typeCounter   = "counter"
+	typeGauge     = "gauge"
+	typeHistogram = "histogram"
+)
+
+// Definition is what the reference says of a metric.
+type Definition struct {
+	Name   string
+	Type   string
+	Labels []string
+	// Help says what a value means.
+	Help string
+}
+
+// What definitions.go defines.
+var (
+	definitions []Definition
+	collectors  []prometheus.Collector
+	described   []*prometheus.Desc
+)
+
+// Definitions lists all metrics by name.
+func Definitions() []Definition {
+	return slices.SortedFunc(slices.Values(definitions), func(a, b Definition) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Register adds all metrics that count and time events to a registry. It may be called more than once.
+func Register(registry prometheus.Registerer) error {
+	for _, collector := range collectors {
+		err := registry.Register(collector)
+		if _, known := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !known {
+			return err
+		}
+	}
+	return nil
+}
+
+// Counter counts events.
+type Counter struct{ vector *prometheus.CounterVec }
+
+// Inc counts an event.
+func (c *Counter) Inc(labels ...string) { c.vector.WithLabelValues(labels...).Inc() }
+
+// Start has a series begin at zero: rate does not see the event with which a series begins.
+func (c *Counter) Start(labels ...string) { c.vector.WithLabelValues(labels...) }
+
+// With is the counter of the events with these labels.
+func (c *Counter) With(labels ...string) prometheus.Counter {
+	return c.vector.WithLabelValues(labels...)
+}
+
+// Histogram tells how long something took.
+type Histogram struct{ vector *prometheus.HistogramVec }
+
+// Observe takes note of a duration.
+func (h *Histogram) Observe(took time.Duration, labels ...string) {
+	h.vector.WithLabelValues(labels...).Observe(took.Seconds())
+}
+
+// State is a metric whose value is read when Prometheus asks.
+type State struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+// Emit passes on a value.
+type Emit func(prometheus.Metric)
+
+// Emit emits a value.
+func (s *State) Emit(emit Emit, value float64, labels ...string) {
+	emit(prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...))
+}
+
+// EmitTime emits a time in seconds since 1970; nothing if the time is zero.
+func (s *State) EmitTime(emit Emit, at time.Time, labels ...string) {
+	if !at.IsZero() {
+		s.Emit(emit, float64(at.UnixMilli())/1000, labels...)
+	}
+}
+
+// Source emits the state of what it keeps.
+type Source func(Emit)
+
+// collector emits the state of all sources.
+type collector []Source
+
+// NewCollector makes the collector of all metrics of type State. A registry takes one.
+func NewCollector(sources ...Source) prometheus.Collector { return collector(sources) }
+
+// Describe lists all metrics of type State.
+func (collector) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range described {
+		to <- desc
+	}
+}
+
+// Collect asks the sources.
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	for _, source := range c {
+		source(func(metric prometheus.Metric) { to <- metric })
+	}
+}
+
+func define(kind, name, help string, labels []string) {
+	definitions = append(definitions, Definition{Name: name, Type: kind, Labels: labels, Help: help})
+}
+
+func counter(name, help string, labels ...string) *Counter {
+	define(typeCounter, name, help, labels)
+	vector := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	collectors = append(collectors, vector)
+	return &Counter{vector}
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *Histogram {
+	define(typeHistogram, name, help, labels)
+	vector := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	collectors = append(collectors, vector)
+	return &Histogram{vector}
+}
+
+func gauge(name, help string, labels ...string) *State {
+	return state(typeGauge, prometheus.GaugeValue, name, help, labels)
+}
+
+// total is a counter that its owner keeps.
+func total(name, help string, labels ...string) *State {
+	return state(typeCounter, prometheus.CounterValue, name, help, labels)
+}
+
+func state(kind string, value prometheus.ValueType, name, help string, labels []string) *State {
+	define(kind, name, help, labels)
+	desc := prometheus.NewDesc(name, help, labels, nil)
+	described = append(described, desc)
+	return &State{desc, value}
+}

@@ -1,0 +1,73 @@
+package rabbit
+
+import (
+	"errors"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+)
+
+// Stats are what metrics tell of a connection.
+type Stats struct {
+	// AMQPUp: the AMQP connection is open. ManagementUp: the last refresh had an answer from the management API.
+	AMQPUp, ManagementUp bool
+	// Reconnects is how often AMQP has connected again.
+	Reconnects int
+	// SyncedAt is Health.SyncedAt, and ResyncInterval that of the configuration.
+	SyncedAt       time.Time
+	ResyncInterval time.Duration
+	// Size is that of the snapshot.
+	Size snapshot.Size
+	// Fences is how many stand that this connection put up, or somebody whom Config.Known does not know. Oldest is when the oldest
+	// of them was put up; zero if there is none.
+	Fences int
+	Oldest time.Time
+}
+
+// Stats tells what metrics say of the connection.
+func (c *Connection) Stats() Stats {
+	stats := Stats{ResyncInterval: c.config.ResyncInterval}
+	c.health.fill(&stats)
+	names := map[string]bool{}
+	for _, name := range c.Fences() {
+		names[name] = true
+	}
+	c.views.snapshot(func(s *snapshot.Snapshot) {
+		stats.Size = s.Size()
+		for _, policy := range s.Fences {
+			names[policy.Name] = true
+		}
+	})
+	for name := range names {
+		if parsed, _ := fence.ParseName(name); c.tellsOfFencesOf(parsed.Owner) {
+			stats.Fences++
+			if stats.Oldest.IsZero() || parsed.Begun.Before(stats.Oldest) {
+				stats.Oldest = parsed.Begun
+			}
+		}
+	}
+	return stats
+}
+
+// tellsOfFencesOf says whether this connection tells of the fences of an owner: no other connection of this process does.
+func (c *Connection) tellsOfFencesOf(owner string) bool {
+	return owner == c.config.Owner || c.config.Known == nil || !c.config.Known(owner)
+}
+
+// fill writes how the connection fares.
+func (s *healthState) fill(stats *Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats.AMQPUp, stats.ManagementUp = s.parts.health.Connected, s.parts.hasAnswer()
+	stats.Reconnects, stats.SyncedAt = max(s.parts.connects-1, 0), s.parts.health.SyncedAt
+}
+
+// hasAnswer says whether the management API answered the last refresh, be it with a refusal.
+func (p healthParts) hasAnswer() bool {
+	if p.management == nil {
+		return !p.health.SyncedAt.IsZero() || p.mismatch != nil
+	}
+	return !errors.Is(p.management, brokererr.ErrUnreachable) || errors.Is(p.management, brokererr.ErrResponseTooLarge)
+}

@@ -1,0 +1,115 @@
+package monitoring
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+)
+
+// prometheus is a running Prometheus.
+type prometheus struct {
+	promv1.API
+
+	started time.Time
+}
+
+// hasty makes every rule fire as soon as its expression holds; nothing else of it changes.
+func hasty(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec {
+	for g := range spec.Groups {
+		for r := range spec.Groups[g].Rules {
+			spec.Groups[g].Rules[r].For = nil
+		}
+	}
+	return spec
+}
+
+// startPrometheus scrapes a manager each second as the ServiceMonitor says, with labels such as the Prometheus operator gives
+// to a target, and evaluates the rules as often.
+func startPrometheus(target, tokenFile string) *prometheus {
+	GinkgoHelper()
+	folder, address := GinkgoT().TempDir(), freeAddress()
+	endpoint := manifest[monitoringv1.ServiceMonitor]("servicemonitor.yaml").Spec.Endpoints[0]
+	config := write(folder, "prometheus.yaml", map[string]any{
+		"global":     map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"},
+		"rule_files": []string{write(folder, "rules.yaml", hasty(rules()))},
+		"scrape_configs": []any{map[string]any{
+			"job_name": "warren", "scheme": endpoint.Scheme, "metrics_path": endpoint.Path, "honor_labels": endpoint.HonorLabels,
+			"authorization": map[string]any{"credentials_file": tokenFile},
+			"tls_config":    map[string]any{"insecure_skip_verify": *endpoint.TLSConfig.InsecureSkipVerify},
+			"static_configs": []any{map[string]any{
+				"targets": []string{target},
+				"labels":  map[string]string{"namespace": "warren-system", "pod": "warren-controller-manager-0", "container": "manager"},
+			}},
+		}},
+	})
+	command := exec.Command(filepath.Join(programs, "prometheus"), "--config.file="+config, "--web.listen-address="+address,
+		"--storage.tsdb.path="+filepath.Join(folder, "data"), "--log.level=warn")
+	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(command.Start()).To(Succeed())
+	DeferCleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	client, err := api.NewClient(api.Config{Address: "http://" + address})
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		response, err := http.Get("http://" + address + "/-/ready")
+		if err == nil {
+			err = response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				err = fmt.Errorf("answered %s", response.Status)
+			}
+		}
+		return err
+	}).Should(Succeed())
+	return &prometheus{API: promv1.NewAPI(client), started: time.Now()}
+}
+
+// query evaluates an expression now.
+func (p *prometheus) query(expression string) model.Vector {
+	GinkgoHelper()
+	value, _, err := p.Query(ctx(), expression, time.Now())
+	Expect(err).NotTo(HaveOccurred(), expression)
+	return value.(model.Vector)
+}
+
+// queryAll evaluates an expression for each second since the start.
+func (p *prometheus) queryAll(expression string) model.Matrix {
+	GinkgoHelper()
+	value, _, err := p.QueryRange(ctx(), expression, promv1.Range{Start: p.started, End: time.Now(), Step: time.Second})
+	Expect(err).NotTo(HaveOccurred(), expression)
+	return value.(model.Matrix)
+}
+
+// firing lists the alerts that fire as "Name namespace/name"; without the namespace where an alert has none.
+func (p *prometheus) firing() (list []string) {
+	GinkgoHelper()
+	found, err := p.Alerts(ctx())
+	Expect(err).NotTo(HaveOccurred())
+	for _, alert := range found.Alerts {
+		text := string(alert.Labels["alertname"])
+		if alert.Labels["namespace"] != "" {
+			text += fmt.Sprintf(" %s/%s", alert.Labels["namespace"], alert.Labels["name"])
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
