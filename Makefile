@@ -4,8 +4,11 @@ SHELL := /usr/bin/env bash -o pipefail
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 
-# The image that `docker-build` makes and `deploy` runs.
+# The image that `image` and `docker-build` make and `deploy` runs.
 IMG ?= ghcr.io/warren-mq/warren:latest
+# What the image is called inside, and built for; see hack/image.sh.
+VERSION ?=
+PLATFORMS ?=
 KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
@@ -63,6 +66,10 @@ fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its
 		done; \
 	done
 
+.PHONY: e2e-cluster
+e2e-cluster: ## Install, upgrade and remove the operator in a real cluster: kind, or one of its own on a bare machine.
+	hack/with-parts.sh newest hack/cluster.sh run go test -count=1 -timeout=20m $(TESTFLAGS) ./test/incluster
+
 .PHONY: lint
 lint: ## Run the linters; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
@@ -97,11 +104,19 @@ verify: ## Check that generated files are fresh.
 
 .PHONY: build
 build: ## Build the manager into bin/.
-	go build -o bin/manager ./cmd
+	go build -ldflags "$$(hack/image.sh flags)" -o bin/manager ./cmd
+
+.PHONY: image
+image: ## Build the image IMG into dist/, for amd64 and arm64, without Docker; PLATFORMS=host is faster.
+	IMG='$(IMG)' PLATFORMS='$(PLATFORMS)' VERSION='$(VERSION)' hack/image.sh build
+
+.PHONY: image-push
+image-push: ## Push the image that `make image` wrote.
+	@IMG='$(IMG)' VERSION='$(VERSION)' hack/image.sh push
 
 .PHONY: docker-build
-docker-build: ## Build the image IMG.
-	$(CONTAINER_TOOL) build -t $(IMG) .
+docker-build: ## Build the image IMG with Docker and the Dockerfile.
+	VERSION='$(VERSION)' hack/image.sh arguments | xargs -0 $(CONTAINER_TOOL) build -t $(IMG) .
 
 .PHONY: build-installer
 build-installer: overlay ## Write all manifests with the image IMG into dist/install.yaml.
@@ -121,10 +136,11 @@ uninstall: ## Remove the CRDs, and with them every resource of theirs.
 .PHONY: deploy
 deploy: overlay ## Install the CRDs and the operator with the image IMG.
 	$(KUBECTL) apply --server-side -k bin/overlay
+	@cat hack/deployed.txt
 
 .PHONY: undeploy
-undeploy: uninstall ## Remove the CRDs, then the operator, which takes the finalizers off until then.
-	$(KUBECTL) delete --ignore-not-found -k config/default
+undeploy: ## Remove the operator, its CRDs and all resources of theirs; the queues stay at the brokers.
+	KUBECTL='$(KUBECTL)' hack/undeploy.sh
 
 # The image is set in an overlay, so that deploying leaves the checkout as it was.
 .PHONY: overlay

@@ -15,10 +15,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/buildinfo"
 	"github.com/warren-mq/warren/internal/controller"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
@@ -32,11 +34,16 @@ type flags struct {
 	namespaces     string
 	maxConcurrent  int
 	maxResponse    quantity
+	version        bool
 	zap            zap.Options
 }
 
 func main() {
 	given := parseFlags()
+	if given.version {
+		fmt.Println(buildinfo.Get())
+		return
+	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&given.zap)))
 	if err := run(given); err != nil {
 		ctrl.Log.Error(err, "Stopped")
@@ -61,6 +68,7 @@ func parseFlags() flags {
 	flag.Var(given.maxResponse, "max-management-response",
 		"How large an answer of a broker's management API may be that grows with the vhost, as a quantity such as 128Mi. "+
 			"What is kept of all vhosts may take six times as much memory.")
+	flag.BoolVar(&given.version, "version", false, "Print the version and end.")
 	given.zap.BindFlags(flag.CommandLine)
 	flag.Parse()
 	return given
@@ -124,6 +132,7 @@ func run(given flags) error {
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
+	metrics.Registry.MustRegister(buildinfo.Metric())
 	ctx := ctrl.SetupSignalHandler()
 	if err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.maxConcurrent, MaxManagementResponse: given.maxResponse.Value(),

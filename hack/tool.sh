@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a pinned tool, built once per machine from hack/tools or hack/lint:
 #
-#   hack/tool.sh controller-gen|crd-ref-docs|gofumpt|golangci-lint|kustomize|setup-envtest [ARGUMENT…]
+#   hack/tool.sh controller-gen|crd-ref-docs|gofumpt|golangci-lint|kind|kustomize|setup-envtest [ARGUMENT…]
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -11,6 +11,7 @@ case $name in
   controller-gen) module=tools package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
   crd-ref-docs) module=tools package=github.com/elastic/crd-ref-docs ;;
   gofumpt) module=tools package=mvdan.cc/gofumpt ;;
+  kind) module=kind package=sigs.k8s.io/kind ;;
   kustomize) module=tools package=sigs.k8s.io/kustomize/kustomize/v5 ;;
   setup-envtest) module=tools package=sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
   golangci-lint) module=lint package=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter ;;
