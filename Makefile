@@ -39,7 +39,8 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 test: ## Run all tests on real parts, and check the coverage.
 	GOGC=400 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
-		./internal/rabbit ./test/deployment ./...
+		./internal/rabbit ./test/deployment $$(go list ./... | grep -v /test/incluster$$)
+	GOFLAGS= go -C hack/image test ./...
 	hack/coverage.sh cover.out
 
 .PHONY: test-unit
@@ -122,6 +123,19 @@ docker-build: ## Build the image IMG with Docker and the Dockerfile.
 build-installer: overlay ## Write all manifests with the image IMG into dist/install.yaml.
 	@mkdir -p dist
 	$(KUSTOMIZE) build bin/overlay >dist/install.yaml
+
+.PHONY: chart-package
+chart-package: ## Package the Helm chart into dist/, with VERSION.
+	hack/tool.sh helm package charts/warren --destination dist $(if $(VERSION),--version '$(VERSION:v%=%)' --app-version '$(VERSION)')
+
+.PHONY: chart-push
+chart-push: ## Push the packaged chart to REGISTRY, such as oci://ghcr.io/warren-mq/charts; prints its name and digest.
+	@hack/tool.sh helm push dist/warren-*.tgz '$(REGISTRY)' 2>&1 | awk '/^Pushed:/ { name = $$2; sub(/:[^:]*$$/, "", name) } \
+		/^Digest:/ { print name "@" $$2; found = 1 } END { exit !found }'
+
+.PHONY: checksums
+checksums: ## List the checksums of what is published in dist/checksums.txt.
+	cd dist && sha256sum install.yaml *.tgz image-*.tar sbom-*.cdx.json >checksums.txt
 
 ##@ Deploy to the cluster of the current kubectl context
 

@@ -93,6 +93,17 @@ func TestImageRunsTheManagerAsNoRoot(t *testing.T) {
 	}
 }
 
+func TestDockerfileHasTheSameLabels(t *testing.T) {
+	dockerfile := string(read(t, "../..", "Dockerfile"))
+	labels := source{version: "$VERSION", revision: "$REVISION"}.labels()
+	delete(labels, "org.opencontainers.image.created") // Docker has its own date of creation
+	for label, value := range labels {
+		if line := label + `="` + value + `"`; !strings.Contains(dockerfile, line) {
+			t.Errorf("the Dockerfile has no %s", line)
+		}
+	}
+}
+
 func TestSameCommitIsTheSameImage(t *testing.T) {
 	first, second := write(t), write(t)
 	for _, file := range []string{"image.digest", "image-amd64.tar", "image-arm64.tar", "sbom-amd64.cdx.json"} {
