@@ -25,7 +25,7 @@ KUSTOMIZE = hack/tool.sh kustomize
 help: ## Show this.
 	@awk 'BEGIN { FS = ":.*## "; print "make TARGET" } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## Run the operator with a real API server and a real broker; ONESHOT=1 ends after the tour.
