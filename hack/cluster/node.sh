@@ -12,6 +12,7 @@ export PATH LD_LIBRARY_PATH
 mounts() {
   mount --make-rprivate /
   mkdir -p "$STATE"/{lib,log,logs}
+  cp -L /etc/resolv.conf "$STATE/resolv.conf" 2>/dev/null || : >"$STATE/resolv.conf" # often a link into /run
   mount --bind "$STATE/lib" /var/lib
   mount --bind "$STATE/log" /var/log
   mount -t tmpfs -o mode=755 tmpfs /run
@@ -94,6 +95,7 @@ failCgroupV1: false
 failSwapOn: false
 makeIPTablesUtilChains: false
 oomScoreAdj: 0
+resolvConf: $STATE/resolv.conf
 # A machine that is nearly full is still good enough for a test.
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 imageGCHighThresholdPercent: 100
