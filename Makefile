@@ -69,7 +69,7 @@ fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its
 
 .PHONY: e2e-cluster
 e2e-cluster: ## Install, upgrade and remove the operator in a real cluster: kind, or one of its own on a bare machine.
-	hack/with-parts.sh newest hack/cluster.sh run go test -count=1 -timeout=20m $(TESTFLAGS) ./test/incluster
+	hack/with-parts.sh newest hack/cluster.sh run go test -v -count=1 -timeout=20m $(TESTFLAGS) ./test/incluster
 
 .PHONY: lint
 lint: ## Run the linters; FIX=1 corrects what they can.

@@ -56,11 +56,19 @@ load() {
   done
 }
 
+usage() {
+  sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+
 command=${1:-}
 shift || true
 case $command in
   up | down) alone cluster "$command" ;;
-  run | load | address | log) [[ $command =~ ^(address|log)$ ]] || [[ $# -gt 0 ]] || die "$command what?"
-    if [[ $command =~ ^(address|log)$ ]]; then "${WAY}_$command"; else "$command" "$@"; fi ;;
-  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  run | load)
+    [[ $# -gt 0 ]] || usage
+    "$command" "$@"
+    ;;
+  address | log) "${WAY}_$command" ;;
+  *) usage ;;
 esac

@@ -128,11 +128,11 @@ bare_down() {
   rm -rf "$STATE"
 }
 
-# bare_remove_cgroups waits until the kernel has ended what ran in them.
+# bare_remove_cgroups waits until the kernel has ended what ran in them. Only what is empty can be removed.
 bare_remove_cgroups() {
   local begin=$SECONDS
   while find /sys/fs/cgroup -depth -type d -path '*/kubepods*' -exec rmdir {} + 2>/dev/null
-    [[ -n $(find /sys/fs/cgroup -maxdepth 2 -type d -name kubepods 2>/dev/null) ]]; do
+    [[ -n $(find /sys/fs/cgroup -maxdepth 2 -type d -name kubepods) ]]; do
     ((SECONDS - begin < 20)) || { say "cgroups of pods are left in /sys/fs/cgroup" && return; }
     sleep 0.2
   done

@@ -41,7 +41,7 @@ control_plane() {
     --tls-cert-file "$STATE/apiserver.crt" --tls-private-key-file "$STATE/apiserver.key" \
     --kubelet-certificate-authority "$STATE/ca.crt" --kubelet-client-certificate "$STATE/kubelet-client.crt" \
     --kubelet-client-key "$STATE/kubelet-client.key" --kubelet-preferred-address-types InternalIP \
-    --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$STATE/service-accounts.key" \
+    --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$STATE/service-accounts.crt" \
     --service-account-signing-key-file "$STATE/service-accounts.key" \
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged
   start kube-controller-manager "$KUBERNETES" kube-controller-manager --kubeconfig "$STATE/controller-manager.kubeconfig" \

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +47,7 @@ func (c *cluster) watchLeadership() func() handover {
 	from := c.leader()
 	Expect(from).NotTo(BeEmpty())
 	watcher, err := c.Kube.Watch(ctx(), &coordinationv1.LeaseList{}, &client.ListOptions{
-		Namespace: system, FieldSelector: fields.OneTermEqualSelector("metadata.name", lease), Raw: &metav1.ListOptions{},
+		Namespace: system, FieldSelector: fields.OneTermEqualSelector("metadata.name", lease),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(watcher.Stop)

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/netfault"
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -148,7 +149,7 @@ func (c *cluster) filledIn(sample string) string {
 	return path
 }
 
-// objects lists all that the cluster holds, but for what it writes down about itself.
+// objects lists all that the cluster holds but Events, or says why it cannot: a kind may go while it is read.
 func (c *cluster) objects() []string {
 	GinkgoHelper()
 	var kinds []string
@@ -157,13 +158,28 @@ func (c *cluster) objects() []string {
 			kinds = append(kinds, kind)
 		}
 	}
-	found := c.Kube.Kubectl("get", strings.Join(kinds, ","), "--all-namespaces", "--no-headers",
+	found, err := c.Kube.TryKubectl("get", strings.Join(kinds, ","), "--all-namespaces", "--no-headers",
 		"-o", "custom-columns=K:.kind,S:.metadata.namespace,N:.metadata.name")
+	if err != nil {
+		return []string{err.Error()}
+	}
 	var list []string
 	for line := range strings.Lines(found) {
 		list = append(list, strings.Join(strings.Fields(line), " "))
 	}
 	return list
+}
+
+// news counts the Events about Warren's resources.
+func (c *cluster) news() int {
+	GinkgoHelper()
+	count := 0
+	for _, event := range c.Events() {
+		if strings.HasPrefix(event.Regarding.APIVersion, v1alpha1.GroupVersion.Group) {
+			count += Times(event)
+		}
+	}
+	return count
 }
 
 // pods are those of the manager that are not on their way out.
