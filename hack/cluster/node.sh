@@ -45,7 +45,8 @@ control_plane() {
     --service-account-signing-key-file "$STATE/service-accounts.key" \
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged
   start kube-controller-manager "$KUBERNETES" kube-controller-manager --kubeconfig "$STATE/controller-manager.kubeconfig" \
-    --service-account-private-key-file "$STATE/service-accounts.key" --root-ca-file "$STATE/ca.crt" --leader-elect=false
+    --service-account-private-key-file "$STATE/service-accounts.key" --root-ca-file "$STATE/ca.crt" \
+    --use-service-account-credentials --leader-elect=false
   start kube-scheduler "$KUBERNETES" kube-scheduler --kubeconfig "$STATE/scheduler.kubeconfig" --leader-elect=false
 }
 

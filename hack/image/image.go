@@ -23,6 +23,9 @@ import (
 // nonRoot is the user that Kubernetes accepts as no root without knowing its name.
 const nonRoot = "65532:65532"
 
+// passwd gives the user its group: the kubelet hands on the number of the user alone, and the group would be root's.
+const passwd = "nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
+
 // certificateFile is where Go programs on Linux look first.
 const certificateFile = "etc/ssl/certs/ca-certificates.crt"
 
@@ -45,7 +48,7 @@ func (s source) index(images map[string]v1.Image) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, s.labels()).(v1.ImageIndex), nil
 }
 
-// managerImage has two layers: the certificates, which are the same in most releases, and the manager.
+// managerImage has the user, the certificates, which are the same in most releases, and the manager.
 func (s source) managerImage(name, binary string) (v1.Image, error) {
 	platform, err := v1.ParsePlatform(name)
 	if err != nil {
@@ -55,7 +58,8 @@ func (s source) managerImage(name, binary string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.image(*platform, file{certificateFile, certificates(), 0o644}, file{"manager", manager, 0o755})
+	return s.image(*platform, file{"etc/passwd", []byte(passwd), 0o644}, file{certificateFile, certificates(), 0o644},
+		file{"manager", manager, 0o755})
 }
 
 // image has a layer for each file, and runs the last of them.
