@@ -48,7 +48,7 @@ func (s source) index(images map[string]v1.Image) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, s.labels()).(v1.ImageIndex), nil
 }
 
-// managerImage has the user, the certificates, which are the same in most releases, and the manager.
+// managerImage has the certificates, which are the same in most releases, and the manager.
 func (s source) managerImage(name, binary string) (v1.Image, error) {
 	platform, err := v1.ParsePlatform(name)
 	if err != nil {
@@ -58,14 +58,13 @@ func (s source) managerImage(name, binary string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.image(*platform, file{"etc/passwd", []byte(passwd), 0o644}, file{certificateFile, certificates(), 0o644},
-		file{"manager", manager, 0o755})
+	return s.image(*platform, file{certificateFile, certificates(), 0o644}, file{"manager", manager, 0o755})
 }
 
-// image has a layer for each file, and runs the last of them.
+// image has a layer for the user and for each file, and runs the last of them.
 func (s source) image(platform v1.Platform, files ...file) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	for _, content := range files {
+	for _, content := range append([]file{{"etc/passwd", []byte(passwd), 0o644}}, files...) {
 		layer, err := content.layer()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", content.name, err)
