@@ -4,8 +4,11 @@ SHELL := /usr/bin/env bash -o pipefail
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 
-# The image that `docker-build` makes and `deploy` runs.
+# The image that `image` and `docker-build` make and `deploy` runs.
 IMG ?= ghcr.io/warren-mq/warren:latest
+# What the image is called inside, and built for; see hack/image.sh.
+VERSION ?=
+PLATFORMS ?=
 KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
@@ -22,7 +25,7 @@ KUSTOMIZE = hack/tool.sh kustomize
 help: ## Show this.
 	@awk 'BEGIN { FS = ":.*## "; print "make TARGET" } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## Run the operator with a real API server and a real broker; ONESHOT=1 ends after the tour.
@@ -36,7 +39,8 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 test: ## Run all tests on real parts, and check the coverage.
 	GOGC=400 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
-		./internal/rabbit ./test/deployment ./...
+		./internal/rabbit ./test/deployment $$(go list ./... | grep -v /test/incluster$$)
+	GOFLAGS= go -C hack/image test ./...
 	hack/coverage.sh cover.out
 
 .PHONY: test-unit
@@ -62,6 +66,10 @@ fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package; \
 		done; \
 	done
+
+.PHONY: e2e-cluster
+e2e-cluster: ## Install, upgrade and remove the operator in a real cluster: kind, or one of its own on a bare machine.
+	hack/with-parts.sh newest hack/cluster.sh run go test -v -count=1 -timeout=20m $(TESTFLAGS) ./test/incluster
 
 .PHONY: lint
 lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
@@ -104,16 +112,37 @@ verify: ## Check that generated files are fresh.
 
 .PHONY: build
 build: ## Build the manager into bin/.
-	go build -o bin/manager ./cmd
+	go build -ldflags "$$(hack/image.sh flags)" -o bin/manager ./cmd
+
+.PHONY: image
+image: ## Build the image IMG into dist/, for amd64 and arm64, without Docker; PLATFORMS=host is faster.
+	IMG='$(IMG)' PLATFORMS='$(PLATFORMS)' VERSION='$(VERSION)' hack/image.sh build
+
+.PHONY: image-push
+image-push: ## Push the image that `make image` wrote.
+	@IMG='$(IMG)' VERSION='$(VERSION)' hack/image.sh push
 
 .PHONY: docker-build
-docker-build: ## Build the image IMG.
-	$(CONTAINER_TOOL) build -t $(IMG) .
+docker-build: ## Build the image IMG with Docker and the Dockerfile.
+	VERSION='$(VERSION)' hack/image.sh arguments | xargs -0 $(CONTAINER_TOOL) build -t $(IMG) .
 
 .PHONY: build-installer
 build-installer: overlay ## Write all manifests with the image IMG into dist/install.yaml.
 	@mkdir -p dist
 	$(KUSTOMIZE) build bin/overlay >dist/install.yaml
+
+.PHONY: chart-package
+chart-package: ## Package the Helm chart into dist/, with VERSION.
+	hack/tool.sh helm package charts/warren --destination dist $(if $(VERSION),--version '$(VERSION:v%=%)' --app-version '$(VERSION)')
+
+.PHONY: chart-push
+chart-push: ## Push the packaged chart to REGISTRY, such as oci://ghcr.io/warren-mq/charts; prints its name and digest.
+	@hack/tool.sh helm push dist/warren-*.tgz '$(REGISTRY)' 2>&1 | awk '/^Pushed:/ { name = $$2; sub(/:[^:]*$$/, "", name) } \
+		/^Digest:/ { print name "@" $$2; found = 1 } END { exit !found }'
+
+.PHONY: checksums
+checksums: ## List the checksums of what is published in dist/checksums.txt.
+	cd dist && sha256sum install.yaml *.tgz image-*.tar sbom-*.cdx.json >checksums.txt
 
 ##@ Deploy to the cluster of the current kubectl context
 
@@ -128,10 +157,11 @@ uninstall: ## Remove the CRDs, and with them every resource of theirs.
 .PHONY: deploy
 deploy: overlay ## Install the CRDs and the operator with the image IMG.
 	$(KUBECTL) apply --server-side -k bin/overlay
+	@cat hack/deployed.txt
 
 .PHONY: undeploy
-undeploy: uninstall ## Remove the CRDs, then the operator, which takes the finalizers off until then.
-	$(KUBECTL) delete --ignore-not-found -k config/default
+undeploy: ## Remove the operator, its CRDs and all resources of theirs; the queues stay at the brokers.
+	KUBECTL='$(KUBECTL)' hack/undeploy.sh
 
 # The image is set in an overlay, so that deploying leaves the checkout as it was.
 .PHONY: overlay

@@ -17,10 +17,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/buildinfo"
 	"github.com/warren-mq/warren/internal/controller"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
@@ -36,11 +38,16 @@ type flags struct {
 	maxConcurrent  int
 	maxResponse    quantity
 	countsInterval time.Duration
+	version        bool
 	zap            zap.Options
 }
 
 func main() {
 	given := parseFlags()
+	if given.version {
+		fmt.Println(buildinfo.Get())
+		return
+	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&given.zap)))
 	if err := run(given); err != nil {
 		ctrl.Log.Error(err, "Stopped")
@@ -70,6 +77,7 @@ func parseFlags() flags {
 			"What is kept of all vhosts may take six times as much memory.")
 	flag.DurationVar(&given.countsInterval, "message-counts-interval", time.Minute,
 		"How often the messages of a vhost's queues are counted for metrics, at most; 0 turns that off.")
+	flag.BoolVar(&given.version, "version", false, "Print the version and end.")
 	given.zap.BindFlags(flag.CommandLine)
 	flag.Parse()
 	return given
@@ -137,6 +145,7 @@ func run(given flags) error {
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
+	metrics.Registry.MustRegister(buildinfo.Metric())
 	ctx := ctrl.SetupSignalHandler()
 	if err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.maxConcurrent, MaxManagementResponse: given.maxResponse.Value(),

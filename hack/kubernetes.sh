@@ -2,10 +2,12 @@
 # kube-apiserver, etcd and kubectl for envtest and `make run`.
 #
 #   hack/kubernetes.sh [path]       make sure they exist, print their folder (KUBEBUILDER_ASSETS)
+#   hack/kubernetes.sh node         make sure that the binary exists that a node runs besides; print it
 #   hack/kubernetes.sh pin VERSION  move hack/kubernetes to another Kubernetes, e.g. v1.37.0
 #
 # Taken from the first place that works: KUBEBUILDER_ASSETS, the cache, setup-envtest's
-# archive, and where none of them can be had, a build from the published Go modules.
+# archive, and where none of them can be had, a build from the published Go modules. What a node
+# runs is in no such archive, and always built.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -70,15 +72,33 @@ download() {
   done
 }
 
+# node: kubelet, kube-proxy, kube-controller-manager and kube-scheduler are one binary; see hack/kubernetes/main.go.
+node() {
+  [[ -x $CACHE/kubernetes ]] || alone kubernetes provide_node
+  echo "$CACHE/kubernetes"
+}
+
+provide_node() {
+  have go || die "building the kubelet needs Go; install it, or start Docker, which needs no such build"
+  mkdir -p "$CACHE"
+  build_one kubernetes "$KUBERNETES" "3-5 minutes" kubernetes . "$(version_flags)"
+}
+
 build() {
+  local set
+  set=$(version_flags)
+  build_one kube-apiserver "$KUBERNETES" "4-6 minutes" kubernetes k8s.io/kubernetes/cmd/kube-apiserver "$set"
+  build_one kubectl "$KUBERNETES" "under a minute" kubernetes k8s.io/kubernetes/cmd/kubectl "$set"
+  build_one etcd "$ETCD" "under a minute" etcd go.etcd.io/etcd/server/v3 ""
+}
+
+version_flags() {
   local set="" key minor=${KUBERNETES#v1.}
   minor=${minor%%.*}
   for key in gitVersion="$KUBERNETES" gitMajor=1 gitMinor="$minor" gitTreeState=clean; do
     set+=" -X k8s.io/component-base/version.$key -X k8s.io/client-go/pkg/version.$key"
   done
-  build_one kube-apiserver "$KUBERNETES" "4-6 minutes" kubernetes k8s.io/kubernetes/cmd/kube-apiserver "$set"
-  build_one kubectl "$KUBERNETES" "under a minute" kubernetes k8s.io/kubernetes/cmd/kubectl "$set"
-  build_one etcd "$ETCD" "under a minute" etcd go.etcd.io/etcd/server/v3 ""
+  echo "$set"
 }
 
 # build_one NAME VERSION USUALLY MODULE PACKAGE LDFLAGS
@@ -113,6 +133,7 @@ pin() {
 
 case ${1:-path} in
   path) path ;;
+  node) node ;;
   pin) pin "${2:-}" ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac

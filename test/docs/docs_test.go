@@ -190,7 +190,7 @@ func TestMakeTargets(t *testing.T) {
 	for _, row := range table(t, read(t, "docs/development.md"), "## Make targets") {
 		documented = append(documented, code(row[0])...)
 	}
-	for _, found := range regexp.MustCompile(`(?m)^([a-z-]+):.*## `).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `).FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		if found[1] != "help" {
 			actual = append(actual, found[1])
 		}

@@ -176,11 +176,12 @@ func TestNoWebhookAndNoCertificates(t *testing.T) {
 }
 
 // The image holds one static binary, without a shell, and runs as user 65532: its last stage begins with an image that has
-// neither a shell nor libraries, and copies one file.
+// neither a shell nor libraries, and copies one file. Its labels are checked beside those of hack/image.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	text := read(t, "Dockerfile")
 	last := text[strings.LastIndex(text, "FROM "):]
+	last = regexp.MustCompile(`(?m)^(#|ARG|LABEL| +org\.opencontainers\.image\.).*\n`).ReplaceAllString(last, "")
 	want := "FROM gcr.io/distroless/static-debian12:nonroot\nCOPY --from=build /manager /manager\nUSER 65532:65532\nENTRYPOINT [\"/manager\"]\n"
 	if last != want {
 		t.Errorf("the last stage is\n%s", last)

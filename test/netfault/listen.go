@@ -8,7 +8,12 @@ import (
 // Listen accepts TCP connections until the test ends, and returns its address.
 func Listen(tb testing.TB, accept func(net.Conn)) string {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	return listenAt(tb, "127.0.0.1:0", accept)
+}
+
+func listenAt(tb testing.TB, address string, accept func(net.Conn)) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -27,10 +27,16 @@ type Proxy struct {
 // NewProxy starts a proxy that ends with the test.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
+	return NewProxyAt(tb, "127.0.0.1:0", target)
+}
+
+// NewProxyAt is NewProxy at an address of this machine that others reach, too.
+func NewProxyAt(tb testing.TB, address, target string) *Proxy {
+	tb.Helper()
 	p := &Proxy{tb: tb, left: -1, open: map[net.Conn]bool{}}
 	uri := p.parse(target)
 	p.target = uri.Host
-	p.Address = Listen(tb, func(connection net.Conn) { go p.serve(connection) })
+	p.Address = listenAt(tb, address, func(connection net.Conn) { go p.serve(connection) })
 	p.URI = uri.Scheme + "://" + p.Address
 	tb.Cleanup(func() {
 		p.Refuse()

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The image of the manager, without a Docker daemon. See docs/adr/0020-image-without-daemon.md.
+#
+#   hack/image.sh build [CHECKOUT]  write the image of this checkout, or of another one, into OUTPUT
+#   hack/image.sh push              push the image that `build` wrote, as IMG; prints the name with its digest
+#   hack/image.sh arguments         what `docker build` is to be told
+#   hack/image.sh flags             the linker flags that tell the manager its version
+#
+#   IMG        the name of the image; ghcr.io/warren-mq/warren with the version as tag unless given
+#   VERSION    the version; the tag of the commit unless given, or else one that is made of time and commit
+#   PLATFORMS  linux/amd64,linux/arm64 unless given; `host` is that of this machine alone
+#   OUTPUT     the folder to write into; dist unless given
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+CHECKOUT="$HACK_DIR/.."
+OUTPUT="${OUTPUT:-$HACK_DIR/../dist}"
+
+in_checkout() { git -C "$CHECKOUT" "$@" 2>/dev/null; }
+
+# describe sets what is known about the commit. A checkout without git, such as an archive, has to be told its version.
+# Nothing depends on how much of the history or of the tags a clone has.
+describe() {
+  REVISION=$(in_checkout rev-parse HEAD || echo unknown)
+  EPOCH=${SOURCE_DATE_EPOCH:-$(in_checkout log -1 --format=%ct || echo 0)}
+  if [[ -z ${VERSION:-} ]]; then
+    VERSION=$(in_checkout describe --tags --exact-match ||
+      echo "v0.0.0-$(TZ=UTC0 in_checkout log -1 --date=format-local:%Y%m%d%H%M%S --format=%cd || echo 0)-${REVISION:0:12}")
+    [[ -z $(in_checkout status --porcelain) ]] || VERSION+=-dirty
+  fi
+}
+
+flags() {
+  local package=github.com/warren-mq/warren/internal/buildinfo
+  echo "-s -w -X $package.version=$VERSION -X $package.revision=$REVISION"
+}
+
+arguments() { printf -- '--build-arg=%s\0' "VERSION=$VERSION" "REVISION=$REVISION" "LDFLAGS=$(flags)"; }
+
+build() {
+  local platform binaries=() platforms=${PLATFORMS:-linux/amd64,linux/arm64}
+  [[ $platforms != host ]] || platforms=linux/$(go env GOHOSTARCH)
+  mkdir -p "$OUTPUT"
+  OUTPUT=$(cd "$OUTPUT" && pwd)
+  for platform in ${platforms//,/ }; do
+    say "building the manager $VERSION for $platform"
+    manager "${platform%/*}" "${platform#*/}" "$OUTPUT/bin/${platform//\//-}/manager"
+    binaries+=("$platform=$OUTPUT/bin/${platform//\//-}/manager")
+  done
+  program build -output "$OUTPUT" -tag "$(name)" -version "$VERSION" -revision "$REVISION" -epoch "$EPOCH" "${binaries[@]}"
+  say "wrote $(name), $(cat "$OUTPUT/image.digest"), into $OUTPUT"
+}
+
+# manager OS ARCHITECTURE FILE: nothing of this machine may show in the file but the version of Go.
+manager() {
+  env GOOS="$1" GOARCH="$2" CGO_ENABLED=0 GOWORK=off GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
+    go -C "$CHECKOUT" build -trimpath -buildvcs=false -ldflags "$(flags) -buildid=" -o "$3" ./cmd
+}
+
+name() { echo "${IMG:-ghcr.io/warren-mq/warren:$VERSION}"; }
+
+program() { CGO_ENABLED=0 GOWORK=off GOFLAGS='' go -C "$HACK_DIR/image" run . "$@"; }
+
+command=${1:-}
+[[ -z ${2:-} ]] || CHECKOUT=$2
+case $command in
+  build) describe && build ;;
+  push) describe && program push "$(cd "$OUTPUT" && pwd)/image" "$(name)" ;;
+  arguments) describe && arguments ;;
+  flags) describe && flags ;;
+  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+esac

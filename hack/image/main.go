@@ -1,0 +1,144 @@
+// Command image writes the image of the manager as an OCI layout, which registries and other tools take, and for each platform
+// a tar file that `docker load`, `ctr images import` and `kind load image-archive` take, and a list of what is in the image
+// (SBOM, CycloneDX). It needs no daemon. The same input gives the same bytes.
+//
+//	image build [flag…] PLATFORM=BINARY…    such as linux/amd64=bin/linux-amd64/manager
+//	image push LAYOUT NAME                   prints the name with its digest
+//	image wrap NAME BINARY FILE              an image of nothing but a binary, for tests
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string) error {
+	switch {
+	case len(arguments) > 0 && arguments[0] == "build":
+		return build(arguments[1:])
+	case len(arguments) == 3 && arguments[0] == "push":
+		return push(arguments[1], arguments[2])
+	case len(arguments) == 4 && arguments[0] == "wrap":
+		return wrap(arguments[1], arguments[2], arguments[3])
+	}
+	return errors.New("usage: image build [flag…] PLATFORM=BINARY…, image push LAYOUT NAME, or image wrap NAME BINARY FILE")
+}
+
+// build writes into the folder that -output names: image/, image-ARCH.tar, sbom-ARCH.cdx.json and image.digest.
+func build(arguments []string) error {
+	var (
+		given  source
+		epoch  int64
+		output string
+		tag    string
+	)
+	flags := flag.NewFlagSet("build", flag.ExitOnError)
+	flags.StringVar(&output, "output", "dist", "The folder to write into.")
+	flags.StringVar(&tag, "tag", "", "The name of the image, with its tag, in the tar files.")
+	flags.StringVar(&given.version, "version", "", "The version of Warren.")
+	flags.StringVar(&given.revision, "revision", "", "The commit.")
+	flags.Int64Var(&epoch, "epoch", 0, "When the commit was made, in seconds since 1970.")
+	_ = flags.Parse(arguments) // ends the process at an error
+	given.created = time.Unix(epoch, 0).UTC()
+	reference, err := name.NewTag(tag)
+	if err != nil {
+		return fmt.Errorf("-tag: %w", err)
+	}
+	images := map[string]v1.Image{}
+	for _, argument := range flags.Args() {
+		platform, binary, found := strings.Cut(argument, "=")
+		if !found {
+			return fmt.Errorf("%s: want PLATFORM=BINARY", argument)
+		}
+		if images[platform], err = given.managerImage(platform, binary); err != nil {
+			return err
+		}
+		architecture := filepath.Base(platform)
+		if err := tarball.WriteToFile(filepath.Join(output, "image-"+architecture+".tar"), reference, images[platform]); err != nil {
+			return fmt.Errorf("write image of %s: %w", platform, err)
+		}
+		if err := given.writeBOM(filepath.Join(output, "sbom-"+architecture+".cdx.json"), binary); err != nil {
+			return fmt.Errorf("write SBOM of %s: %w", platform, err)
+		}
+	}
+	return given.writeLayout(output, images)
+}
+
+func (s source) writeLayout(output string, images map[string]v1.Image) error {
+	index, err := s.index(images)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(output, "image")
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if _, err := layout.Write(folder, index); err != nil {
+		return fmt.Errorf("write OCI layout: %w", err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(output, "image.digest"), []byte(digest.String()+"\n"), 0o644)
+}
+
+func push(folder, tag string) error {
+	reference, err := name.NewTag(tag)
+	if err != nil {
+		return err
+	}
+	index, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		return fmt.Errorf("read OCI layout (make image writes it): %w", err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	if err := remote.WriteIndex(reference, index, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return fmt.Errorf("push %s: %w", reference, err)
+	}
+	fmt.Println(reference.Digest(digest.String()))
+	return nil
+}
+
+func wrap(tag, binary, path string) error {
+	reference, err := name.NewTag(tag)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return err
+	}
+	image, err := (source{}).image(
+		v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, file{filepath.Base(binary), content, 0o755})
+	if err != nil {
+		return err
+	}
+	if err := tarball.WriteToFile(path, reference, image); err != nil {
+		return fmt.Errorf("write image of %s: %w", binary, err)
+	}
+	return nil
+}

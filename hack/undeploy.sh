@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Removes the operator, its CRDs and with them every BrokerConnection and ConsumerQueue of the cluster. Nothing is deleted at the
+# brokers: the operator ends first, and then the finalizers are taken off that would have had it delete there. It needs no broker.
+#
+#   KUBECTL   the command; kubectl unless given
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$HACK_DIR/.."
+KUBECTL=${KUBECTL:-kubectl}
+KINDS=(consumerqueues.messaging.warren.dev brokerconnections.messaging.warren.dev)
+
+kube() { $KUBECTL "$@"; }
+
+known() { kube get customresourcedefinition "$1" >/dev/null 2>&1; }
+
+# deleting lists the ConsumerQueues that are being deleted.
+deleting() {
+  ! known "${KINDS[0]}" || kube get "${KINDS[0]}" --all-namespaces \
+    -o jsonpath='{range .items[?(@.metadata.deletionTimestamp)]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}'
+}
+
+# await lets the operator finish what it began to delete: a queue that is half deleted takes no messages.
+await() {
+  local begin=$SECONDS
+  while [[ -n $(deleting) ]]; do
+    if ((SECONDS - begin > 90)); then
+      say "still being deleted, and left as they are at the broker (see docs/deletion.md, fences): $(deleting | tr '\n' ' ')"
+      return
+    fi
+    sleep 1
+  done
+}
+
+# release takes our finalizers off, and leaves those of others; a hundred resources at a time.
+release() {
+  local kind=$1 namespace others names
+  ! known "$kind" || kube get "$kind" --all-namespaces \
+    -o jsonpath='{range .items[?(@.metadata.finalizers)]}{.metadata.namespace}{" "}{.metadata.finalizers}{" "}{.metadata.name}{"\n"}{end}' |
+    sed -E 's#"messaging\.warren\.dev/[^"]*"##g; s#,+#,#g; s#\[,#[#; s#,\]#]#' | sort |
+    awk '{ key = $1 " " $2; if (key != last || ++count > 100) { printf "%s%s", (NR > 1 ? "\n" : ""), key; count = 0 }
+           printf " %s", $3; last = key } END { if (NR) print "" }' |
+    while read -r namespace others names; do
+      # shellcheck disable=SC2086 # one word per resource
+      kube patch "$kind" --namespace "$namespace" --type=merge -p "{\"metadata\":{\"finalizers\":$others}}" $names >/dev/null
+    done
+}
+
+await
+kube delete --ignore-not-found --cascade=foreground --namespace warren-system deployment/warren-controller-manager
+for kind in "${KINDS[@]}"; do release "$kind"; done
+kube delete --ignore-not-found -k config/default
+say "gone; what it declared is left at the brokers"

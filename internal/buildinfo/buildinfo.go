@@ -1,0 +1,63 @@
+package buildinfo
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The linker sets both (-X) where a release or an image is built; see hack/image.sh.
+var (
+	version  string
+	revision string
+)
+
+// Info is what is known about the build of this process.
+type Info struct {
+	Version, Revision, GoVersion string
+}
+
+// Get returns the build of this process. A build without linker flags, such as `go build ./cmd`, has the version "devel", and the
+// revision that Go recorded.
+func Get() Info {
+	info := Info{Version: version, Revision: revision, GoVersion: runtime.Version()}
+	if info.Version == "" {
+		info.Version = "devel"
+	}
+	if info.Revision == "" {
+		info.Revision = recordedRevision(debug.ReadBuildInfo())
+	}
+	return info
+}
+
+func recordedRevision(recorded *debug.BuildInfo, found bool) string {
+	if found {
+		for _, setting := range recorded.Settings {
+			if setting.Key == "vcs.revision" {
+				return setting.Value
+			}
+		}
+	}
+	return "unknown"
+}
+
+// String is what --version prints.
+func (i Info) String() string {
+	return fmt.Sprintf("warren %s, revision %s, %s", i.Version, i.Revision, i.GoVersion)
+}
+
+// Metric is always 1: what it says is in its labels.
+func Metric() prometheus.Collector {
+	info := Get()
+	metric := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "warren_build_info",
+		Help: "The build of the operator that runs; the value is always 1.",
+		ConstLabels: prometheus.Labels{
+			"version": info.Version, "revision": info.Revision, "go_version": info.GoVersion,
+		},
+	})
+	metric.Set(1)
+	return metric
+}

@@ -1,0 +1,188 @@
+package incluster
+
+import (
+	"bufio"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+const probeImage = "warren.local/probe:1"
+
+var _ = Describe("The operator in a cluster", Ordered, func() {
+	var (
+		c      *cluster
+		atHand []string
+	)
+
+	BeforeAll(func() {
+		c = newCluster()
+		c.buildImages()
+		c.Kube.Kubectl("create", "namespace", "monitoring")
+		c.Kube.Kubectl("label", "namespace", "monitoring", "metrics=enabled")
+		c.Kube.Kubectl("create", "serviceaccount", "--namespace=monitoring", "prometheus")
+		c.Kube.Kubectl("create", "serviceaccount", "--namespace=monitoring", "stranger")
+		c.Kube.Kubectl("create", "secret", "generic", "rabbitmq") // is the user's own: the operator neither makes nor deletes it
+		Eventually(func() string { return strings.Join(c.objects(), "\n") }).Should(ContainSubstring("ConfigMap monitoring kube-root-ca.crt"))
+		atHand = c.objects()
+	})
+
+	It("of the commit before is installed, and the quickstart sample becomes Ready", func() {
+		c.scriptIn(c.previous, "make", "deploy", "IMG="+before)
+		c.Kube.Kubectl("apply", "-k", c.checkout+"/config/network-policy")
+		c.rollOut()
+		c.Kube.Kubectl("apply", "-f", c.filledIn("config/samples/brokerconnection.yaml"))
+		c.Kube.Kubectl("apply", "-f", c.checkout+"/config/samples/quickstart.yaml")
+		c.Ready("orders")
+		c.ExpectExactly()
+	})
+
+	It("is upgraded in place: what make deploy prints leads to a Ready sample, and nothing changes at the broker", func() {
+		c.VHost.Publish("", "orders", "one", "two")
+		declared, news := c.VHost.Definitions(), c.news()
+		old := c.pod()
+
+		c.follow(c.script("make", "deploy", "IMG="+now))
+
+		Expect(c.pods()).To(HaveEach(HaveField("Spec.Containers", HaveExactElements(HaveField("Image", now)))))
+		Eventually(c.pod).ShouldNot(Equal(old))
+		Eventually(c.leader).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(c.pod()))
+		c.Ready("orders")
+		Expect(c.VHost.Definitions()).To(Equal(declared))
+		Expect(c.news()).To(Equal(news), "an upgrade is no news to the owner of a queue")
+		Eventually(func() int { return c.VHost.Ready("orders") }).Should(Equal(2))
+	})
+
+	It("runs the binary of this commit", func() {
+		version := c.Kube.Kubectl("exec", "--namespace", system, deployment, "--", "/manager", "--version")
+		Expect(version).To(HavePrefix("warren "))
+		Expect(version).To(ContainSubstring(strings.TrimSpace(c.script("git", "rev-parse", "HEAD"))))
+	})
+
+	It("is confined as its manifest says, at run time", func() {
+		pod := c.pod()
+		c.Kube.Kubectl("debug", "--namespace", system, "pod/"+pod, "--image="+probeImage, "--image-pull-policy=IfNotPresent",
+			"--target=manager", "--profile=restricted", "--container=probe", "--", "/probe")
+		probe := func() string {
+			output, _ := c.Kube.TryKubectl("logs", "--namespace", system, pod, "--container=probe") // it has to start first
+			return output
+		}
+		Eventually(probe).Should(ContainSubstring("ReadOnlyRoot"))
+		for _, fact := range []string{
+			"Uid 65532 65532 65532 65532", "Gid 65532 65532 65532 65532", "CapEff 0000000000000000", "CapBnd 0000000000000000",
+			"NoNewPrivs 1", "Seccomp 2", "ReadOnlyRoot true",
+		} {
+			Expect(probe()).To(ContainSubstring(fact + "\n"))
+		}
+	})
+
+	It("shares its namespace with no pod that is less confined", func() {
+		_, err := c.Kube.TryKubectl("run", "loose", "--namespace", system, "--image="+probeImage, "--privileged", "--dry-run=server")
+		Expect(err).To(MatchError(ContainSubstring(`violates PodSecurity "restricted`)))
+	})
+
+	It("shows its metrics to a ServiceAccount that has the role, and to nobody else", func() {
+		c.Kube.Kubectl("create", "clusterrolebinding", "prometheus-warren",
+			"--clusterrole=warren-metrics-reader", "--serviceaccount=monitoring:prometheus")
+		DeferCleanup(func() { c.Kube.Kubectl("delete", "clusterrolebinding", "prometheus-warren") })
+		scrape := func(account string) (string, error) {
+			return c.Kube.TryKubectl("--kubeconfig=/dev/null", "--server=https://"+c.forward("8443"), "--insecure-skip-tls-verify",
+				"--token="+strings.TrimSpace(c.Kube.Kubectl("create", "token", "--namespace=monitoring", account)), "get", "--raw", "/metrics")
+		}
+		metrics, err := scrape("prometheus")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(metrics).To(MatchRegexp(`warren_build_info\{[^}]*revision="%s"[^}]*\} 1`, strings.TrimSpace(c.script("git", "rev-parse", "HEAD"))))
+		Expect(metrics).To(ContainSubstring("controller_runtime_reconcile_total"))
+		_, err = scrape("stranger")
+		Expect(err).To(MatchError(ContainSubstring("Forbidden")))
+	})
+
+	It("goes on after its pod was killed", func() {
+		next := c.watchLeadership()
+		c.Kube.Kubectl("delete", "pod", "--namespace", system, c.pod(), "--grace-period=0", "--force")
+		say("drift is corrected %.1f s after the kill", c.correctsDrift().Seconds())
+		say("nobody led for %.1f s after the pod was killed", next().gap.Seconds())
+		c.rollOut()
+	})
+
+	It("hands over to its second replica when the node of the first is drained", func() {
+		c.Kube.Kubectl("scale", "--namespace", system, deployment, "--replicas=2")
+		c.rollOut()
+		leader := c.leader()
+		Expect(c.pods()).To(HaveLen(2))
+		standby := slices.DeleteFunc(c.pods(), func(pod corev1.Pod) bool { return pod.Name == leader })
+		Expect(standby).To(HaveLen(1))
+		next := c.watchLeadership()
+
+		// The cluster has one node. So only the leader's pod is evicted, and no new one can start, as it would be elsewhere.
+		node := standby[0].Spec.NodeName
+		c.Kube.Kubectl("label", "pod", "--namespace", system, leader, "drained=yes")
+		DeferCleanup(func() { c.Kube.Kubectl("uncordon", node) })
+		c.Kube.Kubectl("drain", node, "--pod-selector=drained=yes")
+
+		took := next()
+		say("nobody led for %.1f s while the node was drained: %s gave the lease back, %s took it", took.gap.Seconds(), took.from, took.to)
+		Expect(took.from).To(Equal(leader))
+		Expect(took.to).To(Equal(standby[0].Name))
+		Expect(took.gap).To(BeNumerically("<", deadline.For(3*time.Second)), "the lease is given back, not waited for")
+		c.correctsDrift()
+	})
+
+	It("is removed by make undeploy without an object left, and its queues stay with their messages", func() {
+		declared := c.VHost.Definitions()
+		c.script("make", "undeploy")
+		Eventually(func() []string { return added(atHand, c.objects()) }).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
+		Expect(c.VHost.Definitions()).To(Equal(declared))
+		Expect(c.VHost.Policies()).To(BeEmpty())
+		Eventually(func() int { return c.VHost.Ready("orders") }).Should(Equal(2))
+	})
+
+	It("finds its queues again when it is installed anew", func() {
+		declared := c.VHost.Definitions()
+		c.follow(c.script("make", "deploy", "IMG="+now))
+		Expect(c.Ready("orders").Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
+		Expect(c.VHost.Definitions()).To(Equal(declared))
+		Eventually(func() int { return c.VHost.Ready("orders") }).Should(Equal(2))
+	})
+
+	It("is removed in the same way while its broker does not answer", func() {
+		c.Kube.Kubectl("patch", "secret", "rabbitmq", "--type=merge", "-p", `{"stringData":{"amqpURI":"amqp://192.0.2.1:5672"}}`)
+		c.script("make", "undeploy")
+		Eventually(func() []string { return added(atHand, c.objects()) }).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
+	})
+})
+
+// added lists what is in the second list and not in the first.
+func added(first, second []string) []string {
+	return slices.DeleteFunc(slices.Clone(second), func(object string) bool { return slices.Contains(first, object) })
+}
+
+// forward makes a port of the manager's pod one of this machine until the test ends, and returns its address.
+func (c *cluster) forward(port string) string {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx(), KubectlPath(), "--kubeconfig", c.Kube.KubeConfig,
+		"port-forward", "--namespace", system, deployment, ":"+port)
+	output, err := command.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	command.Stderr = GinkgoWriter
+	Expect(command.Start()).To(Succeed())
+	DeferCleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait() // ends with the signal
+	})
+	line, err := bufio.NewReader(output).ReadString('\n')
+	Expect(err).NotTo(HaveOccurred())
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+	Expect(address).NotTo(BeEmpty(), line)
+	return address
+}

@@ -1,0 +1,30 @@
+// Package incluster shows what a platform team sees of Warren: the operator in a pod of a real cluster with a kubelet, installed,
+// upgraded and removed by make. The cluster comes from hack/cluster.sh; the broker runs on the machine. Specs are one Ordered story:
+// they share the one installation that there is in a cluster.
+package incluster
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+var broker brokers.Broker
+
+func TestInCluster(t *testing.T) {
+	if os.Getenv("KUBECONFIG") == "" {
+		t.Fatal("no cluster to test in: run make e2e-cluster, or set KUBECONFIG to what hack/cluster.sh up prints")
+	}
+	SetUpGomega(30 * time.Second)
+	broker = brokers.Newest(t)
+	RunSpecs(t, "Warren, in a cluster")
+}
+
+// ctx ends with the test.
+func ctx() context.Context { return GinkgoT().Context() }

@@ -1,0 +1,225 @@
+package incluster
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/netfault"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+const (
+	system     = "warren-system"
+	deployment = "deployment/warren-controller-manager"
+	// now and before are images of this commit and of the one before.
+	now    = "warren.local/warren:now"
+	before = "warren.local/warren:before"
+)
+
+// cluster is a real one, used as its administrator uses it.
+type cluster struct {
+	*World
+
+	// checkout is this repository, and previous the commit before, with the manifests of each.
+	checkout, previous string
+}
+
+// newCluster makes a vhost that pods reach at the usual ports of RabbitMQ, which a NetworkPolicy lets through.
+func newCluster() *cluster {
+	GinkgoHelper()
+	checkout, err := filepath.Abs(Checkout)
+	Expect(err).NotTo(HaveOccurred())
+	c := &cluster{checkout: checkout, previous: GinkgoT().TempDir()}
+	address := strings.TrimSpace(c.script("hack/cluster.sh", "address"))
+	reached := broker
+	reached.AMQPURI = netfault.NewProxyAt(GinkgoTB(), net.JoinHostPort(address, "5672"), broker.AMQPURI).URI
+	reached.ManagementURI = netfault.NewProxyAt(GinkgoTB(), net.JoinHostPort(address, "15672"), broker.ManagementURI).URI
+	c.World = &World{
+		Kube: Connect(os.Getenv("KUBECONFIG")), Namespace: "default", Broker: reached,
+		VHost: broker.NewVHostNamed(GinkgoTB(), "test-incluster-"),
+	}
+	return c
+}
+
+// buildImages makes the cluster know the images of this commit and of the one before, built in the same way.
+func (c *cluster) buildImages() {
+	GinkgoHelper()
+	commit := os.Getenv("WARREN_UPGRADE_FROM")
+	if commit == "" {
+		commit = "HEAD~1"
+	}
+	archive := filepath.Join(c.previous, ".tar")
+	c.script("git", "archive", "--output="+archive, commit) // a shallow clone has no commit before; fetch one more, or name another
+	c.script("tar", "-x", "-C", c.previous, "-f", archive)
+	output := GinkgoT().TempDir()
+	c.build(now, output, ".")
+	c.build(before, output+"/before", c.previous)
+	c.wrapProbe(output)
+}
+
+func (c *cluster) build(image, output, checkout string) {
+	GinkgoHelper()
+	c.script("env", "IMG="+image, "PLATFORMS=host", "OUTPUT="+output, "hack/image.sh", "build", checkout)
+	archives, err := filepath.Glob(filepath.Join(output, "image-*.tar"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(archives).To(HaveLen(1))
+	c.script("hack/cluster.sh", "load", archives[0])
+}
+
+func (c *cluster) wrapProbe(output string) {
+	GinkgoHelper()
+	binary, archive := filepath.Join(output, "probe"), filepath.Join(output, "probe.tar")
+	c.script("env", "CGO_ENABLED=0", "go", "build", "-o", binary, "./test/incluster/probe")
+	c.script("env", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0", "go", "-C", "hack/image", "run", ".", "wrap", probeImage, binary, archive)
+	c.script("hack/cluster.sh", "load", archive)
+}
+
+// script runs a command in this checkout, and returns what it wrote to standard output.
+func (c *cluster) script(name string, arguments ...string) string {
+	GinkgoHelper()
+	return c.scriptIn(c.checkout, name, arguments...)
+}
+
+// scriptIn runs a command in a folder as a user would, with kubectl on the path.
+func (c *cluster) scriptIn(folder, name string, arguments ...string) string {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx(), name, arguments...)
+	command.Dir = folder
+	// A newcomer has none of the variables of this suite's own make.
+	command.Env = append(os.Environ(), "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"), "MAKEFLAGS=", "MAKELEVEL=")
+	var output, trouble bytes.Buffer
+	command.Stdout, command.Stderr = &output, &trouble
+	err := command.Run()
+	GinkgoWriter.Printf("%s %s\n%s%s", name, strings.Join(arguments, " "), output.String(), trouble.String())
+	Expect(err).NotTo(HaveOccurred(), "%s %v: %s%s", name, arguments, output.String(), trouble.String())
+	return output.String()
+}
+
+// printedCommands are what `make deploy` tells its user to do next.
+func printedCommands(output string) []string {
+	var list []string
+	for _, found := range regexp.MustCompile(`(?m)^    (kubectl .*)$`).FindAllStringSubmatch(output, -1) {
+		list = append(list, found[1])
+	}
+	return list
+}
+
+// follow runs the commands that `make deploy` prints. The sample of a BrokerConnection is filled in before, as its user is told.
+func (c *cluster) follow(output string) {
+	GinkgoHelper()
+	const sample = "config/samples/brokerconnection.yaml"
+	commands := printedCommands(output)
+	Expect(commands).To(ContainElement("kubectl apply -f " + sample))
+	for _, command := range commands {
+		c.script("sh", "-c", strings.ReplaceAll(command, sample, c.filledIn(sample)))
+	}
+}
+
+func (c *cluster) filledIn(sample string) string {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(c.checkout, sample))
+	Expect(err).NotTo(HaveOccurred())
+	text := string(content)
+	for placeholder, value := range map[string]string{
+		"username: warren":                   "username: " + c.Broker.Username,
+		"change-me":                          c.Broker.Password,
+		"amqp://rabbitmq.rabbitmq.svc:5672":  c.Broker.AMQPURI,
+		"http://rabbitmq.rabbitmq.svc:15672": c.Broker.ManagementURI,
+		"vhost: /":                           "vhost: " + c.VHost.Name,
+		"resyncInterval: 30s":                "resyncInterval: 2s",
+	} {
+		Expect(text).To(ContainSubstring(placeholder))
+		text = strings.ReplaceAll(text, placeholder, value)
+	}
+	path := filepath.Join(GinkgoT().TempDir(), "brokerconnection.yaml")
+	Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
+	return path
+}
+
+// objects lists all that the cluster holds but Events, or says why it cannot: a kind may go while it is read.
+func (c *cluster) objects() []string {
+	GinkgoHelper()
+	var kinds []string
+	for kind := range strings.FieldsSeq(c.Kube.Kubectl("api-resources", "--verbs=list", "-o", "name")) {
+		if !strings.HasPrefix(kind, "events") && kind != "componentstatuses" {
+			kinds = append(kinds, kind)
+		}
+	}
+	found, err := c.Kube.TryKubectl("get", strings.Join(kinds, ","), "--all-namespaces", "--no-headers",
+		"-o", "custom-columns=K:.kind,S:.metadata.namespace,N:.metadata.name")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var list []string
+	for line := range strings.Lines(found) {
+		list = append(list, strings.Join(strings.Fields(line), " "))
+	}
+	return list
+}
+
+// news counts the Events about Warren's resources.
+func (c *cluster) news() int {
+	GinkgoHelper()
+	count := 0
+	for _, event := range c.Events() {
+		if strings.HasPrefix(event.Regarding.APIVersion, v1alpha1.GroupVersion.Group) {
+			count += Times(event)
+		}
+	}
+	return count
+}
+
+// pods are those of the manager that are not on their way out.
+func (c *cluster) pods() []corev1.Pod {
+	GinkgoHelper()
+	list := &corev1.PodList{}
+	Expect(c.Kube.List(ctx(), list, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/name": "warren"})).To(Succeed())
+	var alive []corev1.Pod
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			alive = append(alive, pod)
+		}
+	}
+	return alive
+}
+
+func (c *cluster) pod() string {
+	GinkgoHelper()
+	pods := c.pods()
+	Expect(pods).To(HaveLen(1))
+	return pods[0].Name
+}
+
+// rollOut waits until all replicas of the manager are ready.
+func (c *cluster) rollOut() {
+	GinkgoHelper()
+	c.Kube.Kubectl("rollout", "status", "--namespace", system, deployment, "--timeout=120s")
+}
+
+// correctsDrift deletes a queue at the broker and waits until it is back, which takes a manager that leads.
+func (c *cluster) correctsDrift() time.Duration {
+	GinkgoHelper()
+	begin := time.Now()
+	c.VHost.DeleteQueue("orders.retry.5m")
+	c.ExpectExactly()
+	return time.Since(begin)
+}
+
+func say(format string, arguments ...any) {
+	GinkgoHelper()
+	AddReportEntry(fmt.Sprintf(format, arguments...))
+	fmt.Fprintf(os.Stdout, "  "+format+"\n", arguments...)
+}
