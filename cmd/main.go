@@ -124,7 +124,7 @@ func run(given flags) error {
 		return fmt.Errorf("find cluster (--kubeconfig, KUBECONFIG, in-cluster): %w", err)
 	}
 	config.QPS = -1 // the API server's priority and fairness knows better when to slow down
-	metrics, err := metricsOptions(given)
+	serving, err := metricsOptions(given)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func run(given flags) error {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         caching,
-		Metrics:                       metrics,
+		Metrics:                       serving,
 		HealthProbeBindAddress:        given.probeAddress,
 		LeaderElection:                given.leaderElect,
 		LeaderElectionNamespace:       given.leaderSpace,
