@@ -17,13 +17,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/buildinfo"
 	"github.com/warren-mq/warren/internal/controller"
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
@@ -145,7 +145,8 @@ func run(given flags) error {
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
-	metrics.Registry.MustRegister(buildinfo.Metric())
+	build := buildinfo.Get()
+	metrics.BuildInfo.Set(build.Version, build.Revision, build.GoVersion)
 	ctx := ctrl.SetupSignalHandler()
 	if err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.maxConcurrent, MaxManagementResponse: given.maxResponse.Value(),

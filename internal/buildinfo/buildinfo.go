@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // The linker sets both (-X) where a release or an image is built; see hack/image.sh.
@@ -46,18 +44,4 @@ func recordedRevision(recorded *debug.BuildInfo, found bool) string {
 // String is what --version prints.
 func (i Info) String() string {
 	return fmt.Sprintf("warren %s, revision %s, %s", i.Version, i.Revision, i.GoVersion)
-}
-
-// Metric is always 1: what it says is in its labels.
-func Metric() prometheus.Collector {
-	info := Get()
-	metric := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "warren_build_info",
-		Help: "The build of the operator that runs; the value is always 1.",
-		ConstLabels: prometheus.Labels{
-			"version": info.Version, "revision": info.Revision, "go_version": info.GoVersion,
-		},
-	})
-	metric.Set(1)
-	return metric
 }

@@ -1,13 +1,9 @@
 package buildinfo
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 func TestBuildWithoutLinkerFlags(t *testing.T) {
@@ -22,20 +18,6 @@ func TestReleaseNamesItself(t *testing.T) {
 	want := "warren v1.2.3, revision 06967e3c5605e8ec, " + runtime.Version()
 	if got := Get().String(); got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func TestMetricNamesTheBuild(t *testing.T) {
-	release(t, "v1.2.3", "06967e3c5605e8ec")
-	want := fmt.Sprintf(`# HELP warren_build_info The build of the operator that runs; the value is always 1.
-# TYPE warren_build_info gauge
-warren_build_info{go_version=%q,revision="06967e3c5605e8ec",version="v1.2.3"} 1
-`, runtime.Version())
-	if err := testutil.CollectAndCompare(Metric(), strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
-	if problems, err := testutil.CollectAndLint(Metric()); err != nil || len(problems) > 0 {
-		t.Errorf("promlint: %v, %v", problems, err)
 	}
 }
 

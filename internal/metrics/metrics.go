@@ -70,6 +70,12 @@ func (h *Histogram) Observe(took time.Duration, labels ...string) {
 	h.vector.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
+// Info is always 1: what it says is in its labels.
+type Info struct{ vector *prometheus.GaugeVec }
+
+// Set gives the labels their values.
+func (i *Info) Set(labels ...string) { i.vector.WithLabelValues(labels...).Set(1) }
+
 // State is a metric whose value is read when Prometheus asks.
 type State struct {
 	desc *prometheus.Desc
@@ -130,6 +136,13 @@ func histogram(name, help string, buckets []float64, labels ...string) *Histogra
 	vector := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	collectors = append(collectors, vector)
 	return &Histogram{vector}
+}
+
+func info(name, help string, labels ...string) *Info {
+	define(typeGauge, name, help, labels)
+	vector := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	collectors = append(collectors, vector)
+	return &Info{vector}
 }
 
 func gauge(name, help string, labels ...string) *State {
