@@ -102,8 +102,9 @@ func (o Observed) Has(id ID) bool {
 		_, exists := o.Queues[id.Name]
 		return exists
 	}
-	for _, binding := range o.BindingsTo[id.Destination] {
-		if binding.Is(id) {
+	bindings := o.BindingsTo[id.Destination]
+	for i := range bindings { // of a queue that thousands share there are thousands
+		if bindings[i].RoutingKey == id.RoutingKey && bindings[i].Is(id) {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,7 +73,7 @@ func BenchmarkManager(b *testing.B) {
 			for b.Loop() {
 				s := newScene(b)
 				created := s.create(count, specs[shape])
-				restarted := s.restart(count)
+				restarted := s.restartOften(count)
 				b.ReportMetric(created.wall.Seconds(), "create-s")
 				b.ReportMetric(created.cpu.Seconds(), "create-manager-cpu-s")
 				b.ReportMetric(restarted.wall.Seconds(), "restart-s")
@@ -211,6 +212,22 @@ func (s *scene) create(count int, spec func(name string) v1alpha1.ConsumerQueueS
 	return cost{time.Since(began), s.cpu() - used}
 }
 
+// restarts is how often the manager is started again: what one start takes varies by a third.
+const restarts = 5
+
+// restartOften returns the medians of several starts.
+func (s *scene) restartOften(count int) cost {
+	s.b.Helper()
+	var walls, cpus []time.Duration
+	for range restarts {
+		took := s.restart(count)
+		walls, cpus = append(walls, took.wall), append(cpus, took.cpu)
+	}
+	slices.Sort(walls)
+	slices.Sort(cpus)
+	return cost{walls[restarts/2], cpus[restarts/2]}
+}
+
 // restart starts the manager again and waits until nothing has been reconciled for a while: at first ConsumerQueues are reconciled
 // before the broker is connected, and each again after. It returns what it took until the last reconciliation.
 func (s *scene) restart(count int) (last cost) {
@@ -253,7 +270,7 @@ const timeLimit = 20 * time.Minute
 // eventually waits for something that takes minutes at most.
 func (s *scene) eventually(what string, is func(context.Context) bool) {
 	s.b.Helper()
-	err := wait.PollUntilContextTimeout(s.b.Context(), 100*time.Millisecond, timeLimit, true,
+	err := wait.PollUntilContextTimeout(s.b.Context(), 200*time.Millisecond, timeLimit, true,
 		func(ctx context.Context) (bool, error) { return is(ctx), nil })
 	if err != nil {
 		s.b.Fatalf("waiting until %s: %v", what, err)
@@ -312,6 +329,7 @@ func (s *scene) scrape(ctx context.Context) map[string]float64 {
 	if err != nil {
 		s.b.Fatal(err)
 	}
+	request.Header.Set("Accept-Encoding", "identity") // the manager is not to spend time on compression
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil
