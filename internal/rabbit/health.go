@@ -104,7 +104,10 @@ func (s *healthState) change(change func(*healthParts)) (before, after Health) {
 func (h Health) well() bool { return h.Usable() && h.Connected }
 
 // Usable says that the vhost has been read, nothing is known to be wrong, and Apply can work.
-func (h Health) Usable() bool { return h.Err == nil && h.Matched && !h.SyncedAt.IsZero() }
+func (h Health) Usable() bool { return h.Err == nil && h.Observable() }
+
+// Observable says that the vhost has been read, and that AMQP leads to the same broker. Something may have gone wrong since.
+func (h Health) Observable() bool { return h.Matched && !h.SyncedAt.IsZero() }
 
 // same compares all but the times: errors by what they say, and whether the vhost has been read.
 func (h Health) same(other Health) bool {

@@ -1,6 +1,9 @@
 package vhost
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Exchange is an exchange as the broker describes it.
 type Exchange struct {
@@ -55,10 +58,11 @@ func BindingIDs(bindings []Binding) []ID {
 	return ids
 }
 
-// Is says whether an ID is that of the binding. Arguments are compared last: rendering them takes longest.
+// Is says whether an ID is that of the binding. The routing key is compared first: of a queue that thousands share, it tells the
+// bindings apart. Arguments are compared last: rendering them takes longest.
 func (b Binding) Is(id ID) bool {
-	return !b.ToExchange && id.Kind == KindBinding && b.Source == id.Source && b.Destination == id.Destination &&
-		b.RoutingKey == id.RoutingKey && b.Arguments.JSON() == id.Arguments
+	return b.RoutingKey == id.RoutingKey && !b.ToExchange && id.Kind == KindBinding && b.Source == id.Source &&
+		b.Destination == id.Destination && b.Arguments.JSON() == id.Arguments
 }
 
 // Fence is a policy of Warren's own making that refuses what is published to the queues that it applies to.
@@ -102,12 +106,7 @@ func (o Observed) Has(id ID) bool {
 		_, exists := o.Queues[id.Name]
 		return exists
 	}
-	for _, binding := range o.BindingsTo[id.Destination] {
-		if binding.Is(id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.BindingsTo[id.Destination], func(b Binding) bool { return b.Is(id) })
 }
 
 // Selection names the objects of a vhost that are to be observed.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,12 +73,13 @@ func BenchmarkManager(b *testing.B) {
 			for b.Loop() {
 				s := newScene(b)
 				created := s.create(count, specs[shape])
-				restarted := s.restart(count)
+				restarted := s.restartOften(count)
 				b.ReportMetric(created.wall.Seconds(), "create-s")
 				b.ReportMetric(created.cpu.Seconds(), "create-manager-cpu-s")
 				b.ReportMetric(restarted.wall.Seconds(), "restart-s")
 				b.ReportMetric(restarted.cpu.Seconds(), "restart-manager-cpu-s")
-				b.ReportMetric(s.reconciliations(b.Context())/float64(count), "restart-reconciliations/queue")
+				all, _ := s.reconciliations(b.Context())
+				b.ReportMetric(all/float64(count), "restart-reconciliations/queue")
 				if shape == "apart" {
 					apart = restarted.cpu.Seconds()
 				} else if apart > 0 {
@@ -211,8 +213,24 @@ func (s *scene) create(count int, spec func(name string) v1alpha1.ConsumerQueueS
 	return cost{time.Since(began), s.cpu() - used}
 }
 
-// restart starts the manager again and waits until nothing has been reconciled for a while: at first ConsumerQueues are reconciled
-// before the broker is connected, and each again after. It returns what it took until the last reconciliation.
+// restarts is how often the manager is started again: what one start takes varies by a third.
+const restarts = 5
+
+// restartOften returns the medians of several starts.
+func (s *scene) restartOften(count int) cost {
+	s.b.Helper()
+	var walls, cpus []time.Duration
+	for range restarts {
+		took := s.restart(count)
+		walls, cpus = append(walls, took.wall), append(cpus, took.cpu)
+	}
+	slices.Sort(walls)
+	slices.Sort(cpus)
+	return cost{walls[restarts/2], cpus[restarts/2]}
+}
+
+// restart starts the manager again and waits until each ConsumerQueue has been compared with the broker, and nothing has been
+// reconciled for a while. It returns what it took until the last reconciliation.
 func (s *scene) restart(count int) (last cost) {
 	s.b.Helper()
 	const quiet = 2 * time.Second
@@ -220,22 +238,28 @@ func (s *scene) restart(count int) (last cost) {
 	began, seen := time.Now(), 0.0
 	s.start()
 	s.eventually("all ConsumerQueues have been reconciled", func(ctx context.Context) bool {
-		if now := s.reconciliations(ctx); now != seen {
-			seen, last = now, cost{time.Since(began), s.cpu()}
+		all, compared := s.reconciliations(ctx)
+		if all != seen {
+			seen, last = all, cost{time.Since(began), s.cpu()}
 		}
-		return int(seen) >= count && time.Since(began)-last.wall > quiet
+		return int(compared) >= count && time.Since(began)-last.wall > quiet
 	})
 	return last
 }
 
-// reconciliations is how often the manager has reconciled ConsumerQueues since its start, whatever came of that.
-func (s *scene) reconciliations(ctx context.Context) (count float64) {
+// reconciliations is how often the manager has reconciled ConsumerQueues since its start, whatever came of that, and how many of
+// these have compared one with the broker: only they are to be done again after a time.
+func (s *scene) reconciliations(ctx context.Context) (all, compared float64) {
 	for name, value := range s.scrape(ctx) {
-		if strings.HasPrefix(name, `controller_runtime_reconcile_total{controller="consumerqueue"`) {
-			count += value
+		if !strings.HasPrefix(name, `controller_runtime_reconcile_total{controller="consumerqueue"`) {
+			continue
+		}
+		all += value
+		if strings.Contains(name, `result="requeue_after"`) {
+			compared += value
 		}
 	}
-	return count
+	return all, compared
 }
 
 func isReady(conditions []metav1.Condition) bool {
@@ -253,7 +277,7 @@ const timeLimit = 20 * time.Minute
 // eventually waits for something that takes minutes at most.
 func (s *scene) eventually(what string, is func(context.Context) bool) {
 	s.b.Helper()
-	err := wait.PollUntilContextTimeout(s.b.Context(), 100*time.Millisecond, timeLimit, true,
+	err := wait.PollUntilContextTimeout(s.b.Context(), 200*time.Millisecond, timeLimit, true,
 		func(ctx context.Context) (bool, error) { return is(ctx), nil })
 	if err != nil {
 		s.b.Fatalf("waiting until %s: %v", what, err)
@@ -312,6 +336,7 @@ func (s *scene) scrape(ctx context.Context) map[string]float64 {
 	if err != nil {
 		s.b.Fatal(err)
 	}
+	request.Header.Set("Accept-Encoding", "identity") // the manager is not to spend time on compression
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil

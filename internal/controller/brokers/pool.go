@@ -86,7 +86,7 @@ type openConnection struct {
 	fingerprint string
 	// secretMissingSince is since when its Secret has been missing; zero while it is there.
 	secretMissingSince time.Time
-	// observable: when its health was told of last, the vhost had been read; see healthConcernsQueues.
+	// observable is what its health said when it was told of last; see healthConcernsQueues.
 	observable bool
 }
 
@@ -246,8 +246,8 @@ func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
 	if !ok { // it is being opened
 		return true
 	}
-	before, health := found.observable, found.broker.Health()
-	found.observable = health.Matched && !health.SyncedAt.IsZero()
+	before := found.observable
+	found.observable = found.broker.Health().Observable()
 	p.open[key] = found
 	return before || found.observable
 }

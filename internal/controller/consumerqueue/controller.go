@@ -207,5 +207,5 @@ func (r *Reconciler) usable(bc *v1alpha1.BrokerConnection) (brokers.Broker, vhos
 	}
 	health := connection.Health()
 	version, err := vhost.ParseVersion(health.Version)
-	return connection, version, err == nil && health.Matched && !health.SyncedAt.IsZero()
+	return connection, version, err == nil && health.Observable()
 }

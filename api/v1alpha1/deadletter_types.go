@@ -1,0 +1,69 @@
+package v1alpha1
+
+// DeadLetterQueueSpec is the dead-letter queue.
+type DeadLetterQueueSpec struct {
+	// name of the dead-letter queue, <main queue>.dlq if not given.
+	// +optional
+	Name QueueName `json:"name,omitempty"`
+
+	QueueSettings `json:",inline"`
+}
+
+// DeadLetterSpec says where messages go that are given up.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.policy) && self.policy == 'Disabled') || !(has(self.exchange) || has(self.routingKey) || has(self.queue))",message="deadLetter.policy Disabled takes no other deadLetter fields: remove them, or remove policy"
+// +kubebuilder:validation:XValidation:rule="!has(self.routingKey) || (has(self.exchange) && has(self.exchange.type) && self.exchange.type != 'fanout')",message="deadLetter.routingKey has no meaning for a fanout exchange: remove it, or set deadLetter.exchange with type direct or topic"
+type DeadLetterSpec struct {
+	// policy is Enabled, or Disabled: no dead-letter exchange and queue, what is given up is dropped.
+	// +optional
+	Policy DeadLetterPolicy `json:"policy,omitempty"`
+
+	// exchange is the dead-letter exchange, <main queue>.dlx of type fanout if not given.
+	// +optional
+	Exchange *DeadLetterExchange `json:"exchange,omitempty"`
+
+	// routingKey binds the dead-letter queue to a direct or topic exchange; the queue's name if not given.
+	// +optional
+	RoutingKey *RoutingKey `json:"routingKey,omitempty"`
+
+	// queue is the dead-letter queue, <main queue>.dlq if not given.
+	// +optional
+	Queue *DeadLetterQueueSpec `json:"queue,omitempty"`
+}
+
+// DeadLetterExchange is the exchange that dead letters go through.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.name) || !self.name.startsWith('amq.')",message="exchanges that begin with amq. are the broker's own: choose another name"
+type DeadLetterExchange struct {
+	// name of the exchange, <main queue>.dlx if not given.
+	// +optional
+	Name ExchangeName `json:"name,omitempty"`
+
+	// type of the exchange: fanout brings every dead letter to the queue, direct and topic those with a routing key that
+	// fits; fanout if not given.
+	// +kubebuilder:validation:Enum=fanout;direct;topic
+	// +optional
+	Type ExchangeType `json:"type,omitempty"`
+}
+
+// DeadLetterPolicy says whether there is a dead-letter queue.
+//
+// +kubebuilder:validation:Enum=Enabled;Disabled
+type DeadLetterPolicy string
+
+// The values of DeadLetterPolicy.
+const (
+	DeadLetterPolicyEnabled  DeadLetterPolicy = "Enabled"
+	DeadLetterPolicyDisabled DeadLetterPolicy = "Disabled"
+)
+
+// DeadLetterStrategy says how safely queues dead-letter.
+//
+// +kubebuilder:validation:Enum=AtLeastOnce;AtMostOnce
+type DeadLetterStrategy string
+
+// The values of DeadLetterStrategy.
+const (
+	DeadLetterAtLeastOnce DeadLetterStrategy = "AtLeastOnce"
+	DeadLetterAtMostOnce  DeadLetterStrategy = "AtMostOnce"
+)

@@ -1,0 +1,130 @@
+package v1alpha1
+
+// RetrySpec says how a message that failed comes to wait before it is tried again.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.policy) && self.policy == 'None') || !(has(self.maxAttempts) || has(self.strategy) || has(self.delayTiers) || has(self.exchange) || has(self.returnTo) || has(self.redeliveryDelay))",message="retry.policy None takes no other retry fields: remove them, or remove policy"
+// +kubebuilder:validation:XValidation:rule="!(has(self.strategy) && self.strategy == 'Requeue') || !(has(self.delayTiers) || has(self.exchange) || has(self.returnTo))",message="strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3"
+// +kubebuilder:validation:XValidation:rule="!has(self.redeliveryDelay) || (has(self.policy) && self.policy == 'None') || (has(self.strategy) && self.strategy == 'Requeue')",message="redeliveryDelay is only for strategy Requeue: use delayTiers, or set strategy to Requeue"
+// +kubebuilder:validation:XValidation:rule="!(has(self.strategy) && self.strategy == 'Reject') || !has(self.delayTiers) || size(self.delayTiers) == 1",message="strategy Reject has exactly one delay tier: remove the others, or use strategy Publish"
+// +kubebuilder:validation:XValidation:rule="has(self.exchange) || !has(self.delayTiers) || self.delayTiers.all(t, !has(t.routingKey))",message="routingKey of a delay tier needs retry.exchange: set it, or remove routingKey"
+type RetrySpec struct {
+	// policy is MaxAttempts, or None: no retry objects.
+	// +optional
+	Policy RetryPolicy `json:"policy,omitempty"`
+
+	// maxAttempts is how many times a message is delivered in all before it is given up, 5 if not given. Consumers
+	// keep to it; with strategy Requeue the broker does.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	// +optional
+	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
+
+	// strategy says how a failed message comes to wait. Publish (the default): the consumer publishes a copy to a delay
+	// tier, then acknowledges. Reject: the consumer rejects and the broker moves the message to the one delay tier.
+	// Requeue: the consumer requeues by basic.reject, and the broker dead-letters after maxAttempts.
+	// +optional
+	Strategy RetryStrategy `json:"strategy,omitempty"`
+
+	// delayTiers are the queues in which messages wait, by ascending delay: 30s, 5m, 30m for Publish and 30s for
+	// Reject if not given. Reject has exactly one, Requeue none.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.exists(tier, !isDuration(tier.delay)) || delaysAscend(self)",message="delays must ascend, each longer than the one before"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.queueName) || self.exists_one(u, has(u.queueName) && u.queueName == t.queueName))",message="two delay tiers have the same queue name: choose another queueName"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.routingKey) || self.exists_one(u, has(u.routingKey) && u.routingKey == t.routingKey))",message="two delay tiers have the same routing key, so a message would wait in both: choose another routingKey"
+	// +optional
+	DelayTiers []DelayTier `json:"delayTiers,omitempty"`
+
+	// exchange is declared, if given, and has each delay tier bound to it. Otherwise tiers are reached through the
+	// default exchange by their queue names.
+	// +optional
+	Exchange *RetryExchange `json:"exchange,omitempty"`
+
+	// returnTo is where a message goes when its delay is over: to the main queue, through the default exchange, if not
+	// given.
+	// +optional
+	ReturnTo *ReturnRoute `json:"returnTo,omitempty"`
+
+	// redeliveryDelay delays redeliveries by the broker itself, for strategy Requeue on RabbitMQ 4.3.
+	// +optional
+	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
+}
+
+// DelayTier is a queue in which messages wait for a fixed time and from which they return.
+type DelayTier struct {
+	// delay is how long a message waits.
+	// +required
+	Delay Duration `json:"delay,omitempty"`
+
+	// queueName is what the tier's queue is called at the broker, <main queue>.retry.<delay> if not given, such as
+	// orders.retry.30s.
+	// +optional
+	QueueName QueueName `json:"queueName,omitempty"`
+
+	// routingKey binds the tier's queue to retry.exchange; the queue's name if not given.
+	// +optional
+	RoutingKey *RoutingKey `json:"routingKey,omitempty"`
+}
+
+// RetryExchange is the exchange in front of the delay tiers.
+//
+// +kubebuilder:validation:XValidation:rule="!self.name.startsWith('amq.')",message="exchanges that begin with amq. are the broker's own: choose another name"
+type RetryExchange struct {
+	// name of the exchange at the broker; not one of its own, which begin with amq.
+	// +required
+	Name ExchangeName `json:"name,omitempty"`
+
+	// type of the exchange: direct, or topic, where the routing keys of the delay tiers may have wildcards; direct if not
+	// given.
+	// +kubebuilder:validation:Enum=direct;topic
+	// +optional
+	Type ExchangeType `json:"type,omitempty"`
+}
+
+// ReturnRoute is an exchange and a routing key. Warren does not declare the exchange; a binding with a type may.
+type ReturnRoute struct {
+	// exchange that messages are published to when their delay is over. It must exist and lead them to the main queue.
+	// +required
+	Exchange ExchangeName `json:"exchange,omitempty"`
+
+	// routingKey that messages return with. If not given they keep the key that they came to the delay tier with.
+	// +optional
+	RoutingKey *RoutingKey `json:"routingKey,omitempty"`
+}
+
+// RedeliveryDelay is how long the broker waits before it redelivers: min times the number of deliveries, at most max.
+//
+// +kubebuilder:validation:XValidation:rule="!isDuration(self.min) || !isDuration(self.max) || duration(self.min) <= duration(self.max)",message="min must not be above max"
+type RedeliveryDelay struct {
+	// min is the wait after the first failure.
+	// +required
+	Min Duration `json:"min,omitempty"`
+
+	// max is the longest wait, however often a message has failed.
+	// +required
+	Max Duration `json:"max,omitempty"`
+}
+
+// RetryPolicy says whether there is a retry.
+//
+// +kubebuilder:validation:Enum=MaxAttempts;None
+type RetryPolicy string
+
+// The values of RetryPolicy.
+const (
+	RetryPolicyMaxAttempts RetryPolicy = "MaxAttempts"
+	RetryPolicyNone        RetryPolicy = "None"
+)
+
+// RetryStrategy says how a failed message comes to wait.
+//
+// +kubebuilder:validation:Enum=Publish;Reject;Requeue
+type RetryStrategy string
+
+// The values of RetryStrategy.
+const (
+	RetryStrategyPublish RetryStrategy = "Publish"
+	RetryStrategyReject  RetryStrategy = "Reject"
+	RetryStrategyRequeue RetryStrategy = "Requeue"
+)
