@@ -10,7 +10,7 @@ var (
 	waitBuckets = []float64{0, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
-// The operator.
+// BuildInfo tells which operator runs.
 var BuildInfo = info("warren_build_info",
 	"The build of the operator that runs; the value is always 1.",
 	"version", "revision", "go_version")
