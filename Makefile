@@ -68,8 +68,9 @@ fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its
 	done
 
 .PHONY: e2e-cluster
-e2e-cluster: ## Install, upgrade and remove the operator in a real cluster: kind, or one of its own on a bare machine.
-	hack/with-parts.sh newest hack/cluster.sh run go test -v -count=1 -timeout=20m $(TESTFLAGS) ./test/incluster
+e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the operator in a real cluster: kind, or its own on a bare machine.
+	go test -v -count=1 -timeout=20m -run='^TestGettingStarted$$' ./test/incluster
+	hack/with-parts.sh newest hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' $(TESTFLAGS) ./test/incluster
 
 .PHONY: lint
 lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
