@@ -14,7 +14,7 @@ KERNEL_SETTINGS=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_
 
 bare_running() {
   local pid
-  pid=$(cat "$STATE/pid" 2>/dev/null) && [[ -n $pid ]] && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$STATE"
+  pid=$(cat "$STATE/pid" 2>/dev/null) && [[ -n $pid ]] && tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF "$STATE"
 }
 
 bare_possible() {

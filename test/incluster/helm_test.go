@@ -25,7 +25,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		c = prepared.in("team-a")
 		Expect(filepath.Join(c.previous, chart)).To(BeADirectory(), "the commit before has no chart; name another one in WARREN_UPGRADE_FROM")
 		c.Kube.Kubectl("create", "namespace", "team-a")
-		DeferCleanup(func() { c.Kube.Kubectl("delete", "namespace", "team-a") })
+		DeferCleanup(func() { c.Kube.Kubectl("delete", "namespace", "team-a", "--wait=false") })
 		c.Secret(c.Broker.Username, c.Broker.Password)
 		atHand = c.settled("team-a")
 	})
@@ -75,6 +75,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		c.helm("uninstall", "--wait")
 		Eventually(appears).WithTimeout(deadline.For(30 * time.Second)).Should(ConsistOf(
 			"CustomResourceDefinition <none> "+QueuesCRD, "CustomResourceDefinition <none> "+ConnectionsCRD,
+			"APIService <none> v1alpha1.messaging.warren.dev", // Kubernetes makes it for the CRDs
 			"ConsumerQueue team-a orders", "BrokerConnection team-a default",
 			"Namespace <none> "+system, "ConfigMap "+system+" kube-root-ca.crt", "ServiceAccount "+system+" default",
 			"Lease "+system+" "+lease,
