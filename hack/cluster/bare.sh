@@ -88,6 +88,7 @@ bare_spawn() {
     exec unshare --mount --net --pid --fork --kill-child --mount-proc bash "$2" "$1" "$3" "$4" "$5" "$6" "$7"' \
     spawn "$STATE" "$HACK_DIR/cluster/node.sh" "$ASSETS" "$KUBERNETES" "$PACKAGES" "$NODE_ADDRESS/30" "$HOST_ADDRESS" \
     </dev/null >"$STATE/node.log" 2>&1 &
+  disown # this shell has nothing to say about its end
   until [[ -f $STATE/pid ]]; do sleep 0.05; done
 }
 
