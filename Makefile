@@ -40,7 +40,7 @@ test: ## Run all tests on real parts, and check the coverage.
 	GOGC=400 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
 		./internal/rabbit ./test/deployment $$(go list ./... | grep -v /test/incluster$$)
-	GOFLAGS= go -C hack/image test -count=1 ./...
+	GOFLAGS= go -C hack/image test -count=1 -timeout=30m ./...
 	hack/coverage.sh cover.out
 
 .PHONY: test-unit

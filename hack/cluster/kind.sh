@@ -23,7 +23,8 @@ kind_load() { kind_tool load image-archive "$1" >&2; }
 # kind_broker runs it in the network of the nodes. Not every machine reaches that network, so it has a port here too.
 kind_broker() {
   local begin=$SECONDS
-  docker inspect "$KIND_BROKER" >/dev/null 2>&1 ||
+  docker_provide 4.3 || die "no RabbitMQ can be had; give this machine access to Docker Hub"
+  docker start "$KIND_BROKER" 2>/dev/null ||
     docker run --detach --name "$KIND_BROKER" --hostname "$KIND_BROKER" --network kind --publish 127.0.0.1::15672 "$(docker_image 4.3)"
   until docker exec "$KIND_BROKER" rabbitmq-diagnostics --quiet check_port_connectivity >/dev/null 2>&1; do
     ((SECONDS - begin < 180)) || { docker logs --tail 20 "$KIND_BROKER" >&2; die "RabbitMQ did not come up; its last words are above"; }
