@@ -3,6 +3,7 @@ package testenv
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,7 +28,8 @@ func OlderChart(chart string) string {
 	crd := map[string]any{}
 	Expect(yaml.Unmarshal(content, &crd)).To(Succeed())
 	version := crd["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
-	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "queue", "properties", "consumerTimeout")
+	path := strings.Fields("schema openAPIV3Schema properties spec properties queue properties consumerTimeout")
+	unstructured.RemoveNestedField(version, path...)
 	content, err = yaml.Marshal(crd)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
