@@ -18,8 +18,8 @@ bare_running() {
 }
 
 bare_possible() {
-  [[ $(uname) == Linux && $(id -u) == 0 ]] && have apt-get && have dpkg-deb && have ip && have unshare ||
-    die "a cluster needs Docker, or root on Debian or Ubuntu with iproute2; start Docker, or become root"
+  [[ $(uname) == Linux && $(id -u) == 0 ]] && have apt-get && have dpkg-deb && have ip && have sysctl && have unshare ||
+    die "a cluster needs Docker, or root on Debian or Ubuntu with the packages iproute2 and procps; start Docker, or become root"
   case $WARREN_CACHE/ in
     /run/* | /var/lib/* | /var/log/*) die "the cluster hides /run, /var/lib and /var/log of the machine; set WARREN_CACHE to another folder" ;;
   esac
