@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// reader follows a section of a how-to word for word, in the namespace of a world. A YAML block is a file, which the block
+// names in its first line; a JSON block is definitions.json; a block of sh runs in bash. Blocks of console are pictures of
+// what an engineer sees, and do not run.
+type reader struct {
+	folder, kubeConfig string
+	environment        []string
+	blocks             []fenced
+}
+
+// fenced is a block of a page, without the indentation that it has in a list.
+type fenced struct{ language, text string }
+
+var block = regexp.MustCompile("(?ms)^( *)```(yaml|json|sh)\n(.*?)^ *```")
+
+// follow opens a section of a page. Variables, as in NAME=value, are what the page asks its reader to set.
+func (w *world) follow(page, section string, variables ...string) *reader {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(Checkout, "docs", "how-to", page))
+	Expect(err).NotTo(HaveOccurred())
+	_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
+	Expect(found).To(BeTrue(), "%s has no section %q", page, section)
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	r := &reader{folder: GinkgoT().TempDir()}
+	for _, found := range block.FindAllStringSubmatch(rest, -1) {
+		r.blocks = append(r.blocks, fenced{found[2], strings.ReplaceAll("\n"+found[3], "\n"+found[1], "\n")[1:]})
+	}
+	r.kubeConfig = filepath.Join(r.folder, "kubeconfig")
+	config, err := os.ReadFile(kube.KubeConfig)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(r.kubeConfig, config, 0o600)).To(Succeed())
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	r.environment = append(os.Environ(), append(variables, "KUBECONFIG="+r.kubeConfig, "PATH="+assets+":"+os.Getenv("PATH"))...)
+	r.run("kubectl config set-context --current --namespace=" + w.Namespace)
+	return r
+}
+
+// step writes the files up to the next block of commands, runs the commands, and returns what they print.
+func (r *reader) step() string {
+	GinkgoHelper()
+	for len(r.blocks) > 0 {
+		next := r.blocks[0]
+		r.blocks = r.blocks[1:]
+		if next.language == "sh" {
+			return r.run(next.text)
+		}
+		name := "definitions.json"
+		if next.language == "yaml" {
+			first, _, _ := strings.Cut(next.text, "\n")
+			name = strings.TrimPrefix(first, "# ")
+			Expect(name).To(MatchRegexp(`^[a-z0-9-]+\.yaml$`), "the block names its file in its first line:\n%s", next.text)
+		}
+		Expect(os.WriteFile(filepath.Join(r.folder, name), []byte(next.text), 0o600)).To(Succeed())
+	}
+	Fail("the section has no further commands")
+	return ""
+}
+
+// end expects that the section has no commands left.
+func (r *reader) end() {
+	GinkgoHelper()
+	for _, left := range r.blocks {
+		Expect(left.language).NotTo(Equal("sh"), "these commands were not followed:\n%s", left.text)
+	}
+}
+
+func (r *reader) run(script string) string {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx(), "bash", "-euo", "pipefail", "-c", script)
+	command.Dir, command.Env = r.folder, r.environment
+	output, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s\n%s", script, output)
+	GinkgoWriter.Printf("%s\n%s", script, output)
+	return string(output)
+}
