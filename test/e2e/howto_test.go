@@ -1,12 +1,19 @@
 package e2e
 
 import (
+	"strings"
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
+	"github.com/warren-mq/warren/test/traffic"
 )
 
 // declareByHand makes what docs/how-to/adopt-what-exists.md begins with, with a message in each queue.
@@ -54,5 +61,136 @@ var _ = Describe("The how-to", func() {
 		Expect([]int{w.VHost.Ready("orders"), w.VHost.Ready("orders.dlq")}).To(Equal([]int{1, 1}))
 		Expect(w.Ready("orders").Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
 	})
+
+	onEachBroker("on a TTL recreates the queue while publishers pause, and loses nothing", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		for _, name := range []string{"orders-publisher", "orders-consumer"} {
+			kube.Kubectl("create", "deployment", name, "--image=none", "--namespace="+w.Namespace)
+		}
+		w.Queue("orders", oneHour)
+		w.Ready("orders")
+		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
+			Targets: []traffic.Target{{Exchange: "shop", RoutingKey: "order.placed"}, {Exchange: "orders.dlx"}}, Every: 20 * time.Millisecond,
+		})
+		consumer := traffic.Consume(GinkgoTB(), w.VHost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Ack })
+		Eventually(func() int { return publisher.Counts().Made }).Should(BeNumerically(">", 50))
+		page := w.follow("change-a-ttl.md", "Publishers can pause")
+
+		page.step()
+		Expect(w.replicas("orders-publisher")).To(BeZero())
+		publisher.Stop()
+		Eventually(w.VHost.Ready).WithArguments("orders").Should(BeZero())
+
+		By("deleting what is empty, and keeping the dead letters")
+		consumer.Stop()
+		Expect(page.step()).To(MatchRegexp(`Retained.*queue "orders.dlq" holds \d+ messages`))
+		Expect(w.queues()).To(ConsistOf("orders.dlq"))
+
+		page.step()
+		Expect(w.argument("orders", "x-message-ttl")).To(BeEquivalentTo(600000))
+		page.step()
+		Expect(w.replicas("orders-consumer")).To(BeEquivalentTo(2))
+		page.end()
+		report := traffic.Account(GinkgoTB(), w.VHost, traffic.Accounting{
+			Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{consumer},
+		})
+		report.NoneLost(GinkgoTB())
+	})
+
+	It("on a TTL leaves everything where a queue is not empty after all", func() {
+		w := newWorld(matrix[0])
+		for _, name := range []string{"orders-publisher", "orders-consumer"} {
+			kube.Kubectl("create", "deployment", name, "--image=none", "--namespace="+w.Namespace)
+		}
+		w.Queue("orders", oneHour)
+		w.Ready("orders")
+		w.Queue("orders", strings.ReplaceAll(oneHour, "1h", "10m"))
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		w.VHost.Publish("shop", "order.placed", "overlooked")
+		before := w.holds()
+		page := w.follow("change-a-ttl.md", "Publishers can pause")
+		page.step()
+		Expect(page.step()).To(ContainSubstring(`queue "orders" holds 1 message`))
+		Expect(w.holds()).To(equalState(before))
+		w.Queue("orders", oneHour)
+		w.Ready("orders")
+		Expect(w.VHost.Ready("orders")).To(Equal(1))
+	})
+
+	It("on a TTL has a new queue take over while nobody pauses, and loses nothing", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", oneHour)
+		w.Ready("orders")
+		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
+			Targets: []traffic.Target{{Exchange: "shop", RoutingKey: "order.placed"}}, Every: 20 * time.Millisecond,
+		})
+		ack := func(traffic.Delivery) traffic.Action { return traffic.Ack }
+		former := traffic.Consume(GinkgoTB(), w.VHost, "orders", ack)
+		page := w.follow("change-a-ttl.md", "Nobody can pause")
+		page.step()
+		Expect(w.argument("orders.v2", "x-message-ttl")).To(BeEquivalentTo(600000))
+		latter := traffic.Consume(GinkgoTB(), w.VHost, "orders.v2", ack)
+
+		page.step()
+		Expect(w.holds().Bindings).NotTo(ContainElement(SatisfyAll(HaveField("Source", "shop"), HaveField("Destination", "orders"))))
+		Eventually(w.VHost.Ready).WithArguments("orders").Should(BeZero())
+		former.Stop()
+		Expect(page.step()).To(ContainSubstring("No resources found"), "nothing is retained")
+		page.end()
+		Expect(w.queues()).To(ConsistOf("orders.v2", "orders.v2.retry.30s", "orders.v2.dlq"))
+		made := publisher.Counts().Made
+		Eventually(func() int { return publisher.Counts().Made - made }).Should(BeNumerically(">", 50), "traffic goes on")
+		report := traffic.Account(GinkgoTB(), w.VHost, traffic.Accounting{
+			Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{former, latter},
+		})
+		report.NoneLost(GinkgoTB())
+	})
+
+	onEachBroker("on a shared dead-letter queue has all dead letters in one queue, until its last user goes", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		page := w.follow("share-a-dead-letter-queue.md", "Step by step")
+		page.step()
+		for _, name := range []string{"orders", "invoices"} {
+			w.VHost.Publish("", name, "given up")
+			traffic.Consume(GinkgoTB(), w.VHost, name, func(traffic.Delivery) traffic.Action { return traffic.Reject })
+		}
+		Eventually(w.VHost.Ready).WithArguments("shop.dlq").Should(Equal(2))
+
+		By("refusing who asks for other settings")
+		Expect(page.step()).To(MatchRegexp(w.Namespace + `/(orders|invoices) has the dead-letter queue "shop.dlq" with other settings`))
+		w.Eventually("returns", Condition("Ready", metav1.ConditionFalse, "Conflict"))
+		w.Queue("returns", `{deadLetter: {queue: {name: shop.dlq, maxLength: 100000}}}`)
+		w.Ready("returns")
+
+		page.step()
+		page.end()
+		Expect(w.VHost.Ready("shop.dlq")).To(Equal(2))
+		w.Ready("invoices")
+	})
 })
 
+// oneHour is what docs/how-to/change-a-ttl.md begins with.
+const oneHour = `
+queue: {messageTTL: 1h}
+bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]
+retry: {delayTiers: [{delay: 30s}]}`
+
+// argument is that of a queue at the broker.
+func (w *world) argument(queue, name string) any {
+	GinkgoHelper()
+	for _, found := range w.VHost.Definitions().Queues {
+		if found.Name == queue {
+			return found.Arguments[name]
+		}
+	}
+	Fail("there is no queue " + queue)
+	return nil
+}
+
+// replicas is how many of a Deployment are asked for.
+func (w *world) replicas(deployment string) int32 {
+	GinkgoHelper()
+	found := &appsv1.Deployment{}
+	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: deployment}, found)).To(Succeed())
+	return *found.Spec.Replicas
+}
