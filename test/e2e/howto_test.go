@@ -119,14 +119,13 @@ var _ = Describe("The how-to", func() {
 
 	It("on a TTL has a new queue take over while nobody pauses, and loses nothing", func() {
 		w := newWorld(matrix[0])
-		w.Queue("orders", oneHour)
-		w.Ready("orders")
+		page := w.follow("change-a-ttl.md", "Nobody can pause")
+		page.given("orders", oneHour)
 		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
 			Targets: []traffic.Target{{Exchange: "shop", RoutingKey: "order.placed"}}, Every: 20 * time.Millisecond,
 		})
 		ack := func(traffic.Delivery) traffic.Action { return traffic.Ack }
 		former := traffic.Consume(GinkgoTB(), w.VHost, "orders", ack)
-		page := w.follow("change-a-ttl.md", "Nobody can pause")
 		page.step()
 		Expect(w.argument("orders.v2", "x-message-ttl")).To(BeEquivalentTo(600000))
 		latter := traffic.Consume(GinkgoTB(), w.VHost, "orders.v2", ack)

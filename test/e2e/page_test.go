@@ -1,15 +1,18 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -49,6 +52,13 @@ func (w *world) follow(page, section string, variables ...string) *reader {
 	return r
 }
 
+// given applies what the reader has before the page begins.
+func (r *reader) given(name, spec string) {
+	GinkgoHelper()
+	cq := "apiVersion: messaging.warren.dev/v1alpha1\nkind: ConsumerQueue\nmetadata: {name: " + name + "}\nspec:" + strings.ReplaceAll(spec, "\n", "\n  ")
+	r.run("kubectl apply --server-side -f - <<'END'\n" + cq + "\nEND\nkubectl wait --for=condition=Ready --timeout=60s consumerqueue/" + name)
+}
+
 // step writes the files up to the next block of commands, runs the commands, and returns what they print.
 func (r *reader) step() string {
 	GinkgoHelper()
@@ -80,7 +90,9 @@ func (r *reader) end() {
 
 func (r *reader) run(script string) string {
 	GinkgoHelper()
-	command := exec.CommandContext(ctx(), "bash", "-euo", "pipefail", "-c", script)
+	limited, cancel := context.WithTimeout(ctx(), deadline.For(90*time.Second))
+	defer cancel()
+	command := exec.CommandContext(limited, "bash", "-euo", "pipefail", "-c", script)
 	command.Dir, command.Env = r.folder, r.environment
 	output, err := command.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s\n%s", script, output)
