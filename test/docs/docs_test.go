@@ -29,7 +29,7 @@ func read(t *testing.T, path string) string {
 func pages(t *testing.T) []string {
 	t.Helper()
 	list := []string{"README.md", "CONTRIBUTING.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md", "docs/runbooks/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/how-to/*.md", "docs/adr/*.md", "docs/runbooks/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, found, err)

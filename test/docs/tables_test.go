@@ -191,10 +191,10 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The overlay for single namespaces in docs/installation.md is the one that test/deployment installs.
+// The overlay in docs/how-to/single-namespaces.md is the one that test/deployment installs.
 func TestOverlayForSingleNamespaces(t *testing.T) {
 	t.Parallel()
-	page := read(t, "docs/installation.md")
+	page := read(t, "docs/how-to/single-namespaces.md")
 	for _, file := range []string{"kustomization.yaml", "team-a/kustomization.yaml", "team-b/kustomization.yaml"} {
 		installed := regexp.MustCompile(`(\.\./)+config`).ReplaceAllString(read(t, "test/deployment/testdata/teams/"+file), "…/config")
 		_, installed, _ = strings.Cut(installed, "apiVersion") // below the comment
@@ -202,7 +202,7 @@ func TestOverlayForSingleNamespaces(t *testing.T) {
 			installed = strings.ReplaceAll(installed, "team-b", "team-a")
 		}
 		if !strings.Contains(page, installed) {
-			t.Errorf("%s is not in docs/installation.md:\n%s", file, installed)
+			t.Errorf("%s is not in docs/how-to/single-namespaces.md:\n%s", file, installed)
 		}
 	}
 }
