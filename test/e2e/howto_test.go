@@ -1,6 +1,10 @@
 package e2e
 
 import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -165,6 +169,84 @@ var _ = Describe("The how-to", func() {
 		page.end()
 		Expect(w.VHost.Ready("shop.dlq")).To(Equal(2))
 		w.Ready("invoices")
+	})
+
+	It("on definitions.json has a ConsumerQueue that is in sync with the file, which stays Ready as Warren corrects", func() {
+		w := newWorld(matrix[0])
+		page := w.follow("move-from-definitions-json.md", "Step by step")
+		w.VHost.Import(json.RawMessage(page.next("json")))
+		before := w.holds()
+		page.step()
+		Expect(w.Get("orders").Status.Changes).To(BeEmpty())
+		page.step()
+		page.end()
+		w.Eventually("orders", HaveField("Spec.DriftPolicy", v1alpha1.DriftPolicyCorrect))
+		w.Ready("orders")
+		Expect(w.holds()).To(equalState(before))
+		w.VHost.DeleteQueue("orders.wait")
+		Eventually(w.holds).Should(equalState(before), "what goes missing is declared as it was in the file")
+	})
+
+	It("on credentials changes the user, and the old user is not missed", func() {
+		w := newBareWorld(matrix[0])
+		former, latter := w.Broker.NewUser(GinkgoTB(), "management", "policymaker"), w.Broker.NewUser(GinkgoTB(), "management", "policymaker")
+		for _, user := range []brokers.User{former, latter} {
+			w.VHost.Grant(user, ".*", ".*", ".*")
+		}
+		w.Secret(former.Username, former.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		page := w.follow("rotate-credentials.md", "Step by step", "NEW_USER="+latter.Username, "NEW_PASSWORD="+latter.Password)
+		page.step()
+		page.end()
+		w.VHost.Grant(former, "^$", "^$", "^$")
+		w.VHost.DeleteQueue("orders.retry.5m")
+		Eventually(w.queues).Should(ContainElement("orders.retry.5m"), "the new user declares")
+		w.Ready("orders")
+	})
+
+	It("on tenants has a user who may all that Warren does in the team's vhost, and a team that writes ConsumerQueues only", func() {
+		kube.Kubectl("apply", "--server-side", "--force-conflicts", "-k", filepath.Join(Checkout, "config", "default"))
+		w := newBareWorld(matrix[0])
+		user := w.Broker.NewUser(GinkgoTB(), "management", "policymaker")
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		page := w.follow("tenants-and-permissions.md", "Step by step", "RABBITMQ_USER="+user.Username, "PASSWORD="+user.Password,
+			"AMQP_URI="+w.Broker.AMQPURI, "MANAGEMENT_URI="+w.Broker.ManagementURI)
+		page.replace("vhost: team-a", "vhost: "+w.VHost.Name)
+		page.step()
+		page.step()
+		Expect(page.step()).To(HaveSuffix("yes\n"))
+		page.end()
+		_, err := kube.TryKubectl("auth", "can-i", "create", "brokerconnections.messaging.warren.dev", "-n", w.Namespace, "--as=anyone", "--as-group=team-a")
+		Expect(err).To(HaveOccurred())
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.Delete("orders")
+		w.gone("orders")
+		Expect(w.queues()).To(BeEmpty())
+	})
+})
+
+var _ = Describe("The resources in the documentation", func() {
+	It("are accepted by the API server, with all rules of validation", func() {
+		var resources []string
+		Expect(filepath.WalkDir(filepath.Join(Checkout, "docs"), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".md") {
+				return err
+			}
+			page, err := os.ReadFile(path)
+			for _, one := range blocksOf(string(page)) {
+				if one.language == "yaml" && strings.Contains(one.text, "apiVersion: messaging.warren.dev/") {
+					resources = append(resources, one.text)
+				}
+			}
+			return err
+		})).To(Succeed())
+		Expect(len(resources)).To(BeNumerically(">", 10))
+		file := filepath.Join(GinkgoT().TempDir(), "resources.yaml")
+		Expect(os.WriteFile(file, []byte(strings.Join(resources, "\n---\n")), 0o600)).To(Succeed())
+		kube.Kubectl("create", "--dry-run=server", "--validate=strict", "-f", file)
 	})
 })
 

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 )
 
 // reader follows a section of a how-to word for word, in the namespace of a world. A YAML block is a file, which the block
-// names in its first line; a JSON block is definitions.json; a block of sh runs in bash. Blocks of console are pictures of
-// what an engineer sees, and do not run.
+// names in its first line; a block of sh runs in bash. Blocks of console are pictures of what an engineer sees, and do not run;
+// neither are JSON blocks followed.
 type reader struct {
 	folder, kubeConfig string
 	environment        []string
@@ -30,6 +31,14 @@ type fenced struct{ language, text string }
 
 var block = regexp.MustCompile("(?ms)^( *)```(yaml|json|sh)\n(.*?)^ *```")
 
+func blocksOf(page string) []fenced {
+	var blocks []fenced
+	for _, found := range block.FindAllStringSubmatch(page, -1) {
+		blocks = append(blocks, fenced{found[2], strings.ReplaceAll("\n"+found[3], "\n"+found[1], "\n")[1:]})
+	}
+	return blocks
+}
+
 // follow opens a section of a page. Variables, as in NAME=value, are what the page asks its reader to set.
 func (w *world) follow(page, section string, variables ...string) *reader {
 	GinkgoHelper()
@@ -38,10 +47,7 @@ func (w *world) follow(page, section string, variables ...string) *reader {
 	_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
 	Expect(found).To(BeTrue(), "%s has no section %q", page, section)
 	rest, _, _ = strings.Cut(rest, "\n## ")
-	r := &reader{folder: GinkgoT().TempDir()}
-	for _, found := range block.FindAllStringSubmatch(rest, -1) {
-		r.blocks = append(r.blocks, fenced{found[2], strings.ReplaceAll("\n"+found[3], "\n"+found[1], "\n")[1:]})
-	}
+	r := &reader{folder: GinkgoT().TempDir(), blocks: blocksOf(rest)}
 	r.kubeConfig = filepath.Join(r.folder, "kubeconfig")
 	config, err := os.ReadFile(kube.KubeConfig)
 	Expect(err).NotTo(HaveOccurred())
@@ -50,6 +56,25 @@ func (w *world) follow(page, section string, variables ...string) *reader {
 	r.environment = append(os.Environ(), append(variables, "KUBECONFIG="+r.kubeConfig, "PATH="+assets+":"+os.Getenv("PATH"))...)
 	r.run("kubectl config set-context --current --namespace=" + w.Namespace)
 	return r
+}
+
+// replace puts what the reader has in the place of an example, such as the name of a vhost.
+func (r *reader) replace(example, own string) {
+	GinkgoHelper()
+	found := 0
+	for i := range r.blocks {
+		found += strings.Count(r.blocks[i].text, example)
+		r.blocks[i].text = strings.ReplaceAll(r.blocks[i].text, example, own)
+	}
+	Expect(found).To(BeNumerically(">", 0), "the page has no %q", example)
+}
+
+// next returns the next block of a language, without following it.
+func (r *reader) next(language string) string {
+	GinkgoHelper()
+	at := slices.IndexFunc(r.blocks, func(f fenced) bool { return f.language == language })
+	Expect(at).NotTo(Equal(-1), "the section has no block of %s", language)
+	return r.blocks[at].text
 }
 
 // given applies what the reader has before the page begins.
@@ -68,12 +93,12 @@ func (r *reader) step() string {
 		if next.language == "sh" {
 			return r.run(next.text)
 		}
-		name := "definitions.json"
-		if next.language == "yaml" {
-			first, _, _ := strings.Cut(next.text, "\n")
-			name = strings.TrimPrefix(first, "# ")
-			Expect(name).To(MatchRegexp(`^[a-z0-9-]+\.yaml$`), "the block names its file in its first line:\n%s", next.text)
+		if next.language == "json" {
+			continue // what the reader has already
 		}
+		first, _, _ := strings.Cut(next.text, "\n")
+		name := strings.TrimPrefix(first, "# ")
+		Expect(name).To(MatchRegexp(`^[a-z0-9-]+\.yaml$`), "the block names its file in its first line:\n%s", next.text)
 		Expect(os.WriteFile(filepath.Join(r.folder, name), []byte(next.text), 0o600)).To(Succeed())
 	}
 	Fail("the section has no further commands")
