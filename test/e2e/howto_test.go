@@ -80,6 +80,9 @@ var _ = Describe("The how-to", func() {
 		Eventually(func() int { return publisher.Counts().Made }).Should(BeNumerically(">", 50))
 		page := w.follow("change-a-ttl.md", "Publishers can pause")
 
+		By("leaving the queue as it is while the new TTL is in the spec already, as it comes from Git")
+		w.Queue("orders", strings.ReplaceAll(oneHour, "1h", "10m"))
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		page.step()
 		Expect(w.replicas("orders-publisher")).To(BeZero())
 		publisher.Stop()
