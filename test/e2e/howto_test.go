@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -10,9 +11,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
@@ -229,6 +234,35 @@ var _ = Describe("The how-to", func() {
 		w.gone("orders")
 		Expect(w.queues()).To(BeEmpty())
 	})
+
+	It("on the messaging topology operator takes its resources away although its finalizers and webhooks stand", func() {
+		w := newWorld(matrix[0])
+		otherOperator()
+		for _, resource := range []string{"Queue orders", "Queue orders-dlq", "Exchange orders-dlx", "Binding orders"} {
+			kind, name, _ := strings.Cut(resource, " ")
+			made := &unstructured.Unstructured{}
+			made.SetAPIVersion("rabbitmq.com/v1beta1")
+			made.SetKind(kind)
+			made.SetNamespace(w.Namespace)
+			made.SetName(name)
+			made.SetFinalizers([]string{"deletion.finalizers." + strings.ToLower(kind) + "s.rabbitmq.com"})
+			Eventually(func() error { return kube.Create(ctx(), made) }).Should(Succeed(), "the kind is served")
+		}
+		const left = "queues.rabbitmq.com,exchanges.rabbitmq.com,bindings.rabbitmq.com"
+		guard("Fail")
+		_, err := kube.TryKubectl("annotate", "-n", w.Namespace, "queues.rabbitmq.com/orders", "a=b")
+		Expect(err).To(MatchError(ContainSubstring("failed calling webhook")))
+
+		page := w.follow("move-from-the-messaging-topology-operator.md", "Step by step")
+		page.step()
+		page.step()
+		Expect(kube.Kubectl("get", "-n", w.Namespace, left)).To(ContainSubstring("No resources found"))
+		page.step()
+		page.end()
+		guarding := &admissionv1.ValidatingWebhookConfiguration{}
+		Expect(kube.Get(ctx(), client.ObjectKey{Name: "topology.rabbitmq.com"}, guarding)).To(Succeed())
+		Expect(guarding.Webhooks[0].FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
+	})
 })
 
 var _ = Describe("The resources in the documentation", func() {
@@ -277,4 +311,47 @@ func (w *world) replicas(deployment string) int32 {
 	found := &appsv1.Deployment{}
 	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: deployment}, found)).To(Succeed())
 	return *found.Spec.Replicas
+}
+
+// otherOperator makes what the page on the messaging topology operator finds of it: kinds, and a Deployment.
+func otherOperator() {
+	GinkgoHelper()
+	for _, kind := range []string{"Queue", "Exchange", "Binding"} {
+		plural := strings.ToLower(kind) + "s"
+		preserve := true
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + ".rabbitmq.com"}}
+		crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "rabbitmq.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, Plural: plural},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1beta1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve},
+				},
+			}},
+		}
+		_, err := envtest.InstallCRDs(kube.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	kube.Kubectl("create", "namespace", "rabbitmq-system")
+	kube.Kubectl("create", "deployment", "messaging-topology-operator", "--image=none", "--namespace=rabbitmq-system")
+}
+
+// guard has a webhook refuse changes of the other operator's resources, since nobody answers.
+func guard(policy admissionv1.FailurePolicyType) {
+	GinkgoHelper()
+	none := admissionv1.SideEffectClassNone
+	webhook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "topology.rabbitmq.com"}}
+	webhook.Webhooks = []admissionv1.ValidatingWebhook{{
+		Name: "vqueue.kb.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"}, FailurePolicy: &policy,
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "rabbitmq-system", Name: "webhook-service"}},
+		Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule: admissionv1.Rule{
+				APIGroups: []string{"rabbitmq.com"}, APIVersions: []string{"v1beta1"}, Resources: []string{"queues", "exchanges", "bindings"},
+			},
+		}},
+	}}
+	Expect(kube.Create(ctx(), webhook)).To(Succeed())
+	DeferCleanup(func() { Expect(kube.Delete(context.Background(), webhook)).To(Succeed()) })
 }
