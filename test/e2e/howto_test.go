@@ -157,7 +157,7 @@ var _ = Describe("The how-to", func() {
 		report.NoneLost(GinkgoTB())
 	})
 
-	onEachBroker("on a shared dead-letter queue has all dead letters in one queue, until its last user goes", func(broker brokers.Broker) {
+	onEachBroker("on a shared dead-letter queue has all dead letters in one queue, which stays when one of them goes", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		page := w.follow("share-a-dead-letter-queue.md", "Step by step")
 		page.step()
