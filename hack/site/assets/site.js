@@ -35,11 +35,22 @@ for (const block of document.querySelectorAll("pre:not(.mermaid)")) {
 async function draw() {
   const pictures = document.querySelectorAll("pre.mermaid");
   if (pictures.length === 0) return;
-  mermaid.initialize({ startOnLoad: false, theme: root.dataset.theme === "dark" ? "dark" : "neutral" });
+  const color = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  mermaid.initialize({
+    startOnLoad: false, theme: "base",
+    themeVariables: {
+      darkMode: root.dataset.theme === "dark", background: color("raised"), primaryColor: color("mark"),
+      primaryBorderColor: color("accent"), primaryTextColor: color("text"), lineColor: color("soft"), textColor: color("text"),
+      secondaryColor: color("code"), tertiaryColor: color("raised"), edgeLabelBackground: color("raised"),
+      noteBkgColor: color("code"), noteTextColor: color("text"), noteBorderColor: color("line"),
+    },
+  });
   for (const [number, picture] of pictures.entries()) {
     picture.dataset.text ??= picture.textContent;
     const { svg } = await mermaid.render(`picture-${number}`, picture.dataset.text);
     picture.innerHTML = svg;
+    const drawing = picture.querySelector("svg");
+    drawing.style.minWidth = `min(${drawing.style.maxWidth}, 38rem)`; // a phone scrolls rather than shrink the text
     picture.dataset.drawn = "";
   }
 }
