@@ -31,7 +31,7 @@ binary="$WARREN_CACHE/tools/$module-$key/$name"
 build() {
   local begin=$SECONDS note=""
   [[ ! -x $binary ]] || return 0 # another process was faster
-  [[ $module != lint ]] || note=", usually 2 minutes on 2 cores"
+  [[ $module != lint && $module != site ]] || note=", usually 2 minutes on 2 cores"
   say "building $name (once per machine$note)…"
   quietly "$WARREN_CACHE/logs/build-$name.log" env CGO_ENABLED=0 GOWORK=off GOFLAGS= \
     go -C "$HACK_DIR/$module" build -trimpath -ldflags '-s -w' -o "$binary.$$" "$package" ||
