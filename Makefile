@@ -92,13 +92,22 @@ manifests: ## Generate the CRDs and the manager's role, for the cluster and for 
 	sed 's/^kind: ClusterRole$$/kind: Role/' config/rbac/role.yaml >config/namespaced/watched/role.yaml
 
 .PHONY: docs
-docs: ## Generate the reference: API, its JSON schemas, queue arguments and metrics.
+docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics and flags.
 	@mkdir -p docs/reference
 	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 	go run ./hack/reference >docs/reference/arguments.md
 	go run ./hack/reference/metrics >docs/reference/metrics.md
+	go run ./hack/reference/flags >docs/reference/flags.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
+
+.PHONY: site
+site: ## Build docs/ as a site in dist/site; fails where a link leads nowhere.
+	hack/site.sh build
+
+.PHONY: site-serve
+site-serve: ## Serve docs/ as a site on http://localhost:1313, while it is being written.
+	hack/site.sh serve
 
 .PHONY: chart
 chart: ## Generate what the Helm chart takes from config/, and its README.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a pinned tool, built once per machine from hack/tools, hack/lint or hack/helm:
+# Runs a pinned tool, built once per machine from hack/tools, hack/lint, hack/helm, hack/kind or hack/site:
 #
-#   hack/tool.sh controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|kind|kubeconform|kustomize|setup-envtest [ARGUMENT…]
+#   hack/tool.sh controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|hugo|kind|kubeconform|kustomize|setup-envtest [ARGUMENT…]
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -14,6 +14,7 @@ case $name in
   helm) module=helm package=helm.sh/helm/v4/cmd/helm ;;
   helm3) module=helm package=helm.sh/helm/v3/cmd/helm ;;
   helm-docs) module=helm package=github.com/norwoodj/helm-docs/cmd/helm-docs ;;
+  hugo) module=site package=github.com/gohugoio/hugo ;;
   kind) module=kind package=sigs.k8s.io/kind ;;
   kubeconform) module=tools package=github.com/yannh/kubeconform/cmd/kubeconform ;;
   kustomize) module=tools package=sigs.k8s.io/kustomize/kustomize/v5 ;;
@@ -30,7 +31,7 @@ binary="$WARREN_CACHE/tools/$module-$key/$name"
 build() {
   local begin=$SECONDS note=""
   [[ ! -x $binary ]] || return 0 # another process was faster
-  [[ $module != lint ]] || note=", usually 2 minutes on 2 cores"
+  [[ $module != lint && $module != site ]] || note=", usually 2 minutes on 2 cores"
   say "building $name (once per machine$note)…"
   quietly "$WARREN_CACHE/logs/build-$name.log" env CGO_ENABLED=0 GOWORK=off GOFLAGS= \
     go -C "$HACK_DIR/$module" build -trimpath -ldflags '-s -w' -o "$binary.$$" "$package" ||
