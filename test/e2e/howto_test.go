@@ -235,6 +235,40 @@ var _ = Describe("The how-to", func() {
 		Expect(w.queues()).To(BeEmpty())
 	})
 
+	It("on TLS reaches a broker with a CA and a client certificate, and has the messages of what can go wrong", func() {
+		secured, certificates := brokers.AllTLS(GinkgoTB())
+		w := newBareWorld(secured[0])
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		page := w.follow("tls.md", "Step by step")
+		page.has("ca.crt", certificates.CA)
+		page.has("tls.crt", certificates.ClientCert)
+		page.has("tls.key", certificates.ClientKey)
+		page.replace("amqps://rabbitmq.example.com:5671", w.Broker.AMQPURI)
+		page.replace("https://rabbitmq.example.com:15671", w.Broker.ManagementURI)
+		page.replace("  tls:\n", "  vhost: "+w.VHost.Name+"\n  tls:\n")
+		page.step()
+		page.step()
+		ca, client := &v1alpha1.SecretReference{Name: "rabbitmq-ca"}, &v1alpha1.SecretReference{Name: "warren-client"}
+		for _, wrong := range []struct {
+			spec    v1alpha1.BrokerConnectionSpec
+			message string
+		}{
+			{v1alpha1.BrokerConnectionSpec{}, "certificate signed by unknown authority"},
+			{v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{CASecretRef: ca, ClientSecretRef: client, ServerName: "other"}}, "certificate is valid for"},
+			{
+				v1alpha1.BrokerConnectionSpec{
+					AMQPURI: strings.Replace(matrix[0].AMQPURI, "amqp:", "amqps:", 1), TLS: &v1alpha1.TLSSpec{CASecretRef: ca, ClientSecretRef: client},
+				}, "first record does not look like a TLS handshake",
+			},
+		} {
+			w.Connect(wrong.spec)
+			w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"), Message(ContainSubstring(wrong.message)))
+		}
+		Expect(kube.Delete(ctx(), w.Connection())).To(Succeed())
+		page.step()
+		page.end()
+	})
+
 	It("on the messaging topology operator takes its resources away although its finalizers and webhooks stand", func() {
 		w := newWorld(matrix[0])
 		otherOperator()

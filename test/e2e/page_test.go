@@ -69,6 +69,12 @@ func (r *reader) replace(example, own string) {
 	Expect(found).To(BeNumerically(">", 0), "the page has no %q", example)
 }
 
+// has is a file that the reader has already.
+func (r *reader) has(name string, content []byte) {
+	GinkgoHelper()
+	Expect(os.WriteFile(filepath.Join(r.folder, name), content, 0o600)).To(Succeed())
+}
+
 // next returns the next block of a language, without following it.
 func (r *reader) next(language string) string {
 	GinkgoHelper()
