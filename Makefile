@@ -40,7 +40,7 @@ test: ## Run all tests on real parts, and check the coverage.
 	GOGC=400 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
 		./internal/rabbit ./test/deployment $$(go list ./... | grep -v /test/incluster$$)
-	GOFLAGS= go -C hack/image test ./...
+	GOFLAGS= go -C hack/image test -count=1 -timeout=30m ./...
 	hack/coverage.sh cover.out
 
 .PHONY: test-unit
@@ -68,8 +68,9 @@ fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its
 	done
 
 .PHONY: e2e-cluster
-e2e-cluster: ## Install, upgrade and remove the operator in a real cluster: kind, or one of its own on a bare machine.
-	hack/with-parts.sh newest hack/cluster.sh run go test -v -count=1 -timeout=20m $(TESTFLAGS) ./test/incluster
+e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the operator in a real cluster: kind, or its own on a bare machine.
+	go test -v -count=1 -timeout=20m -run='^TestGettingStarted$$' ./test/incluster
+	hack/with-parts.sh newest hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' $(TESTFLAGS) ./test/incluster
 
 .PHONY: lint
 lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.

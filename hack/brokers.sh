@@ -5,11 +5,13 @@
 #   hack/brokers.sh env [VERSION…]    print WARREN_TEST_BROKERS and friends, for eval
 #   hack/brokers.sh status            what runs, where, and which log to look into
 #   hack/brokers.sh stop [VERSION…]   stop what `start` started, and nothing else
+#   hack/brokers.sh provide [VERSION…]  get what `start` needs; then it needs no network
 #
-#   hack/brokers.sh private start FOLDER [VERSION]  one more broker, for a test that stops it:
-#                                     the newest unless said otherwise. Prints where it listens,
+#   hack/brokers.sh private start FOLDER [VERSION [ADDRESS]]  one more broker, for a test that stops
+#                                     it: the newest unless said otherwise. Prints where it listens,
 #                                     as an entry of WARREN_TEST_BROKERS. Started again with the
-#                                     same FOLDER, it has the same ports and all its data.
+#                                     same FOLDER, it has the same ports and all its data. At an
+#                                     ADDRESS, it has the usual ports of RabbitMQ.
 #   hack/brokers.sh private stop FOLDER    end it as a power cut would; what it wrote stays
 #   hack/brokers.sh private remove FOLDER  end it, and remove all that it wrote
 #   hack/brokers.sh private eval FOLDER EXPRESSION  have it evaluate Erlang
@@ -23,7 +25,7 @@
 #   hack/brokers.sh cluster eval N EXPRESSION [FOLDER]  have node N evaluate Erlang
 #
 # VERSION is 4.3, 4.0, 3.10 or `newest`; without one, all of them. A broker starts empty each
-# time, listens on 127.0.0.1 only, and knows the user guest/guest.
+# time, listens on 127.0.0.1 unless an ADDRESS is given, and knows the user guest/guest.
 #
 # Taken from the first place that works: WARREN_TEST_BROKERS (nothing is started then), Docker,
 # Debian's packages (neither root nor an installation is needed).
@@ -42,6 +44,7 @@ STATE="$WARREN_CACHE/brokers"
 PORTS="$WARREN_CACHE/brokers/ports" # who has the set of ports of a number: a broker's endpoints
 TLS="$WARREN_CACHE/tls"
 PRIVATE="" # the name of a private broker's cluster
+ADDRESS=127.0.0.1
 REMEDY="start Docker, use a Debian or Ubuntu machine, or name brokers of your own: WARREN_TEST_BROKERS='amqp://user:password@host:5672,http://user:password@host:15672 …'"
 
 # --- what is known about a broker: $STATE/VERSION/endpoints, written at each start -----------
@@ -57,6 +60,7 @@ choose_ports() {
     ! free_ports $((number + offset)) || break
   done
   take_ports $((number + offset))
+  [[ $ADDRESS == 127.0.0.1 ]] || AMQP=5672 AMQPS=5671 HTTP=15672 HTTPS=15671
 }
 
 number_of() { echo $((${1%.*} * 100 + ${1#*.})); }
@@ -87,9 +91,9 @@ take_ports() {
 
 remember() {
   mkdir -p "$STATE/$1" "$PORTS"
-  printf '%s=%s\n' BACKEND "$BACKEND" AMQP "$AMQP" AMQPS "$AMQPS" HTTP "$HTTP" HTTPS "$HTTPS" DIST "$DIST" EPMD "$EPMD" \
+  printf '%s=%s\n' BACKEND "$BACKEND" ADDRESS "$ADDRESS" AMQP "$AMQP" AMQPS "$AMQPS" HTTP "$HTTP" HTTPS "$HTTPS" DIST "$DIST" EPMD "$EPMD" \
     >"$STATE/$1/endpoints"
-  echo "$STATE/$1/endpoints" >"$PORTS/$((AMQP - 21000))"
+  echo "$STATE/$1/endpoints" >"$PORTS/$((DIST - 26000))"
 }
 
 recall() {
@@ -100,12 +104,12 @@ recall() {
 
 running() { recall "$1" && "${BACKEND}_running" "$1"; }
 
-listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+listens() { (exec 3<>"/dev/tcp/$ADDRESS/$1") 2>/dev/null; }
 
 # answer PORT PATH: what the management API answers to the test user. Bash's own TCP spares us curl.
 answer() {
   (
-    exec 3<>"/dev/tcp/127.0.0.1/$1"
+    exec 3<>"/dev/tcp/$ADDRESS/$1"
     printf 'GET %s HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n' "$2" >&3
     cat <&3
   ) 2>/dev/null
@@ -171,6 +175,12 @@ provide() {
   fi
 }
 
+provide_all() {
+  local version
+  for version in "$@"; do provide "$version"; done
+  certificates
+}
+
 start() {
   local version begin
   for version in "$@"; do
@@ -199,7 +209,7 @@ await() {
     fi
     sleep 0.2
   done
-  say "RabbitMQ $version ${waited:+came up in $((SECONDS - begin)) s, }listens on amqp://127.0.0.1:$AMQP and http://127.0.0.1:$HTTP"
+  say "RabbitMQ $version ${waited:+came up in $((SECONDS - begin)) s, }listens on amqp://$ADDRESS:$AMQP and http://$ADDRESS:$HTTP"
 }
 
 stop() {
@@ -238,12 +248,13 @@ status() {
   done
 }
 
-# private ACTION FOLDER [VERSION]: what is known about the broker, and what it writes, is in the
+# private ACTION FOLDER [VERSION [ADDRESS]]: what is known about the broker, and what it writes, is in the
 # folder; the programs come from where the other brokers have them.
 private() {
   local action=$1 folder=${2:-} version=${3:-}
   [[ -n $folder ]] || usage
   if [[ $action == start ]]; then
+    ADDRESS=${4:-$ADDRESS}
     mkdir -p "$folder"
     [[ -n $version || ! -f $folder/version ]] || version=$(cat "$folder/version")
     version=$(versions "${version:-newest}")
@@ -278,7 +289,7 @@ private_start() {
     running "$version" || "${BACKEND}_boot_again" "$version"
   fi
   await "$version" "$SECONDS"
-  echo "amqp://guest:guest@127.0.0.1:$AMQP,http://guest:guest@127.0.0.1:$HTTP"
+  echo "amqp://guest:guest@$ADDRESS:$AMQP,http://guest:guest@$ADDRESS:$HTTP"
 }
 
 private_eval() {
@@ -310,7 +321,7 @@ versions() {
 }
 
 usage() {
-  sed -n '2,29s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,32s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
@@ -342,6 +353,7 @@ case $command in
       environment $selected
     fi
     ;;
+  provide) alone brokers provide_all $selected ;;
   stop) alone brokers stop $selected ;;
   status) status $selected ;;
   *) usage ;;

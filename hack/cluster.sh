@@ -4,8 +4,11 @@
 #   hack/cluster.sh up             start it, or leave it as it runs; prints its kubeconfig file
 #   hack/cluster.sh down           end it, and give back all that it changed on this machine
 #   hack/cluster.sh run COMMAND…   up, run a command with KUBECONFIG set, and down unless it ran before
-#   hack/cluster.sh load FILE…     make images known to it: tar files, as `make image` writes them
+#   hack/cluster.sh load [FILE…]   make images known to it: tar files; the one that `make image` writes for this machine unless given
+#   hack/cluster.sh broker         start a RabbitMQ that ends with the cluster; prints where it is, for eval: BROKER_HOST for pods,
+#                                  BROKER_API, the management API, for this machine. It knows the user guest/guest
 #   hack/cluster.sh address        where its pods reach this machine
+#   hack/cluster.sh status         whether it runs; fails unless it does
 #   hack/cluster.sh log            the last words of each of its parts
 #
 # Taken from the first place that works: kind, where a Docker daemon answers; else the parts of Kubernetes and Debian's
@@ -50,14 +53,30 @@ run() {
 
 load() {
   local file
+  expect_running
+  [[ $# -gt 0 ]] || set -- "$HACK_DIR/../dist/image-$(go env GOHOSTARCH).tar"
   for file in "$@"; do
-    [[ -f $file ]] || die "no such file: $file; make image writes dist/image-$(go env GOHOSTARCH).tar"
+    [[ -f $file ]] || die "no such file: $file; make image PLATFORMS=host writes one into dist"
     "${WAY}_load" "$file"
   done
 }
 
+# broker has BROKER_HOST and BROKER_API set by the way that the cluster was made.
+broker() {
+  expect_running
+  "${WAY}_broker" >/dev/null
+  echo "export BROKER_HOST=$BROKER_HOST"
+  echo "export BROKER_API=$BROKER_API"
+}
+
+status() {
+  if "${WAY}_running"; then echo "the cluster runs ($WAY)"; else echo "no cluster runs" && return 1; fi
+}
+
+expect_running() { "${WAY}_running" || die "no cluster runs; start it with hack/cluster.sh up"; }
+
 usage() {
-  sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
@@ -65,10 +84,13 @@ command=${1:-}
 shift || true
 case $command in
   up | down) alone cluster "$command" ;;
-  run | load)
+  run)
     [[ $# -gt 0 ]] || usage
-    "$command" "$@"
+    run "$@"
     ;;
+  load) load "$@" ;;
+  status) status ;;
+  broker) alone cluster broker ;;
   address | log) "${WAY}_$command" ;;
   *) usage ;;
 esac

@@ -148,7 +148,7 @@ debian_boot() {
   rm -rf "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq"
   debian_make_data "$root"
   mkdir -p "$root/var/lib/rabbitmq" "$root/var/log/rabbitmq" "$root/etc/rabbitmq/tls"
-  configuration 127.0.0.1 "$AMQP" "$AMQPS" "$HTTP" "$HTTPS" >"$root/etc/rabbitmq/rabbitmq.conf"
+  configuration "$ADDRESS" "$AMQP" "$AMQPS" "$HTTP" "$HTTPS" >"$root/etc/rabbitmq/rabbitmq.conf"
   echo "$PLUGINS" >"$root/etc/rabbitmq/enabled_plugins"
   cp "$TLS"/{ca.crt,server.crt,server.key} "$root/etc/rabbitmq/tls/"
   [[ -z $CLUSTER ]] || install -m 400 "$CLUSTER/cookie" "$root/var/lib/rabbitmq/.erlang.cookie"
@@ -206,7 +206,7 @@ debian_running() { debian_spawned "$STATE/$1" "$(debian_root "$1")"; }
 # its number may be another process's by now.
 debian_spawned() {
   local pid
-  pid=$(cat "$1/pid" 2>/dev/null) && [[ -n $pid ]] && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$2"
+  pid=$(cat "$1/pid" 2>/dev/null) && [[ -n $pid ]] && tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF "$2"
 }
 
 # Its data is wiped at the next start, so there is nothing to shut down in good order.

@@ -30,7 +30,7 @@ docker_boot() {
   docker rm -f "$name" >/dev/null 2>&1 || true
   # shellcheck disable=SC2046 # options
   docker create --name "$name" $([[ -z $CLUSTER ]] || echo "--network $PRIVATE --hostname node-$NODE --network-alias node-$NODE") \
-    -p "127.0.0.1:$AMQP:5672" -p "127.0.0.1:$AMQPS:5671" -p "127.0.0.1:$HTTP:15672" -p "127.0.0.1:$HTTPS:15671" \
+    -p "$ADDRESS:$AMQP:5672" -p "$ADDRESS:$AMQPS:5671" -p "$ADDRESS:$HTTP:15672" -p "$ADDRESS:$HTTPS:15671" \
     -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=$ERLANG_ARGUMENTS" "$(docker_image "$1")" >/dev/null
   docker cp "$files/." "$name:/etc/rabbitmq/" >/dev/null 2>&1
   if [[ -n $CLUSTER ]]; then # the image gives what is in this folder to the broker's user

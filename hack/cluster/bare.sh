@@ -14,7 +14,7 @@ KERNEL_SETTINGS=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_
 
 bare_running() {
   local pid
-  pid=$(cat "$STATE/pid" 2>/dev/null) && [[ -n $pid ]] && tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$STATE"
+  pid=$(cat "$STATE/pid" 2>/dev/null) && [[ -n $pid ]] && tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF "$STATE"
 }
 
 bare_possible() {
@@ -88,6 +88,7 @@ bare_spawn() {
     exec unshare --mount --net --pid --fork --kill-child --mount-proc bash "$2" "$1" "$3" "$4" "$5" "$6" "$7"' \
     spawn "$STATE" "$HACK_DIR/cluster/node.sh" "$ASSETS" "$KUBERNETES" "$PACKAGES" "$NODE_ADDRESS/30" "$HOST_ADDRESS" \
     </dev/null >"$STATE/node.log" 2>&1 &
+  disown # this shell has nothing to say about its end
   until [[ -f $STATE/pid ]]; do sleep 0.05; done
 }
 
@@ -123,6 +124,7 @@ bare_down() {
     while bare_running; do sleep 0.05; done
   fi
   ! ip link show "$LINK" >/dev/null 2>&1 || ip link delete "$LINK"
+  [[ ! -d $STATE/broker ]] || "$HACK_DIR/brokers.sh" private remove "$STATE/broker" # what it stored is not in the folder
   bare_remove_cgroups
   [[ ! -f $STATE/sysctl ]] || sysctl -q -p "$STATE/sysctl"
   rm -rf "$STATE"
@@ -139,10 +141,19 @@ bare_remove_cgroups() {
 }
 
 bare_load() {
-  bare_running || die "no cluster runs; start it with hack/cluster.sh up"
   bare_parts
-  nsenter --target "$(bare_child)" --mount --pid env PATH="$PACKAGES/usr/sbin:$PACKAGES/usr/bin:$PATH" \
-    ctr --namespace k8s.io images import "$(realpath "$1")" >&2
+  bare_inside env PATH="$PACKAGES/usr/sbin:$PACKAGES/usr/bin:$PATH" ctr --namespace k8s.io images import "$(realpath "$1")" >&2
+}
+
+# bare_inside COMMAND…: in the namespaces of the cluster.
+bare_inside() { nsenter --target "$(bare_child)" --mount --pid --net "$@"; }
+
+# bare_broker gets the broker's parts before it enters the namespaces, from where no mirror can be reached.
+bare_broker() {
+  "$HACK_DIR/brokers.sh" provide newest
+  bare_inside "$HACK_DIR/brokers.sh" private start "$STATE/broker" newest "$NODE_ADDRESS"
+  BROKER_HOST=$NODE_ADDRESS
+  BROKER_API=http://guest:guest@$NODE_ADDRESS:15672/api
 }
 
 bare_address() { echo "$HOST_ADDRESS"; }

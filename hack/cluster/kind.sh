@@ -3,6 +3,8 @@
 #
 #   WARREN_KIND_IMAGE   another node image than that of the pinned kind, for another Kubernetes
 
+KIND_BROKER=warren-broker # a container
+
 kind_tool() { "$HACK_DIR/tool.sh" kind "$@" --name warren; }
 
 kind_running() { [[ -f $KUBECONFIG_FILE ]] && docker inspect warren-control-plane >/dev/null 2>&1; }
@@ -11,9 +13,26 @@ kind_up() {
   kind_tool create cluster --kubeconfig "$KUBECONFIG_FILE" --wait 3m ${WARREN_KIND_IMAGE:+--image "$WARREN_KIND_IMAGE"} >&2
 }
 
-kind_down() { kind_tool delete cluster 2>/dev/null; }
+kind_down() {
+  docker rm -f -v "$KIND_BROKER" >/dev/null 2>&1 || true
+  kind_tool delete cluster 2>/dev/null
+}
 
 kind_load() { kind_tool load image-archive "$1" >&2; }
+
+# kind_broker runs it in the network of the nodes. Not every machine reaches that network, so it has a port here too.
+kind_broker() {
+  local begin=$SECONDS
+  docker_provide 4.3 || die "no RabbitMQ can be had; give this machine access to Docker Hub"
+  docker start "$KIND_BROKER" 2>/dev/null ||
+    docker run --detach --name "$KIND_BROKER" --hostname "$KIND_BROKER" --network kind --publish 127.0.0.1::15672 "$(docker_image 4.3)"
+  until docker exec "$KIND_BROKER" rabbitmq-diagnostics --quiet check_port_connectivity >/dev/null 2>&1; do
+    ((SECONDS - begin < 180)) || { docker logs --tail 20 "$KIND_BROKER" >&2; die "RabbitMQ did not come up; its last words are above"; }
+    sleep 0.5
+  done
+  BROKER_HOST=$(docker inspect --format '{{.NetworkSettings.Networks.kind.IPAddress}}' "$KIND_BROKER")
+  BROKER_API=http://guest:guest@$(docker port "$KIND_BROKER" 15672/tcp | head -n 1)/api
+}
 
 # The gateway of Docker's network, of which there may be one for IPv6 too.
 kind_address() {

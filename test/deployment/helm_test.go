@@ -21,66 +21,58 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("The Helm chart", Ordered, func() {
-	var (
-		installed *cluster
-		image     string
-	)
+// test/incluster shows the same of the Helm of today, in a cluster with a kubelet.
+var _ = Describe("The Helm chart", func() {
+	It("is installed, upgraded, rolled back and uninstalled by Helm 3", func() {
+		r := &release{cluster: startCluster(), tool: "helm3"}
 
-	BeforeAll(func() { installed, image = releaseCluster() })
+		By("installing an older chart")
+		r.apply("install", OlderChart(chart))
+		Expect(r.KnowsConsumerTimeout()).To(BeFalse())
+		r.roll()
+		w := NewWorld(r.APIServer, broker.NewVHost(GinkgoTB()))
+		w.Secret(broker.Username, broker.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Queue("orders", `{deletionPolicy: Delete}`)
+		w.Ready("orders")
 
-	for _, tool := range []string{"helm3", "helm"} {
-		It("is installed, upgraded, rolled back and uninstalled by "+tool, func() {
-			r := &release{cluster: installed, tool: tool, image: image}
+		By("upgrading to this chart: so are the CRDs")
+		r.apply("upgrade", chart, "--set=manager.maxConcurrentReconciles=4")
+		Expect(r.KnowsConsumerTimeout()).To(BeTrue())
+		Expect(r.arguments()).To(ContainElement("--max-concurrent-reconciles=4"))
+		r.roll()
+		mends(w)
 
-			By("installing an older chart")
-			r.apply("install", olderChart())
-			Expect(r.hasConsumerTimeout()).To(BeFalse())
-			r.roll()
-			w := NewWorld(r.APIServer, broker.NewVHost(GinkgoTB()))
-			w.Secret(broker.Username, broker.Password)
-			w.Connect(v1alpha1.BrokerConnectionSpec{})
-			w.Queue("orders", `{deletionPolicy: Delete}`)
-			w.Ready("orders")
+		By("rolling back")
+		r.helm("rollback", "warren", "1")
+		Expect(r.KnowsConsumerTimeout()).To(BeFalse())
+		Expect(r.arguments()).NotTo(ContainElement(HavePrefix("--max-concurrent-reconciles")))
+		r.roll()
+		mends(w)
 
-			By("upgrading to this chart: so are the CRDs")
-			r.apply("upgrade", chart, "--set=manager.maxConcurrentReconciles=4")
-			Expect(r.hasConsumerTimeout()).To(BeTrue())
-			Expect(r.arguments()).To(ContainElement("--max-concurrent-reconciles=4"))
-			r.roll()
-			mends(w)
+		By("uninstalling: CRDs, resources and queues stay, and nothing else")
+		r.stop()
+		r.helm("uninstall", "warren", "--wait")
+		Expect(r.left()).To(ConsistOf(HaveSuffix("/"+ConnectionsCRD), HaveSuffix("/"+QueuesCRD)))
+		Expect(w.Exists("orders")).To(BeTrue())
+		Expect(Observed(w.VHost).HasQueue("orders")).To(BeTrue())
 
-			By("rolling back")
-			r.helm("rollback", "warren", "1")
-			Expect(r.hasConsumerTimeout()).To(BeFalse())
-			Expect(r.arguments()).NotTo(ContainElement(HavePrefix("--max-concurrent-reconciles")))
-			r.roll()
-			mends(w)
+		By("installing again, over the CRDs that stayed")
+		r.apply("install", chart)
+		Expect(r.KnowsConsumerTimeout()).To(BeTrue())
+		r.roll()
+		mends(w)
 
-			By("uninstalling: CRDs, resources and queues stay, and nothing else")
-			r.stop()
-			r.helm("uninstall", "warren", "--wait")
-			Expect(r.left()).To(ConsistOf(HaveSuffix("/"+connectionsCRD), HaveSuffix("/"+queuesCRD)))
-			Expect(w.Exists("orders")).To(BeTrue())
-			Expect(Observed(w.VHost).HasQueue("orders")).To(BeTrue())
-
-			By("installing again, over the CRDs that stayed")
-			r.apply("install", chart)
-			Expect(r.hasConsumerTimeout()).To(BeTrue())
-			r.roll()
-			mends(w)
-
-			By("removing all of it")
-			w.Delete("orders")
-			Eventually(func() bool { return w.Exists("orders") }).WithTimeout(deadline.For(time.Minute)).Should(BeFalse())
-			r.Kubectl("delete", "brokerconnections", "--all", "--namespace="+w.Namespace)
-			r.stop()
-			r.helm("uninstall", "warren", "--wait")
-			r.Kubectl("delete", "crd", queuesCRD, connectionsCRD)
-			Expect(r.left()).To(BeEmpty())
-			Expect(w.VHost.Definitions().Queues).To(BeEmpty())
-		})
-	}
+		By("removing all of it")
+		w.Delete("orders")
+		Eventually(func() bool { return w.Exists("orders") }).WithTimeout(deadline.For(time.Minute)).Should(BeFalse())
+		r.Kubectl("delete", "brokerconnections", "--all", "--namespace="+w.Namespace)
+		r.stop()
+		r.helm("uninstall", "warren", "--wait")
+		r.Kubectl("delete", "crd", QueuesCRD, ConnectionsCRD)
+		Expect(r.left()).To(BeEmpty())
+		Expect(w.VHost.Definitions().Queues).To(BeEmpty())
+	})
 })
 
 var _ = Describe("What the Helm chart installs", Ordered, func() {

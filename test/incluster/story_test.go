@@ -26,15 +26,13 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 	)
 
 	BeforeAll(func() {
-		c = newCluster()
-		c.buildImages()
+		c = prepared.in("default")
 		c.Kube.Kubectl("create", "namespace", "monitoring")
 		c.Kube.Kubectl("label", "namespace", "monitoring", "metrics=enabled")
 		c.Kube.Kubectl("create", "serviceaccount", "--namespace=monitoring", "prometheus")
 		c.Kube.Kubectl("create", "serviceaccount", "--namespace=monitoring", "stranger")
 		c.Kube.Kubectl("create", "secret", "generic", "rabbitmq") // is the user's own: the operator neither makes nor deletes it
-		Eventually(func() string { return strings.Join(c.objects(), "\n") }).Should(ContainSubstring("ConfigMap monitoring kube-root-ca.crt"))
-		atHand = c.objects()
+		atHand = c.settled("monitoring")
 	})
 
 	It("of the commit before is installed, and the quickstart sample becomes Ready", func() {
@@ -161,6 +159,13 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Eventually(func() []string { return added(atHand, c.objects()) }).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
 	})
 })
+
+// settled lists all objects once a new namespace has what Kubernetes gives to each.
+func (c *cluster) settled(namespace string) []string {
+	GinkgoHelper()
+	Eventually(c.objects).Should(ContainElements("ConfigMap "+namespace+" kube-root-ca.crt", "ServiceAccount "+namespace+" default"))
+	return c.objects()
+}
 
 // added lists what is in the second list and not in the first.
 func added(first, second []string) []string {

@@ -1,6 +1,7 @@
 // Package incluster shows what a platform team sees of Warren: the operator in a pod of a real cluster with a kubelet, installed,
-// upgraded and removed by make. The cluster comes from hack/cluster.sh; the broker runs on the machine. Specs are one Ordered story:
-// they share the one installation that there is in a cluster.
+// upgraded and removed by make and by Helm. The cluster comes from hack/cluster.sh; the broker runs on the machine. Specs are Ordered
+// stories, of which each leaves the cluster as it was: there is one installation in a cluster. A newcomer's story,
+// docs/getting-started.md, has a cluster of its own.
 package incluster
 
 import (
@@ -15,7 +16,11 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var broker brokers.Broker
+var (
+	broker brokers.Broker
+	// prepared is the cluster with the images of this commit and of the one before.
+	prepared *cluster
+)
 
 func TestInCluster(t *testing.T) {
 	if os.Getenv("KUBECONFIG") == "" {
@@ -25,6 +30,11 @@ func TestInCluster(t *testing.T) {
 	broker = brokers.Newest(t)
 	RunSpecs(t, "Warren, in a cluster")
 }
+
+var _ = BeforeSuite(func() {
+	prepared = newCluster()
+	prepared.buildImages()
+})
 
 // ctx ends with the test.
 func ctx() context.Context { return GinkgoT().Context() }

@@ -37,7 +37,7 @@ type cluster struct {
 	checkout, previous string
 }
 
-// newCluster makes a vhost that pods reach at the usual ports of RabbitMQ, which a NetworkPolicy lets through.
+// newCluster has pods reach the broker at the usual ports of RabbitMQ, which a NetworkPolicy lets through.
 func newCluster() *cluster {
 	GinkgoHelper()
 	checkout, err := filepath.Abs(Checkout)
@@ -47,11 +47,18 @@ func newCluster() *cluster {
 	reached := broker
 	reached.AMQPURI = netfault.NewProxyAt(GinkgoTB(), net.JoinHostPort(address, "5672"), broker.AMQPURI).URI
 	reached.ManagementURI = netfault.NewProxyAt(GinkgoTB(), net.JoinHostPort(address, "15672"), broker.ManagementURI).URI
+	c.World = &World{Kube: Connect(os.Getenv("KUBECONFIG")), Broker: reached}
+	return c
+}
+
+// in is the cluster as seen from a namespace, with a vhost of its own.
+func (c cluster) in(namespace string) *cluster {
+	GinkgoHelper()
 	c.World = &World{
-		Kube: Connect(os.Getenv("KUBECONFIG")), Namespace: "default", Broker: reached,
+		Kube: c.Kube, Namespace: namespace, Broker: c.Broker,
 		VHost: broker.NewVHostNamed(GinkgoTB(), "test-incluster-"),
 	}
-	return c
+	return &c
 }
 
 // buildImages makes the cluster know the images of this commit and of the one before, built in the same way.
