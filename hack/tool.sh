@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Runs a pinned tool, built once per machine from hack/tools, hack/lint or hack/helm:
 #
-#   hack/tool.sh controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|kind|kubeconform|kustomize|setup-envtest [ARGUMENT…]
+#   hack/tool.sh argocd|controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|kind|kubeconform|kustomize|setup-envtest [ARGUMENT…]
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=${1:-}
 case $name in
+  argocd) module=argocd package=github.com/argoproj/argo-cd/v3/cmd ;;
   controller-gen) module=tools package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
   crd-ref-docs) module=tools package=github.com/elastic/crd-ref-docs ;;
   gofumpt) module=tools package=mvdan.cc/gofumpt ;;
