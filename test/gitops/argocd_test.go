@@ -114,14 +114,6 @@ func (i *installation) run(command *exec.Cmd) {
 	})
 }
 
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
 func freePort() string {
 	GinkgoHelper()
 	_, port, err := net.SplitHostPort(freeAddress())
