@@ -106,7 +106,8 @@ func customization(command, path string, arguments ...string) string {
 	process := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "tool.sh"), arguments...)
 	// In place of a difference, Argo CD prints the changed resource.
 	process.Env = append(os.Environ(), `KUBECTL_EXTERNAL_DIFF=sh -c 'cat "$1"'`)
-	output, err := process.CombinedOutput()
+	process.Stderr = GinkgoWriter
+	output, err := process.Output()
 	Expect(err).NotTo(HaveOccurred(), "%s", output)
 	return string(output)
 }

@@ -8,18 +8,7 @@ local function holds(type)
   return conditions[type] ~= nil and conditions[type].status == "True"
 end
 
-if conditions.Ready == nil then
-  return {status = "Progressing", message = "not reconciled yet"}
-end
--- The status of a resource that is being deleted keeps the generation from before.
-if obj.metadata.deletionTimestamp ~= nil then
-  local message = "about to be deleted"
-  if conditions.Ready.reason == "Terminating" then
-    message = conditions.Ready.message
-  end
-  return {status = "Progressing", message = message}
-end
-if obj.status.observedGeneration ~= obj.metadata.generation then
+if conditions.Ready == nil or obj.status.observedGeneration ~= obj.metadata.generation then
   return {status = "Progressing", message = "not reconciled yet"}
 end
 if holds("Suspended") then
