@@ -1,12 +1,14 @@
 package gitops
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,8 +20,8 @@ import (
 // argoCDModule is the version that hack/argocd pins.
 const argoCDModule = "github.com/argoproj/argo-cd/v3"
 
-// installation is a running Argo CD: application controller, repository server and Redis, as processes, without its server,
-// which only its own users need.
+// installation is a running Argo CD: application controller, repository server and Redis, as processes. Its server is left out:
+// nobody logs in.
 type installation struct {
 	folder              string
 	redis, repositories string
@@ -30,6 +32,7 @@ func startArgoCD() {
 	GinkgoHelper()
 	i := &installation{folder: GinkgoT().TempDir(), redis: freeAddress(), repositories: freeAddress()}
 	i.install()
+	i.run(garbageCollector())
 	host, port, err := net.SplitHostPort(i.redis)
 	Expect(err).NotTo(HaveOccurred())
 	i.run(exec.Command(filepath.Join(Checkout, "hack", "redis.sh"), "--bind", host, "--port", port, "--save", "", "--appendonly", "no"))
@@ -62,10 +65,23 @@ func (i *installation) install() {
 		"components": []string{i.relative(filepath.Join(Checkout, "config", "argocd"))},
 	}))
 	kube.Kubectl("apply", "--server-side", "--kustomize", i.folder)
+	// Argo CD's server would make the key when it starts for the first time.
+	kube.Kubectl("patch", "--namespace", "argocd", "secret", "argocd-secret", "--patch", fmt.Sprintf(`{"stringData":{"server.secretkey":%q}}`, rand.Text()))
 	project := i.write("project.yaml", manifest("argoproj.io/v1alpha1", "AppProject", "default", map[string]any{"spec": map[string]any{
 		"sourceRepos": []string{"*"}, "destinations": []any{map[string]any{"server": "*", "namespace": "*"}},
 	}}))
 	kube.Kubectl("apply", "--server-side", "--namespace", "argocd", "--filename", project)
+}
+
+// garbageCollector is the part of kube-controller-manager that ends a deletion in the foreground, which is how Argo CD deletes.
+func garbageCollector() *exec.Cmd {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "kubernetes.sh"), "node")
+	command.Stderr = GinkgoWriter
+	binary, err := command.Output()
+	Expect(err).NotTo(HaveOccurred())
+	return exec.Command(strings.TrimSpace(string(binary)), "kube-controller-manager", "--kubeconfig", kube.KubeConfig,
+		"--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0")
 }
 
 // write writes a file of the installation, and returns its path.
