@@ -3,11 +3,9 @@ package gitops
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -33,13 +31,38 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 
 	itDeliversSamples(flux{})
 	itDelivers(flux{})
+
+	It("takes back a field that is not in Git, too", func() {
+		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{}`)})
+		kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"suspend":true}}`)
+		Eventually(func() bool { return *w.Get("orders").Spec.Suspend }).Should(BeFalse())
+		d.Compare()
+		w.Ready("orders")
+	})
+
+	It("does not wait for a ConsumerQueue that is suspended", func() {
+		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{}`)})
+		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{suspend: true, retry: {maxAttempts: 9}}`)}))
+		w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"), Condition("Ready", metav1.ConditionTrue, "InSync"))
+	})
+
+	It("deletes with force a ConsumerQueue that the API server refuses; with deletionPolicy Retain its queues stay", func() {
+		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{deletionPolicy: Retain}`)})
+		held := w.VHost.Definitions()
+		kube.Kubectl("patch", "kustomization.kustomize.toolkit.fluxcd.io", "messaging", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"force":true}}`)
+		w.Commit(files{"orders.yaml": consumerQueue("orders", `{deletionPolicy: Retain, retry: {maxAttempts: -1}}`)})
+		Eventually(func() bool { return w.Exists("orders") }).Should(BeFalse())
+		Expect(w.VHost.Definitions()).To(Equal(held))
+		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{deletionPolicy: Retain}`)}))
+		Expect(w.VHost.Definitions()).To(Equal(held))
+	})
 })
 
 // startFlux runs the source-controller and the kustomize-controller.
 func startFlux() {
 	GinkgoHelper()
 	for _, controller := range []string{"source-controller", "kustomize-controller"} {
-		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(fluxModule(controller), "config", "crd", "bases"))
+		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(moduleFolder("flux", "github.com/fluxcd/"+controller), "config", "crd", "bases"))
 	}
 	kube.Kubectl("create", "namespace", "flux-system")
 	storage := freeAddress()
@@ -47,35 +70,15 @@ func startFlux() {
 	startFluxController("kustomize-controller")
 }
 
-// fluxModule is the folder that has the source of a controller of Flux, in the version that hack/flux pins.
-func fluxModule(name string) string {
-	GinkgoHelper()
-	command := exec.CommandContext(ctx(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/fluxcd/"+name)
-	command.Dir = filepath.Join(Checkout, "hack", "flux")
-	command.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
-	folder, err := command.Output()
-	Expect(err).NotTo(HaveOccurred(), "find the module of %s", name)
-	return strings.TrimSpace(string(folder))
-}
-
 // startFluxController runs a controller until the container ends.
 func startFluxController(name string, flags ...string) {
 	GinkgoHelper()
-	command := exec.Command(filepath.Join(Checkout, "hack", "tool.sh"), append([]string{
+	command := exec.Command(toolScript(name), append([]string{
 		name, "--metrics-addr=0", "--health-addr=" + freeAddress(), "--enable-leader-election=false",
 	}, flags...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kube.KubeConfig, "RUNTIME_NAMESPACE=flux-system", "TMPDIR="+GinkgoT().TempDir())
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
 	DeferCleanup(Run(command).Stop)
-}
-
-// freeAddress is an address that nobody listens at.
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := (&net.ListenConfig{}).Listen(ctx(), "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(listener.Close()).To(Succeed())
-	return listener.Addr().String()
 }
 
 // flux delivers by a GitRepository and a Kustomization in the namespace that they deliver to.
