@@ -28,7 +28,7 @@ if ! in_copy diff --exit-code --stat; then
   die "generated files are not fresh, see above; run: make generate manifests docs chart"
 fi
 
-for module in . hack/tools hack/lint hack/helm hack/kubernetes hack/etcd hack/image hack/kind; do
+for module in . hack/tools hack/lint hack/helm hack/kubernetes hack/etcd hack/image hack/kind hack/flux; do
   GOWORK=off go -C "$module" mod tidy -diff ||
     die "$module/go.mod is not tidy; run: go -C $module mod tidy"
 done

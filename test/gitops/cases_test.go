@@ -36,19 +36,22 @@ type delivery interface {
 }
 
 // sampleSets are the samples that can be applied together, and how many ConsumerQueues they have.
-var sampleSets = map[string]struct {
+var sampleSets = []struct {
+	text   string
 	files  []string
 	queues int
 }{
-	"all samples of the kustomization":    {[]string{"samples"}, 18},
-	"the sample of a delay by the broker": {[]string{"samples/brokerconnection.yaml", "samples/chronicle-delayed.yaml"}, 1},
+	{"all samples of the kustomization", []string{"samples"}, 18},
+	{"the sample of waits by the broker", []string{"samples/brokerconnection.yaml", "samples/chronicle-delayed.yaml"}, 1},
+	{"the sample of a RabbitmqCluster", []string{"samples/brokerconnection-rabbitmqcluster.yaml", "samples/quickstart.yaml"}, 1},
 }
 
 // itDeliversSamples holds for each tool, whatever its settings.
 func itDeliversSamples(by tool) {
-	for name, set := range sampleSets {
-		It("makes "+name+" healthy, and finds nothing more to change", func() {
+	for _, set := range sampleSets {
+		It("makes "+set.text+" healthy, and finds nothing more to change", func() {
 			w := newWorld()
+			w.addRabbitmqCluster()
 			revision := w.Commit(w.samples(set.files...))
 			d := by.Deliver(w, ".")
 			d.Healthy(revision)

@@ -2,13 +2,10 @@ package gitops
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,10 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
+)
+
+const (
+	gitRepositories = "source.toolkit.fluxcd.io/v1"
+	kustomizations  = "kustomize.toolkit.fluxcd.io/v1"
 )
 
 var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
@@ -28,13 +31,38 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 
 	itDeliversSamples(flux{})
 	itDelivers(flux{})
+
+	It("takes back a field that is not in Git, too", func() {
+		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{}`)})
+		kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"suspend":true}}`)
+		Eventually(func() bool { return *w.Get("orders").Spec.Suspend }).Should(BeFalse())
+		d.Compare()
+		w.Ready("orders")
+	})
+
+	It("does not wait for a ConsumerQueue that is suspended", func() {
+		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{}`)})
+		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{suspend: true, retry: {maxAttempts: 9}}`)}))
+		w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"), Condition("Ready", metav1.ConditionTrue, "InSync"))
+	})
+
+	It("deletes with force a ConsumerQueue that the API server refuses; with deletionPolicy Retain its queues stay", func() {
+		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{deletionPolicy: Retain}`)})
+		held := w.VHost.Definitions()
+		kube.Kubectl("patch", "kustomization.kustomize.toolkit.fluxcd.io", "messaging", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"force":true}}`)
+		w.Commit(files{"orders.yaml": consumerQueue("orders", `{deletionPolicy: Retain, retry: {maxAttempts: -1}}`)})
+		Eventually(func() bool { return w.Exists("orders") }).Should(BeFalse())
+		Expect(w.VHost.Definitions()).To(Equal(held))
+		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{deletionPolicy: Retain}`)}))
+		Expect(w.VHost.Definitions()).To(Equal(held))
+	})
 })
 
 // startFlux runs the source-controller and the kustomize-controller.
 func startFlux() {
 	GinkgoHelper()
 	for _, controller := range []string{"source-controller", "kustomize-controller"} {
-		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(fluxModule(controller), "config", "crd", "bases"))
+		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(moduleFolder("flux", "github.com/fluxcd/"+controller), "config", "crd", "bases"))
 	}
 	kube.Kubectl("create", "namespace", "flux-system")
 	storage := freeAddress()
@@ -42,36 +70,15 @@ func startFlux() {
 	startFluxController("kustomize-controller")
 }
 
-// fluxModule is the folder that has the source of a controller of Flux in the version that hack/flux pins.
-func fluxModule(name string) string {
-	GinkgoHelper()
-	command := exec.CommandContext(ctx(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/fluxcd/"+name)
-	command.Dir = filepath.Join(Checkout, "hack", "flux")
-	command.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
-	folder, err := command.Output()
-	Expect(err).NotTo(HaveOccurred(), "find the module of %s", name)
-	return strings.TrimSpace(string(folder))
-}
-
 // startFluxController runs a controller until the container ends.
 func startFluxController(name string, flags ...string) {
 	GinkgoHelper()
-	command := exec.Command(filepath.Join(Checkout, "hack", "tool.sh"), append([]string{
-		name, "--metrics-addr=0", "--health-addr=" + freeAddress(), "--enable-leader-election=false", "--interval-jitter-percentage=0",
+	command := exec.Command(toolScript(name), append([]string{
+		name, "--metrics-addr=0", "--health-addr=" + freeAddress(), "--enable-leader-election=false",
 	}, flags...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kube.KubeConfig, "RUNTIME_NAMESPACE=flux-system", "TMPDIR="+GinkgoT().TempDir())
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
-	process := Run(command)
-	DeferCleanup(process.Stop)
-}
-
-// freeAddress is an address that nobody listens at.
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	DeferCleanup(Run(command).Stop)
 }
 
 // flux delivers by a GitRepository and a Kustomization in the namespace that they deliver to.
@@ -79,117 +86,105 @@ type flux struct{}
 
 func (flux) Deliver(w *world, folder string) delivery {
 	GinkgoHelper()
-	k := &kustomization{world: w, name: "messaging"}
+	name := "messaging"
 	if folder != "." {
-		k.name = folder
+		name = folder
 	}
-	w.applyFlux("source.toolkit.fluxcd.io/v1", "GitRepository", "apps", map[string]any{
+	source := w.applyFlux(gitRepositories, "GitRepository", "apps", map[string]any{
 		"url": w.URL, "ref": map[string]any{"branch": branch}, "interval": "1s",
 	})
-	w.applyFlux("kustomize.toolkit.fluxcd.io/v1", "Kustomization", k.name, map[string]any{
+	k := &kustomization{w, w.applyFlux(kustomizations, "Kustomization", name, map[string]any{
 		"sourceRef": map[string]any{"kind": "GitRepository", "name": "apps"}, "path": "./" + folder, "targetNamespace": w.Namespace,
-		"interval": "5s", "retryInterval": "2s", "timeout": "1m", "wait": true, "prune": true, "deletionPolicy": "WaitForTermination",
-	})
+		"interval": "5s", "retryInterval": "2s", "timeout": "3m", "wait": true, "prune": true, "deletionPolicy": "WaitForTermination",
+	})}
 	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(kube.Delete(ctx, k.object()))).To(Succeed())
+		Expect(client.IgnoreNotFound(kube.Delete(ctx, k.object))).To(Succeed())
 		gone(k)
+		Expect(client.IgnoreNotFound(kube.Delete(ctx, source))).To(Succeed())
 	})
 	return k
 }
 
-func (w *world) applyFlux(apiVersion, kind, name string, spec map[string]any) {
+func (w *world) applyFlux(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
 	GinkgoHelper()
-	w.Apply(&unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
-	}})
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "namespace": w.Namespace}, "spec": spec,
+	}}
+	w.Apply(object)
+	return object
 }
 
 // kustomization is a Kustomization of Flux.
 type kustomization struct {
 	*world
 
-	name string
+	object *unstructured.Unstructured
 }
 
+// Healthy finds the revision in the message of the condition.
 func (k *kustomization) Healthy(revision string) {
 	GinkgoHelper()
 	k.eventually(metav1.ConditionTrue, "ReconciliationSucceeded", revision)
-	Expect(k.read().lastApplied()).To(HaveSuffix(revision))
 }
 
+// Unhealthy finds the ConsumerQueue in the message of the condition, and Warren's message at the ConsumerQueue.
 func (k *kustomization) Unhealthy(revision, name, message string) {
 	GinkgoHelper()
 	k.eventually(metav1.ConditionFalse, "HealthCheckFailed", fmt.Sprintf("ConsumerQueue/%s/%s status: 'Failed'", k.Namespace, name))
-	Expect(k.read().lastAttempted()).To(HaveSuffix(revision))
+	Expect(k.status().LastAttemptedRevision).To(HaveSuffix(revision))
 	Expect(k.Get(name)).To(SatisfyAll(BeCurrent(), Message(ContainSubstring(message))))
 }
 
 func (k *kustomization) Refused(revision, message string) {
 	GinkgoHelper()
 	k.eventually(metav1.ConditionFalse, "ReconciliationFailed", message)
-	Expect(k.read().lastAttempted()).To(HaveSuffix(revision))
+	Expect(k.status().LastAttemptedRevision).To(HaveSuffix(revision))
 }
 
+// eventually is about the Ready condition.
 func (k *kustomization) eventually(ready metav1.ConditionStatus, reason, message string) {
 	GinkgoHelper()
 	Eventually(func() string {
-		found := k.read().ready()
+		found := meta.FindStatusCondition(k.status().Conditions, "Ready")
+		if found == nil {
+			return "absent"
+		}
 		return fmt.Sprintf("%s %s: %s", found.Status, found.Reason, found.Message)
-	}).WithTimeout(deadline.For(20 * time.Second)).Should(SatisfyAll(HavePrefix("%s %s: ", ready, reason), ContainSubstring(message)))
+	}).Should(SatisfyAll(HavePrefix("%s %s: ", ready, reason), ContainSubstring(message)))
 }
 
+// Compare is `flux reconcile kustomization`.
 func (k *kustomization) Compare() {
 	GinkgoHelper()
 	now := time.Now().Format(time.RFC3339Nano)
-	kube.Kubectl("annotate", "--overwrite", "--namespace", k.Namespace, "kustomization", k.name, "reconcile.fluxcd.io/requestedAt="+now)
-	Eventually(func() string { return k.read().Status.LastHandledReconcileAt }).Should(Equal(now))
+	kube.Kubectl("annotate", "--overwrite", "--namespace="+k.Namespace, "kustomization.kustomize.toolkit.fluxcd.io", k.object.GetName(),
+		"reconcile.fluxcd.io/requestedAt="+now)
+	Eventually(func() string { return k.status().LastHandledReconcileAt }).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(now))
 }
 
 func (k *kustomization) Delete() {
 	GinkgoHelper()
-	Expect(kube.Delete(ctx(), k.object())).To(Succeed())
+	Expect(kube.Delete(ctx(), k.object)).To(Succeed())
 }
 
 func (k *kustomization) IsGone() bool {
-	return apierrors.IsNotFound(kube.Get(context.Background(), client.ObjectKeyFromObject(k.object()), k.object()))
+	return apierrors.IsNotFound(kube.Get(context.Background(), client.ObjectKeyFromObject(k.object), k.object.DeepCopy()))
 }
 
-func (k *kustomization) object() *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetAPIVersion("kustomize.toolkit.fluxcd.io/v1")
-	object.SetKind("Kustomization")
-	object.SetNamespace(k.Namespace)
-	object.SetName(k.name)
-	return object
+// kustomizationStatus is what the tests read of a Kustomization's status.
+type kustomizationStatus struct {
+	Conditions             []metav1.Condition `json:"conditions"`
+	LastAttemptedRevision  string             `json:"lastAttemptedRevision"`
+	LastHandledReconcileAt string             `json:"lastHandledReconcileAt"`
 }
 
-func (k *kustomization) read() kustomizationView {
+func (k *kustomization) status() kustomizationStatus {
 	GinkgoHelper()
-	object := k.object()
+	object := k.object.DeepCopy()
 	Expect(kube.Get(ctx(), client.ObjectKeyFromObject(object), object)).To(Succeed())
-	text, err := object.MarshalJSON()
-	Expect(err).NotTo(HaveOccurred())
-	view := kustomizationView{}
-	Expect(json.Unmarshal(text, &view)).To(Succeed())
-	return view
-}
-
-// kustomizationView is what the tests read of a Kustomization.
-type kustomizationView struct {
-	Status struct {
-		Conditions             []metav1.Condition
-		LastAppliedRevision    string
-		LastAttemptedRevision  string
-		LastHandledReconcileAt string
-	}
-}
-
-func (v kustomizationView) lastApplied() string   { return v.Status.LastAppliedRevision }
-func (v kustomizationView) lastAttempted() string { return v.Status.LastAttemptedRevision }
-
-func (v kustomizationView) ready() metav1.Condition {
-	if found := meta.FindStatusCondition(v.Status.Conditions, "Ready"); found != nil {
-		return *found
-	}
-	return metav1.Condition{}
+	found := struct {
+		Status kustomizationStatus `json:"status"`
+	}{}
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &found)).To(Succeed())
+	return found.Status
 }

@@ -5,10 +5,12 @@ package gitops
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
@@ -33,7 +35,10 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	return []byte(BuildManager())
 }, func(binary []byte) {
 	LogTo(GinkgoWriter)
-	kube = StartAPIServer()
+	kube = StartAPIServer(func(environment *envtest.Environment) {
+		environment.CRDDirectoryPaths = append(environment.CRDDirectoryPaths,
+			filepath.Join(Checkout, "test", "deployment", "testdata", "rabbitmqcluster.yaml"))
+	})
 	everyNamespace := []string(nil)
 	manager = kube.StartManager(string(binary), everyNamespace)
 })

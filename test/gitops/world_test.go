@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -83,24 +84,35 @@ func (w *world) overlay(resources []string) string {
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
 		"namespace": w.Namespace, "resources": resources,
 		"patches": []map[string]any{
-			replace("Secret", map[string]string{
+			setAll("Secret", map[string]string{
 				"/stringData/username": w.Broker.Username, "/stringData/password": w.Broker.Password,
 				"/stringData/amqpURI": w.Broker.AMQPURI, "/stringData/managementURI": w.Broker.ManagementURI,
 			}),
-			replace("BrokerConnection", map[string]string{"/spec/vhost": w.VHost.Name}),
+			setAll("BrokerConnection", map[string]string{"/spec/vhost": w.VHost.Name}),
 		},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return string(text)
 }
 
-// replace is a patch of a kustomization for all resources of a kind.
-func replace(kind string, values map[string]string) map[string]any {
+// setAll is a patch of a kustomization for all resources of a kind.
+func setAll(kind string, values map[string]string) map[string]any {
 	patch := ""
 	for path, value := range values {
-		patch += fmt.Sprintf("- {op: replace, path: %s, value: %q}\n", path, value)
+		patch += fmt.Sprintf("- {op: add, path: %s, value: %q}\n", path, value)
 	}
 	return map[string]any{"target": map[string]string{"kind": kind}, "patch": patch}
+}
+
+// addRabbitmqCluster adds what the RabbitMQ cluster operator makes, and leads by it to the vhost.
+func (w *world) addRabbitmqCluster() {
+	GinkgoHelper()
+	w.SecretNamed("rabbitmq-default-user", w.Broker.Username, w.Broker.Password)
+	w.Apply(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rabbitmq.com/v1beta1", "kind": "RabbitmqCluster", "metadata": map[string]any{"name": "rabbitmq"},
+	}})
+	kube.Kubectl("patch", "rabbitmqcluster", "rabbitmq", "--namespace="+w.Namespace, "--subresource=status", "--type=merge",
+		`--patch={"status":{"defaultUser":{"secretReference":{"name":"rabbitmq-default-user"}}}}`)
 }
 
 // versions are the resourceVersions of all that is delivered: whoever writes to a resource changes hers.
