@@ -8,11 +8,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // argoCD delivers by Applications that compare and apply in one of several ways.
@@ -34,6 +36,19 @@ var _ = Describe("Argo CD", Ordered, ContinueOnFailure, func() {
 		}
 	}
 	itDelivers(argoCD{serverSideDiff: true, serverSideApply: true})
+
+	for _, serverSide := range []bool{true, false} {
+		by := argoCD{serverSide, serverSide}
+		It("lets an action suspend a ConsumerQueue where Git says nothing about that, with "+by.String(), func() {
+			w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`)})
+			kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"suspend":true}}`)
+			w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+			d.Compare()
+			Eventually(d.(application).status).Should(SatisfyAll(HaveField("Sync.Status", "Synced"), HaveField("Health.Status", "Suspended")))
+			d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{suspend: false}`)}))
+			w.Ready("orders")
+		})
+	}
 })
 
 // application is a namespaced name.
@@ -45,14 +60,11 @@ type applicationStatus struct {
 		Status   string `json:"status"`
 		Revision string `json:"revision"`
 	} `json:"sync"`
-	Health         health `json:"health"`
-	OperationState struct {
-		Phase      string `json:"phase"`
-		Message    string `json:"message"`
-		SyncResult struct {
-			Revision string `json:"revision"`
-		} `json:"syncResult"`
-	} `json:"operationState"`
+	Health     health `json:"health"`
+	Conditions []struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"conditions"`
 	Resources []struct {
 		Kind   string `json:"kind"`
 		Name   string `json:"name"`
@@ -113,12 +125,14 @@ func (a application) Unhealthy(revision, name, message string) {
 			HaveField("Health.Status", "Degraded"), HaveField("Health.Message", ContainSubstring(message)))))))
 }
 
+// Refused finds the message already in the comparison, where that is done by the API server, and otherwise in the sync that failed.
 func (a application) Refused(revision, message string) {
 	GinkgoHelper()
 	a.Compare()
 	Eventually(a.status).Should(SatisfyAll(
-		HaveField("OperationState.SyncResult.Revision", revision), HaveField("OperationState.Phase", "Failed"),
-		HaveField("OperationState.Message", ContainSubstring(message))))
+		HaveField("Sync.Revision", revision), HaveField("Sync.Status", Not(Equal("Synced"))),
+		HaveField("Conditions", ContainElement(SatisfyAll(
+			HaveField("Type", BeElementOf("ComparisonError", "SyncError")), HaveField("Message", ContainSubstring(message)))))))
 }
 
 // Compare asks for a look at Git and cluster. Argo CD takes the annotation away when it writes what it has seen.

@@ -17,6 +17,9 @@ import (
 // customizations has a folder for each kind, as the repository of Argo CD has them.
 const customizations = Checkout + "/config/argocd/resource_customizations/messaging.warren.dev"
 
+// argoCDProgram runs Argo CD; its first argument is "argocd".
+var argoCDProgram string
+
 // healthTests is the form of Argo CD's health_test.yaml.
 type healthTests struct {
 	Tests []struct {
@@ -46,6 +49,8 @@ type actionTests struct {
 
 // Argo CD's own Lua engine runs health checks and actions as config/argocd adds them to argocd-cm, over recorded resources.
 var _ = Describe("Argo CD, by the component config/argocd,", func() {
+	BeforeEach(func() { argoCDProgram = toolScript("argocd") })
+
 	for _, kind := range []string{"BrokerConnection", "ConsumerQueue"} {
 		It("tells the health of a "+kind, func() {
 			for _, test := range load[healthTests](kind, "health_test.yaml").Tests {
@@ -103,7 +108,7 @@ func customization(command, path string, arguments ...string) string {
 	GinkgoHelper()
 	arguments = append([]string{"argocd", "admin", "settings", "resource-overrides", command, path}, arguments...)
 	arguments = append(arguments, "--argocd-cm-path", filepath.Join(Checkout, "config", "argocd", "argocd-cm.yaml"))
-	process := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "tool.sh"), arguments...)
+	process := exec.CommandContext(ctx(), argoCDProgram, arguments...)
 	// In place of a difference, Argo CD prints the changed resource.
 	process.Env = append(os.Environ(), `KUBECTL_EXTERNAL_DIFF=sh -c 'cat "$1"'`)
 	process.Stderr = GinkgoWriter

@@ -112,7 +112,7 @@ var _ = Describe("The testdata of Argo CD's health checks", func() {
 				want, err := os.ReadFile(file)
 				Expect(err).NotTo(HaveOccurred())
 				Eventually(func() string { return s.shown(kind) }).Should(Equal(string(want)),
-					"to record anew: WARREN_RECORD=1 make e2e-gitops TESTFLAGS=\"-ginkgo.focus='The testdata'\"")
+					"if that is meant to be so, record it: WARREN_RECORD=1 make e2e-gitops")
 			})
 		}
 	}

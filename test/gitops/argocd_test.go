@@ -2,7 +2,6 @@ package gitops
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -16,9 +15,6 @@ import (
 
 	. "github.com/warren-mq/warren/test/testenv"
 )
-
-// argoCDModule is the version that hack/argocd pins.
-const argoCDModule = "github.com/argoproj/argo-cd/v3"
 
 // installation is a running Argo CD: application controller, repository server and Redis, as processes. Its server is left out:
 // nobody logs in.
@@ -46,13 +42,7 @@ func startArgoCD() {
 // install applies the CRDs and the settings from the module of the pinned version.
 func (i *installation) install() {
 	GinkgoHelper()
-	command := exec.CommandContext(ctx(), "go", "-C", filepath.Join(Checkout, "hack", "argocd"), "mod", "download", "-json", argoCDModule)
-	command.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
-	output, err := command.Output()
-	Expect(err).NotTo(HaveOccurred())
-	module := struct{ Dir string }{}
-	Expect(json.Unmarshal(output, &module)).To(Succeed())
-	manifests := filepath.Join(module.Dir, "manifests")
+	manifests := filepath.Join(moduleFolder("argocd", "github.com/argoproj/argo-cd/v3"), "manifests")
 	for _, name := range []string{"application-crd.yaml", "appproject-crd.yaml"} {
 		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(manifests, "crds", name))
 	}
@@ -108,8 +98,7 @@ func (i *installation) relative(folder string) string {
 // component is a program of Argo CD. It finds the pinned kustomize.
 func (i *installation) component(name string, arguments ...string) *exec.Cmd {
 	GinkgoHelper()
-	tool, err := filepath.Abs(filepath.Join(Checkout, "hack", "tool.sh"))
-	Expect(err).NotTo(HaveOccurred())
+	tool := toolScript("argocd")
 	i.write("bin/kustomize", fmt.Sprintf("#!/bin/sh\nexec '%s' kustomize \"$@\"\n", tool))
 	Expect(os.MkdirAll(filepath.Join(i.folder, name), 0o700)).To(Succeed())
 	command := exec.Command(tool, append([]string{"argocd"}, arguments...)...)
