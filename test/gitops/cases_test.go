@@ -72,8 +72,8 @@ func itDeliversSamples(by tool) {
 func itDelivers(by tool) {
 	It("calls a ConsumerQueue failed that Warren refuses, until Git is mended", func() {
 		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`)})
-		revision := w.Commit(files{"orders.yaml": consumerQueue("orders", `
-			{retry: {exchange: {name: retries, type: topic}, delayTiers: [{delay: 10s, routingKey: "retry.#"}, {delay: 1m, routingKey: retry.1m}]}}`)})
+		revision := w.Commit(files{"orders.yaml": consumerQueue("orders",
+			`{retry: {exchange: {name: retries, type: topic}, delayTiers: [{delay: 10s, routingKey: "retry.#"}, {delay: 1m, routingKey: retry.1m}]}}`)})
 		d.Unhealthy(revision, "orders", `the routing keys "retry.#" and "retry.1m" of retry.delayTiers overlap`)
 		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{}`)}))
 	})
@@ -119,47 +119,74 @@ func itDelivers(by tool) {
 		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`), "invoices.yaml": consumerQueue("invoices", `{}`)})
 		d.Delete()
 		gone(d)
-		Expect(w.versions()).To(BeEmpty())
+		Eventually(w.versions).Should(BeEmpty())
 		Expect(w.queues()).To(BeEmpty())
 	})
 
 	It("deletes ConsumerQueues, BrokerConnection and Secret one after the other, in any order", func() {
-		type part struct {
-			world *world
-			delivery
-		}
-		var rounds [3][]part
+		var rows []*deletions
 		for _, order := range []string{
 			"queues connection secret", "queues secret connection", "connection queues secret",
 			"connection secret queues", "secret queues connection", "secret connection queues",
 		} {
-			w := newWorld()
-			access := w.access("")
-			revision := w.Commit(files{
-				"secret/secret.yaml": access["secret.yaml"], "connection/brokerconnection.yaml": access["brokerconnection.yaml"],
-				"queues/orders.yaml": consumerQueue("orders", `{}`),
-			})
-			var all []delivery
-			for i, folder := range strings.Fields(order) {
-				d := by.Deliver(w, folder)
-				rounds[i], all = append(rounds[i], part{w, d}), append(all, d)
-			}
-			for _, d := range all {
-				d.Healthy(revision)
-			}
+			rows = append(rows, newDeletions(by, strings.Fields(order)))
 		}
-		for _, round := range rounds {
-			for _, part := range round {
-				part.Delete()
-			}
-			for _, part := range round {
-				gone(part)
-			}
+		for _, row := range rows {
+			row.begin()
 		}
-		for _, part := range rounds[2] {
-			Expect(part.world.versions()).To(BeEmpty())
+		Eventually(func() (left int) {
+			for _, row := range rows {
+				left += row.proceed()
+			}
+			return left
+		}).WithTimeout(deadline.For(3 * time.Minute)).Should(BeZero())
+		for _, row := range rows {
+			Eventually(row.world.versions).WithTimeout(deadline.For(90 * time.Second)).Should(BeEmpty())
 		}
 	})
+}
+
+// deletions are deliveries to one world that are deleted one after the other.
+type deletions struct {
+	world    *world
+	revision string
+	left     []delivery
+}
+
+// newDeletions delivers a ConsumerQueue and what leads Warren to the vhost from a folder each.
+func newDeletions(by tool, folders []string) *deletions {
+	GinkgoHelper()
+	w := newWorld()
+	all := w.access("")
+	d := &deletions{world: w, revision: w.Commit(files{
+		"secret/secret.yaml": all["secret.yaml"], "connection/brokerconnection.yaml": all["brokerconnection.yaml"],
+		"queues/orders.yaml": consumerQueue("orders", `{}`),
+	})}
+	for _, folder := range folders {
+		d.left = append(d.left, by.Deliver(w, folder))
+	}
+	return d
+}
+
+// begin deletes the first delivery when all are healthy.
+func (d *deletions) begin() {
+	GinkgoHelper()
+	for _, delivery := range d.left {
+		delivery.Healthy(d.revision)
+	}
+	d.left[0].Delete()
+}
+
+// proceed deletes the next delivery when the one before is gone, and says how many are left.
+func (d *deletions) proceed() int {
+	GinkgoHelper()
+	if len(d.left) > 0 && d.left[0].IsGone() {
+		d.left = d.left[1:]
+		if len(d.left) > 0 {
+			d.left[0].Delete()
+		}
+	}
+	return len(d.left)
 }
 
 // newDelivery delivers files, and what leads Warren to the vhost, and waits until all is healthy.

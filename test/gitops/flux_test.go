@@ -67,7 +67,7 @@ func startFlux() {
 	kube.Kubectl("create", "namespace", "flux-system")
 	storage := freeAddress()
 	startFluxController("source-controller", "--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
-	startFluxController("kustomize-controller")
+	startFluxController("kustomize-controller", "--concurrent=20") // each that waits for a resource keeps one busy
 }
 
 // startFluxController runs a controller until the container ends.
@@ -91,11 +91,11 @@ func (flux) Deliver(w *world, folder string) delivery {
 		name = folder
 	}
 	source := w.applyFlux(gitRepositories, "GitRepository", "apps", map[string]any{
-		"url": w.URL, "ref": map[string]any{"branch": branch}, "interval": "1s",
+		"url": w.URL, "ref": map[string]any{"branch": branch}, "interval": "2s",
 	})
 	k := &kustomization{w, w.applyFlux(kustomizations, "Kustomization", name, map[string]any{
 		"sourceRef": map[string]any{"kind": "GitRepository", "name": "apps"}, "path": "./" + folder, "targetNamespace": w.Namespace,
-		"interval": "5s", "retryInterval": "2s", "timeout": "3m", "wait": true, "prune": true, "deletionPolicy": "WaitForTermination",
+		"interval": "10s", "retryInterval": "5s", "timeout": "30s", "wait": true, "prune": true, "deletionPolicy": "WaitForTermination",
 	})}
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(kube.Delete(ctx, k.object))).To(Succeed())
