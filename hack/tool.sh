@@ -23,7 +23,7 @@ case $name in
   kustomize) module=tools package=sigs.k8s.io/kustomize/kustomize/v5 ;;
   setup-envtest) module=tools package=sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
   golangci-lint) module=lint package=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter ;;
-  *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac
 shift
 
