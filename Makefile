@@ -39,7 +39,7 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 test: ## Run all tests on real parts, and check the coverage.
 	GOGC=400 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
-		./internal/rabbit ./test/deployment $$(go list ./... | grep -v /test/incluster$$)
+		./internal/rabbit ./test/deployment $$(go list ./... | grep -vE '/test/(gitops|incluster)$$')
 	GOFLAGS= go -C hack/image test -count=1 -timeout=30m ./...
 	hack/coverage.sh cover.out
 
@@ -72,6 +72,14 @@ e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the 
 	go test -v -count=1 -timeout=20m -run='^TestGettingStarted$$' ./test/incluster
 	hack/with-parts.sh newest hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' $(TESTFLAGS) ./test/incluster
 
+# Argo CD and Flux run at the same time, each with an API server of its own.
+.PHONY: e2e-gitops
+e2e-gitops: ## Deliver by the real Argo CD and Flux, from a Git repository.
+	for tool in argocd source-controller kustomize-controller kustomize; do hack/tool.sh $$tool --help >/dev/null; done
+	hack/kubernetes.sh node >/dev/null
+	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest go test -exec='$(CURDIR)/hack/run-test.sh' -count=1 -timeout=20m \
+		$(TESTFLAGS) ./test/gitops
+
 .PHONY: lint
 lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
@@ -86,20 +94,30 @@ generate: ## Generate Go code: deep copies and apply configurations.
 	go generate ./...
 
 .PHONY: manifests
-manifests: ## Generate the CRDs and the manager's role, for the cluster and for single namespaces.
+manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.
 	$(CONTROLLER_GEN) crd rbac:roleName=manager-role paths=./... \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
 	go run ./hack/cel api/v1alpha1/rules.cel config/crd/bases/*.yaml
 	sed 's/^kind: ClusterRole$$/kind: Role/' config/rbac/role.yaml >config/namespaced/watched/role.yaml
+	hack/argocd-cm.sh
 
 .PHONY: docs
-docs: ## Generate the reference: API, its JSON schemas, queue arguments and metrics.
+docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics and flags.
 	@mkdir -p docs/reference
 	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 	go run ./hack/reference >docs/reference/arguments.md
 	go run ./hack/reference/metrics >docs/reference/metrics.md
+	go run ./hack/reference/flags >docs/reference/flags.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
+
+.PHONY: site
+site: ## Build docs/ as a site in dist/site; fails where a link leads nowhere.
+	hack/site.sh build
+
+.PHONY: site-serve
+site-serve: ## Serve docs/ as a site on http://localhost:1313, while it is being written.
+	hack/site.sh serve
 
 .PHONY: chart
 chart: ## Generate what the Helm chart takes from config/, and its README.

@@ -13,7 +13,6 @@ require (
 	github.com/prometheus/client_golang v1.24.0
 	github.com/prometheus/common v0.70.0
 	github.com/rabbitmq/amqp091-go v1.16.0
-	github.com/yuin/gopher-lua v1.1.2
 	k8s.io/api v0.37.0
 	k8s.io/apiextensions-apiserver v0.37.0
 	k8s.io/apimachinery v0.37.0

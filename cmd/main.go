@@ -3,14 +3,11 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // every way to log in to a cluster
@@ -21,98 +18,28 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/options"
 	"github.com/warren-mq/warren/internal/buildinfo"
 	"github.com/warren-mq/warren/internal/controller"
 	"github.com/warren-mq/warren/internal/metrics"
-	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-type flags struct {
-	metricsAddress string
-	metricsSecure  bool
-	metricsCert    string
-	probeAddress   string
-	leaderElect    bool
-	leaderSpace    string
-	namespaces     string
-	maxConcurrent  int
-	maxResponse    quantity
-	countsInterval time.Duration
-	version        bool
-	zap            zap.Options
-}
-
 func main() {
-	given := parseFlags()
-	if given.version {
+	given := options.Options{}
+	given.Bind(flag.CommandLine)
+	flag.Parse()
+	if given.Version {
 		fmt.Println(buildinfo.Get())
 		return
 	}
-	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&given.zap)))
-	if err := run(given); err != nil {
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&given.Zap)))
+	if err := run(&given); err != nil {
 		ctrl.Log.Error(err, "Stopped")
 		os.Exit(1)
 	}
 }
 
-func parseFlags() flags {
-	given := flags{maxResponse: quantity{resource.NewQuantity(management.DefaultResponseLimit, resource.BinarySI)}}
-	flag.StringVar(&given.metricsAddress, "metrics-bind-address", "0",
-		"Where metrics are served, such as :8443 for HTTPS or :8080 for HTTP; 0 turns them off.")
-	flag.BoolVar(&given.metricsSecure, "metrics-secure", true,
-		"Serve metrics by HTTPS, to those whom the API server lets read them.")
-	flag.StringVar(&given.metricsCert, "metrics-cert-path", "",
-		"The folder with tls.crt and tls.key that metrics are served with; a certificate made at the start if not given. "+
-			"Changed files are taken up.")
-	flag.StringVar(&given.probeAddress, "health-probe-bind-address", ":8081", "Where /healthz and /readyz are served.")
-	flag.BoolVar(&given.leaderElect, "leader-elect", false,
-		"Let only one of several managers work at a time.")
-	flag.StringVar(&given.leaderSpace, "leader-election-namespace", "",
-		"Where managers elect their leader; that of the manager's own pod if not given.")
-	flag.StringVar(&given.namespaces, "watch-namespaces", "",
-		"The namespaces to work in, separated by commas; all if not given.")
-	flag.IntVar(&given.maxConcurrent, "max-concurrent-reconciles", 8, "How many ConsumerQueues are reconciled at a time.")
-	flag.Var(given.maxResponse, "max-management-response",
-		"How large an answer of a broker's management API may be that grows with the vhost, as a quantity such as 128Mi. "+
-			"What is kept of all vhosts may take six times as much memory.")
-	flag.DurationVar(&given.countsInterval, "message-counts-interval", time.Minute,
-		"How often the messages of a vhost's queues are counted for metrics, at most; 0 turns that off.")
-	flag.BoolVar(&given.version, "version", false, "Print the version and end.")
-	given.zap.BindFlags(flag.CommandLine)
-	flag.Parse()
-	return given
-}
-
-// quantity is a flag that takes a number of bytes.
-type quantity struct{ *resource.Quantity }
-
-// Set refuses what is too little for the smallest vhost.
-func (q quantity) Set(text string) error {
-	parsed, err := resource.ParseQuantity(text)
-	if err != nil {
-		return err
-	}
-	if parsed.Value() < smallestResponse || parsed.Value() > largestResponse {
-		return errors.New("must be between 1Mi and 1Ti")
-	}
-	*q.Quantity = parsed
-	return nil
-}
-
-// String is asked of a zero value, too.
-func (q quantity) String() string {
-	if q.Quantity == nil {
-		return ""
-	}
-	return q.Quantity.String()
-}
-
-const (
-	smallestResponse = 1 << 20
-	largestResponse  = 1 << 40
-)
-
-func run(given flags) error {
+func run(given *options.Options) error {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -128,7 +55,7 @@ func run(given flags) error {
 	if err != nil {
 		return err
 	}
-	caching, err := controller.CacheOptions(given.namespaces)
+	caching, err := controller.CacheOptions(given.WatchNamespaces)
 	if err != nil {
 		return err
 	}
@@ -136,9 +63,9 @@ func run(given flags) error {
 		Scheme:                        scheme,
 		Cache:                         caching,
 		Metrics:                       serving,
-		HealthProbeBindAddress:        given.probeAddress,
-		LeaderElection:                given.leaderElect,
-		LeaderElectionNamespace:       given.leaderSpace,
+		HealthProbeBindAddress:        given.HealthProbeBindAddress,
+		LeaderElection:                given.LeaderElect,
+		LeaderElectionNamespace:       given.LeaderElectionNamespace,
 		LeaderElectionID:              "warren.messaging.warren.dev",
 		LeaderElectionReleaseOnCancel: true,
 	})
@@ -149,8 +76,8 @@ func run(given flags) error {
 	metrics.BuildInfo.Set(build.Version, build.Revision, build.GoVersion)
 	ctx := ctrl.SetupSignalHandler()
 	if err := controller.Setup(ctx, mgr, controller.Options{
-		MaxConcurrentReconciles: given.maxConcurrent, MaxManagementResponse: given.maxResponse.Value(),
-		MessageCountsInterval: given.countsInterval,
+		MaxConcurrentReconciles: given.MaxConcurrentReconciles, MaxManagementResponse: given.MaxManagementResponse(),
+		MessageCountsInterval: given.MessageCountsInterval,
 	}); err != nil {
 		return err
 	}
@@ -164,23 +91,23 @@ func run(given flags) error {
 	return mgr.Start(ctx)
 }
 
-func metricsOptions(given flags) (metricsserver.Options, error) {
-	options := metricsserver.Options{
-		BindAddress:   given.metricsAddress,
-		SecureServing: given.metricsSecure,
-		CertDir:       given.metricsCert,
+func metricsOptions(given *options.Options) (metricsserver.Options, error) {
+	serving := metricsserver.Options{
+		BindAddress:   given.MetricsBindAddress,
+		SecureServing: given.MetricsSecure,
+		CertDir:       given.MetricsCertPath,
 		// HTTP/2 has had denials of service that a metrics endpoint need not risk (CVE-2023-44487).
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 	}
-	if given.metricsSecure {
-		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	if given.MetricsSecure {
+		serving.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
-	if given.metricsCert != "" {
+	if given.MetricsCertPath != "" {
 		// Where files are missing, controller-runtime would make a certificate of its own, and say nothing.
-		_, err := tls.LoadX509KeyPair(filepath.Join(given.metricsCert, "tls.crt"), filepath.Join(given.metricsCert, "tls.key"))
+		_, err := tls.LoadX509KeyPair(filepath.Join(given.MetricsCertPath, "tls.crt"), filepath.Join(given.MetricsCertPath, "tls.key"))
 		if err != nil {
-			return options, fmt.Errorf("load the certificate of --metrics-cert-path: %w", err)
+			return serving, fmt.Errorf("load the certificate of --metrics-cert-path: %w", err)
 		}
 	}
-	return options, nil
+	return serving, nil
 }

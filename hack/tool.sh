@@ -1,25 +1,29 @@
 #!/usr/bin/env bash
-# Runs a pinned tool, built once per machine from hack/tools, hack/lint or hack/helm:
+# Runs a pinned tool, built once per machine from a module of its own in hack/:
 #
-#   hack/tool.sh controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|kind|kubeconform|kustomize|setup-envtest [ARGUMENT…]
+#   hack/tool.sh argocd|controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|hugo|kind|kubeconform|kustomize|
+#                kustomize-controller|setup-envtest|source-controller [ARGUMENT…]
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 name=${1:-}
 case $name in
+  argocd) module=argocd package=github.com/argoproj/argo-cd/v3/cmd ;;
   controller-gen) module=tools package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
   crd-ref-docs) module=tools package=github.com/elastic/crd-ref-docs ;;
   gofumpt) module=tools package=mvdan.cc/gofumpt ;;
   helm) module=helm package=helm.sh/helm/v4/cmd/helm ;;
   helm3) module=helm package=helm.sh/helm/v3/cmd/helm ;;
   helm-docs) module=helm package=github.com/norwoodj/helm-docs/cmd/helm-docs ;;
+  hugo) module=site package=github.com/gohugoio/hugo ;;
   kind) module=kind package=sigs.k8s.io/kind ;;
   kubeconform) module=tools package=github.com/yannh/kubeconform/cmd/kubeconform ;;
+  kustomize-controller | source-controller) module=flux package=github.com/fluxcd/$name ;;
   kustomize) module=tools package=sigs.k8s.io/kustomize/kustomize/v5 ;;
   setup-envtest) module=tools package=sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
   golangci-lint) module=lint package=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter ;;
-  *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac
 shift
 
@@ -30,7 +34,8 @@ binary="$WARREN_CACHE/tools/$module-$key/$name"
 build() {
   local begin=$SECONDS note=""
   [[ ! -x $binary ]] || return 0 # another process was faster
-  [[ $module != lint ]] || note=", usually 2 minutes on 2 cores"
+  [[ $module != lint && $module != site ]] || note=", usually 2 minutes on 2 cores"
+  [[ $module != flux ]] || note=", usually 5 minutes on 2 cores"
   say "building $name (once per machine$note)…"
   quietly "$WARREN_CACHE/logs/build-$name.log" env CGO_ENABLED=0 GOWORK=off GOFLAGS= \
     go -C "$HACK_DIR/$module" build -trimpath -ldflags '-s -w' -o "$binary.$$" "$package" ||

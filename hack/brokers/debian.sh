@@ -6,6 +6,9 @@
 # namespace, so that ending one process ends all of it (Erlang's epmd and helpers too), and with
 # its own mount namespace, so that no mount outlives it.
 
+# shellcheck source=hack/debian.sh
+. "$HACK_DIR/debian.sh"
+
 debian_suite() {
   case $1 in
     3.10) echo bookworm ;;
@@ -15,16 +18,6 @@ debian_suite() {
 }
 
 debian_root() { echo "$STATE/$1/root"; }
-
-debian_available() { [[ $(uname) == Linux ]] && have apt-get && have dpkg-deb; }
-
-# The machine's own mirror, where it is one of Debian; nothing where there is none.
-debian_mirror() {
-  local sources
-  sources=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null || true)
-  sources=$(sed -nE 's#^(URIs:|deb( \[[^]]*\])?)[[:space:]]+([a-z]+://[^[:space:]]*/debian)/?([[:space:]].*)?$#\3#p' <<<"$sources" | head -n 1)
-  echo "${WARREN_DEBIAN_MIRROR:-$sources}"
-}
 
 debian_provide() {
   local version=$1 suite root work begin=$SECONDS package
@@ -53,25 +46,6 @@ debian_provide() {
 debian_download() {
   debian_apt "$1" "$2" update &&
     debian_apt "$1" "$2" install -y --download-only rabbitmq-server base-files bash coreutils dash findutils grep mawk sed
-}
-
-# debian_apt SUITE FOLDER ARGUMENT…: an apt-get that knows nothing but that suite, keeps everything in the folder and believes
-# that nothing is installed.
-debian_apt() {
-  local suite=$1 dir=$2 keyring
-  shift 2
-  keyring=$(find /usr/share/keyrings -name 'debian-archive-keyring.*' | sort | head -n 1)
-  [[ -n $keyring ]] || {
-    echo "the package debian-archive-keyring is missing: apt-get install debian-archive-keyring"
-    return 1
-  }
-  echo "deb [signed-by=$keyring] $(debian_mirror) $suite main" >"$dir/sources.list"
-  : >"$dir/status"
-  apt-get -q -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null \
-    -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State="$dir" -o Dir::State::Lists="$dir/lists" \
-    -o Dir::State::status="$dir/status" -o Dir::Cache="$dir" -o Dir::Cache::Archives="$dir/archives" \
-    -o APT::Default-Release= -o APT::Sandbox::User= -o APT::Install-Recommends=false \
-    -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
 }
 
 # debian_unpack ARCHIVES ROOT: what the packages' scripts would have set up is little enough to

@@ -28,17 +28,7 @@ func read(t *testing.T, path string) string {
 // pages are all Markdown files that are written by hand, below the root.
 func pages(t *testing.T) []string {
 	t.Helper()
-	list := []string{"README.md", "CONTRIBUTING.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md", "docs/runbooks/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, found, err)
-		}
-		for _, path := range found {
-			list = append(list, strings.TrimPrefix(filepath.ToSlash(path), root+"/"))
-		}
-	}
-	return list
+	return slices.DeleteFunc(allPages(t), func(page string) bool { return strings.HasPrefix(page, "docs/reference/") })
 }
 
 // table returns the rows of the first table after a text, without its head; cells are trimmed.
@@ -126,18 +116,26 @@ func headings(page string) []string {
 	return list
 }
 
-// docs/README.md lists every page and every decision.
+// docs/README.md, which is the navigation of the site too, lists every page; or the README.md of a folder does that
+// docs/README.md lists.
 func TestEveryPageIsListed(t *testing.T) {
 	t.Parallel()
+	indexes := []string{"docs/README.md"}
 	var listed, want []string
-	for _, found := range link.FindAllStringSubmatch(read(t, "docs/README.md"), -1) {
-		if path, _, _ := strings.Cut(found[1], "#"); strings.HasSuffix(path, ".md") && !strings.HasPrefix(path, "reference/") {
-			listed = append(listed, filepath.ToSlash(filepath.Join("docs", path)))
+	for _, page := range allPages(t) {
+		if page != "docs/README.md" && page != "README.md" {
+			want = append(want, page)
+		}
+		if strings.HasPrefix(page, "docs/") && strings.Count(page, "/") > 1 && filepath.Base(page) == "README.md" {
+			indexes = append(indexes, page)
 		}
 	}
-	for _, page := range pages(t) {
-		if page != "README.md" && page != "docs/README.md" {
-			want = append(want, page)
+	for _, index := range indexes {
+		for _, found := range link.FindAllStringSubmatch(read(t, index), -1) {
+			target, _, _ := strings.Cut(found[1], "#")
+			if page := filepath.ToSlash(filepath.Join(filepath.Dir(index), target)); strings.HasSuffix(page, ".md") && slices.Contains(want, page) {
+				listed = append(listed, page)
+			}
 		}
 	}
 	sameSet(t, "docs/README.md", listed, want)

@@ -78,79 +78,6 @@ func TestRolesForUsers(t *testing.T) {
 	sameSet(t, "roles", documented, actual)
 }
 
-// docs/installation.md lists the flags of the manager, each with its default.
-func TestFlagsOfTheManager(t *testing.T) {
-	t.Parallel()
-	defaults := map[string]string{"true": "on", "false": "off", `"0"`: "off"}
-	text := read(t, "cmd/main.go")
-	var documented, actual []string
-	for _, row := range table(t, read(t, "docs/installation.md"), "## Flags") {
-		flag := strings.TrimPrefix(code(row[0])[0], "--")
-		if flag == "kubeconfig" || strings.HasPrefix(flag, "zap-") {
-			continue // of the library
-		}
-		documented = append(documented, flag)
-		found := regexp.MustCompile(`"` + flag + `",\s+(true|false|"[^"]*"|\d+)[,)]`).FindStringSubmatch(text)
-		if found == nil || found[1] == `""` {
-			continue // described in words
-		}
-		if want := defaults[found[1]]; want != "" && !strings.HasPrefix(row[1], want) {
-			t.Errorf("--%s: the default is %q, documented %q", flag, want, row[1])
-		} else if want == "" && !strings.Contains(row[1], strings.Trim(found[1], `"`)) {
-			t.Errorf("--%s: the default is %s, documented %q", flag, found[1], row[1])
-		}
-	}
-	for _, found := range regexp.MustCompile(`flag\.\w*Var\([^"]*"([a-z-]+)"`).FindAllStringSubmatch(text, -1) {
-		actual = append(actual, found[1])
-	}
-	sameSet(t, "flags", documented, actual)
-}
-
-// constants are the values of those in api/v1alpha1 whose names begin so.
-func constants(t *testing.T, file, prefix string) []string {
-	t.Helper()
-	var list []string
-	for _, found := range regexp.MustCompile(`(?m)^\s+`+prefix+`\w+ .*= "(\w+)"`).FindAllStringSubmatch(read(t, file), -1) {
-		list = append(list, found[1])
-	}
-	if len(list) < 3 {
-		t.Fatalf("%s has no constants %s…", file, prefix)
-	}
-	return list
-}
-
-// docs/status.md and docs/broker-connection.md list every reason, and say what to do.
-func TestReasons(t *testing.T) {
-	t.Parallel()
-	var documented []string
-	for page, after := range map[string]string{"docs/status.md": "## Reasons, and what to do", "docs/broker-connection.md": "| reason of Ready"} {
-		text := strings.Replace(read(t, page), "| reason of Ready", "| reason of Ready\n\n| reason of Ready", 1)
-		for _, row := range table(t, text, after) {
-			documented = append(documented, code(row[0])...)
-			if row[len(row)-1] == "" {
-				t.Errorf("%s: %s: it is not said what to do", page, row[0])
-			}
-		}
-	}
-	sameSet(t, "reasons", documented, constants(t, "api/v1alpha1/conditions.go", "Reason"))
-}
-
-// docs/status.md lists the codes and reasons of advisories, and the Events.
-func TestAdvisoriesAndEvents(t *testing.T) {
-	t.Parallel()
-	for after, actual := range map[string][]string{
-		"## Traps":                  constants(t, "api/v1alpha1/consumerqueue_status.go", "Advisory(?:[^R]|Re[^a])"),
-		"### Reasons of advisories": constants(t, "api/v1alpha1/consumerqueue_status.go", "AdvisoryReason"),
-		"## Events":                 constants(t, "internal/controller/consumerqueue/events.go", "event"),
-	} {
-		var documented []string
-		for _, row := range table(t, read(t, "docs/status.md"), after) {
-			documented = append(documented, code(row[0])...)
-		}
-		sameSet(t, after, documented, actual)
-	}
-}
-
 // Warren brings no webhook and needs no certificates: nothing in the manifests is of such a kind.
 func TestNoWebhookAndNoCertificates(t *testing.T) {
 	t.Parallel()
@@ -191,10 +118,10 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The overlay for single namespaces in docs/installation.md is the one that test/deployment installs.
+// The overlay in docs/how-to/single-namespaces.md is the one that test/deployment installs.
 func TestOverlayForSingleNamespaces(t *testing.T) {
 	t.Parallel()
-	page := read(t, "docs/installation.md")
+	page := read(t, "docs/how-to/single-namespaces.md")
 	for _, file := range []string{"kustomization.yaml", "team-a/kustomization.yaml", "team-b/kustomization.yaml"} {
 		installed := regexp.MustCompile(`(\.\./)+config`).ReplaceAllString(read(t, "test/deployment/testdata/teams/"+file), "…/config")
 		_, installed, _ = strings.Cut(installed, "apiVersion") // below the comment
@@ -202,7 +129,7 @@ func TestOverlayForSingleNamespaces(t *testing.T) {
 			installed = strings.ReplaceAll(installed, "team-b", "team-a")
 		}
 		if !strings.Contains(page, installed) {
-			t.Errorf("%s is not in docs/installation.md:\n%s", file, installed)
+			t.Errorf("%s is not in docs/how-to/single-namespaces.md:\n%s", file, installed)
 		}
 	}
 }

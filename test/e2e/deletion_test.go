@@ -151,7 +151,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		Eventually(func() error {
 			return kube.Get(ctx(), client.ObjectKey{Namespace: gone.Namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
 		}).Should(MatchError(apierrors.IsNotFound, "IsNotFound"), "it does not wait for ConsumerQueues that nobody deletes")
-		suspended.disconnect()
+		suspended.Disconnect()
 		before := gone.holds()
 		for _, w := range []*world{gone, suspended, never} {
 			w.Delete("orders")

@@ -44,7 +44,7 @@ var _ = Describe("A broker that is upgraded", Ordered, ContinueOnFailure, func()
 			w.Ready(name)
 		}
 		definitions := w.VHost.Export()
-		w.disconnect()
+		w.Disconnect()
 		after = w.VHost.At(upgraded)
 		after.Import(definitions)
 		before = after.Definitions()

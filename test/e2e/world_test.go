@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -57,37 +56,8 @@ func newWorldAt(vh *brokers.VHost) *world {
 	GinkgoHelper()
 	w := &world{NewWorld(kube, vh)}
 	showLog(w.Namespace)
-	// The manager goes on: it sees to finalizers.
-	DeferCleanup(func() {
-		w.disconnect()
-		for _, kind := range []client.Object{&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}} {
-			Expect(kube.DeleteAllOf(context.Background(), kind, client.InNamespace(w.Namespace))).To(Succeed())
-		}
-	})
+	DeferCleanup(w.Leave)
 	return w
-}
-
-// disconnect has the operator close its connection, and returns when it has: what is declared again while the vhost is
-// being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup), and with it every further
-// declaration of a queue that dead-letters at least once.
-func (w *world) disconnect() {
-	GinkgoHelper()
-	background := context.Background()
-	list := &v1alpha1.BrokerConnectionList{}
-	Expect(kube.List(background, list, client.InNamespace(w.Namespace))).To(Succeed())
-	for i := range list.Items {
-		bc := &list.Items[i]
-		patch := client.MergeFrom(bc.DeepCopy())
-		suspend := true
-		bc.Spec.Suspend = &suspend
-		Expect(client.IgnoreNotFound(kube.Patch(background, bc, patch))).To(Succeed())
-		Eventually(func() bool {
-			now := &v1alpha1.BrokerConnection{}
-			err := kube.Get(background, client.ObjectKeyFromObject(bc), now)
-			Expect(client.IgnoreNotFound(err)).To(Succeed())
-			return err != nil || meta.IsStatusConditionTrue(now.Status.Conditions, "Suspended")
-		}).Should(BeTrue())
-	}
 }
 
 func ctx() context.Context { return GinkgoT().Context() }

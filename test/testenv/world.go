@@ -63,6 +63,42 @@ func (w *World) Clear() {
 	}
 }
 
+// Leave deletes the resources while a manager goes on, which sees to their finalizers.
+func (w *World) Leave() {
+	GinkgoHelper()
+	w.Disconnect()
+	for _, kind := range []client.Object{&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}} {
+		Expect(w.Kube.DeleteAllOf(context.Background(), kind, client.InNamespace(w.Namespace))).To(Succeed())
+	}
+}
+
+// Disconnect has the manager close its connections, and returns when it has: what is declared again while the vhost is
+// being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup), and with it every further
+// declaration of a queue that dead-letters at least once.
+func (w *World) Disconnect() {
+	GinkgoHelper()
+	background := context.Background()
+	list := &v1alpha1.BrokerConnectionList{}
+	Expect(w.Kube.List(background, list, client.InNamespace(w.Namespace))).To(Succeed())
+	for i := range list.Items {
+		w.suspend(background, &list.Items[i])
+	}
+}
+
+func (w *World) suspend(ctx context.Context, bc *v1alpha1.BrokerConnection) {
+	GinkgoHelper()
+	patch := client.MergeFrom(bc.DeepCopy())
+	suspend := true
+	bc.Spec.Suspend = &suspend
+	Expect(client.IgnoreNotFound(w.Kube.Patch(ctx, bc, patch))).To(Succeed())
+	Eventually(func() bool {
+		now := &v1alpha1.BrokerConnection{}
+		err := w.Kube.Get(ctx, client.ObjectKeyFromObject(bc), now)
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+		return err != nil || meta.IsStatusConditionTrue(now.Status.Conditions, "Suspended")
+	}).Should(BeTrue())
+}
+
 // Apply owns what is in the object and nothing else, by server-side apply, as Argo CD and Flux do.
 func (w *World) Apply(object client.Object) {
 	GinkgoHelper()

@@ -1,0 +1,391 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+	"github.com/warren-mq/warren/test/traffic"
+)
+
+// declareByHand makes what docs/how-to/adopt-what-exists.md begins with, with a message in each queue.
+func declareByHand(w *world) {
+	GinkgoHelper()
+	w.VHost.DeclareExchange("shop", "topic", nil)
+	w.VHost.DeclareExchange("orders.dlx", "fanout", nil)
+	w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum", "x-dead-letter-exchange": "orders.dlx"})
+	w.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"})
+	w.VHost.Bind("shop", "orders", "order.placed", nil)
+	w.VHost.Bind("orders.dlx", "orders.dlq", "", nil)
+	w.VHost.Publish("shop", "order.placed", "waits")
+	w.VHost.Publish("orders.dlx", "", "dead")
+}
+
+var _ = Describe("The how-to", func() {
+	It("on adoption takes over queues with their messages, and declares only what is missing", func() {
+		w := newWorld(matrix[0])
+		declareByHand(w)
+		before := w.holds()
+		page := w.follow("adopt-what-exists.md", "Step by step")
+
+		By("reporting what differs")
+		Expect(page.step()).To(SatisfyAll(
+			ContainSubstring("Recreate\torders\tx-dead-letter-strategy is not set, should be at-least-once"),
+			ContainSubstring("Recreate\torders\tx-overflow is not set, should be reject-publish"),
+			ContainSubstring("Recreate\torders.dlq\tx-delivery-limit is not set, should be -1"),
+			ContainSubstring("Declare\torders.retry.30s\tqueue \"orders.retry.30s\" is missing")))
+		Expect(w.holds()).To(equalState(before))
+
+		By("reporting what is missing, once the spec says what is there")
+		Expect(page.step()).To(SatisfyAll(ContainSubstring("Declare\torders.retry.30s"), Not(ContainSubstring("Recreate"))))
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"), HaveField("Status.Changes", HaveLen(1)))
+		Expect(w.holds()).To(equalState(before))
+
+		By("declaring what is missing")
+		Expect(page.step()).To(SatisfyAll(ContainSubstring("Exchange orders.dlx: Adopted\n"), ContainSubstring("Queue orders: Adopted\n"),
+			ContainSubstring("Queue orders.retry.30s: Declared\n"), ContainSubstring("Queue orders.dlq: Adopted\n")))
+		page.end()
+		after := w.holds()
+		Expect(after.Queues).To(HaveLen(len(before.Queues) + 1))
+		for _, queue := range before.Queues {
+			Expect(after.Queues).To(ContainElement(queue), "with the arguments it had")
+		}
+		Expect([]int{w.VHost.Ready("orders"), w.VHost.Ready("orders.dlq")}).To(Equal([]int{1, 1}))
+		Expect(w.Ready("orders").Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
+	})
+
+	onEachBroker("on a TTL recreates the queue while publishers pause, and loses nothing", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		for _, name := range []string{"orders-publisher", "orders-consumer"} {
+			kube.Kubectl("create", "deployment", name, "--image=none", "--namespace="+w.Namespace)
+		}
+		w.Queue("orders", oneHour)
+		w.Ready("orders")
+		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
+			Targets: []traffic.Target{{Exchange: "shop", RoutingKey: "order.placed"}, {Exchange: "orders.dlx"}}, Every: 20 * time.Millisecond,
+		})
+		consumer := traffic.Consume(GinkgoTB(), w.VHost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Ack })
+		Eventually(func() int { return publisher.Counts().Made }).Should(BeNumerically(">", 50))
+		page := w.follow("change-a-ttl.md", "Publishers can pause")
+
+		By("leaving the queue as it is while the new TTL is in the spec already, as it comes from Git")
+		w.Queue("orders", strings.ReplaceAll(oneHour, "1h", "10m"))
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		page.step()
+		Expect(w.replicas("orders-publisher")).To(BeZero())
+		publisher.Stop()
+		Eventually(w.VHost.Ready).WithArguments("orders").Should(BeZero())
+
+		By("deleting what is empty, and keeping the dead letters")
+		consumer.Stop()
+		Expect(page.step()).To(MatchRegexp(`Retained.*queue "orders.dlq" holds \d+ messages`))
+		Expect(w.queues()).To(ConsistOf("orders.dlq"))
+
+		page.step()
+		Expect(w.argument("orders", "x-message-ttl")).To(BeEquivalentTo(600000))
+		page.step()
+		Expect(w.replicas("orders-consumer")).To(BeEquivalentTo(2))
+		page.end()
+		report := traffic.Account(GinkgoTB(), w.VHost, traffic.Accounting{
+			Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{consumer},
+		})
+		report.NoneLost(GinkgoTB())
+	})
+
+	It("on a TTL leaves everything where a queue is not empty after all", func() {
+		w := newWorld(matrix[0])
+		for _, name := range []string{"orders-publisher", "orders-consumer"} {
+			kube.Kubectl("create", "deployment", name, "--image=none", "--namespace="+w.Namespace)
+		}
+		w.Queue("orders", oneHour)
+		w.Ready("orders")
+		w.Queue("orders", strings.ReplaceAll(oneHour, "1h", "10m"))
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		w.VHost.Publish("shop", "order.placed", "overlooked")
+		before := w.holds()
+		page := w.follow("change-a-ttl.md", "Publishers can pause")
+		page.step()
+		Expect(page.step()).To(ContainSubstring(`queue "orders" holds 1 message`))
+		Expect(w.holds()).To(equalState(before))
+		w.Queue("orders", oneHour)
+		w.Ready("orders")
+		Expect(w.VHost.Ready("orders")).To(Equal(1))
+	})
+
+	It("on a TTL has a new queue take over while nobody pauses, and loses nothing", func() {
+		w := newWorld(matrix[0])
+		page := w.follow("change-a-ttl.md", "Nobody can pause")
+		page.given("orders", oneHour)
+		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
+			Targets: []traffic.Target{{Exchange: "shop", RoutingKey: "order.placed"}}, Every: 20 * time.Millisecond,
+		})
+		ack := func(traffic.Delivery) traffic.Action { return traffic.Ack }
+		former := traffic.Consume(GinkgoTB(), w.VHost, "orders", ack)
+		page.step()
+		Expect(w.argument("orders.v2", "x-message-ttl")).To(BeEquivalentTo(600000))
+		latter := traffic.Consume(GinkgoTB(), w.VHost, "orders.v2", ack)
+
+		page.step()
+		Expect(w.holds().Bindings).NotTo(ContainElement(SatisfyAll(HaveField("Source", "shop"), HaveField("Destination", "orders"))))
+		Eventually(w.VHost.Ready).WithArguments("orders").Should(BeZero())
+		former.Stop()
+		Expect(page.step()).To(ContainSubstring("No resources found"), "nothing is retained")
+		page.end()
+		Expect(w.queues()).To(ConsistOf("orders.v2", "orders.v2.retry.30s", "orders.v2.dlq"))
+		made := publisher.Counts().Made
+		Eventually(func() int { return publisher.Counts().Made - made }).Should(BeNumerically(">", 50), "traffic goes on")
+		report := traffic.Account(GinkgoTB(), w.VHost, traffic.Accounting{
+			Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{former, latter},
+		})
+		report.NoneLost(GinkgoTB())
+	})
+
+	onEachBroker("on a shared dead-letter queue has all dead letters in one queue, which stays when one of them goes", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		page := w.follow("share-a-dead-letter-queue.md", "Step by step")
+		page.step()
+		for _, name := range []string{"orders", "invoices"} {
+			w.VHost.Publish("", name, "given up")
+			traffic.Consume(GinkgoTB(), w.VHost, name, func(traffic.Delivery) traffic.Action { return traffic.Reject })
+		}
+		Eventually(w.VHost.Ready).WithArguments("shop.dlq").Should(Equal(2))
+
+		By("refusing who asks for other settings")
+		Expect(page.step()).To(MatchRegexp(w.Namespace + `/(orders|invoices) has the dead-letter queue "shop.dlq" with other settings`))
+		w.Eventually("returns", Condition("Ready", metav1.ConditionFalse, "Conflict"))
+		w.Queue("returns", `{deadLetter: {queue: {name: shop.dlq, maxLength: 100000}}}`)
+		w.Ready("returns")
+
+		page.step()
+		page.end()
+		Expect(w.VHost.Ready("shop.dlq")).To(Equal(2))
+		w.Ready("invoices")
+	})
+
+	It("on definitions.json has a ConsumerQueue that is in sync with the file, which stays Ready as Warren corrects", func() {
+		w := newWorld(matrix[0])
+		page := w.follow("move-from-definitions-json.md", "Step by step")
+		w.VHost.Import(json.RawMessage(page.next("json")))
+		before := w.holds()
+		page.step()
+		Expect(w.Get("orders").Status.Changes).To(BeEmpty())
+		page.step()
+		page.end()
+		w.Eventually("orders", HaveField("Spec.DriftPolicy", v1alpha1.DriftPolicyCorrect))
+		w.Ready("orders")
+		Expect(w.holds()).To(equalState(before))
+		w.VHost.DeleteQueue("orders.wait")
+		Eventually(w.holds).Should(equalState(before), "what goes missing is declared as it was in the file")
+	})
+
+	It("on credentials changes the user, and the old user is not missed", func() {
+		w := newBareWorld(matrix[0])
+		former, latter := w.Broker.NewUser(GinkgoTB(), "management", "policymaker"), w.Broker.NewUser(GinkgoTB(), "management", "policymaker")
+		for _, user := range []brokers.User{former, latter} {
+			w.VHost.Grant(user, ".*", ".*", ".*")
+		}
+		w.Secret(former.Username, former.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		page := w.follow("rotate-credentials.md", "Step by step", "NEW_USER="+latter.Username, "NEW_PASSWORD="+latter.Password)
+		page.step()
+		page.end()
+		w.VHost.Grant(former, "^$", "^$", "^$")
+		w.VHost.DeleteQueue("orders.retry.5m")
+		Eventually(w.queues).Should(ContainElement("orders.retry.5m"), "the new user declares")
+		w.Ready("orders")
+	})
+
+	It("on tenants has a user who may all that Warren does in the team's vhost, and a team that writes ConsumerQueues only", func() {
+		kube.Kubectl("apply", "--server-side", "--force-conflicts", "-k", filepath.Join(Checkout, "config", "default"))
+		w := newBareWorld(matrix[0])
+		user := w.Broker.NewUser(GinkgoTB(), "management", "policymaker")
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		page := w.follow("tenants-and-permissions.md", "Step by step", "RABBITMQ_USER="+user.Username, "PASSWORD="+user.Password,
+			"AMQP_URI="+w.Broker.AMQPURI, "MANAGEMENT_URI="+w.Broker.ManagementURI)
+		page.replace("vhost: team-a", "vhost: "+w.VHost.Name)
+		page.step()
+		page.step()
+		Expect(page.step()).To(HaveSuffix("yes\n"))
+		page.end()
+		_, err := kube.TryKubectl("auth", "can-i", "create", "brokerconnections.messaging.warren.dev", "-n", w.Namespace, "--as=anyone", "--as-group=team-a")
+		Expect(err).To(HaveOccurred())
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.Delete("orders")
+		w.gone("orders")
+		Expect(w.queues()).To(BeEmpty())
+	})
+
+	It("on TLS reaches a broker with a CA and a client certificate, and has the messages of what can go wrong", func() {
+		secured, certificates := brokers.AllTLS(GinkgoTB())
+		w := newBareWorld(secured[0])
+		w.Secret(w.Broker.Username, w.Broker.Password)
+		page := w.follow("tls.md", "Step by step")
+		page.has("ca.crt", certificates.CA)
+		page.has("tls.crt", certificates.ClientCert)
+		page.has("tls.key", certificates.ClientKey)
+		page.replace("amqps://rabbitmq.example.com:5671", w.Broker.AMQPURI)
+		page.replace("https://rabbitmq.example.com:15671", w.Broker.ManagementURI)
+		page.replace("  tls:\n", "  vhost: "+w.VHost.Name+"\n  tls:\n")
+		page.step()
+		page.step()
+		ca, client := &v1alpha1.SecretReference{Name: "rabbitmq-ca"}, &v1alpha1.SecretReference{Name: "warren-client"}
+		for _, wrong := range []struct {
+			spec    v1alpha1.BrokerConnectionSpec
+			message string
+		}{
+			{v1alpha1.BrokerConnectionSpec{}, "certificate signed by unknown authority"},
+			{v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{CASecretRef: ca, ClientSecretRef: client, ServerName: "other"}}, "certificate is valid for"},
+			{
+				v1alpha1.BrokerConnectionSpec{
+					AMQPURI: strings.Replace(matrix[0].AMQPURI, "amqp:", "amqps:", 1), TLS: &v1alpha1.TLSSpec{CASecretRef: ca, ClientSecretRef: client},
+				}, "first record does not look like a TLS handshake",
+			},
+		} {
+			w.Connect(wrong.spec)
+			w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"), Message(ContainSubstring(wrong.message)))
+		}
+		Expect(kube.Delete(ctx(), w.Connection())).To(Succeed())
+		page.step()
+		page.end()
+	})
+
+	It("on the messaging topology operator takes its resources away although its finalizers and webhooks stand", func() {
+		w := newWorld(matrix[0])
+		otherOperator()
+		for _, resource := range []string{"Queue orders", "Queue orders-dlq", "Exchange orders-dlx", "Binding orders"} {
+			kind, name, _ := strings.Cut(resource, " ")
+			made := &unstructured.Unstructured{}
+			made.SetAPIVersion("rabbitmq.com/v1beta1")
+			made.SetKind(kind)
+			made.SetNamespace(w.Namespace)
+			made.SetName(name)
+			made.SetFinalizers([]string{"deletion.finalizers." + strings.ToLower(kind) + "s.rabbitmq.com"})
+			Eventually(func() error { return kube.Create(ctx(), made) }).Should(Succeed(), "the kind is served")
+		}
+		const left = "queues.rabbitmq.com,exchanges.rabbitmq.com,bindings.rabbitmq.com"
+		guard("Fail")
+		_, err := kube.TryKubectl("annotate", "-n", w.Namespace, "queues.rabbitmq.com/orders", "a=b")
+		Expect(err).To(MatchError(ContainSubstring("failed calling webhook")))
+
+		page := w.follow("move-from-the-messaging-topology-operator.md", "Step by step")
+		page.step()
+		page.step()
+		Expect(kube.Kubectl("get", "-n", w.Namespace, left)).To(ContainSubstring("No resources found"))
+		page.step()
+		page.end()
+		guarding := &admissionv1.ValidatingWebhookConfiguration{}
+		Expect(kube.Get(ctx(), client.ObjectKey{Name: "topology.rabbitmq.com"}, guarding)).To(Succeed())
+		Expect(guarding.Webhooks[0].FailurePolicy).To(HaveValue(Equal(admissionv1.Fail)))
+	})
+})
+
+var _ = Describe("The resources in the documentation", func() {
+	It("are accepted by the API server, with all rules of validation", func() {
+		var resources []string
+		Expect(filepath.WalkDir(filepath.Join(Checkout, "docs"), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".md") {
+				return err
+			}
+			page, err := os.ReadFile(path)
+			for _, one := range blocksOf(string(page)) {
+				if one.language == "yaml" && strings.Contains(one.text, "apiVersion: messaging.warren.dev/") {
+					resources = append(resources, one.text)
+				}
+			}
+			return err
+		})).To(Succeed())
+		Expect(len(resources)).To(BeNumerically(">", 10))
+		file := filepath.Join(GinkgoT().TempDir(), "resources.yaml")
+		Expect(os.WriteFile(file, []byte(strings.Join(resources, "\n---\n")), 0o600)).To(Succeed())
+		kube.Kubectl("create", "--dry-run=server", "--validate=strict", "-f", file)
+	})
+})
+
+// oneHour is what docs/how-to/change-a-ttl.md begins with.
+const oneHour = `
+queue: {messageTTL: 1h}
+bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]
+retry: {delayTiers: [{delay: 30s}]}`
+
+// argument is that of a queue at the broker.
+func (w *world) argument(queue, name string) any {
+	GinkgoHelper()
+	for _, found := range w.VHost.Definitions().Queues {
+		if found.Name == queue {
+			return found.Arguments[name]
+		}
+	}
+	Fail("there is no queue " + queue)
+	return nil
+}
+
+// replicas is how many of a Deployment are asked for.
+func (w *world) replicas(deployment string) int32 {
+	GinkgoHelper()
+	found := &appsv1.Deployment{}
+	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: deployment}, found)).To(Succeed())
+	return *found.Spec.Replicas
+}
+
+// otherOperator makes what the page on the messaging topology operator finds of it: kinds, and a Deployment.
+func otherOperator() {
+	GinkgoHelper()
+	for _, kind := range []string{"Queue", "Exchange", "Binding"} {
+		plural := strings.ToLower(kind) + "s"
+		preserve := true
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + ".rabbitmq.com"}}
+		crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "rabbitmq.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, Plural: plural},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1beta1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve},
+				},
+			}},
+		}
+		_, err := envtest.InstallCRDs(kube.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	kube.Kubectl("create", "namespace", "rabbitmq-system")
+	kube.Kubectl("create", "deployment", "messaging-topology-operator", "--image=none", "--namespace=rabbitmq-system")
+}
+
+// guard has a webhook refuse changes of the other operator's resources, since nobody answers.
+func guard(policy admissionv1.FailurePolicyType) {
+	GinkgoHelper()
+	none := admissionv1.SideEffectClassNone
+	webhook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "topology.rabbitmq.com"}}
+	webhook.Webhooks = []admissionv1.ValidatingWebhook{{
+		Name: "vqueue.kb.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"}, FailurePolicy: &policy,
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "rabbitmq-system", Name: "webhook-service"}},
+		Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule: admissionv1.Rule{
+				APIGroups: []string{"rabbitmq.com"}, APIVersions: []string{"v1beta1"}, Resources: []string{"queues", "exchanges", "bindings"},
+			},
+		}},
+	}}
+	Expect(kube.Create(ctx(), webhook)).To(Succeed())
+	DeferCleanup(func() { Expect(kube.Delete(context.Background(), webhook)).To(Succeed()) })
+}

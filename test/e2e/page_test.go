@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// reader follows a section of a how-to word for word, in the namespace of a world. A YAML block is a file, which the block
+// names in its first line; a block of sh runs in bash. Blocks of console are pictures of what an engineer sees, and do not run;
+// neither are JSON blocks followed.
+type reader struct {
+	folder, kubeConfig string
+	environment        []string
+	blocks             []fenced
+}
+
+// fenced is a block of a page, without the indentation that it has in a list.
+type fenced struct{ language, text string }
+
+var block = regexp.MustCompile("(?ms)^( *)```(yaml|json|sh)\n(.*?)^ *```")
+
+func blocksOf(page string) []fenced {
+	var blocks []fenced
+	for _, found := range block.FindAllStringSubmatch(page, -1) {
+		blocks = append(blocks, fenced{found[2], strings.ReplaceAll("\n"+found[3], "\n"+found[1], "\n")[1:]})
+	}
+	return blocks
+}
+
+// follow opens a section of a page. Variables, as in NAME=value, are what the page asks its reader to set.
+func (w *world) follow(page, section string, variables ...string) *reader {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(Checkout, "docs", "how-to", page))
+	Expect(err).NotTo(HaveOccurred())
+	_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
+	Expect(found).To(BeTrue(), "%s has no section %q", page, section)
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	r := &reader{folder: GinkgoT().TempDir(), blocks: blocksOf(rest)}
+	r.kubeConfig = filepath.Join(r.folder, "kubeconfig")
+	config, err := os.ReadFile(kube.KubeConfig)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(r.kubeConfig, config, 0o600)).To(Succeed())
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	r.environment = append(os.Environ(), append(variables, "KUBECONFIG="+r.kubeConfig, "PATH="+assets+":"+os.Getenv("PATH"))...)
+	r.run("kubectl config set-context --current --namespace=" + w.Namespace)
+	return r
+}
+
+// replace puts what the reader has in the place of an example, such as the name of a vhost.
+func (r *reader) replace(example, own string) {
+	GinkgoHelper()
+	found := 0
+	for i := range r.blocks {
+		found += strings.Count(r.blocks[i].text, example)
+		r.blocks[i].text = strings.ReplaceAll(r.blocks[i].text, example, own)
+	}
+	Expect(found).To(BeNumerically(">", 0), "the page has no %q", example)
+}
+
+// has is a file that the reader has already.
+func (r *reader) has(name string, content []byte) {
+	GinkgoHelper()
+	Expect(os.WriteFile(filepath.Join(r.folder, name), content, 0o600)).To(Succeed())
+}
+
+// next returns the next block of a language, without following it.
+func (r *reader) next(language string) string {
+	GinkgoHelper()
+	at := slices.IndexFunc(r.blocks, func(f fenced) bool { return f.language == language })
+	Expect(at).NotTo(Equal(-1), "the section has no block of %s", language)
+	return r.blocks[at].text
+}
+
+// given applies what the reader has before the page begins.
+func (r *reader) given(name, spec string) {
+	GinkgoHelper()
+	cq := "apiVersion: messaging.warren.dev/v1alpha1\nkind: ConsumerQueue\nmetadata: {name: " + name + "}\nspec:" + strings.ReplaceAll(spec, "\n", "\n  ")
+	r.run("kubectl apply --server-side -f - <<'END'\n" + cq + "\nEND\nkubectl wait --for=condition=Ready --timeout=60s consumerqueue/" + name)
+}
+
+// step writes the files up to the next block of commands, runs the commands, and returns what they print.
+func (r *reader) step() string {
+	GinkgoHelper()
+	for len(r.blocks) > 0 {
+		next := r.blocks[0]
+		r.blocks = r.blocks[1:]
+		if next.language == "sh" {
+			return r.run(next.text)
+		}
+		if next.language == "json" {
+			continue // what the reader has already
+		}
+		first, _, _ := strings.Cut(next.text, "\n")
+		name := strings.TrimPrefix(first, "# ")
+		Expect(name).To(MatchRegexp(`^[a-z0-9-]+\.yaml$`), "the block names its file in its first line:\n%s", next.text)
+		Expect(os.WriteFile(filepath.Join(r.folder, name), []byte(next.text), 0o600)).To(Succeed())
+	}
+	Fail("the section has no further commands")
+	return ""
+}
+
+// end expects that the section has no commands left.
+func (r *reader) end() {
+	GinkgoHelper()
+	for _, left := range r.blocks {
+		Expect(left.language).NotTo(Equal("sh"), "these commands were not followed:\n%s", left.text)
+	}
+}
+
+func (r *reader) run(script string) string {
+	GinkgoHelper()
+	limited, cancel := context.WithTimeout(ctx(), deadline.For(90*time.Second))
+	defer cancel()
+	command := exec.CommandContext(limited, "bash", "-euo", "pipefail", "-c", script)
+	command.Dir, command.Env = r.folder, r.environment
+	output, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s\n%s", script, output)
+	GinkgoWriter.Printf("%s\n%s", script, output)
+	return string(output)
+}

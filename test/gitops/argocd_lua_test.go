@@ -1,0 +1,134 @@
+package gitops
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// customizations has a folder for each kind, as the repository of Argo CD has them.
+const customizations = Checkout + "/config/argocd/resource_customizations/messaging.warren.dev"
+
+// argoCDProgram runs Argo CD; its first argument is "argocd".
+var argoCDProgram string
+
+// healthTests is the form of Argo CD's health_test.yaml.
+type healthTests struct {
+	Tests []struct {
+		InputPath    string `json:"inputPath"`
+		HealthStatus struct {
+			Status  string `json:"status"`
+			Message string `json:"message"`
+		} `json:"healthStatus"`
+	} `json:"tests"`
+}
+
+// actionTests is the form of Argo CD's action_test.yaml.
+type actionTests struct {
+	DiscoveryTests []struct {
+		InputPath string `json:"inputPath"`
+		Result    []struct {
+			Name     string `json:"name"`
+			Disabled bool   `json:"disabled"`
+		} `json:"result"`
+	} `json:"discoveryTests"`
+	ActionTests []struct {
+		Action             string `json:"action"`
+		InputPath          string `json:"inputPath"`
+		ExpectedOutputPath string `json:"expectedOutputPath"`
+	} `json:"actionTests"`
+}
+
+// Argo CD's own Lua engine runs health checks and actions as config/argocd adds them to argocd-cm, over recorded resources.
+var _ = Describe("Argo CD, by the component config/argocd,", func() {
+	BeforeEach(func() { argoCDProgram = toolScript("argocd") })
+
+	for _, kind := range []string{"BrokerConnection", "ConsumerQueue"} {
+		It("tells the health of a "+kind, func() {
+			for _, test := range load[healthTests](kind, "health_test.yaml").Tests {
+				want := "STATUS: " + test.HealthStatus.Status + "\nMESSAGE: " + test.HealthStatus.Message + "\n"
+				Expect(customization("health", filepath.Join(customizations, kind, test.InputPath))).To(Equal(want), test.InputPath)
+			}
+		})
+
+		It("tells the health of every recorded "+kind, func() {
+			var tested []string
+			for _, test := range load[healthTests](kind, "health_test.yaml").Tests {
+				tested = append(tested, test.InputPath)
+			}
+			var recorded []string
+			for name := range situations[kind] {
+				recorded = append(recorded, "testdata/"+name+".yaml")
+			}
+			Expect(tested).To(ConsistOf(recorded))
+		})
+
+		It("offers actions for a "+kind+", but none that makes no sense", func() {
+			for _, test := range load[actionTests](kind, "actions/action_test.yaml").DiscoveryTests {
+				want := map[string]string{"NAME": "DISABLED"}
+				for _, action := range test.Result {
+					want[action.Name] = map[bool]string{true: "true", false: "false"}[action.Disabled]
+				}
+				listed := customization("list-actions", filepath.Join(customizations, kind, "actions", test.InputPath))
+				Expect(table(listed)).To(Equal(want), test.InputPath)
+			}
+		})
+
+		It("runs actions on a "+kind+", and changes nothing else", func() {
+			for _, test := range load[actionTests](kind, "actions/action_test.yaml").ActionTests {
+				folder := filepath.Join(customizations, kind, "actions")
+				changed := customization("run-action", filepath.Join(folder, test.InputPath), test.Action)
+				_, changed, _ = strings.Cut(changed, "Following fields have been changed:")
+				want, err := os.ReadFile(filepath.Join(folder, test.ExpectedOutputPath))
+				Expect(err).NotTo(HaveOccurred())
+				Expect(withoutTime(changed)).To(MatchYAML(withoutTime(string(want))), test.Action)
+			}
+		})
+	}
+})
+
+func load[T any](kind, file string) (content T) {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(customizations, kind, file))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(yaml.UnmarshalStrict(text, &content)).To(Succeed())
+	return content
+}
+
+// customization asks Argo CD what it makes of a resource.
+func customization(command, path string, arguments ...string) string {
+	GinkgoHelper()
+	arguments = append([]string{"argocd", "admin", "settings", "resource-overrides", command, path}, arguments...)
+	arguments = append(arguments, "--argocd-cm-path", filepath.Join(Checkout, "config", "argocd", "argocd-cm.yaml"))
+	process := exec.CommandContext(ctx(), argoCDProgram, arguments...)
+	// In place of a difference, Argo CD prints the changed resource.
+	process.Env = append(os.Environ(), `KUBECTL_EXTERNAL_DIFF=sh -c 'cat "$1"'`)
+	process.Stderr = GinkgoWriter
+	output, err := process.Output()
+	Expect(err).NotTo(HaveOccurred(), "%s", output)
+	return string(output)
+}
+
+// table reads two columns.
+func table(text string) map[string]string {
+	rows := map[string]string{}
+	for line := range strings.Lines(text) {
+		if columns := strings.Fields(line); len(columns) == 2 {
+			rows[columns[0]] = columns[1]
+		}
+	}
+	return rows
+}
+
+var requestedAt = regexp.MustCompile(`(messaging\.warren\.dev/requested-at:) "\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"`)
+
+// withoutTime leaves out when an action was asked for.
+func withoutTime(text string) string { return requestedAt.ReplaceAllString(text, "$1 then") }

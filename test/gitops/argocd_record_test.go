@@ -1,0 +1,205 @@
+package gitops
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// scene is a World in which a situation is brought about.
+type scene struct{ *World }
+
+// situations bring about, by kind, what the testdata of Argo CD's health checks show: by the name of the file, what happens to
+// the ConsumerQueue "orders" or to the BrokerConnection "default".
+var situations = map[string]map[string]func(s *scene){
+	"ConsumerQueue": {
+		"pending": func(s *scene) { s.whilePaused(func() { s.Queue("orders", `{}`) }) },
+		"healthy": (*scene).ready,
+		"former_generation": func(s *scene) {
+			s.ready()
+			s.whilePaused(func() { s.Queue("orders", `{queue: {messageTTL: 2h}}`) })
+		},
+		"without_connection": func(s *scene) {
+			s.Queue("orders", `{}`)
+			s.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"))
+		},
+		"unsafe": func(s *scene) {
+			s.connect()
+			s.Queue("orders", `{queue: {deliveryLimit: BrokerDefault}, retry: {strategy: Reject, exchange: {name: orders.retry}}}`)
+			s.Eventually("orders", Condition("Stalled", metav1.ConditionTrue, "UnsafeTopology"))
+		},
+		"recreation_required": func(s *scene) {
+			s.ready()
+			s.Queue("orders", `{queue: {messageTTL: 5m}}`)
+			s.Eventually("orders", Condition("Stalled", metav1.ConditionTrue, "RecreationRequired"))
+		},
+		"broker_upgraded": func(s *scene) {
+			s.ready()
+			s.Queue("orders", `{suspend: true}`)
+			s.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+			s.VHost.DeleteQueue("orders.dlq")
+			s.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"}) // as it is on RabbitMQ 3.x
+			s.VHost.Bind("orders.dlx", "orders.dlq", "", nil)
+			s.Queue("orders", `{}`)
+			s.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"),
+				Condition("RecreationRequired", metav1.ConditionTrue, "BrokerUpgraded"))
+		},
+		"suspended": func(s *scene) {
+			s.ready()
+			s.Queue("orders", `{suspend: true}`)
+			s.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		},
+		"connection_suspended": func(s *scene) {
+			s.ready()
+			s.Connect(v1alpha1.BrokerConnectionSpec{Suspend: new(true)})
+			s.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		},
+		"deleting": func(s *scene) {
+			s.ready()
+			s.hook()
+			s.lock()
+			s.Delete("orders")
+			s.EventuallyDeleting("orders")
+		},
+	},
+	"BrokerConnection": {
+		"pending": func(s *scene) { s.whilePaused(s.connect) },
+		"healthy": (*scene).connected,
+		"without_secret": func(s *scene) {
+			s.Connect(v1alpha1.BrokerConnectionSpec{})
+			s.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "SecretNotFound"))
+		},
+		"wrong_password": func(s *scene) {
+			s.Connect(v1alpha1.BrokerConnectionSpec{})
+			s.lock()
+		},
+		"suspended": func(s *scene) {
+			s.connected()
+			s.Connect(v1alpha1.BrokerConnectionSpec{Suspend: new(true)})
+			s.eventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		},
+	},
+}
+
+// With WARREN_RECORD=1 the files are written anew. Otherwise they are compared with what the operator makes of the same today.
+var _ = Describe("The testdata of Argo CD's health checks", func() {
+	for kind, files := range situations {
+		for name, happens := range files {
+			It("are what the operator writes: "+kind+" "+name, func() {
+				s := newScene()
+				happens(s)
+				file := filepath.Join(customizations, kind, "testdata", name+".yaml")
+				if os.Getenv("WARREN_RECORD") != "" {
+					Expect(os.MkdirAll(filepath.Dir(file), 0o755)).To(Succeed())
+					Expect(os.WriteFile(file, []byte(s.shown(kind)), 0o644)).To(Succeed())
+				}
+				want, err := os.ReadFile(file)
+				Expect(err).NotTo(HaveOccurred())
+				Eventually(func() string { return s.shown(kind) }).Should(Equal(string(want)),
+					"if that is meant to be so, record it: WARREN_RECORD=1 make e2e-gitops")
+			})
+		}
+	}
+})
+
+func newScene() *scene {
+	GinkgoHelper()
+	s := &scene{NewWorld(kube, broker.NewVHost(GinkgoTB()))}
+	DeferCleanup(s.Leave)
+	return s
+}
+
+func (s *scene) connect() {
+	GinkgoHelper()
+	s.Secret(s.Broker.Username, s.Broker.Password)
+	s.Connect(v1alpha1.BrokerConnectionSpec{})
+}
+
+func (s *scene) connected() {
+	GinkgoHelper()
+	s.connect()
+	s.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"))
+}
+
+func (s *scene) ready() {
+	GinkgoHelper()
+	s.connect()
+	s.Queue("orders", `{}`)
+	s.Ready("orders")
+}
+
+// lock has the broker refuse the password.
+func (s *scene) lock() {
+	GinkgoHelper()
+	s.Secret(s.Broker.Username, "wrong")
+	s.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
+}
+
+func (s *scene) eventuallyConnection(matchers ...gomegatypes.GomegaMatcher) {
+	GinkgoHelper()
+	Eventually(s.Connection).Should(SatisfyAll(matchers...))
+}
+
+// whilePaused has something happen that the manager does not see yet, and reads nothing more before the manager goes on.
+func (s *scene) whilePaused(happens func()) {
+	GinkgoHelper()
+	Expect(manager.Command.Process.Signal(syscall.SIGSTOP)).To(Succeed())
+	DeferCleanup(func() { Expect(manager.Command.Process.Signal(syscall.SIGCONT)).To(Succeed()) })
+	happens()
+}
+
+// hook gives the ConsumerQueue the finalizer of what Argo CD calls a hook: of all resources that are being deleted, Argo CD asks
+// for the health of hooks alone.
+func (s *scene) hook() {
+	GinkgoHelper()
+	hook := s.Get("orders")
+	given := client.MergeFrom(hook.DeepCopy())
+	controllerutil.AddFinalizer(hook, "argocd.argoproj.io/hook-finalizer")
+	Expect(kube.Patch(ctx(), hook, given)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		Expect(client.IgnoreNotFound(kube.Patch(ctx, hook, patch))).To(Succeed())
+	})
+}
+
+var timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// shown is the resource as the API server shows it, as YAML, with other words for what differs from one run to the next.
+func (s *scene) shown(kind string) string {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	name := map[string]string{"ConsumerQueue": "orders", "BrokerConnection": "default"}[kind]
+	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: s.Namespace, Name: name}, object)).To(Succeed())
+	for _, field := range []string{"managedFields", "resourceVersion", "uid"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	words := []string{s.Namespace, "shop", s.VHost.Name, "shop", s.Broker.Username, "warren", s.Broker.Version, "4.3"}
+	for field, word := range map[string]string{"clusterID": "sha256:0", "clusterName": "rabbit@broker", "clusterEndpoint": "broker:5672"} {
+		if value, there, _ := unstructured.NestedString(object.Object, "status", field); there {
+			words = append(words, value, word)
+		}
+	}
+	text, err := object.MarshalJSON()
+	Expect(err).NotTo(HaveOccurred())
+	text = timestamp.ReplaceAll([]byte(strings.NewReplacer(words...).Replace(string(text))), []byte("2026-01-01T00:00:00Z"))
+	text, err = yaml.JSONToYAML(text)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}

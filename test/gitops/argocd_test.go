@@ -1,0 +1,127 @@
+package gitops
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// installation is a running Argo CD: application controller, repository server and Redis, as processes. Its server is left out:
+// nobody logs in.
+type installation struct {
+	folder              string
+	redis, repositories string
+}
+
+// startArgoCD installs Argo CD's own manifests with the component config/argocd, as far as processes need them.
+func startArgoCD() {
+	GinkgoHelper()
+	i := &installation{folder: GinkgoT().TempDir(), redis: freeAddress(), repositories: freeAddress()}
+	i.install()
+	i.run(garbageCollector())
+	host, port, err := net.SplitHostPort(i.redis)
+	Expect(err).NotTo(HaveOccurred())
+	i.run(exec.Command(filepath.Join(Checkout, "hack", "redis.sh"), "--bind", host, "--port", port, "--save", "", "--appendonly", "no"))
+	host, port, err = net.SplitHostPort(i.repositories)
+	Expect(err).NotTo(HaveOccurred())
+	i.run(i.component("argocd-repo-server", "--address", host, "--port", port, "--metrics-port", freePort(), "--disable-tls", "--redis", i.redis))
+	i.run(i.component("argocd-application-controller", "--namespace", "argocd", "--metrics-port", freePort(), "--redis", i.redis,
+		"--repo-server", i.repositories, "--repo-server-plaintext", "--persist-resource-health"))
+}
+
+// install applies the CRDs and the settings from the module of the pinned version.
+func (i *installation) install() {
+	GinkgoHelper()
+	manifests := filepath.Join(moduleFolder("argocd", "github.com/argoproj/argo-cd/v3"), "manifests")
+	for _, name := range []string{"application-crd.yaml", "appproject-crd.yaml"} {
+		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(manifests, "crds", name))
+	}
+	kube.Kubectl("wait", "--for=condition=Established", "crd/applications.argoproj.io", "crd/appprojects.argoproj.io")
+
+	kube.Kubectl("create", "namespace", "argocd")
+	i.write("kustomization.yaml", manifest("kustomize.config.k8s.io/v1beta1", "Kustomization", "argocd", map[string]any{
+		"namespace":  "argocd",
+		"resources":  []string{i.relative(filepath.Join(manifests, "base", "config"))},
+		"components": []string{i.relative(filepath.Join(Checkout, "config", "argocd"))},
+	}))
+	kube.Kubectl("apply", "--server-side", "--kustomize", i.folder)
+	// Argo CD's server would make the key when it starts for the first time.
+	kube.Kubectl("patch", "--namespace", "argocd", "secret", "argocd-secret", "--patch", fmt.Sprintf(`{"stringData":{"server.secretkey":%q}}`, rand.Text()))
+	project := i.write("project.yaml", manifest("argoproj.io/v1alpha1", "AppProject", "default", map[string]any{"spec": map[string]any{
+		"sourceRepos": []string{"*"}, "destinations": []any{map[string]any{"server": "*", "namespace": "*"}},
+	}}))
+	kube.Kubectl("apply", "--server-side", "--namespace", "argocd", "--filename", project)
+}
+
+// garbageCollector is the part of kube-controller-manager that ends a deletion in the foreground, which is how Argo CD deletes.
+func garbageCollector() *exec.Cmd {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "kubernetes.sh"), "node")
+	command.Stderr = GinkgoWriter
+	binary, err := command.Output()
+	Expect(err).NotTo(HaveOccurred())
+	return exec.Command(strings.TrimSpace(string(binary)), "kube-controller-manager", "--kubeconfig", kube.KubeConfig,
+		"--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0")
+}
+
+// write writes a file of the installation, and returns its path.
+func (i *installation) write(name, text string) string {
+	GinkgoHelper()
+	path := filepath.Join(i.folder, name)
+	Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+	Expect(os.WriteFile(path, []byte(text), 0o700)).To(Succeed())
+	return path
+}
+
+// relative is a folder as a kustomization names it.
+func (i *installation) relative(folder string) string {
+	GinkgoHelper()
+	absolute, err := filepath.Abs(folder)
+	Expect(err).NotTo(HaveOccurred())
+	from, err := filepath.EvalSymlinks(i.folder)
+	Expect(err).NotTo(HaveOccurred())
+	path, err := filepath.Rel(from, absolute)
+	Expect(err).NotTo(HaveOccurred())
+	return path
+}
+
+// component is a program of Argo CD. It finds the pinned kustomize.
+func (i *installation) component(name string, arguments ...string) *exec.Cmd {
+	GinkgoHelper()
+	tool := toolScript("argocd")
+	i.write("bin/kustomize", fmt.Sprintf("#!/bin/sh\nexec '%s' kustomize \"$@\"\n", tool))
+	Expect(os.MkdirAll(filepath.Join(i.folder, name), 0o700)).To(Succeed())
+	command := exec.Command(tool, append([]string{"argocd"}, arguments...)...)
+	command.Env = append(os.Environ(), "ARGOCD_BINARY_NAME="+name, "ARGOCD_GPG_ENABLED=false", "ARGOCD_FAKE_IN_CLUSTER=true",
+		"ARGOCD_TLS_DATA_PATH="+i.folder, "ARGOCD_SSH_DATA_PATH="+i.folder, "ARGOCD_ASK_PASS_SOCK="+filepath.Join(i.folder, "ask-pass"),
+		"KUBECONFIG="+kube.KubeConfig, "TMPDIR="+filepath.Join(i.folder, name), "PATH="+filepath.Join(i.folder, "bin")+":"+os.Getenv("PATH"))
+	return command
+}
+
+// run runs a program until the test ends.
+func (i *installation) run(command *exec.Cmd) {
+	GinkgoHelper()
+	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(command.Start()).To(Succeed())
+	DeferCleanup(func() {
+		_ = command.Process.Signal(syscall.SIGKILL)
+		_ = command.Wait()
+	})
+}
+
+func freePort() string {
+	GinkgoHelper()
+	_, port, err := net.SplitHostPort(freeAddress())
+	Expect(err).NotTo(HaveOccurred())
+	return port
+}

@@ -1,0 +1,208 @@
+package gitops
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// tool delivers what is in Git to a cluster.
+type tool interface {
+	// Deliver has the tool bring a folder of the world's repository into the world's namespace, keep it so, and remove what is
+	// removed from Git.
+	Deliver(w *world, folder string) delivery
+}
+
+// delivery is what a tool delivers from one folder: a Kustomization of Flux, or an Application of Argo CD.
+type delivery interface {
+	// Healthy waits until the tool has delivered the revision, and says that all of it is healthy.
+	Healthy(revision string)
+	// Unhealthy waits until the tool has delivered the revision, and says that a ConsumerQueue has failed. The user finds the
+	// message where the tool shows it.
+	Unhealthy(revision, name, message string)
+	// Refused waits until the tool says that the API server refuses the revision, and why.
+	Refused(revision, message string)
+	// Compare has the tool compare the cluster with Git once more, and returns when it has.
+	Compare()
+	// Delete deletes the delivery with all that it delivered, and does not wait.
+	Delete()
+	// IsGone says whether the deletion has ended.
+	IsGone() bool
+}
+
+// sampleSets are the samples that can be applied together, and how many ConsumerQueues they have.
+var sampleSets = []struct {
+	text   string
+	files  []string
+	queues int
+}{
+	{"all samples of the kustomization", []string{"samples"}, 18},
+	{"the sample of waits by the broker", []string{"samples/brokerconnection.yaml", "samples/chronicle-delayed.yaml"}, 1},
+	{"the sample of a RabbitmqCluster", []string{"samples/brokerconnection-rabbitmqcluster.yaml", "samples/quickstart.yaml"}, 1},
+}
+
+// itDeliversSamples holds for each tool, whatever its settings.
+func itDeliversSamples(by tool) {
+	for _, set := range sampleSets {
+		It("makes "+set.text+" healthy, and finds nothing more to change", func() {
+			w := newWorld()
+			w.addRabbitmqCluster()
+			revision := w.Commit(w.samples(set.files...))
+			d := by.Deliver(w, ".")
+			d.Healthy(revision)
+			w.AllReady(set.queues)
+			w.ExpectExactly()
+
+			settled := w.versions()
+			for range 3 {
+				d.Compare()
+				d.Healthy(revision)
+				Expect(w.versions()).To(Equal(settled), "nothing is written any more")
+			}
+		})
+	}
+}
+
+// itDelivers are the other sentences that hold for each tool.
+func itDelivers(by tool) {
+	It("calls a ConsumerQueue failed that Warren refuses, until Git is mended", func() {
+		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`)})
+		revision := w.Commit(files{"orders.yaml": consumerQueue("orders",
+			`{retry: {exchange: {name: retries, type: topic}, delayTiers: [{delay: 10s, routingKey: "retry.#"}, {delay: 1m, routingKey: retry.1m}]}}`)})
+		d.Unhealthy(revision, "orders", `the routing keys "retry.#" and "retry.1m" of retry.delayTiers overlap`)
+		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{}`)}))
+	})
+
+	It("says why the API server refuses a ConsumerQueue, and leaves what is there", func() {
+		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{retry: {maxAttempts: 3}}`)})
+		before := w.spec("orders")
+		d.Refused(w.Commit(files{"orders.yaml": consumerQueue("orders", `{retry: {strategy: Requeue, delayTiers: [{delay: 10s}]}}`)}),
+			"spec.retry")
+		Expect(w.spec("orders")).To(Equal(before))
+		w.Ready("orders")
+		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{retry: {maxAttempts: 4}}`)}))
+	})
+
+	It("calls a ConsumerQueue failed when a TTL changes, and names the argument", func() {
+		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}}`)})
+		held := w.VHost.Definitions()
+		revision := w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 2h}}`)})
+		d.Unhealthy(revision, "orders", "x-message-ttl is 3600000, should be 7200000")
+		Expect(w.VHost.Definitions()).To(Equal(held), "nothing is recreated")
+		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}}`)}))
+	})
+
+	It("takes back what is edited by hand, and removes what is removed from Git", func() {
+		w, d := newDelivery(by, files{
+			"orders.yaml":   consumerQueue("orders", `{retry: {maxAttempts: 3}}`),
+			"invoices.yaml": consumerQueue("invoices", `{}`),
+		})
+		before := w.spec("orders")
+		kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"retry":{"maxAttempts":7}}}`)
+		Eventually(func() string { return w.spec("orders") }).Should(Equal(before))
+		w.Ready("orders")
+
+		revision := w.Remove("invoices.yaml")
+		d.Healthy(revision)
+		Eventually(func() bool { return w.Exists("invoices") }).WithTimeout(deadline.For(time.Minute)).Should(BeFalse())
+		Expect(w.queues()).To(HaveEach(HavePrefix("orders")))
+		w.Ready("orders")
+		w.ExpectExactly()
+	})
+
+	It("deletes ConsumerQueues, BrokerConnection and Secret together, and their queues at the broker", func() {
+		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`), "invoices.yaml": consumerQueue("invoices", `{}`)})
+		d.Delete()
+		gone(d)
+		Eventually(w.versions).Should(BeEmpty())
+		Expect(w.queues()).To(BeEmpty())
+	})
+
+	It("deletes ConsumerQueues, BrokerConnection and Secret one after the other, in any order", func() {
+		var rows []*deletions
+		for _, order := range []string{
+			"queues connection secret", "queues secret connection", "connection queues secret",
+			"connection secret queues", "secret queues connection", "secret connection queues",
+		} {
+			rows = append(rows, newDeletions(by, strings.Fields(order)))
+		}
+		for _, row := range rows {
+			row.begin()
+		}
+		Eventually(func() (left int) {
+			for _, row := range rows {
+				left += row.proceed()
+			}
+			return left
+		}).WithTimeout(deadline.For(3 * time.Minute)).Should(BeZero())
+		for _, row := range rows {
+			Eventually(row.world.versions).WithTimeout(deadline.For(90 * time.Second)).Should(BeEmpty())
+		}
+	})
+}
+
+// deletions are deliveries to one world that are deleted one after the other.
+type deletions struct {
+	world    *world
+	revision string
+	left     []delivery
+}
+
+// newDeletions delivers a ConsumerQueue and what leads Warren to the vhost from a folder each.
+func newDeletions(by tool, folders []string) *deletions {
+	GinkgoHelper()
+	w := newWorld()
+	all := w.access("")
+	d := &deletions{world: w, revision: w.Commit(files{
+		"secret/secret.yaml": all["secret.yaml"], "connection/brokerconnection.yaml": all["brokerconnection.yaml"],
+		"queues/orders.yaml": consumerQueue("orders", `{}`),
+	})}
+	for _, folder := range folders {
+		d.left = append(d.left, by.Deliver(w, folder))
+	}
+	return d
+}
+
+// begin deletes the first delivery when all are healthy.
+func (d *deletions) begin() {
+	GinkgoHelper()
+	for _, delivery := range d.left {
+		delivery.Healthy(d.revision)
+	}
+	d.left[0].Delete()
+}
+
+// proceed deletes the next delivery when the one before is gone, and says how many are left.
+func (d *deletions) proceed() int {
+	GinkgoHelper()
+	if len(d.left) > 0 && d.left[0].IsGone() {
+		d.left = d.left[1:]
+		if len(d.left) > 0 {
+			d.left[0].Delete()
+		}
+	}
+	return len(d.left)
+}
+
+// newDelivery delivers files, and what leads Warren to the vhost, and waits until all is healthy.
+func newDelivery(by tool, given files) (*world, delivery) {
+	GinkgoHelper()
+	w := newWorld()
+	all := w.access("")
+	maps.Copy(all, given)
+	revision := w.Commit(all)
+	d := by.Deliver(w, ".")
+	d.Healthy(revision)
+	return w, d
+}
+
+// gone waits until a deletion has ended: with the Secret gone, Warren tries for a minute to delete what is at the broker.
+func gone(d delivery) {
+	GinkgoHelper()
+	Eventually(d.IsGone).WithTimeout(deadline.For(90 * time.Second)).Should(BeTrue())
+}

@@ -1,0 +1,85 @@
+package gitops
+
+import (
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// branch is the branch of every repository.
+const branch = "main"
+
+// repository is a Git repository that others clone by HTTP.
+type repository struct {
+	// URL is where to clone the repository.
+	URL string
+
+	// folder is the working tree.
+	folder string
+}
+
+// newRepository serves an empty repository as a Git server does, until the test ends.
+func newRepository() *repository {
+	GinkgoHelper()
+	root := GinkgoT().TempDir()
+	backend, err := exec.CommandContext(ctx(), "git", "--exec-path").Output()
+	Expect(err).NotTo(HaveOccurred(), "git --exec-path")
+	server := httptest.NewServer(&cgi.Handler{
+		Path:   filepath.Join(strings.TrimSpace(string(backend)), "git-http-backend"),
+		Env:    []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"},
+		Stderr: GinkgoWriter,
+	})
+	DeferCleanup(server.Close)
+	r := &repository{URL: server.URL + "/apps.git", folder: filepath.Join(root, "apps")}
+	Expect(os.Mkdir(r.folder, 0o700)).To(Succeed())
+	r.git("init", "--quiet", "--initial-branch="+branch, "--separate-git-dir="+filepath.Join(root, "apps.git"))
+	r.git("config", "user.name", "Tester")
+	r.git("config", "user.email", "tester@example.com")
+	r.git("config", "commit.gpgSign", "false")
+	return r
+}
+
+// files are contents by path.
+type files map[string]string
+
+// Commit writes files, and returns the revision.
+func (r *repository) Commit(changed files) string {
+	GinkgoHelper()
+	for name, content := range changed {
+		path := filepath.Join(r.folder, name)
+		Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	}
+	return r.commit()
+}
+
+// Remove removes files, and returns the revision.
+func (r *repository) Remove(names ...string) string {
+	GinkgoHelper()
+	for _, name := range names {
+		Expect(os.Remove(filepath.Join(r.folder, name))).To(Succeed())
+	}
+	return r.commit()
+}
+
+func (r *repository) commit() string {
+	GinkgoHelper()
+	r.git("add", "--all")
+	r.git("commit", "--quiet", "--message=Change")
+	return strings.TrimSpace(r.git("rev-parse", "HEAD"))
+}
+
+func (r *repository) git(arguments ...string) string {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx(), "git", arguments...)
+	command.Dir = r.folder
+	output, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "git %v: %s", arguments, output)
+	return string(output)
+}

@@ -1,0 +1,152 @@
+package gitops
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// world is a test's own namespace, vhost and repository.
+type world struct {
+	*World
+	*repository
+}
+
+func newWorld() *world {
+	GinkgoHelper()
+	w := &world{NewWorld(kube, broker.NewVHost(GinkgoTB())), newRepository()}
+	DeferCleanup(w.Leave)
+	return w
+}
+
+// access are the files that lead Warren to the vhost, in a folder of the repository.
+func (w *world) access(folder string) files {
+	return files{
+		filepath.Join(folder, "secret.yaml"): manifest("v1", "Secret", "rabbitmq", map[string]any{
+			"stringData": map[string]string{
+				"username": w.Broker.Username, "password": w.Broker.Password,
+				"amqpURI": w.Broker.AMQPURI, "managementURI": w.Broker.ManagementURI,
+			},
+		}),
+		filepath.Join(folder, "brokerconnection.yaml"): manifest(v1alpha1.GroupVersion.String(), "BrokerConnection", "default", map[string]any{
+			"spec": map[string]any{"secretRef": map[string]any{"name": "rabbitmq"}, "vhost": w.VHost.Name, "resyncInterval": "1s"},
+		}),
+	}
+}
+
+// consumerQueue is the file of a ConsumerQueue whose spec is given as YAML.
+func consumerQueue(name, spec string) string {
+	GinkgoHelper()
+	content := map[string]any{}
+	Expect(yaml.Unmarshal([]byte(spec), &content)).To(Succeed())
+	return manifest(v1alpha1.GroupVersion.String(), "ConsumerQueue", name, map[string]any{"spec": content})
+}
+
+// manifest has no namespace: the tool knows where to deliver to.
+func manifest(apiVersion, kind, name string, content map[string]any) string {
+	GinkgoHelper()
+	content["apiVersion"], content["kind"], content["metadata"] = apiVersion, kind, map[string]any{"name": name}
+	text, err := yaml.Marshal(content)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// samples are the files of config/samples as they are, and in the root a kustomization that brings some of them into one
+// namespace and leads their BrokerConnection to the vhost.
+func (w *world) samples(names ...string) files {
+	GinkgoHelper()
+	paths, err := filepath.Glob(filepath.Join(Checkout, "config", "samples", "*.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(paths).NotTo(BeEmpty())
+	all := files{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		Expect(err).NotTo(HaveOccurred())
+		all[filepath.Join("samples", filepath.Base(path))] = string(text)
+	}
+	all["kustomization.yaml"] = w.overlay(names)
+	return all
+}
+
+func (w *world) overlay(resources []string) string {
+	GinkgoHelper()
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"namespace": w.Namespace, "resources": resources,
+		"patches": []map[string]any{
+			setAll("Secret", map[string]string{
+				"/stringData/username": w.Broker.Username, "/stringData/password": w.Broker.Password,
+				"/stringData/amqpURI": w.Broker.AMQPURI, "/stringData/managementURI": w.Broker.ManagementURI,
+			}),
+			setAll("BrokerConnection", map[string]string{"/spec/vhost": w.VHost.Name}),
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// setAll is a patch of a kustomization for all resources of a kind.
+func setAll(kind string, values map[string]string) map[string]any {
+	patch := ""
+	for path, value := range values {
+		patch += fmt.Sprintf("- {op: add, path: %s, value: %q}\n", path, value)
+	}
+	return map[string]any{"target": map[string]string{"kind": kind}, "patch": patch}
+}
+
+// addRabbitmqCluster adds what the RabbitMQ cluster operator makes, and leads by it to the vhost.
+func (w *world) addRabbitmqCluster() {
+	GinkgoHelper()
+	w.SecretNamed("rabbitmq-default-user", w.Broker.Username, w.Broker.Password)
+	w.Apply(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rabbitmq.com/v1beta1", "kind": "RabbitmqCluster", "metadata": map[string]any{"name": "rabbitmq"},
+	}})
+	kube.Kubectl("patch", "rabbitmqcluster", "rabbitmq", "--namespace="+w.Namespace, "--subresource=status", "--type=merge",
+		`--patch={"status":{"defaultUser":{"secretReference":{"name":"rabbitmq-default-user"}}}}`)
+}
+
+// versions are the resourceVersions of all that is delivered: whoever writes to a resource changes hers.
+func (w *world) versions() map[string]string {
+	GinkgoHelper()
+	found := map[string]string{}
+	for _, kind := range []string{"Secret", "BrokerConnection", "ConsumerQueue"} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+		if kind == "Secret" {
+			list.APIVersion = "v1"
+		}
+		Expect(kube.List(ctx(), list, client.InNamespace(w.Namespace))).To(Succeed())
+		for _, object := range list.Items {
+			found[kind+" "+object.Name] = object.ResourceVersion
+		}
+	}
+	return found
+}
+
+// spec is the spec of a ConsumerQueue as it is in the cluster, as YAML.
+func (w *world) spec(name string) string {
+	GinkgoHelper()
+	text, err := yaml.Marshal(w.Get(name).Spec)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// queues are the names of the queues in the vhost.
+func (w *world) queues() []string {
+	GinkgoHelper()
+	var names []string
+	for _, queue := range w.VHost.Definitions().Queues {
+		names = append(names, queue.Name)
+	}
+	return names
+}
