@@ -1,11 +1,14 @@
 package gitops
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -31,6 +34,27 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 
 	itDeliversSamples(flux{})
 	itDelivers(flux{})
+
+	It("takes the manifests of the documentation", func() {
+		kube.Kubectl("create", "namespace", "shop")
+		text, err := os.ReadFile(filepath.Join(Checkout, "docs", "gitops.md"))
+		Expect(err).NotTo(HaveOccurred())
+		_, text, _ = bytes.Cut(text, []byte("\n## Flux\n"))
+		text, _, _ = bytes.Cut(text, []byte("\n## "))
+		taken := 0
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1) {
+			for document := range strings.SplitSeq(string(block[1]), "---\n") {
+				if strings.Contains(document, "kind: HelmRelease") {
+					continue // the helm-controller does not run here
+				}
+				path := filepath.Join(GinkgoT().TempDir(), "manifest.yaml")
+				Expect(os.WriteFile(path, []byte(document), 0o600)).To(Succeed())
+				kube.Kubectl("apply", "--dry-run=server", "--validate=strict", "--filename", path)
+				taken++
+			}
+		}
+		Expect(taken).To(Equal(3))
+	})
 
 	It("takes back a field that is not in Git, too", func() {
 		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{}`)})
