@@ -8,13 +8,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/test/deadline"
-	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // argoCD delivers by Applications that compare and apply in one of several ways.
@@ -37,16 +35,22 @@ var _ = Describe("Argo CD", Ordered, ContinueOnFailure, func() {
 	}
 	itDelivers(argoCD{serverSideDiff: true, serverSideApply: true})
 
+	BeforeAll(func() { argoCDProgram = toolScript("argocd") })
+
 	for _, serverSide := range []bool{true, false} {
 		by := argoCD{serverSide, serverSide}
-		It("lets an action suspend a ConsumerQueue where Git says nothing about that, with "+by.String(), func() {
+		It("leaves alone what actions change, as Git says nothing about that, with "+by.String(), func() {
 			w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`)})
-			kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"suspend":true}}`)
-			w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
-			d.Compare()
-			Eventually(d.(application).status).Should(SatisfyAll(HaveField("Sync.Status", "Synced"), HaveField("Health.Status", "Suspended")))
-			d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{suspend: false}`)}))
-			w.Ready("orders")
+			delivered := d.(application)
+			w.act("reconcile")
+			Eventually(func() string { return w.Get("orders").Status.LastHandledReconcileAt }).ShouldNot(BeEmpty())
+			delivered.settled("Healthy")
+			w.act("suspend")
+			delivered.settled("Suspended")
+			w.act("resume")
+			delivered.settled("Healthy")
+			w.act("suspend")
+			delivered.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{suspend: false}`)}))
 		})
 	}
 })
@@ -133,6 +137,13 @@ func (a application) Refused(revision, message string) {
 		HaveField("Sync.Revision", revision), HaveField("Sync.Status", Not(Equal("Synced"))),
 		HaveField("Conditions", ContainElement(SatisfyAll(
 			HaveField("Type", BeElementOf("ComparisonError", "SyncError")), HaveField("Message", ContainSubstring(message)))))))
+}
+
+// settled waits until Argo CD has looked again, sees no difference, and says so of the health.
+func (a application) settled(health string) {
+	GinkgoHelper()
+	a.Compare()
+	Eventually(a.status).Should(SatisfyAll(HaveField("Sync.Status", "Synced"), HaveField("Health.Status", health)))
 }
 
 // Compare asks for a look at Git and cluster. Argo CD takes the annotation away when it writes what it has seen.

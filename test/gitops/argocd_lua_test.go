@@ -85,11 +85,9 @@ var _ = Describe("Argo CD, by the component config/argocd,", func() {
 		It("runs actions on a "+kind+", and changes nothing else", func() {
 			for _, test := range load[actionTests](kind, "actions/action_test.yaml").ActionTests {
 				folder := filepath.Join(customizations, kind, "actions")
-				changed := customization("run-action", filepath.Join(folder, test.InputPath), test.Action)
-				_, changed, _ = strings.Cut(changed, "Following fields have been changed:")
 				want, err := os.ReadFile(filepath.Join(folder, test.ExpectedOutputPath))
 				Expect(err).NotTo(HaveOccurred())
-				Expect(withoutTime(changed)).To(MatchYAML(withoutTime(string(want))), test.Action)
+				Expect(withoutTime(changedBy(test.Action, filepath.Join(folder, test.InputPath)))).To(MatchYAML(withoutTime(string(want))), test.Action)
 			}
 		})
 	}
@@ -115,6 +113,23 @@ func customization(command, path string, arguments ...string) string {
 	output, err := process.Output()
 	Expect(err).NotTo(HaveOccurred(), "%s", output)
 	return string(output)
+}
+
+// act runs an action on the ConsumerQueue "orders" and patches it, as Argo CD's server does for a user.
+func (w *world) act(action string) {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), "orders.yaml")
+	live := kube.Kubectl("get", "consumerqueue", "orders", "--namespace", w.Namespace, "--output=yaml")
+	Expect(os.WriteFile(path, []byte(live), 0o600)).To(Succeed())
+	Expect(os.WriteFile(path, []byte(changedBy(action, path)), 0o600)).To(Succeed())
+	kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch-file", path)
+}
+
+// changedBy is a resource as an action leaves it.
+func changedBy(action, path string) string {
+	GinkgoHelper()
+	_, changed, _ := strings.Cut(customization("run-action", path, action), "Following fields have been changed:")
+	return changed
 }
 
 // table reads two columns.

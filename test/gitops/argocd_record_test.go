@@ -99,8 +99,8 @@ var situations = map[string]map[string]func(s *scene){
 
 // With WARREN_RECORD=1 the files are written anew. Otherwise they are compared with what the operator makes of the same today.
 var _ = Describe("The testdata of Argo CD's health checks", func() {
-	for kind, files := range situations {
-		for name, happens := range files {
+	for kind, byName := range situations {
+		for name, happens := range byName {
 			It("are what the operator writes: "+kind+" "+name, func() {
 				s := newScene()
 				happens(s)

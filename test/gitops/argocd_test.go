@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -28,14 +27,14 @@ func startArgoCD() {
 	GinkgoHelper()
 	i := &installation{folder: GinkgoT().TempDir(), redis: freeAddress(), repositories: freeAddress()}
 	i.install()
-	i.run(garbageCollector())
+	run(garbageCollector())
 	host, port, err := net.SplitHostPort(i.redis)
 	Expect(err).NotTo(HaveOccurred())
-	i.run(exec.Command(filepath.Join(Checkout, "hack", "redis.sh"), "--bind", host, "--port", port, "--save", "", "--appendonly", "no"))
+	run(exec.Command(filepath.Join(Checkout, "hack", "redis.sh"), "--bind", host, "--port", port, "--save", "", "--appendonly", "no"))
 	host, port, err = net.SplitHostPort(i.repositories)
 	Expect(err).NotTo(HaveOccurred())
-	i.run(i.component("argocd-repo-server", "--address", host, "--port", port, "--metrics-port", freePort(), "--disable-tls", "--redis", i.redis))
-	i.run(i.component("argocd-application-controller", "--namespace", "argocd", "--metrics-port", freePort(), "--redis", i.redis,
+	run(i.component("argocd-repo-server", "--address", host, "--port", port, "--metrics-port", freePort(), "--disable-tls", "--redis", i.redis))
+	run(i.component("argocd-application-controller", "--namespace", "argocd", "--metrics-port", freePort(), "--redis", i.redis,
 		"--repo-server", i.repositories, "--repo-server-plaintext", "--persist-resource-health"))
 }
 
@@ -108,15 +107,11 @@ func (i *installation) component(name string, arguments ...string) *exec.Cmd {
 	return command
 }
 
-// run runs a program until the test ends.
-func (i *installation) run(command *exec.Cmd) {
+// run runs a program until the container ends, and wants it to run till then.
+func run(command *exec.Cmd) {
 	GinkgoHelper()
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
-	Expect(command.Start()).To(Succeed())
-	DeferCleanup(func() {
-		_ = command.Process.Signal(syscall.SIGKILL)
-		_ = command.Wait()
-	})
+	DeferCleanup(Run(command).Kill)
 }
 
 func freePort() string {
