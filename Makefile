@@ -75,7 +75,7 @@ e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the 
 # Argo CD and Flux run at the same time, each with an API server of its own.
 .PHONY: e2e-gitops
 e2e-gitops: ## Deliver by the real Argo CD and Flux, from a Git repository.
-	for tool in argocd source-controller kustomize-controller kustomize; do hack/tool.sh $$tool --help >/dev/null; done
+	for tool in argocd source-controller kustomize-controller kustomize; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
 	hack/kubernetes.sh node >/dev/null
 	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest go test -exec='$(CURDIR)/hack/run-test.sh' -count=1 -timeout=20m \
 		$(TESTFLAGS) ./test/gitops
