@@ -115,7 +115,7 @@ func (w *world) addRabbitmqCluster() {
 		`--patch={"status":{"defaultUser":{"secretReference":{"name":"rabbitmq-default-user"}}}}`)
 }
 
-// versions are the resourceVersions of all that is delivered: whoever writes to a resource changes hers.
+// versions are the resourceVersions of all that is delivered: a write to a resource changes its version.
 func (w *world) versions() map[string]string {
 	GinkgoHelper()
 	found := map[string]string{}
