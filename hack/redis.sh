@@ -16,7 +16,7 @@ FOLDER="$WARREN_CACHE/debian/redis-$VERSION"
 
 provide() {
   [[ ! -x $FOLDER/usr/bin/redis-server ]] || return 0 # another process was faster
-  debian_available && [[ -n $(debian_mirror) ]] || die "redis-server cannot be provided here: install Redis"
+  if ! debian_available || [[ -z $(debian_mirror) ]]; then die "redis-server cannot be provided here: install Redis"; fi
   debian_programs redis "$FOLDER" "redis-server=5:$VERSION.*" "redis-tools=5:$VERSION.*" libatomic1 libjemalloc2 liblzf1 libssl3
 }
 

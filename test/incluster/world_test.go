@@ -69,7 +69,8 @@ func (c *cluster) buildImages() {
 		commit = "HEAD~1"
 	}
 	archive := filepath.Join(c.previous, ".tar")
-	c.script("git", "archive", "--output="+archive, commit) // a shallow clone has no commit before; fetch one more, or name another
+	c.script("bash", "-c", `git cat-file -e "$0^{commit}" || git fetch --quiet --deepen=1`, commit) // a shallow clone lacks the commit before
+	c.script("git", "archive", "--output="+archive, commit)
 	c.script("tar", "-x", "-C", c.previous, "-f", archive)
 	output := GinkgoT().TempDir()
 	c.build(now, output, ".")
