@@ -34,19 +34,23 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 
 # Tests mostly wait for brokers, so many more of them run at once than there are cores: packages, tests that are
 # parallel, and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own. What takes longest comes
-# first. GOGC lets API servers and tests collect garbage less often: they need memory, and time is short.
+# first. GOGC lets API servers and tests collect garbage less often: they need memory, and time is short. Nor is there time
+# to link what only a debugger reads (-w).
 .PHONY: test
 test: ## Run all tests on real parts, and check the coverage.
 	GOGC=400 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
-		$(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
-		./internal/rabbit ./test/deployment $$(go list ./... | grep -vE '/test/(gitops|incluster)$$')
-	GOFLAGS= go -C hack/image test -count=1 -timeout=30m ./...
+		-ldflags=-w $(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
+		./internal/rabbit ./test/deployment ./test/monitoring $$(go list ./... | grep -vE '/test/(gitops|incluster)$$')
 	hack/coverage.sh cover.out
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
 	go test -race -shuffle=on $(TESTFLAGS) ./internal/vhost/... ./internal/topology/... ./internal/ownership/... \
 		./test/conformance/... ./test/docs/...
+
+.PHONY: test-image
+test-image: ## Run the tests of the image: it is the same in two checkouts, for both architectures.
+	GOFLAGS= go -C hack/image test -count=1 -timeout=30m $(TESTFLAGS) ./...
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.

@@ -23,7 +23,7 @@ import (
 
 // test/incluster shows the same of the Helm of today, in a cluster with a kubelet.
 var _ = Describe("The Helm chart", func() {
-	It("is installed, upgraded, rolled back and uninstalled by Helm 3", func() {
+	It("is installed, upgraded, rolled back and uninstalled by Helm 3", Long, func() {
 		r := &release{cluster: startCluster(), tool: "helm3"}
 
 		By("installing an older chart")

@@ -13,9 +13,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Installed for single namespaces", Ordered, func() {
+var _ = Describe("Installed for single namespaces", Ordered, Long, func() {
 	var single *cluster
 
 	BeforeAll(func() {

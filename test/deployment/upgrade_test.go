@@ -16,9 +16,10 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("An upgrade of Warren", func() {
+var _ = Describe("An upgrade of Warren", Long, func() {
 	for _, version := range []string{"4.3", "4.0", "3.10"} {
 		It("keeps what the older one knew, changes nothing at the broker, and goes on from there, on RabbitMQ "+version, func() {
 			i := installOlder(brokerOf(version))

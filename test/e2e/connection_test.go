@@ -127,7 +127,7 @@ var _ = Describe("A BrokerConnection", func() {
 	})
 })
 
-var _ = Describe("A broker that cannot be read", func() {
+var _ = Describe("A broker that cannot be read", Long, func() {
 	// A broker that was reached and fails keeps Ready=True until it has failed for three times resyncInterval.
 	It("changes nothing for three intervals, then is Unreachable, and its objects Unknown, never Missing", func() {
 		w, proxy := newProxiedWorld("5s")

@@ -16,9 +16,10 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
+var _ = Describe("Fifty ConsumerQueues that are deleted at once", Long, func() {
 	onEachBroker("share their waiting, and leave nothing behind", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.fifty()

@@ -261,7 +261,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		Expect(w.holds()).To(equalState(before))
 	})
 
-	It("goes on while the broker comes back, and gives up in the end", func() {
+	It("goes on while the broker comes back, and gives up in the end", Long, func() {
 		back, proxyOfBack := newProxiedWorld("1s")
 		lost, proxyOfLost := newProxiedWorld("1s")
 		for w, proxy := range map[*world]*netfault.HTTPProxy{back: proxyOfBack, lost: proxyOfLost} {

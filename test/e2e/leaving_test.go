@@ -45,7 +45,7 @@ var edits = map[string]struct{ from, to string }{
 	},
 }
 
-var _ = Describe("What leaves the spec", func() {
+var _ = Describe("What leaves the spec", Long, func() {
 	togetherOnEachBroker("goes when nothing needs it any more", func(broker brokers.Broker) {
 		worlds := map[string]*world{}
 		BeforeAll(func() {

@@ -33,7 +33,7 @@ func retrying() func(traffic.Delivery) traffic.Action {
 	}
 }
 
-var _ = Describe("Messages", func() {
+var _ = Describe("Messages", Long, func() {
 	onEachBroker("are never lost while a topology is edited, meddled with, and its deletion tried", func(broker brokers.Broker) {
 		const sources = "deletionPolicy: DeleteIfEmpty\nbindings: [{exchange: {name: shop, type: topic}, routingKeys: [%s]}]\n"
 		w := newWorld(broker)

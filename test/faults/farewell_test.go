@@ -16,6 +16,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // deletedTogether is how many ConsumerQueues are deleted with their BrokerConnection: enough for fences to stand for a while.
@@ -27,7 +28,7 @@ func deletedTogether() int {
 	return 15
 }
 
-var _ = Describe("A manager that is killed while fences stand, when ConsumerQueues are deleted with their BrokerConnection", func() {
+var _ = Describe("A manager that is killed while fences stand, when ConsumerQueues are deleted with their BrokerConnection", Long, func() {
 	It("has all of it deleted when it is back", func() {
 		w := newWorld(shared)
 		w.killAtFence(false)

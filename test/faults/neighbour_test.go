@@ -11,10 +11,11 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-var _ = Describe("A broker that accepts connections and never answers", func() {
+var _ = Describe("A broker that accepts connections and never answers", Long, func() {
 	It("does not slow down the ConsumerQueues of another", func() {
 		healthy, mute, falling := newWorld(shared), newWorld(shared), newWorld(shared)
 		for _, p := range []*netfault.Proxy{mute.amqp, mute.management} { // one is silent from the beginning…

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("A broker", func() {
-	It("that is stopped and started again: nothing changes for three intervals, then each resource is written as often as it must", func() {
+	It("that is stopped and started again: nothing changes for three intervals, then each resource is written as often as it must", Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		w := newStraightWorld(private.Broker)
 		startManager(w)

@@ -22,6 +22,9 @@ func SetUpGomega(within time.Duration) {
 	SetDefaultConsistentlyPollingInterval(deadline.Polling)
 }
 
+// Long has a container or a spec begin before others, so that no process of a suite is left with it in the end.
+const Long = SpecPriority(1)
+
 // LogTo has the libraries of this process log there.
 func LogTo(writer io.Writer) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(writer), zap.UseDevMode(true)))
