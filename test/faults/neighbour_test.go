@@ -11,8 +11,8 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
-	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/netfault"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("A broker that accepts connections and never answers", Long, func() {
