@@ -19,7 +19,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Fifty ConsumerQueues that are deleted at once", Long, func() {
+var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 	onEachBroker("share their waiting, and leave nothing behind", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.fifty()
@@ -30,7 +30,7 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", Long, func() {
 		Eventually(w.VHost.Policies).Should(BeEmpty())
 	})
 
-	It("go while the broker is down and its BrokerConnection and Secret are deleted with them, in whatever order", func() {
+	It("go while the broker is down and its BrokerConnection and Secret are deleted with them, in whatever order", Long, func() {
 		w, proxy := newProxiedWorld("1s")
 		w.fifty()
 		before := w.holds()

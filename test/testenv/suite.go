@@ -22,7 +22,8 @@ func SetUpGomega(within time.Duration) {
 	SetDefaultConsistentlyPollingInterval(deadline.Polling)
 }
 
-// Long has a container or a spec begin before others, so that no process of a suite is left with it in the end.
+// Long has a container or a spec begin before others, so that no process of a suite is left with it in the end. It is for
+// what waits; what keeps the machine busy had better not all begin at once.
 const Long = SpecPriority(1)
 
 // LogTo has the libraries of this process log there.
