@@ -35,10 +35,10 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 # Tests mostly wait for brokers, so many more of them run at once than there are cores: packages, tests that are
 # parallel, and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own. What takes longest comes
 # first. GOGC lets API servers and tests collect garbage less often: they need memory, and time is short. Nor is there time
-# to link what only a debugger reads (-w).
+# to link what only a debugger reads (-w), or to wait for a second at the end of each test binary, as the race detector does.
 .PHONY: test
 test: ## Run all tests on real parts, and check the coverage.
-	GOGC=400 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
+	GOGC=400 GORACE=atexit_sleep_ms=0 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		-ldflags=-w $(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
 		./internal/rabbit ./test/deployment ./test/monitoring $$(go list ./... | grep -vE '/test/(gitops|incluster)$$')
 	hack/coverage.sh cover.out
