@@ -1,0 +1,94 @@
+package events
+
+import (
+	"strconv"
+	"strings"
+)
+
+// parseArguments reads the arguments of an object, which an event has as a list of Erlang terms in text form, such as
+// {<<"x-message-ttl">>,long,5000}. It is false if a term cannot be read with certainty: Erlang prints binaries beyond ASCII in
+// several ways, and nested values are not worth the effort.
+func parseArguments(header any) (arguments map[string]any, exact bool) {
+	terms, ok := header.([]any)
+	if !ok {
+		return nil, header == nil
+	}
+	arguments = make(map[string]any, len(terms))
+	for _, term := range terms {
+		text, ok := term.(string)
+		if !ok {
+			return nil, false
+		}
+		name, value, ok := parseArgument(text)
+		if !ok {
+			return nil, false
+		}
+		arguments[name] = value
+	}
+	return arguments, true
+}
+
+// parseArgument reads {<<"name">>,type,value}.
+func parseArgument(text string) (name string, value any, ok bool) {
+	inner, opened := strings.CutPrefix(text, "{")
+	inner, closed := strings.CutSuffix(inner, "}")
+	name, rest, named := binary(inner)
+	kind, rest, typed := strings.Cut(afterComma(rest), ",")
+	if !opened || !closed || !named || !typed {
+		return "", nil, false
+	}
+	rest = strings.TrimSpace(rest)
+	switch kind {
+	case "longstr":
+		value, rest, ok = binary(rest)
+		ok = ok && rest == ""
+	case "bool":
+		value, ok = rest == "true", rest == "true" || rest == "false"
+	case "byte", "short", "signedint", "long", "unsignedbyte", "unsignedshort", "unsignedint":
+		number, err := strconv.ParseInt(rest, 10, 64)
+		value, ok = number, err == nil
+	}
+	return name, value, ok
+}
+
+// binary reads <<"text">> and returns what follows. Erlang breaks long text into several literals: <<"one" "two">>.
+func binary(text string) (value, rest string, ok bool) {
+	if text == "<<>>" {
+		return "", "", true
+	}
+	rest, ok = strings.CutPrefix(text, "<<")
+	if !ok {
+		return "", "", false
+	}
+	var parts strings.Builder
+	for {
+		literal, opened := strings.CutPrefix(strings.TrimSpace(rest), `"`)
+		part, after, closed := strings.Cut(literal, `"`)
+		if !opened || !closed || !isPlain(part) {
+			return "", "", false
+		}
+		parts.WriteString(part)
+		if end, ended := strings.CutPrefix(after, ">>"); ended {
+			return parts.String(), end, true
+		}
+		rest = after
+	}
+}
+
+// isPlain says that Erlang prints the text as it is.
+func isPlain(text string) bool {
+	for _, b := range []byte(text) {
+		if b < ' ' || b > '~' || b == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+func afterComma(text string) string {
+	after, found := strings.CutPrefix(text, ",")
+	if !found {
+		return ""
+	}
+	return strings.TrimSpace(after)
+}

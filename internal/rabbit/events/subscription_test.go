@@ -1,0 +1,167 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// each runs a test against every broker of the matrix, with a vhost of its own, and a subscription to the events about it.
+func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost, heard *events.Subscription)) {
+	t.Parallel()
+	for _, broker := range brokers.All(t) {
+		t.Run(broker.Version, func(t *testing.T) {
+			t.Parallel()
+			vh := broker.NewVHost(t)
+			subscription, err := events.Subscribe(dialed(t, broker), vh.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, vh, subscription)
+		})
+	}
+}
+
+// dialed opens a connection to the vhost that has the event exchange.
+func dialed(t *testing.T, broker brokers.Broker) *amqpconn.Conn {
+	t.Helper()
+	uri, err := url.Parse(broker.AMQPURI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := amqpconn.Dial(t.Context(), amqpconn.DialOptions{
+		URI: uri, Username: broker.Username, Password: broker.Password, VHost: "/", Timeout: limit,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close(time.Second) })
+	return connection
+}
+
+var limit = deadline.For(30 * time.Second)
+
+// heardUntil returns what was heard until a marker.
+func heardUntil(t *testing.T, s *events.Subscription, marker int) []events.Change {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := s.Mark(marker); err != nil {
+		t.Fatal(err)
+	}
+	var changes []events.Change
+	for {
+		batch, err := s.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes = append(changes, batch.Changes...)
+		if batch.Marker == marker {
+			return changes
+		}
+	}
+}
+
+func expect(t *testing.T, got []events.Change, want ...events.Change) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangesOfQueuesAndExchanges(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost, heard *events.Subscription) {
+		vh.DeclareQueue("orders", amqp.Table{"x-queue-type": "quorum", "x-message-ttl": int64(5000), "x-single-active-consumer": true})
+		vh.DeclareExchange("in", "headers", amqp.Table{"alternate-exchange": "out"})
+		expect(t, heardUntil(t, heard, 1),
+			events.Change{
+				Kind: events.Created, ID: vhost.QueueID("orders"), Exact: true,
+				Queue: vhost.Queue{Durable: true, Arguments: vhost.Arguments{
+					"x-queue-type": "quorum", "x-message-ttl": int64(5000), "x-single-active-consumer": true,
+				}},
+			},
+			events.Change{
+				Kind: events.Created, ID: vhost.ExchangeID("in"), Exact: true,
+				Exchange: vhost.Exchange{Type: "headers", Durable: true, Arguments: vhost.Arguments{"alternate-exchange": "out"}},
+			})
+		vh.DeleteQueue("orders")
+		vh.DeleteExchange("in")
+		expect(t, heardUntil(t, heard, 2),
+			events.Change{Kind: events.Deleted, ID: vhost.QueueID("orders")},
+			events.Change{Kind: events.Deleted, ID: vhost.ExchangeID("in")})
+	})
+}
+
+func TestChangesOfBindings(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost, heard *events.Subscription) {
+		vh.DeclareQueue("orders", nil)
+		vh.DeclareExchange("in", "headers", nil)
+		heardUntil(t, heard, 1)
+		rejected := amqp.Table{"x-match": "all-with-x", "x-last-death-reason": "rejected"}
+		vh.Bind("in", "orders", "k.*", rejected)
+		vh.BindExchange("in", "amq.topic", "", amqp.Table{"n": amqp.Table{"deep": "x"}})
+		vh.Unbind("in", "orders", "k.*", rejected)
+		bound := vhost.Binding{
+			Source: "in", Destination: "orders", RoutingKey: "k.*",
+			Arguments: vhost.Arguments{"x-match": "all-with-x", "x-last-death-reason": "rejected"},
+		}
+		id := vhost.ID{Kind: vhost.KindBinding, Source: "in", Destination: "orders", RoutingKey: "k.*"}
+		expect(t, heardUntil(t, heard, 2),
+			events.Change{Kind: events.Created, ID: id, Exact: true, Binding: bound},
+			events.Change{
+				Kind: events.Created, ID: vhost.ID{Kind: vhost.KindBinding, Source: "in", Destination: "amq.topic"},
+				Binding: vhost.Binding{Source: "in", Destination: "amq.topic", ToExchange: true},
+			},
+			events.Change{Kind: events.Deleted, ID: id, Exact: true, Binding: bound})
+	})
+}
+
+func TestChangesOfPolicies(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost, heard *events.Subscription) {
+		vh.SetPolicy("limits", brokers.Policy{Pattern: "^orders$", Definition: map[string]any{"max-length": 5}, ApplyTo: "queues"})
+		vh.DeletePolicy("limits")
+		expect(t, heardUntil(t, heard, 1),
+			events.Change{Kind: events.PolicyChanged, ID: vhost.ID{Name: "limits"}},
+			events.Change{Kind: events.PolicyChanged, ID: vhost.ID{Name: "limits"}})
+	})
+}
+
+// The event exchange announces the changes of all vhosts.
+func TestOtherVHostsAreLeftOut(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost, heard *events.Subscription) {
+		vh.Broker.NewVHost(t).DeclareQueue("elsewhere", nil)
+		expect(t, heardUntil(t, heard, 1))
+	})
+}
+
+func TestASubscriptionEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	for _, broker := range brokers.All(t) {
+		t.Run(broker.Version, func(t *testing.T) {
+			t.Parallel()
+			connection := dialed(t, broker)
+			subscription, err := events.Subscribe(connection, "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			connection.CloseSocket()
+			for err == nil { // of other tests there may be events left
+				_, err = subscription.Next(t.Context())
+			}
+			if !errors.Is(err, events.ErrEnded) {
+				t.Errorf("got %v, want %v", err, events.ErrEnded)
+			}
+		})
+	}
+}
