@@ -159,9 +159,15 @@ type BrokerCapabilities struct {
 	// +required
 	Definitions bool `json:"definitions"`
 
-	// events says that the broker announces changes through the plugin rabbitmq_event_exchange.
+	// events says that the operator hears of changes in the vhost at once, through the plugin rabbitmq_event_exchange. Otherwise
+	// the operator finds them once per resyncInterval.
 	// +required
 	Events bool `json:"events"`
+
+	// eventsReason says why no events are heard.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	EventsReason string `json:"eventsReason,omitempty"`
 
 	// policies says that the user may write policies (tag policymaker or administrator).
 	// +required

@@ -85,6 +85,22 @@ var (
 		refreshBuckets, "result")
 )
 
+// Events of brokers.
+var (
+	EventsHeard = gauge("warren_connection_events_heard",
+		"1 while the events of the vhost are heard. Without them, changes at the broker are found once per interval.",
+		"namespace", "name")
+	Events = counter("warren_broker_events_total",
+		"Events about vhosts, by what came of them: own for a change of this operator; applied for a change by others that the snapshot "+
+			"took over; refresh for a change that a refresh has to show; ignored for objects that do not matter.",
+		"result")
+	EventLag = histogram("warren_broker_event_lag_seconds",
+		"Time from a change, by the clock of the broker, until its event was handled.",
+		requestBuckets)
+	RefreshRequests = counter("warren_snapshot_refresh_requests_total",
+		"Requests for a refresh of a vhost. One refresh serves all that were made before; see warren_snapshot_refresh_duration_seconds.")
+)
+
 // Fences.
 var (
 	Fences = gauge("warren_fences",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/events"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -67,7 +68,9 @@ type operation struct {
 	cluster string
 	// permissions are those that the operation takes, by kind of object.
 	permissions map[vhost.Kind]string
-	call        func(*amqp.Channel) error
+	// kind is what an event will say of the operation.
+	kind events.Kind
+	call func(*amqp.Channel) error
 	// write takes the change over into a snapshot; see snapshot.Write.
 	write func(*snapshot.Snapshot) bool
 }
@@ -100,6 +103,7 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 		return err
 	}
 	call := func(channel *amqp.Channel) error {
+		c.views.begin(operation.about.ID, operation.kind)
 		if err := operation.call(channel); err != nil {
 			return err
 		}
@@ -145,7 +149,7 @@ func (o operation) namePermission(err error) error {
 func declareExchange(exchange topology.Exchange) operation {
 	kind := string(exchange.Type)
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: exchange.ID()},
+		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: exchange.ID()}, kind: events.Created,
 		names: []string{exchange.Name, kind},
 
 		permissions: map[vhost.Kind]string{vhost.KindExchange: "configure"},
@@ -164,7 +168,7 @@ func declareQueue(queue topology.Queue) operation {
 		onQueue = "configure or read" // the latter for the dead-letter exchange's sake
 	}
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: queue.ID()},
+		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: queue.ID()}, kind: events.Created,
 		names: []string{queue.Name}, arguments: queue.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: onQueue, vhost.KindExchange: "write"},
@@ -181,7 +185,7 @@ func declareQueue(queue topology.Queue) operation {
 
 func bind(binding topology.Binding) operation {
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpBind, ID: bindingID(binding)},
+		about: brokererr.ObjectError{Op: brokererr.OpBind, ID: bindingID(binding)}, kind: events.Created,
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},

@@ -67,7 +67,9 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 			Settle: timeouts.settle, Stray: timeouts.leftover, Operation: timeouts.operation, Close: timeouts.close,
 		},
 	}, deletionBroker{c}, c.writeAPI)
-	c.views = &views{observations: config.Observations, viewer: viewer{notify: c.notices.add, fences: c.deleter.Standing}}
+	c.views = &views{
+		observations: config.Observations, viewer: viewer{notify: c.notices.add, fences: c.deleter.Standing}, lifetime: c.ctx,
+	}
 	c.operators = &operatorSurvey{
 		config: config, errs: errs, api: c.writeAPI, views: c.views, health: c.health, last: survey{places: management.NewPlaces(1)},
 	}
@@ -80,6 +82,10 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		operators: c.operators, clearLeftovers: c.deleter.ClearLeftovers,
 		requests: &refreshRequests{vhost: config.VHost, wake: make(chan struct{}, 1), closed: c.ctx.Done()},
 	}
+	listener := &eventListener{
+		config: config, dialer: c.dialer, log: logger, health: c.health, requests: c.refresher.requests, matched: make(chan struct{}, 1),
+	}
+	c.views.listen, c.refresher.matcher.matched = listener.listenTo, listener.matched
 	supervisor := &supervisor{
 		dialer: c.dialer, links: links, channels: c.channels, health: c.health, reconnected: c.refresher.requests.markStale,
 	}
@@ -94,6 +100,7 @@ func (c *Connection) Close() {
 	c.deleter.Stop(drainTimeout)
 	c.cancel()
 	c.running.Wait()
+	c.views.listening.Wait()
 	c.channels.Running.Wait()
 	c.deleter.Close()
 	c.readAPI.Close()
@@ -102,7 +109,18 @@ func (c *Connection) Close() {
 }
 
 // Health tells how the connection fares.
-func (c *Connection) Health() Health { return c.health.read() }
+func (c *Connection) Health() Health {
+	health := c.health.read()
+	health.CurrentAt = health.SyncedAt
+	if view := c.views.get(); view != nil {
+		since, reason, currentAt := view.events.state()
+		health.EventsSince, health.EventsReason = since, reason
+		if currentAt.After(health.CurrentAt) {
+			health.CurrentAt = currentAt
+		}
+	}
+	return health
+}
 
 // VHost is the vhost that the connection leads to.
 func (c *Connection) VHost() string { return c.config.VHost }
@@ -121,3 +139,12 @@ func (c *Connection) Refresh(ctx context.Context) error { return c.refresher.req
 
 // RequestRefresh asks for a refresh that begins after the call, and does not wait for it.
 func (c *Connection) RequestRefresh() { c.refresher.requests.request() }
+
+// RequestCatchUp asks for a snapshot that is current as of the call, and does not wait for it: by events if they are heard, which
+// takes milliseconds, and otherwise by a refresh. Of several nodes, events do not come in the order in which changes are made.
+func (c *Connection) RequestCatchUp() {
+	view := c.views.get()
+	if view == nil || c.health.read().Nodes != 1 || !view.events.want(view.lastRead()) {
+		c.RequestRefresh()
+	}
+}

@@ -21,6 +21,8 @@ type Health struct {
 	ClusterName  string
 	Cluster      vhost.Cluster
 	Capabilities management.Capabilities
+	// Nodes is how many nodes the cluster has; zero if the user may not know.
+	Nodes int
 	// Operators are the owners of connections and fences in the vhost that Config.Known does not know. While there are any,
 	// nothing is removed.
 	Operators string
@@ -32,6 +34,12 @@ type Health struct {
 	MatchedByName bool
 	// SyncedAt is when the last successful reading began; zero if there was none.
 	SyncedAt time.Time
+	// CurrentAt is SyncedAt, or later if events have shown that the snapshot is current as of then.
+	CurrentAt time.Time
+	// EventsSince is since when the vhost's events have been heard; zero if they are not, for EventsReason, which is empty while
+	// that is not known yet.
+	EventsSince  time.Time
+	EventsReason string
 	// FailingSince is when the trouble began that Err tells; zero while all is well.
 	FailingSince time.Time
 	// Err is why reading fails, or why there is no AMQP connection, or both; without secrets. It wraps the sentinels of

@@ -84,6 +84,7 @@ type matcher struct {
 	links    *linkSlot
 	channels *amqpconn.Pool
 	health   *healthState
+	matched  chan<- struct{} // is told of each link that matches
 }
 
 // isMatched says whether the AMQP connection that is open was shown to lead to the broker of the management API.
@@ -157,6 +158,10 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 		l.MatchedCluster.Store(&info.Identity)
 		m.channels.Set(l, nil)
 		m.health.update(func(s *healthParts) { s.mismatch, s.health.Matched, s.health.MatchedByName = nil, true, byName })
+		select {
+		case m.matched <- struct{}{}:
+		default: // the listener has not seen the last one yet
+		}
 	})
 	return nil
 }

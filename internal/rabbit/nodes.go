@@ -22,13 +22,13 @@ func (r *refresher) checkMajority(ctx context.Context) error {
 	}
 	nodes, err := r.api.Nodes(ctx, "")
 	if errors.Is(err, brokererr.ErrAccessRefused) {
-		r.info.Nodes = 0 // the user has lost a tag
+		r.setNodes(0) // the user has lost a tag
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	r.info.Nodes = len(nodes)
+	r.setNodes(len(nodes))
 	var down []string
 	for _, node := range nodes {
 		if node.Running != nil && !*node.Running {
@@ -44,6 +44,11 @@ func (r *refresher) checkMajority(ctx context.Context) error {
 	return r.errs.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
 		"and to write to: start them, or take those that are gone for good out of the cluster with rabbitmqctl forget_cluster_node",
 		len(down), len(nodes), names)
+}
+
+func (r *refresher) setNodes(count int) {
+	r.info.Nodes = count
+	r.health.update(func(s *healthParts) { s.health.Nodes = count })
 }
 
 // members knows the quorum queues that have fewer members than the cluster has nodes.

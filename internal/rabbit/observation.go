@@ -50,9 +50,14 @@ type observation struct {
 	counts  counts
 
 	reading management.Places // of one, for whoever reads the vhost
-	readAt  time.Time         // when the last reading began that succeeded; guarded by reading
+
+	listening management.Places // of one, for whoever hears events
+	events    heard
+	own       ownChanges
 
 	mu      sync.Mutex
+	readAt  time.Time     // when the last reading began that succeeded
+	took    time.Duration // how long it took
 	views   map[*view]bool
 	written []written // since the last reading
 }
@@ -86,7 +91,8 @@ func (o *Observations) open(key observationKey, viewer viewer) *view {
 	observed, exists := o.shared[key]
 	if !exists {
 		observed = &observation{
-			key: key, reading: management.NewPlaces(1), views: map[*view]bool{},
+			key: key, reading: management.NewPlaces(1), listening: management.NewPlaces(1), views: map[*view]bool{},
+			events: newHeard(),
 		}
 	}
 	if key.isShared() {
@@ -140,7 +146,7 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 	held := false
 	err = v.reading.Hold(waiting, errs, func() error {
 		held = true
-		if began = v.readAt; !began.Before(demand.oldest) {
+		if began = v.lastRead(); !began.Before(demand.oldest) {
 			return nil
 		}
 		began = time.Now()
@@ -149,7 +155,7 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 			_, err = v.readAndReplace(ctx, read)
 		}
 		if err == nil {
-			v.readAt = began
+			v.read(began)
 		}
 		return err
 	})
@@ -158,6 +164,30 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 		err = errs.Because(reasons, fmt.Sprintf("%v: waiting for another connection that reads the vhost", brokererr.ErrTimeout))
 	}
 	return began, err
+}
+
+// lastRead is when the last reading began that succeeded; zero before the first.
+func (o *observation) lastRead() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readAt
+}
+
+// read takes note of a reading that has just ended well.
+func (o *observation) read(began time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.readAt, o.took = began, time.Since(began)
+}
+
+// readingShare keeps the time that readings take to a tenth.
+const readingShare = 10
+
+// nextReading is when the vhost may be read again: after the pace, and later where a reading takes long.
+func (o *observation) nextReading(pace time.Duration) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readAt.Add(max(pace, readingShare*o.took))
 }
 
 // readAndReplace says whether the vhost is to be read again, for something is missing that was there before.

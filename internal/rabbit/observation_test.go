@@ -203,7 +203,7 @@ func TestAnUnmatchedConnectionReadsForItself(t *testing.T) {
 // While a connection changes from one view to the next it shows the old one, and what it writes is in both.
 func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 	t.Parallel()
-	views := views{observations: NewObservations(), viewer: viewer{
+	views := views{observations: NewObservations(), lifetime: t.Context(), listen: deaf, viewer: viewer{
 		notify: func(snapshot.Notice) {}, fences: func() map[string]bool { return nil },
 	}}
 	if _, read := views.observe(vhost.Selection{}); read {
@@ -253,7 +253,7 @@ func TestAReadingOfOthersIsWaitedForNotForEver(t *testing.T) {
 func TestAnotherViewIsNews(t *testing.T) {
 	t.Parallel()
 	heard, shown := 0, (*view)(nil)
-	views := &views{observations: NewObservations()}
+	views := &views{observations: NewObservations(), lifetime: t.Context(), listen: deaf}
 	views.viewer = viewer{
 		notify: func(notice snapshot.Notice) {
 			if notice.Health {
@@ -344,7 +344,7 @@ func TestWritesConcernWhatChangesConcern(t *testing.T) {
 // A connection that closes while it reads the members of queues leaves the others what is known of them.
 func TestAConnectionThatClosesForgetsNoMembers(t *testing.T) {
 	t.Parallel()
-	views := &views{observations: NewObservations(), viewer: silent()}
+	views := &views{observations: NewObservations(), lifetime: t.Context(), listen: deaf, viewer: silent()}
 	view, _ := views.prepare(observationKey{clusterID: "c"})
 	views.show(view)
 	view.members.replace(3, map[string]int{"orders": 2})
@@ -366,3 +366,6 @@ func TestAConnectionThatClosesForgetsNoMembers(t *testing.T) {
 		t.Errorf("%+v", observed)
 	}
 }
+
+// deaf hears no events.
+func deaf(context.Context, *view) {}

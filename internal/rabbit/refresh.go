@@ -40,13 +40,12 @@ func (r *refresher) run(ctx context.Context) {
 	retry := backoff{first: r.timeouts.firstRetry, limit: min(r.timeouts.lastRetry, r.config.ResyncInterval)}
 	r.awaitLink(ctx)
 	for ctx.Err() == nil {
-		began := time.Now()
-		waiting, asked := r.requests.take()
-		err := r.refresh(ctx, asked)
+		waiting, askedAt := r.requests.take()
+		err := r.refresh(ctx, askedAt)
 		for _, result := range waiting {
 			result <- err
 		}
-		wait := max(jitter(r.config.ResyncInterval)-time.Since(r.readAt), time.Since(began)) // half of the time at most
+		wait := max(jitter(r.config.ResyncInterval)-time.Since(r.readAt), time.Until(r.views.nextReading(r.timeouts.pace)))
 		if err == nil {
 			retry.reset()
 			r.readMembers(ctx)
@@ -54,15 +53,29 @@ func (r *refresher) run(ctx context.Context) {
 		} else {
 			wait = retry.wait()
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-r.requests.wake:
-			r.requests.request() // which take is to see
-		case <-r.matcher.links.offered:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		r.sleep(ctx, wait)
+	}
+}
+
+// sleep waits until the next refresh is due: after a time, or sooner if somebody asks for a refresh, but not at a faster pace than
+// the broker is to bear, or at once if AMQP has connected.
+func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return
+	case <-r.requests.wake:
+	case <-r.matcher.links.offered:
+		return
+	case <-ctx.Done():
+		return
+	}
+	timer.Reset(time.Until(r.views.nextReading(r.timeouts.pace)))
+	select {
+	case <-timer.C:
+	case <-r.matcher.links.offered:
+	case <-ctx.Done():
 	}
 }
 
@@ -78,9 +91,9 @@ func (r *refresher) awaitLink(ctx context.Context) {
 }
 
 // refresh asks the broker who it is, where that is not sure, and reads the vhost.
-func (r *refresher) refresh(ctx context.Context, asked bool) error {
+func (r *refresher) refresh(ctx context.Context, askedAt time.Time) error {
 	started := time.Now()
-	began, err := r.probeAndRead(ctx, asked)
+	began, err := r.probeAndRead(ctx, askedAt)
 	metrics.Refreshes.Observe(time.Since(started), brokererr.Result(err))
 	if err != nil && !errors.Is(err, errReadByAnother) {
 		r.requests.markStale() // even when closing: another refresh may still begin
@@ -97,10 +110,13 @@ func (r *refresher) refresh(ctx context.Context, asked bool) error {
 			s.health.SyncedAt = began
 		}
 	})
+	if err == nil {
+		r.health.notices.add(snapshot.Notice{Current: true})
+	}
 	return err
 }
 
-func (r *refresher) probeAndRead(ctx context.Context, asked bool) (began time.Time, err error) {
+func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began time.Time, err error) {
 	now := time.Now()
 	if err := r.probe(ctx); err != nil {
 		return began, err
@@ -112,7 +128,7 @@ func (r *refresher) probeAndRead(ctx context.Context, asked bool) (began time.Ti
 		return began, err
 	}
 	view, moving := r.views.prepare(r.observationKey())
-	demand := demand{oldest: r.earliestUseful(asked, now), twice: moving, limit: 2 * r.timeouts.request}
+	demand := demand{oldest: r.earliestUseful(askedAt, now), twice: moving, limit: 2 * r.timeouts.request}
 	if moving && view.openedAt.After(demand.oldest) {
 		demand.oldest = view.openedAt // what was written before may be missing in an older reading
 	}
@@ -129,12 +145,9 @@ func (r *refresher) probeAndRead(ctx context.Context, asked bool) (began time.Ti
 
 // earliestUseful is when a reading may have begun at the earliest that serves: by another connection, after the last reading that
 // was used here.
-func (r *refresher) earliestUseful(asked bool, now time.Time) time.Time {
+func (r *refresher) earliestUseful(askedAt, now time.Time) time.Time {
 	oldest := now.Add(-r.config.ResyncInterval)
-	if asked {
-		oldest = now
-	}
-	for _, later := range []time.Time{r.requests.outdatedBefore(), r.readAt.Add(1)} {
+	for _, later := range []time.Time{askedAt, r.requests.outdatedBefore(), r.readAt.Add(1)} {
 		if later.After(oldest) {
 			oldest = later
 		}
@@ -182,7 +195,7 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 	r.matcher.rematch(known, info)
 	r.health.update(func(s *healthParts) {
 		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = info.Version, info.Identity.Name, info.Capabilities
-		s.health.Cluster = info.Identity
+		s.health.Cluster, s.health.Nodes = info.Identity, info.Nodes
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
@@ -17,6 +18,7 @@ type refreshRequests struct {
 
 	mu      sync.Mutex
 	waiting []chan<- error // for the next refresh
+	askedAt time.Time      // of the last request that the next refresh is to serve; zero if there is none
 	// stale: the broker must be asked again who it is. What was read before staleSince may be out of date.
 	stale      bool
 	staleSince time.Time
@@ -27,8 +29,8 @@ func (r *refreshRequests) wait(ctx context.Context) error {
 	result := make(chan error, 1)
 	r.mu.Lock()
 	r.waiting = append(r.waiting, result)
-	r.request()
 	r.mu.Unlock()
+	r.request()
 	select {
 	case err := <-result:
 		return err
@@ -41,24 +43,28 @@ func (r *refreshRequests) wait(ctx context.Context) error {
 
 // request wakes run.
 func (r *refreshRequests) request() {
+	metrics.RefreshRequests.Inc()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.askedAt = time.Now()
 	select {
 	case r.wake <- struct{}{}:
 	default: // a refresh is about to begin
 	}
 }
 
-// take returns the callers that the next refresh will serve, and clears the request that they made. asked says that
-// there was a request.
-func (r *refreshRequests) take() (waiting []chan<- error, asked bool) {
+// take returns the callers that the next refresh will serve, and when the last request was made; zero if there was none. It
+// clears the requests.
+func (r *refreshRequests) take() (waiting []chan<- error, askedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
 	case <-r.wake:
-		asked = true
 	default:
 	}
 	waiting, r.waiting = r.waiting, nil
-	return waiting, asked || len(waiting) > 0
+	askedAt, r.askedAt = r.askedAt, time.Time{}
+	return waiting, askedAt
 }
 
 // markStale has the broker asked again who it is, and the vhost read again: something may have changed unseen.

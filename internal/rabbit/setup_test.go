@@ -61,7 +61,7 @@ func (l *listener) awaits(t *testing.T, want snapshot.Notice) {
 		defer l.mu.Unlock()
 		heard := []snapshot.Notice{}
 		for _, notice := range l.notices {
-			if notice.Health = false; !notice.Empty() {
+			if notice.Health, notice.Capabilities, notice.Current = false, false, false; !notice.Empty() {
 				heard = append(heard, notice)
 			}
 		}
@@ -79,7 +79,7 @@ func (l *listener) awaitsTogether(t *testing.T, want snapshot.Notice) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		together := snapshot.Merge(l.notices)
-		together.Health = false
+		together.Health, together.Capabilities, together.Current = false, false, false
 		return together
 	}).WithTimeout(within).WithPolling(time.Millisecond).Should(Equal(want))
 }

@@ -13,6 +13,8 @@ import (
 type Stats struct {
 	// AMQPUp: the AMQP connection is open. ManagementUp: the last refresh had an answer from the management API.
 	AMQPUp, ManagementUp bool
+	// EventsHeard: the events of the vhost are heard.
+	EventsHeard bool
 	// Reconnects is how often AMQP has connected again.
 	Reconnects int
 	// SyncedAt is Health.SyncedAt, and ResyncInterval that of the configuration.
@@ -30,6 +32,7 @@ type Stats struct {
 func (c *Connection) Stats() Stats {
 	stats := Stats{ResyncInterval: c.config.ResyncInterval}
 	c.health.fill(&stats)
+	stats.EventsHeard = !c.Health().EventsSince.IsZero()
 	names := map[string]bool{}
 	for _, name := range c.Fences() {
 		names[name] = true

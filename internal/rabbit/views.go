@@ -1,8 +1,11 @@
 package rabbit
 
 import (
+	"context"
 	"sync"
+	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/events"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -12,6 +15,12 @@ import (
 type views struct {
 	observations *Observations
 	viewer       viewer
+	// listen hears the events of a view until the context ends.
+	listen func(ctx context.Context, view *view)
+	// lifetime is the connection's, not a call's; stopListening ends the hearing of the current view.
+	lifetime      context.Context
+	stopListening context.CancelFunc
+	listening     sync.WaitGroup
 
 	mu      sync.RWMutex
 	current *view // nil before the first reading
@@ -44,11 +53,22 @@ func (v *views) show(read *view) {
 	if read != before {
 		v.drop(before)
 		v.current, v.next = read, nil
+		v.listenTo(read)
 	}
 	v.mu.Unlock()
 	if before != nil && before != read {
 		v.viewer.notify(snapshot.Notice{Health: true})
 	}
+}
+
+// listenTo hears the events of another view than before.
+func (v *views) listenTo(read *view) {
+	if v.stopListening != nil {
+		v.stopListening()
+	}
+	ctx, cancel := context.WithCancel(v.lifetime)
+	v.stopListening = cancel
+	v.listening.Go(func() { v.listen(ctx, read) })
 }
 
 func (v *views) drop(view *view) {
@@ -75,6 +95,15 @@ func (v *views) get() *view {
 	return v.current
 }
 
+// nextReading is when the vhost may be read again; zero before the first reading.
+func (v *views) nextReading(pace time.Duration) time.Time {
+	current := v.get()
+	if current == nil {
+		return time.Time{}
+	}
+	return current.nextReading(pace)
+}
+
 // observe returns what the vhost has of a selection; false before the first reading.
 func (v *views) observe(selection vhost.Selection) (vhost.Observed, bool) {
 	current := v.get()
@@ -90,6 +119,17 @@ func (v *views) observe(selection vhost.Selection) (vhost.Observed, bool) {
 func (v *views) snapshot(show func(*snapshot.Snapshot)) {
 	if current := v.get(); current != nil {
 		current.store.View(show)
+	}
+}
+
+// begin takes note of a change that is about to be made, for its event not to pass for somebody else's change.
+func (v *views) begin(id vhost.ID, kind events.Kind) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, view := range []*view{v.current, v.next} {
+		if view != nil {
+			view.own.begin(id, kind)
+		}
 	}
 }
 

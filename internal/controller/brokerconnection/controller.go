@@ -210,6 +210,20 @@ func (r *Reconciler) reconcileNormal(
 	return setStatus(bc, connection.Health(), status), nil
 }
 
+// capabilitiesOf keeps what was known of events until it is known anew.
+func capabilitiesOf(health rabbit.Health, known *v1alpha1.BrokerCapabilities) *v1alpha1.BrokerCapabilities {
+	capabilities := &v1alpha1.BrokerCapabilities{
+		Definitions: health.Capabilities.Definitions, Events: !health.EventsSince.IsZero(),
+		EventsReason: conditions.Truncate(health.EventsReason, 1024),
+		Policies:     health.Capabilities.Policies, DelayedRedelivery: health.Capabilities.DelayedRedelivery,
+		Statistics: &health.Capabilities.Statistics,
+	}
+	if known != nil && !capabilities.Events && capabilities.EventsReason == "" {
+		capabilities.Events, capabilities.EventsReason = known.Events, known.EventsReason
+	}
+	return capabilities
+}
+
 func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (brokers.Broker, error) {
 	config, err := configOf(ctx, r.live, bc)
 	if err != nil {
@@ -226,11 +240,7 @@ func setStatus(
 		known := health.Cluster.Keeping(vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint})
 		status.BrokerVersion = health.Version
 		status.ClusterID, status.ClusterName, status.ClusterEndpoint = known.ID, known.Name, known.Endpoint
-		status.Capabilities = &v1alpha1.BrokerCapabilities{
-			Definitions: health.Capabilities.Definitions, Events: health.Capabilities.Events,
-			Policies: health.Capabilities.Policies, DelayedRedelivery: health.Capabilities.DelayedRedelivery,
-			Statistics: &health.Capabilities.Statistics,
-		}
+		status.Capabilities = capabilitiesOf(health, status.Capabilities)
 	}
 	value, p, again := summarizeHealth(health, bc, time.Now())
 	writer := conditions.For(&status.Conditions, bc.Generation)

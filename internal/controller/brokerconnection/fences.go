@@ -28,6 +28,12 @@ type remainder struct {
 	note string
 }
 
+// Fences are looked for again soon at first and less often later.
+const (
+	minFenceRecheck = 100 * time.Millisecond
+	maxFenceRecheck = 2 * time.Second
+)
+
 // remainingFences finds out whether fences of a BrokerConnection that nobody needs any more may still stand.
 func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerConnection) (remainder, error) {
 	if bc.Status.ClusterName == "" && r.openConnection(bc) == nil { // there never was one
@@ -42,7 +48,7 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	}
 	free := r.unneeded.At(bc)
 	waited := time.Since(free)
-	again := min(max(waited, brokers.MinRecheck), brokers.MaxRecheck)
+	again := min(max(waited, minFenceRecheck), maxFenceRecheck)
 	if waited < fenceCheckTime || r.deletions.seen(bc) < patience.TerminationPatience {
 		unknown = remainder{wait: again}
 	}
@@ -64,7 +70,7 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 		return remainder{}, nil
 	case waited < fenceWaitTime:
 		connection.RequestRefresh() // it takes them down
-		return remainder{wait: brokers.MaxRecheck}, nil
+		return remainder{wait: maxFenceRecheck}, nil
 	}
 	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
 }

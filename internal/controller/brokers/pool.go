@@ -29,6 +29,8 @@ type Pool struct {
 	// BrokerConnectionEvents and ConsumerQueueEvents feed the controllers' queues.
 	BrokerConnectionEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
 	ConsumerQueueEvents    chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]
+	// current is called with a connection whose snapshot is current as of a later time.
+	current func(Broker)
 	// stopping ends when the manager does; until then events wait for the controllers to take them.
 	stopping context.Context // the life of the component, not of a call
 	stop     context.CancelFunc
@@ -52,6 +54,8 @@ type Broker interface {
 	// Refresh reads the vhost, and returns when that is done; RequestRefresh does not wait.
 	Refresh(ctx context.Context) error
 	RequestRefresh()
+	// RequestCatchUp asks for a snapshot that is current as of the call; see rabbit.Connection.RequestCatchUp.
+	RequestCatchUp()
 	// Apply declares and binds; see rabbit.Connection.Apply.
 	Apply(ctx context.Context, changes topology.Topology) error
 	// Remove unbinds and deletes; see rabbit.Connection.Remove.
@@ -97,10 +101,15 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 		reader: reader, logger: logger, connect: connect,
 		BrokerConnectionEvents: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		ConsumerQueueEvents:    make(chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]),
+		current:                func(Broker) {},
 		stopping:               stopping, stop: stop,
 		open: map[types.NamespacedName]openConnection{}, owners: map[string]bool{},
 	}
 }
+
+// OnCurrent has a function called with each connection whose snapshot is current as of a later time. It is to be called before the
+// first connection is opened.
+func (p *Pool) OnCurrent(current func(Broker)) { p.current = current }
 
 // Lifetime ends when the manager stops.
 func (p *Pool) Lifetime() context.Context { return p.stopping }
@@ -217,16 +226,19 @@ func (p *Pool) Close(key types.NamespacedName) {
 // handleNotice passes a notice on. A change of health concerns the BrokerConnection, and as a rule every ConsumerQueue of it,
 // for everything may differ from what they know; otherwise only those with one of the objects are concerned.
 func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
-	if notice.Health {
+	if notice.Health || notice.Capabilities {
 		object := &v1alpha1.BrokerConnection{}
 		object.Namespace, object.Name = key.Namespace, key.Name
 		select {
 		case p.BrokerConnectionEvents <- event.TypedGenericEvent[*v1alpha1.BrokerConnection]{Object: object}:
 		case <-p.stopping.Done():
 		}
-		if p.healthConcernsQueues(key) {
+		if notice.Health && p.healthConcernsQueues(key) {
 			p.enqueue(key, IndexConnection, key.Name)
 		}
+	}
+	if connection := p.Get(key); notice.Current && connection != nil {
+		p.current(connection)
 	}
 	changed := vhost.Selection{Queues: notice.Queues, Exchanges: notice.Exchanges}
 	for _, object := range ObjectKeys(changed) {

@@ -10,56 +10,100 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// RefreshPending ends a reconciliation that has to wait for a refresh of the vhost.
-type RefreshPending struct{ Wait time.Duration }
+// RefreshPending ends a reconciliation that has to wait for a refresh of the vhost, which wakes the resource.
+type RefreshPending struct{}
 
 func (*RefreshPending) Error() string { return "the vhost has not been refreshed yet" }
 
-// A refresh is asked about again soon at first and less often later: thousands may wait for one broker.
-const (
-	MinRecheck = 100 * time.Millisecond
-	MaxRecheck = 2 * time.Second
-)
+// RefreshRecheck is when a resource asks again that nobody has woken.
+const RefreshRecheck = 5 * time.Second
 
-// RefreshGate records, per resource, the time after which a refresh counts. Workers requeue the resource instead of blocking on the
-// refresh, which may take as long as a broker that does not answer.
+// RefreshGate records, per resource, the time after which a refresh counts. Workers end the reconciliation instead of blocking on
+// the refresh, which may take as long as a broker that does not answer. Each refresh wakes the resources that wait for one.
 type RefreshGate struct {
+	// wake has a resource reconciled.
+	wake func(client.ObjectKey)
+
 	mu        sync.Mutex
-	questions map[client.ObjectKey]question
+	questions map[client.ObjectKey]openQuestion
 }
 
-// question is what a resource wants to know of the broker.
-type question struct {
-	about string
-	since time.Time
+// Question is what a resource wants to know of the broker. An answer to another question is none to this one.
+type Question struct {
+	About string
+	// NotBefore is when the question may have been asked at the earliest.
+	NotBefore time.Time
+	// Known: it is enough to know what there is; a refresh is not needed where events tell that.
+	Known bool
+}
+
+// openQuestion is a question that has been asked.
+type openQuestion struct {
+	Question
+
+	connection refresher
+	since      time.Time
 }
 
 // NewRefreshGate makes an empty gate.
-func NewRefreshGate() *RefreshGate { return &RefreshGate{questions: map[client.ObjectKey]question{}} }
+func NewRefreshGate(wake func(client.ObjectKey)) *RefreshGate {
+	return &RefreshGate{wake: wake, questions: map[client.ObjectKey]openQuestion{}}
+}
 
 // refresher is a connection that refreshes its vhost.
 type refresher interface {
 	RequestRefresh()
+	RequestCatchUp()
 	Health() rabbit.Health
 }
 
-// Pending is zero if there was a refresh since this question was first asked, which was not before the given time; then the
-// question is answered. Otherwise it is how soon to ask again. An answer to another question is none to this one.
-func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, about string, notBefore time.Time) (wait time.Duration) {
+// Pending says whether the resource has to wait. It is false if there was a refresh since the question was first asked; then the
+// question is answered.
+func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, question Question) bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	asked, known := f.questions[resource]
-	switch {
-	case !known || asked.about != about || asked.since.Before(notBefore):
-		f.questions[resource] = question{about, time.Now()}
-		connection.RequestRefresh()
-		return MinRecheck
-	case connection.Health().SyncedAt.After(asked.since):
-		metrics.RefreshWaits.Observe(time.Since(asked.since))
+	known = known && asked.About == question.About && asked.connection == connection && !asked.since.Before(question.NotBefore)
+	if known && asked.isAnswered() {
 		delete(f.questions, resource)
-		return 0
+		f.mu.Unlock()
+		metrics.RefreshWaits.Observe(time.Since(asked.since))
+		return false
 	}
-	return min(max(time.Since(asked.since), MinRecheck), MaxRecheck)
+	if !known {
+		f.questions[resource] = openQuestion{question, connection, time.Now()}
+	}
+	f.mu.Unlock()
+	switch {
+	case known: // the answer wakes the resource
+	case question.Known:
+		connection.RequestCatchUp()
+	default:
+		connection.RequestRefresh()
+	}
+	return true
+}
+
+func (q openQuestion) isAnswered() bool {
+	health := q.connection.Health()
+	if q.Known {
+		return health.CurrentAt.After(q.since)
+	}
+	return health.SyncedAt.After(q.since)
+}
+
+// Wake has the resources reconciled whose question to a connection is answered.
+func (f *RefreshGate) Wake(connection Broker) {
+	f.mu.Lock()
+	var answered []client.ObjectKey
+	for resource, asked := range f.questions {
+		if asked.connection == refresher(connection) && asked.isAnswered() {
+			answered = append(answered, resource)
+		}
+	}
+	f.mu.Unlock()
+	for _, resource := range answered {
+		f.wake(resource)
+	}
 }
 
 // Forget drops the question of a resource that does not ask any more.

@@ -9,37 +9,79 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// lookedAt is a connection whose last look began at a time.
-type lookedAt struct{ time.Time }
+// refreshedAt is a connection that is asked to refresh, and has refreshed at times that a test sets.
+type refreshedAt struct {
+	Broker
 
-func (lookedAt) RequestRefresh()         {}
-func (l lookedAt) Health() rabbit.Health { return rabbit.Health{SyncedAt: l.Time} }
+	health              rabbit.Health
+	refreshes, catchUps int
+}
 
-func TestFreshness(t *testing.T) {
+func (r *refreshedAt) RequestRefresh()       { r.refreshes++ }
+func (r *refreshedAt) RequestCatchUp()       { r.catchUps++ }
+func (r *refreshedAt) Health() rabbit.Health { return r.health }
+
+func TestRefreshGate(t *testing.T) {
 	t.Parallel()
 	resource := client.ObjectKey{Namespace: "shop", Name: "orders"}
-	old, fresh := lookedAt{time.Now().Add(-time.Minute)}, lookedAt{time.Now().Add(time.Minute)}
-	f := NewRefreshGate()
+	connection, other := &refreshedAt{}, &refreshedAt{}
+	past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Minute)
+	gate := NewRefreshGate(func(client.ObjectKey) {})
 	for _, step := range []struct {
-		name      string
-		about     string
-		at        lookedAt
-		notBefore time.Time
-		answered  bool
+		name            string
+		question        Question
+		connection      *refreshedAt
+		synced, current time.Time
+		pending         bool
+		refreshes       int
+		catchUps        int
 	}{
-		{name: "a look before the question is no answer", about: "first", at: fresh},
-		{name: "an old look is no answer", about: "first", at: old},
-		{name: "another question needs another look", about: "second", at: fresh},
-		{name: "a look after the question answers", about: "second", at: fresh, answered: true},
-		{name: "the same question is asked anew", about: "second", at: fresh},
-		{name: "a question from before the event is asked anew", about: "second", at: fresh, notBefore: time.Now().Add(time.Hour)},
+		{name: "a refresh before the question is no answer", question: Question{About: "a"}, synced: future, pending: true, refreshes: 1},
+		{name: "an old refresh is no answer", question: Question{About: "a"}, synced: past, pending: true, refreshes: 1},
+		{name: "events are no refresh", question: Question{About: "a"}, synced: past, current: future, pending: true, refreshes: 1},
+		{name: "another question needs another refresh", question: Question{About: "b"}, synced: future, pending: true, refreshes: 2},
+		{name: "a refresh after the question answers", question: Question{About: "b"}, synced: future, refreshes: 2},
+		{name: "the same question is asked anew", question: Question{About: "b"}, synced: future, pending: true, refreshes: 3},
+		{
+			name: "a question from before the event is asked anew", question: Question{About: "b", NotBefore: future.Add(time.Hour)},
+			synced: future, pending: true, refreshes: 4,
+		},
+		{name: "another connection is asked anew", question: Question{About: "b"}, connection: other, synced: future, pending: true, refreshes: 1},
+		{name: "events may do", question: Question{About: "c", Known: true}, pending: true, refreshes: 4, catchUps: 1},
+		{name: "events answer", question: Question{About: "c", Known: true}, synced: past, current: future, refreshes: 4, catchUps: 1},
 	} {
-		if wait := f.Pending(resource, step.at, step.about, step.notBefore); (wait == 0) != step.answered {
-			t.Errorf("%s: wait %v", step.name, wait)
+		asked := connection
+		if step.connection != nil {
+			asked = step.connection
+		}
+		asked.health = rabbit.Health{SyncedAt: step.synced, CurrentAt: step.current}
+		if pending := gate.Pending(resource, asked, step.question); pending != step.pending {
+			t.Errorf("%s: pending %v", step.name, pending)
+		}
+		if asked.refreshes != step.refreshes || asked.catchUps != step.catchUps {
+			t.Errorf("%s: %d refreshes and %d catch-ups were asked for", step.name, asked.refreshes, asked.catchUps)
 		}
 	}
-	f.Forget(resource)
-	if f.Pending(resource, fresh, "second", time.Time{}) == 0 {
+	gate.Pending(resource, connection, Question{About: "d"})
+	gate.Forget(resource)
+	connection.health.SyncedAt = future
+	if !gate.Pending(resource, connection, Question{About: "d"}) {
 		t.Error("a question that was dropped is answered")
+	}
+}
+
+func TestARefreshWakesThoseWhomItAnswers(t *testing.T) {
+	t.Parallel()
+	var woken []string
+	gate := NewRefreshGate(func(resource client.ObjectKey) { woken = append(woken, resource.Name) })
+	connection, other := &refreshedAt{}, &refreshedAt{}
+	gate.Pending(client.ObjectKey{Name: "answered"}, connection, Question{About: "a"})
+	gate.Pending(client.ObjectKey{Name: "of another connection"}, other, Question{About: "a"})
+	gate.Wake(connection)
+	connection.health.SyncedAt = time.Now().Add(time.Second)
+	other.health.SyncedAt = connection.health.SyncedAt
+	gate.Wake(connection)
+	if len(woken) != 1 || woken[0] != "answered" {
+		t.Errorf("woken: %q", woken)
 	}
 }

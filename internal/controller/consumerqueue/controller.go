@@ -42,10 +42,12 @@ type Reconciler struct {
 	index     *ownership.Index
 	claimLock *ownership.ClaimLock
 	handover  *ownership.Handover
-	refreshes *brokers.RefreshGate
-	orphaned  *orphanTimes
-	limiter   *brokers.Limiter
-	written   ssa.WriteTracker
+	// refreshes and removals are what resources wait for: a refresh that their state requires, and a refresh before something that
+	// left the spec is taken away.
+	refreshes, removals *brokers.RefreshGate
+	orphaned            *orphanTimes
+	limiter             *brokers.Limiter
+	written             ssa.WriteTracker
 	// deleted is when ConsumerQueues were first seen to be being deleted.
 	deleted *patience.FirstSeen
 	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
@@ -70,11 +72,15 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
-		refreshes: brokers.NewRefreshGate(), orphaned: newOrphanTimes(),
+		refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue), orphaned: newOrphanTimes(),
 		deleted:   patience.NewFirstSeen(clock.RealClock{}),
 		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
 	}
+	connections.OnCurrent(func(connection brokers.Broker) {
+		r.refreshes.Wake(connection)
+		r.removals.Wake(connection)
+	})
 	startDriftCounters()
 	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
@@ -162,8 +168,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // retryOf says when a reconciliation is tried again that ended before anything was found out; false for any other.
 func retryOf(err error) (wait time.Duration, waits bool) {
-	if later, pending := errors.AsType[*brokers.RefreshPending](err); pending {
-		return later.Wait, true
+	if _, pending := errors.AsType[*brokers.RefreshPending](err); pending {
+		return brokers.RefreshRecheck, true // it is woken as a rule
 	}
 	switch {
 	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected):
@@ -178,6 +184,7 @@ func retryOf(err error) (wait time.Duration, waits bool) {
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.deletions.Cancel(key)
 	r.refreshes.Forget(key)
+	r.removals.Forget(key)
 	r.orphaned.forget(key)
 	r.deleted.Forget(key)
 	r.unreached.Forget(key)

@@ -91,8 +91,9 @@ func (d *deletion) teardownThrough(
 		return ctrl.Result{}, brokers.ErrBusy
 	}
 	defer done()
-	if wait := d.refreshes.Pending(client.ObjectKeyFromObject(d.cq), connection, "deletion", d.deleted.At(d.cq)); wait > 0 {
-		return ctrl.Result{}, &brokers.RefreshPending{Wait: wait}
+	question := brokers.Question{About: "deletion", NotBefore: d.deleted.At(d.cq)}
+	if d.refreshes.Pending(client.ObjectKeyFromObject(d.cq), connection, question) {
+		return ctrl.Result{}, &brokers.RefreshPending{}
 	}
 	t := &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
 	t.resolveIntents(d.cq, version, t.observe())

@@ -94,8 +94,8 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("resyncInterval of BrokerConnection %q: %w", bc.Name, err)
 	}
-	if wait := s.refreshPending(connection); wait > 0 {
-		return ctrl.Result{}, &brokers.RefreshPending{Wait: wait}
+	if s.refreshPending(connection) {
+		return ctrl.Result{}, &brokers.RefreshPending{}
 	}
 	if err := s.reconcileTopology(ctx, connection, version); err != nil {
 		return ctrl.Result{}, err
@@ -106,20 +106,21 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	return ctrl.Result{RequeueAfter: trigger.Jittered(interval)}, nil
 }
 
-// refreshPending returns how long to wait for a required refresh; zero if there is none to wait for. A new value of the
-// annotation requested-at requires a refresh, and so does a new resource that is younger than the snapshot: its objects may have
-// been made just before it, and are then adopted, not declared. A creation time is in whole seconds.
-func (s *scope) refreshPending(connection brokers.Broker) time.Duration {
+// refreshPending says whether the resource has to wait for a refresh. A new value of the annotation requested-at requires a refresh.
+// A new resource that is younger than the snapshot requires one where events don't tell what there is: its objects may have been
+// made just before it, and are then adopted, not declared. A creation time is in whole seconds.
+func (s *scope) refreshPending(connection brokers.Broker) bool {
 	asked := trigger.RequestedAt(s.cq)
-	isNew := len(s.status.Topology) == 0 && connection.Health().SyncedAt.Before(s.cq.CreationTimestamp.Add(time.Second))
+	isNew := len(s.status.Topology) == 0 && connection.Health().CurrentAt.Before(s.cq.CreationTimestamp.Add(time.Second))
 	resource := client.ObjectKeyFromObject(s.cq)
 	if asked == s.status.LastHandledReconcileAt && !isNew {
 		s.refreshes.Forget(resource) // a refresh for others may have answered
-		return 0
+		return false
 	}
-	if wait := s.refreshes.Pending(resource, connection, "requested-at "+asked, time.Time{}); wait > 0 {
-		return wait
+	isRequested := asked != s.status.LastHandledReconcileAt
+	if s.refreshes.Pending(resource, connection, brokers.Question{About: "requested-at " + asked, Known: !isRequested}) {
+		return true
 	}
 	s.status.LastHandledReconcileAt = asked
-	return 0
+	return false
 }

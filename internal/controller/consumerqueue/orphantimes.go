@@ -68,19 +68,17 @@ func removable(comparison plan.Comparison, decided plan.Plan) []v1alpha1.Topolog
 	return entries
 }
 
-// refreshBeforeRemoval is zero if the vhost was refreshed since the last orphan was first seen, and otherwise how soon to
-// ask again.
-func (v *vhostScope) refreshBeforeRemoval(comparison plan.Comparison, decided plan.Plan) time.Duration {
+// awaitsRefreshBeforeRemoval says whether a removal has to wait: the vhost must have been refreshed since the last orphan was first
+// seen.
+func (v *vhostScope) awaitsRefreshBeforeRemoval(comparison plan.Comparison, decided plan.Plan) bool {
 	if v.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
-		return 0
+		return false
 	}
-	now := time.Now()
-	since := v.orphaned.latest(client.ObjectKeyFromObject(v.cq), removable(comparison, decided), now)
+	resource := client.ObjectKeyFromObject(v.cq)
+	since := v.orphaned.latest(resource, removable(comparison, decided), time.Now())
 	if since.IsZero() || v.connection.Health().SyncedAt.After(since) {
-		return 0
+		v.removals.Forget(resource)
+		return false
 	}
-	if since.Equal(now) { // otherwise the refresh has been asked for
-		v.connection.RequestRefresh()
-	}
-	return min(max(now.Sub(since), brokers.MinRecheck), brokers.MaxRecheck)
+	return v.removals.Pending(resource, v.connection, brokers.Question{About: "removal", NotBefore: since})
 }

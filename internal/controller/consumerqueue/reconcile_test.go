@@ -74,7 +74,7 @@ func (w *world) restart() {
 	w.reconciler = &Reconciler{
 		client: w.api, live: w.api, recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), wake),
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
-		refreshes: brokers.NewRefreshGate(), orphaned: newOrphanTimes(), limiter: brokers.NewLimiter(1, wake),
+		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), orphaned: newOrphanTimes(), limiter: brokers.NewLimiter(1, wake),
 		deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 	}
 }
@@ -106,7 +106,7 @@ func (w *world) reconcile() ([]occurrence, error) {
 	for range 10 {
 		w.reconciler.index.Update(w.get(), false)
 		result, err := w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
-		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > brokers.MaxRecheck {
+		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > 2*brokers.RefreshRecheck {
 			return w.recorder.occurred, err
 		}
 	}

@@ -73,8 +73,8 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	}
 	comparison := v.compare()
 	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
-	if wait := v.refreshBeforeRemoval(comparison, decided); wait > 0 {
-		return &brokers.RefreshPending{Wait: wait}
+	if v.awaitsRefreshBeforeRemoval(comparison, decided) {
+		return &brokers.RefreshPending{}
 	}
 	writes := decided.Count() > 0 || decided.Removes()
 	if writes {

@@ -1,6 +1,7 @@
 package amqpconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -23,6 +24,8 @@ import (
 // What a connection says of itself: client properties that the management API shows.
 const (
 	Product = "Warren"
+	// EventsProduct is the product of connections that hear events and change nothing.
+	EventsProduct = "Warren events"
 	// OwnerProperty says whose connection it is; see Config.Owner.
 	OwnerProperty = "warren_owner"
 	// LinkProperty tells an AMQP connection from all others.
@@ -62,6 +65,8 @@ type DialOptions struct {
 	VHost              string
 	// Owner is told to the broker; see Config.Owner.
 	Owner string
+	// Product is what the client calls itself; Product if empty. Name is the name of the connection; "warren" with the vhost if empty.
+	Product, Name string
 	// Timeout holds for TCP, and again for TLS and the handshake of AMQP.
 	Timeout time.Duration
 }
@@ -125,8 +130,9 @@ func (l *Conn) properties(options DialOptions) amqp.Table {
 		version = build.Main.Version
 	}
 	return amqp.Table{
-		"product": Product, "version": version, "platform": "Go", "connection_name": "warren " + options.VHost,
-		OwnerProperty: options.Owner, LinkProperty: l.ID,
+		"product": cmp.Or(options.Product, Product), "version": version, "platform": "Go",
+		"connection_name": cmp.Or(options.Name, "warren "+options.VHost),
+		OwnerProperty:     options.Owner, LinkProperty: l.ID,
 	}
 }
 

@@ -2,6 +2,7 @@ package events
 
 import (
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -23,6 +24,8 @@ const (
 // Change is the content of one event.
 type Change struct {
 	Kind Kind
+	// At is when the change was made, by the clock of the broker.
+	At time.Time
 	// ID is the object; of a policy, only the name. The arguments of a binding are not in the ID.
 	ID vhost.ID
 	// Queue and Exchange are the object that was created, and Binding is the binding that was created or deleted. Exact says that
@@ -46,7 +49,7 @@ func parse(event amqp.Delivery, vhostName string) (Change, bool) {
 		return Change{}, false
 	}
 	object, action, _ := strings.Cut(event.RoutingKey, ".")
-	change := Change{Kind: Created}
+	change := Change{Kind: Created, At: h.time()}
 	if action == "deleted" {
 		change.Kind = Deleted
 	}
@@ -66,7 +69,7 @@ func parse(event amqp.Delivery, vhostName string) (Change, bool) {
 		b := change.Binding
 		change.ID = vhost.ID{Kind: vhost.KindBinding, Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey}
 	case "policy":
-		change = Change{Kind: PolicyChanged, ID: vhost.ID{Name: h.text("name")}}
+		change.Kind, change.ID = PolicyChanged, vhost.ID{Name: h.text("name")}
 	default:
 		return Change{}, false
 	}
@@ -79,6 +82,11 @@ type headers amqp.Table
 func (h headers) text(key string) string {
 	text, _ := h[key].(string)
 	return text
+}
+
+func (h headers) time() time.Time {
+	milliseconds, _ := h["timestamp_in_ms"].(int64)
+	return time.UnixMilli(milliseconds)
 }
 
 func (h headers) flag(key string) bool {

@@ -75,6 +75,12 @@ func heardUntil(t *testing.T, s *events.Subscription, marker int) []events.Chang
 
 func expect(t *testing.T, got []events.Change, want ...events.Change) {
 	t.Helper()
+	for i := range got {
+		if since := time.Since(got[i].At); since < -time.Second || since > limit {
+			t.Errorf("the change was made %v ago", since)
+		}
+		got[i].At = time.Time{}
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}

@@ -6,12 +6,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// DropBinding takes out a binding to a queue, and says whether it was there. Slices that were given out stay as they are.
+// DropBinding takes out a binding, and says whether it was there. Slices that were given out stay as they are.
 func (s *Snapshot) DropBinding(binding vhost.Binding) bool {
 	same := func(other vhost.Binding) bool { return sameBinding(binding, other) }
-	existed := drop(s.bindingsTo, binding.Destination, same)
-	drop(s.BindingsFrom, binding.Source, same)
-	return existed
+	if !binding.ToExchange && !drop(s.bindingsTo, binding.Destination, same) {
+		return false
+	}
+	return drop(s.BindingsFrom, binding.Source, same)
 }
 
 // DropQueue takes out a queue with its bindings.

@@ -5,6 +5,10 @@ type Notice struct {
 	// Health: Connection.Health tells something else, or the vhost has been read for the first time: then everything may differ from
 	// what the receiver knows, and no names are listed.
 	Health bool
+	// Capabilities: Connection.Health tells other capabilities, which concern nobody but who reports them.
+	Capabilities bool
+	// Current: a refresh or a catch-up has ended, so Health.SyncedAt or Health.CurrentAt is later.
+	Current bool
 	// Queues are those whose object, bindings into them or applying policies changed, sorted.
 	Queues []string
 	// Exchanges are those that came, went or changed themselves, sorted.
@@ -16,14 +20,16 @@ type Notice struct {
 
 // Empty says that there is nothing to say.
 func (n Notice) Empty() bool {
-	return !n.Health && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
+	return !n.Health && !n.Capabilities && !n.Current && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
 }
 
 // Merge returns what notices say together.
 func Merge(notices []Notice) Notice {
-	queues, exchanges, routes, health := map[string]bool{}, map[string]bool{}, map[string]bool{}, false
+	queues, exchanges, routes, all := map[string]bool{}, map[string]bool{}, map[string]bool{}, Notice{}
 	for _, notice := range notices {
-		health = health || notice.Health
+		all.Health = all.Health || notice.Health
+		all.Capabilities = all.Capabilities || notice.Capabilities
+		all.Current = all.Current || notice.Current
 		for _, part := range []struct {
 			from []string
 			to   map[string]bool
@@ -34,6 +40,6 @@ func Merge(notices []Notice) Notice {
 		}
 	}
 	merged := newNotice(queues, exchanges, routes)
-	merged.Health = health
+	merged.Health, merged.Capabilities, merged.Current = all.Health, all.Capabilities, all.Current
 	return merged
 }

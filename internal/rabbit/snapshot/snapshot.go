@@ -67,10 +67,14 @@ func (s *Snapshot) PutQueue(name string, queue vhost.Queue) bool {
 	return true
 }
 
-// PutBinding adds a binding to a queue unless it is there.
+// PutBinding adds a binding unless it is there.
 func (s *Snapshot) PutBinding(binding vhost.Binding) bool {
 	same := func(other vhost.Binding) bool { return sameBinding(binding, other) }
-	if slices.ContainsFunc(s.bindingsTo[binding.Destination], same) {
+	known := s.bindingsTo[binding.Destination]
+	if binding.ToExchange {
+		known = s.BindingsFrom[binding.Source]
+	}
+	if slices.ContainsFunc(known, same) {
 		return false
 	}
 	s.addBinding(binding)

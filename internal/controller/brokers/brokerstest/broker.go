@@ -129,7 +129,11 @@ func (b *Broker) RequestRefresh() {
 	defer b.mu.Unlock()
 	b.refreshes++
 	b.health.SyncedAt = time.Now()
+	b.health.CurrentAt = b.health.SyncedAt
 }
+
+// RequestCatchUp counts a refresh.
+func (b *Broker) RequestCatchUp() { b.RequestRefresh() }
 
 // Apply declares and binds, as rabbit.Connection.Apply does.
 func (b *Broker) Apply(_ context.Context, changes topology.Topology) error {

@@ -1,0 +1,201 @@
+package rabbit
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// hearing waits until events are heard and the vhost has been read since, so that nothing else makes the connection read it.
+func hearing(t *testing.T, connection *Connection) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		health := connection.Health()
+		g.Expect(health.EventsReason).To(BeEmpty())
+		g.Expect(health.EventsSince).NotTo(BeZero())
+		g.Expect(health.SyncedAt).To(BeTemporally(">", health.EventsSince))
+	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
+}
+
+func TestEventsTellWhatOthersChange(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareExchange("in", "headers", nil)
+		heard := &listener{}
+		connection := connected(t, configOf(vh), heard.hear)
+		hearing(t, connection)
+		synced := connection.Health().SyncedAt
+
+		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum", "x-message-ttl": int64(5000)})
+		heard.awaits(t, snapshot.Notice{Queues: []string{"orders"}})
+		rejected := map[string]any{"x-match": "all-with-x", "x-last-death-reason": "rejected"}
+		vh.Bind("in", "orders", "key", rejected)
+		heard.awaits(t, snapshot.Notice{Queues: []string{"orders"}, Routes: []string{"in"}})
+		seen, _ := connection.Observe(vhost.Selection{Queues: []string{"orders"}})
+		read := snapshotOf(t, vh)
+		g := NewWithT(t)
+		g.Expect(seen.Queues["orders"]).To(Equal(read.Queues["orders"]), "as a reading shows it")
+		g.Expect(seen.BindingsTo["orders"]).To(Equal(read.BindingsTo["orders"]), "as a reading shows it")
+
+		vh.Unbind("in", "orders", "key", rejected)
+		heard.awaits(t, snapshot.Notice{Queues: []string{"orders"}, Routes: []string{"in"}})
+		vh.DeleteQueue("orders")
+		heard.awaits(t, snapshot.Notice{Queues: []string{"orders"}})
+		vh.DeleteExchange("in")
+		heard.awaits(t, snapshot.Notice{Exchanges: []string{"in"}, Routes: []string{"in"}})
+		g.Expect(connection.Health().SyncedAt).To(Equal(synced), "the vhost was not read")
+	})
+}
+
+// snapshotOf reads the vhost by a connection of its own.
+func snapshotOf(t *testing.T, vh *brokers.VHost) vhost.Observed {
+	t.Helper()
+	observed, _ := connected(t, configOf(vh), nil).Observe(vhost.Selection{Queues: []string{"orders"}, FollowFrom: "in"})
+	return observed
+}
+
+// What events don't tell, or not exactly, a refresh shows soon.
+func TestEventsThatNeedARefresh(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
+		hearing(t, connection)
+		for name, change := range map[string]struct {
+			make func()
+			seen func(vhost.Observed) bool
+		}{
+			"an argument that cannot be read back": {
+				make: func() { vh.DeclareQueue("orders", map[string]any{"x-dead-letter-exchange": "zurück"}) },
+				seen: func(o vhost.Observed) bool {
+					return o.Queues["orders"].Arguments["x-dead-letter-exchange"] == "zurück"
+				},
+			},
+			"a policy": {
+				make: func() {
+					vh.SetPolicy("limit", brokers.Policy{Pattern: "^o", Definition: map[string]any{"max-length": 5}, ApplyTo: "queues"})
+				},
+				seen: func(o vhost.Observed) bool { return len(o.Policies) == 1 },
+			},
+		} {
+			change.make()
+			NewWithT(t).Eventually(func() bool {
+				observed, _ := connection.Observe(vhost.Selection{Queues: []string{"orders"}})
+				return change.seen(observed)
+			}).WithTimeout(within).WithPolling(5*time.Millisecond).Should(BeTrue(), name)
+		}
+	})
+}
+
+// Our own changes are announced to us, too, and must pass for nobody else's.
+func TestOwnChangesDoNotEcho(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		heard := &listener{}
+		connection := connected(t, configOf(vh), heard.hear)
+		hearing(t, connection)
+		declared := topology.Topology{
+			Exchanges: []topology.Exchange{{Name: "in", Type: "headers", Declare: true}},
+			Queues:    []topology.Queue{{Name: "orders", Arguments: map[string]any{"x-queue-type": "quorum"}}},
+		}
+		for _, reason := range []string{"rejected", "expired", "delivery_limit"} {
+			declared.Bindings = append(declared.Bindings, topology.Binding{
+				Source: "in", Destination: "orders",
+				Arguments: map[string]any{"x-match": "all-with-x", "x-last-death-reason": reason},
+			})
+		}
+		for range 5 { // deleted and declared again, events about one and the other are on their way at the same time
+			if err := connection.Apply(t.Context(), declared); err != nil {
+				t.Fatal(err)
+			}
+			removal := Removal{Bindings: declared.Bindings, Queues: []string{"orders"}, Exchanges: []string{"in"}}
+			if err := connection.Remove(t.Context(), connection.Health().Cluster.Key(), removal); err != nil {
+				t.Fatal(err)
+			}
+		}
+		vh.DeclareQueue("last", nil) // whose event comes after those
+		heard.awaits(t, snapshot.Notice{Queues: []string{"last"}})
+	})
+}
+
+// Where events are heard, what there is at a moment is known within milliseconds, without a reading.
+func TestCatchUpByEvents(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
+		hearing(t, connection)
+		synced := connection.Health().SyncedAt
+		for _, queue := range []string{"a", "b", "c"} {
+			vh.DeclareQueue(queue, nil)
+			asked := time.Now()
+			connection.RequestCatchUp()
+			NewWithT(t).Eventually(func() time.Time { return connection.Health().CurrentAt }).
+				WithTimeout(within).WithPolling(time.Millisecond).Should(BeTemporally(">", asked))
+			if observed, _ := connection.Observe(vhost.Selection{Queues: []string{queue}}); len(observed.Queues) != 1 {
+				t.Errorf("queue %q was there before, and is not known", queue)
+			}
+		}
+		if now := connection.Health().SyncedAt; now != synced {
+			t.Errorf("the vhost was read at %v", now)
+		}
+	})
+}
+
+// The exchange of the events is in vhost "/", which is not everybody's.
+func TestWhoMayNotHearEvents(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		user := vh.Broker.NewUser(t, "administrator")
+		vh.Grant(user, ".*", ".*", ".*")
+		config := configOf(vh)
+		config.Username, config.Password = user.Username, user.Password
+		heard := &listener{}
+		connection := connected(t, config, heard.hear)
+		NewWithT(t).Eventually(func() string { return connection.Health().EventsReason }).WithTimeout(within).
+			Should(SatisfyAll(ContainSubstring(`connecting to vhost "/" for events: access refused`), ContainSubstring(user.Username)))
+		vh.DeclareQueue("orders", nil)
+		connection.RequestCatchUp()
+		heard.awaits(t, snapshot.Notice{Queues: []string{"orders"}})
+	})
+}
+
+func TestEventsAreHeardAgain(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		heard := &listener{}
+		connection := connected(t, configOf(vh), heard.hear)
+		hearing(t, connection)
+		began := connection.Health().EventsSince
+		NewWithT(t).Eventually(func() int { return vh.Broker.CloseConnections(t, "warren events "+vh.Name) }).
+			WithTimeout(within).Should(Equal(1))
+		NewWithT(t).Eventually(func() time.Time { return connection.Health().EventsSince }).
+			WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeTemporally(">", began))
+		hearing(t, connection)
+		vh.DeclareQueue("orders", nil)
+		heard.awaits(t, snapshot.Notice{Queues: []string{"orders"}})
+	})
+}
+
+// Connections that share what they observe hear events once, and another goes on where the first closes.
+func TestEventsAreHeardOnceForAll(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := configOf(vh)
+		config.Observations = NewObservations()
+		first := connected(t, config, nil)
+		hearing(t, first)
+		heard := &listener{}
+		second := connected(t, config, heard.hear)
+		hearing(t, second)
+		began := first.Health().EventsSince
+		if other := second.Health().EventsSince; other != began {
+			t.Errorf("two subscriptions, since %v and %v", began, other)
+		}
+		vh.DeclareQueue("a", nil)
+		heard.awaits(t, snapshot.Notice{Queues: []string{"a"}})
+		first.Close()
+		NewWithT(t).Eventually(func() time.Time { return second.Health().EventsSince }).
+			WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeTemporally(">", began))
+		hearing(t, second)
+		vh.DeclareQueue("b", nil)
+		heard.awaits(t, snapshot.Notice{Queues: []string{"b"}})
+	})
+}

@@ -1,0 +1,270 @@
+package rabbit
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// heard is what an observation knows of events.
+type heard struct {
+	// wanted wakes who marks; see eventListener.
+	wanted chan struct{}
+
+	mu sync.Mutex
+	// since is when the subscription began; zero while there is none, and reason says why, once that is known.
+	since  time.Time
+	reason string
+	// unclearAt is when an event was last heard that only a reading can make clear.
+	unclearAt time.Time
+	// currentAt is the latest time as of which the snapshot was shown to be current by events.
+	currentAt time.Time
+	// marked is when the marker was made that is on its way.
+	marked time.Time
+	// created counts the objects that came into the snapshot by events, up to the reading that began at countedFrom.
+	created     int
+	countedFrom time.Time
+	// exclusive are exclusive queues that events told of, which no snapshot needs.
+	exclusive map[string]bool
+}
+
+func newHeard() heard { return heard{wanted: make(chan struct{}, 1)} }
+
+// createdLimit is how many objects may come into a snapshot by events from one reading to the next: only a reading counts the
+// memory that they take.
+const createdLimit = 1000
+
+// begin takes note of a new subscription.
+func (h *heard) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since, h.reason, h.exclusive = time.Now(), "", map[string]bool{}
+}
+
+// end takes note that there is no subscription, and says whether the reason is news.
+func (h *heard) end(reason error) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	news = h.reason != reason.Error()
+	h.since, h.reason = time.Time{}, reason.Error()
+	return news
+}
+
+// state is since when events have been heard; zero if they are not, for a reason. currentAt is that of the observation.
+func (h *heard) state() (since time.Time, reason string, currentAt time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since, h.reason, h.currentAt
+}
+
+// suffices says whether a snapshot that was read at a time, with all events since, is current.
+func (h *heard) suffices(readAt time.Time) bool {
+	return !h.since.IsZero() && readAt.After(h.since) && readAt.After(h.unclearAt)
+}
+
+// want has a marker made. It is false if events do not suffice.
+func (h *heard) want(readAt time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.suffices(readAt) {
+		return false
+	}
+	select {
+	case h.wanted <- struct{}{}:
+	default: // one is about to be made
+	}
+	return true
+}
+
+// mark takes note that a marker is being made.
+func (h *heard) mark() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.marked = time.Now()
+}
+
+// reach takes note that the marker was heard. It is false if the snapshot is not current all the same.
+func (h *heard) reach(readAt time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.suffices(readAt) {
+		return false
+	}
+	h.currentAt = h.marked
+	return true
+}
+
+// unclear takes note of an event that only a reading makes clear.
+func (h *heard) unclear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unclearAt = time.Now()
+}
+
+// mayCreate counts an object that comes into the snapshot, and is false if there have been too many since the last reading.
+func (h *heard) mayCreate(readAt time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if readAt.After(h.countedFrom) {
+		h.created, h.countedFrom = 0, readAt
+	}
+	h.created++
+	return h.created <= createdLimit
+}
+
+// passExclusive says whether a change is about an exclusive queue or a binding to one: those come and go with their connections.
+func (h *heard) passExclusive(change events.Change) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	queue := change.ID.Name
+	switch {
+	case change.ID.Kind == vhost.KindBinding && !change.Binding.ToExchange:
+		return h.exclusive[change.ID.Destination]
+	case change.ID.Kind != vhost.KindQueue:
+		return false
+	case change.Kind == events.Created && change.Queue.Exclusive:
+		if len(h.exclusive) < createdLimit { // the others are cleared up by readings
+			h.exclusive[queue] = true
+		}
+		return true
+	case h.exclusive[queue]:
+		delete(h.exclusive, queue)
+		return true
+	}
+	return false
+}
+
+// concerns says whether a change can matter to a snapshot.
+func concerns(change events.Change) bool {
+	switch id := change.ID; {
+	case change.Kind == events.PolicyChanged:
+		_, own := fence.ParseName(id.Name)
+		return !own // deletions know of their fences, and readings show those of others
+	case id.Kind == vhost.KindQueue:
+		return !strings.HasPrefix(id.Name, management.MatchQueue)
+	case id.Kind == vhost.KindExchange:
+		return id.Name != "" && !strings.HasPrefix(id.Name, "amq.")
+	default:
+		return id.Source != ""
+	}
+}
+
+// effect is what a change does to a snapshot. The values are those of a metric.
+type effect string
+
+const (
+	effectNone    effect = "ignored"
+	effectOwn     effect = "own"     // the snapshot has the change, or is about to
+	effectApply   effect = "applied" // the change is to be made to the snapshot
+	effectRefresh effect = "refresh" // only a reading shows the change
+)
+
+// effectOf decides what to do about a change.
+func (v *view) effectOf(change events.Change) effect {
+	switch {
+	case !concerns(change) || v.events.passExclusive(change):
+		return effectNone
+	case change.Kind == events.PolicyChanged:
+		return effectRefresh
+	}
+	switch v.own.hear(change.ID, change.Kind) {
+	case originOwn:
+		return effectOwn
+	case originUnclear:
+		return effectRefresh
+	}
+	switch {
+	case change.ID.Kind == vhost.KindBinding && !change.Exact:
+		return effectRefresh
+	case change.Kind == events.Created && (!change.Exact || !v.events.mayCreate(v.lastRead()) || !v.hasEnds(change)):
+		return effectRefresh
+	}
+	return effectApply
+}
+
+// apply makes a change to the snapshot, and returns what the change concerns.
+func (v *view) apply(change events.Change) snapshot.Notice {
+	apply := func(s *snapshot.Snapshot) bool { return deleted(s, change) }
+	if change.Kind == events.Created {
+		apply = func(s *snapshot.Snapshot) bool { return created(s, change) }
+	}
+	return v.store.WriteAndTell(snapshot.Write{ID: change.ID, Apply: apply})
+}
+
+func deleted(s *snapshot.Snapshot, change events.Change) bool {
+	switch change.ID.Kind {
+	case vhost.KindQueue:
+		return s.DropQueue(change.ID.Name)
+	case vhost.KindExchange:
+		return s.DropExchange(change.ID.Name)
+	}
+	return s.DropBinding(change.Binding)
+}
+
+func created(s *snapshot.Snapshot, change events.Change) bool {
+	switch change.ID.Kind {
+	case vhost.KindQueue:
+		return s.PutQueue(change.ID.Name, change.Queue)
+	case vhost.KindExchange:
+		return s.PutExchange(change.ID.Name, change.Exchange)
+	}
+	return s.PutBinding(change.Binding)
+}
+
+// hasEnds says whether the snapshot has what a binding binds.
+func (v *view) hasEnds(change events.Change) bool {
+	if change.ID.Kind != vhost.KindBinding {
+		return true
+	}
+	source, destination := false, false
+	v.store.View(func(s *snapshot.Snapshot) {
+		_, source = s.Exchange(change.Binding.Source)
+		if change.Binding.ToExchange {
+			_, destination = s.Exchange(change.Binding.Destination)
+		} else {
+			_, destination = s.Queues[change.Binding.Destination]
+		}
+	})
+	return source && destination
+}
+
+// takeAll brings changes into the snapshot, and tells those whom they concern. clear is false if the vhost must be read.
+func (v *view) takeAll(changes []events.Change) (clear bool) {
+	clear = true
+	var concerned []snapshot.Notice
+	for _, change := range changes {
+		effect := v.effectOf(change)
+		switch effect {
+		case effectApply:
+			concerned = append(concerned, v.apply(change))
+		case effectRefresh:
+			clear = false
+		}
+		metrics.Events.Inc(string(effect))
+		metrics.EventLag.Observe(time.Since(change.At))
+	}
+	if !clear {
+		v.events.unclear()
+	}
+	merged := snapshot.Merge(concerned)
+	if merged.Empty() {
+		return clear
+	}
+	v.store.View(func(s *snapshot.Snapshot) { merged = s.WithUpstream(merged) })
+	v.tellAll(merged)
+	return clear
+}
+
+// tellAll gives every connection a notice.
+func (v *view) tellAll(notice snapshot.Notice) {
+	for _, other := range v.all() {
+		other.viewer.notify(notice)
+	}
+}
