@@ -64,6 +64,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: events
       type:
         scalar: boolean
+    - name: eventsReason
+      type:
+        scalar: string
     - name: policies
       type:
         scalar: boolean

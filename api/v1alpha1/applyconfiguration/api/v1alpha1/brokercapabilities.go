@@ -15,8 +15,11 @@ package v1alpha1
 type BrokerCapabilitiesApplyConfiguration struct {
 	// definitions says that the user may read the vhost's definitions, so one request shows everything (tag administrator).
 	Definitions *bool `json:"definitions,omitempty"`
-	// events says that the broker announces changes through the plugin rabbitmq_event_exchange.
+	// events says that the operator hears of changes in the vhost at once, through the plugin rabbitmq_event_exchange. Otherwise
+	// the operator finds them once per resyncInterval.
 	Events *bool `json:"events,omitempty"`
+	// eventsReason says why no events are heard.
+	EventsReason *string `json:"eventsReason,omitempty"`
 	// policies says that the user may write policies (tag policymaker or administrator).
 	Policies *bool `json:"policies,omitempty"`
 	// delayedRedelivery says that the broker knows retry.redeliveryDelay (RabbitMQ 4.3).
@@ -45,6 +48,14 @@ func (b *BrokerCapabilitiesApplyConfiguration) WithDefinitions(value bool) *Brok
 // If called multiple times, the Events field is set to the value of the last call.
 func (b *BrokerCapabilitiesApplyConfiguration) WithEvents(value bool) *BrokerCapabilitiesApplyConfiguration {
 	b.Events = &value
+	return b
+}
+
+// WithEventsReason sets the EventsReason field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EventsReason field is set to the value of the last call.
+func (b *BrokerCapabilitiesApplyConfiguration) WithEventsReason(value string) *BrokerCapabilitiesApplyConfiguration {
+	b.EventsReason = &value
 	return b
 }
 
