@@ -131,6 +131,12 @@ func (b Broker) NewUser(tb testing.TB, tags ...string) User {
 	return user
 }
 
+// GrantEvents lets a user hear the events of the broker, which the plugin announces in vhost "/".
+func (b Broker) GrantEvents(tb testing.TB, user User) {
+	tb.Helper()
+	(&VHost{Broker: b, Name: "/", tb: tb}).Grant(user, "^warren-link-", "^warren-link-", `^(warren-link-|amq\.rabbitmq\.event$)`)
+}
+
 // SetTags gives a user other tags; the password stays.
 func (b Broker) SetTags(tb testing.TB, user User, tags ...string) {
 	tb.Helper()

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// hearingWorld has a BrokerConnection that hears events, and reads the vhost so seldom that nothing is found by reading in time.
+func hearingWorld(broker brokers.Broker) *world {
+	w := newBareWorld(broker)
+	user := w.Broker.NewUser(GinkgoTB(), "administrator")
+	w.VHost.Grant(user, ".*", ".*", ".*")
+	w.Broker.GrantEvents(GinkgoTB(), user)
+	w.Secret(user.Username, user.Password)
+	w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
+	w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Events", true))
+	return w
+}
+
+var _ = Describe("Where the broker announces changes", func() {
+	onEachBroker("drift is corrected at once", func(broker brokers.Broker) {
+		w := hearingWorld(broker)
+		w.VHost.DeclareExchange("shop", "topic", nil)
+		w.Queue("orders", `{sources: [{exchange: shop, routingKeys: [orders.#]}], retry: {delayTiers: [{delay: 10s}]}}`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
+		declared := w.VHost.Definitions()
+		w.VHost.DeleteQueue("orders.retry.10s")
+		w.VHost.Unbind("shop", "orders", "orders.#", nil)
+		w.VHost.DeleteExchange("orders.dlx")
+		Eventually(w.VHost.Definitions).Should(Equal(declared))
+		Eventually(func() []string { return w.reasons("orders") }).Should(ContainElement("DriftCorrected"))
+	})
+
+	onEachBroker("what was made right before a ConsumerQueue is adopted", func(broker brokers.Broker) {
+		w := hearingWorld(broker)
+		w.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"})
+		w.Queue("orders", `{}`)
+		w.Eventually("orders", WithTransform(func(cq *v1alpha1.ConsumerQueue) v1alpha1.Origin {
+			for _, entry := range cq.Status.Topology {
+				if entry.Name == "orders.dlq" {
+					return entry.Origin
+				}
+			}
+			return ""
+		}, Equal(v1alpha1.OriginAdopted)))
+	})
+
+	It("says why it does not hear them", func() {
+		w := newBareWorld(matrix[0])
+		user := w.Broker.NewUser(GinkgoTB(), "administrator")
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
+		w.eventuallyConnection(
+			HaveField("Status.Capabilities.Events", false),
+			HaveField("Status.Capabilities.EventsReason", ContainSubstring(`connecting to vhost "/" for events: access refused`)))
+	})
+
+	It("a user who may hear them from now on does", func() {
+		w := newBareWorld(matrix[0])
+		user := w.Broker.NewUser(GinkgoTB(), "administrator")
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		w.Secret(user.Username, user.Password)
+		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
+		w.eventuallyConnection(HaveField("Status.Capabilities.EventsReason", Not(BeEmpty())))
+		w.Broker.GrantEvents(GinkgoTB(), user)
+		w.eventuallyConnection(HaveField("Status.Capabilities.Events", true))
+	})
+})
