@@ -232,7 +232,7 @@ func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
 // An answer that was on its way while something was declared does not undo it, nor does it count as news.
 func TestApplyDuringALook(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		config := configOf(vh)
+		config := deafConfigOf(t, vh)
 		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI = proxy.URI
 		var listener listener

@@ -163,7 +163,7 @@ func TestBrokersWithETags(t *testing.T) {
 func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
-	config := configOf(vh)
+	config := deafConfigOf(t, vh)
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	etagIs := func(etag string) {

@@ -203,7 +203,7 @@ func TestDeleteEmpty(t *testing.T) {
 				test.setup(t, vh)
 			}
 		}
-		steadfast := defaultTimeouts
+		steadfast := unpaced()
 		steadfast.leftover = time.Hour // the fence of another Warren is to stand to the end, however long that takes
 		connection := connectedWith(t, configOf(vh), steadfast)
 		before := everything(t, vh, connection)

@@ -61,11 +61,14 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 
 // ended takes note that nothing is heard any more. What was to be shown by a marker is to be shown by a refresh.
 func (l *eventListener) ended(ctx context.Context, view *view, err error) {
-	if view.events.end(err) && ctx.Err() == nil {
+	was, news := view.events.end(err)
+	if news && ctx.Err() == nil {
 		l.log.V(1).Info("No events are heard", "vhost", l.config.VHost, "reason", err.Error())
 		view.tellAll(snapshot.Notice{Capabilities: true})
 	}
-	l.requests.request()
+	if was {
+		l.requests.request()
+	}
 }
 
 // listen subscribes and hears; it returns why that ended.
@@ -139,6 +142,7 @@ func (l *eventListener) subscribe(ctx context.Context) (*amqpconn.Conn, *events.
 	}
 	watchdog := time.AfterFunc(l.dialer.timeouts.operation, connection.CloseSocket)
 	defer watchdog.Stop()
+	defer context.AfterFunc(ctx, connection.CloseSocket)()
 	subscription, err := events.Subscribe(connection, l.config.VHost)
 	if err == nil {
 		return connection, subscription, nil

@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,13 +49,13 @@ func (h *heard) begin() {
 	h.since, h.reason, h.exclusive = time.Now(), "", map[string]bool{}
 }
 
-// end takes note that there is no subscription, and says whether the reason is news.
-func (h *heard) end(reason error) (news bool) {
+// end takes note that there is no subscription. It says whether there was one, and whether the reason is news.
+func (h *heard) end(reason error) (was, news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	news = h.reason != reason.Error()
+	was, news = !h.since.IsZero(), h.reason != reason.Error()
 	h.since, h.reason = time.Time{}, reason.Error()
-	return news
+	return was, news
 }
 
 // state is since when events have been heard; zero if they are not, for a reason. currentAt is that of the observation.
@@ -173,6 +174,8 @@ func (v *view) effectOf(change events.Change) effect {
 		return effectNone
 	case change.Kind == events.PolicyChanged:
 		return effectRefresh
+	case change.Kind == events.Deleted && v.isDeleting(change.ID):
+		return effectOwn
 	}
 	switch v.own.hear(change.ID, change.Kind) {
 	case originOwn:
@@ -187,6 +190,18 @@ func (v *view) effectOf(change events.Change) effect {
 		return effectRefresh
 	}
 	return effectApply
+}
+
+// isDeleting says whether one of the connections is deleting a queue, or the queue of a binding, and is about to say so.
+func (v *view) isDeleting(id vhost.ID) bool {
+	queue := id.Name
+	switch id.Kind {
+	case vhost.KindExchange:
+		return false
+	case vhost.KindBinding:
+		queue = id.Destination
+	}
+	return slices.ContainsFunc(v.all(), func(other *view) bool { return other.viewer.isDeleting(queue) })
 }
 
 // apply makes a change to the snapshot, and returns what the change concerns.

@@ -33,7 +33,7 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	const response = 4 * management.Mebibyte
 	vhost := brokers.Newest(t).NewVHost(t)
 	limits := management.NewLimits(response)
-	hurried := defaultTimeouts
+	hurried := unpaced()
 	hurried.request = 2 * time.Second
 	hurried.firstRetry, hurried.lastRetry = 50*time.Millisecond, 100*time.Millisecond // so that all are at it at the same time
 	defer debug.SetGCPercent(debug.SetGCPercent(100))                                 // `make test` has garbage collected less often

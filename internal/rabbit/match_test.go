@@ -18,7 +18,7 @@ import (
 
 // glancing waits less for what does not come.
 func glancing() timeouts {
-	quick := defaultTimeouts
+	quick := unpaced()
 	quick.match, quick.statistics, quick.lastRetry = 200*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
 	return quick
 }

@@ -20,7 +20,7 @@ import (
 func clustered(t *testing.T, nodes string) (config Config, vh *brokers.VHost, say func(nodes string)) {
 	t.Helper()
 	vh = brokers.Newest(t).NewVHost(t)
-	config = configOf(vh)
+	config = deafConfigOf(t, vh)
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	say = func(nodes string) {

@@ -57,6 +57,7 @@ type observation struct {
 
 	mu      sync.Mutex
 	readAt  time.Time     // when the last reading began that succeeded
+	newsAt  time.Time     // when the last reading ended that was not told that nothing has changed
 	took    time.Duration // how long it took
 	views   map[*view]bool
 	written []written // since the last reading
@@ -74,6 +75,8 @@ type viewer struct {
 	notify func(snapshot.Notice)
 	// fences lists the policies that deletions of the connection have put up.
 	fences func() map[string]bool
+	// isDeleting says whether the connection is deleting a queue.
+	isDeleting func(queue string) bool
 }
 
 // view is one connection's use of an observation.
@@ -180,14 +183,25 @@ func (o *observation) read(began time.Time) {
 	o.readAt, o.took = began, time.Since(began)
 }
 
-// readingShare keeps the time that readings take to a tenth.
-const readingShare = 10
-
-// nextReading is when the vhost may be read again: after the pace, and later where a reading takes long.
-func (o *observation) nextReading(pace time.Duration) time.Time {
+// hadNews takes note of a reading that may have had news.
+func (o *observation) hadNews() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.readAt.Add(max(pace, readingShare*o.took))
+	o.newsAt = time.Now()
+}
+
+// changedAt is when the vhost may have changed last; zero before the first reading.
+func (o *observation) changedAt() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.newsAt
+}
+
+// nextReading is when the vhost may be read again: after the pace, and later where a reading takes long.
+func (o *observation) nextReading(pace pace) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readAt.Add(max(pace.pause, time.Duration(pace.share)*o.took))
 }
 
 // readAndReplace says whether the vhost is to be read again, for something is missing that was there before.
@@ -200,6 +214,7 @@ func (v *view) readAndReplace(ctx context.Context, read readFunc) (again bool, e
 		}
 		return false, err
 	}
+	v.hadNews()
 	fresh.UnderWay = v.fences()
 	changed, again := v.store.Replace(fresh, etag)
 	v.notifyAll(changed)

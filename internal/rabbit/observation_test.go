@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -369,3 +370,54 @@ func TestAConnectionThatClosesForgetsNoMembers(t *testing.T) {
 
 // deaf hears no events.
 func deaf(context.Context, *view) {}
+
+// A vhost is not read more often than the pace allows, however many ask, and however long each reading takes.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	read := time.Now()
+	for name, test := range map[string]struct {
+		took time.Duration
+		pace pace
+		wait time.Duration
+	}{
+		"a quick reading": {took: 10 * time.Millisecond, pace: pace{time.Second, 10}, wait: time.Second},
+		"a slow reading":  {took: 3 * time.Second, pace: pace{time.Second, 10}, wait: 30 * time.Second},
+		"no pace":         {took: 3 * time.Second},
+	} {
+		observed := &observation{readAt: read, took: test.took}
+		if wait := observed.nextReading(test.pace).Sub(read); wait != test.wait {
+			t.Errorf("%s: %v, want %v", name, wait, test.wait)
+		}
+	}
+}
+
+func TestReadingsKeepThePace(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	config := configOf(vh)
+	config.Observations = NewObservations()
+	slow := defaultTimeouts
+	slow.pace = pace{pause: 2 * time.Second}
+	first, second := connectedWith(t, config, slow), connectedWith(t, config, slow)
+	hearing(t, first)
+	var readings []time.Time
+	for range 3 {
+		var asking sync.WaitGroup
+		for range 10 {
+			asking.Go(func() {
+				for _, connection := range []*Connection{first, second} {
+					if err := connection.Refresh(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		asking.Wait()
+		readings = append(readings, first.views.get().lastRead())
+	}
+	for i := range readings[1:] {
+		if pause := readings[i+1].Sub(readings[i]); pause < slow.pace.pause {
+			t.Errorf("the vhost was read again after %v", pause)
+		}
+	}
+}

@@ -26,6 +26,11 @@ const (
 	surveyAge = 2 * time.Second
 	// surveyShare keeps the time that surveys take to a twentieth.
 	surveyShare = 20
+	// surveyPause is the time between surveys of a vhost that does not change. An operator that connects changes the vhost: for that
+	// it declares an exclusive queue.
+	surveyPause = 10 * time.Minute
+	// listingDelay is how much later than a change the connection is listed that made the change.
+	listingDelay = 10 * time.Second
 )
 
 // survey is what was last seen of other operators.
@@ -57,9 +62,12 @@ func (o *operatorSurvey) checkUnshared(ctx context.Context) error {
 	return nil
 }
 
-// surveyOften looks for other operators with each refresh, and less often where that takes long.
-func (o *operatorSurvey) surveyOften(ctx context.Context) error {
-	return o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyShare*s.took })
+// surveyOften looks for other operators with each refresh that may have had news, and less often where that takes long.
+func (o *operatorSurvey) surveyOften(ctx context.Context, changed time.Time) error {
+	return o.surveyConnections(ctx, func(s *survey) bool {
+		age := time.Since(s.at)
+		return age > surveyShare*s.took && (age > surveyPause || s.at.Before(changed.Add(listingDelay)))
+	})
 }
 
 // surveyConnections reads the connections of the vhost if they are due. A user who may not, or a broker that does not show any,

@@ -111,7 +111,7 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		for queue, arguments := range map[string]vhost.Arguments{"ready": nil, "pending": pendingArguments, "delayed": delayedArguments} {
 			vh.DeclareQueue(queue, quorum(arguments))
-			connection := connected(t, configOf(vh), nil)
+			connection := connected(t, deafConfigOf(t, vh), nil)
 			connection.deleter.Between = func(step string) bool {
 				switch {
 				case step != safedelete.StepLooked:

@@ -138,7 +138,7 @@ func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began 
 	r.views.show(view)
 	r.readAt = began
 	// That the connections cannot be read says nothing of the vhost; a removal reads them again, and fails then.
-	_ = r.operators.surveyOften(ctx)
+	_ = r.operators.surveyOften(ctx, view.changedAt())
 	r.clearLeftovers()
 	return began, nil
 }
@@ -167,11 +167,14 @@ func (r *refresher) observationKey() observationKey {
 	return key
 }
 
-// probe asks what tags the user has; and who the broker is, and what it lets the user do: after each (re)connect and each
+// probe asks what tags the user has, unless the definitions of the vhost tell that the user is an administrator still; and who the broker is, and what it lets the user do: after each (re)connect and each
 // failure, when the tags have changed, and while its nodes are being upgraded, for the last of them may do that without any of
 // our connections being closed.
 func (r *refresher) probe(ctx context.Context) error {
 	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {
+		if r.info.Capabilities.Definitions {
+			return nil
+		}
 		tags, err := r.api.Whoami(ctx)
 		if err != nil || slices.Equal(tags, r.info.Tags) {
 			return err
@@ -232,6 +235,8 @@ func (r *refresher) readVHost(ctx context.Context, etag string) (*snapshot.Snaps
 		}
 		r.info.Capabilities.Definitions = false
 		r.probed(r.info)
+		r.requests.markStale() // the next refresh asks for the tags
+		r.requests.request()
 	}
 	fresh, err := snapshot.ReadListings(ctx, r.api, r.info.Builtin)
 	return fresh, "", err

@@ -41,6 +41,17 @@ func configOf(vh *brokers.VHost) Config {
 	}
 }
 
+// deafConfigOf is configOf for an administrator who hears no events, so that nothing is known of the vhost but what was read and what
+// the connection has changed.
+func deafConfigOf(t *testing.T, vh *brokers.VHost) Config {
+	t.Helper()
+	user := vh.Broker.NewUser(t, "administrator")
+	vh.Grant(user, ".*", ".*", ".*")
+	config := configOf(vh)
+	config.Username, config.Password = user.Username, user.Password
+	return config
+}
+
 // listener collects notices.
 type listener struct {
 	mu      sync.Mutex
@@ -90,7 +101,7 @@ func opened(t *testing.T, config Config, notify func(snapshot.Notice)) *Connecti
 	if notify == nil {
 		notify = func(snapshot.Notice) {}
 	}
-	connection, err := Open(config, testr.NewWithOptions(t, testr.Options{}), notify)
+	connection, err := open(config, testr.NewWithOptions(t, testr.Options{}), notify, unpaced())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,9 +132,16 @@ func deleteNow(ctx context.Context, c *Connection, queues ...string) error {
 	return c.DeleteEmpty(ctx, c.Health().ClusterName, queues, nil)
 }
 
+// unpaced reads the vhost as often as it is asked to.
+func unpaced() timeouts {
+	quick := defaultTimeouts
+	quick.pace = pace{}
+	return quick
+}
+
 // impatient takes a fence for left behind as soon as it is seen a second time.
 func impatient() timeouts {
-	quick := defaultTimeouts
+	quick := unpaced()
 	quick.leftover = 100 * time.Millisecond
 	return quick
 }

@@ -162,7 +162,7 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 		put(dead, 0)
 		config := configOf(vh)
 		config.Owner = "mine"
-		patient := defaultTimeouts
+		patient := unpaced()
 		patient.leftover = 2 * time.Second
 		connection := connectedWith(t, config, patient)
 		g := NewWithT(t)

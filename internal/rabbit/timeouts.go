@@ -15,15 +15,23 @@ type timeouts struct {
 	match      time.Duration // until a queue that is declared shows in the management API, on each node
 	statistics time.Duration // until a connection that is opened does
 	link       time.Duration // for which the first refresh waits for AMQP
-	pace       time.Duration // from one reading of a vhost to the next, at least
+	pace       pace          // of the readings of a vhost
 	lastListen time.Duration // the longest wait before another attempt to hear events
+}
+
+// pace is how fast one reading of a vhost may follow another.
+type pace struct {
+	// pause is the time between their beginnings, at least. share keeps the time that readings take to such a part: ten stands
+	// for a tenth.
+	pause time.Duration
+	share int
 }
 
 var defaultTimeouts = timeouts{
 	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, close: time.Second,
 	firstRetry: 250 * time.Millisecond, lastRetry: 30 * time.Second, settle: 400 * time.Millisecond, leftover: 20 * time.Second,
 	match: 3 * time.Second, statistics: 15 * time.Second, link: time.Second,
-	pace: time.Second, lastListen: 10 * time.Minute,
+	pace: pace{time.Second, 10}, lastListen: 10 * time.Minute,
 }
 
 const (

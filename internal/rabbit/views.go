@@ -96,7 +96,7 @@ func (v *views) get() *view {
 }
 
 // nextReading is when the vhost may be read again; zero before the first reading.
-func (v *views) nextReading(pace time.Duration) time.Time {
+func (v *views) nextReading(pace pace) time.Time {
 	current := v.get()
 	if current == nil {
 		return time.Time{}

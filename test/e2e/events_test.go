@@ -26,7 +26,7 @@ var _ = Describe("Where the broker announces changes", func() {
 	onEachBroker("drift is corrected at once", func(broker brokers.Broker) {
 		w := hearingWorld(broker)
 		w.VHost.DeclareExchange("shop", "topic", nil)
-		w.Queue("orders", `{sources: [{exchange: shop, routingKeys: [orders.#]}], retry: {delayTiers: [{delay: 10s}]}}`)
+		w.Queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [orders.#]}], retry: {delayTiers: [{delay: 10s}]}}`)
 		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
 		declared := w.VHost.Definitions()
 		w.VHost.DeleteQueue("orders.retry.10s")

@@ -120,5 +120,12 @@ func (s *Deleter) Close() {
 	s.sentinels.close()
 }
 
+// IsDeleting says whether a call of DeleteEmpty is about a queue.
+func (s *Deleter) IsDeleting(queue string) bool {
+	s.deletions.mu.Lock()
+	defer s.deletions.mu.Unlock()
+	return s.deletions.queues[queue]
+}
+
 // Standing are the fences of deletions, by the names of their policies: true while in use, false if they could not be lifted.
 func (s *Deleter) Standing() map[string]bool { return s.deletions.all() }

@@ -1,18 +1,19 @@
 package snapshot
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // surround adds to what is observed the bindings from the named exchanges and those around exchanges that lead to
-// others, and returns the queues that may dead-letter to what is named. It walks the whole vhost.
+// others, and returns the queues that may dead-letter to what is named.
 func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetter {
-	targets := map[string]bool{}
+	index := s.index()
+	targets := map[deadLetterTarget]bool{{}: true}
 	add := func(source string) {
-		targets[source] = true
+		targets[deadLetterTarget{exchange: source}] = true
 		if bindings := s.BindingsFrom[source]; len(bindings) > 0 {
 			observed.BindingsFrom[source] = slices.Clip(bindings)
 			s.copyExchange(source, observed)
@@ -21,32 +22,28 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 	for _, name := range names.Exchanges {
 		add(name)
 	}
-	for source, bindings := range s.BindingsFrom {
-		if slices.ContainsFunc(bindings, func(b vhost.Binding) bool { return b.ToExchange }) {
-			add(source)
-		}
+	for source := range index.forwarding {
+		add(source)
 	}
-	for name, exchange := range s.exchanges {
-		if _, alternate := exchange.Alternate(); alternate {
-			observed.Exchanges[name] = exchange
-			targets[name] = true // what it cannot route goes on from it
-		}
+	for name := range index.alternates {
+		observed.Exchanges[name] = s.exchanges[name]
+		targets[deadLetterTarget{exchange: name}] = true // what it cannot route goes on from it
 	}
-	queues := make(map[string]bool, len(names.Queues))
 	for _, name := range names.Queues {
-		queues[name] = true
+		targets[deadLetterTarget{queue: name}] = true
+	}
+	sources := map[string]bool{}
+	for target := range targets {
+		maps.Copy(sources, index.sources[target])
 	}
 	var found []vhost.DeadLetter
-	policies := deadLetterPolicies(s.Policies)
-	for name, queue := range s.Queues {
-		for _, letter := range deadLettersOf(name, queue, policies) {
-			byName := letter.Exchange == "" && (letter.RoutingKey == nil || queues[*letter.RoutingKey])
-			if byName || letter.Exchange != "" && targets[letter.Exchange] {
+	for _, queue := range slices.Sorted(maps.Keys(sources)) {
+		for _, letter := range index.letters[queue] {
+			if targets[targetOf(letter)] {
 				found = append(found, letter)
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b vhost.DeadLetter) int { return cmp.Compare(a.Queue, b.Queue) })
 	return found
 }
 

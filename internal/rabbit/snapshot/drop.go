@@ -12,13 +12,18 @@ func (s *Snapshot) DropBinding(binding vhost.Binding) bool {
 	if !binding.ToExchange && !drop(s.bindingsTo, binding.Destination, same) {
 		return false
 	}
-	return drop(s.BindingsFrom, binding.Source, same)
+	existed := drop(s.BindingsFrom, binding.Source, same)
+	if binding.ToExchange {
+		s.deadLetters.setForwarding(binding.Source, s.BindingsFrom[binding.Source])
+	}
+	return existed
 }
 
 // DropQueue takes out a queue with its bindings.
 func (s *Snapshot) DropQueue(name string) bool {
 	_, existed := s.Queues[name]
 	delete(s.Queues, name)
+	s.deadLetters.dropQueue(name)
 	for _, binding := range s.bindingsTo[name] {
 		drop(s.BindingsFrom, binding.Source, func(other vhost.Binding) bool {
 			return !other.ToExchange && other.Destination == name
@@ -32,6 +37,7 @@ func (s *Snapshot) DropQueue(name string) bool {
 func (s *Snapshot) DropExchange(name string) bool {
 	_, existed := s.exchanges[name]
 	delete(s.exchanges, name)
+	s.deadLetters.dropExchange(name)
 	for _, binding := range s.BindingsFrom[name] {
 		if !binding.ToExchange {
 			drop(s.bindingsTo, binding.Destination, func(other vhost.Binding) bool { return other.Source == name })
@@ -39,9 +45,9 @@ func (s *Snapshot) DropExchange(name string) bool {
 	}
 	delete(s.BindingsFrom, name)
 	for source := range s.BindingsFrom {
-		drop(s.BindingsFrom, source, func(other vhost.Binding) bool {
-			return other.ToExchange && other.Destination == name
-		})
+		if drop(s.BindingsFrom, source, func(other vhost.Binding) bool { return other.ToExchange && other.Destination == name }) {
+			s.deadLetters.setForwarding(source, s.BindingsFrom[source])
+		}
 	}
 	return existed
 }

@@ -23,6 +23,7 @@ type Snapshot struct {
 	refusing     []vhost.Policy  // the other fences, if they refuse messages; see fences.go
 	Cluster      string
 	Room         *management.Room // what this takes of the memory for all; nil in tests
+	deadLetters  deadLetterIndex
 }
 
 // New makes the snapshot of an empty vhost.
@@ -49,6 +50,7 @@ func (s *Snapshot) PutExchange(name string, exchange vhost.Exchange) bool {
 		return false
 	}
 	s.exchanges[name] = exchange
+	s.deadLetters.addExchange(name, exchange)
 	return true
 }
 
@@ -64,6 +66,7 @@ func (s *Snapshot) PutQueue(name string, queue vhost.Queue) bool {
 		return false
 	}
 	s.Queues[name] = queue
+	s.deadLetters.addQueue(name, queue)
 	return true
 }
 
@@ -78,6 +81,9 @@ func (s *Snapshot) PutBinding(binding vhost.Binding) bool {
 		return false
 	}
 	s.addBinding(binding)
+	if binding.ToExchange {
+		s.deadLetters.setForwarding(binding.Source, s.BindingsFrom[binding.Source])
+	}
 	return true
 }
 
