@@ -12,18 +12,21 @@ type Notice struct {
 	// Routes are exchanges from which messages may now go elsewhere: those whose bindings changed, or that changed
 	// themselves, and those that lead to them, sorted.
 	Routes []string
+	// Messages: the messages of the vhost's queues were counted.
+	Messages bool
 }
 
 // Empty says that there is nothing to say.
 func (n Notice) Empty() bool {
-	return !n.Health && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
+	return !n.Health && !n.Messages && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
 }
 
 // Merge returns what notices say together.
 func Merge(notices []Notice) Notice {
-	queues, exchanges, routes, health := map[string]bool{}, map[string]bool{}, map[string]bool{}, false
+	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	health, messages := false, false
 	for _, notice := range notices {
-		health = health || notice.Health
+		health, messages = health || notice.Health, messages || notice.Messages
 		for _, part := range []struct {
 			from []string
 			to   map[string]bool
@@ -34,6 +37,6 @@ func Merge(notices []Notice) Notice {
 		}
 	}
 	merged := newNotice(queues, exchanges, routes)
-	merged.Health = health
+	merged.Health, merged.Messages = health, messages
 	return merged
 }
