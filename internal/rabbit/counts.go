@@ -2,6 +2,8 @@ package rabbit
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,17 +19,44 @@ type Messages struct {
 	Disabled bool
 	// AsOf is when the count began; zero while there is none.
 	AsOf time.Time
-	// Of has the number for each queue that is there; nothing while AsOf is zero. A queue declared after the count counts as empty.
+	// Of has the number for each queue that was counted and is there. A queue declared after the count counts as empty.
 	Of map[string]int64
+	// Uncounted are those of the queues that were there and did not answer, as when their leader is down; nil if there are none.
+	Uncounted []string
+}
+
+// count is one count of the messages of a vhost.
+type count struct {
+	asOf time.Time
+	// messages has the queues that hold any.
+	messages map[string]int64
+	// uncounted are queues that did not answer.
+	uncounted map[string]bool
+}
+
+// newCount keeps of an answer what is not to be taken for granted: most queues are empty and answer. asked are the queues that were
+// there before.
+func newCount(asOf time.Time, answered map[string]int64, asked []string) *count {
+	c := &count{asOf: asOf, messages: map[string]int64{}, uncounted: map[string]bool{}}
+	for _, queue := range asked {
+		if _, counted := answered[queue]; !counted {
+			c.uncounted[queue] = true
+		}
+	}
+	for queue, number := range answered {
+		if number > 0 {
+			c.messages[queue] = number
+		}
+	}
+	return c
 }
 
 // counts knows how many messages the queues of a vhost hold, for status and metrics: counting takes a request of its own, for
 // definitions tell nothing of messages.
 type counts struct {
-	mu       sync.RWMutex
-	asOf     time.Time        // zero if nothing is known
-	messages map[string]int64 // of the queues that hold any; replaced, never changed
-	next     time.Time        // when to count again
+	mu   sync.RWMutex
+	last *count    // nil if nothing is known; replaced, never changed
+	next time.Time // when to count again
 }
 
 // claimReading says whether it is time for the caller to count; nobody else does so meanwhile.
@@ -41,21 +70,21 @@ func (c *counts) claimReading(now time.Time, interval time.Duration) bool {
 	return true
 }
 
-// replace takes over a count, or with a zero time that there is none. The next one is not made before the given time.
-func (c *counts) replace(messages map[string]int64, asOf, next time.Time) {
+// replace takes over a count, or with nil that there is none. The next one is not made before the given time.
+func (c *counts) replace(last *count, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.messages, c.asOf = messages, asOf
+	c.last = last
 	if next.After(c.next) {
 		c.next = next
 	}
 }
 
-// last returns the last count, and when it was made.
-func (c *counts) last() (messages map[string]int64, asOf time.Time) {
+// get returns the last count, nil if there is none.
+func (c *counts) get() *count {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.messages, c.asOf
+	return c.last
 }
 
 // countMessages counts the messages of the vhost's queues, if it is time to, and tells all who share the view. What cannot be counted
@@ -65,17 +94,19 @@ func (r *refresher) countMessages(ctx context.Context) {
 	if !view.counts.claimReading(began, r.config.MessageCountsInterval) {
 		return
 	}
-	messages, err := r.api.MessageCounts(ctx)
+	var asked []string
+	view.store.View(func(s *snapshot.Snapshot) { asked = slices.Collect(maps.Keys(s.Queues)) })
+	answered, err := r.api.MessageCounts(ctx)
 	if ctx.Err() != nil {
 		return // the connection closes; the others count for themselves
 	}
 	next := time.Now().Add(countsShare * time.Since(began))
 	if err != nil {
 		r.log.V(1).Info("The messages of queues cannot be counted", "vhost", r.config.VHost, "reason", err.Error())
-		view.counts.replace(nil, time.Time{}, next)
+		view.counts.replace(nil, next)
 		return
 	}
-	view.counts.replace(messages, began, next)
+	view.counts.replace(newCount(began, answered, asked), next)
 	for _, other := range view.all() {
 		other.viewer.notify(snapshot.Notice{Messages: true})
 	}
@@ -90,15 +121,19 @@ func (c *Connection) Messages(queues []string) Messages {
 	if current == nil {
 		return Messages{}
 	}
-	messages, asOf := current.counts.last()
-	if asOf.IsZero() {
+	last := current.counts.get()
+	if last == nil {
 		return Messages{}
 	}
-	found := Messages{AsOf: asOf, Of: make(map[string]int64, len(queues))}
+	found := Messages{AsOf: last.asOf, Of: make(map[string]int64, len(queues))}
 	current.store.View(func(s *snapshot.Snapshot) {
 		for _, queue := range queues {
-			if _, exists := s.Queues[queue]; exists {
-				found.Of[queue] = messages[queue]
+			_, exists := s.Queues[queue]
+			switch {
+			case exists && last.uncounted[queue]:
+				found.Uncounted = append(found.Uncounted, queue)
+			case exists:
+				found.Of[queue] = last.messages[queue]
 			}
 		}
 	})

@@ -75,7 +75,7 @@ func countsMessages(request *http.Request) bool {
 	return strings.Contains(request.URL.RawQuery, "enable_queue_totals=true")
 }
 
-// While messages cannot be counted nothing is known of them.
+// While messages cannot be counted nothing is known of them. A queue that does not answer is not empty.
 func TestMessagesThatCannotBeCounted(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -95,6 +95,13 @@ func TestMessagesThatCannotBeCounted(t *testing.T) {
 	})
 	eventually.Should(Equal(Messages{}))
 	topologytest.Equal(t, "error of the connection", nil, connection.Health().Err)
+	proxy.Change(func(response *http.Response) error { // as when the leader of the queue is down
+		if countsMessages(response.Request) {
+			netfault.Replace(response, `[{"name": "other", "messages": 3}]`)
+		}
+		return nil
+	})
+	eventually.Should(And(HaveField("Uncounted", Equal([]string{"orders"})), HaveField("Of", BeEmpty()), HaveField("AsOf", Not(BeZero()))))
 	proxy.Change(nil)
 	eventually.Should(HaveField("Of", HaveKeyWithValue("orders", int64(0))))
 }

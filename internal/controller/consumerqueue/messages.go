@@ -2,6 +2,7 @@ package consumerqueue
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,14 +38,15 @@ func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 }
 
 // countedMessages is how many messages the queues in a status hold, by the last count of a broker; nil if messages are never counted,
-// or none of the queues is there. It is not known before the first count, nor at another cluster or vhost than that of the status.
+// or none of the queues is there. It is not known before the first count, nor if a queue did not answer, nor at another cluster or
+// vhost than that of the status.
 func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) (counted *v1alpha1.MessageCounts, known bool) {
 	messages := broker.Messages(queueNames(status.Topology))
 	if messages.Disabled {
 		return nil, true
 	}
 	here := ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
-	if messages.AsOf.IsZero() || !here.IsIn(ownership.Recorded(*status)) {
+	if messages.AsOf.IsZero() || len(messages.Uncounted) > 0 || !here.IsIn(ownership.Recorded(*status)) {
 		return nil, false
 	}
 	byRole := messagesByRole(status.Topology, messages)
@@ -73,7 +75,7 @@ func queueNames(entries []v1alpha1.TopologyEntry) []string {
 	return names
 }
 
-// messagesByRole adds up the messages of a topology's queues. It leaves out roles of which no queue is there.
+// messagesByRole adds up the messages of a topology's queues. It leaves out roles of which no queue is there, or one did not answer.
 func messagesByRole(entries []v1alpha1.TopologyEntry, messages rabbit.Messages) map[v1alpha1.Role]int64 {
 	byRole := map[v1alpha1.Role]int64{}
 	for _, entry := range entries {
@@ -82,6 +84,11 @@ func messagesByRole(entries []v1alpha1.TopologyEntry, messages rabbit.Messages) 
 		}
 		if count, there := messages.Of[entry.Name]; there {
 			byRole[entry.Role] += count
+		}
+	}
+	for _, entry := range entries {
+		if entry.Kind == v1alpha1.KindQueue && slices.Contains(messages.Uncounted, entry.Name) {
+			delete(byRole, entry.Role)
 		}
 	}
 	return byRole

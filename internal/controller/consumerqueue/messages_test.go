@@ -189,6 +189,7 @@ func TestMessagesThatAreNotKnown(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world){
 		"messages cannot be counted": func(w *world) { w.broker.SetCountedAt(time.Time{}) },
+		"a queue does not answer":    func(w *world) { w.broker.SetMessages("orders.retry.5m", -1) },
 		"the broker does not answer": func(w *world) {
 			w.broker.SetHealth(func(h *rabbit.Health) { h.Err = brokererr.ErrUnreachable })
 		},

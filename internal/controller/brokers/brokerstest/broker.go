@@ -78,7 +78,11 @@ func (b *Broker) Messages(queues []string) rabbit.Messages {
 	found := rabbit.Messages{AsOf: b.countedAt, Of: map[string]int64{}}
 	b.store.View(func(s *snapshot.Snapshot) {
 		for _, queue := range queues {
-			if _, exists := s.Queues[queue]; exists {
+			_, exists := s.Queues[queue]
+			switch {
+			case exists && b.messages[queue] < 0:
+				found.Uncounted = append(found.Uncounted, queue)
+			case exists:
 				found.Of[queue] = int64(b.messages[queue])
 			}
 		}
@@ -100,7 +104,7 @@ func (b *Broker) DisableCounts() {
 	b.uncounted = true
 }
 
-// SetMessages says how many messages a queue holds.
+// SetMessages says how many messages a queue holds; with a negative number the queue does not answer.
 func (b *Broker) SetMessages(queue string, count int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -294,7 +298,7 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 		if err := b.failures[vhost.QueueID(queue)]; err != nil {
 			return err
 		}
-		if count := b.messages[queue]; count > 0 {
+		if count := b.messages[queue]; count != 0 {
 			return b.errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages", queue, count)
 		}
 	}
