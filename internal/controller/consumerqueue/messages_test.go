@@ -301,3 +301,20 @@ func TestMessageCountHandler(t *testing.T) {
 	w.reconciler.messageCountHandler().Generic(t.Context(), counted, plain)
 	topologytest.Equal(t, "requests for another connection", 0, plain.Len())
 }
+
+// BenchmarkMessageCount compares a count with the statuses of 10,000 ConsumerQueues of six objects, none of which is to be written.
+func BenchmarkMessageCount(b *testing.B) {
+	w := newWorld(b, controllertest.ConsumerQueue(b, `{}`))
+	if _, err := w.reconcile(); err != nil {
+		b.Fatal(err)
+	}
+	cq := w.get()
+	b.ReportAllocs()
+	for b.Loop() {
+		for range 10_000 {
+			if counted, known := countedMessages(&cq.Status, w.broker); !known || isOutdated(cq.Status.Messages, counted) {
+				b.Fatal("to be written")
+			}
+		}
+	}
+}
