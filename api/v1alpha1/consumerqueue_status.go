@@ -82,6 +82,12 @@ type ConsumerQueueStatus struct {
 	// +optional
 	Advisories []Advisory `json:"advisories,omitempty"`
 
+	// messages is how many messages the queues of this topology held when they were last counted. It is written when a number
+	// becomes zero or is zero no more, or changes its order of magnitude, and whenever something else in the status changes.
+	// Absent where messages are not counted.
+	// +optional
+	Messages *MessageCounts `json:"messages,omitempty"`
+
 	// planHash identifies all changes, for approvals; empty when in sync.
 	// +kubebuilder:validation:MaxLength=80
 	// +optional

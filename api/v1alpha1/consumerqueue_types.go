@@ -176,6 +176,7 @@ const (
 // +kubebuilder:resource:shortName=cqueue,categories=warren
 // +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.status.queueName`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Dead",type=integer,JSONPath=`.status.messages.deadLettered`
 // +kubebuilder:printcolumn:name="Drifted",type=string,JSONPath=`.status.conditions[?(@.type=="Drifted")].status`
 // +kubebuilder:printcolumn:name="Recreate",type=string,JSONPath=`.status.conditions[?(@.type=="RecreationRequired")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

@@ -56,7 +56,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 		"How large an answer of a broker's management API may be that grows with the vhost, as a quantity such as 128Mi. "+
 			"What is kept of all vhosts may take six times as much memory.")
 	flags.DurationVar(&o.MessageCountsInterval, "message-counts-interval", time.Minute,
-		"How often the messages of a vhost's queues are counted for metrics, at most; 0 turns that off.")
+		"How often the messages of a vhost's queues are counted, for status.messages and metrics, at most; 0 turns that off.")
 	flags.BoolVar(&o.Version, "version", false, "Print the version and end.")
 	o.Zap.BindFlags(flags)
 }

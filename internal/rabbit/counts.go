@@ -2,6 +2,8 @@ package rabbit
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,13 +13,50 @@ import (
 // countsShare is how long to wait from one count of the messages to the next, at least, as a multiple of what it took.
 const countsShare = 50
 
-// counts knows how many messages the queues of a vhost hold, for metrics alone: counting takes a request of its own, for
+// Messages is how many messages some queues held when the messages of their vhost were last counted.
+type Messages struct {
+	// Disabled: messages are never counted; see Config.MessageCountsInterval.
+	Disabled bool
+	// AsOf is when the count began; zero while there is none.
+	AsOf time.Time
+	// Of has the number for each queue that was counted and is there. A queue declared after the count counts as empty.
+	Of map[string]int64
+	// Uncounted are those of the queues that were there and did not answer, as when their leader is down; nil if there are none.
+	Uncounted []string
+}
+
+// count is one count of the messages of a vhost.
+type count struct {
+	asOf time.Time
+	// messages has the queues that hold any.
+	messages map[string]int64
+	// uncounted are queues that did not answer.
+	uncounted map[string]bool
+}
+
+// newCount keeps of an answer what is not to be taken for granted: most queues are empty and answer. asked are the queues that were
+// there before.
+func newCount(asOf time.Time, answered map[string]int64, asked []string) *count {
+	c := &count{asOf: asOf, messages: map[string]int64{}, uncounted: map[string]bool{}}
+	for _, queue := range asked {
+		if _, counted := answered[queue]; !counted {
+			c.uncounted[queue] = true
+		}
+	}
+	for queue, number := range answered {
+		if number > 0 {
+			c.messages[queue] = number
+		}
+	}
+	return c
+}
+
+// counts knows how many messages the queues of a vhost hold, for status and metrics: counting takes a request of its own, for
 // definitions tell nothing of messages.
 type counts struct {
-	mu       sync.RWMutex
-	known    bool
-	messages map[string]int64 // of the queues that hold any
-	next     time.Time        // when to count again
+	mu   sync.RWMutex
+	last *count    // nil if nothing is known; replaced, never changed
+	next time.Time // when to count again
 }
 
 // claimReading says whether it is time for the caller to count; nobody else does so meanwhile.
@@ -31,47 +70,72 @@ func (c *counts) claimReading(now time.Time, interval time.Duration) bool {
 	return true
 }
 
-// replace takes over a count, or that there is none. The next one is not made before the given time.
-func (c *counts) replace(messages map[string]int64, known bool, next time.Time) {
+// replace takes over a count, or with nil that there is none. The next one is not made before the given time.
+func (c *counts) replace(last *count, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.messages, c.known = messages, known
+	c.last = last
 	if next.After(c.next) {
 		c.next = next
 	}
 }
 
-// of is how many messages a queue holds; false if that is not known.
-func (c *counts) of(queue string) (count int64, known bool) {
+// get returns the last count, nil if there is none.
+func (c *counts) get() *count {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.messages[queue], c.known
+	return c.last
 }
 
-// countMessages counts the messages of the vhost's queues, if it is time to. What cannot be counted is not known, and is no trouble.
+// countMessages counts the messages of the vhost's queues, if it is time to, and tells all who share the view. What cannot be counted
+// is not known, and is no trouble.
 func (r *refresher) countMessages(ctx context.Context) {
 	view, began := r.views.get(), time.Now()
 	if !view.counts.claimReading(began, r.config.MessageCountsInterval) {
 		return
 	}
-	messages, err := r.api.MessageCounts(ctx)
+	var asked []string
+	view.store.View(func(s *snapshot.Snapshot) { asked = slices.Collect(maps.Keys(s.Queues)) })
+	answered, err := r.api.MessageCounts(ctx)
 	if ctx.Err() != nil {
 		return // the connection closes; the others count for themselves
 	}
+	next := time.Now().Add(countsShare * time.Since(began))
 	if err != nil {
 		r.log.V(1).Info("The messages of queues cannot be counted", "vhost", r.config.VHost, "reason", err.Error())
+		view.counts.replace(nil, next)
+		return
 	}
-	view.counts.replace(messages, err == nil, time.Now().Add(countsShare*time.Since(began)))
+	view.counts.replace(newCount(began, answered, asked), next)
+	for _, other := range view.all() {
+		other.viewer.notify(snapshot.Notice{Messages: true})
+	}
 }
 
-// Messages is how many messages a queue of the vhost held when they were last counted; false if that is not known.
-func (c *Connection) Messages(queue string) (count int64, known bool) {
+// Messages is how many messages some queues of the vhost held when they were last counted.
+func (c *Connection) Messages(queues []string) Messages {
+	if c.config.MessageCountsInterval <= 0 {
+		return Messages{Disabled: true}
+	}
 	current := c.views.get()
 	if current == nil {
-		return 0, false
+		return Messages{}
 	}
-	var exists bool
-	current.store.View(func(s *snapshot.Snapshot) { _, exists = s.Queues[queue] })
-	count, known = current.counts.of(queue)
-	return count, known && exists
+	last := current.counts.get()
+	if last == nil {
+		return Messages{}
+	}
+	found := Messages{AsOf: last.asOf, Of: make(map[string]int64, len(queues))}
+	current.store.View(func(s *snapshot.Snapshot) {
+		for _, queue := range queues {
+			_, exists := s.Queues[queue]
+			switch {
+			case exists && last.uncounted[queue]:
+				found.Uncounted = append(found.Uncounted, queue)
+			case exists:
+				found.Of[queue] = last.messages[queue]
+			}
+		}
+	})
+	return found
 }

@@ -2,13 +2,18 @@ package rabbit
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // Messages are counted where that is asked for, of each queue that there is.
@@ -20,17 +25,85 @@ func TestMessagesAreCounted(t *testing.T) {
 		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		vh.DeclareQueue("empty", map[string]any{"x-queue-type": "quorum"})
 		vh.Publish("", "orders", "first", "second")
+		began := time.Now()
 		connection := connected(t, config, nil)
-		messages := func(queue string) string {
-			count, known := connection.Messages(queue)
-			return fmt.Sprint(count, known)
-		}
-		NewWithT(t).Eventually(func() string { return messages("orders") }).WithTimeout(within).Should(Equal("2 true"))
-		topologytest.Equal(t, "a queue that is empty", "0 true", messages("empty"))
-		topologytest.Equal(t, "a queue that is not there", "0 false", messages("other"))
-		_, known := silent.Messages("orders")
-		topologytest.Equal(t, "known where nobody asks", false, known)
+		queues := []string{"orders", "empty", "not there"}
+		NewWithT(t).Eventually(func() Messages { return connection.Messages(queues) }).WithTimeout(within).Should(And(
+			HaveField("Of", Equal(map[string]int64{"orders": 2, "empty": 0})),
+			HaveField("AsOf", BeTemporally(">", began)), HaveField("Disabled", false)))
+		topologytest.Equal(t, "where nobody counts", Messages{Disabled: true}, silent.Messages(queues))
 	})
+}
+
+// One count serves all connections that share what they observe, and each hears of the count.
+func TestMessagesAreCountedOnceForAll(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		config := sharing(vh)
+		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
+		config.ManagementURI, config.ResyncInterval, config.MessageCountsInterval = proxy.URI, 100*time.Millisecond, time.Second
+		listeners := make([]listener, 4)
+		connections := make([]*Connection, len(listeners))
+		for i := range listeners {
+			connections[i] = connected(t, config, listeners[i].hear)
+			isMatched(t, connections[i])
+		}
+		began, counts := time.Now(), atomic.Int64{}
+		proxy.Before(func(request *http.Request) {
+			if countsMessages(request) {
+				counts.Add(1)
+			}
+		})
+		vh.Publish("", "orders", "first", "second")
+		NewWithT(t).Eventually(func(g Gomega) {
+			g.Expect(counts.Load()).To(BeNumerically(">=", 3))
+			for _, connection := range connections {
+				g.Expect(connection.Messages([]string{"orders"}).Of).To(HaveKeyWithValue("orders", int64(2)))
+			}
+		}).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(Succeed())
+		for i := range listeners {
+			listeners[i].awaitsTogether(t, snapshot.Notice{Messages: true})
+		}
+		if times, most := counts.Load(), int64(time.Since(began)/config.MessageCountsInterval)+1; times > most {
+			t.Errorf("counted %d times, want at most %d", times, most)
+		}
+	})
+}
+
+// countsMessages says whether a request asks for the messages of all queues of a vhost.
+func countsMessages(request *http.Request) bool {
+	return strings.Contains(request.URL.RawQuery, "enable_queue_totals=true")
+}
+
+// While messages cannot be counted nothing is known of them. A queue that does not answer is not empty.
+func TestMessagesThatCannotBeCounted(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	vh.DeclareQueue("orders", nil)
+	config := configOf(vh)
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
+	config.ManagementURI, config.ResyncInterval, config.MessageCountsInterval = proxy.URI, 100*time.Millisecond, time.Millisecond
+	connection := connected(t, config, nil)
+	counted := func() Messages { return connection.Messages([]string{"orders"}) }
+	eventually := NewWithT(t).Eventually(counted).WithTimeout(within).WithPolling(5 * time.Millisecond)
+	eventually.ShouldNot(Equal(Messages{}))
+	proxy.Change(func(response *http.Response) error {
+		if countsMessages(response.Request) {
+			response.StatusCode = http.StatusInternalServerError
+		}
+		return nil
+	})
+	eventually.Should(Equal(Messages{}))
+	topologytest.Equal(t, "error of the connection", nil, connection.Health().Err)
+	proxy.Change(func(response *http.Response) error { // as when the leader of the queue is down
+		if countsMessages(response.Request) {
+			netfault.Replace(response, `[{"name": "other", "messages": 3}]`)
+		}
+		return nil
+	})
+	eventually.Should(And(HaveField("Uncounted", Equal([]string{"orders"})), HaveField("Of", BeEmpty()), HaveField("AsOf", Not(BeZero()))))
+	proxy.Change(nil)
+	eventually.Should(HaveField("Of", HaveKeyWithValue("orders", int64(0))))
 }
 
 // A fence that nobody knows is told of by every connection, with its age.

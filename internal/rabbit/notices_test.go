@@ -118,4 +118,7 @@ func TestNoticesAreGathered(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(n.take()).To(Equal(snapshot.Notice{Health: true, Queues: []string{"a", "b", "c"}, Exchanges: []string{"x"}, Routes: []string{"y"}}))
 	g.Expect(n.take()).To(Equal(snapshot.Notice{}))
+	n.add(snapshot.Notice{Messages: true})
+	n.add(snapshot.Notice{Queues: []string{"a"}})
+	g.Expect(n.take()).To(Equal(snapshot.Notice{Queues: []string{"a"}, Messages: true}))
 }

@@ -21,7 +21,7 @@ func newWorld(connected, reading int) *world {
 	w.Broker = nodes.Node(connected)
 	w.Secret(w.Broker.Username, w.Broker.Password)
 	w.Connect(v1alpha1.BrokerConnectionSpec{})
-	kube.StartManager(managerBinary, []string{w.Namespace})
+	kube.StartManager(managerBinary, []string{w.Namespace}, "--message-counts-interval=1s")
 	return w
 }
 

@@ -35,6 +35,9 @@ var _ = Describe("An upgrade of Warren", Long, func() {
 			Eventually(i.notHandled).Should(BeEmpty())
 			Eventually(difference).Should(BeEmpty())
 			Consistently(difference, 4*time.Second).Should(BeEmpty())
+			Eventually(func() string {
+				return i.Kubectl("get", "consumerqueue", "leftover", "--namespace="+team, "--output=jsonpath={.status.messages.asOf}")
+			}).ShouldNot(BeEmpty(), "messages are counted from the first look on")
 			Expect(i.vhost.Definitions()).To(Equal(before))
 			Expect(i.paused.Definitions()).To(Equal(pausedBefore))
 			Expect(i.vhost.Ready("orders")).To(Equal(1))
@@ -135,6 +138,7 @@ func statuses(of map[string]*unstructured.Unstructured) map[string]any {
 		status, _, err := unstructured.NestedMap(resource.Object, "status")
 		Expect(err).NotTo(HaveOccurred())
 		delete(status, "lastHandledReconcileAt")
+		delete(status, "messages") // which an older Warren did not tell
 		for _, list := range []string{"conditions", "changes", "advisories"} {
 			entries, _ := status[list].([]any)
 			for _, entry := range entries {

@@ -78,9 +78,10 @@ var _ = Describe("kubectl", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{queue: {name: shop.orders}}`)
 		kube.Kubectl("wait", "-n", w.Namespace, "--for=condition=Ready", "cqueue/orders", "--timeout="+deadline.For(30*time.Second).String())
+		w.Counted("orders")
 		table := strings.Split(kube.Kubectl("get", "-n", w.Namespace, "cqueue", "-o", "wide"), "\n")
-		Expect(strings.Fields(table[0])).To(Equal([]string{"NAME", "QUEUE", "READY", "DRIFTED", "RECREATE", "REASON", "AGE", "CONNECTION", "MESSAGE"}))
-		Expect(table[1]).To(MatchRegexp(`^orders +shop\.orders +True +False +False +InSync +\S+ +default +all 7 objects are as desired`))
+		Expect(strings.Fields(table[0])).To(Equal([]string{"NAME", "QUEUE", "READY", "DEAD", "DRIFTED", "RECREATE", "REASON", "AGE", "CONNECTION", "MESSAGE"}))
+		Expect(table[1]).To(MatchRegexp(`^orders +shop\.orders +True +0 +False +False +InSync +\S+ +default +all 7 objects are as desired`))
 		Expect(kube.Kubectl("get", "-n", w.Namespace, "warren")).To(And(ContainSubstring("consumerqueue"), ContainSubstring("brokerconnection")))
 		Expect(kube.Kubectl("get", "-n", w.Namespace, "bc")).To(ContainSubstring("Connected"))
 		Expect(kube.Kubectl("explain", "consumerqueue.spec.retry")).To(And(

@@ -67,7 +67,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{Scheme: Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
-	Expect(controller.Setup(ctx, mgr, controller.Options{})).To(Succeed())
+	Expect(controller.Setup(ctx, mgr, controller.Options{MessageCountsInterval: time.Second})).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {

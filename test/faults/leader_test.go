@@ -16,7 +16,8 @@ var _ = Describe("Two replicas", func() {
 	It("have one leader; when it is killed the other takes over and goes on", func() {
 		w := newWorld(shared)
 		replica := func() *Manager {
-			return kube.StartManager(managerBinary, []string{w.Namespace}, "--leader-elect", "--leader-election-namespace", w.Namespace)
+			return kube.StartManager(managerBinary, []string{w.Namespace}, uncounted,
+				"--leader-elect", "--leader-election-namespace", w.Namespace)
 		}
 		leader := replica()
 		var first string

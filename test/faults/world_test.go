@@ -75,8 +75,11 @@ func startManager(worlds ...*world) *Manager {
 	for i, w := range worlds {
 		namespaces[i] = w.Namespace
 	}
-	return kube.StartManager(managerBinary, namespaces)
+	return kube.StartManager(managerBinary, namespaces, uncounted)
 }
+
+// uncounted is the flag of managers whose writes are counted: with traffic, message counts are a reason for further writes.
+const uncounted = "--message-counts-interval=0"
 
 // settled waits until all ConsumerQueues are Ready and the BrokerConnection has counted them: nothing more is written.
 func (w *world) settled(count int) {

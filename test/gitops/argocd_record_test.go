@@ -141,7 +141,7 @@ func (s *scene) ready() {
 	GinkgoHelper()
 	s.connect()
 	s.Queue("orders", `{}`)
-	s.Ready("orders")
+	s.Counted("orders")
 }
 
 // lock has the broker refuse the password.

@@ -57,6 +57,9 @@ func itDeliversSamples(by tool) {
 			d.Healthy(revision)
 			w.AllReady(set.queues)
 			w.ExpectExactly()
+			for _, cq := range w.All() {
+				w.Counted(cq.Name)
+			}
 
 			settled := w.versions()
 			for range 3 {

@@ -225,6 +225,14 @@ func (w *World) Ready(name string) *v1alpha1.ConsumerQueue {
 		Condition("Drifted", metav1.ConditionFalse, "InSync"), Condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
 }
 
+// Counted waits until a ConsumerQueue is Ready and tells of its messages: nothing more is written then while nothing happens. It is
+// for managers that count messages.
+func (w *World) Counted(name string) *v1alpha1.ConsumerQueue {
+	GinkgoHelper()
+	w.Ready(name)
+	return w.Eventually(name, HaveField("Status.Messages", Not(BeNil())))
+}
+
 // AllReady waits until the namespace has so many ConsumerQueues, and all of them are Ready. It asks with few requests, for
 // a list of many is no small answer.
 func (w *World) AllReady(count int) {

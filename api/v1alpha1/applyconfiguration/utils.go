@@ -52,6 +52,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DeadLetterSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DelayTier"):
 		return &apiv1alpha1.DelayTierApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MessageCounts"):
+		return &apiv1alpha1.MessageCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueSettings"):
 		return &apiv1alpha1.QueueSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueSpec"):

@@ -29,6 +29,8 @@ type Pool struct {
 	// BrokerConnectionEvents and ConsumerQueueEvents feed the controllers' queues.
 	BrokerConnectionEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
 	ConsumerQueueEvents    chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]
+	// MessageCountEvents tells of BrokerConnections in whose vhost messages were counted.
+	MessageCountEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
 	// current is called with a connection whose snapshot is current as of a later time.
 	current func(Broker)
 	// stopping ends when the manager does; until then events wait for the controllers to take them.
@@ -66,8 +68,8 @@ type Broker interface {
 	Fences() []string
 	// Stats tells what metrics say of the connection.
 	Stats() rabbit.Stats
-	// Messages is how many messages a queue held when they were last counted; false if that is not known.
-	Messages(queue string) (count int64, known bool)
+	// Messages is how many messages some queues held when they were last counted.
+	Messages(queues []string) rabbit.Messages
 	// Close ends the connection.
 	Close()
 }
@@ -101,6 +103,7 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 		reader: reader, logger: logger, connect: connect,
 		BrokerConnectionEvents: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		ConsumerQueueEvents:    make(chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]),
+		MessageCountEvents:     make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		current:                func(Broker) {},
 		stopping:               stopping, stop: stop,
 		open: map[types.NamespacedName]openConnection{}, owners: map[string]bool{},
@@ -224,15 +227,11 @@ func (p *Pool) Close(key types.NamespacedName) {
 }
 
 // handleNotice passes a notice on. A change of health concerns the BrokerConnection, and as a rule every ConsumerQueue of it,
-// for everything may differ from what they know; otherwise only those with one of the objects are concerned.
+// for everything may differ from what they know; otherwise only those with one of the objects are concerned. Whom a count of messages
+// concerns, the controller of ConsumerQueues finds out.
 func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if notice.Health || notice.Capabilities {
-		object := &v1alpha1.BrokerConnection{}
-		object.Namespace, object.Name = key.Namespace, key.Name
-		select {
-		case p.BrokerConnectionEvents <- event.TypedGenericEvent[*v1alpha1.BrokerConnection]{Object: object}:
-		case <-p.stopping.Done():
-		}
+		p.tell(p.BrokerConnectionEvents, key)
 		if notice.Health && p.healthConcernsQueues(key) {
 			p.enqueue(key, IndexConnection, key.Name)
 		}
@@ -246,6 +245,19 @@ func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	}
 	for _, exchange := range notice.Routes {
 		p.enqueue(key, IndexBrokerObject, "route/"+exchange)
+	}
+	if notice.Messages {
+		p.tell(p.MessageCountEvents, key)
+	}
+}
+
+// tell sends a BrokerConnection to those who listen to a channel, unless the manager stops.
+func (p *Pool) tell(events chan<- event.TypedGenericEvent[*v1alpha1.BrokerConnection], key types.NamespacedName) {
+	object := &v1alpha1.BrokerConnection{}
+	object.Namespace, object.Name = key.Namespace, key.Name
+	select {
+	case events <- event.TypedGenericEvent[*v1alpha1.BrokerConnection]{Object: object}:
+	case <-p.stopping.Done():
 	}
 }
 

@@ -34,6 +34,7 @@ func TestHandleNotice(t *testing.T) {
 		"a dead-letter exchange":                {notice: snapshot.Notice{Exchanges: []string{"orders.dlx"}}, want: []string{"cq/orders"}},
 		"a shared source exchange":              {notice: snapshot.Notice{Exchanges: []string{"events"}}, want: []string{"cq/invoices", "cq/orders"}},
 		"a return route":                        {notice: snapshot.Notice{Routes: []string{"back"}}, want: []string{"cq/returns"}},
+		"messages were counted":                 {notice: snapshot.Notice{Messages: true}, want: []string{"counted/default"}},
 		"further bindings of a source exchange": {notice: snapshot.Notice{Routes: []string{"events"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,6 +57,9 @@ func TestHandleNotice(t *testing.T) {
 				case e := <-connections.BrokerConnectionEvents:
 					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
 					got = append(got, "bc/"+e.Object.Name)
+				case e := <-connections.MessageCountEvents:
+					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
+					got = append(got, "counted/"+e.Object.Name)
 				case e := <-connections.ConsumerQueueEvents:
 					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
 					got = append(got, "cq/"+e.Object.Name)

@@ -89,6 +89,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics
 			builder.WithPredicates(readinessChanged())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
 		WatchesRawSource(source.Channel(r.pool.ConsumerQueueEvents, &handler.TypedEnqueueRequestForObject[*v1alpha1.ConsumerQueue]{})).
+		WatchesRawSource(source.Channel(r.pool.MessageCountEvents, r.messageCountHandler())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
 			ReconciliationTimeout:   trigger.ReconciliationTimeout,

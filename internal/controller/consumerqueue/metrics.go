@@ -92,17 +92,10 @@ func (r *Reconciler) emitMessages(emit metrics.Emit, cq *v1alpha1.ConsumerQueue)
 	if broker == nil {
 		return
 	}
-	messages := map[string]int64{}
-	for _, entry := range cq.Status.Topology {
-		role, counted := messageRoles[entry.Role]
-		if entry.Kind != v1alpha1.KindQueue || !counted {
-			continue
+	counted := broker.Messages(queueNames(cq.Status.Topology))
+	for role, count := range messagesByRole(cq.Status.Topology, counted) {
+		if name, emitted := messageRoles[role]; emitted {
+			metrics.Messages.Emit(emit, float64(count), cq.Namespace, cq.Name, name)
 		}
-		if count, known := broker.Messages(entry.Name); known {
-			messages[role] += count
-		}
-	}
-	for role, count := range messages {
-		metrics.Messages.Emit(emit, float64(count), cq.Namespace, cq.Name, role)
 	}
 }

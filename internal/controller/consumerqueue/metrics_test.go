@@ -36,6 +36,12 @@ func TestMetrics(t *testing.T) {
 warren_consumerqueue_messages{name="orders",namespace="shop",role="dead_lettered"} 2
 warren_consumerqueue_messages{name="orders",namespace="shop",role="main"} 7
 `, "warren_consumerqueue_messages", "warren_resource_condition_since_timestamp_seconds")
+	w.broker.SetMessages("dlq", -1)
+	w.emits(`
+# HELP warren_consumerqueue_messages `+helpOf(t, "warren_consumerqueue_messages")+`
+# TYPE warren_consumerqueue_messages gauge
+warren_consumerqueue_messages{name="orders",namespace="shop",role="main"} 7
+`, "warren_consumerqueue_messages")
 	w.emits(`
 # HELP warren_resources `+helpOf(t, "warren_resources")+`
 # TYPE warren_resources gauge

@@ -63,7 +63,9 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	}
 	writer.ClearSuspended()
-	return s.reconcileThrough(ctx, bc)
+	result, err := s.reconcileThrough(ctx, bc)
+	s.updateMessages(bc)
+	return result, err
 }
 
 // reconcileThrough goes on where there is a BrokerConnection. While that is being made, or fails for less time than a

@@ -2,10 +2,12 @@ package consumerqueue
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -35,7 +37,8 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 		}
 		long := conditions.True("Long", text(t))
 		look.setConditions(summary{ready: conditions.False("Long", text(t)), progress: conditions.Stalled, drifted: &long, recreation: &long})
-		status := look.status
+		status, most := look.status, int64(math.MaxInt64)
+		status.Messages = &v1alpha1.MessageCounts{Main: &most, Delayed: &most, DeadLettered: &most, AsOf: metav1.Now().Rfc3339Copy()}
 
 		encoded, err := json.Marshal(status)
 		if err != nil || len(encoded) > maxStatusBytes {

@@ -16,11 +16,13 @@ type Notice struct {
 	// Routes are exchanges from which messages may now go elsewhere: those whose bindings changed, or that changed
 	// themselves, and those that lead to them, sorted.
 	Routes []string
+	// Messages: the messages of the vhost's queues were counted.
+	Messages bool
 }
 
 // Empty says that there is nothing to say.
 func (n Notice) Empty() bool {
-	return !n.Health && !n.Capabilities && !n.Current && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
+	return !n.Health && !n.Capabilities && !n.Current && !n.Messages && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
 }
 
 // Merge returns what notices say together.
@@ -30,6 +32,7 @@ func Merge(notices []Notice) Notice {
 		all.Health = all.Health || notice.Health
 		all.Capabilities = all.Capabilities || notice.Capabilities
 		all.Current = all.Current || notice.Current
+		all.Messages = all.Messages || notice.Messages
 		for _, part := range []struct {
 			from []string
 			to   map[string]bool
@@ -40,6 +43,6 @@ func Merge(notices []Notice) Notice {
 		}
 	}
 	merged := newNotice(queues, exchanges, routes)
-	merged.Health, merged.Capabilities, merged.Current = all.Health, all.Capabilities, all.Current
+	merged.Health, merged.Capabilities, merged.Current, merged.Messages = all.Health, all.Capabilities, all.Current, all.Messages
 	return merged
 }

@@ -333,6 +333,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: lastSyncedTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: messages
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.MessageCounts
     - name: observedGeneration
       type:
         scalar: numeric
@@ -443,6 +446,21 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.Limit
   scalar: numeric
+- name: com.github.warren-mq.warren.api.v1alpha1.MessageCounts
+  map:
+    fields:
+    - name: asOf
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: deadLettered
+      type:
+        scalar: numeric
+    - name: delayed
+      type:
+        scalar: numeric
+    - name: main
+      type:
+        scalar: numeric
 - name: com.github.warren-mq.warren.api.v1alpha1.ObjectKind
   scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.ObjectState

@@ -25,6 +25,8 @@ type Broker struct {
 	mu        sync.Mutex
 	health    rabbit.Health
 	messages  map[string]int // by queue
+	countedAt time.Time      // zero if messages are not counted
+	uncounted bool           // messages are never counted
 	failures  map[vhost.ID]error
 	refreshes int
 }
@@ -35,7 +37,7 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 	store.Replace(snapshot.New(), "")
 	return &Broker{
 		store: store, owner: owner, vhost: vhostName, errs: brokererr.Errors{VHost: vhostName},
-		messages: map[string]int{}, failures: map[vhost.ID]error{},
+		messages: map[string]int{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{
 			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},
 			Connected: true, Matched: true, SyncedAt: time.Now(),
@@ -66,14 +68,43 @@ func (b *Broker) Stats() rabbit.Stats {
 	return stats
 }
 
-// Messages is how many messages a queue holds.
-func (b *Broker) Messages(queue string) (count int64, known bool) {
+// Messages is how many messages some queues hold.
+func (b *Broker) Messages(queues []string) rabbit.Messages {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return int64(b.messages[queue]), true
+	if b.uncounted || b.countedAt.IsZero() {
+		return rabbit.Messages{Disabled: b.uncounted}
+	}
+	found := rabbit.Messages{AsOf: b.countedAt, Of: map[string]int64{}}
+	b.store.View(func(s *snapshot.Snapshot) {
+		for _, queue := range queues {
+			_, exists := s.Queues[queue]
+			switch {
+			case exists && b.messages[queue] < 0:
+				found.Uncounted = append(found.Uncounted, queue)
+			case exists:
+				found.Of[queue] = int64(b.messages[queue])
+			}
+		}
+	})
+	return found
 }
 
-// SetMessages says how many messages a queue holds.
+// SetCountedAt says when messages were counted; they cannot be with the zero time.
+func (b *Broker) SetCountedAt(at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.countedAt = at
+}
+
+// DisableCounts has messages never counted.
+func (b *Broker) DisableCounts() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.uncounted = true
+}
+
+// SetMessages says how many messages a queue holds; with a negative number the queue does not answer.
 func (b *Broker) SetMessages(queue string, count int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,7 +302,7 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 		if err := b.failures[vhost.QueueID(queue)]; err != nil {
 			return err
 		}
-		if count := b.messages[queue]; count > 0 {
+		if count := b.messages[queue]; count != 0 {
 			return b.errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages", queue, count)
 		}
 	}

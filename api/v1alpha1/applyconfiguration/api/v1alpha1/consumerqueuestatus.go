@@ -45,6 +45,10 @@ type ConsumerQueueStatusApplyConfiguration struct {
 	ChangesOmitted *int32 `json:"changesOmitted,omitempty"`
 	// advisories are things that are as asked for, and yet a trap. They never touch Ready.
 	Advisories []AdvisoryApplyConfiguration `json:"advisories,omitempty"`
+	// messages is how many messages the queues of this topology held when they were last counted. It is written when a number
+	// becomes zero or is zero no more, or changes its order of magnitude, and whenever something else in the status changes.
+	// Absent where messages are not counted.
+	Messages *MessageCountsApplyConfiguration `json:"messages,omitempty"`
 	// planHash identifies all changes, for approvals; empty when in sync.
 	PlanHash *string `json:"planHash,omitempty"`
 	// lastSyncedTime is when the topology last became in sync, not when it was last looked at.
@@ -180,6 +184,14 @@ func (b *ConsumerQueueStatusApplyConfiguration) WithAdvisories(values ...*Adviso
 		}
 		b.Advisories = append(b.Advisories, *values[i])
 	}
+	return b
+}
+
+// WithMessages sets the Messages field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Messages field is set to the value of the last call.
+func (b *ConsumerQueueStatusApplyConfiguration) WithMessages(value *MessageCountsApplyConfiguration) *ConsumerQueueStatusApplyConfiguration {
+	b.Messages = value
 	return b
 }
 

@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+var _ = Describe("Message counts", Serial, func() {
+	// The broker leaves a queue out of its listing whose leader is down. That is not an empty queue.
+	It("stay what they were while a queue cannot be asked, and go on when the queue is back", func() {
+		w := newWorld(1, 1)
+		w.VHost.Through(nodes.Node(3)).DeclareQueue("orders.dlq", map[string]any{
+			"x-queue-type": "quorum", "x-quorum-initial-group-size": 1, "x-delivery-limit": -1,
+		})
+		w.Queue("orders", `{retry: {policy: None}, deadLetter: {queue: {initialGroupSize: 1}}}`)
+		w.Queue("invoices", `{retry: {policy: None}}`)
+		w.Counted("orders")
+		w.Counted("invoices")
+		w.VHost.Publish("", "orders.dlq", "first", "second", "third")
+		w.Eventually("orders", dead(3))
+
+		nodes.Kill(3)
+		By("counting others: once their numbers are told, a count was made after the kill")
+		w.VHost.Publish("", "invoices.dlq", make([]string, 2)...)
+		w.Eventually("invoices", dead(2))
+		w.VHost.Publish("", "invoices.dlq", make([]string, 20)...)
+		w.Eventually("invoices", dead(22))
+		Consistently(func() *v1alpha1.ConsumerQueue { return w.Get("orders") }).Should(dead(3))
+
+		nodes.Start(3)
+		w.Eventually("orders", dead(3))
+		w.VHost.Purge("orders.dlq")
+		w.Eventually("orders", dead(0))
+	})
+})
+
+// dead matches a ConsumerQueue by how many dead letters its status tells of.
+func dead(count int) types.GomegaMatcher {
+	return HaveField("Status.Messages.DeadLettered", HaveValue(BeEquivalentTo(count)))
+}
