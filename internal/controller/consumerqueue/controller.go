@@ -132,6 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.limiter.Pass(request.NamespacedName)
 		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
 	}
+	ownership.RestoreIntents(cq)
 	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
 		r.limiter.Pass(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
