@@ -103,7 +103,7 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if s.needsNoRequeue() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: trigger.Jittered(interval)}, nil
+	return ctrl.Result{RequeueAfter: trigger.Jittered(interval), Priority: new(trigger.Resync)}, nil
 }
 
 // refreshPending returns how long to wait for a required refresh; zero if there is none to wait for. A new value of the
