@@ -96,7 +96,7 @@ func TestCacheKnowsIntents(t *testing.T) {
 		"the status was never written":     {managed: []metav1.ManagedFieldsEntry{{Manager: "manager"}}, want: 1},
 		"the status was written, and lost": {managed: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Subresource: "status"}}},
 	} {
-		cq := controllertest.ConsumerQueue(t, "{}")
+		cq := controllertest.NewConsumerQueue(t, "{}")
 		here := ownership.Location{Cluster: vhost.Cluster{Name: "rabbit"}, VHost: "/"}
 		entries := []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: v1alpha1.OriginDeclared}}
 		topologytest.Equal(t, name+": annotated", true, ownership.AnnotateIntents(cq, here, entries))

@@ -58,8 +58,8 @@ func AnnotateIntents(cq *v1alpha1.ConsumerQueue, here Location, entries []v1alph
 // RestoreIntents completes a ConsumerQueue right after it was read from the API server: where the annotation counts, its objects
 // and their location become part of the status, as if they had been written there. It takes the annotation off what was read.
 //
-// The annotation counts for the ConsumerQueue that it was written for, until its status is written for the first time. That
-// nobody ever wrote the status is seen by the managed fields, so a status that was lost brings no old intents back.
+// The annotation counts for the ConsumerQueue that it was written for, until its status is written for the first time. A status
+// that was lost brings no old intents back: see isPristine and wasStatusWritten.
 func RestoreIntents(cq *v1alpha1.ConsumerQueue) (restored bool) {
 	text, found := cq.Annotations[v1alpha1.IntentsAnnotation]
 	if !found {
@@ -85,12 +85,14 @@ func RestoreIntents(cq *v1alpha1.ConsumerQueue) (restored bool) {
 	return true
 }
 
-// isPristine says whether a status is as the API server makes it: whatever Warren writes into it names the main queue.
+// isPristine says whether a status is as the API server makes it where there is none: only the CRD's default has a negative
+// generation, and whatever Warren writes names the main queue. An empty status is one that somebody has emptied.
 func isPristine(status v1alpha1.ConsumerQueueStatus) bool {
-	return status.ObservedGeneration <= 0 && status.QueueName == "" && len(status.Topology) == 0 && !Recorded(status).Cluster.Known()
+	return status.ObservedGeneration < 0 && status.QueueName == "" && len(status.Topology) == 0 && !Recorded(status).Cluster.Known()
 }
 
-// wasStatusWritten says whether anybody has ever written the status. Whoever empties it has written it, too.
+// wasStatusWritten says whether anybody has written the status. Who takes the status away is said to have written what the API
+// server puts in its place.
 func wasStatusWritten(cq *v1alpha1.ConsumerQueue) bool {
 	return slices.ContainsFunc(cq.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "status" })
 }

@@ -105,6 +105,7 @@ func TestIntentsThatDoNotCount(t *testing.T) {
 		"copied to another resource, or restored from a backup": func(cq *v1alpha1.ConsumerQueue) { cq.UID = "of-another" },
 		"the status says where the topology is":                 func(cq *v1alpha1.ConsumerQueue) { shop.Record(&cq.Status) },
 		"the status speaks of a generation":                     func(cq *v1alpha1.ConsumerQueue) { cq.Status.ObservedGeneration = 1 },
+		"the status was emptied":                                func(cq *v1alpha1.ConsumerQueue) { cq.Status = v1alpha1.ConsumerQueueStatus{} },
 		"the status names the queue":                            func(cq *v1alpha1.ConsumerQueue) { cq.Status.QueueName = "orders" },
 		"the status was written, and lost": func(cq *v1alpha1.ConsumerQueue) {
 			cq.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: "kubectl-replace", Subresource: "status"}}

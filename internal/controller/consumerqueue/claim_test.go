@@ -72,7 +72,7 @@ const threeQueues = `{retry: {delayTiers: [{delay: 30s}]}, deadLetter: {exchange
 // A new ConsumerQueue costs two writes and one Event.
 func TestTwoWritesForANewConsumerQueue(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controllertest.ConsumerQueue(t, threeQueues))
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
 	manager := w.startWriting("")
 	occurred, err := w.reconcile()
 	topologytest.Equal(t, "error", nil, err)
@@ -99,15 +99,15 @@ func TestThreeWritesWhereTheStatusHasToSayIt(t *testing.T) {
 	for i := range 200 {
 		bindings = append(bindings, fmt.Sprintf("{exchange: {name: events, type: topic}, routingKeys: ['%s%d']}", strings.Repeat("x", 200), i))
 	}
-	protected := controllertest.ConsumerQueue(t, threeQueues)
+	protected := controllertest.NewConsumerQueue(t, threeQueues)
 	controllerutil.AddFinalizer(protected, v1alpha1.TopologyFinalizer)
-	told := controllertest.ConsumerQueue(t, threeQueues)
+	told := controllertest.NewConsumerQueue(t, threeQueues)
 	told.Status.ObservedGeneration, told.Status.QueueName = 1, "orders" // while the connection was being made
 	for name, test := range map[string]struct {
 		cq   *v1alpha1.ConsumerQueue
 		want []string
 	}{
-		"many objects":                  {controllertest.ConsumerQueue(t, "{bindings: ["+strings.Join(bindings, ", ")+"]}"), []string{"metadata", "status", "status"}},
+		"many objects":                  {controllertest.NewConsumerQueue(t, "{bindings: ["+strings.Join(bindings, ", ")+"]}"), []string{"metadata", "status", "status"}},
 		"the finalizer is there":        {protected, []string{"status", "status"}},
 		"the status was written before": {told, []string{"metadata", "status", "status"}},
 	} {
@@ -126,7 +126,7 @@ func TestThreeWritesWhereTheStatusHasToSayIt(t *testing.T) {
 // killedManager leaves a world in which a manager has written its intents down, has declared all but some objects, and is no more.
 func killedManager(t *testing.T, undeclared ...vhost.ID) *world {
 	t.Helper()
-	w := newWorld(t, controllertest.ConsumerQueue(t, threeQueues))
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
 	w.startWriting("metadata")
 	for _, id := range undeclared {
 		w.broker.Fail(id, brokererr.ErrUnreachable)
@@ -242,7 +242,7 @@ func withoutIntents(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 // The manager that was the leader writes nothing over what the next one has found out.
 func TestAManagerOutlivesItsLeadership(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controllertest.ConsumerQueue(t, threeQueues))
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
 	w.startWriting("")
 	former := w.reconciler
 	s := &scope{Reconciler: former, report: reportOn(w.get())}
