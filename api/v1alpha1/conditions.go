@@ -79,3 +79,8 @@ const ConnectionFinalizer = "messaging.warren.dev/connection"
 // RequestedAtAnnotation asks for a look at the resource now; any new value does. The value that was last acted on is
 // echoed in status.lastHandledReconcileAt.
 const RequestedAtAnnotation = "messaging.warren.dev/requested-at"
+
+// IntentsAnnotation is the operator's own. A new ConsumerQueue gets it together with its finalizer: it says which objects are about
+// to be declared, and where. It has a meaning until the status is written for the first time; see
+// docs/adr/0027-two-writes.md.
+const IntentsAnnotation = "messaging.warren.dev/intents"

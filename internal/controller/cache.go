@@ -7,6 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/ownership"
 )
 
 // CacheOptions say what the manager watches and keeps in memory: all namespaces, or those that a list names, separated by
@@ -37,14 +40,18 @@ func parseNamespaces(list string) (map[string]cache.Config, error) {
 	return namespaces, nil
 }
 
-// slim leaves out what nobody reads here. Of a Secret, the only kind whose metadata is watched, nothing but its name
-// stays: what kubectl apply was given, it keeps in an annotation, passwords included.
+// slim leaves out what nobody reads here. What a ConsumerQueue has in its annotation of intents is in the status from here on. Of
+// a Secret, the only kind whose metadata is watched, nothing but its name stays: what kubectl apply was given, it keeps in an
+// annotation, passwords included.
 func slim(object any) (any, error) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		metadata.ObjectMeta = metav1.ObjectMeta{
 			Namespace: metadata.Namespace, Name: metadata.Name, UID: metadata.UID, ResourceVersion: metadata.ResourceVersion,
 		}
 		return metadata, nil
+	}
+	if cq, ok := object.(*v1alpha1.ConsumerQueue); ok {
+		ownership.RestoreIntents(cq) // which needs the managed fields
 	}
 	return cache.TransformStripManagedFields()(object)
 }

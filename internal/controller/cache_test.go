@@ -9,7 +9,9 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // With --watch-namespaces the manager works in these namespaces and asks for nothing in any other.
@@ -77,4 +79,33 @@ func TestCacheKeepsOfASecretOnlyItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	topologytest.Equal[any](t, "ConsumerQueue", whole, kept)
+}
+
+// What a ConsumerQueue is about to have declared is part of its status wherever the cache is asked. Whether the annotation counts
+// follows from the managed fields, which the cache does not keep.
+func TestCacheKnowsIntents(t *testing.T) {
+	t.Parallel()
+	options, err := CacheOptions("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		managed []metav1.ManagedFieldsEntry
+		want    int
+	}{
+		"the status was never written":     {managed: []metav1.ManagedFieldsEntry{{Manager: "manager"}}, want: 1},
+		"the status was written, and lost": {managed: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Subresource: "status"}}},
+	} {
+		cq := controllertest.NewConsumerQueue(t, "{}")
+		here := ownership.Location{Cluster: vhost.Cluster{Name: "rabbit"}, VHost: "/"}
+		entries := []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: v1alpha1.OriginDeclared}}
+		topologytest.Equal(t, name+": annotated", true, ownership.AnnotateIntents(cq, here, entries))
+		cq.ManagedFields = test.managed
+		kept, err := options.DefaultTransform(cq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		topologytest.Equal(t, name+": topology", test.want, len(kept.(*v1alpha1.ConsumerQueue).Status.Topology))
+		topologytest.Equal(t, name+": annotations", 0, len(kept.(*v1alpha1.ConsumerQueue).Annotations))
+	}
 }

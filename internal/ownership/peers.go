@@ -139,6 +139,7 @@ func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reade
 		if err != nil {
 			return nil, fmt.Errorf("get ConsumerQueue %s: %w", other.Name, err)
 		}
+		RestoreIntents(now)
 		if NearnessTo(v.here, now.Status, v.locate(now)) == Same {
 			read = append(read, CandidateOf(now, v.version))
 		}

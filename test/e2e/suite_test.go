@@ -64,7 +64,11 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	heard.listen(listening, server)
 	DeferCleanup(heard.testify) // after the manager has stopped: what is deferred later comes first
 
-	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{Scheme: Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	caching, err := controller.CacheOptions("")
+	Expect(err).NotTo(HaveOccurred())
+	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
+		Scheme: Scheme(), Cache: caching, Metrics: metricsserver.Options{BindAddress: "0"},
+	})
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	Expect(controller.Setup(ctx, mgr, controller.Options{MessageCountsInterval: time.Second})).To(Succeed())

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -28,7 +29,7 @@ type Pool struct {
 
 	// BrokerConnectionEvents and ConsumerQueueEvents feed the controllers' queues.
 	BrokerConnectionEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
-	ConsumerQueueEvents    chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]
+	ConsumerQueueEvents    chan event.TypedGenericEvent[Wakeup]
 	// MessageCountEvents tells of BrokerConnections in whose vhost messages were counted.
 	MessageCountEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
 	// current is called with a connection whose snapshot is current as of a later time.
@@ -41,6 +42,12 @@ type Pool struct {
 	open map[types.NamespacedName]openConnection
 	// owners are those of all connections that were ever opened; see rabbit.Config.Known.
 	owners map[string]bool
+}
+
+// Wakeup has a ConsumerQueue reconciled, with a priority of package trigger; zero is the highest.
+type Wakeup struct {
+	Resource client.ObjectKey
+	Priority int
 }
 
 // Broker is one vhost of a broker: observed, changed, and kept connected. A *rabbit.Connection is one.
@@ -102,7 +109,7 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 	return &Pool{
 		reader: reader, logger: logger, connect: connect,
 		BrokerConnectionEvents: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
-		ConsumerQueueEvents:    make(chan event.TypedGenericEvent[*v1alpha1.ConsumerQueue]),
+		ConsumerQueueEvents:    make(chan event.TypedGenericEvent[Wakeup]),
 		MessageCountEvents:     make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		current:                func(Broker) {},
 		stopping:               stopping, stop: stop,
@@ -285,24 +292,23 @@ func (p *Pool) enqueue(key types.NamespacedName, index, value string) {
 		p.logger.Error(err, "List ConsumerQueues", "brokerConnection", key)
 		return
 	}
+	priority := trigger.Noticed
+	if index == IndexConnection {
+		priority = trigger.Resync
+	}
 	for i := range list.Items {
-		if list.Items[i].ConnectionName() != key.Name {
-			continue
-		}
-		select {
-		case p.ConsumerQueueEvents <- event.TypedGenericEvent[*v1alpha1.ConsumerQueue]{Object: &list.Items[i]}:
-		case <-p.stopping.Done():
-			return
+		if list.Items[i].ConnectionName() == key.Name {
+			p.wake(Wakeup{client.ObjectKeyFromObject(&list.Items[i]), priority})
 		}
 	}
 }
 
-// Enqueue has one ConsumerQueue reconciled.
-func (p *Pool) Enqueue(key client.ObjectKey) {
-	object := &v1alpha1.ConsumerQueue{}
-	object.Namespace, object.Name = key.Namespace, key.Name
+// Enqueue has one ConsumerQueue reconciled that waits for something; it keeps the priority with which it waits.
+func (p *Pool) Enqueue(key client.ObjectKey) { p.wake(Wakeup{key, trigger.Noticed}) }
+
+func (p *Pool) wake(wakeup Wakeup) {
 	select {
-	case p.ConsumerQueueEvents <- event.TypedGenericEvent[*v1alpha1.ConsumerQueue]{Object: object}:
+	case p.ConsumerQueueEvents <- event.TypedGenericEvent[Wakeup]{Object: wakeup}:
 	case <-p.stopping.Done():
 	}
 }

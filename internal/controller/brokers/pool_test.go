@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -46,6 +47,10 @@ func TestHandleNotice(t *testing.T) {
 				controllertest.Named(t, "shop", "other", `{connectionRef: {name: other}, queue: {name: orders}, bindings: [{exchange: {name: events}}]}`),
 				controllertest.Named(t, "elsewhere", "orders", `{bindings: [{exchange: {name: events}}]}`),
 			), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
+			priority := trigger.Noticed
+			if test.notice.Health {
+				priority = trigger.Resync
+			}
 			handled := make(chan struct{})
 			go func() {
 				defer close(handled)
@@ -61,8 +66,9 @@ func TestHandleNotice(t *testing.T) {
 					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
 					got = append(got, "counted/"+e.Object.Name)
 				case e := <-connections.ConsumerQueueEvents:
-					topologytest.Equal(t, "namespace", "shop", e.Object.Namespace)
-					got = append(got, "cq/"+e.Object.Name)
+					topologytest.Equal(t, "namespace", "shop", e.Object.Resource.Namespace)
+					topologytest.Equal(t, "priority", priority, e.Object.Priority)
+					got = append(got, "cq/"+e.Object.Resource.Name)
 				case <-handled:
 					open = false
 				}

@@ -14,16 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/ssa"
 	"github.com/warren-mq/warren/internal/controller/trigger"
@@ -85,10 +80,9 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics
 	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest())).
-		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.queuesOfConnection),
-			builder.WithPredicates(readinessChanged())).
+		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
-		WatchesRawSource(source.Channel(r.pool.ConsumerQueueEvents, &handler.TypedEnqueueRequestForObject[*v1alpha1.ConsumerQueue]{})).
+		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, wakeUp())).
 		WatchesRawSource(source.Channel(r.pool.MessageCountEvents, r.messageCountHandler())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
@@ -96,34 +90,6 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		Complete(r)
-}
-
-// readinessChanged lets pass what changes whether a BrokerConnection can be used, and why not.
-func readinessChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
-			was, is := conditions.ReadyOf(before), conditions.ReadyOf(after)
-			return before.Generation != after.Generation || before.IsProtected() != after.IsProtected() ||
-				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-				was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
-		},
-	}
-}
-
-func (r *Reconciler) queuesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
-	list := &v1alpha1.ConsumerQueueList{}
-	err := r.client.List(ctx, list, client.InNamespace(bc.GetNamespace()),
-		client.MatchingFields{brokers.IndexConnection: bc.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "List ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
-		return nil
-	}
-	requests := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return requests
 }
 
 // Reconcile compares one ConsumerQueue with its vhost, corrects what it may, and writes its status if that changed.
@@ -139,6 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.limiter.Pass(request.NamespacedName)
 		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
 	}
+	ownership.RestoreIntents(cq)
 	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
 		r.limiter.Pass(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil

@@ -104,7 +104,8 @@ func (d *deletion) teardownThrough(
 	switch {
 	case errors.Is(trouble, errInProgress):
 		d.setTerminating("checking whether the queues are empty")
-		return ctrl.Result{RequeueAfter: trigger.Jittered(patience.TerminationPatience)}, nil // the attempt tells when it is over
+		wait := trigger.Jittered(patience.TerminationPatience) // the attempt tells when it is over
+		return ctrl.Result{RequeueAfter: wait, Priority: new(trigger.Noticed)}, nil
 	case errors.Is(trouble, brokererr.ErrPending):
 		limit := retryLimit{d.pending, patience.PendingPatience}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
@@ -158,7 +159,7 @@ func (d *deletion) retryOrGiveUp(
 	if conditions.Ready(d.status.Conditions).Message != before {
 		log.FromContext(ctx).Info("The topology cannot be deleted yet", "reason", why)
 	}
-	return ctrl.Result{RequeueAfter: min(left, trigger.Jittered(terminationRetry))}, nil
+	return ctrl.Result{RequeueAfter: min(left, trigger.Jittered(terminationRetry)), Priority: new(trigger.Noticed)}, nil
 }
 
 // retainAll lets the resource go with its whole topology left at the broker.

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 )
@@ -130,15 +130,10 @@ func magnitude(number int64) int64 {
 // urgent.
 func (r *Reconciler) messageCountHandler() handler.TypedEventHandler[*v1alpha1.BrokerConnection, reconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	later := priorityqueue.AddOpts{Priority: new(handler.LowPriority)}
 	return handler.TypedFuncs[*v1alpha1.BrokerConnection, reconcile.Request]{
 		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[*v1alpha1.BrokerConnection], q queue) {
 			for _, request := range r.queuesWithOutdatedMessages(ctx, e.Object) {
-				if ranked, ranks := q.(priorityqueue.PriorityQueue[reconcile.Request]); ranks {
-					ranked.AddWithOpts(later, request)
-				} else {
-					q.Add(request)
-				}
+				trigger.Enqueue(q, trigger.Resync, request)
 			}
 		},
 	}

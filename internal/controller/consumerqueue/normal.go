@@ -105,7 +105,7 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if s.needsNoRequeue() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: trigger.Jittered(interval)}, nil
+	return ctrl.Result{RequeueAfter: trigger.Jittered(interval), Priority: new(trigger.Resync)}, nil
 }
 
 // refreshPending says whether the resource has to wait for a refresh. A new value of the annotation requested-at requires a refresh.

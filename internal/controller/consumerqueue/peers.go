@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -13,26 +12,24 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
 // indexPeers keeps the index of ownership, and has those ConsumerQueues reconciled that another one concerns: they lost a
 // conflict, which may be over; or they are about to delete what it may have come to want.
 func (r *Reconciler) indexPeers() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueue := func(q queue, changed ...*v1alpha1.ConsumerQueue) {
-		for _, cq := range changed {
-			for _, key := range r.index.Affected(cq) {
-				q.Add(reconcile.Request{NamespacedName: key})
-			}
+	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue) {
+		for _, key := range r.index.Affected(changed) {
+			trigger.Enqueue(q, trigger.Noticed, reconcile.Request{NamespacedName: key})
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q requests) {
 			created := e.Object.(*v1alpha1.ConsumerQueue)
 			r.index.Update(created, isWaitingOnPeers(created))
 			enqueue(q, created)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requests) {
 			before, after := e.ObjectOld.(*v1alpha1.ConsumerQueue), e.ObjectNew.(*v1alpha1.ConsumerQueue)
 			concerns := before.Generation != after.Generation || !slices.Equal(brokers.ObjectKeysOf(before), brokers.ObjectKeysOf(after))
 			if concerns {
@@ -43,7 +40,7 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 				enqueue(q, after)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requests) {
 			enqueue(q, e.Object.(*v1alpha1.ConsumerQueue))
 			r.index.Remove(client.ObjectKeyFromObject(e.Object))
 		},

@@ -89,6 +89,14 @@ func (w *world) get() *v1alpha1.ConsumerQueue {
 	return cq
 }
 
+// cached is the ConsumerQueue as the manager's cache has it.
+func (w *world) cached() *v1alpha1.ConsumerQueue {
+	w.t.Helper()
+	cq := w.get()
+	ownership.RestoreIntents(cq)
+	return cq
+}
+
 // edit gives the ConsumerQueue another spec.
 func (w *world) edit(spec v1alpha1.ConsumerQueueSpec) {
 	w.t.Helper()
@@ -104,7 +112,7 @@ func (w *world) reconcile() ([]occurrence, error) {
 	w.t.Helper()
 	w.recorder.occurred = nil
 	for range 10 {
-		w.reconciler.index.Update(w.get(), false)
+		w.reconciler.index.Update(w.cached(), false)
 		result, err := w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
 		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > 2*brokers.RefreshRecheck {
 			return w.recorder.occurred, err

@@ -25,8 +25,8 @@ type scope struct {
 	*Reconciler
 	report
 
-	// statusWritten: this reconciliation has written the status, so no other can have done anything since it began.
-	statusWritten bool
+	// claimWritten: this reconciliation has written down what the resource claims, so no other can have done anything since it began.
+	claimWritten bool
 }
 
 // frozen is a copy for a question that is asked when this reconciliation may be over. Its status is the one that the
@@ -87,6 +87,7 @@ func (s *scope) verifyNotStale(ctx context.Context) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get ConsumerQueue: %w", err)
 	}
+	ownership.RestoreIntents(now)
 	if err != nil || now.UID != s.cq.UID || !equality.Semantic.DeepEqual(now.Status, s.cq.Status) {
 		return errStaleCache
 	}

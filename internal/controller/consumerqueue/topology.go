@@ -92,7 +92,7 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 		v.markConflict(*conflict)
 		return nil
 	}
-	if writes && !v.statusWritten {
+	if writes && !v.claimWritten {
 		if err := v.verifyNotStale(ctx); err != nil {
 			return err // another reconciliation may have done it, and told, a moment ago
 		}

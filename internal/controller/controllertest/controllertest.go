@@ -38,6 +38,14 @@ func ConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
+// NewConsumerQueue is ConsumerQueue with the status that the API server makes.
+func NewConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
+	t.Helper()
+	cq := ConsumerQueue(t, spec)
+	cq.UID, cq.Status.ObservedGeneration = "uid-of-orders", -1
+	return cq
+}
+
 // Named is a ConsumerQueue of some name.
 func Named(t testing.TB, namespace, name, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()

@@ -1,2 +1,3 @@
-// Package trigger has what causes reconciliations: annotations that ask for one, times with jitter, predicates.
+// Package trigger has what causes reconciliations: annotations that ask for one, times with jitter, predicates,
+// priorities.
 package trigger

@@ -1,0 +1,284 @@
+package consumerqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// writer is the way of a manager to the API server. It lists what is written, and can fail.
+type writer struct {
+	written []string
+	// dies is the write after which the manager is no more: nothing that it writes from then on arrives.
+	dies string
+	dead bool
+}
+
+var errKilled = errors.New("killed")
+
+func (w *writer) write(name string, write func() error) error {
+	if w.dead {
+		return errKilled
+	}
+	w.written = append(w.written, name)
+	w.dead = name == w.dies
+	return write()
+}
+
+// startWriting gives a world a manager that dies after a write; never, if that is empty. It returns what the manager writes.
+func (w *world) startWriting(dies string) *writer {
+	w.t.Helper()
+	of, api := &writer{dies: dies}, w.api
+	w.api = interceptor.NewClient(api, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return of.write("metadata", func() error { return c.Patch(ctx, object, patch, options...) })
+		},
+		SubResourceApply: func(
+			ctx context.Context, c client.Client, sub string, applied runtime.ApplyConfiguration, options ...client.SubResourceApplyOption,
+		) error {
+			return of.write(sub, func() error { return c.SubResource(sub).Apply(ctx, applied, options...) })
+		},
+	})
+	w.restart()
+	w.api = api
+	return of
+}
+
+const threeQueues = `{retry: {delayTiers: [{delay: 30s}]}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+
+// A new ConsumerQueue costs two writes and one Event.
+func TestTwoWritesForANewConsumerQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
+	manager := w.startWriting("")
+	occurred, err := w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "writes", []string{"metadata", "status"}, manager.written)
+	topologytest.Equal(t, "events", []occurrence{{"Normal", "Declared", "Declare", "declared 1 exchange, 3 queues and 1 binding"}}, occurred, comparingOccurrences)
+	cq := w.get()
+	topologytest.Equal(t, "reason", v1alpha1.ReasonInSync, conditions.Ready(cq.Status.Conditions).Reason)
+	topologytest.Equal(t, "finalizer", true, controllerutil.ContainsFinalizer(cq, v1alpha1.TopologyFinalizer))
+	for _, entry := range topology.Owned(cq.Status.Topology) {
+		topologytest.Equal(t, entry.Name+" is an intention", false, topology.Intended(entry))
+	}
+	if text := cq.Annotations[v1alpha1.IntentsAnnotation]; len(text) > 700 {
+		t.Errorf("the annotation has %d bytes: %s", len(text), text)
+	}
+	_, err = w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "writes after another reconciliation", 2, len(manager.written))
+}
+
+// Where the intents do not fit into an annotation, or the finalizer is there already, the status says what is intended.
+func TestThreeWritesWhereTheStatusHasToSayIt(t *testing.T) {
+	t.Parallel()
+	var bindings []string
+	for i := range 200 {
+		bindings = append(bindings, fmt.Sprintf("{exchange: {name: events, type: topic}, routingKeys: ['%s%d']}", strings.Repeat("x", 200), i))
+	}
+	protected := controllertest.NewConsumerQueue(t, threeQueues)
+	controllerutil.AddFinalizer(protected, v1alpha1.TopologyFinalizer)
+	told := controllertest.NewConsumerQueue(t, threeQueues)
+	told.Status.ObservedGeneration, told.Status.QueueName = 1, "orders" // while the connection was being made
+	for name, test := range map[string]struct {
+		cq   *v1alpha1.ConsumerQueue
+		want []string
+	}{
+		"many objects":                  {controllertest.NewConsumerQueue(t, "{bindings: ["+strings.Join(bindings, ", ")+"]}"), []string{"metadata", "status", "status"}},
+		"the finalizer is there":        {protected, []string{"status", "status"}},
+		"the status was written before": {told, []string{"metadata", "status", "status"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, test.cq)
+			manager := w.startWriting("")
+			_, err := w.reconcile()
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "writes", test.want, manager.written)
+			topologytest.Equal(t, "annotation", "", w.get().Annotations[v1alpha1.IntentsAnnotation])
+		})
+	}
+}
+
+// killedManager leaves a world in which a manager has written its intents down, has declared all but some objects, and is no more.
+func killedManager(t *testing.T, undeclared ...vhost.ID) *world {
+	t.Helper()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
+	w.startWriting("metadata")
+	for _, id := range undeclared {
+		w.broker.Fail(id, brokererr.ErrUnreachable)
+	}
+	if _, err := w.reconcile(); !errors.Is(err, errKilled) {
+		t.Fatalf("the manager has not been killed: %v", err)
+	}
+	for _, id := range undeclared {
+		w.broker.Fail(id, nil)
+	}
+	topologytest.Equal(t, "the status has a topology", 0, len(w.get().Status.Topology))
+	w.restart()
+	return w
+}
+
+// What a manager left undone is finished by the next one, whether or not it had been declared.
+func TestAManagerDiesAfterItsIntents(t *testing.T) {
+	t.Parallel()
+	for name, undeclared := range map[string][]vhost.ID{
+		"before it declares": {{}}, "while it declares": {vhost.QueueID("dlq")}, "after it has declared": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := killedManager(t, undeclared...)
+			topologytest.Equal(t, "has declared", len(undeclared) == 0 || undeclared[0] != vhost.ID{}, w.hasQueue("orders"))
+			_, err := w.reconcile()
+			topologytest.Equal(t, "error", nil, err)
+			cq := w.get()
+			topologytest.Equal(t, "reason", v1alpha1.ReasonInSync, conditions.Ready(cq.Status.Conditions).Reason)
+			topologytest.Equal(t, "owned", 5, len(topology.Owned(cq.Status.Topology)))
+		})
+	}
+}
+
+// What was declared and left the spec before the next manager came is known to have been Warren's.
+func TestAManagerDiesAndTheSpecIsEdited(t *testing.T) {
+	t.Parallel()
+	w := killedManager(t)
+	w.edit(controllertest.ConsumerQueue(t, twoQueues).Spec)
+	_, err := w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	cq := w.get()
+	at := slices.IndexFunc(cq.Status.Topology, func(e v1alpha1.TopologyEntry) bool { return e.Name == "orders.retry.30s" })
+	if at < 0 || cq.Status.Topology[at].State != v1alpha1.StateOrphaned {
+		t.Errorf("the tier is not known: %+v", cq.Status.Topology)
+	}
+}
+
+// A deletion knows what was declared, too.
+func TestAManagerDiesAndTheResourceIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := killedManager(t)
+	if err := w.api.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	w.reconciler.index.Update(w.cached(), false)
+	if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	ready := conditions.Ready(w.get().Status.Conditions)
+	topologytest.Equal(t, "message", "checking whether the queues are empty", ready.Message)
+}
+
+// Where the connection leads elsewhere by then, nothing there is taken for Warren's, and what stays behind is told.
+func TestAManagerDiesAndTheConnectionMoves(t *testing.T) {
+	t.Parallel()
+	w := killedManager(t)
+	w.broker.SetHealth(func(h *rabbit.Health) {
+		h.ClusterName, h.Cluster = "rabbit@other", vhost.Cluster{Name: "rabbit@other", Endpoint: "other:5672"}
+	})
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("dlq") })
+	occurred, err := w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "reason of the Event", eventRetained, occurred[0].reason)
+	for _, entry := range w.get().Status.Topology {
+		if declared := entry.Origin == v1alpha1.OriginDeclared; declared != (entry.Name == "dlq") {
+			t.Errorf("%s %q: %s", entry.Kind, entry.Name, entry.Origin)
+		}
+	}
+}
+
+// Who was killed before anything was declared has the better right to what it wrote down.
+func TestIntentsHoldAgainstAnOlderNewcomer(t *testing.T) {
+	t.Parallel()
+	w := killedManager(t, vhost.ID{})
+	holder := w.get()
+	older := controllertest.Named(t, "shop", "an-older-one", `{queue: {name: orders}}`)
+	older.UID = "older"
+	for name, cached := range map[string]*v1alpha1.ConsumerQueue{"the cache has heard": w.cached(), "the cache has not heard": withoutIntents(holder)} {
+		index := ownership.NewIndex()
+		index.Update(cached, false)
+		index.Update(older, false)
+		here := ownership.Location{Cluster: w.broker.Health().Cluster, VHost: w.broker.VHost()}
+		view := index.View(older, here, vhost.RabbitMQ43, func(*v1alpha1.ConsumerQueue) ownership.Location { return here })
+		conflict, err := view.FindConflict(t.Context(), ownership.CandidateOf(older, vhost.RabbitMQ43), w.api)
+		topologytest.Equal(t, name+": error", nil, err)
+		if conflict == nil || conflict.Holder != "shop/orders" {
+			t.Errorf("%s: conflict is %+v", name, conflict)
+		}
+	}
+}
+
+// withoutIntents is a ConsumerQueue as the cache had it before the intents were written.
+func withoutIntents(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
+	before := cq.DeepCopy()
+	before.Annotations, before.Finalizers = nil, nil
+	return before
+}
+
+// The manager that was the leader writes nothing over what the next one has found out.
+func TestAManagerOutlivesItsLeadership(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
+	w.startWriting("")
+	former := w.reconciler
+	s := &scope{Reconciler: former, report: reportOn(w.get())}
+	former.index.Update(w.cached(), false)
+	connection, version, _ := former.usable(w.connection())
+	desired, err := topology.Desired(s.cq, version)
+	topologytest.Equal(t, "error", nil, err)
+	v := s.resolveVHost(t.Context(), connection, version, desired)
+	comparison := v.compare()
+	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
+	_, err = v.claim(t.Context(), comparison, decided)
+	topologytest.Equal(t, "error", nil, err)
+
+	w.restart() // the other manager
+	_, err = w.reconcile()
+	topologytest.Equal(t, "error", nil, err)
+	found := w.get().Status
+
+	_, _ = v.apply(t.Context(), comparison, decided)
+	s.status.Topology = nil
+	topologytest.Equal(t, "conflict", true, apierrors.IsConflict(s.finish(t.Context())))
+	topologytest.Equal(t, "status", found, w.get().Status)
+}
+
+func (w *world) hasQueue(name string) bool {
+	observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{name}})
+	_, exists := observed.Queues[name]
+	return exists
+}
+
+// connection reads the BrokerConnection.
+func (w *world) connection() *v1alpha1.BrokerConnection {
+	w.t.Helper()
+	bc := &v1alpha1.BrokerConnection{}
+	if err := w.api.Get(w.t.Context(), brokers.ConnectionKey(w.get()), bc); err != nil {
+		w.t.Fatal(err)
+	}
+	return bc
+}

@@ -1,0 +1,72 @@
+package consumerqueue
+
+import (
+	"context"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/trigger"
+)
+
+// requests is the queue of the controller.
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// readinessChanged lets pass what changes whether a BrokerConnection can be used, and why not.
+func readinessChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
+			was, is := conditions.ReadyOf(before), conditions.ReadyOf(after)
+			return before.Generation != after.Generation || before.IsProtected() != after.IsProtected() ||
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+				was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
+		},
+	}
+}
+
+// resyncConnection has all ConsumerQueues of a BrokerConnection reconciled.
+func (r *Reconciler) resyncConnection() handler.EventHandler {
+	resync := func(ctx context.Context, bc client.Object, queue requests) {
+		for _, request := range r.queuesOfConnection(ctx, bc) {
+			trigger.Enqueue(queue, trigger.Resync, request)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requests) { resync(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requests) { resync(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q requests) { resync(ctx, e.Object, q) },
+	}
+}
+
+// wakeUp has ConsumerQueues reconciled as the pool of connections says.
+func wakeUp() handler.TypedEventHandler[brokers.Wakeup, reconcile.Request] {
+	return handler.TypedFuncs[brokers.Wakeup, reconcile.Request]{
+		GenericFunc: func(_ context.Context, e event.TypedGenericEvent[brokers.Wakeup], q requests) {
+			trigger.Enqueue(q, e.Object.Priority, reconcile.Request{NamespacedName: e.Object.Resource})
+		},
+	}
+}
+
+func (r *Reconciler) queuesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
+	list := &v1alpha1.ConsumerQueueList{}
+	err := r.client.List(ctx, list, client.InNamespace(bc.GetNamespace()),
+		client.MatchingFields{brokers.IndexConnection: bc.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "List ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return requests
+}
