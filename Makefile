@@ -13,6 +13,8 @@ KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
 FUZZTIME ?= 30s
+# Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
+BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/performance.md)
 # What was built in another checkout is not built again.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
@@ -57,10 +59,12 @@ test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0
 	WARREN_TEST_CLUSTER_VERSION='$(VERSION)' KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" \
 		go test -count=1 -timeout=30m $(TESTFLAGS) ./test/cluster
 
-.PHONY: benchmark
-benchmark: ## Measure a manager with COUNT ConsumerQueues (500): create, and start again.
-	WARREN_SCALE_COUNT='$(COUNT)' KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" \
-		go test -run='^$$' -bench=. -benchtime=1x -timeout=90m $(TESTFLAGS) ./test/scale
+.PHONY: bench
+bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) against the bare broker, for docs/performance.md.
+	go build -o bin/bench ./test/bench
+	KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" bin/bench -page='$(BENCH_PAGE)' $(if $(BENCH_N),-n='$(BENCH_N)') \
+		$(if $(BENCH_PHASES),-phases='$(BENCH_PHASES)') $(if $(BENCH_MANAGER),-manager='$(BENCH_MANAGER)') \
+		$(if $(BENCH_CRDS),-crds='$(BENCH_CRDS)') $(if $(PROFILE),-profiles='$(PROFILE)') $(BENCH_FLAGS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.

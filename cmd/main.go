@@ -64,6 +64,7 @@ func run(given *options.Options) error {
 		Cache:                         caching,
 		Metrics:                       serving,
 		HealthProbeBindAddress:        given.HealthProbeBindAddress,
+		PprofBindAddress:              given.PprofBindAddress,
 		LeaderElection:                given.LeaderElect,
 		LeaderElectionNamespace:       given.LeaderElectionNamespace,
 		LeaderElectionID:              "warren.messaging.warren.dev",

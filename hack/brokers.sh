@@ -15,6 +15,7 @@
 #   hack/brokers.sh private stop FOLDER    end it as a power cut would; what it wrote stays
 #   hack/brokers.sh private remove FOLDER  end it, and remove all that it wrote
 #   hack/brokers.sh private eval FOLDER EXPRESSION  have it evaluate Erlang
+#   hack/brokers.sh private pid FOLDER     print the id of the process above all others of the broker
 #
 #   hack/brokers.sh cluster start [FOLDER] [VERSION]  three nodes that are one cluster, 4.3 unless
 #                                     said otherwise. Prints where each of them listens. FOLDER is
@@ -271,6 +272,7 @@ private() {
       private_end "$action" "$folder" "$version"
       ;;
     eval) private_eval "$folder" "$3" ;;
+    pid) private_pid "$folder" ;;
     *) usage ;;
   esac
 }
@@ -300,6 +302,14 @@ private_eval() {
   "${BACKEND}_eval" "$version" "$expression"
 }
 
+private_pid() {
+  local folder=$1 version
+  version=$(cat "$folder/version")
+  STATE=$folder
+  recall "$version"
+  "${BACKEND}_pid" "$version"
+}
+
 private_end() {
   local action=$1 folder=$2 version=$3
   STATE=$folder
@@ -321,7 +331,7 @@ versions() {
 }
 
 usage() {
-  sed -n '2,32s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,33s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 

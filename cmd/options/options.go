@@ -18,6 +18,7 @@ type Options struct {
 	MetricsSecure           bool
 	MetricsCertPath         string
 	HealthProbeBindAddress  string
+	PprofBindAddress        string
 	LeaderElect             bool
 	LeaderElectionNamespace string
 	WatchNamespaces         string
@@ -44,6 +45,8 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 			"Changed files are taken up.")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081",
 		"Where /healthz and /readyz are served; neither asks a broker.")
+	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", "0",
+		"Where Go's profiles are served, such as 127.0.0.1:6060; 0 turns that off. Whoever reaches the address may read them.")
 	flags.BoolVar(&o.LeaderElect, "leader-elect", false,
 		"Let only one of several managers work at a time.")
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "",

@@ -243,6 +243,8 @@ debian_eval() {
     'exec /usr/lib/rabbitmq/bin/rabbitmqctl --quiet eval "$EXPRESSION"' $(debian_environment "$(debian_root "$1")") "EXPRESSION=$2"
 }
 
+debian_pid() { cat "$STATE/$1/pid"; }
+
 # debian_copy VERSION FOLDER: the programs are shared by hard links where the file system lets them.
 # Whatever is mounted into the original is left out, and so is what its broker writes, which changes meanwhile.
 debian_copy() {

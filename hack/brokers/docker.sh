@@ -77,3 +77,5 @@ docker_pause() { docker pause "$(docker_name "$1")" >/dev/null; }
 docker_resume() { docker unpause "$(docker_name "$1")" >/dev/null; }
 
 docker_eval() { docker exec "$(docker_name "$1")" rabbitmqctl --quiet eval "$2"; }
+
+docker_pid() { docker inspect -f '{{.State.Pid}}' "$(docker_name "$1")"; }

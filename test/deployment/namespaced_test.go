@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -66,6 +67,32 @@ var _ = Describe("Installed for single namespaces", Ordered, Long, func() {
 			content, err := io.ReadAll(response.Body)
 			return string(content), errors.Join(err, response.Body.Close())
 		}).Should(ContainSubstring("go_goroutines"))
+		m.Stop()
+	})
+
+	It("with --pprof-bind-address it serves Go's profiles, and otherwise nothing", func() {
+		address := freeAddress()
+		profiles := func() (string, error) {
+			response, err := http.Get("http://" + address + "/debug/pprof/cmdline")
+			if err != nil {
+				return "", err
+			}
+			content, err := io.ReadAll(response.Body)
+			return string(content), errors.Join(err, response.Body.Close())
+		}
+		m := startManager(single, "--metrics-secure=false", "--metrics-bind-address=:8080", "--pprof-bind-address="+address)
+		Eventually(profiles).Should(ContainSubstring("--pprof-bind-address=" + address))
+		m.Stop()
+		m = startManager(single, "--metrics-secure=false", "--metrics-bind-address=:8080")
+		Eventually(func() error {
+			response, err := http.Get("http://" + m.metrics + "/metrics")
+			if err == nil {
+				err = response.Body.Close()
+			}
+			return err
+		}).Should(Succeed())
+		_, err := profiles()
+		Expect(err).To(MatchError(syscall.ECONNREFUSED))
 		m.Stop()
 	})
 

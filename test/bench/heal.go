@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// measureHeal deletes main queues and takes the time until they are back: first while the broker announces what happens, then
+// without its plugin for that.
+func measureHeal(ctx context.Context, w *world) ([]row, error) {
+	with, err := w.measure(ctx, "heal, events", w.heal)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.broker.eval("application:stop(rabbitmq_event_exchange)."); err != nil {
+		return []row{with}, err
+	}
+	without, err := w.measure(ctx, "heal, no events", w.heal)
+	if err != nil {
+		return []row{with}, err
+	}
+	return []row{with, without}, w.broker.eval("application:start(rabbitmq_event_exchange).")
+}
+
+// heal deletes one main queue in a hundred, ten at least, and waits until all are back. Another is deleted as soon as one is
+// back; where that takes long, they are spread over one resyncInterval.
+func (w *world) heal(ctx context.Context) (outcome, error) {
+	connection, err := w.broker.connect("/")
+	if err != nil {
+		return outcome{}, err
+	}
+	defer func() { _ = connection.Close() }()
+	count := min(max(10, w.count/100), w.count)
+	pace := w.given.interval / time.Duration(count)
+	type healed struct {
+		after time.Duration
+		err   error
+	}
+	all := make(chan healed, count)
+	for number := range count {
+		back := make(chan struct{})
+		go func() {
+			defer close(back)
+			after, err := deleteAndAwait(ctx, connection, nameOf(number*w.count/count))
+			all <- healed{after, err}
+		}()
+		select {
+		case <-back:
+		case <-time.After(pace):
+		}
+	}
+	var times []time.Duration
+	for range count {
+		h := <-all
+		err = errors.Join(err, h.err)
+		times = append(times, h.after)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	result := outcome{note: fmt.Sprintf("%d queues, each back after %s", count, spread(times))}
+	return result, w.untilAllReady(ctx)
+}
+
+// deleteAndAwait deletes a queue and asks for it until it is back. It asks less often the longer that takes, so the time is right to
+// one or two hundredths.
+func deleteAndAwait(ctx context.Context, connection *amqp.Connection, queue string) (time.Duration, error) {
+	channel, err := connection.Channel()
+	if err != nil {
+		return 0, err
+	}
+	if _, err := channel.QueueDelete(queue, false, false, false); err != nil {
+		return 0, fmt.Errorf("delete queue %q: %w", queue, err)
+	}
+	deleted := time.Now()
+	for ; ; channel, err = connection.Channel() { // a refusal closes the channel
+		if err != nil {
+			return 0, err
+		}
+		_, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+		after := time.Since(deleted)
+		if err == nil {
+			return after, channel.Close()
+		}
+		if refusal, is := errors.AsType[*amqp.Error](err); !is || refusal.Code != amqp.NotFound {
+			return 0, fmt.Errorf("look for queue %q: %w", queue, err)
+		}
+		if after > timeLimit {
+			return 0, fmt.Errorf("queue %q did not come back", queue)
+		}
+		if err := pause(ctx, max(5*time.Millisecond, after/50)); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// spread is the median and the maximum of some times.
+func spread(times []time.Duration) string {
+	if len(times) == 0 {
+		return "no time"
+	}
+	sorted := slices.Sorted(slices.Values(times))
+	median, longest := sorted[len(sorted)/2], sorted[len(sorted)-1]
+	return fmt.Sprintf("%s (median), %s (longest)", median.Round(time.Millisecond), longest.Round(time.Millisecond))
+}

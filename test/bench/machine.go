@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// machine is where the benchmark ran, and with which versions.
+type machine struct {
+	date, processor, commit, manager, rabbitMQ, erlang, kubernetes string
+	cores                                                          int
+	memory                                                         int64 // bytes
+}
+
+// describeMachine leaves empty what cannot be found out.
+func describeMachine(ctx context.Context, w *world) machine {
+	m := machine{
+		date: time.Now().UTC().Format(time.DateOnly), cores: runtime.NumCPU(), rabbitMQ: w.broker.version, erlang: w.broker.erlang,
+		commit: outputOf(ctx, "git", "rev-parse", "--short=12", "HEAD"), manager: outputOf(ctx, w.given.manager, "--version"),
+	}
+	if outputOf(ctx, "git", "status", "--porcelain", "--untracked-files=no") != "" {
+		m.commit += ", with changes"
+	}
+	if memory, err := machineMemory(); err == nil {
+		m.memory = memory
+	}
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		m.processor = processorName(string(text))
+	}
+	if version, err := w.server.discovery.ServerVersion(); err == nil {
+		m.kubernetes = version.GitVersion
+	}
+	return m
+}
+
+// processorName is the first name of a processor in /proc/cpuinfo; empty if it has none.
+func processorName(text string) string {
+	for line := range strings.Lines(text) {
+		if key, name, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(name)
+		}
+	}
+	return ""
+}
+
+// outputOf is what a command prints; empty if it fails.
+func outputOf(ctx context.Context, name string, arguments ...string) string {
+	output, err := exec.CommandContext(ctx, name, arguments...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(output))
+}

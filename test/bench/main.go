@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// settings are what the flags say.
+type settings struct {
+	counts   []int
+	layouts  []layout
+	phases   []string // the names of phases to measure; creation always takes place
+	manager  string   // the binary to measure
+	crds     string   // the folder with that manager's CRDs
+	profiles string   // the folder that profiles of the manager are written to; none if empty
+	page     string   // the page that the results are written to; none if empty
+	interval time.Duration
+	idle     time.Duration
+	edits    int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log.SetLogger(logr.Discard()) // envtest and informers have nothing to say that an error does not say
+	given, err := readFlags(os.Args[1:])
+	if err == nil {
+		err = run(ctx, given)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}
+
+func readFlags(arguments []string) (*settings, error) {
+	given := &settings{}
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	counts := flags.String("n", "100 1000 3000", "how many `ConsumerQueues`, one number after the other")
+	layouts := flags.String("layouts", strings.Join(layoutNames(), " "), "what the ConsumerQueues share")
+	chosen := flags.String("phases", strings.Join(phaseNames(), " "), "what to measure after the creation")
+	flags.StringVar(&given.manager, "manager", "bin/manager", "the `binary` to measure")
+	flags.StringVar(&given.crds, "crds", "config/crd/bases", "the `folder` with the CRDs of that manager")
+	flags.StringVar(&given.profiles, "profiles", "", "the `folder` for profiles of the manager, by phase; none are taken without it")
+	flags.StringVar(&given.page, "page", "", "the `file` to write the results to, between its markers; only printed without it")
+	flags.DurationVar(&given.interval, "interval", 30*time.Second, "resyncInterval of the BrokerConnection")
+	flags.DurationVar(&given.idle, "idle", time.Minute, "for how long the manager is watched doing nothing")
+	flags.IntVar(&given.edits, "edits", 100, "how many ConsumerQueues are edited, at most")
+	if err := flags.Parse(arguments); err != nil {
+		return nil, err
+	}
+	for _, text := range words(*counts) {
+		count, err := strconv.Atoi(text)
+		if err != nil || count < 1 {
+			return nil, fmt.Errorf("-n %q: want numbers above zero", *counts)
+		}
+		given.counts = append(given.counts, count)
+	}
+	for _, name := range words(*layouts) {
+		at := slices.IndexFunc(layoutTable, func(l layout) bool { return l.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("-layouts %q: there are %v", name, layoutNames())
+		}
+		given.layouts = append(given.layouts, layoutTable[at])
+	}
+	given.phases = words(*chosen)
+	for _, name := range given.phases {
+		if !slices.Contains(phaseNames(), name) {
+			return nil, fmt.Errorf("-phases %q: there are %v", name, phaseNames())
+		}
+	}
+	return given, nil
+}
+
+// words are what commas and spaces separate.
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func run(ctx context.Context, given *settings) error {
+	results := &report{began: time.Now()}
+	var failed error
+	for _, count := range given.counts {
+		for _, shared := range given.layouts {
+			if failed = measureWorld(ctx, given, count, shared, results); failed != nil {
+				failed = fmt.Errorf("%d ConsumerQueues, %s: %w", count, shared.name, failed)
+				break
+			}
+		}
+		if failed != nil {
+			break
+		}
+	}
+	if len(results.rows) > 0 {
+		fmt.Println(results.markdown())
+	}
+	if failed != nil || given.page == "" {
+		return failed
+	}
+	return results.writeTo(given.page)
+}
+
+// measureWorld adds the rows of one number of ConsumerQueues in one layout to the results.
+func measureWorld(ctx context.Context, given *settings, count int, shared layout, results *report) error {
+	w, err := newWorld(ctx, given, count, shared)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	results.machine = describeMachine(ctx, w)
+	for _, p := range phases {
+		if p.name != phaseCreate && !slices.Contains(given.phases, p.name) {
+			continue
+		}
+		rows, err := p.measure(ctx, w)
+		for _, r := range rows {
+			progress("%s", r)
+		}
+		results.rows = append(results.rows, rows...)
+		if err != nil && ctx.Err() == nil {
+			progress("%s", w.manager.lastWords())
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// progress tells the user what has been done; the results go to stdout.
+func progress(format string, arguments ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", arguments...)
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// manager is a process of the manager.
+type manager struct {
+	pid     int
+	metrics string // the address of its metrics
+	log     string // a file
+	ended   chan struct{}
+	err     error // how it ended; to be read after ended
+}
+
+// startManager starts a binary. Profiles are served at the given address, unless it is empty.
+func startManager(binary, folder, kubeConfig, profiles string) (*manager, error) {
+	m := &manager{log: filepath.Join(folder, "manager.log"), ended: make(chan struct{})}
+	var err error
+	if m.metrics, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	command := exec.Command(binary, "--health-probe-bind-address", "0", "--metrics-secure=false", "--metrics-bind-address", m.metrics)
+	if profiles != "" {
+		command.Args = append(command.Args, "--pprof-bind-address", profiles)
+	}
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeConfig)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to handle
+	output, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("write the log of the manager: %w", err)
+	}
+	command.Stdout, command.Stderr = output, output
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("start the manager: %w", err)
+	}
+	m.pid = command.Process.Pid
+	go func() {
+		defer close(m.ended)
+		m.err = command.Wait()
+		_ = output.Close()
+	}()
+	return m, nil
+}
+
+// stop asks the manager to end, as the kubelet does. It does nothing for a manager that has ended.
+func (m *manager) stop() error {
+	if !m.runs() {
+		return nil
+	}
+	if err := syscall.Kill(m.pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop the manager: %w", err)
+	}
+	select {
+	case <-m.ended:
+		return m.err
+	case <-time.After(time.Minute):
+		return errors.Join(errors.New("the manager did not end within a minute"), syscall.Kill(m.pid, syscall.SIGKILL))
+	}
+}
+
+func (m *manager) runs() bool {
+	select {
+	case <-m.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// lastWords are the end of the manager's log.
+func (m *manager) lastWords() string {
+	text, err := os.ReadFile(m.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "The manager's last words:\n" + strings.Join(lines[max(0, len(lines)-10):], "\n")
+}
+
+// scrape reads some of the manager's metrics.
+func (m *manager) scrape(ctx context.Context, names ...string) ([]sample, error) {
+	text, err := get(ctx, "http://"+m.metrics+"/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("read the metrics of the manager: %w", err)
+	}
+	return parseMetrics(text, names...)
+}
+
+func get(ctx context.Context, uri string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, uri, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept-Encoding", "identity") // the manager is not to spend time on compression
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", uri, response.Status)
+	}
+	return io.ReadAll(response.Body)
+}
+
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
+}

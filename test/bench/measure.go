@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// row is what one phase took.
+type row struct {
+	count         int
+	layout, phase string
+	took          time.Duration
+	bare          time.Duration // what the broker takes for the same by itself; 0 if there is nothing to compare with
+	http, amqp    tally         // requests of the manager to the broker
+	writes        tally         // requests of the manager to the API server that write
+	cpu           cpu
+	peak          int64 // memory of the manager in bytes; 0 without one
+	note          string
+}
+
+// String is what the user sees while the next phase runs.
+func (r row) String() string {
+	text := fmt.Sprintf("%d %s, %s: %.2f s", r.count, r.layout, r.phase, r.took.Seconds())
+	if r.note != "" {
+		text += "; " + r.note
+	}
+	return text
+}
+
+// outcome is what a step of the benchmark says of itself.
+type outcome struct {
+	// own are the writes of the benchmark itself at the API server; nobody else but the manager writes there.
+	own  tally
+	note string
+	// end is when the step had reached its aim; zero if that was when it returned.
+	end moment
+}
+
+// counters are the requests so far.
+type counters struct{ http, amqp, writes tally }
+
+func (w *world) counters(ctx context.Context) (counters, error) {
+	found := counters{http: tally{}, amqp: tally{}}
+	var err error
+	if found.writes, err = w.server.writes(ctx); err != nil || !w.manager.runs() {
+		return found, err
+	}
+	samples, err := w.manager.scrape(ctx, requestsMetric)
+	found.http, found.amqp = brokerRequests(samples, "management"), brokerRequests(samples, "amqp")
+	return found, err
+}
+
+// now takes the time.
+func (w *world) now() (moment, error) {
+	if !w.manager.runs() {
+		return now(0, w.broker.pid)
+	}
+	return now(w.manager.pid, w.broker.pid)
+}
+
+// measure runs a step, with what it takes. Metrics are read before and after, as that takes time by itself.
+func (w *world) measure(ctx context.Context, phase string, step func(context.Context) (outcome, error)) (row, error) {
+	r := row{count: w.count, layout: w.layout.name, phase: phase}
+	before, err := w.counters(ctx)
+	if err != nil {
+		return r, err
+	}
+	if w.manager.runs() {
+		if err := resetPeak(w.manager.pid); err != nil {
+			return r, err
+		}
+	}
+	stopProfiling := w.profile(ctx, phase)
+	defer stopProfiling()
+	began, err := w.now()
+	if err != nil {
+		return r, err
+	}
+	result, err := step(ctx)
+	if err != nil {
+		return r, err
+	}
+	if result.end.at.IsZero() {
+		if result.end, err = w.now(); err != nil {
+			return r, err
+		}
+	}
+	if r.peak, err = peakMemory(w.manager.pid); err != nil {
+		return r, err
+	}
+	after, err := w.counters(ctx)
+	r.took, r.cpu, r.note = result.end.at.Sub(began.at), result.end.cpu.since(began.cpu), result.note
+	r.http, r.amqp = after.http.since(before.http), after.amqp.since(before.amqp)
+	r.writes = after.writes.since(before.writes).since(result.own)
+	return r, err
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The results stand between these lines of a page.
+const (
+	beginMarker = "<!-- make bench writes from here -->"
+	endMarker   = "<!-- to here -->"
+)
+
+// report is what was measured.
+type report struct {
+	began   time.Time
+	machine machine
+	rows    []row
+}
+
+// markdown renders everything.
+func (r *report) markdown() string {
+	var text strings.Builder
+	r.writeMachine(&text)
+	r.writeTable(&text)
+	r.writeGrowth(&text)
+	r.writeBounds(&text)
+	return strings.TrimSpace(text.String())
+}
+
+func (r *report) writeMachine(text *strings.Builder) {
+	m := r.machine
+	fmt.Fprintf(text, "Measured on %s in %s, at commit %s (manager %s), on %d cores", m.date, time.Since(r.began).Round(time.Minute),
+		cmp.Or(m.commit, "unknown"), cmp.Or(m.manager, "unknown"), m.cores)
+	if m.processor != "" {
+		fmt.Fprintf(text, " (%s)", m.processor)
+	}
+	fmt.Fprintf(text, " and %.0f GiB of memory, with RabbitMQ %s on Erlang %s and Kubernetes %s, all on this machine.\n\n",
+		float64(m.memory)/(1<<30), m.rabbitMQ, m.erlang, m.kubernetes)
+}
+
+func (r *report) writeTable(text *strings.Builder) {
+	writeCells(text, "N", "layout", "phase", "s", "× bare", "ms each", "HTTP", "AMQP", "API writes", "Events",
+		"manager CPU s", "API server CPU s", "broker CPU s", "others CPU s", "peak MiB", "notes")
+	text.WriteString("| --: | --- | --- " + strings.Repeat("| --: ", 12) + "| --- |\n")
+	for _, row := range r.rows {
+		writes, events := row.writes.withoutEvents()
+		cells := []string{
+			fmt.Sprint(row.count), row.layout, row.phase, seconds(row.took), ratio(row.took, row.bare), row.each(),
+			number(row.http), number(row.amqp), number(writes), number(events),
+			seconds(row.cpu.manager), seconds(row.cpu.apiServer), seconds(row.cpu.broker), seconds(row.cpu.others()),
+			mebibytes(row.peak), row.note,
+		}
+		if row.http == nil { // the manager had nothing to do
+			for _, at := range []int{6, 7, 8, 9, 10} {
+				cells[at] = ""
+			}
+		}
+		writeCells(text, cells...)
+	}
+}
+
+func writeCells(text *strings.Builder, cells ...string) {
+	text.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+// each is the time for one ConsumerQueue, in milliseconds, of a phase in which something happens to all of them.
+func (r row) each() string {
+	if !slices.Contains([]string{"bare declare", "bare delete", phaseCreate, "restart", "delete"}, r.phase) {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", 1000*r.took.Seconds()/float64(r.count))
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
+
+func ratio(took, bare time.Duration) string {
+	if bare == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", took.Seconds()/bare.Seconds())
+}
+
+func number(t tally) string { return fmt.Sprintf("%.0f", t.total()) }
+
+func mebibytes(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", float64(bytes)/(1<<20))
+}
+
+// writeGrowth says how costs grow with the number of ConsumerQueues, where several numbers were measured.
+func (r *report) writeGrowth(text *strings.Builder) {
+	var lines []string
+	for _, layout := range r.layouts() {
+		least, most := r.extremes(layout)
+		if least == most {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("- `%s`: %s; at its peak, the manager takes %.0f MiB and %.1f KiB for each ConsumerQueue.",
+			layout, r.growth(layout, least, most), r.base(layout, least, most), r.perQueue(layout, least, most)/(1<<10)))
+	}
+	if len(lines) > 0 {
+		text.WriteString("\nFrom the smallest number to the largest:\n\n" + strings.Join(lines, "\n") + "\n")
+	}
+}
+
+// layouts are those that were measured.
+func (r *report) layouts() []string {
+	var names []string
+	for _, row := range r.rows {
+		if !slices.Contains(names, row.layout) {
+			names = append(names, row.layout)
+		}
+	}
+	return names
+}
+
+// extremes are the smallest and the largest number of ConsumerQueues that were measured in a layout.
+func (r *report) extremes(layout string) (least, most int) {
+	for _, row := range r.rows {
+		if row.layout == layout {
+			least, most = cmp.Or(min(least, row.count), row.count), max(most, row.count)
+		}
+	}
+	return least, most
+}
+
+// growth compares the time for one ConsumerQueue.
+func (r *report) growth(layout string, least, most int) string {
+	var parts []string
+	for _, phase := range []string{"bare declare", phaseCreate, "bare delete", "delete"} {
+		few, many := r.find(layout, least, phase), r.find(layout, most, phase)
+		if few != nil && many != nil {
+			each := (many.took.Seconds() / float64(most)) / (few.took.Seconds() / float64(least))
+			parts = append(parts, fmt.Sprintf("%s %.2f", phase, each))
+		}
+	}
+	return fmt.Sprintf("the time for each at %d, compared with that at %d: %s", most, least, strings.Join(parts, ", "))
+}
+
+func (r *report) find(layout string, count int, phase string) *row {
+	at := slices.IndexFunc(r.rows, func(row row) bool { return row.layout == layout && row.count == count && row.phase == phase })
+	if at < 0 {
+		return nil
+	}
+	return &r.rows[at]
+}
+
+// peak is the most memory that the manager took in any phase, in bytes.
+func (r *report) peak(layout string, count int) float64 {
+	var peak int64
+	for _, row := range r.rows {
+		if row.layout == layout && row.count == count {
+			peak = max(peak, row.peak)
+		}
+	}
+	return float64(peak)
+}
+
+// perQueue is the memory for one more ConsumerQueue, in bytes.
+func (r *report) perQueue(layout string, least, most int) float64 {
+	return (r.peak(layout, most) - r.peak(layout, least)) / float64(most-least)
+}
+
+// base is the memory without any ConsumerQueue, in MiB.
+func (r *report) base(layout string, least, most int) float64 {
+	return (r.peak(layout, least) - float64(least)*r.perQueue(layout, least, most)) / (1 << 20)
+}
+
+// writeBounds says where the time goes at the largest number.
+func (r *report) writeBounds(text *strings.Builder) {
+	text.WriteString("\n### What bounds each phase\n\n")
+	fmt.Fprintf(text, "Shares of the time of all %d cores, at the largest number:\n\n", r.machine.cores)
+	writeCells(text, "layout", "phase", "busy", "manager", "API server", "broker", "others", "requests to the broker",
+		"writes to the API server")
+	text.WriteString("| --- | --- | --: | --: | --: | --: | --: | --- | --- |\n")
+	for _, row := range r.rows {
+		if _, most := r.extremes(row.layout); row.count != most {
+			continue
+		}
+		share := func(d time.Duration) string {
+			return fmt.Sprintf("%.0f%%", 100*d.Seconds()/row.took.Seconds()/float64(r.machine.cores))
+		}
+		requests := strings.Trim(row.http.String()+"; "+row.amqp.String(), "; ")
+		cells := []string{
+			row.layout, row.phase, share(row.cpu.machine), share(row.cpu.manager), share(row.cpu.apiServer), share(row.cpu.broker),
+			share(row.cpu.others()), requests, row.writes.String(),
+		}
+		writeCells(text, cells...)
+	}
+}
+
+// writeTo replaces what is between the markers of a page.
+func (r *report) writeTo(path string) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	changed, err := replaceBetween(string(page), r.markdown())
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(changed), 0o644)
+}
+
+func replaceBetween(page, text string) (string, error) {
+	before, rest, begins := strings.Cut(page, beginMarker)
+	_, after, ends := strings.Cut(rest, endMarker)
+	if !begins || !ends {
+		return "", errors.New("there is nothing between " + beginMarker + " and " + endMarker)
+	}
+	return before + beginMarker + "\n\n" + text + "\n\n" + endMarker + after, nil
+}

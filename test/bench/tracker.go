@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// tracker knows the state of all ConsumerQueues from one watch: to list thousands again and again would take the API server more
+// CPU than what is measured.
+type tracker struct {
+	cancel context.CancelFunc
+
+	mutex sync.Mutex
+	all   map[string]state // by name
+}
+
+// state is what is known of a ConsumerQueue.
+type state struct {
+	generation int64
+	ready      bool      // for this generation
+	since      time.Time // since when it is ready, or not
+}
+
+func startTracker(ctx context.Context, server *apiServer) (*tracker, error) {
+	watched, err := cache.New(server.config, cache.Options{Scheme: server.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	t := &tracker{cancel: cancel, all: map[string]state{}}
+	go func() { _ = watched.Start(ctx) }() // its only error is that of the context
+	informer, err := watched.GetInformer(ctx, &v1alpha1.ConsumerQueue{})
+	if err == nil {
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: t.note, UpdateFunc: func(_, object any) { t.note(object) }, DeleteFunc: t.forget,
+		})
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("watch ConsumerQueues: %w", err)
+	}
+	return t, nil
+}
+
+func (t *tracker) note(object any) {
+	cq, is := object.(*v1alpha1.ConsumerQueue)
+	if !is {
+		return
+	}
+	found := state{cq.Generation, cq.Status.ObservedGeneration == cq.Generation && isReady(cq.Status.Conditions), time.Now()}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if before, known := t.all[cq.Name]; known && before.ready == found.ready && before.generation == found.generation {
+		return
+	}
+	t.all[cq.Name] = found
+}
+
+func (t *tracker) forget(object any) {
+	if last, is := object.(toolscache.DeletedFinalStateUnknown); is {
+		object = last.Obj
+	}
+	cq, is := object.(*v1alpha1.ConsumerQueue)
+	if !is {
+		return
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	delete(t.all, cq.Name)
+}
+
+// count is how many of those that exist are as wanted.
+func (t *tracker) count(wanted func(name string, s state) bool) int {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	count := 0
+	for name, s := range t.all {
+		if wanted(name, s) {
+			count++
+		}
+	}
+	return count
+}
+
+// of is what is known of one ConsumerQueue.
+func (t *tracker) of(name string) state {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.all[name]
+}
