@@ -210,7 +210,13 @@ func (v *view) apply(change events.Change) snapshot.Notice {
 	if change.Kind == events.Created {
 		apply = func(s *snapshot.Snapshot) bool { return created(s, change) }
 	}
-	return v.store.WriteAndTell(snapshot.Write{ID: change.ID, Apply: apply})
+	if !change.Binding.ToExchange {
+		return v.store.WriteAndTell(snapshot.Write{ID: change.ID, Apply: apply})
+	}
+	if !v.store.Write(snapshot.Write{Apply: apply}) {
+		return snapshot.Notice{}
+	}
+	return snapshot.Notice{Routes: []string{change.Binding.Source}}
 }
 
 func deleted(s *snapshot.Snapshot, change events.Change) bool {

@@ -225,10 +225,17 @@ func (i *installation) goOn() {
 	Expect(i.queues()).NotTo(ContainElement(HavePrefix("legacy")))
 }
 
-// eventually waits until a ConsumerQueue's status speaks of its newest generation, with a reason of Ready.
+// eventually waits until a ConsumerQueue's status speaks of its newest generation, with a reason of Ready. What the older Warren
+// had applied and is not so any more is gone then.
 func (i *installation) eventually(name, reason string) {
 	GinkgoHelper()
 	Eventually(func() string { return i.reasons()["ConsumerQueue "+name] }).Should(Equal(reason), name)
+	cq := &v1alpha1.ConsumerQueue{}
+	Expect(i.Get(ctx(), client.ObjectKey{Namespace: team, Name: name}, cq)).To(Succeed())
+	if reason == v1alpha1.ReasonInSync {
+		Expect(cq.Status.Changes).To(BeEmpty(), name)
+		Expect(cq).To(SatisfyAll(NoCondition("Stalled"), NoCondition("Reconciling"), NoCondition("Suspended")), name)
+	}
 }
 
 // oldHashes are the ConsumerQueues whose status has what an older Warren wrote.

@@ -217,7 +217,7 @@ func (s *shift) driftCounted() error {
 func (s *shift) requestAmidChanges() {
 	count := 0
 	s.gate.Before(func(request *http.Request) {
-		if request.Method != http.MethodPatch || !strings.HasSuffix(request.URL.Path, "/consumerqueues/orders/status") {
+		if request.Method != http.MethodPut || !strings.HasSuffix(request.URL.Path, "/consumerqueues/orders/status") {
 			return
 		}
 		if count++; count == 1 {

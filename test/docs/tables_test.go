@@ -16,7 +16,8 @@ func TestRightsOfTheManager(t *testing.T) {
 	t.Parallel()
 	objects := map[string][]string{
 		"ConsumerQueues, BrokerConnections":  {"messaging.warren.dev/consumerqueues", "messaging.warren.dev/brokerconnections"},
-		"their `status`":                     {"messaging.warren.dev/consumerqueues/status", "messaging.warren.dev/brokerconnections/status"},
+		"the `status` of BrokerConnections":  {"messaging.warren.dev/brokerconnections/status"},
+		"the `status` of ConsumerQueues":     {"messaging.warren.dev/consumerqueues/status"},
 		"Secrets":                            {"/secrets"},
 		"RabbitmqClusters":                   {"rabbitmq.com/rabbitmqclusters"},
 		"Events (`events.k8s.io`)":           {"events.k8s.io/events"},

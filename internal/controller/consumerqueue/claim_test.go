@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -56,10 +55,8 @@ func (w *world) startWriting(dies string) *writer {
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			return of.write("metadata", func() error { return c.Patch(ctx, object, patch, options...) })
 		},
-		SubResourceApply: func(
-			ctx context.Context, c client.Client, sub string, applied runtime.ApplyConfiguration, options ...client.SubResourceApplyOption,
-		) error {
-			return of.write(sub, func() error { return c.SubResource(sub).Apply(ctx, applied, options...) })
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			return of.write(sub, func() error { return c.SubResource(sub).Update(ctx, object, options...) })
 		},
 	})
 	w.restart()

@@ -220,7 +220,7 @@ func TestFinish(t *testing.T) {
 			cq := read.DeepCopy()
 			written := false
 			builder := controllertest.ClientBuilder(t, []controllertest.AddIndexes{brokers.AddIndexes}).WithObjects(stored)
-			builder.WithInterceptorFuncs(controllertest.StatusApply(func() error {
+			builder.WithInterceptorFuncs(controllertest.StatusUpdate(func() error {
 				switch {
 				case test.missing:
 					return controllertest.NotFound(cq.Name)

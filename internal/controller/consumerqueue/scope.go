@@ -72,7 +72,7 @@ func (s *scope) finish(ctx context.Context) error {
 }
 
 func (s *scope) writeStatus(ctx context.Context) error {
-	if err := applyConsumerQueueStatus(ctx, s.client, s.cq, *s.status); err != nil {
+	if err := updateStatus(ctx, s.client, s.cq, *s.status); err != nil {
 		return err
 	}
 	s.written.Wrote(s.cq)

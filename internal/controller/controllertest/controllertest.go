@@ -119,10 +119,10 @@ func BrokenClient(t testing.TB) client.WithWatch {
 	}).Build()
 }
 
-// StatusApply has every apply of a status answered by a function.
-func StatusApply(answer func() error) interceptor.Funcs {
+// StatusUpdate has every update of a status answered by a function.
+func StatusUpdate(answer func() error) interceptor.Funcs {
 	return interceptor.Funcs{
-		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 			return answer()
 		},
 	}

@@ -1,2 +1,2 @@
-// Package ssa writes statuses by server-side apply.
+// Package ssa has what those need who write statuses, by server-side apply or as a whole.
 package ssa

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// FieldOwner owns, by server-side apply, the status that Warren writes.
+// FieldOwner owns the status that Warren writes.
 const FieldOwner = client.FieldOwner("warren")
 
 // Convert brings a status into the form of its apply configuration, which has the same fields as pointers.

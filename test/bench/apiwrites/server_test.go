@@ -24,6 +24,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+// crds is the folder with the CRDs.
+var crds = filepath.Join("..", "..", "..", "config", "crd", "bases")
+
 // server is an API server with Warren's CRDs, and its etcd.
 type server struct {
 	api             client.Client
@@ -34,7 +37,7 @@ func startServer(b *testing.B) *server {
 	b.Helper()
 	log.SetLogger(logr.Discard())
 	environment := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}, ErrorIfCRDPathMissing: true,
+		CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true,
 	}
 	config, err := environment.Start()
 	if err != nil {
