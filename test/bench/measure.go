@@ -28,6 +28,12 @@ func (r row) String() string {
 	return text
 }
 
+// writesEach are the writes to the API server for one ConsumerQueue.
+func (r row) writesEach() string {
+	writes, events := r.writes.withoutEvents()
+	return fmt.Sprintf("%.1f API writes and %.1f Events each", writes.total()/float64(r.count), events.total()/float64(r.count))
+}
+
 // outcome is what a step of the benchmark says of itself.
 type outcome struct {
 	// own are the writes of the benchmark itself at the API server; nobody else but the manager writes there.

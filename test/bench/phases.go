@@ -37,14 +37,14 @@ func phaseNames() []string {
 	return names
 }
 
-// one measures a phase of one step, compared with what the broker takes by itself, where that says something.
+// one measures a phase of one step. bare is what the broker takes by itself for a phase that concerns all ConsumerQueues; nil for others.
 func one(
 	name string, step func(*world, context.Context) (outcome, error), bare func(*world) time.Duration,
 ) func(context.Context, *world) ([]row, error) {
 	return func(ctx context.Context, w *world) ([]row, error) {
 		r, err := w.measure(ctx, name, func(ctx context.Context) (outcome, error) { return step(w, ctx) })
 		if bare != nil {
-			r.bare = bare(w)
+			r.bare, r.note = bare(w), r.writesEach()
 		}
 		return rowsUnless(err, r)
 	}

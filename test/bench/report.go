@@ -103,8 +103,8 @@ func (r *report) writeGrowth(text *strings.Builder) {
 		if least == most {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("- `%s`: %s; at its peak, the manager takes %.0f MiB and %.1f KiB for each ConsumerQueue.",
-			layout, r.growth(layout, least, most), r.base(layout, least, most), r.perQueue(layout, least, most)/(1<<10)))
+		lines = append(lines, fmt.Sprintf("- `%s`: %s. The manager's memory at its peak is %s.",
+			layout, r.growth(layout, least, most), r.memory(layout, least, most)))
 	}
 	if len(lines) > 0 {
 		text.WriteString("\nFrom the smallest number to the largest:\n\n" + strings.Join(lines, "\n") + "\n")
@@ -153,25 +153,18 @@ func (r *report) find(layout string, count int, phase string) *row {
 	return &r.rows[at]
 }
 
-// peak is the most memory that the manager took in any phase, in bytes.
-func (r *report) peak(layout string, count int) float64 {
-	var peak int64
-	for _, row := range r.rows {
-		if row.layout == layout && row.count == count {
-			peak = max(peak, row.peak)
+// memory says how the manager's peak grows: a part for the manager itself, and one for each ConsumerQueue.
+func (r *report) memory(layout string, least, most int) string {
+	var parts []string
+	for _, phase := range []string{phaseCreate, "delete"} {
+		few, many := r.find(layout, least, phase), r.find(layout, most, phase)
+		if few != nil && many != nil {
+			each := float64(many.peak-few.peak) / float64(most-least)
+			itself := float64(few.peak) - float64(least)*each
+			parts = append(parts, fmt.Sprintf("%.0f MiB and %.1f KiB for each during %s", itself/(1<<20), each/(1<<10), phase))
 		}
 	}
-	return float64(peak)
-}
-
-// perQueue is the memory for one more ConsumerQueue, in bytes.
-func (r *report) perQueue(layout string, least, most int) float64 {
-	return (r.peak(layout, most) - r.peak(layout, least)) / float64(most-least)
-}
-
-// base is the memory without any ConsumerQueue, in MiB.
-func (r *report) base(layout string, least, most int) float64 {
-	return (r.peak(layout, least) - float64(least)*r.perQueue(layout, least, most)) / (1 << 20)
+	return strings.Join(parts, ", ")
 }
 
 // writeBounds says where the time goes at the largest number.

@@ -40,7 +40,7 @@ Measured on 2026-11-23 in 0s, at commit abc (manager warren v1), on 2 cores and 
 
 From the smallest number to the largest:
 
-- ` + "`own`" + `: the time for each at 1100, compared with that at 100: bare declare 1.00, create 1.00; at its peak, the manager takes 50 MiB and 15.0 KiB for each ConsumerQueue.
+- ` + "`own`" + `: the time for each at 1100, compared with that at 100: bare declare 1.00, create 1.00. The manager's memory at its peak is 50 MiB and 15.0 KiB for each during create.
 
 ### What bounds each phase
 
