@@ -55,7 +55,7 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("bills", nil)
 		var listener listener
-		connection := connected(t, configOf(vh), listener.hear)
+		connection := connected(t, deafConfigOf(t, vh), listener.hear)
 		for _, step := range steps {
 			t.Run(step.name, func(t *testing.T) {
 				step.change(vh)

@@ -40,7 +40,7 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 		messages: map[string]int{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{
 			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},
-			Connected: true, Matched: true, SyncedAt: time.Now(),
+			Connected: true, Matched: true, SyncedAt: time.Now(), CurrentAt: time.Now(),
 		},
 	}
 }
