@@ -36,6 +36,7 @@ func (c deletionBroker) State() safedelete.State {
 	health := c.Health()
 	return safedelete.State{
 		Cluster: health.Cluster, Matched: health.Matched, MayWritePolicies: health.Capabilities.Policies,
+		SyncedAt:      health.SyncedAt,
 		CountsReturns: !health.Capabilities.DelayedRedelivery, // as all versions from 4.3 on do not
 	}
 }
@@ -46,6 +47,10 @@ func (c deletionBroker) Write(change snapshot.Write) { c.views.write(change) }
 
 func (c deletionBroker) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.channels.DoOnCluster(ctx, cluster, operation)
+}
+
+func (c deletionBroker) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return c.channels.DoToTheEnd(ctx, cluster, operation)
 }
 
 func (c deletionBroker) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {

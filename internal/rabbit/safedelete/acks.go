@@ -3,6 +3,9 @@ package safedelete
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,19 +26,26 @@ type sentinelAcks struct{ *Deleter }
 func (s sentinelAcks) ackAllSentinels(
 	ctx context.Context, f fence.Fence, age time.Duration, what func(queue string) ackOptions, gone func(queue string),
 ) error {
-	var without []string
-	for _, queue := range f.Queues {
+	var mu sync.Mutex
+	without := map[string]bool{}
+	failed := forEach(ctx, s.errs, f.Queues, func(queue string) error {
 		taken, exists, err := s.ackSentinels(ctx, queue, what(queue))
+		mu.Lock()
+		defer mu.Unlock()
 		switch {
 		case err != nil:
 			return err
 		case !exists:
 			gone(queue)
 		case taken == 0:
-			without = append(without, queue)
+			without[queue] = true
 		}
+		return nil
+	})
+	if err := firstOf(f.Queues, failed); err != nil {
+		return err
 	}
-	for _, queue := range without {
+	for _, queue := range slices.Sorted(maps.Keys(without)) {
 		found, err := s.ackExpiredSentinels(ctx, queue, f.Effective, what(queue))
 		if err == nil && !found {
 			err = s.checkNoneArriving(ctx, queue, f.Effective, age)
@@ -100,7 +110,7 @@ func (s sentinelAcks) ackSentinels(ctx context.Context, queue string, what ackOp
 	if s.countsDeliveries(queue) {
 		most = 1
 	}
-	err = s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
+	err = s.broker.DoToTheEnd(ctx, what.cluster, func(channel *amqp.Channel) error {
 		var held []amqp.Delivery
 		for taken < what.max && len(held) < most {
 			message, ok, err := channel.Get(queue, false)

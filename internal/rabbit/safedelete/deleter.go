@@ -25,9 +25,11 @@ type Broker interface {
 	Write(change snapshot.Write)
 	// RequestRefresh has the vhost read soon.
 	RequestRefresh()
-	// DoOnCluster runs an operation on a channel, unless the broker belongs to another cluster. DoExclusively does so on a
-	// channel that nobody else uses, before or after.
+	// DoOnCluster runs an operation on a channel, unless the broker belongs to another cluster. DoToTheEnd also closes the channel
+	// if the operation fails, and returns when the operation has ended. DoExclusively does so on a channel that nobody else uses,
+	// before or after.
 	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
+	DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	// Dial opens a further AMQP connection to the cluster.
 	Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error)
@@ -44,6 +46,8 @@ type State struct {
 	Matched bool
 	// MayWritePolicies: the user has the tag for it.
 	MayWritePolicies bool
+	// SyncedAt is when the reading of the vhost began that the snapshot shows.
+	SyncedAt time.Time
 	// CountsReturns: a message that is put back has lost one of the deliveries that its queue allows.
 	CountsReturns bool
 }
@@ -55,7 +59,9 @@ type API interface {
 	PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error
 	DeletePolicy(ctx context.Context, name string) error
 	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
+	QueueInfos(ctx context.Context, pattern string) (map[string]*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
+	AllBindings(ctx context.Context) (map[string][]vhost.Binding, error)
 }
 
 // Settings are those of a Deleter.
@@ -84,11 +90,13 @@ type Times struct {
 // Deleter deletes queues of one vhost that are provably empty, and clears away what deletions have left behind.
 type Deleter struct {
 	Settings
+	sharedReads
 
 	broker    Broker
 	api       API
 	errs      brokererr.Errors
 	deletions *register
+	batches   *batcher
 	sentinels *sentinelConn
 	clearing  sync.WaitGroup
 	sighted   fencesSeen // of the goroutine that calls ClearLeftovers
@@ -97,6 +105,8 @@ type Deleter struct {
 // New makes a Deleter.
 func New(settings Settings, broker Broker, api API) *Deleter {
 	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newRegister()}
+	s.sharedReads = readsOf(api, s.deletions, settings.Errors)
+	s.batches = newBatcher(s.runBatch)
 	s.sentinels = newSentinelConn(settings.Errors, settings.Times, broker.Dial)
 	return s
 }

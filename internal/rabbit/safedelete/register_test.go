@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
 // Deletions that take too long leave fewer places to the others, but never none; deletions that end well give them back.
@@ -35,7 +33,7 @@ func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 		{nil, 6},
 		{nil, 6},
 	} {
-		if err := d.fenced(t.Context(), brokererr.Errors{}, func() error { return step.err }); !errors.Is(err, step.err) {
+		if err := d.fenced(func() error { return step.err }); !errors.Is(err, step.err) {
 			t.Errorf("%d: %v is not %v", i, err, step.err)
 		}
 		if free := cap(d.fencing) - len(d.fencing); free != step.free {
