@@ -29,6 +29,9 @@ func (c *Connection) DeleteEmpty(
 // refresh.
 func (c *Connection) Fences() []string { return c.deleter.Fences() }
 
+// LastDeletion is when queues were last deleted that were provably empty; zero if none were.
+func (c *Connection) LastDeletion() time.Time { return c.deleter.LastDeletion() }
+
 // deletionBroker is the connection as deletions see it.
 type deletionBroker struct{ *Connection }
 

@@ -22,42 +22,42 @@ type sentinelAcks struct{ *Deleter }
 
 // ackAllSentinels takes the sentinels of a fence out of its queues, and then, for those queues in which there are none and from
 // which they can have expired, out of those where they went. what says what there can be in a queue; gone is told of a
-// queue that does not exist. age is how long ago the sentinels were put in.
+// queue that does not exist. age is how long ago the sentinels were put in. Where that fails it returns the queues that it failed
+// with, as far as the others are surely without sentinels.
 func (s sentinelAcks) ackAllSentinels(
 	ctx context.Context, f fence.Fence, age time.Duration, what func(queue string) ackOptions, gone func(queue string),
-) error {
+) (left []string, err error) {
 	var mu sync.Mutex
 	without := map[string]bool{}
 	failed := forEach(ctx, s.errs, f.Queues, func(queue string) error {
 		taken, exists, err := s.ackSentinels(ctx, queue, what(queue))
+		if err != nil {
+			return err
+		}
+		if !exists {
+			gone(queue)
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		switch {
-		case err != nil:
-			return err
-		case !exists:
-			gone(queue)
-		case taken == 0:
-			without[queue] = true
-		}
+		without[queue] = exists && taken == 0
 		return nil
 	})
-	if err := firstOf(f.Queues, failed); err != nil {
-		return err
-	}
-	for _, queue := range slices.Sorted(maps.Keys(without)) {
+	for _, queue := range f.Queues {
+		if !without[queue] {
+			continue
+		}
 		found, err := s.ackExpiredSentinels(ctx, queue, f.Effective, what(queue))
 		if err == nil && !found {
 			err = s.checkNoneArriving(ctx, queue, f.Effective, age)
 		}
 		if err != nil {
-			return err
+			failed[queue] = err
 		}
 	}
 	if s.deletions.mayArrive(f.Name) {
-		return s.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
+		return f.Queues, s.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
 	}
-	return nil
+	return slices.Sorted(maps.Keys(failed)), firstOf(f.Queues, failed)
 }
 
 // checkNoneArriving says that a sentinel may have expired and may not have arrived yet: what expires towards a queue that is fenced

@@ -54,7 +54,7 @@ var (
 func (s *Deleter) runBatch(groups []*group) {
 	d := newBatch(s, groups)
 	for _, g := range groups {
-		defer context.AfterFunc(g.ctx, d.callEnded)()
+		defer context.AfterFunc(g.ctx, func() { d.callEnded(g) })()
 	}
 	d.finish(d.run())
 }
@@ -119,10 +119,10 @@ func (d *batch) interruptible(end context.CancelCauseFunc) {
 
 // callEnded interrupts what is done, for one of the callers does not want that any more. Groups that are being deleted already
 // see to it themselves.
-func (d *batch) callEnded() {
+func (d *batch) callEnded(g *group) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.interrupt != nil {
+	if d.interrupt != nil && slices.Contains(d.groups, g) { // others have left
 		d.interrupt(errCallEnded)
 	}
 }
@@ -150,7 +150,9 @@ func (d *batch) ask() {
 
 // leave lets a group go before anything was done to its queues.
 func (d *batch) leave(g *group, result error) {
+	d.mu.Lock()
 	d.groups = slices.DeleteFunc(slices.Clone(d.groups), func(other *group) bool { return other == g })
+	d.mu.Unlock()
 	g.done <- result
 }
 
@@ -158,16 +160,21 @@ func (d *batch) leave(g *group, result error) {
 func (d *batch) fenceOff(ctx context.Context) error {
 	planned, err := preflight{d}.plan(ctx)
 	if err != nil || len(d.groups) == 0 {
-		return err
+		return interrupted(ctx, err)
 	}
 	err = d.fenceAndDelete(ctx, planned)
 	if errors.Is(err, ErrAbandoned) {
 		return err
 	}
+	return d.undo(ctx, interrupted(ctx, err))
+}
+
+// interrupted is errCallEnded in the place of what came of it.
+func interrupted(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errCallEnded) {
-		err = errCallEnded
+		return errCallEnded
 	}
-	return d.undo(ctx, err)
+	return err
 }
 
 // fenceAndDelete has left traces when it returns, whatever it returns.
@@ -338,6 +345,8 @@ func (d *batch) finish(err error) {
 		case g.err != nil:
 			g.done <- g.err
 		case len(g.queues) == 0:
+			now := time.Now()
+			s.lastDeletion.Store(&now)
 			g.done <- nil
 		case ended != nil:
 			g.done <- s.errs.Unreachable(ended)

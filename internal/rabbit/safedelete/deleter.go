@@ -3,6 +3,7 @@ package safedelete
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -99,6 +100,8 @@ type Deleter struct {
 	batches   *batcher
 	sentinels *sentinelConn
 	clearing  sync.WaitGroup
+	// lastDeletion is when a group of queues was last deleted.
+	lastDeletion atomic.Pointer[time.Time]
 	sighted   fencesSeen // of the goroutine that calls ClearLeftovers
 }
 
@@ -129,6 +132,17 @@ func (s *Deleter) Close() {
 	s.clearing.Wait()
 	s.sentinels.close()
 }
+
+// LastDeletion is when a group of queues was last deleted; zero if none was.
+func (s *Deleter) LastDeletion() time.Time {
+	if last := s.lastDeletion.Load(); last != nil {
+		return *last
+	}
+	return time.Time{}
+}
+
+// Waiting is how many calls of DeleteEmpty wait for others.
+func (s *Deleter) Waiting() int { return s.batches.count() }
 
 // Standing are the fences of deletions, by the names of their policies: true while in use, false if they could not be lifted.
 func (s *Deleter) Standing() map[string]bool { return s.deletions.all() }

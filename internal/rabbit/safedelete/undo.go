@@ -27,9 +27,9 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	}
 	left := false
 	for _, f := range d.fences {
-		err := d.deleter.lift(ctx, f, len(d.queues()) > 0, func() error {
+		err := d.deleter.lift(ctx, f, len(d.queues()) > 0, func() ([]string, error) {
 			if err := d.deleter.step(StepOpened); err != nil {
-				return err
+				return nil, err
 			}
 			return d.takeOut(ctx, f)
 		})
@@ -48,11 +48,11 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	return reason
 }
 
-// takeOut takes the sentinels of a fence out of the queues that are left.
-func (d *batch) takeOut(ctx context.Context, f fence.Fence) error {
+// takeOut takes the sentinels of a fence out of the queues that are left, and returns the queues that may still hold some.
+func (d *batch) takeOut(ctx context.Context, f fence.Fence) ([]string, error) {
 	if d.deleter.deletions.mayArrive(f.Name) {
 		if err := d.deleter.arrived(ctx, d.cluster); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	left := d.queues()

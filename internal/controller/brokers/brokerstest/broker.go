@@ -27,6 +27,8 @@ type Broker struct {
 	messages  map[string]int // by queue
 	failures  map[vhost.ID]error
 	refreshes int
+	// lastDeletion is when DeleteEmpty last deleted queues.
+	lastDeletion time.Time
 }
 
 // New makes a broker with an empty vhost, of a version of RabbitMQ, for the BrokerConnection of a UID.
@@ -276,7 +278,15 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 			s.DropQueue(queue)
 		}
 	})
+	b.lastDeletion = time.Now()
 	return nil
+}
+
+// LastDeletion is when DeleteEmpty last deleted queues.
+func (b *Broker) LastDeletion() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastDeletion
 }
 
 // Fences are none: a vhost in memory needs no proof.
