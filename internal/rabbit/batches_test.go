@@ -87,79 +87,75 @@ func tierAndMain(vh *brokers.VHost, name string) []string {
 // Each group of a batch fares for itself: one that turns out not to be empty after the fence went up stays, with the error that it
 // would have had alone, and the others are deleted all the same.
 func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		var groups [][]string
-		for i := range 8 {
-			groups = append(groups, tierAndMain(vh, fmt.Sprintf("orders-%d", i)))
-		}
-		for _, name := range []string{"published", "consumed", "replaced", "pending"} {
-			vh.DeclareQueue(name, quorum(map[string]vhost.Arguments{"pending": pendingArguments}[name]))
-			groups = append(groups, []string{name})
-		}
-		putAside(t, vh, "pending", false)
-		connection := connected(t, configOf(vh), nil)
-		var mu sync.Mutex // there may be several batches where the machine is busy
-		fenced := map[string]int{}
-		once := map[string]bool{}
-		first := func(name string) bool {
-			if once[name] {
-				return false
-			}
-			once[name] = true
-			return true
-		}
-		results := deleteTogether(t, connection, groups, func(step string) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			behind := queuesBehindFences(t, connection)
-			for _, queue := range behind {
-				if step == safedelete.StepFenced {
-					fenced[queue]++
-				}
-			}
-			switch {
-			case step == safedelete.StepFenced && slices.Contains(behind, "published") && first("published"):
-				vh.Publish("", "published", "in between")
-			case step == safedelete.StepSettled && slices.Contains(behind, "consumed") && first("consumed"):
+	for name, test := range map[string]struct {
+		step    string
+		trouble func(t *testing.T, vh *brokers.VHost)
+		reason  error
+		says    string
+		left    int
+	}{
+		"a message comes before the fence is closed": {
+			step:    safedelete.StepFenced,
+			trouble: func(_ *testing.T, vh *brokers.VHost) { vh.Publish("", "troubled", "in between") },
+			reason:  brokererr.ErrNotEmpty, says: `not empty: queue "troubled" holds 1 message`, left: 1,
+		},
+		"a consumer comes": {
+			step: safedelete.StepSettled,
+			trouble: func(t *testing.T, vh *brokers.VHost) {
 				holding(t, vh, func(ch *amqp.Channel) error {
-					_, err := ch.Consume("consumed", "", false, false, false, false, nil)
+					_, err := ch.Consume("troubled", "", false, false, false, false, nil)
 					return err
 				})
-			case step == safedelete.StepSettled && slices.Contains(behind, "replaced") && first("replaced"):
-				vh.DeleteQueue("replaced")
-				vh.DeclareQueue("replaced", quorum(nil))
-			}
-			return true
+			},
+			reason: brokererr.ErrNotEmpty, says: `not empty: queue "troubled" has 1 consumer`,
+		},
+		"the queue is another one": {
+			step: safedelete.StepSettled,
+			trouble: func(_ *testing.T, vh *brokers.VHost) {
+				vh.DeleteQueue("troubled")
+				vh.DeclareQueue("troubled", quorum(nil))
+			},
+			reason: brokererr.ErrUnproven, says: `not proved empty: queue "troubled": somebody took a message that guards it`,
+		},
+		"a dead letter is pending": {
+			step: safedelete.StepFenced, trouble: func(*testing.T, *brokers.VHost) {},
+			reason: brokererr.ErrPending, says: `not empty: queue "troubled" holds messages that wait to be dead-lettered`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				pending := test.reason == brokererr.ErrPending
+				vh.DeclareQueue("troubled", quorum(map[bool]vhost.Arguments{true: pendingArguments}[pending]))
+				if pending {
+					putAside(t, vh, "troubled", false)
+				}
+				groups := [][]string{{"troubled"}}
+				for i := range 8 {
+					groups = append(groups, tierAndMain(vh, fmt.Sprintf("orders-%d", i)))
+				}
+				connection := connected(t, configOf(vh), nil)
+				var once sync.Once
+				results := deleteTogether(t, connection, groups, func(step string) bool {
+					if step == test.step && slices.Contains(queuesBehindFences(t, connection), "troubled") {
+						once.Do(func() { test.trouble(t, vh) })
+					}
+					return true
+				})
+				for name, err := range results {
+					if name == "troubled" {
+						mustBe(t, err, test.reason, test.says)
+					} else if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				left := vh.Definitions().Queues
+				if len(left) != 1 || left[0].Name != "troubled" || vh.Ready("troubled") != test.left {
+					t.Errorf("%+v are left", left)
+				}
+				mustBeClean(t, vh)
+			})
 		})
-		for name, want := range map[string]struct {
-			reason error
-			says   string
-		}{
-			"published": {brokererr.ErrNotEmpty, `not empty: queue "published" holds 1 message`},
-			"consumed":  {brokererr.ErrNotEmpty, `not empty: queue "consumed" has 1 consumer`},
-			"replaced":  {brokererr.ErrUnproven, `not proved empty: queue "replaced": somebody took a message that guards it`},
-			"pending":   {brokererr.ErrPending, `not empty: queue "pending" holds messages that wait to be dead-lettered`},
-		} {
-			mustBe(t, results[name], want.reason, want.says)
-			delete(results, name)
-		}
-		for name, err := range results {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-		if fenced["orders-0"] < 2 {
-			t.Errorf("the batch was not tried again: %v", fenced)
-		}
-		g := NewWithT(t)
-		var left []string
-		for _, queue := range vh.Definitions().Queues {
-			left = append(left, queue.Name)
-		}
-		g.Expect(left).To(ConsistOf("published", "consumed", "replaced", "pending"))
-		g.Expect(vh.Ready("published")).To(Equal(1))
-		mustBeClean(t, vh)
-	})
+	}
 }
 
 // Queues under different policies are deleted at the same time behind fences of their own: lifted, each gives its queues back
@@ -174,7 +170,7 @@ func TestGroupsUnderDifferentPolicies(t *testing.T) {
 		connection := connected(t, configOf(vh), nil)
 		var mu sync.Mutex
 		mixed := false
-		results := deleteTogether(t, connection, groups, func(step string) bool {
+		results := deleteTogether(t, connection, groups, func(string) bool {
 			policies, err := connection.writeAPI.Policies(t.Context())
 			if err != nil {
 				t.Error(err)

@@ -106,34 +106,65 @@ func (s sentinelAcks) ackSentinels(ctx context.Context, queue string, what ackOp
 	if err != nil || !worth {
 		return 0, exists, err
 	}
-	most := holdLimit
-	if s.countsDeliveries(queue) {
-		most = 1
-	}
-	err = s.broker.DoToTheEnd(ctx, what.cluster, func(channel *amqp.Channel) error {
+	err = s.broker.DoToTheEnd(ctx, what.cluster, func(channel *amqp.Channel) (err error) {
 		var held []amqp.Delivery
-		for taken < what.max && len(held) < most {
-			message, ok, err := channel.Get(queue, false)
-			switch {
-			case err != nil:
-				return err
-			case !ok:
-				return s.putAllBack(ctx, channel, queue, held)
-			case !isSentinel(message, what.match):
-				held = append(held, message)
-				continue
-			}
-			if err := message.Ack(false); err != nil {
-				return err
-			}
-			taken++
+		if taken, held, err = s.ackFrom(channel, queue, what); err != nil {
+			return err
 		}
-		return s.putAllBack(ctx, channel, queue, held)
+		_, _, err = s.putAllBack(ctx, channel, queue, held)
+		return err
 	})
 	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see ackAsConsumer
 		taken, err = s.ackAsConsumer(ctx, queue, what)
 	}
 	return taken, true, wrapQueue(queue, err)
+}
+
+// ackOwn is ackSentinels for a queue to which this process has just published them; it also returns what is in the queue then.
+func (s sentinelAcks) ackOwn(ctx context.Context, queue string, what ackOptions) (taken int, now counts, exists bool, err error) {
+	err = s.broker.DoToTheEnd(ctx, what.cluster, func(channel *amqp.Channel) (err error) {
+		var held []amqp.Delivery
+		taken, held, err = s.ackFrom(channel, queue, what)
+		switch {
+		case err != nil:
+		case taken+len(held) > 0:
+			now, exists, err = s.putAllBack(ctx, channel, queue, held)
+		default: // somebody else has them
+			now, exists, err = passiveDeclare(channel, queue)
+		}
+		return err
+	})
+	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see ackAsConsumer
+		if taken, err = s.ackAsConsumer(ctx, queue, what); err == nil {
+			now, exists, err = s.held(ctx, what.cluster, queue)
+		}
+	}
+	return taken, now, exists, wrapQueue(queue, err)
+}
+
+// ackFrom gets messages and acknowledges the sentinels among them. The others it holds.
+func (s sentinelAcks) ackFrom(channel *amqp.Channel, queue string, what ackOptions) (taken int, held []amqp.Delivery, err error) {
+	most := holdLimit
+	if s.countsDeliveries(queue) {
+		most = 1
+	}
+	for taken < what.max && len(held) < most {
+		message, ok, err := channel.Get(queue, false)
+		switch {
+		case err != nil:
+			return taken, held, err
+		case !ok:
+			return taken, held, nil
+		case !isSentinel(message, what.match):
+			held = append(held, message)
+			continue
+		}
+		if err := message.Ack(false); err != nil {
+			return taken, held, err
+		}
+		taken++
+	}
+	return taken, held, nil
 }
 
 // mayHoldSentinels says whether there can be sentinels to take out of a queue, and whether there is such a queue.
@@ -162,23 +193,25 @@ func (s sentinelAcks) countsDeliveries(queue string) bool {
 }
 
 // putAllBack returns what was held, and waits until the queue knows of that and of every acknowledgement before: what is
-// sent right before a channel is closed can be forgotten.
-func (s sentinelAcks) putAllBack(ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery) error {
+// sent right before a channel is closed can be forgotten. It says what is in the queue then.
+func (s sentinelAcks) putAllBack(
+	ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery,
+) (now counts, exists bool, err error) {
 	for _, message := range held {
 		if err := putBack(message); err != nil {
-			return err
+			return now, false, err
 		}
 	}
 	for begun := time.Now(); time.Since(begun) < settling; {
 		now, exists, err := passiveDeclare(channel, queue)
 		if err != nil || !exists || now.consumers == 0 { // whoever holds a message counts as a consumer
-			return err
+			return now, exists, err
 		}
 		if err := management.Sleep(ctx, s.errs, settlePause); err != nil {
-			return err
+			return now, exists, err
 		}
 	}
-	return s.errs.Fail(brokererr.ErrUnproven,
+	return now, exists, s.errs.Fail(brokererr.ErrUnproven,
 		"queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
 }
 
@@ -201,7 +234,9 @@ func (s sentinelAcks) ackAsConsumer(ctx context.Context, queue string, what ackO
 			}
 			taken++
 			if taken == what.max {
-				return errors.Join(stopConsuming(channel, messages), message.Ack(false), s.putAllBack(ctx, channel, queue, nil))
+				err := errors.Join(stopConsuming(channel, messages), message.Ack(false))
+				_, _, settled := s.putAllBack(ctx, channel, queue, nil)
+				return errors.Join(err, settled)
 			}
 			if err := message.Ack(false); err != nil {
 				return err

@@ -17,7 +17,7 @@ import (
 // Groups of a kind go together, in the order in which they came, as many as one pattern and the time that there is allow.
 func TestTheNextBatch(t *testing.T) {
 	t.Parallel()
-	long := func(i int) string { return fmt.Sprintf("%d%s", i, strings.Repeat("(", 250)) } // 501 bytes in a pattern
+	long := func(i int) string { return fmt.Sprintf("%d%s%[1]d", i, strings.Repeat("(", 250)) } // 502 bytes in a pattern
 	plain, limited, hurried := kind{policies: "{}"}, kind{policies: `{"max-length":1}`}, kind{policies: "{}", hurry: time.Second}
 	type waiting struct {
 		kind   kind
@@ -98,7 +98,7 @@ func TestBatchesAdaptToTheBroker(t *testing.T) {
 		slow   bool
 		most   int
 	}{
-		{96, true, 48},
+		{queueLimit, true, queueLimit / 2},
 		{10, true, 5},
 		{1, false, 5}, // which says nothing
 		{5, false, 7},

@@ -102,7 +102,7 @@ type Deleter struct {
 	clearing  sync.WaitGroup
 	// lastDeletion is when a group of queues was last deleted.
 	lastDeletion atomic.Pointer[time.Time]
-	sighted   fencesSeen // of the goroutine that calls ClearLeftovers
+	sighted      fencesSeen // of the goroutine that calls ClearLeftovers
 }
 
 // New makes a Deleter.

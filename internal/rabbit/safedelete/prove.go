@@ -92,15 +92,7 @@ func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts)
 	}
 	return d.deleter.sentinels.alone(ctx, d.cluster, Sentinels*len(queues), func(p *publisher) error {
 		unproved := forEach(ctx, d.deleter.errs, queues, func(queue string) error {
-			judged := verdict{err: first[queue].err}
-			switch {
-			case judged.err != nil:
-			case !first[queue].took:
-				judged = d.refused(ctx, queue)
-			default:
-				judged = d.closeOff(ctx, p, queue, second[queue])
-			}
-			judge(queue, judged)
+			judge(queue, d.closeOff(ctx, p, queue, first[queue], second[queue]))
 			return nil
 		})
 		for queue, err := range unproved { // the context ended before
@@ -110,9 +102,14 @@ func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts)
 	})
 }
 
-// closeOff takes the first sentinel out again, and puts two in.
-func (d proof) closeOff(ctx context.Context, p *publisher, queue string, second answer) verdict {
-	if second.err != nil {
+// closeOff takes the first sentinel out again, and puts two in, unless what came of the two so far speaks against it.
+func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, second answer) verdict {
+	switch {
+	case first.err != nil:
+		return verdict{err: first.err}
+	case !first.took:
+		return d.refused(ctx, queue)
+	case second.err != nil:
 		return verdict{err: second.err}
 	}
 	switch err := d.withdraw(ctx, queue); {
@@ -206,17 +203,14 @@ func (d proof) put(p *publisher, queue string, numbers ...int) (taken []bool, er
 // withdraw takes the sentinels out of a queue.
 func (d proof) withdraw(ctx context.Context, queue string) error {
 	name := d.fenceOf(queue).Name
-	taken, _, err := sentinelAcks{d.deleter}.ackSentinels(ctx, queue, ackOptions{
+	taken, now, exists, err := sentinelAcks{d.deleter}.ackOwn(ctx, queue, ackOptions{
 		cluster: d.cluster, max: d.count(queue, 0), match: func(fence string) bool { return fence == name },
 	})
 	if err != nil {
 		return err
 	}
 	missing := d.count(queue, -taken) > 0
-	now, exists, err := d.deleter.held(ctx, d.cluster, queue)
 	switch {
-	case err != nil:
-		return err
 	case !exists:
 		return d.unproven(deletedElsewhere, queue)
 	case missing && now.ready+now.consumers == 0:

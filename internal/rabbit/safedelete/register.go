@@ -14,9 +14,10 @@ import (
 const (
 	// RequestLimit is how many requests to the management API deletions make at a time.
 	RequestLimit = 4
-	// fenceLimit is how many batches have fences standing at a time. Policies are written one at a time, and a fence must not
-	// stand for long; but while the queues of one batch are proved empty or deleted, the policy of the next can be written.
-	fenceLimit = 6
+	// fenceLimit is how many batches have fences standing at a time. While the queues of one batch are proved empty or deleted, the
+	// policy of the next can be written. But policies are written one at a time, and RabbitMQ compiles the pattern of every policy
+	// that stands for each queue of the vhost then: in a vhost of 1,500 queues a write takes 0.1 s longer with each fence.
+	fenceLimit = 3
 )
 
 // register keeps the deletions that are under way, and what they leave to do.
