@@ -124,7 +124,7 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, vh *brokers.VHost) {
-				pending := test.reason == brokererr.ErrPending
+				pending := errors.Is(test.reason, brokererr.ErrPending)
 				vh.DeclareQueue("troubled", quorum(map[bool]vhost.Arguments{true: pendingArguments}[pending]))
 				if pending {
 					putAside(t, vh, "troubled", false)
