@@ -8,6 +8,8 @@ var (
 	refreshBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 	// waitBuckets begin with no wait at all, and end with what thousands of resources may wait for one broker.
 	waitBuckets = []float64{0, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
+	// queueBuckets go from one queue to as many as a fence can have.
+	queueBuckets = []float64{1, 2, 5, 10, 20, 50, 100}
 )
 
 // BuildInfo tells which operator runs.
@@ -109,6 +111,15 @@ var (
 		"namespace", "name")
 	FenceOldest = gauge("warren_fence_oldest_timestamp_seconds",
 		"When the oldest fence that stands was put up, by its name. There is no series while no fence stands.",
+		"namespace", "name")
+	FenceQueues = sizes("warren_fence_queues",
+		"Fences that were put up, by how many queues they stand before. Deletions that wait at the same time share fences.",
+		queueBuckets)
+	BatchesReleased = counter("warren_deletion_batches_released_total",
+		"Batches of deletions that were undone because one of their queues turned out not to be empty, or because they took too long; "+
+			"the other queues of the batch are tried again.")
+	DeletionsWaiting = gauge("warren_deletions_waiting",
+		"Deletions of empty queues that wait for others of the same BrokerConnection before they are begun.",
 		"namespace", "name")
 )
 

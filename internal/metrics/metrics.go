@@ -70,6 +70,12 @@ func (h *Histogram) Observe(took time.Duration, labels ...string) {
 	h.vector.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
+// Sizes tells how large something was.
+type Sizes struct{ histogram prometheus.Histogram }
+
+// Observe takes note of a size.
+func (s *Sizes) Observe(size int) { s.histogram.Observe(float64(size)) }
+
 // Info is always 1: what it says is in its labels.
 type Info struct{ vector *prometheus.GaugeVec }
 
@@ -136,6 +142,13 @@ func histogram(name, help string, buckets []float64, labels ...string) *Histogra
 	vector := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	collectors = append(collectors, vector)
 	return &Histogram{vector}
+}
+
+func sizes(name, help string, buckets []float64) *Sizes {
+	define(typeHistogram, name, help, nil)
+	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	collectors = append(collectors, histogram)
+	return &Sizes{histogram}
 }
 
 func info(name, help string, labels ...string) *Info {

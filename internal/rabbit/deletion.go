@@ -29,6 +29,9 @@ func (c *Connection) DeleteEmpty(
 // refresh.
 func (c *Connection) Fences() []string { return c.deleter.Fences() }
 
+// LastDeletion is when queues were last deleted that were provably empty; zero if none were.
+func (c *Connection) LastDeletion() time.Time { return c.deleter.LastDeletion() }
+
 // deletionBroker is the connection as deletions see it.
 type deletionBroker struct{ *Connection }
 
@@ -36,6 +39,7 @@ func (c deletionBroker) State() safedelete.State {
 	health := c.Health()
 	return safedelete.State{
 		Cluster: health.Cluster, Matched: health.Matched, MayWritePolicies: health.Capabilities.Policies,
+		SyncedAt:      health.SyncedAt,
 		CountsReturns: !health.Capabilities.DelayedRedelivery, // as all versions from 4.3 on do not
 	}
 }
@@ -46,6 +50,10 @@ func (c deletionBroker) Write(change snapshot.Write) { c.views.write(change) }
 
 func (c deletionBroker) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.channels.DoOnCluster(ctx, cluster, operation)
+}
+
+func (c deletionBroker) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return c.channels.DoToTheEnd(ctx, cluster, operation)
 }
 
 func (c deletionBroker) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {

@@ -57,7 +57,7 @@ func TestNothingIsLostWhileHammered(t *testing.T) {
 				vh.SetPolicy(name, brokers.Policy{Pattern: "^" + name + "$", ApplyTo: "queues", Definition: lane.policy})
 			}
 			together.Go(func() {
-				h := newHammer(t, vh, connection, name)
+				h := newHammer(t, vh, connection, name, 3)
 				for number := range trials(t) {
 					if !h.trial(number) {
 						return
@@ -90,10 +90,12 @@ type hammer struct {
 	mu       sync.Mutex
 	consumer *amqp.Connection
 
+	idle bool // nobody publishes or consumes while the queue is being deleted
+
 	deleted, kept, confirmed, sentinels int
 }
 
-func newHammer(t *testing.T, vh *brokers.VHost, connection *Connection, queue string) *hammer {
+func newHammer(t *testing.T, vh *brokers.VHost, connection *Connection, queue string, publishers int) *hammer {
 	t.Helper()
 	h := &hammer{t: t, vh: vh, connection: connection, queue: queue}
 	if err := connection.Refresh(t.Context()); err != nil {
@@ -102,7 +104,7 @@ func newHammer(t *testing.T, vh *brokers.VHost, connection *Connection, queue st
 	}
 	observed, _ := connection.Observe(vhost.Selection{Queues: []string{queue}})
 	h.arguments = observed.Queues[queue].Arguments
-	for range 3 {
+	for range publishers {
 		h.publishers = append(h.publishers, newBurster(t, vh, queue))
 	}
 	h.consumer = dialed(t, vh)
@@ -137,7 +139,7 @@ func (h *hammer) trial(number int) bool {
 	var once sync.Once
 	begin := func() { once.Do(func() { close(closing) }) }
 	for _, p := range h.publishers {
-		if rand.IntN(4) == 0 {
+		if h.idle || rand.IntN(4) == 0 {
 			continue
 		}
 		delay, count := spread(), 1+rand.IntN(1+rand.IntN(300))
@@ -150,7 +152,11 @@ func (h *hammer) trial(number int) bool {
 			sent = append(sent, confirmed)
 		})
 	}
-	for range rand.IntN(3) {
+	consumers := rand.IntN(3)
+	if h.idle {
+		consumers = 0
+	}
+	for range consumers {
 		delay, life, prefetch := spread(), time.Duration(rand.IntN(200))*time.Millisecond, rand.IntN(4)
 		traffic.Go(func() {
 			<-closing

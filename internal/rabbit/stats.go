@@ -26,11 +26,13 @@ type Stats struct {
 	// of them was put up; zero if there is none.
 	Fences int
 	Oldest time.Time
+	// DeletionsWaiting is how many calls of DeleteEmpty wait for others.
+	DeletionsWaiting int
 }
 
 // Stats tells what metrics say of the connection.
 func (c *Connection) Stats() Stats {
-	stats := Stats{ResyncInterval: c.config.ResyncInterval}
+	stats := Stats{ResyncInterval: c.config.ResyncInterval, DeletionsWaiting: c.deleter.Waiting()}
 	c.health.fill(&stats)
 	stats.EventsHeard = !c.Health().EventsSince.IsZero()
 	names := map[string]bool{}

@@ -21,8 +21,8 @@ import (
 
 // A BrokerConnection is often deleted together with its ConsumerQueues, and with its Secret: by `kubectl delete -f`, by
 // GitOps, with a namespace. These come in any order. So it stays for farewell, in case ConsumerQueues are about to be deleted;
-// and while some are, until for deletionDrainTimeout none of them has come to its end. An open connection outlives its Secret by
-// farewell, too. All of it counts from when this manager saw the deletion.
+// and while some are, until for deletionDrainTimeout none of them has come to its end and no queue was deleted. An open connection
+// outlives its Secret by farewell, too. All of it counts from when this manager saw the deletion.
 const (
 	connectionGrace      = 10 * time.Second
 	deletionDrainTimeout = patience.PendingPatience + 2*time.Minute
@@ -64,7 +64,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 	if bc.IsSuspended() {
 		return r.finalize(ctx, bc)
 	}
-	left := graceRemaining(r.deletions.since(bc, terminating, time.Now()), needed > 0, terminating > 0)
+	lastDeletion := time.Time{}
+	if connection := r.openConnection(bc); connection != nil {
+		lastDeletion = connection.LastDeletion()
+	}
+	left := graceRemaining(r.deletions.since(bc, terminating, lastDeletion, time.Now()), needed > 0, terminating > 0)
 	if left <= 0 {
 		return r.finalize(ctx, bc)
 	}

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// deletionClock remembers of BrokerConnections that are being deleted since when this manager knows, and when one of the
-// ConsumerQueues that are deleted with them last came to its end.
+// deletionClock remembers of BrokerConnections that are being deleted since when this manager knows, and when the deletion of the
+// ConsumerQueues that are deleted with them last made progress.
 type deletionClock struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]deletionTimes
@@ -19,7 +19,7 @@ type deletionTimes struct {
 	uid      types.UID
 	seen     time.Time
 	waiting  int       // ConsumerQueues that are being deleted
-	progress time.Time // when these became fewer, or were first counted
+	progress time.Time // when these became fewer, or were first counted, or queues of theirs were deleted
 }
 
 func newDeletionClock() *deletionClock {
@@ -27,8 +27,9 @@ func newDeletionClock() *deletionClock {
 }
 
 // since is for how long a BrokerConnection has been waiting: since its deletion was seen, or, while ConsumerQueues are being
-// deleted, since one of them came to its end.
-func (f *deletionClock) since(bc client.Object, waiting int, now time.Time) time.Duration {
+// deleted, since one of them came to its end or queues of theirs were deleted. Of thousands, the main queues of all may be deleted
+// before the dead-letter queue of the first.
+func (f *deletionClock) since(bc client.Object, waiting int, lastDeletion, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := client.ObjectKeyFromObject(bc)
@@ -38,6 +39,9 @@ func (f *deletionClock) since(bc client.Object, waiting int, now time.Time) time
 	}
 	if waiting < one.waiting {
 		one.progress = now
+	}
+	if lastDeletion.After(one.progress) {
+		one.progress = lastDeletion
 	}
 	one.waiting = waiting
 	f.of[key] = one

@@ -25,6 +25,7 @@ func emitStats(emit metrics.Emit, stats rabbit.Stats, namespace, name string) {
 	metrics.Reconnects.Emit(emit, float64(stats.Reconnects), namespace, name)
 	metrics.SnapshotInterval.Emit(emit, stats.ResyncInterval.Seconds(), namespace, name)
 	metrics.Fences.Emit(emit, float64(stats.Fences), namespace, name)
+	metrics.DeletionsWaiting.Emit(emit, float64(stats.DeletionsWaiting), namespace, name)
 	metrics.FenceOldest.EmitTime(emit, stats.Oldest, namespace, name)
 	if stats.SyncedAt.IsZero() {
 		return // there is no snapshot yet

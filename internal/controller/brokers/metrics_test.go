@@ -43,7 +43,7 @@ func TestStatsBecomeMetrics(t *testing.T) {
 	want := map[string]float64{
 		"warren_connection_up default shop amqp": 0, "warren_connection_up default shop management": 0,
 		"warren_connection_reconnects_total default shop": 3, "warren_snapshot_refresh_interval_seconds default shop": 30,
-		"warren_fences default shop": 0, "warren_connection_events_heard default shop": 0,
+		"warren_fences default shop": 0, "warren_connection_events_heard default shop": 0, "warren_deletions_waiting default shop": 0,
 	}
 	topologytest.Equal(t, "before the first reading", want, values(t, emit))
 

@@ -71,6 +71,8 @@ type Broker interface {
 	Remove(ctx context.Context, cluster string, removal rabbit.Removal) error
 	// DeleteEmpty deletes queues that are provably empty; see rabbit.Connection.DeleteEmpty.
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
+	// LastDeletion is when DeleteEmpty last deleted queues; zero if it never did.
+	LastDeletion() time.Time
 	// Fences names the policies of this owner that keep queues from taking messages.
 	Fences() []string
 	// Stats tells what metrics say of the connection.

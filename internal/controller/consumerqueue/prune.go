@@ -61,12 +61,14 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 }
 
 // stillLeaving makes a question that is asked right before a queue is fenced off: is it still to go? Somebody may have begun
-// to dead-letter there, or another ConsumerQueue to want it.
+// to dead-letter there, or another ConsumerQueue to want it. One refresh answers the questions of all that are asked at the same
+// time. It may have to wait for its turn, so it has no limit but that of its requests; no place
+// among those that delete is held meanwhile.
 func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Context) error {
 	now := *v
 	now.scope = v.frozen()
 	return func(ctx context.Context) (err error) {
-		if err := refreshed(ctx, now.connection); err != nil {
+		if err := now.connection.Refresh(ctx); err != nil {
 			return err
 		}
 		now.peers = now.view(ctx, now.cq, now.location, now.version)
@@ -86,16 +88,6 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, topology.IDOf(entry))
-}
-
-// recheckTimeout is how long a refresh may take that a deletion waits for while it holds one of the few places.
-const recheckTimeout = 15 * time.Second
-
-// refreshed waits for a refresh.
-func refreshed(ctx context.Context, connection brokers.Broker) error {
-	ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
-	defer cancel()
-	return connection.Refresh(ctx)
 }
 
 func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {

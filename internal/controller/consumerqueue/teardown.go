@@ -207,12 +207,12 @@ func (t *teardown) deleteEmpty(cluster string, queues []string, shared sharing) 
 }
 
 // stillUnneeded makes a question that is asked right before queues are fenced off: may they still go? Somebody may have
-// begun to dead-letter there, or another ConsumerQueue to want them.
+// begun to dead-letter there, or another ConsumerQueue to want them. See stillLeaving.
 func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing) func(context.Context) error {
 	now := *t
 	now.scope = t.frozen()
 	return func(ctx context.Context) error {
-		if err := refreshed(ctx, now.connection); err != nil {
+		if err := now.connection.Refresh(ctx); err != nil {
 			return err
 		}
 		here := ownership.Location{Cluster: vhost.ClusterOf(cluster), VHost: now.connection.VHost()}

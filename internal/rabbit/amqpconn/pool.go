@@ -106,6 +106,22 @@ func (c *Pool) DoExclusively(ctx context.Context, cluster string, operation func
 	})
 }
 
+// DoToTheEnd is DoExclusively with a channel of the pool, which is closed if the operation fails: then it may have left traces.
+func (c *Pool) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return c.Start(ctx, context.WithoutCancel(ctx), func(l *Conn) error {
+		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
+			return err
+		}
+		return l.WithChannel(func(channel *amqp.Channel) error {
+			err := operation(channel)
+			if err != nil {
+				_ = channel.Close() // which puts back what the channel holds
+			}
+			return err
+		})
+	})
+}
+
 func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
 	return c.Start(ctx, ctx, operation)
 }

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,16 @@ func TestNamesOfFences(t *testing.T) {
 func TestPatternsOfFences(t *testing.T) {
 	t.Parallel()
 	for _, queues := range [][]string{
-		{"orders"}, {"orders", "orders.retry.30s"}, {"a|b", "(c)", `\d`, `\b`, `\`, "x*[y]^$", "ü-ß", "two words", "#", "\n", `)\z`, "_"},
+		{"orders"},
+		{"orders", "orders.retry.30s"},
+		{"a.retry", "a", "b.retry", "b"},
+		{"a(.dlq", "b|.dlq", ".dlq"},
+		{"1", "11", "111", "1111"},
+		{"a", "ab", "b", "bb"},
+		{"ü", "äü"},
+		{"aa", "aa|b)", "bb", "bb|b)"},
+		{"a", "a", "b", "b"},
+		{"a|b", "(c)", `\d`, `\b`, `\`, "x*[y]^$", "ü-ß", "two words", "#", "\n", `)\z`, "_"},
 	} {
 		if difference := cmp.Diff(queues, QueuesOf(Pattern(queues))); difference != "" {
 			t.Error(difference)
@@ -54,9 +64,29 @@ func TestPatternsOfFences(t *testing.T) {
 			}
 		}
 	}
-	for _, pattern := range []string{"", ".*", `\A(?:a`, "^orders$"} {
+	for _, pattern := range []string{"", ".*", `\A(?:a`, "^orders$", `\A(?:a)(?:b\z`, `\A(?:a)(?:b)(?:c)\z`, `\A(?:a)b\z`} {
 		if queues := QueuesOf(pattern); queues != nil {
 			t.Errorf("%q is taken for a fence around %q", pattern, queues)
+		}
+	}
+}
+
+// Where each main queue has the same tiers, one fence stands before many more of them.
+func TestFencesBeforeQueuesThatAreAlike(t *testing.T) {
+	t.Parallel()
+	var queues, deadLetters []string
+	for i := range 100 {
+		main := "team-orders-" + strconv.Itoa(1000+i)
+		queues = append(queues, main+".retry.30s", main+".retry.5m", main)
+		deadLetters = append(deadLetters, main+".dlq")
+	}
+	for _, all := range [][]string{queues, deadLetters} {
+		pattern := Pattern(all)
+		if len(pattern) > patternLimit || len(Patterns(all)) != 1 {
+			t.Errorf("%d bytes: %s", len(pattern), pattern)
+		}
+		if difference := cmp.Diff(all, QueuesOf(pattern)); difference != "" {
+			t.Error(difference)
 		}
 	}
 }

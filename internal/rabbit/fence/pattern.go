@@ -11,6 +11,9 @@ const patternLimit = 1024
 
 // Patterns splits queues into as few groups as fit into one pattern each, in their order.
 func Patterns(queues []string) (groups [][]string) {
+	if len(queues) > 0 && len(Pattern(queues)) <= patternLimit { // which part of them may not do
+		return [][]string{queues}
+	}
 	for _, queue := range queues {
 		last := len(groups) - 1
 		if last >= 0 && len(Pattern(append(slices.Clone(groups[last]), queue))) <= patternLimit {
@@ -22,15 +25,82 @@ func Patterns(queues []string) (groups [][]string) {
 	return groups
 }
 
-// Pattern matches exactly the queues of these names: \Aprefix(?:rest|rest)\z. The broker's patterns are PCRE: a
-// backslash before anything but a letter or digit makes it literal, and other bytes stand for themselves.
+// Pattern matches exactly the queues of these names: \Aprefix(?:rest|rest)\z, or \Aprefix(?:stem|stem)(?:ending|ending)\z where
+// each stem has each ending, as main queues with the same tiers do. The shorter a pattern, the better: RabbitMQ compiles all patterns
+// for each queue of the vhost whenever a policy is written. The broker's patterns are PCRE: a backslash before anything but a letter
+// or digit makes it literal, and other bytes stand for themselves.
 func Pattern(queues []string) string {
 	prefix := commonPrefix(queues)
 	rests := make([]string, 0, len(queues))
 	for _, queue := range queues {
-		rests = append(rests, literally(queue[len(prefix):]))
+		rests = append(rests, queue[len(prefix):])
 	}
-	return `\A` + literally(prefix) + `(?:` + strings.Join(rests, "|") + `)\z`
+	pattern := `\A` + literally(prefix)
+	if stems, endings := factorsOf(rests); len(stems) > 0 {
+		return pattern + anyOf(stems) + anyOf(endings) + `\z`
+	}
+	return pattern + anyOf(rests) + `\z`
+}
+
+func anyOf(texts []string) string {
+	literal := make([]string, len(texts))
+	for i, text := range texts {
+		literal[i] = literally(text)
+	}
+	return `(?:` + strings.Join(literal, "|") + `)`
+}
+
+// mostEndings is how many queues of one ConsumerQueue go together: a main queue and its tiers.
+const mostEndings = 17
+
+// factorsOf finds stems and endings of which the texts are the combinations, ordered by stems; none if there are no such.
+func factorsOf(texts []string) (stems, endings []string) {
+	for size := 1; size <= min(mostEndings, len(texts)/2); size++ {
+		if len(texts)%size != 0 {
+			continue
+		}
+		if stems, endings = factorsOfSize(texts, size); len(stems) > 0 {
+			return stems, endings
+		}
+	}
+	return nil, nil
+}
+
+// factorsOfSize is factorsOf with so many endings.
+func factorsOfSize(texts []string, size int) (stems, endings []string) {
+	ending := ""
+	if size == 1 {
+		if ending = commonSuffix(texts); ending == "" {
+			return nil, nil
+		}
+	}
+	for together := range slices.Chunk(texts, size) {
+		stem := commonPrefix(together)
+		if size == 1 {
+			stem = strings.TrimSuffix(together[0], ending)
+		}
+		rests := make([]string, size)
+		for i, text := range together {
+			rests[i] = text[len(stem):]
+		}
+		if len(stems) > 0 && !slices.Equal(rests, endings) {
+			return nil, nil
+		}
+		stems, endings = append(stems, stem), rests
+	}
+	return stems, endings
+}
+
+// commonSuffix does not begin within a character; see commonPrefix.
+func commonSuffix(texts []string) string {
+	suffix := texts[0]
+	for _, text := range texts {
+		for !strings.HasSuffix(text, suffix) {
+			_, size := utf8.DecodeRuneInString(suffix)
+			suffix = suffix[size:]
+		}
+	}
+	return suffix
 }
 
 // commonPrefix does not end within a character: JSON, in which policies are written, has no half ones.
@@ -64,28 +134,49 @@ func plainInPattern(b byte) bool {
 }
 
 // QueuesOf are the queues that a pattern of Pattern matches; nil if it is no such pattern. A fence of an earlier
-// Warren has no prefix.
+// Warren has no prefix, or no endings.
 func QueuesOf(pattern string) []string {
 	inner, begins := strings.CutPrefix(pattern, `\A`)
-	inner, ends := strings.CutSuffix(inner, `)\z`)
+	inner, ends := strings.CutSuffix(inner, `\z`)
 	if !begins || !ends {
 		return nil
 	}
 	prefix, rest := unescape(inner, "(")
-	rest, grouped := strings.CutPrefix(rest, "(?:")
+	stems, rest, grouped := alternatives(rest)
 	if !grouped {
 		return nil
 	}
-	var queues []string
-	for {
-		var ending string
-		ending, rest = unescape(rest, "|")
-		queues = append(queues, prefix+ending)
-		if rest == "" {
-			return queues
+	endings := []string{""}
+	if rest != "" {
+		if endings, rest, grouped = alternatives(rest); !grouped || rest != "" {
+			return nil
+		}
+	}
+	queues := make([]string, 0, len(stems)*len(endings))
+	for _, stem := range stems {
+		for _, ending := range endings {
+			queues = append(queues, prefix+stem+ending)
+		}
+	}
+	return queues
+}
+
+// alternatives reads (?:text|text); false if the pattern does not begin with that.
+func alternatives(pattern string) (texts []string, rest string, ok bool) {
+	rest, begins := strings.CutPrefix(pattern, "(?:")
+	for begins {
+		var text string
+		text, rest = unescape(rest, "|)")
+		texts = append(texts, text)
+		switch {
+		case rest == "":
+			return nil, "", false
+		case rest[0] == ')':
+			return texts, rest[1:], true
 		}
 		rest = rest[1:]
 	}
+	return nil, pattern, false
 }
 
 // unescape reads a literal text up to the first of these bytes that stands for itself.

@@ -3,6 +3,9 @@ package safedelete
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -19,35 +22,42 @@ type sentinelAcks struct{ *Deleter }
 
 // ackAllSentinels takes the sentinels of a fence out of its queues, and then, for those queues in which there are none and from
 // which they can have expired, out of those where they went. what says what there can be in a queue; gone is told of a
-// queue that does not exist. age is how long ago the sentinels were put in.
+// queue that does not exist. age is how long ago the sentinels were put in. Where that fails it returns the queues that it failed
+// with, as far as the others are surely without sentinels.
 func (s sentinelAcks) ackAllSentinels(
 	ctx context.Context, f fence.Fence, age time.Duration, what func(queue string) ackOptions, gone func(queue string),
-) error {
-	var without []string
-	for _, queue := range f.Queues {
+) (left []string, err error) {
+	var mu sync.Mutex
+	without := map[string]bool{}
+	failed := forEach(ctx, s.errs, f.Queues, func(queue string) error {
 		taken, exists, err := s.ackSentinels(ctx, queue, what(queue))
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case !exists:
-			gone(queue)
-		case taken == 0:
-			without = append(without, queue)
 		}
-	}
-	for _, queue := range without {
+		if !exists {
+			gone(queue)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		without[queue] = exists && taken == 0
+		return nil
+	})
+	for _, queue := range f.Queues {
+		if !without[queue] {
+			continue
+		}
 		found, err := s.ackExpiredSentinels(ctx, queue, f.Effective, what(queue))
 		if err == nil && !found {
 			err = s.checkNoneArriving(ctx, queue, f.Effective, age)
 		}
 		if err != nil {
-			return err
+			failed[queue] = err
 		}
 	}
 	if s.deletions.mayArrive(f.Name) {
-		return s.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
+		return f.Queues, s.errs.Fail(brokererr.ErrUnproven, "a message that guards the queues of policy %q may still arrive", f.Name)
 	}
-	return nil
+	return slices.Sorted(maps.Keys(failed)), firstOf(f.Queues, failed)
 }
 
 // checkNoneArriving says that a sentinel may have expired and may not have arrived yet: what expires towards a queue that is fenced
@@ -96,34 +106,65 @@ func (s sentinelAcks) ackSentinels(ctx context.Context, queue string, what ackOp
 	if err != nil || !worth {
 		return 0, exists, err
 	}
-	most := holdLimit
-	if s.countsDeliveries(queue) {
-		most = 1
-	}
-	err = s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {
+	err = s.broker.DoToTheEnd(ctx, what.cluster, func(channel *amqp.Channel) (err error) {
 		var held []amqp.Delivery
-		for taken < what.max && len(held) < most {
-			message, ok, err := channel.Get(queue, false)
-			switch {
-			case err != nil:
-				return err
-			case !ok:
-				return s.putAllBack(ctx, channel, queue, held)
-			case !isSentinel(message, what.match):
-				held = append(held, message)
-				continue
-			}
-			if err := message.Ack(false); err != nil {
-				return err
-			}
-			taken++
+		if taken, held, err = s.ackFrom(channel, queue, what); err != nil {
+			return err
 		}
-		return s.putAllBack(ctx, channel, queue, held)
+		_, _, err = s.putAllBack(ctx, channel, queue, held)
+		return err
 	})
 	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see ackAsConsumer
 		taken, err = s.ackAsConsumer(ctx, queue, what)
 	}
 	return taken, true, wrapQueue(queue, err)
+}
+
+// ackOwn is ackSentinels for a queue to which this process has just published them; it also returns what is in the queue then.
+func (s sentinelAcks) ackOwn(ctx context.Context, queue string, what ackOptions) (taken int, now counts, exists bool, err error) {
+	err = s.broker.DoToTheEnd(ctx, what.cluster, func(channel *amqp.Channel) (err error) {
+		var held []amqp.Delivery
+		taken, held, err = s.ackFrom(channel, queue, what)
+		switch {
+		case err != nil:
+		case taken+len(held) > 0:
+			now, exists, err = s.putAllBack(ctx, channel, queue, held)
+		default: // somebody else has them
+			now, exists, err = passiveDeclare(channel, queue)
+		}
+		return err
+	})
+	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer; see ackAsConsumer
+		if taken, err = s.ackAsConsumer(ctx, queue, what); err == nil {
+			now, exists, err = s.held(ctx, what.cluster, queue)
+		}
+	}
+	return taken, now, exists, wrapQueue(queue, err)
+}
+
+// ackFrom gets messages and acknowledges the sentinels among them. The others it holds.
+func (s sentinelAcks) ackFrom(channel *amqp.Channel, queue string, what ackOptions) (taken int, held []amqp.Delivery, err error) {
+	most := holdLimit
+	if s.countsDeliveries(queue) {
+		most = 1
+	}
+	for taken < what.max && len(held) < most {
+		message, ok, err := channel.Get(queue, false)
+		switch {
+		case err != nil:
+			return taken, held, err
+		case !ok:
+			return taken, held, nil
+		case !isSentinel(message, what.match):
+			held = append(held, message)
+			continue
+		}
+		if err := message.Ack(false); err != nil {
+			return taken, held, err
+		}
+		taken++
+	}
+	return taken, held, nil
 }
 
 // mayHoldSentinels says whether there can be sentinels to take out of a queue, and whether there is such a queue.
@@ -152,23 +193,25 @@ func (s sentinelAcks) countsDeliveries(queue string) bool {
 }
 
 // putAllBack returns what was held, and waits until the queue knows of that and of every acknowledgement before: what is
-// sent right before a channel is closed can be forgotten.
-func (s sentinelAcks) putAllBack(ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery) error {
+// sent right before a channel is closed can be forgotten. It says what is in the queue then.
+func (s sentinelAcks) putAllBack(
+	ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery,
+) (now counts, exists bool, err error) {
 	for _, message := range held {
 		if err := putBack(message); err != nil {
-			return err
+			return now, false, err
 		}
 	}
 	for begun := time.Now(); time.Since(begun) < settling; {
 		now, exists, err := passiveDeclare(channel, queue)
 		if err != nil || !exists || now.consumers == 0 { // whoever holds a message counts as a consumer
-			return err
+			return now, exists, err
 		}
 		if err := management.Sleep(ctx, s.errs, settlePause); err != nil {
-			return err
+			return now, exists, err
 		}
 	}
-	return s.errs.Fail(brokererr.ErrUnproven,
+	return now, exists, s.errs.Fail(brokererr.ErrUnproven,
 		"queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
 }
 
@@ -191,7 +234,9 @@ func (s sentinelAcks) ackAsConsumer(ctx context.Context, queue string, what ackO
 			}
 			taken++
 			if taken == what.max {
-				return errors.Join(stopConsuming(channel, messages), message.Ack(false), s.putAllBack(ctx, channel, queue, nil))
+				err := errors.Join(stopConsuming(channel, messages), message.Ack(false))
+				_, _, settled := s.putAllBack(ctx, channel, queue, nil)
+				return errors.Join(err, settled)
 			}
 			if err := message.Ack(false); err != nil {
 				return err

@@ -114,6 +114,10 @@ func (b *realBroker) DoOnCluster(ctx context.Context, cluster string, operation 
 	return b.pool.DoOnCluster(ctx, cluster, operation)
 }
 
+func (b *realBroker) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return b.pool.DoToTheEnd(ctx, cluster, operation)
+}
+
 func (b *realBroker) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return b.pool.DoExclusively(ctx, cluster, operation)
 }

@@ -1,41 +1,120 @@
 package safedelete
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // removal deletes queues that were proved empty and that sentinels keep closed.
-type removal struct{ *deletion }
+type removal struct{ *batch }
 
-// delete checks once more and deletes.
+const (
+	// groupsAtOnce is how many groups of a batch are deleted at the same time.
+	groupsAtOnce = amqpconn.ChannelLimit / 4
+	// channelAge is for how long one channel deletes groups, which is far less than the time of one operation.
+	channelAge = 2 * time.Second
+)
+
+// delete checks each group once more and deletes it. A group that turns out not to be empty has the reason as its error: those
+// that are being deleted go on, and no other begins.
 func (d removal) delete(ctx context.Context) error {
-	for _, queue := range d.queues {
-		now, exists, err := d.deleter.held(ctx, d.cluster, queue)
-		if err == nil {
-			err = d.guarded(queue, now, exists)
-		}
-		if err != nil {
-			return err
+	groups := make(chan *group, len(d.groups))
+	for _, g := range d.groups {
+		groups <- g
+	}
+	close(groups)
+	var all sync.WaitGroup
+	for range min(groupsAtOnce, len(d.groups)) {
+		all.Go(func() {
+			for g := d.next(ctx, groups); g != nil; g = d.next(ctx, groups) {
+				d.deleteFrom(ctx, g, groups)
+			}
+		})
+	}
+	all.Wait()
+	for _, g := range d.groups {
+		if errors.Is(g.err, ErrAbandoned) {
+			return ErrAbandoned
 		}
 	}
-	for _, queue := range slices.Clone(d.queues) {
-		err := d.deleter.broker.DoExclusively(ctx, d.cluster, func(channel *amqp.Channel) error { return d.deleteOne(ctx, channel, queue) })
-		if err != nil {
-			return wrapQueue(queue, err)
-		}
-		d.gone(queue)
-		if err := d.step(StepOne); err != nil {
-			return err
-		}
+	if err := ctx.Err(); err != nil {
+		return d.deleter.errs.Unreachable(err)
 	}
 	return nil
+}
+
+// next is the group to begin with; nil if none is left, or none may begin any more.
+func (d removal) next(ctx context.Context, groups <-chan *group) *group {
+	if d.doubtful() || ctx.Err() != nil {
+		return nil
+	}
+	return <-groups
+}
+
+// deleteFrom deletes a group, and those after it, on one channel.
+func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group) {
+	queue := g.queues[0]
+	var own error // of Warren, which the channel does not classify
+	err := d.deleter.broker.DoExclusively(ctx, d.cluster, func(channel *amqp.Channel) error {
+		for begun := time.Now(); g != nil && time.Since(begun) < channelAge; g = d.next(ctx, groups) {
+			if queue, own = d.deleteGroup(ctx, channel, g); own != nil {
+				return own
+			}
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(own, ErrAbandoned):
+		d.doubt(g, ErrAbandoned)
+	case err != nil:
+		d.doubt(g, wrapQueue(queue, err))
+	case g != nil: // the channel has become old
+		d.deleteFrom(ctx, g, groups)
+	}
+}
+
+// deleteGroup makes sure that all queues of a group are as they were left, and deletes one after the other. It returns the
+// queue with which it failed.
+func (d removal) deleteGroup(ctx context.Context, channel *amqp.Channel, g *group) (queue string, err error) {
+	queues := slices.Clone(g.queues)
+	for _, queue := range queues {
+		if err := d.checkGuarded(channel, queue); err != nil {
+			return queue, err
+		}
+	}
+	for i, queue := range queues {
+		if i > 0 {
+			err = d.checkGuarded(channel, queue)
+		}
+		if err == nil {
+			err = d.deleteOne(ctx, channel, g, queue)
+		}
+		if err != nil {
+			return queue, err
+		}
+		d.gone(queue)
+		if err := d.deleter.step(StepOne); err != nil {
+			return queue, err
+		}
+	}
+	return "", nil
+}
+
+func (d removal) checkGuarded(channel *amqp.Channel, queue string) error {
+	now, exists, err := passiveDeclare(channel, queue)
+	if err == nil {
+		err = d.guarded(queue, now, exists)
+	}
+	return err
 }
 
 // guarded says why a queue holds something else than its sentinels; nil if not.
@@ -45,9 +124,9 @@ func (d removal) guarded(queue string, now counts, exists bool) error {
 		return d.unproven(deletedElsewhere, queue)
 	case now.consumers > 0:
 		return now.beyond(0).checkEmpty(d.deleter.errs, queue)
-	case now.ready > d.inside[queue]:
-		return now.beyond(d.inside[queue]).checkEmpty(d.deleter.errs, queue)
-	case now.ready < d.inside[queue]:
+	case now.ready > d.count(queue, 0):
+		return now.beyond(d.count(queue, 0)).checkEmpty(d.deleter.errs, queue)
+	case now.ready < d.count(queue, 0):
 		return d.unproven(guardTaken, queue)
 	}
 	return nil
@@ -64,23 +143,16 @@ func (h counts) beyond(own int) counts {
 }
 
 // deleteOne goes step by step on one channel, so that nothing comes in between but what the broker does itself.
-func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, queue string) error {
-	now, exists, err := passiveDeclare(channel, queue)
-	if err == nil {
-		err = d.guarded(queue, now, exists)
-	}
-	if err != nil {
-		return err
-	}
+func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, g *group, queue string) error {
 	if err := d.takeFirst(ctx, channel, queue); err != nil {
 		return err
 	}
-	ttl, expires := d.ttl()
+	ttl, expires := d.ttl(g.queues...)
 	if expires && time.Since(d.published) > ttl/2 {
 		return d.slow("queue %q: it took %v; the messages that guard it expire after %v",
 			queue, time.Since(d.published).Round(time.Millisecond), ttl)
 	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), g.ctx.Err()); err != nil {
 		return err
 	}
 	if took := time.Since(d.published); took > budget { // the process may have been stopped, and the timer be late
@@ -89,9 +161,9 @@ func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, queue str
 	if err := d.lastCheck(channel, queue); err != nil {
 		return err
 	}
-	restoration(d).sent(queue)
+	restoration(d).sent(g, queue)
 	with, err := channel.QueueDelete(queue, false, false, false)
-	if err == nil && with >= d.inside[queue] {
+	if err == nil && with >= d.count(queue, 0) {
 		d.deleter.Log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
 	}
 	return err
@@ -103,7 +175,7 @@ func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
 	for range attempts {
 		begun := time.Now()
 		now, exists, err := passiveDeclare(channel, queue)
-		switch rest := d.inside[queue] - 1; {
+		switch rest := d.count(queue, 0) - 1; {
 		case err != nil:
 			return err
 		case !exists:
@@ -123,7 +195,7 @@ func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
 // takeFirst takes out the first sentinel, to see that nobody ever had it: then nobody had the second, which still
 // stands, and the queue has been closed since.
 func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue string) error {
-	message, ok, rest := amqp.Delivery{}, false, d.inside[queue]-1
+	message, ok, rest := amqp.Delivery{}, false, d.count(queue, 0)-1
 	if d.singleActive(queue) {
 		messages, err := consumeSlowly(channel, queue)
 		if err != nil {
@@ -141,7 +213,7 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 	name := d.fenceOf(queue).Name
 	own := ok && isSentinel(message, func(fence string) bool { return fence == name })
 	switch {
-	case own && numberOf(message) == 1 && !message.Redelivered && rest == d.inside[queue]-1:
+	case own && numberOf(message) == 1 && !message.Redelivered && rest == d.count(queue, 0)-1:
 		return nil
 	case own: // the end of the channel puts it back
 		return d.unproven("queue %q: somebody took a message that guards it, or more came in", queue)

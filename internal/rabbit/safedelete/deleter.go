@@ -3,6 +3,7 @@ package safedelete
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,9 +26,11 @@ type Broker interface {
 	Write(change snapshot.Write)
 	// RequestRefresh has the vhost read soon.
 	RequestRefresh()
-	// DoOnCluster runs an operation on a channel, unless the broker belongs to another cluster. DoExclusively does so on a
-	// channel that nobody else uses, before or after.
+	// DoOnCluster runs an operation on a channel, unless the broker belongs to another cluster. DoToTheEnd also closes the channel
+	// if the operation fails, and returns when the operation has ended. DoExclusively does so on a channel that nobody else uses,
+	// before or after.
 	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
+	DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	// Dial opens a further AMQP connection to the cluster.
 	Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error)
@@ -44,6 +47,8 @@ type State struct {
 	Matched bool
 	// MayWritePolicies: the user has the tag for it.
 	MayWritePolicies bool
+	// SyncedAt is when the reading of the vhost began that the snapshot shows.
+	SyncedAt time.Time
 	// CountsReturns: a message that is put back has lost one of the deliveries that its queue allows.
 	CountsReturns bool
 }
@@ -55,7 +60,9 @@ type API interface {
 	PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error
 	DeletePolicy(ctx context.Context, name string) error
 	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
+	QueueInfos(ctx context.Context, pattern string) (map[string]*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
+	AllBindings(ctx context.Context) (map[string][]vhost.Binding, error)
 }
 
 // Settings are those of a Deleter.
@@ -84,19 +91,25 @@ type Times struct {
 // Deleter deletes queues of one vhost that are provably empty, and clears away what deletions have left behind.
 type Deleter struct {
 	Settings
+	sharedReads
 
 	broker    Broker
 	api       API
 	errs      brokererr.Errors
 	deletions *register
+	batches   *batcher
 	sentinels *sentinelConn
 	clearing  sync.WaitGroup
-	sighted   fencesSeen // of the goroutine that calls ClearLeftovers
+	// lastDeletion is when a group of queues was last deleted.
+	lastDeletion atomic.Pointer[time.Time]
+	sighted      fencesSeen // of the goroutine that calls ClearLeftovers
 }
 
 // New makes a Deleter.
 func New(settings Settings, broker Broker, api API) *Deleter {
 	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newRegister()}
+	s.sharedReads = readsOf(api, s.deletions, settings.Errors)
+	s.batches = newBatcher(s.runBatch)
 	s.sentinels = newSentinelConn(settings.Errors, settings.Times, broker.Dial)
 	return s
 }
@@ -126,6 +139,17 @@ func (s *Deleter) IsDeleting(queue string) bool {
 	defer s.deletions.mu.Unlock()
 	return s.deletions.queues[queue]
 }
+
+// LastDeletion is when a group of queues was last deleted; zero if none was.
+func (s *Deleter) LastDeletion() time.Time {
+	if last := s.lastDeletion.Load(); last != nil {
+		return *last
+	}
+	return time.Time{}
+}
+
+// Waiting is how many calls of DeleteEmpty wait for others.
+func (s *Deleter) Waiting() int { return s.batches.count() }
 
 // Standing are the fences of deletions, by the names of their policies: true while in use, false if they could not be lifted.
 func (s *Deleter) Standing() map[string]bool { return s.deletions.all() }

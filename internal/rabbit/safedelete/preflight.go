@@ -3,9 +3,12 @@ package safedelete
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -13,69 +16,94 @@ import (
 )
 
 // preflight finds out all that speaks against a deletion, or that a fence depends on, before anything is changed.
-type preflight struct{ *deletion }
+type preflight struct{ *batch }
 
-// checkQueues finds out whether anything speaks against a deletion already.
-func (d preflight) checkQueues(ctx context.Context) error {
-	policies, err := d.deleter.policies(ctx)
+// queuesAtOnce is how many queues of a batch are worked on over AMQP at a time: half of the channels that there are.
+const queuesAtOnce = amqpconn.ChannelLimit / 2
+
+// precheck finds out whether anything speaks against the deletion of a group already, and leaves out queues that do not exist.
+func (s *Deleter) precheck(g *group) error {
+	var refusal error
+	for _, queue := range slices.Clone(g.queues) {
+		now, exists, err := s.held(g.ctx, g.cluster, queue)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			g.drop(queue)
+			s.gone(queue)
+		}
+		if refusal == nil {
+			refusal = now.checkEmpty(s.errs, queue)
+		}
+	}
+	if len(g.queues) == 0 {
+		return nil
+	}
+	policies, err := s.policies.get(g.ctx, s.errs)
 	if err != nil {
 		return err
 	}
-	if err := d.checkNoLeftovers(policies); err != nil {
+	if err := s.checkNoLeftovers(g, policies); err != nil {
 		return err
 	}
-	return d.checkEmpty(ctx)
+	return refusal
 }
 
-// planFences finds out all that a fence depends on, and plans the fences. Queues that do not exist are left out.
-func (d preflight) planFences(ctx context.Context) ([]fence.Fence, error) {
-	now, err := d.deleter.api.Cluster(ctx)
+// plan finds out all that a fence depends on, and plans the fences. Groups that something speaks against leave the batch, queues
+// that do not exist are left out.
+func (d preflight) plan(ctx context.Context) ([]fence.Fence, error) {
+	now, err := d.deleter.identity.get(ctx, d.deleter.errs)
 	if err != nil {
 		return nil, err
 	}
 	if err := d.deleter.errs.SameCluster(now, d.cluster); err != nil {
 		return nil, err
 	}
-	policies, err := d.deleter.policies(ctx)
+	policies, err := d.deleter.policies.get(ctx, d.deleter.errs)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.checkNoLeftovers(policies); err != nil {
+	d.without(func(g *group) error { return d.deleter.checkNoLeftovers(g, policies) })
+	d.checkEmpty(ctx)
+	infos, err := d.queueInfos(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if err := d.checkEmpty(ctx); err != nil {
-		return nil, err
-	}
-	for _, queue := range d.queues {
-		if err := d.readQueue(ctx, queue, Users(policies)); err != nil {
-			return nil, err
-		}
-	}
+	users := Users(policies)
+	d.without(func(g *group) error { return d.checkGroup(ctx, g, infos, users) })
 	d.priority = 1000
-	for _, policy := range Users(policies) {
+	for _, policy := range users {
 		if !policy.Operator {
 			d.priority = max(d.priority, policy.Priority+1)
 		}
 	}
-	if err := d.checkUnhindered(policies); err != nil {
-		return nil, err
-	}
+	d.without(func(g *group) error { return d.checkUnhindered(g, policies) })
 	return d.fencesFor(time.Now()), nil
+}
+
+// without lets the groups go that something speaks against, and those of which no queue is left.
+func (d preflight) without(against func(*group) error) {
+	for _, g := range slices.Clone(d.groups) {
+		if err := against(g); err != nil || len(g.queues) == 0 {
+			d.leave(g, err)
+		}
+	}
 }
 
 // checkNoLeftovers says that one of the queues has a fence that a crash has left behind, and has that taken down: until then
 // there may be sentinels, which must not pass for messages.
-func (d preflight) checkNoLeftovers(policies []vhost.Policy) error {
+func (s *Deleter) checkNoLeftovers(g *group, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		_, own := fence.ParseName(policy.Name)
-		if standing, _ := d.deleter.deletions.isTracked(policy.Name); standing || !own || policy.Operator {
+		if standing, _ := s.deletions.isTracked(policy.Name); standing || !own || policy.Operator {
 			continue
 		}
 		for _, queue := range fence.QueuesOf(policy.Pattern.String()) {
-			if slices.Contains(d.queues, queue) {
-				d.deleter.broker.RequestRefresh()
+			if slices.Contains(g.queues, queue) {
+				s.broker.RequestRefresh()
 				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion is in the way", brokererr.ErrUnproven, queue, policy.Name)
-				return d.deleter.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
+				return s.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
 			}
 		}
 	}
@@ -83,8 +111,8 @@ func (d preflight) checkNoLeftovers(policies []vhost.Policy) error {
 }
 
 // checkEmpty asks for what is current, and leaves out queues that don't exist.
-func (d preflight) checkEmpty(ctx context.Context) error {
-	for _, queue := range slices.Clone(d.queues) {
+func (d preflight) checkEmpty(ctx context.Context) {
+	failed := forEach(ctx, d.deleter.errs, d.queues(), func(queue string) error {
 		now, exists, err := d.deleter.held(ctx, d.cluster, queue)
 		if err != nil {
 			return err
@@ -92,28 +120,86 @@ func (d preflight) checkEmpty(ctx context.Context) error {
 		if !exists {
 			d.gone(queue)
 		}
-		if err := now.checkEmpty(d.deleter.errs, queue); err != nil {
-			return err
+		return now.checkEmpty(d.deleter.errs, queue)
+	})
+	d.without(func(g *group) error { return firstOf(g.queues, failed) })
+}
+
+// forEach does something about queues, some at a time, and returns what went wrong, by queue.
+func forEach(ctx context.Context, errs brokererr.Errors, queues []string, do func(queue string) error) map[string]error {
+	results := make([]error, len(queues))
+	places := management.NewPlaces(queuesAtOnce)
+	var all sync.WaitGroup
+	for i, queue := range queues {
+		all.Go(func() {
+			results[i] = places.Hold(ctx, errs, func() error { return do(queue) })
+		})
+	}
+	all.Wait()
+	failed := map[string]error{}
+	for i, queue := range queues {
+		if results[i] != nil {
+			failed[queue] = results[i]
+		}
+	}
+	return failed
+}
+
+// firstOf is what went wrong with the first queue with which anything did.
+func firstOf(queues []string, failed map[string]error) error {
+	for _, queue := range queues {
+		if failed[queue] != nil {
+			return failed[queue]
 		}
 	}
 	return nil
 }
 
-// readQueue asks what a queue is, and which policies hold for it.
-func (d preflight) readQueue(ctx context.Context, queue string, policies []vhost.Policy) error {
-	info, err := d.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
-	if err != nil {
-		return err
+// queueInfos asks what the queues are: one by one, or by one listing where there are many.
+func (d preflight) queueInfos(ctx context.Context) (map[string]*management.QueueInfo, error) {
+	infos := map[string]*management.QueueInfo{}
+	var single []string
+	for _, queues := range fence.Patterns(d.queues()) {
+		if len(queues) <= fewQueues {
+			single = append(single, queues...)
+			continue
+		}
+		listed, err := d.deleter.queueInfos(ctx, fence.Pattern(queues))
+		if err != nil {
+			single = append(single, queues...)
+			continue
+		}
+		maps.Copy(infos, listed)
 	}
-	if info == nil {
-		return d.unproven("queue %q is not known to the management API", queue)
+	for _, queue := range single {
+		info, err := d.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
+		if err != nil {
+			return nil, err
+		}
+		infos[queue] = info
 	}
-	now := &queueStats{QueueInfo: *info}
-	d.stats[queue] = now
-	if err := d.workOutPolicies(ctx, queue, now, policies); err != nil {
-		return err
+	return infos, nil
+}
+
+// checkGroup says why the queues of a group cannot be shown to be empty, by what they are and which policies hold for them.
+func (d preflight) checkGroup(
+	ctx context.Context, g *group, infos map[string]*management.QueueInfo, policies []vhost.Policy,
+) error {
+	for _, queue := range g.queues {
+		info := infos[queue]
+		if info == nil {
+			return d.unproven("queue %q is not known to the management API", queue)
+		}
+		now := &queueStats{QueueInfo: *info}
+		d.stats[queue] = now
+		if err := d.workOutPolicies(ctx, queue, now, policies); err != nil {
+			return err
+		}
+		if err := now.checkEligible(d.deleter.errs, queue); err != nil {
+			return err
+		}
 	}
-	return now.checkEligible(d.deleter.errs, queue)
+	return nil
 }
 
 // queueInfo makes a request when it is its turn.
@@ -125,13 +211,40 @@ func (s *Deleter) queueInfo(ctx context.Context, queue, query string) (answer *m
 	return answer, err
 }
 
-// policies lists those of the vhost, when it is their turn.
-func (s *Deleter) policies(ctx context.Context) (all []vhost.Policy, err error) {
+// queueInfos is queueInfo for the queues whose names a pattern matches.
+func (s *Deleter) queueInfos(ctx context.Context, pattern string) (answer map[string]*management.QueueInfo, err error) {
 	err = s.deletions.requests.Hold(ctx, s.errs, func() error {
-		all, err = s.api.Policies(ctx)
+		answer, err = s.api.QueueInfos(ctx, pattern)
 		return err
 	})
-	return all, err
+	return answer, err
+}
+
+// sharedReads are what deletions read for all who ask at the same time.
+type sharedReads struct {
+	policies sharedRead[[]vhost.Policy]
+	identity sharedRead[vhost.Cluster]
+	bindings sharedRead[map[string][]vhost.Binding]
+}
+
+// readsOf makes the readings of one vhost. They end when the connection is about to be closed.
+func readsOf(api API, deletions *register, errs brokererr.Errors) sharedReads {
+	return sharedReads{
+		policies: sharedRead[[]vhost.Policy]{read: inTurn(deletions, errs, api.Policies)},
+		identity: sharedRead[vhost.Cluster]{read: inTurn(deletions, errs, api.Cluster)},
+		bindings: sharedRead[map[string][]vhost.Binding]{read: inTurn(deletions, errs, api.AllBindings)},
+	}
+}
+
+// inTurn makes a request when it is its turn.
+func inTurn[T any](deletions *register, errs brokererr.Errors, request func(context.Context) (T, error)) func() (T, error) {
+	return func() (answer T, err error) {
+		err = deletions.requests.Hold(deletions.closing, errs, func() error {
+			answer, err = request(deletions.closing)
+			return err
+		})
+		return answer, err
+	}
 }
 
 // Users leaves out fences, Warren's own policies.
@@ -143,7 +256,7 @@ func Users(policies []vhost.Policy) []vhost.Policy {
 }
 
 // checkUnhindered says which policy keeps our fences from being in effect as they are written, or may do so; nil if none.
-func (d preflight) checkUnhindered(policies []vhost.Policy) error {
+func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		overflow, refuses := policy.Definition[vhost.KeyOverflow]
 		hinders := policy.Priority >= d.priority
@@ -155,7 +268,7 @@ func (d preflight) checkUnhindered(policies []vhost.Policy) error {
 		if foreign && slices.ContainsFunc(d.fences, func(f fence.Fence) bool { return f.Name == policy.Name }) || !foreign && !hinders {
 			continue
 		}
-		for _, queue := range d.queues {
+		for _, queue := range g.queues {
 			switch {
 			case policy.Match(queue, vhost.TypeQuorum) == vhost.MatchNo:
 			case foreign:
@@ -174,7 +287,7 @@ func (d preflight) checkUnhindered(policies []vhost.Policy) error {
 func (d preflight) fencesFor(begun time.Time) (planned []fence.Fence) {
 	alike := map[string][]string{}
 	var order []string
-	for _, queue := range d.queues {
+	for _, queue := range d.queues() {
 		key := vhost.Normalize(d.stats[queue].user).JSON()
 		if alike[key] == nil {
 			order = append(order, key)

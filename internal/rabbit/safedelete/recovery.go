@@ -152,9 +152,9 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 		cluster: cluster, max: Sentinels + attempts, held: stray.foreign && stray.seen < unnoticed,
 		match: func(fence string) bool { return fence == name },
 	}
-	return s.lift(ctx, f, closed, func() error {
+	return s.lift(ctx, f, closed, func() ([]string, error) {
 		if err := s.arrived(ctx, cluster); err != nil {
-			return err
+			return nil, err
 		}
 		options, gone := func(string) ackOptions { return what }, func(string) {}
 		return sentinelAcks(s).ackAllSentinels(ctx, f, time.Since(parsed.Begun), options, gone)

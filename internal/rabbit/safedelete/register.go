@@ -14,9 +14,10 @@ import (
 const (
 	// RequestLimit is how many requests to the management API deletions make at a time.
 	RequestLimit = 4
-	// fenceLimit is how many calls of DeleteEmpty have fences standing at a time. Policies are written one at a time, and a
-	// fence must not stand for long; but most of its time a deletion waits for publishers to learn of its fence.
-	fenceLimit = 6
+	// fenceLimit is how many batches have fences standing at a time. While the queues of one batch are proved empty or deleted, the
+	// policy of the next can be written. But policies are written one at a time, and RabbitMQ compiles the pattern of every policy
+	// that stands for each queue of the vhost then: in a vhost of 1,500 queues a write takes 0.1 s longer with each fence.
+	fenceLimit = 3
 )
 
 // register keeps the deletions that are under way, and what they leave to do.
@@ -166,11 +167,11 @@ var errSlow = errors.New("slow")
 // fenced holds a place for a fence during a step. Where a broker has too much to do, many deletions at a time take too long, all of
 // them, and are undone and tried again. So each that takes too long withholds a place, down to a single one, and each that ends
 // well gives one back.
-func (d *register) fenced(ctx context.Context, errs brokererr.Errors, step func() error) error {
+func (d *register) fenced(step func() error) error {
 	select {
 	case d.fencing <- struct{}{}:
-	case <-ctx.Done():
-		return errs.Unreachable(ctx.Err())
+	case <-d.closing.Done():
+		return brokererr.ErrClosed
 	}
 	err := step()
 	for range d.placesAfter(err) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -19,50 +20,89 @@ type deletedQueue struct {
 }
 
 // restoration declares queues of a group again that were deleted before the group was found not to be empty.
-type restoration struct{ *deletion }
+type restoration struct{ *batch }
 
-// remember takes note of a queue that is to be deleted together with others.
-func (d restoration) remember(ctx context.Context, queue string) error {
-	if len(d.queues) == 1 {
-		return nil
+// fewQueues is how many queues are asked about one by one: a listing costs the broker a walk over the vhost.
+const fewQueues = 4
+
+// remember takes note of the queues that are to be deleted together with others, with their bindings.
+func (d restoration) remember(ctx context.Context) error {
+	var together []string
+	for _, g := range d.groups {
+		if len(g.queues) > 1 {
+			together = append(together, g.queues...)
+		}
 	}
-	var bindings []vhost.Binding
-	err := d.deleter.deletions.requests.Hold(ctx, d.deleter.errs, func() (err error) {
-		bindings, err = d.deleter.api.BindingsOf(ctx, queue)
-		return err
-	})
+	bindings, err := d.bindingsOf(ctx, together)
 	if err != nil {
-		return wrapQueue(queue, err)
+		return err
 	}
-	one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(d.stats[queue].Arguments)}}
-	for _, binding := range bindings {
-		one.bindings = append(one.bindings, topology.Binding{
-			Source: binding.Source, Destination: queue, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
-		})
+	for _, g := range d.groups {
+		if len(g.queues) < 2 {
+			continue
+		}
+		for _, queue := range g.queues {
+			one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(d.stats[queue].Arguments)}}
+			for _, binding := range bindings[queue] {
+				one.bindings = append(one.bindings, topology.Binding{
+					Source: binding.Source, Destination: queue, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
+				})
+			}
+			g.deleted = append(g.deleted, one)
+		}
 	}
-	d.proving.Lock()
-	defer d.proving.Unlock()
-	d.deleted = append(d.deleted, one)
 	return nil
 }
 
+// bindingsOf finds the bindings of queues: in the snapshot if that was read since the callers were asked, which has them read it as
+// a rule; otherwise by one request for each queue, or by one listing where there are many.
+func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
+	bindings := map[string][]vhost.Binding{}
+	if d.deleter.broker.State().SyncedAt.After(d.asked) {
+		d.deleter.broker.View(func(known *snapshot.Snapshot) {
+			for _, queue := range queues {
+				bindings[queue] = known.BindingsTo(queue)
+			}
+		})
+		return bindings, nil
+	}
+	if len(queues) > fewQueues {
+		if all, err := d.deleter.bindings.get(ctx, d.deleter.errs); err == nil {
+			return all, nil
+		}
+	}
+	for _, queue := range queues {
+		err := d.deleter.deletions.requests.Hold(ctx, d.deleter.errs, func() (err error) {
+			bindings[queue], err = d.deleter.api.BindingsOf(ctx, queue)
+			return err
+		})
+		if err != nil {
+			return nil, wrapQueue(queue, err)
+		}
+	}
+	return bindings, nil
+}
+
 // sent takes note that the broker is told to delete a queue from here on.
-func (d restoration) sent(queue string) {
-	for i := range d.deleted {
-		if d.deleted[i].Name == queue {
-			d.deleted[i].sent = true
+func (d restoration) sent(g *group, queue string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g.begun = true
+	for i := range g.deleted {
+		if g.deleted[i].Name == queue {
+			g.deleted[i].sent = true
 		}
 	}
 }
 
 // restore declares again what was deleted before something came into another queue of the group, and adds to the reason
 // what came of it. Nothing is lost: the queues were empty, and publishers who use mandatory know what reached no queue.
-func (d restoration) restore(ctx context.Context, reason error) error {
-	if len(d.queues) == 0 { // all of the group are deleted
+func (d restoration) restore(ctx context.Context, g *group, reason error) error {
+	if len(g.queues) == 0 { // all of the group are deleted
 		return nil
 	}
 	var again []string
-	for _, queue := range d.deleted {
+	for _, queue := range g.deleted {
 		if !queue.sent {
 			continue
 		}
@@ -71,8 +111,8 @@ func (d restoration) restore(ctx context.Context, reason error) error {
 			return d.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
 		}
 		again = append(again, fmt.Sprintf("%q", queue.Name))
-		if !slices.Contains(d.queues, queue.Name) {
-			d.queues = append(d.queues, queue.Name)
+		if !slices.Contains(g.queues, queue.Name) {
+			g.queues = append(g.queues, queue.Name)
 			d.inside[queue.Name] = 0
 		}
 	}

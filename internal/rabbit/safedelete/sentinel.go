@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
 // A fence holds while something stands in the queue. What stands there are sentinels: messages that Warren marks as its
@@ -49,19 +48,35 @@ func numberOf(message amqp.Delivery) int {
 	return int(number)
 }
 
-// publishSentinels publishes the messages of these numbers in one piece, and returns whether the broker took each of them:
-// false for one that it refused, or that reached no queue.
-func publishSentinels(l *amqpconn.Conn, channel *amqp.Channel, queue, fence string, numbers ...int) ([]bool, error) {
-	if err := channel.Confirm(false); err != nil {
-		return nil, err
+// publisher publishes sentinels on one channel, to many queues at the same time.
+type publisher struct {
+	link    *alarmedLink
+	channel *amqp.Channel
+	limit   time.Duration // of waiting for the broker's answer
+
+	mu       sync.Mutex
+	returns  chan amqp.Return // has room for every message
+	returned map[string]bool  // the queues that do not exist, by their names
+}
+
+// newPublisher makes a publisher for so many messages at most.
+func newPublisher(l *alarmedLink, channel *amqp.Channel, messages int, limit time.Duration) (*publisher, error) {
+	p := &publisher{
+		link: l, channel: channel, limit: limit, returns: make(chan amqp.Return, messages), returned: map[string]bool{},
 	}
-	returned := make(chan amqp.Return, len(numbers))
-	channel.NotifyReturn(returned)
+	channel.NotifyReturn(p.returns)
+	return p, channel.Confirm(false)
+}
+
+// publish publishes the sentinels of these numbers to a queue in one piece, and returns whether the broker took each of them:
+// false for one that it refused, or that reached no queue. It waits for the answer whatever happens meanwhile: what is on its
+// way cannot be taken out.
+func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error) {
 	confirmations := make([]*amqp.DeferredConfirmation, len(numbers))
-	err := l.Socket.Together(func() (err error) {
+	err := p.link.Socket.Together(func() (err error) {
 		for i, number := range numbers {
 			message := sentinel(queue, fence, number)
-			if confirmations[i], err = channel.PublishWithDeferredConfirm("", queue, true, false, message); err != nil {
+			if confirmations[i], err = p.channel.PublishWithDeferredConfirm("", queue, true, false, message); err != nil {
 				return err
 			}
 		}
@@ -70,17 +85,36 @@ func publishSentinels(l *amqpconn.Conn, channel *amqp.Channel, queue, fence stri
 	if err != nil {
 		return nil, err
 	}
+	watchdog := time.AfterFunc(p.limit, p.link.cut)
+	defer watchdog.Stop()
 	taken := make([]bool, len(numbers))
 	for i, confirmation := range confirmations {
-		taken[i] = confirmation.Wait() // whatever happens meanwhile: what is on its way cannot be taken out
+		taken[i] = confirmation.Wait()
 	}
 	switch {
-	case channel.IsClosed(): // which is not to be told from a refusal
+	case p.channel.IsClosed(): // which is not to be told from a refusal
 		return nil, amqp.ErrClosed
-	case len(returned) > 0: // a return is handed over before its confirm
+	case p.wasReturned(queue):
 		return make([]bool, len(numbers)), nil
 	}
 	return taken, nil
+}
+
+// wasReturned says whether a message to a queue came back. A return is handed over before its confirm.
+func (p *publisher) wasReturned(queue string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		select {
+		case message, open := <-p.returns:
+			if !open {
+				return p.returned[queue]
+			}
+			p.returned[message.RoutingKey] = true
+		default:
+			return p.returned[queue]
+		}
+	}
 }
 
 // ackOptions is the taking out of sentinels.

@@ -3,6 +3,7 @@ package safedelete
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 	"time"
 
@@ -42,9 +43,9 @@ func newSentinelConn(errs brokererr.Errors, times Times, dial func(context.Conte
 	return &sentinelConn{errs: errs, times: times, dial: dial, opening: make(chan struct{}, 1)}
 }
 
-// alone runs an operation on a channel that nobody else uses, before or after. It returns when the operation has ended:
-// what it publishes must not be published later without anybody knowing.
-func (s *sentinelConn) alone(ctx context.Context, cluster string, operation func(*amqpconn.Conn, *amqp.Channel) error) error {
+// alone runs an operation on a channel that nobody else uses, before or after, and that publishes so many messages at most. It
+// returns when the operation has ended: what it publishes must not be published later without anybody knowing.
+func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, operation func(*publisher) error) error {
 	l, err := s.acquire(ctx, cluster)
 	if err != nil {
 		return err
@@ -53,37 +54,54 @@ func (s *sentinelConn) alone(ctx context.Context, cluster string, operation func
 	if err := s.errs.SameCluster(l.Cluster(), cluster); err != nil {
 		return err
 	}
-	watchdog := time.AfterFunc(s.times.Operation, func() {
-		l.Overdue.Store(true)
-		l.CloseSocket()
-	})
+	watchdog := time.AfterFunc(s.times.Operation, l.cut)
 	defer watchdog.Stop()
-	err = l.WithExclusiveChannel(func(channel *amqp.Channel) error { return operation(l.Conn, channel) })
+	err = l.WithExclusiveChannel(func(channel *amqp.Channel) error {
+		p, err := newPublisher(l, channel, messages, s.times.Operation)
+		if err != nil {
+			return err
+		}
+		watchdog.Stop() // from here on each message has its own
+		return operation(p)
+	})
+	return s.describe(l, err)
+}
+
+// describe says what an error on the connection means.
+func (s *sentinelConn) describe(l *alarmedLink, err error) error {
 	select {
 	case alarm := <-l.alarms:
 		l.alarms <- alarm // for the others
 		return s.errs.Fail(brokererr.ErrUnproven, "the broker has an alarm and takes no messages: %s", alarm)
 	default:
 	}
+	own, classified := errors.AsType[*brokererr.Failure](err)
 	switch {
 	case err == nil:
 		return nil
+	case classified:
+		return own
 	case l.Overdue.Load():
 		return s.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
 	}
 	return s.errs.OfOperation(err)
 }
 
+// cut ends a link on which the broker does not answer.
+func (l *alarmedLink) cut() {
+	l.Overdue.Store(true)
+	l.CloseSocket()
+}
+
 // check publishes a message that reaches no queue, to see whether the broker takes messages at all.
 func (s *sentinelConn) check(ctx context.Context, cluster string) error {
-	return s.alone(ctx, cluster, func(_ *amqpconn.Conn, channel *amqp.Channel) error {
-		if err := channel.Confirm(false); err != nil {
-			return err
-		}
+	return s.alone(ctx, cluster, 1, func(p *publisher) error {
 		nowhere := "warren.nowhere." + rand.Text()
 		probe := amqp.Publishing{Type: SentinelType, AppId: sentinelApp}
-		confirmation, err := channel.PublishWithDeferredConfirm("", nowhere, false, false, probe)
+		confirmation, err := p.channel.PublishWithDeferredConfirm("", nowhere, false, false, probe)
 		if err == nil {
+			watchdog := time.AfterFunc(s.times.Operation, p.link.cut)
+			defer watchdog.Stop()
 			confirmation.Wait()
 		}
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -93,6 +94,12 @@ func (q *queueStats) lowest(key string) (limit int64, set bool) {
 		}
 	}
 	return limit, set
+}
+
+// ttl is for how long the queue keeps messages; false if there is no limit.
+func (q *queueStats) ttl() (time.Duration, bool) {
+	limit, expires := q.lowest(vhost.KeyMessageTTL)
+	return time.Duration(limit) * time.Millisecond, expires
 }
 
 // rejects says whether the queue, when full, refuses messages in place of dropping some.

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -21,8 +19,8 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		deleter, _ := deleterAt(t, vh)
 		cluster, fence := deleter.broker.State().Cluster.Key(), "warren-fence-1-ABCDEF::q"
 		publish := func(numbers ...int) {
-			err := deleter.sentinels.alone(t.Context(), cluster, func(l *amqpconn.Conn, channel *amqp.Channel) error {
-				_, err := publishSentinels(l, channel, "q", fence, numbers...)
+			err := deleter.sentinels.alone(t.Context(), cluster, len(numbers), func(p *publisher) error {
+				_, err := p.publish("q", fence, numbers...)
 				return err
 			})
 			if err != nil {
@@ -50,11 +48,9 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("q", quorum(nil))
 		deleter, api := deleterAt(t, vh)
-		d := &deletion{
-			deleter: deleter, cluster: deleter.broker.State().Cluster.Key(), queues: []string{"q"},
-			stats: map[string]*queueStats{}, inside: map[string]int{},
-		}
-		planned, err := preflight{d}.planFences(t.Context())
+		g := &group{ctx: t.Context(), cluster: deleter.broker.State().Cluster.Key(), queues: []string{"q"}}
+		d := newBatch(deleter, []*group{g})
+		planned, err := preflight{d}.plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,11 +58,14 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 		if err := api.PutPolicy(t.Context(), planned[0].Name, planned[0].Pattern, planned[0].Priority, planned[0].Closed()); err != nil {
 			t.Fatal(err)
 		}
-		if err := (proof{d}).prove(t.Context(), "q"); err != nil {
+		if err := (proof{d}).proveAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		d.published = time.Now().Add(-budget)
-		if err := (removal{d}).delete(t.Context()); !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "longer than") {
+		if err := (removal{d}).delete(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := g.err; !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "longer than") {
 			t.Errorf("it ended with %v", err)
 		}
 		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(Sentinels))

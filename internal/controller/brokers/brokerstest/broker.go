@@ -29,6 +29,8 @@ type Broker struct {
 	uncounted bool           // messages are never counted
 	failures  map[vhost.ID]error
 	refreshes int
+	// lastDeletion is when DeleteEmpty last deleted queues.
+	lastDeletion time.Time
 }
 
 // New makes a broker with an empty vhost, of a version of RabbitMQ, for the BrokerConnection of a UID.
@@ -311,7 +313,15 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 			s.DropQueue(queue)
 		}
 	})
+	b.lastDeletion = time.Now()
 	return nil
+}
+
+// LastDeletion is when DeleteEmpty last deleted queues.
+func (b *Broker) LastDeletion() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastDeletion
 }
 
 // Fences are none: a vhost in memory needs no proof.

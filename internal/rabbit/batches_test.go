@@ -1,0 +1,337 @@
+package rabbit
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// meeting has calls wait for each other, again and again, so that they are deleted in one batch.
+type meeting struct {
+	mu      sync.Mutex
+	size    int
+	present int
+	all     chan struct{} // closed when all are there
+}
+
+func meetingOf(size int) *meeting { return &meeting{size: size, all: make(chan struct{})} }
+
+// join returns when all have joined, or somebody does not come: a queue may turn out not to be empty before.
+func (m *meeting) join() {
+	m.mu.Lock()
+	all := m.all
+	if m.present++; m.present == m.size {
+		m.present, m.all = 0, make(chan struct{})
+		close(all)
+	}
+	m.mu.Unlock()
+	select {
+	case <-all:
+	case <-time.After(within / 10):
+	}
+}
+
+// deleteTogether deletes groups of queues in one batch, if it can be, and returns what came of each by its first queue. between is
+// called between two steps of a batch.
+func deleteTogether(t *testing.T, connection *Connection, groups [][]string, between func(step string) bool) map[string]error {
+	t.Helper()
+	together := meetingOf(len(groups))
+	connection.deleter.Between = func(step string) bool {
+		if step == safedelete.StepLooked {
+			together.join()
+			return true
+		}
+		return between(step)
+	}
+	results := map[string]error{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, group := range groups {
+		all.Go(func() {
+			err := deleteNow(t.Context(), connection, group...)
+			mu.Lock()
+			defer mu.Unlock()
+			results[group[0]] = err
+		})
+	}
+	all.Wait()
+	return results
+}
+
+// tierAndMain declares a main queue with a tier, and returns both in the order in which they are deleted.
+func tierAndMain(vh *brokers.VHost, name string) []string {
+	vh.DeclareQueue(name, quorum(nil))
+	vh.DeclareQueue(name+".retry.60s", quorum(vhost.Arguments{
+		"x-message-ttl": int64(60000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": name,
+		"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+	}))
+	return []string{name + ".retry.60s", name}
+}
+
+// Each group of a batch fares for itself: one that turns out not to be empty after the fence went up stays, with the error that it
+// would have had alone, and the others are deleted all the same.
+func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
+	for name, test := range map[string]struct {
+		step    string
+		trouble func(t *testing.T, vh *brokers.VHost)
+		reason  error
+		says    string
+		left    int
+	}{
+		"a message comes before the fence is closed": {
+			step:    safedelete.StepFenced,
+			trouble: func(_ *testing.T, vh *brokers.VHost) { vh.Publish("", "troubled", "in between") },
+			reason:  brokererr.ErrNotEmpty, says: `not empty: queue "troubled" holds 1 message`, left: 1,
+		},
+		"a consumer comes": {
+			step: safedelete.StepSettled,
+			trouble: func(t *testing.T, vh *brokers.VHost) {
+				holding(t, vh, func(ch *amqp.Channel) error {
+					_, err := ch.Consume("troubled", "", false, false, false, false, nil)
+					return err
+				})
+			},
+			reason: brokererr.ErrNotEmpty, says: `not empty: queue "troubled" has 1 consumer`,
+		},
+		"the queue is another one": {
+			step: safedelete.StepSettled,
+			trouble: func(_ *testing.T, vh *brokers.VHost) {
+				vh.DeleteQueue("troubled")
+				vh.DeclareQueue("troubled", quorum(nil))
+			},
+			reason: brokererr.ErrUnproven, says: `not proved empty: queue "troubled": somebody took a message that guards it`,
+		},
+		"a dead letter is pending": {
+			step: safedelete.StepFenced, trouble: func(*testing.T, *brokers.VHost) {},
+			reason: brokererr.ErrPending, says: `not empty: queue "troubled" holds messages that wait to be dead-lettered`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				pending := errors.Is(test.reason, brokererr.ErrPending)
+				vh.DeclareQueue("troubled", quorum(map[bool]vhost.Arguments{true: pendingArguments}[pending]))
+				if pending {
+					putAside(t, vh, "troubled", false)
+				}
+				groups := [][]string{{"troubled"}}
+				for i := range 8 {
+					groups = append(groups, tierAndMain(vh, fmt.Sprintf("orders-%d", i)))
+				}
+				connection := connected(t, configOf(vh), nil)
+				var once sync.Once
+				results := deleteTogether(t, connection, groups, func(step string) bool {
+					if step == test.step && slices.Contains(queuesBehindFences(t, connection), "troubled") {
+						once.Do(func() { test.trouble(t, vh) })
+					}
+					return true
+				})
+				for name, err := range results {
+					if name == "troubled" {
+						mustBe(t, err, test.reason, test.says)
+					} else if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				left := vh.Definitions().Queues
+				if len(left) != 1 || left[0].Name != "troubled" || vh.Ready("troubled") != test.left {
+					t.Errorf("%+v are left", left)
+				}
+				mustBeClean(t, vh)
+			})
+		})
+	}
+}
+
+// Queues under different policies are deleted at the same time behind fences of their own: lifted, each gives its queues back
+// what held for them before.
+func TestGroupsUnderDifferentPolicies(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		var groups [][]string
+		for i := range 4 {
+			groups = append(groups, tierAndMain(vh, fmt.Sprintf("orders-%d", i)), tierAndMain(vh, fmt.Sprintf("limited-%d", i)))
+		}
+		vh.SetPolicy("limited", brokers.Policy{Pattern: "^limited-", ApplyTo: "queues", Definition: map[string]any{"max-length": 10}})
+		connection := connected(t, configOf(vh), nil)
+		var mu sync.Mutex
+		mixed := false
+		results := deleteTogether(t, connection, groups, func(string) bool {
+			policies, err := connection.writeAPI.Policies(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, policy := range policies {
+				queues := fence.QueuesOf(policy.Pattern.String())
+				limited := slices.ContainsFunc(queues, func(queue string) bool { return strings.HasPrefix(queue, "limited") })
+				plain := slices.ContainsFunc(queues, func(queue string) bool { return strings.HasPrefix(queue, "orders") })
+				mixed = mixed || limited && plain
+			}
+			return true
+		})
+		for name, err := range results {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if left := vh.Definitions().Queues; mixed || len(left) > 0 {
+			t.Errorf("one fence for both: %t; left: %+v", mixed, left)
+		}
+		mustBeClean(t, vh)
+	})
+}
+
+// queuesBehindFences are those that some fence stands before.
+func queuesBehindFences(t *testing.T, connection *Connection) (queues []string) {
+	t.Helper()
+	policies, err := connection.writeAPI.Policies(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, policy := range policies {
+		if _, own := fence.ParseName(policy.Name); own {
+			queues = append(queues, fence.QueuesOf(policy.Pattern.String())...)
+		}
+	}
+	return queues
+}
+
+// No message that the broker confirmed is lost while publishers publish to forty queues, consumers come and go, and all of
+// them are deleted behind one fence.
+func TestNothingIsLostWhileABatchIsHammered(t *testing.T) {
+	const queues, rounds, idle = 40, 3, 28
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
+		together := meetingOf(queues)
+		connection.deleter.Between = func(step string) bool {
+			if step == safedelete.StepLooked {
+				together.join()
+			}
+			return true
+		}
+		var hammers []*hammer
+		for i := range queues {
+			queue := fmt.Sprintf("orders-%d", i)
+			vh.DeclareQueue(queue, quorum(nil))
+			hammers = append(hammers, newHammer(t, vh, connection, queue, 1))
+		}
+		for round := range rounds {
+			var all sync.WaitGroup
+			for i, place := range rand.Perm(queues) {
+				h := hammers[i]
+				h.idle = place < idle
+				all.Go(func() { h.trial(round) })
+			}
+			all.Wait()
+			if t.Failed() {
+				return
+			}
+		}
+		deleted, kept, confirmed, sentinels := 0, 0, 0, 0
+		for _, h := range hammers {
+			deleted, kept, confirmed, sentinels = deleted+h.deleted, kept+h.kept, confirmed+h.confirmed, sentinels+h.sentinels
+		}
+		if deleted == 0 || kept == 0 {
+			t.Errorf("%s: deleted %d times, not deleted %d times", vh.Broker.Version, deleted, kept)
+		}
+		t.Logf("%s: deleted %d times, not deleted %d times; %d messages confirmed; sentinels were left %d times",
+			vh.Broker.Version, deleted, kept, confirmed, sentinels)
+		mustBeClean(t, vh)
+	})
+}
+
+// Wherever a crash ends a batch, the next connection takes down its fence and takes the sentinels out of all its queues.
+func TestABatchThatCrashesIsClearedAway(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		for _, step := range append(slices.Clone(steps), safedelete.StepOne, safedelete.StepOpened) {
+			config := configOf(vh)
+			config.Owner = "owner of " + step
+			var groups [][]string
+			for i := range 10 {
+				groups = append(groups, tierAndMain(vh, fmt.Sprintf("%s %d", step, i)))
+			}
+			connection := connected(t, config, nil)
+			results := deleteTogether(t, connection, groups, func(now string) bool {
+				if step == safedelete.StepOpened && now == safedelete.StepSettled { // which comes when something goes wrong
+					connection.deleter.Stop(0)
+				}
+				return now != step
+			})
+			for name, err := range results {
+				if !errors.Is(err, safedelete.ErrAbandoned) && (err != nil || step != safedelete.StepOne) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if fences := queuesBehindFences(t, connection); len(fences) < 10 {
+				t.Errorf("%s: fences stand before %q", step, fences)
+			}
+			connection.Close()
+			again := connectedWith(t, config, impatient())
+			NewWithT(t).Eventually(func(g Gomega) {
+				g.Expect(again.Refresh(t.Context())).To(Succeed())
+				g.Expect(queuesBehindFences(t, again)).To(BeEmpty())
+			}).WithTimeout(2 * within).WithPolling(50 * time.Millisecond).Should(Succeed())
+			for _, queue := range vh.Definitions().Queues {
+				if strings.HasPrefix(queue.Name, step) && vh.Ready(queue.Name) > 0 {
+					t.Errorf("%s: sentinels are left", queue.Name)
+				}
+			}
+			again.Close()
+		}
+		mustBeClean(t, vh)
+	})
+}
+
+// Where the broker does not list the queues of a batch, it is asked about one after the other.
+func TestABatchWhereListingsFail(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		var groups [][]string
+		for i := range 4 {
+			groups = append(groups, tierAndMain(vh, fmt.Sprintf("orders-%d", i)))
+		}
+		management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+		failed := 0
+		var mu sync.Mutex
+		management.Change(func(response *http.Response) error {
+			path := response.Request.URL.Path
+			listed := strings.Contains(path, "/api/queues/") && response.Request.URL.Query().Get("use_regex") != ""
+			if !listed && !strings.Contains(path, "/api/bindings/") {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			failed++
+			response.StatusCode = http.StatusInternalServerError
+			netfault.Replace(response, `{"error": "internal"}`)
+			return nil
+		})
+		config := configOf(vh)
+		config.ManagementURI = management.URI
+		connection := connected(t, config, nil)
+		for name, err := range deleteTogether(t, connection, groups, func(string) bool { return true }) {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if failed < 2 {
+			t.Errorf("%d listings failed", failed)
+		}
+		mustBeClean(t, vh)
+	})
+}

@@ -1,0 +1,366 @@
+package safedelete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// answerAge is how old the answers of the callers may be when the fence goes up: those of a batch that waits for a place for
+// longer are asked again.
+const answerAge = 2 * time.Second
+
+// batch are groups whose queues stand behind one fence at the same time, or behind a few.
+type batch struct {
+	deleter *Deleter
+	cluster string
+	// groups are those that are still to be deleted.
+	groups []*group
+
+	stats    map[string]*queueStats
+	fences   []fence.Fence
+	priority int // of the fences
+	// asked and answered are when the callers were asked, and when all had answered.
+	asked, answered time.Time
+	// published is when the first sentinel was about to be.
+	published time.Time
+
+	mu sync.Mutex // guards what follows, and what groups are changed by while several queues are worked on
+	// inside is how many sentinels there can be, by queue.
+	inside map[string]int
+	// interrupt ends what is done behind fences; nil while nothing is.
+	interrupt context.CancelCauseFunc
+}
+
+var (
+	// errOutdated: the callers must be asked again.
+	errOutdated = errors.New("outdated")
+	// errReleased: a group turned out not to be empty, so the others wait for another batch.
+	errReleased = errors.New("released")
+	// errCallEnded: the context of one of the groups ended.
+	errCallEnded = errors.New("a call has ended")
+)
+
+// runBatch deletes groups, or has them wait again.
+func (s *Deleter) runBatch(groups []*group) {
+	d := newBatch(s, groups)
+	for _, g := range groups {
+		defer context.AfterFunc(g.ctx, func() { d.callEnded(g) })()
+	}
+	d.finish(d.run())
+}
+
+func newBatch(s *Deleter, groups []*group) *batch {
+	for _, g := range groups {
+		g.err, g.begun, g.deleted = nil, false, nil
+	}
+	return &batch{
+		deleter: s, cluster: groups[0].cluster, groups: groups, stats: map[string]*queueStats{}, inside: map[string]int{},
+	}
+}
+
+// run asks the callers, waits for a place, and goes on unless that took too long. Nobody holds a place while callers are asked:
+// their answers may take as long as a refresh of the vhost.
+func (d *batch) run() error {
+	ctx, end := context.WithCancelCause(context.Background())
+	defer end(nil)
+	for {
+		d.ask()
+		if len(d.groups) == 0 {
+			return nil
+		}
+		var result error
+		err := d.deleter.deletions.fenced(func() error {
+			if result = errOutdated; time.Since(d.answered) <= answerAge {
+				d.interruptible(end)
+				result = d.fenceOff(ctx)
+			}
+			return d.slowest(result)
+		})
+		switch {
+		case errors.Is(err, brokererr.ErrClosed):
+			return err
+		case !errors.Is(result, errOutdated):
+			return result
+		}
+	}
+}
+
+// slowest is the error of a group that was too slow, if there is one, and the given error otherwise.
+func (d *batch) slowest(err error) error {
+	for _, g := range d.groups {
+		if errors.Is(g.err, errSlow) {
+			return g.err
+		}
+	}
+	return err
+}
+
+// interruptible has what is done from here on end when one of the calls ends; nil ends that. Calls that have ended already leave.
+func (d *batch) interruptible(end context.CancelCauseFunc) {
+	d.mu.Lock()
+	d.interrupt = end
+	d.mu.Unlock()
+	for _, g := range d.groups {
+		if err := g.ctx.Err(); err != nil && end != nil {
+			d.leave(g, d.deleter.errs.Unreachable(err))
+		}
+	}
+}
+
+// callEnded interrupts what is done, for one of the callers does not want that any more. Groups that are being deleted already
+// see to it themselves.
+func (d *batch) callEnded(g *group) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.interrupt != nil && slices.Contains(d.groups, g) { // others have left
+		d.interrupt(errCallEnded)
+	}
+}
+
+// ask asks all callers at the same time, and lets those go that do not want the deletion any more.
+func (d *batch) ask() {
+	d.asked = time.Now()
+	answers := make([]error, len(d.groups))
+	var all sync.WaitGroup
+	for i, g := range d.groups {
+		if answers[i] = g.ctx.Err(); answers[i] != nil {
+			answers[i] = d.deleter.errs.Unreachable(answers[i])
+		} else if g.stillWanted != nil {
+			all.Go(func() { answers[i] = g.stillWanted(g.ctx) })
+		}
+	}
+	all.Wait()
+	d.answered = time.Now()
+	for i, g := range slices.Clone(d.groups) {
+		if answers[i] != nil {
+			d.leave(g, answers[i])
+		}
+	}
+}
+
+// leave lets a group go before anything was done to its queues.
+func (d *batch) leave(g *group, result error) {
+	d.mu.Lock()
+	d.groups = slices.DeleteFunc(slices.Clone(d.groups), func(other *group) bool { return other == g })
+	d.mu.Unlock()
+	g.done <- result
+}
+
+// fenceOff deletes the groups behind fences. What it returns holds for all groups that have no error of their own.
+func (d *batch) fenceOff(ctx context.Context) error {
+	planned, err := preflight{d}.plan(ctx)
+	if err != nil || len(d.groups) == 0 {
+		return interrupted(ctx, err)
+	}
+	err = d.fenceAndDelete(ctx, planned)
+	if errors.Is(err, ErrAbandoned) {
+		return err
+	}
+	return d.undo(ctx, interrupted(ctx, err))
+}
+
+// interrupted is errCallEnded in the place of what came of it.
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errCallEnded) {
+		return errCallEnded
+	}
+	return err
+}
+
+// fenceAndDelete has left traces when it returns, whatever it returns.
+func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error {
+	if err := d.deleter.sentinels.check(ctx, d.cluster); err != nil {
+		return err
+	}
+	if err := d.deleter.broker.CheckUnshared(ctx); err != nil {
+		return err
+	}
+	for _, f := range planned {
+		d.fences = append(d.fences, f)
+		d.deleter.deletions.trackFence(f.Name)
+		if err := d.deleter.api.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, f.Closed()); err != nil {
+			return err
+		}
+		metrics.FenceQueues.Observe(len(f.Queues))
+	}
+	if err := d.deleter.step(StepFenced); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	err := d.deleteWithin(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return d.slow("it took longer than %v: %v", budget, err)
+	}
+	return err
+}
+
+func (d *batch) deleteWithin(ctx context.Context) error {
+	d.published = time.Now()
+	if err := (restoration{d}).remember(ctx); err != nil {
+		return err
+	}
+	if err := (proof{d}).proveAll(ctx); err != nil {
+		return err
+	}
+	if err := d.deleter.step(StepProved); err != nil {
+		return err
+	}
+	policies, err := d.deleter.policies.get(ctx, d.deleter.errs)
+	if err != nil {
+		return err
+	}
+	for _, g := range d.groups {
+		d.doubt(g, preflight{d}.checkUnhindered(g, policies))
+	}
+	if d.doubtful() {
+		return errReleased
+	}
+	if err := (proof{d}).settle(ctx); err != nil {
+		return err
+	}
+	if err := d.deleter.step(StepSettled); err != nil {
+		return err
+	}
+	d.interruptible(nil)
+	if err := (removal{d}).delete(ctx); err != nil {
+		return err
+	}
+	return d.deleter.step(stepDeleted)
+}
+
+func (d *batch) unproven(format string, args ...any) error {
+	return d.deleter.errs.Fail(brokererr.ErrUnproven, format, args...)
+}
+
+// slow is unproven for want of time.
+func (d *batch) slow(format string, args ...any) error {
+	text := fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...))
+	return d.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, text)
+}
+
+// doubt takes note of why a group cannot be deleted, and that the batch must be released.
+func (d *batch) doubt(g *group, why error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if g.err == nil {
+		g.err = why
+	}
+}
+
+// doubtIn is doubt about what was found out before the context ended, and nothing that came of its end.
+func (d *batch) doubtIn(ctx context.Context, g *group, why error) {
+	if ended := ctx.Err(); ended == nil || !errors.Is(why, ended) {
+		d.doubt(g, why)
+	}
+}
+
+func (d *batch) doubtful() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.groups, func(g *group) bool { return g.err != nil })
+}
+
+// queues are those of all groups that exist, as far as is known.
+func (d *batch) queues() (all []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.groups {
+		all = append(all, g.queues...)
+	}
+	return all
+}
+
+// gone takes note that a queue does not exist any more.
+func (d *batch) gone(queue string) {
+	d.mu.Lock()
+	for _, g := range d.groups {
+		if slices.Contains(g.queues, queue) {
+			g.drop(queue)
+		}
+	}
+	d.mu.Unlock()
+	d.deleter.gone(queue)
+}
+
+func (g *group) drop(queue string) {
+	g.queues = slices.DeleteFunc(slices.Clone(g.queues), func(other string) bool { return other == queue })
+}
+
+// gone has the snapshot forget a queue.
+func (s *Deleter) gone(queue string) {
+	s.broker.Write(snapshot.Write{
+		ID: vhost.QueueID(queue), Apply: func(known *snapshot.Snapshot) bool { return known.DropQueue(queue) },
+	})
+}
+
+// count changes how many sentinels there can be in a queue, and returns the number.
+func (d *batch) count(queue string, change int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inside[queue] += change
+	return d.inside[queue]
+}
+
+func (d *batch) fenceOf(queue string) fence.Fence {
+	return d.fences[slices.IndexFunc(d.fences, func(f fence.Fence) bool { return slices.Contains(f.Queues, queue) })]
+}
+
+// ttl is the shortest of the queues' times to live; false if nothing expires.
+func (d *batch) ttl(queues ...string) (shortest time.Duration, expires bool) {
+	for _, queue := range queues {
+		if ttl, set := d.stats[queue].ttl(); set && (!expires || ttl < shortest) {
+			shortest, expires = ttl, true
+		}
+	}
+	return shortest, expires
+}
+
+// finish tells the callers what came of their groups. Those that were only held up by others wait again.
+func (d *batch) finish(err error) {
+	var again []*group
+	s, several := d.deleter, len(d.groups) > 1
+	tooSlow := errors.Is(err, errSlow)
+	for _, g := range d.groups {
+		tooSlow = tooSlow || errors.Is(g.err, errSlow)
+	}
+	if len(d.fences) > 0 {
+		s.batches.adapt(len(d.stats), tooSlow)
+	}
+	for _, g := range d.groups {
+		ended := g.ctx.Err()
+		switch {
+		case errors.Is(err, ErrAbandoned):
+			g.done <- err
+		case g.err != nil:
+			g.done <- g.err
+		case len(g.queues) == 0:
+			now := time.Now()
+			s.lastDeletion.Store(&now)
+			g.done <- nil
+		case ended != nil:
+			g.done <- s.errs.Unreachable(ended)
+		case err == nil || errors.Is(err, errReleased) || errors.Is(err, errCallEnded):
+			again = append(again, g)
+		case several && errors.Is(err, errSlow) && g.slow < slowLimit:
+			g.slow++
+			again = append(again, g)
+		default:
+			g.done <- err
+		}
+	}
+	if len(again) > 0 {
+		metrics.BatchesReleased.Inc()
+		s.batches.again(again)
+	}
+}

@@ -1,0 +1,68 @@
+package safedelete
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// group is one call of DeleteEmpty: queues that go together or stay together.
+type group struct {
+	ctx     context.Context // ends with the call, and when the connection is about to be closed
+	cluster string
+	// queues are those that exist, as far as is known.
+	queues []string
+	// stillWanted is the caller's last word before the fence goes up; it may be nil.
+	stillWanted func(context.Context) error
+	done        chan error // has room for the result
+	since       time.Time  // when it began to wait for a batch
+	kind        kind
+	slow        int // how often a batch was too slow with it
+
+	// What follows belongs to the batch.
+
+	err     error // why the group cannot be deleted now
+	begun   bool  // the broker was told to delete one of the queues
+	deleted []deletedQueue
+}
+
+// kind is what groups must have in common to share a fence, as far as the snapshot tells: where it errs, a batch has several fences.
+type kind struct {
+	cluster  string
+	policies string // in effect, as JSON
+	// hurry is the time in which the group must be deleted where its sentinels expire, in powers of two seconds; zero if there is
+	// time enough.
+	hurry time.Duration
+}
+
+// kindOf looks up in the snapshot what the queues of a group are like.
+func (s *Deleter) kindOf(g *group) kind {
+	of := kind{cluster: g.cluster}
+	s.broker.View(func(known *snapshot.Snapshot) {
+		var policies []string
+		for _, queue := range g.queues {
+			now := &queueStats{}
+			now.Arguments = known.Queues[queue].Arguments
+			user, _ := holdingPolicy(queue, known.Policies, false)
+			operator, _ := holdingPolicy(queue, known.Policies, true)
+			now.user, now.operator = user.Definition, operator.Definition
+			if text := vhost.Normalize(now.user).JSON(); len(policies) == 0 || policies[len(policies)-1] != text {
+				policies = append(policies, text)
+			}
+			if ttl, expires := now.ttl(); expires && ttl/2 < budget && (of.hurry == 0 || ttl/2 < of.hurry) {
+				of.hurry = max(ttl/2, time.Second)
+			}
+		}
+		of.policies = strings.Join(policies, "\n")
+	})
+	for rounded := time.Second; of.hurry > 0; rounded *= 2 {
+		if 2*rounded > of.hurry {
+			of.hurry = rounded
+			break
+		}
+	}
+	return of
+}

@@ -1,0 +1,68 @@
+package safedelete
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+)
+
+// undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo.
+func (d *batch) undo(ctx context.Context, reason error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoing)
+	defer cancel()
+	for _, g := range d.groups {
+		why := g.err
+		if why == nil && g.begun && len(g.queues) > 0 { // what held for all came in the middle of the group
+			why = reason
+			if ended := g.ctx.Err(); ended != nil {
+				why = d.deleter.errs.Unreachable(ended)
+			}
+		}
+		if why != nil {
+			g.err = restoration{d}.restore(ctx, g, why)
+		}
+	}
+	left := false
+	for _, f := range d.fences {
+		err := d.deleter.lift(ctx, f, len(d.queues()) > 0, func() ([]string, error) {
+			if err := d.deleter.step(StepOpened); err != nil {
+				return nil, err
+			}
+			return d.takeOut(ctx, f)
+		})
+		if errors.Is(err, ErrAbandoned) {
+			return err
+		}
+		d.deleter.deletions.untrackFence(f.Name, err == nil)
+		if err != nil {
+			left = true
+			recovery{d.deleter}.tellOfFence(f.Name, err)
+		}
+	}
+	if left {
+		d.deleter.broker.RequestRefresh()
+	}
+	return reason
+}
+
+// takeOut takes the sentinels of a fence out of the queues that are left, and returns the queues that may still hold some.
+func (d *batch) takeOut(ctx context.Context, f fence.Fence) ([]string, error) {
+	if d.deleter.deletions.mayArrive(f.Name) {
+		if err := d.deleter.arrived(ctx, d.cluster); err != nil {
+			return nil, err
+		}
+	}
+	left := d.queues()
+	f.Queues = slices.DeleteFunc(slices.Clone(f.Queues), func(queue string) bool {
+		return d.count(queue, 0) == 0 || !slices.Contains(left, queue)
+	})
+	return sentinelAcks{d.deleter}.ackAllSentinels(ctx, f, time.Since(d.published), func(queue string) ackOptions {
+		return ackOptions{
+			cluster: d.cluster, max: d.count(queue, 0), patience: d.deleter.Times.Settle,
+			match: func(name string) bool { return name == f.Name },
+		}
+	}, d.gone)
+}
