@@ -162,7 +162,7 @@ func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
-	config := configOf(vh)
+	config := deafConfigOf(t, vh)
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	nodes := func(body string) {

@@ -256,9 +256,9 @@ func (v *view) hasEnds(change events.Change) bool {
 	return source && destination
 }
 
-// takeAll brings changes into the snapshot, and tells those whom they concern. clear is false if the vhost must be read.
-func (v *view) takeAll(changes []events.Change) (clear bool) {
-	clear = true
+// takeAll brings changes into the snapshot, and tells those whom they concern. sufficed is false if the vhost must be read.
+func (v *view) takeAll(changes []events.Change) (sufficed bool) {
+	sufficed = true
 	var concerned []snapshot.Notice
 	for _, change := range changes {
 		effect := v.effectOf(change)
@@ -266,21 +266,21 @@ func (v *view) takeAll(changes []events.Change) (clear bool) {
 		case effectApply:
 			concerned = append(concerned, v.apply(change))
 		case effectRefresh:
-			clear = false
+			sufficed = false
 		}
 		metrics.Events.Inc(string(effect))
 		metrics.EventLag.Observe(time.Since(change.At))
 	}
-	if !clear {
+	if !sufficed {
 		v.events.unclear()
 	}
 	merged := snapshot.Merge(concerned)
 	if merged.Empty() {
-		return clear
+		return sufficed
 	}
 	v.store.View(func(s *snapshot.Snapshot) { merged = s.WithUpstream(merged) })
 	v.tellAll(merged)
-	return clear
+	return sufficed
 }
 
 // tellAll gives every connection a notice.

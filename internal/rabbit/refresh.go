@@ -167,9 +167,9 @@ func (r *refresher) observationKey() observationKey {
 	return key
 }
 
-// probe asks what tags the user has, unless the definitions of the vhost tell that the user is an administrator still; and who the broker is, and what it lets the user do: after each (re)connect and each
-// failure, when the tags have changed, and while its nodes are being upgraded, for the last of them may do that without any of
-// our connections being closed.
+// probe asks what tags the user has, unless the definitions of the vhost tell that the user is an administrator still. It asks who
+// the broker is, and what it lets the user do, after each (re)connect and each failure, when the tags have changed, and while its
+// nodes are being upgraded, for the last of them may do that without any of our connections being closed.
 func (r *refresher) probe(ctx context.Context) error {
 	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {
 		if r.info.Capabilities.Definitions {
