@@ -31,6 +31,7 @@ func newWorld(kube *APIServer, tags ...string) *world {
 		amqp: netfault.NewProxy(GinkgoTB(), broker.AMQPURI), management: netfault.NewProxy(GinkgoTB(), broker.ManagementURI),
 	}
 	vhost.Grant(w.user, ".*", ".*", ".*")
+	broker.GrantEvents(GinkgoTB(), w.user)
 	w.Broker.AMQPURI, w.Broker.ManagementURI = w.amqp.URI, w.management.URI
 	DeferCleanup(w.Clear)
 	w.Secret(w.user.Username, w.user.Password)
