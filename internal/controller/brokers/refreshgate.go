@@ -43,6 +43,7 @@ type openQuestion struct {
 
 	connection refresher
 	since      time.Time
+	woken      bool
 }
 
 // NewRefreshGate makes an empty gate.
@@ -63,14 +64,14 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, q
 	f.mu.Lock()
 	asked, known := f.questions[resource]
 	known = known && asked.About == question.About && asked.connection == connection && !asked.since.Before(question.NotBefore)
-	if known && asked.isAnswered() {
+	if known && asked.isAnsweredBy(connection.Health()) {
 		delete(f.questions, resource)
 		f.mu.Unlock()
 		metrics.RefreshWaits.Observe(time.Since(asked.since))
 		return false
 	}
 	if !known {
-		f.questions[resource] = openQuestion{question, connection, time.Now()}
+		f.questions[resource] = openQuestion{Question: question, connection: connection, since: time.Now()}
 	}
 	f.mu.Unlock()
 	switch {
@@ -83,21 +84,23 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, q
 	return true
 }
 
-func (q openQuestion) isAnswered() bool {
-	health := q.connection.Health()
+func (q openQuestion) isAnsweredBy(health rabbit.Health) bool {
 	if q.Known {
 		return health.CurrentAt.After(q.since)
 	}
 	return health.SyncedAt.After(q.since)
 }
 
-// Wake has the resources reconciled whose question to a connection is answered.
+// Wake has the resources reconciled, once each, whose question to a connection is answered.
 func (f *RefreshGate) Wake(connection Broker) {
+	health := connection.Health()
 	f.mu.Lock()
 	var answered []client.ObjectKey
 	for resource, asked := range f.questions {
-		if asked.connection == refresher(connection) && asked.isAnswered() {
+		if asked.connection == refresher(connection) && !asked.woken && asked.isAnsweredBy(health) {
 			answered = append(answered, resource)
+			asked.woken = true
+			f.questions[resource] = asked
 		}
 	}
 	f.mu.Unlock()

@@ -81,6 +81,7 @@ func TestARefreshWakesThoseWhomItAnswers(t *testing.T) {
 	connection.health.SyncedAt = time.Now().Add(time.Second)
 	other.health.SyncedAt = connection.health.SyncedAt
 	gate.Wake(connection)
+	gate.Wake(connection)
 	if len(woken) != 1 || woken[0] != "answered" {
 		t.Errorf("woken: %q", woken)
 	}
