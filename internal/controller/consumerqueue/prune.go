@@ -16,10 +16,16 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// emptyAgain is how soon a queue that left the spec is checked again, should something else cause a reconciliation.
-const emptyAgain = 10 * time.Second
+// How soon a queue that left the spec is checked again, should something else cause a reconciliation: a queue that holds messages
+// less often, the longer they may stay there.
+const (
+	emptyAgain       = 10 * time.Second
+	latestEmptyAgain = time.Minute
+	emptyAgainShare  = 8 // of the queue's time to live
+)
 
 // removalOf is what a plan takes away at once.
 func removalOf(decided plan.Plan) rabbit.Removal {
@@ -42,10 +48,11 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
 				g := brokers.Group{Queues: queues, StillWanted: v.stillLeaving(orphan.Entry)}
-				known, err := v.deletions.Ensure(owner, v.connection, v.location.Cluster.Key(), g, emptyAgain)
+				before := v.keptBefore(orphan.Entry)
+				known, err := v.deletions.Ensure(owner, v.connection, v.location.Cluster.Key(), g, v.checkAgain(orphan.Entry, before))
 				block = reasonToKeep(err)
 				if !known {
-					block = v.keptBefore(orphan.Entry)
+					block = before
 				}
 			}
 		}
@@ -58,6 +65,16 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 		return
 	}
 	v.deletions.CancelExcept(owner, trying...)
+}
+
+// checkAgain says how long the result of a check holds.
+func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Block) time.Duration {
+	if before != notEmpty {
+		return emptyAgain
+	}
+	observed, _ := v.connection.Observe(vhost.Selection{Queues: []string{entry.Name}})
+	ttl, _ := observed.Queues[entry.Name].Arguments[vhost.ArgMessageTTL].(int64)
+	return min(max(time.Duration(ttl)*time.Millisecond/emptyAgainShare, emptyAgain), latestEmptyAgain)
 }
 
 // stillLeaving makes a question that is asked right before a queue is fenced off: is it still to go? Somebody may have begun

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -239,3 +242,33 @@ func (s slow) DeleteEmpty(ctx context.Context, cluster string, queues []string, 
 func at(cluster, name string) ownership.Location {
 	return ownership.Location{Cluster: vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, VHost: name}
 }
+
+// A queue that holds messages is checked less often the longer they may stay there, and at least once a minute.
+func TestCheckAgain(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ttl    int64 // in milliseconds; none if zero
+		before plan.Block
+		want   time.Duration
+	}{
+		"not known to hold messages": {ttl: 1_800_000, want: 10 * time.Second},
+		"without a time to live":     {before: notEmpty, want: 10 * time.Second},
+		"soon empty":                 {ttl: 30_000, before: notEmpty, want: 10 * time.Second},
+		"of four minutes":            {ttl: 240_000, before: notEmpty, want: 30 * time.Second},
+		"of half an hour":            {ttl: 1_800_000, before: notEmpty, want: time.Minute},
+	} {
+		broker := brokerstest.New(vhost.RabbitMQ43, "/", "owner")
+		arguments := vhost.Arguments{}
+		if test.ttl > 0 {
+			arguments[vhost.ArgMessageTTL] = test.ttl
+		}
+		broker.Change(func(s *snapshot.Snapshot) {
+			s.PutQueue("orders.retry", vhost.Queue{Durable: true, Arguments: arguments})
+		})
+		v := &vhostScope{connection: broker}
+		entry := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders.retry"}
+		topologytest.Equal(t, name, test.want, v.checkAgain(entry, test.before))
+	}
+}
+
+func (slow) Observe(vhost.Selection) (vhost.Observed, bool) { return vhost.Observed{}, true }
