@@ -34,7 +34,7 @@ func BenchmarkDeleteEmpty(b *testing.B) {
 	if err != nil {
 		count = 100
 	}
-	private := brokers.NewPrivate(b) // whose CPU time nobody else uses
+	private := brokers.NewPrivate(b)                                     // whose CPU time nobody else uses
 	private.Eval("vm_memory_monitor:set_vm_memory_high_watermark(0.9).") // thousands of queues must not raise an alarm
 	for b.Loop() {
 		b.StopTimer()
