@@ -190,6 +190,9 @@ func TestGroupsUnderDifferentPolicies(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+		if connection.LastDeletion().IsZero() || connection.Stats().DeletionsWaiting > 0 {
+			t.Errorf("last deletion at %v, %d are waiting", connection.LastDeletion(), connection.Stats().DeletionsWaiting)
+		}
 		if left := vh.Definitions().Queues; mixed || len(left) > 0 {
 			t.Errorf("one fence for both: %t; left: %+v", mixed, left)
 		}
