@@ -83,7 +83,7 @@ func ofObjects(requests []netfault.Request) []netfault.Request {
 func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		fill(vh)
-		config := configOf(vh)
+		config := deafConfigOf(t, vh)
 		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI, config.ResyncInterval = proxy.URI, 200*time.Millisecond
 		connection := connected(t, config, nil)

@@ -62,7 +62,7 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 // ended takes note that nothing is heard any more. What was to be shown by a marker is to be shown by a refresh.
 func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	was, news := view.events.end(err)
-	if news && ctx.Err() == nil {
+	if news && ctx.Err() == nil { // while the broker is unreachable, others say so
 		l.log.V(1).Info("No events are heard", "vhost", l.config.VHost, "reason", err.Error())
 		view.tellAll(snapshot.Notice{Capabilities: true})
 	}

@@ -1,12 +1,14 @@
 package rabbit
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/events"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -20,9 +22,11 @@ type heard struct {
 	wanted chan struct{}
 
 	mu sync.Mutex
-	// since is when the subscription began; zero while there is none, and reason says why, once that is known.
+	// since is when the subscription began; zero while there is none, and reason says why, once that is known: a broker that is
+	// restarted comes back. lostAt is when the subscription ended, or the observation began.
 	since  time.Time
 	reason string
+	lostAt time.Time
 	// unclearAt is when an event was last heard that only a reading can make clear.
 	unclearAt time.Time
 	// currentAt is the latest time as of which the snapshot was shown to be current by events.
@@ -36,7 +40,10 @@ type heard struct {
 	exclusive map[string]bool
 }
 
-func newHeard() heard { return heard{wanted: make(chan struct{}, 1)} }
+func newHeard() heard { return heard{wanted: make(chan struct{}, 1), lostAt: time.Now()} }
+
+// lossPatience is for how long a broker may be unreachable before that is said to be the reason why no events are heard.
+const lossPatience = 2 * time.Minute
 
 // createdLimit is how many objects may come into a snapshot by events from one reading to the next: only a reading counts the
 // memory that they take.
@@ -53,8 +60,15 @@ func (h *heard) begin() {
 func (h *heard) end(reason error) (was, news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was, news = !h.since.IsZero(), h.reason != reason.Error()
-	h.since, h.reason = time.Time{}, reason.Error()
+	if was = !h.since.IsZero(); was {
+		h.lostAt = time.Now()
+	}
+	said := reason.Error()
+	if errors.Is(reason, brokererr.ErrUnreachable) && time.Since(h.lostAt) < lossPatience {
+		said = ""
+	}
+	news = h.reason != said
+	h.since, h.reason = time.Time{}, said
 	return was, news
 }
 

@@ -43,6 +43,7 @@ func beginShift(c *cluster, namespace string) *shift {
 func newShift(c *cluster, namespace string) *shift {
 	GinkgoHelper()
 	s := &shift{cluster: c, user: broker.NewUser(GinkgoTB(), "administrator"), other: broker.NewVHost(GinkgoTB())}
+	broker.GrantEvents(GinkgoTB(), s.user) // so that drift is mended many times a second
 	if vhost := broker.NewVHost(GinkgoTB()); namespace == "" {
 		s.World = NewWorld(c.APIServer, vhost)
 	} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -110,6 +111,7 @@ func New(settings Settings, broker Broker, api API) *Deleter {
 	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newRegister()}
 	s.sharedReads = readsOf(api, s.deletions, settings.Errors)
 	s.batches = newBatcher(s.runBatch)
+	metrics.BatchesReleased.Start()
 	s.sentinels = newSentinelConn(settings.Errors, settings.Times, broker.Dial)
 	return s
 }
