@@ -231,7 +231,7 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 
 func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		config := configOf(vh)
+		config := deafConfigOf(t, vh)
 		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI = proxy.URI
 		connection := connected(t, config, nil)

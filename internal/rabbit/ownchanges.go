@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -18,16 +19,23 @@ const ownChangeAge = 10 * time.Second
 // ownChanges are the changes of this process to a vhost whose events have not been heard. The zero value is ready to use.
 type ownChanges struct {
 	mu      sync.Mutex
-	recent  map[vhost.ID]ownChange
+	recent  map[changed]unheard
 	sweptAt time.Time
 }
 
-// ownChange is the last change of an object, or of several bindings that differ in their arguments alone.
-type ownChange struct {
-	kind  events.Kind
-	at    time.Time
-	count int // that have not been heard
+// changed is what was done to an object, or to several bindings that differ in their arguments alone.
+type changed struct {
+	id   vhost.ID
+	kind events.Kind
 }
+
+// unheard is how many of such changes have not been heard, and when the last one was made.
+type unheard struct {
+	count int
+	at    time.Time
+}
+
+func (u unheard) isRecent() bool { return u.count > 0 && time.Since(u.at) <= ownChangeAge }
 
 // begin takes note of a change that is about to be made.
 func (o *ownChanges) begin(id vhost.ID, kind events.Kind) {
@@ -35,22 +43,18 @@ func (o *ownChanges) begin(id vhost.ID, kind events.Kind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.recent == nil {
-		o.recent = map[vhost.ID]ownChange{}
+		o.recent = map[changed]unheard{}
 	}
 	count := 1
-	if before := o.recent[id]; before.kind == kind {
+	if before := o.recent[changed{id, kind}]; before.isRecent() {
 		count += before.count
 	}
-	o.recent[id] = ownChange{kind, now, count}
+	o.recent[changed{id, kind}] = unheard{count, now}
 	if now.Sub(o.sweptAt) < ownChangeAge {
 		return
 	}
 	o.sweptAt = now
-	for id, change := range o.recent {
-		if now.Sub(change.at) > ownChangeAge {
-			delete(o.recent, id)
-		}
-	}
+	maps.DeleteFunc(o.recent, func(_ changed, change unheard) bool { return !change.isRecent() })
 }
 
 // origin says whose change an event announces.
@@ -64,19 +68,17 @@ const (
 
 // hear compares an event with our own changes.
 func (o *ownChanges) hear(id vhost.ID, kind events.Kind) origin {
+	opposite := map[events.Kind]events.Kind{events.Created: events.Deleted, events.Deleted: events.Created}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	change, known := o.recent[id]
+	own, contrary := o.recent[changed{id, kind}], o.recent[changed{id, opposite[kind]}]
 	switch {
-	case !known || time.Since(change.at) > ownChangeAge:
-		return originOther
-	case change.kind != kind:
+	case own.isRecent():
+		own.count--
+		o.recent[changed{id, kind}] = own
+		return originOwn
+	case contrary.isRecent():
 		return originUnclear
 	}
-	if change.count--; change.count > 0 {
-		o.recent[id] = change
-	} else {
-		delete(o.recent, id)
-	}
-	return originOwn
+	return originOther
 }
