@@ -134,7 +134,7 @@ func (s *scene) connect() {
 func (s *scene) connected() {
 	GinkgoHelper()
 	s.connect()
-	s.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"))
+	s.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Events", true))
 }
 
 func (s *scene) ready() {
