@@ -107,9 +107,7 @@ func (r *refresher) countMessages(ctx context.Context) {
 		return
 	}
 	view.counts.replace(newCount(began, answered, asked), next)
-	for _, other := range view.all() {
-		other.viewer.notify(snapshot.Notice{Messages: true})
-	}
+	view.tellAll(snapshot.Notice{Messages: true})
 }
 
 // Messages is how many messages some queues of the vhost held when they were last counted.
