@@ -136,6 +136,11 @@ func TestOtherConnectionsHearOfWrites(t *testing.T) {
 	config := sharing(vh)
 	var writes, reads listener
 	writer, reader := connected(t, config, writes.hear), connected(t, config, reads.hear)
+	for _, connection := range []*Connection{writer, reader} { // a reading beside a write shows the write to its own connection too
+		isMatched(t, connection)
+		hearing(t, connection)
+		seen(t, connection)
+	}
 	topo := topology.Topology{
 		Queues:   []topology.Queue{{Name: "orders", Arguments: quorum(nil)}},
 		Bindings: []topology.Binding{{Source: "x", Destination: "orders", RoutingKey: "a"}},
