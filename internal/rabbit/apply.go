@@ -105,6 +105,9 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 	call := func(channel *amqp.Channel) error {
 		c.views.begin(operation.about.ID, operation.kind)
 		if err := operation.call(channel); err != nil {
+			if brokererr.Refused(err) {
+				c.views.refused(operation.about.ID, operation.kind)
+			}
 			return err
 		}
 		c.views.write(snapshot.Write{ID: operation.about.ID, Apply: operation.write})

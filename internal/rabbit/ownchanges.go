@@ -1,7 +1,6 @@
 package rabbit
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -18,8 +17,9 @@ const ownChangeAge = 10 * time.Second
 
 // ownChanges are the changes of this process to a vhost whose events have not been heard. The zero value is ready to use.
 type ownChanges struct {
-	mu      sync.Mutex
-	recent  map[changed]unheard
+	mu sync.Mutex
+	// recent is when such changes began, the oldest first.
+	recent  map[changed][]time.Time
 	sweptAt time.Time
 }
 
@@ -29,32 +29,44 @@ type changed struct {
 	kind events.Kind
 }
 
-// unheard is how many of such changes have not been heard, and when the last one was made.
-type unheard struct {
-	count int
-	at    time.Time
-}
-
-func (u unheard) isRecent() bool { return u.count > 0 && time.Since(u.at) <= ownChangeAge }
-
 // begin takes note of a change that is about to be made.
 func (o *ownChanges) begin(id vhost.ID, kind events.Kind) {
 	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.recent == nil {
-		o.recent = map[changed]unheard{}
+		o.recent = map[changed][]time.Time{}
 	}
-	count := 1
-	if before := o.recent[changed{id, kind}]; before.isRecent() {
-		count += before.count
-	}
-	o.recent[changed{id, kind}] = unheard{count, now}
+	change := changed{id, kind}
+	o.recent[change] = append(o.unheard(change), now)
 	if now.Sub(o.sweptAt) < ownChangeAge {
 		return
 	}
 	o.sweptAt = now
-	maps.DeleteFunc(o.recent, func(_ changed, change unheard) bool { return !change.isRecent() })
+	for change := range o.recent {
+		if len(o.unheard(change)) == 0 {
+			delete(o.recent, change)
+		}
+	}
+}
+
+// refused takes note that the broker did not make the change that began last: there will be no event.
+func (o *ownChanges) refused(id vhost.ID, kind events.Kind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	change := changed{id, kind}
+	if began := o.recent[change]; len(began) > 0 {
+		o.recent[change] = began[:len(began)-1]
+	}
+}
+
+// unheard is when changes began that are remembered.
+func (o *ownChanges) unheard(change changed) []time.Time {
+	began := o.recent[change]
+	for len(began) > 0 && time.Since(began[0]) > ownChangeAge {
+		began = began[1:]
+	}
+	return began
 }
 
 // origin says whose change an event announces.
@@ -71,13 +83,12 @@ func (o *ownChanges) hear(id vhost.ID, kind events.Kind) origin {
 	opposite := map[events.Kind]events.Kind{events.Created: events.Deleted, events.Deleted: events.Created}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	own, contrary := o.recent[changed{id, kind}], o.recent[changed{id, opposite[kind]}]
-	switch {
-	case own.isRecent():
-		own.count--
-		o.recent[changed{id, kind}] = own
+	change := changed{id, kind}
+	if own := o.unheard(change); len(own) > 0 {
+		o.recent[change] = own[:len(own)-1] // the latest: the oldest may never be announced
 		return originOwn
-	case contrary.isRecent():
+	}
+	if len(o.unheard(changed{id, opposite[kind]})) > 0 {
 		return originUnclear
 	}
 	return originOther

@@ -2,6 +2,8 @@ package rabbit
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/events"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -47,4 +49,26 @@ func TestOwnChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestOwnChangesThatAreNotAnnounced(t *testing.T) {
+	t.Parallel()
+	queue := vhost.QueueID("orders")
+	synctest.Test(t, func(t *testing.T) {
+		var changes ownChanges
+		changes.begin(queue, events.Created)
+		changes.refused(queue, events.Created)
+		if from := changes.hear(queue, events.Deleted); from != originOther {
+			t.Errorf("after a refusal: %v", from)
+		}
+		changes.begin(queue, events.Created) // of a queue that exists
+		for range 3 {
+			time.Sleep(ownChangeAge / 2)
+			changes.begin(queue, events.Created)
+			changes.hear(queue, events.Created)
+		}
+		if from := changes.hear(queue, events.Deleted); from != originOther {
+			t.Errorf("after one that was never announced and others that were: %v", from)
+		}
+	})
 }

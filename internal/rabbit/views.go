@@ -124,22 +124,26 @@ func (v *views) snapshot(show func(*snapshot.Snapshot)) {
 
 // begin takes note of a change that is about to be made, for its event not to pass for somebody else's change.
 func (v *views) begin(id vhost.ID, kind events.Kind) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	for _, view := range []*view{v.current, v.next} {
-		if view != nil {
-			view.own.begin(id, kind)
-		}
-	}
+	v.each(func(view *view) { view.own.begin(id, kind) })
+}
+
+// refused takes note that the broker did not make the change that began last.
+func (v *views) refused(id vhost.ID, kind events.Kind) {
+	v.each(func(view *view) { view.own.refused(id, kind) })
 }
 
 // write takes over a change that the broker has confirmed, into the view that is being read for the first time too.
 func (v *views) write(change snapshot.Write) {
+	v.each(func(view *view) { view.write(change) })
+}
+
+// each shows the current view, and the next one.
+func (v *views) each(show func(*view)) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for _, view := range []*view{v.current, v.next} {
 		if view != nil {
-			view.write(change)
+			show(view)
 		}
 	}
 }

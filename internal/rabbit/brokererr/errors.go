@@ -236,6 +236,12 @@ var channelErrors = map[int]error{
 	amqp.PreconditionFailed: ErrPreconditionFailed,
 }
 
+// Refused says whether an AMQP operation returned that the broker did nothing: it was refused, and cost its channel only.
+func Refused(err error) bool {
+	reply, ok := errors.AsType[*amqp.Error](err)
+	return ok && channelErrors[reply.Code] != nil
+}
+
 // OfOperation classifies what an AMQP operation returned.
 func (e Errors) OfOperation(err error) error {
 	reply, ok := errors.AsType[*amqp.Error](err)
