@@ -145,9 +145,9 @@ func (e *exploration) index(m model) *Index {
 		for i, s := range m.sharers {
 			switch s {
 			case active:
-				index.Update(e.objects[i], false)
+				index.Update(e.objects[i])
 			case waits, decided:
-				index.Update(controllertest.BeingDeleted(e.objects[i].DeepCopy()), false)
+				index.Update(controllertest.BeingDeleted(e.objects[i].DeepCopy()))
 			}
 		}
 		e.indexes[key] = index
@@ -184,7 +184,7 @@ func TestDecidedOnce(t *testing.T) {
 	view := func(cq *v1alpha1.ConsumerQueue, others ...*v1alpha1.ConsumerQueue) View {
 		index := NewIndex()
 		for _, other := range others {
-			index.Update(other, false)
+			index.Update(other)
 		}
 		return index.View(cq, here, topologytest.V43, leadsHere)
 	}

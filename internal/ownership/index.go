@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -30,7 +31,7 @@ type Index struct {
 	active, leaving sets[vhost.ID]
 	// claims are found by subject, then by form.
 	claims map[subject]sets[string]
-	// waits are the objects that ConsumerQueues wait for others to give up.
+	// waits are the objects that active ConsumerQueues wait for others to give up, or to want.
 	waits   sets[vhost.ID]
 	changed chan struct{} // closed when a record changes
 	// withdrawals counts how often a ConsumerQueue may have ceased to want something somewhere; unwanted goes by it.
@@ -44,8 +45,6 @@ type record struct {
 	claims Claims
 	wants  vhost.IDs
 	owns   vhost.IDs
-	// waits: it lost a conflict, or is about to delete what others may come to want.
-	waits bool
 
 	mu         sync.Mutex
 	candidates map[vhost.Version]Candidate
@@ -86,9 +85,9 @@ func NewIndex() *Index {
 	}
 }
 
-// Update takes over a ConsumerQueue as the cache has it. waits says that it waits for what other ConsumerQueues have.
-func (x *Index) Update(cq *v1alpha1.ConsumerQueue, waits bool) {
-	fresh := &record{cq: cq, waits: waits, owns: vhost.IDs{}, candidates: map[vhost.Version]Candidate{}}
+// Update takes over a ConsumerQueue as the cache has it.
+func (x *Index) Update(cq *v1alpha1.ConsumerQueue) {
+	fresh := &record{cq: cq, owns: vhost.IDs{}, candidates: map[vhost.Version]Candidate{}}
 	for _, entry := range topology.Owned(cq.Status.Topology) {
 		fresh.owns[topology.IDOf(entry)] = true
 	}
@@ -140,10 +139,8 @@ func (x *Index) add(key client.ObjectKey, fresh *record) {
 		}
 		x.claims[about].add(form, key)
 	}
-	if fresh.waits {
-		for id := range fresh.ids() {
-			x.waits.add(id, key)
-		}
+	for id := range fresh.waits() {
+		x.waits.add(id, key)
 	}
 }
 
@@ -168,10 +165,8 @@ func (x *Index) remove(key client.ObjectKey) {
 			delete(x.claims, about)
 		}
 	}
-	if old.waits {
-		for id := range old.ids() {
-			x.waits.remove(id, key)
-		}
+	for id := range old.waits() {
+		x.waits.remove(id, key)
 	}
 }
 
@@ -210,6 +205,25 @@ func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *rec
 // isLeaving says whether a ConsumerQueue is being deleted.
 func (r *record) isLeaving() bool { return !r.cq.DeletionTimestamp.IsZero() }
 
+// waits are the objects that a ConsumerQueue waits for: all of them if it lost a conflict, and those that it does not want any more,
+// which others may want. One that is being deleted is in Index.leaving.
+func (r *record) waits() vhost.IDs {
+	if r.isLeaving() {
+		return nil
+	}
+	ready := meta.FindStatusCondition(r.cq.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Reason == v1alpha1.ReasonConflict {
+		return r.ids()
+	}
+	left := vhost.IDs{}
+	for _, entry := range r.cq.Status.Topology {
+		if entry.State == v1alpha1.StateOrphaned {
+			left[topology.IDOf(entry)] = true
+		}
+	}
+	return left
+}
+
 // ids are the objects that a ConsumerQueue wants or owns.
 func (r *record) ids() vhost.IDs {
 	ids := maps.Clone(r.wants)
@@ -246,11 +260,12 @@ func (x *Index) hasHeard(cq *v1alpha1.ConsumerQueue) bool {
 	return err != nil && known.cq.ResourceVersion == cq.ResourceVersion || err == nil && order >= 0
 }
 
-// Affected are the ConsumerQueues that wait for one of the objects of another one, which changed.
-func (x *Index) Affected(cq *v1alpha1.ConsumerQueue) []client.ObjectKey {
+// Affected are the ConsumerQueues that wait for one of the objects of another one, which changed. Those that are being deleted wait
+// for others that come to want their objects, so one that leaves itself does not affect them.
+func (x *Index) Affected(cq *v1alpha1.ConsumerQueue, leaves bool) []client.ObjectKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if len(x.waits) == 0 {
+	if len(x.waits) == 0 && (leaves || len(x.leaving) == 0) {
 		return nil
 	}
 	var ids vhost.IDs
@@ -265,6 +280,9 @@ func (x *Index) Affected(cq *v1alpha1.ConsumerQueue) []client.ObjectKey {
 	var waiting []client.ObjectKey
 	for id := range ids {
 		waiting = append(waiting, x.waits[id]...)
+		if !leaves {
+			waiting = append(waiting, x.leaving[id]...)
+		}
 	}
 	slices.SortFunc(waiting, compareKeys)
 	return slices.Compact(waiting)

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -14,30 +15,73 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+// inConflict is a ConsumerQueue that lost a conflict.
+func inConflict(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
+	cq.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonConflict}}
+	return cq
+}
+
 // Whoever waits for an object that another one has, or wants, is affected by what becomes of that.
 func TestAffected(t *testing.T) {
 	t.Parallel()
-	waiting, content := controllertest.Named(t, "shop", "waiting", withGrave), controllertest.Synced(t, "content", withGrave, "")
-	elsewhere := controllertest.Named(t, "shop", "elsewhere", `{}`)
 	index := NewIndex()
-	index.Update(waiting, true)
-	index.Update(elsewhere, true)
-	index.Update(content, false)
-	key := []client.ObjectKey{client.ObjectKeyFromObject(waiting)}
-	topologytest.Equal(t, "of one that wants the object", key, index.Affected(controllertest.Named(t, "shop", "new", withGrave)))
-	topologytest.Equal(t, "of one that has the object", key, index.Affected(controllertest.Synced(t, "old", withGrave, `{}`)))
-	topologytest.Equal(t, "of one that has nothing to do with the object", nil, index.Affected(controllertest.Named(t, "shop", "new", `{queue: {name: new}}`)))
-	index.Update(waiting, false)
-	topologytest.Equal(t, "when none waits any more", nil, index.Affected(content))
+	index.Update(inConflict(controllertest.Named(t, "shop", "waiting", withGrave)))
+	index.Update(inConflict(controllertest.Named(t, "shop", "elsewhere", `{}`)))
+	index.Update(controllertest.Synced(t, "content", withGrave, ""))
+	waiting := []client.ObjectKey{{Namespace: "shop", Name: "waiting"}}
+	for name, test := range map[string]struct {
+		changed *v1alpha1.ConsumerQueue
+		want    []client.ObjectKey
+	}{
+		"of one that wants the object":                  {controllertest.Named(t, "shop", "new", withGrave), waiting},
+		"of one that has the object":                    {controllertest.Synced(t, "old", withGrave, `{}`), waiting},
+		"of one that has nothing to do with the object": {controllertest.Named(t, "shop", "new", `{queue: {name: new}}`), nil},
+	} {
+		topologytest.Equal(t, name, test.want, index.Affected(test.changed, false))
+		topologytest.Equal(t, name+", and leaves", test.want, index.Affected(test.changed, true))
+	}
+	index.Update(controllertest.Named(t, "shop", "waiting", withGrave))
+	topologytest.Equal(t, "when none waits any more", nil, index.Affected(controllertest.Named(t, "shop", "new", withGrave), false))
+}
+
+// A ConsumerQueue that is being deleted concerns nobody who is being deleted too, and whoever comes to want its objects concerns it.
+func TestAffectedByDeletions(t *testing.T) {
+	t.Parallel()
+	index := NewIndex()
+	index.Update(controllertest.BeingDeleted(controllertest.Synced(t, "leaving", withGrave, "")))
+	other := controllertest.Synced(t, "other", withGrave, "")
+	topologytest.Equal(t, "another that leaves", nil, index.Affected(other, true))
+	topologytest.Equal(t, "another that stays", []client.ObjectKey{{Namespace: "shop", Name: "leaving"}}, index.Affected(other, false))
+}
+
+// Of what was left over, only the object itself is waited for.
+func TestAffectedByOrphans(t *testing.T) {
+	t.Parallel()
+	orphan := controllertest.Synced(t, "orders", withGrave, "")
+	at := slices.IndexFunc(orphan.Status.Topology, func(e v1alpha1.TopologyEntry) bool { return e.Name == "grave" })
+	orphan.Status.Topology[at].State = v1alpha1.StateOrphaned
+	index := NewIndex()
+	index.Update(orphan)
+	for name, test := range map[string]struct {
+		spec string
+		want int
+	}{
+		"of one that wants the queue":       {withGrave, 1},
+		"of one that wants something else":  {`{}`, 0},
+		"of one that shares something else": {`{deadLetter: {exchange: {name: orders.dlx}, queue: {name: tomb}}}`, 0},
+	} {
+		topologytest.Equal(t, name, test.want, len(index.Affected(controllertest.Named(t, "shop", "other", test.spec), false)))
+	}
 }
 
 // What is removed leaves nothing behind.
 func TestRemove(t *testing.T) {
 	t.Parallel()
-	cq := controllertest.Synced(t, "orders", withGrave, "")
+	cq := inConflict(controllertest.Synced(t, "orders", withGrave, ""))
 	index := NewIndex()
-	index.Update(cq, true)
-	index.Update(controllertest.Synced(t, "orders", withGrave, withBigGrave), true)
+	index.Update(cq)
+	index.Update(controllertest.BeingDeleted(controllertest.Synced(t, "orders", withGrave, withBigGrave)))
+	index.Update(inConflict(controllertest.Synced(t, "orders", withGrave, withBigGrave)))
 	index.Remove(client.ObjectKeyFromObject(cq))
 	index.Remove(client.ObjectKeyFromObject(cq))
 	left := len(index.records) + len(index.wants) + len(index.active) + len(index.leaving) + len(index.claims) + len(index.waits)
@@ -56,12 +100,12 @@ func TestUpdate(t *testing.T) {
 	topologytest.Equal(t, "those that want the grave", 1, peersOf("grave"))
 	edited := controllertest.Synced(t, "orders", withGrave, `{deadLetter: {queue: {name: tomb}}}`)
 	edited.UID, edited.Generation = cq.UID, cq.Generation+1
-	index.Update(edited, false)
+	index.Update(edited)
 	topologytest.Equal(t, "those that have or want the grave", 1, peersOf("grave"))
 	topologytest.Equal(t, "those that want the tomb", 1, peersOf("tomb"))
 	settled := edited.DeepCopy()
 	settled.Status.Topology = nil
-	index.Update(settled, false)
+	index.Update(settled)
 	topologytest.Equal(t, "those that have or want the grave, when it is gone", 0, peersOf("grave"))
 }
 
@@ -87,12 +131,12 @@ func TestAwait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			index := NewIndex()
 			for _, cq := range test.heard {
-				index.Update(cq, false)
+				index.Update(cq)
 			}
 			if test.later != nil {
 				go func() {
 					time.Sleep(time.Second) // of a clock that nobody waits for
-					index.Update(test.later, false)
+					index.Update(test.later)
 				}()
 			}
 			topologytest.Equal(t, "heard "+name, test.want, index.Await(t.Context(), version("7"), 2*time.Second))
@@ -105,6 +149,6 @@ func TestAwait(t *testing.T) {
 
 func indexWith(cq *v1alpha1.ConsumerQueue) *Index {
 	index := NewIndex()
-	index.Update(cq, false)
+	index.Update(cq)
 	return index
 }

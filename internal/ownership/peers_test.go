@@ -37,7 +37,7 @@ func indexOf(resources ...*v1alpha1.ConsumerQueue) *Index {
 	index := NewIndex()
 	for _, cq := range resources {
 		cq.UID = types.UID("uid of " + cq.Name)
-		index.Update(cq, false)
+		index.Update(cq)
 	}
 	return index
 }

@@ -81,7 +81,7 @@ func TestUnwanted(t *testing.T) {
 			bindings := bound("a", "b", "x", "y")
 			topologytest.Equal(t, "before", []string{"x", "y"}, unwantedKeys(view, bindings, "a"))
 			if test.update != nil {
-				index.Update(test.update, false)
+				index.Update(test.update)
 			}
 			if test.remove != "" {
 				index.Remove(client.ObjectKey{Namespace: "shop", Name: test.remove})
@@ -107,7 +107,7 @@ func TestUnwantedOfAGrowingQueue(t *testing.T) {
 	topologytest.Equal(t, "of three", []string{"x"}, unwantedKeys(view, bindings[:3], "a"))
 	topologytest.Equal(t, "of all", []string{"x", "y", "z"}, unwantedKeys(view, bindings, "a"))
 	topologytest.Equal(t, "of those observed before the last", []string{"x", "y", "z"}, unwantedKeys(view, bindings[:4], "a"))
-	index.Update(sharing(t, "new", "x"), false)
+	index.Update(sharing(t, "new", "x"))
 	topologytest.Equal(t, "when one of them is wanted", []string{"y", "z"}, unwantedKeys(view, bindings, "a"))
 	topologytest.Equal(t, "of none", nil, unwantedKeys(view, nil, "a"))
 }

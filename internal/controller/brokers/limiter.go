@@ -14,8 +14,8 @@ import (
 // ErrBusy ends the reconciliation of a resource whose turn it is not.
 var ErrBusy = errors.New("others are waiting for the same broker")
 
-// LimiterRetry is when a resource tries again that nobody has woken.
-const LimiterRetry = 5 * time.Second
+// LimiterRetry is when a resource tries again that nobody has woken. Thousands may wait, and be woken, before that.
+const LimiterRetry = 30 * time.Second
 
 // Limiter lets only some of the workers wait for one broker, so that a broker that does not answer leaves the others to the
 // resources of other brokers. Brokers are told apart by their endpoint: a hundred namespaces may have a BrokerConnection each to

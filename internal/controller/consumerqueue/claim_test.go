@@ -179,7 +179,7 @@ func TestAManagerDiesAndTheResourceIsDeleted(t *testing.T) {
 	if err := w.api.Delete(t.Context(), w.get()); err != nil {
 		t.Fatal(err)
 	}
-	w.reconciler.index.Update(w.cached(), false)
+	w.reconciler.index.Update(w.cached())
 	if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders}); err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +217,8 @@ func TestIntentsHoldAgainstAnOlderNewcomer(t *testing.T) {
 	older.UID = "older"
 	for name, cached := range map[string]*v1alpha1.ConsumerQueue{"the cache has heard": w.cached(), "the cache has not heard": withoutIntents(holder)} {
 		index := ownership.NewIndex()
-		index.Update(cached, false)
-		index.Update(older, false)
+		index.Update(cached)
+		index.Update(older)
 		here := ownership.Location{Cluster: w.broker.Health().Cluster, VHost: w.broker.VHost()}
 		view := index.View(older, here, vhost.RabbitMQ43, func(*v1alpha1.ConsumerQueue) ownership.Location { return here })
 		conflict, err := view.FindConflict(t.Context(), ownership.CandidateOf(older, vhost.RabbitMQ43), w.api)
@@ -243,7 +243,7 @@ func TestAManagerOutlivesItsLeadership(t *testing.T) {
 	w.startWriting("")
 	former := w.reconciler
 	s := &scope{Reconciler: former, report: reportOn(w.get())}
-	former.index.Update(w.cached(), false)
+	former.index.Update(w.cached())
 	connection, version, _ := former.usable(w.connection())
 	desired, err := topology.Desired(s.cq, version)
 	topologytest.Equal(t, "error", nil, err)

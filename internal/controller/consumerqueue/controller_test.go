@@ -97,7 +97,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 			}
 			known := &v1alpha1.ConsumerQueue{}
 			if test.client.Get(t.Context(), key, known) == nil {
-				r.index.Update(known, false)
+				r.index.Update(known)
 			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			topologytest.Equal(t, "result", ctrl.Result{}, result)

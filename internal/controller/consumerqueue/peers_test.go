@@ -34,7 +34,7 @@ func viewOf(cq *v1alpha1.ConsumerQueue, others ...*v1alpha1.ConsumerQueue) owner
 func indexOf(known ...*v1alpha1.ConsumerQueue) *ownership.Index {
 	index := ownership.NewIndex()
 	for _, cq := range known {
-		index.Update(cq, isWaitingOnPeers(cq))
+		index.Update(cq)
 	}
 	return index
 }
@@ -53,27 +53,6 @@ func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 		s := &vhostScope{desired: topo, owned: topology.Owned(one.Status.Topology), peers: viewOf(one, last)}
 		comparison := plan.Diff(topo, observed, s.diffInput())
 		topologytest.Equal(t, name+": departures", 1, len(comparison.Orphans))
-	}
-}
-
-func TestWaits(t *testing.T) {
-	t.Parallel()
-	ready := func(cq *v1alpha1.ConsumerQueue, reason string) *v1alpha1.ConsumerQueue {
-		cq.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: reason}}
-		return cq
-	}
-	orphan := controllertest.Synced(t, "orders", withGrave, "")
-	orphan.Status.Topology[len(orphan.Status.Topology)-1].State = v1alpha1.StateOrphaned
-	for name, test := range map[string]struct {
-		cq   *v1alpha1.ConsumerQueue
-		want bool
-	}{
-		"in sync":                     {controllertest.Synced(t, "orders", withGrave, ""), false},
-		"it lost a conflict":          {ready(controllertest.Synced(t, "orders", withGrave, ""), v1alpha1.ReasonConflict), true},
-		"it waits for something else": {ready(controllertest.Synced(t, "orders", withGrave, ""), v1alpha1.ReasonExchangeMissing), false},
-		"something is left over":      {orphan, true},
-	} {
-		topologytest.Equal(t, name, test.want, isWaitingOnPeers(test.cq))
 	}
 }
 
@@ -100,29 +79,34 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 	elsewhere := waiting.DeepCopy()
 	elsewhere.Name, elsewhere.Spec = "elsewhere", v1alpha1.ConsumerQueueSpec{}
 	holder := controllertest.Synced(t, "holder", withGrave, "")
-	r := &Reconciler{index: indexOf(waiting, elsewhere, controllertest.Synced(t, "content", withGrave, ""), holder)}
-	edited, seen, let := holder.DeepCopy(), holder.DeepCopy(), holder.DeepCopy()
+	leaving := controllertest.BeingDeleted(controllertest.Synced(t, "leaving", withGrave, ""))
+	r := &Reconciler{index: indexOf(waiting, elsewhere, leaving, controllertest.Synced(t, "content", withGrave, ""), holder)}
+	edited, seen, let, begun := holder.DeepCopy(), holder.DeepCopy(), holder.DeepCopy(), controllertest.BeingDeleted(holder.DeepCopy())
+	begun.Generation++
 	edited.Generation++
 	seen.Status.LastHandledReconcileAt = "noon"
 	let.Status.Topology = nil
 	let.Spec = v1alpha1.ConsumerQueueSpec{}
-	woken := []string{"shop/waiting"}
+	all, active := []string{"shop/leaving", "shop/waiting"}, []string{"shop/waiting"}
 	for name, test := range map[string]struct {
 		happen func(queue *enqueued)
 		want   []string
 	}{
 		"its spec changes": {func(q *enqueued) {
 			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: edited}, q)
-		}, woken},
+		}, all},
 		"something else of its status does": {func(q *enqueued) {
 			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: seen}, q)
 		}, nil},
 		"it has something less": {func(q *enqueued) {
 			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: let}, q)
-		}, woken},
+		}, all},
+		"it begins to be deleted": {func(q *enqueued) {
+			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: begun}, q)
+		}, active},
 		"it is gone": {func(q *enqueued) {
 			r.indexPeers().Delete(t.Context(), event.DeleteEvent{Object: holder}, q)
-		}, woken},
+		}, active},
 	} {
 		queue := &enqueued{}
 		test.happen(queue)

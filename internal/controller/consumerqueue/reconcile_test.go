@@ -112,7 +112,7 @@ func (w *world) reconcile() ([]occurrence, error) {
 	w.t.Helper()
 	w.recorder.occurred = nil
 	for range 10 {
-		w.reconciler.index.Update(w.cached(), false)
+		w.reconciler.index.Update(w.cached())
 		result, err := w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
 		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > 2*brokers.RefreshRecheck {
 			return w.recorder.occurred, err

@@ -43,7 +43,7 @@ func start(w *world, objects []client.Object) {
 		if err := w.api.Get(w.t.Context(), client.ObjectKeyFromObject(object), cq); err != nil {
 			w.t.Fatal(err)
 		}
-		w.reconciler.index.Update(cq, false)
+		w.reconciler.index.Update(cq)
 	}
 	for _, object := range objects {
 		if _, err := w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)}); err != nil {

@@ -31,8 +31,8 @@ func TestAnEditComesFirst(t *testing.T) {
 	r := &Reconciler{
 		client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, known...), index: ownership.NewIndex(),
 	}
-	r.index.Update(waiting, true)
-	r.index.Update(holder, false)
+	r.index.Update(waiting)
+	r.index.Update(holder)
 	queue := priorityqueue.New[reconcile.Request]("")
 	t.Cleanup(queue.ShutDown)
 
@@ -65,7 +65,7 @@ func TestAnIntervalHasALowPriority(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{driftPolicy: Report}`))
 	for range 2 {
-		w.reconciler.index.Update(w.cached(), false)
+		w.reconciler.index.Update(w.cached())
 		result, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: controllertest.Orders})
 		topologytest.Equal(t, "error", nil, err)
 		if result.RequeueAfter > 2*brokers.RefreshRecheck {
