@@ -37,10 +37,10 @@ func (s *Deleter) precheck(g *group) error {
 			refusal = now.checkEmpty(s.errs, queue)
 		}
 	}
-	if len(g.queues) == 0 {
+	if len(g.queues) == 0 || refusal == nil {
 		return nil
 	}
-	policies, err := s.policies.get(g.ctx, s.errs)
+	policies, err := s.policies.get(g.ctx, s.errs) // what seems to be a message may be a sentinel
 	if err != nil {
 		return err
 	}
