@@ -79,6 +79,18 @@ func Dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	return l, err
 }
 
+// Timed calls a method of AMQP, such as queue.delete, and takes its time for the metrics.
+func Timed(method string, call func() error) error {
+	began := time.Now()
+	err := call()
+	result := err
+	if err != nil {
+		result = brokererr.Errors{}.OfOperation(err)
+	}
+	metrics.BrokerRequests.Observe(time.Since(began), "amqp", method, brokererr.Result(result))
+	return err
+}
+
 func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	l := &Conn{ID: newLinkID(), Opened: time.Now(), Refused: make(chan error, 1)}
 	stop := func() bool { return true }

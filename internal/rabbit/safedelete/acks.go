@@ -149,7 +149,7 @@ func (s sentinelAcks) ackFrom(channel *amqp.Channel, queue string, what ackOptio
 		most = 1
 	}
 	for taken < what.max && len(held) < most {
-		message, ok, err := channel.Get(queue, false)
+		message, ok, err := get(channel, queue)
 		switch {
 		case err != nil:
 			return taken, held, err

@@ -162,7 +162,11 @@ func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, g *group,
 		return err
 	}
 	restoration(d).sent(g, queue)
-	with, err := channel.QueueDelete(queue, false, false, false)
+	with := 0
+	err := amqpconn.Timed("queue.delete", func() (err error) {
+		with, err = channel.QueueDelete(queue, false, false, false)
+		return err
+	})
 	if err == nil && with >= d.count(queue, 0) {
 		d.deleter.Log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
 	}
@@ -204,7 +208,7 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 		message, ok = next(ctx, messages, time.After(consumerPatience))
 	} else {
 		var err error
-		message, ok, err = channel.Get(queue, false)
+		message, ok, err = get(channel, queue)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
 // A fence holds while something stands in the queue. What stands there are sentinels: messages that Warren marks as its
@@ -89,7 +91,12 @@ func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error)
 	defer watchdog.Stop()
 	taken := make([]bool, len(numbers))
 	for i, confirmation := range confirmations {
-		taken[i] = confirmation.Wait()
+		_ = amqpconn.Timed("basic.publish", func() error { // from the one before to the broker's answer
+			if taken[i] = confirmation.Wait(); p.channel.IsClosed() {
+				return amqp.ErrClosed
+			}
+			return nil
+		})
 	}
 	switch {
 	case p.channel.IsClosed(): // which is not to be told from a refusal
@@ -154,7 +161,12 @@ func consumeSlowly(channel *amqp.Channel, queue string) (<-chan amqp.Delivery, e
 	if err := channel.Qos(1, 0, false); err != nil {
 		return nil, err
 	}
-	return channel.Consume(queue, consumerTag, false, false, false, false, nil)
+	var messages <-chan amqp.Delivery
+	err := amqpconn.Timed("basic.consume", func() (err error) {
+		messages, err = channel.Consume(queue, consumerTag, false, false, false, false, nil)
+		return err
+	})
+	return messages, err
 }
 
 func next(ctx context.Context, messages <-chan amqp.Delivery, patience <-chan time.Time) (amqp.Delivery, bool) {

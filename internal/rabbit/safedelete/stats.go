@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -19,11 +20,24 @@ type counts struct{ ready, consumers int }
 
 // passiveDeclare counts; false if there is no such queue.
 func passiveDeclare(channel *amqp.Channel, queue string) (counts, bool, error) {
-	declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	var declared amqp.Queue
+	err := amqpconn.Timed("queue.declare", func() (err error) {
+		declared, err = channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
 	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
 		return counts{}, false, nil // and the channel is closed
 	}
 	return counts{ready: declared.Messages, consumers: declared.Consumers}, err == nil, err
+}
+
+// get gets a message from a queue, if there is one.
+func get(channel *amqp.Channel, queue string) (message amqp.Delivery, ok bool, err error) {
+	err = amqpconn.Timed("basic.get", func() (err error) {
+		message, ok, err = channel.Get(queue, false)
+		return err
+	})
+	return message, ok, err
 }
 
 // held counts on the cluster of this name.
