@@ -15,7 +15,7 @@ const sliceSeconds = 5
 // profile has CPU profiles of the manager taken until the returned function is called, and then one of its memory. Files are
 // named by number of ConsumerQueues, layout and phase.
 func (w *world) profile(ctx context.Context, phase string) (stop func()) {
-	if w.given.profiles == "" {
+	if w.profiles == "" {
 		return func() {}
 	}
 	phase = strings.NewReplacer(" ", "-", ",", "").Replace(phase)
