@@ -24,18 +24,16 @@ type manager struct {
 	err     error // how it ended; to be read after ended
 }
 
-// startManager starts a binary, with further arguments. Profiles are served at the given address, unless it is empty.
+// startManager starts a binary, with further arguments. Profiles are served at the given address.
 func startManager(binary, folder, kubeConfig, profiles string, more ...string) (*manager, error) {
 	m := &manager{log: filepath.Join(folder, "manager.log"), ended: make(chan struct{})}
 	var err error
 	if m.metrics, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	command := exec.Command(binary, "--health-probe-bind-address", "0", "--metrics-secure=false", "--metrics-bind-address", m.metrics)
+	command := exec.Command(binary, "--health-probe-bind-address", "0", "--metrics-secure=false", "--metrics-bind-address", m.metrics,
+		"--pprof-bind-address", profiles)
 	command.Args = append(command.Args, more...)
-	if profiles != "" {
-		command.Args = append(command.Args, "--pprof-bind-address", profiles)
-	}
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeConfig)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to handle
 	output, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

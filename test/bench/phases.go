@@ -57,8 +57,12 @@ func measureCreate(ctx context.Context, w *world) ([]row, error) {
 		return nil, err
 	}
 	r, err := w.measure(ctx, phaseCreate, w.create)
+	if err != nil {
+		return nil, err
+	}
 	r.bare, r.bareAPI, r.note = w.declaring, w.writing, r.writesEach()
-	return rowsUnless(err, r)
+	err = w.noteHeap(ctx, &r)
+	return []row{r}, err
 }
 
 func measureEdit(ctx context.Context, w *world) ([]row, error) {
@@ -68,8 +72,12 @@ func measureEdit(ctx context.Context, w *world) ([]row, error) {
 
 func measureDelete(ctx context.Context, w *world) ([]row, error) {
 	r, err := w.measure(ctx, "delete", w.remove)
+	if err != nil {
+		return nil, err
+	}
 	r.bare, r.note = w.deleting, r.writesEach()
-	return rowsUnless(err, r)
+	err = w.noteHeap(ctx, &r)
+	return []row{r}, err
 }
 
 func rowsUnless(err error, r row) ([]row, error) {

@@ -22,7 +22,11 @@ func measureRestart(ctx context.Context, w *world) ([]row, error) {
 		}
 		return w.untilKnown(ctx)
 	})
-	return rowsUnless(err, r)
+	if err != nil {
+		return nil, err
+	}
+	err = w.noteHeap(ctx, &r)
+	return []row{r}, err
 }
 
 // untilKnown waits until the manager has found all ConsumerQueues in sync, and has not reconciled any for a while. The outcome ends
@@ -86,7 +90,7 @@ const standbyTime = 5 * time.Second
 
 // takeOver starts a manager that stands by, and ends the leader by a signal.
 func (w *world) takeOver(ctx context.Context, phase string, signal syscall.Signal) (row, error) {
-	w.leader = w.manager
+	w.leader, w.profiles = w.manager, "" // both serve profiles
 	if err := w.startManager(leaderFlags...); err != nil {
 		return row{}, err
 	}

@@ -29,7 +29,7 @@ type world struct {
 	manager   *manager // nil until the creation begins
 	leader    *manager // nil but for the takeover, in which the manager stands by
 	resources *tracker
-	profiles  string        // where the manager serves its profiles; empty if none are taken
+	profiles  string        // where the manager serves its profiles; empty until there is one
 	declaring time.Duration // what the broker takes by itself; 0 until measured
 	deleting  time.Duration
 	writing   time.Duration // what the API server takes by itself for the creation; 0 until measured
@@ -93,7 +93,7 @@ func (w *world) close() {
 }
 
 func (w *world) startManager(more ...string) (err error) {
-	if w.given.profiles != "" {
+	if w.profiles == "" {
 		if w.profiles, err = freeAddress(); err != nil {
 			return err
 		}
