@@ -110,13 +110,28 @@ func statusOf(cq *v1alpha1.ConsumerQueue, hash string) v1alpha1.ConsumerQueueSta
 		add(binding.ID(), binding.Role)
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionDrifted, v1alpha1.ConditionRecreationRequired} {
-		status.Conditions = append(status.Conditions, metav1.Condition{
-			Type: condition, Status: metav1.ConditionUnknown, Reason: "Pending", Message: "not reconciled yet", LastTransitionTime: now,
-		})
-		if hash != "" {
-			status.Conditions[len(status.Conditions)-1].Status, status.LastSyncedTime = metav1.ConditionTrue, &now
-		}
+	if hash == "" {
+		const unknown = metav1.ConditionUnknown
+		status.Conditions = conditionsAt(now, v1alpha1.ReasonPending, "not reconciled yet", unknown, unknown)
+		return status
 	}
+	message := fmt.Sprintf("all %d objects are as desired", len(status.Topology))
+	status.Conditions = conditionsAt(now, v1alpha1.ReasonInSync, message, metav1.ConditionTrue, metav1.ConditionFalse)
+	status.LastSyncedTime = &now
+	status.Messages = &v1alpha1.MessageCounts{Main: new(int64), Delayed: new(int64), DeadLettered: new(int64), AsOf: now}
 	return status
+}
+
+// conditionsAt are the conditions of a ConsumerQueue: that it is Ready, and the two that say what is wrong.
+func conditionsAt(now metav1.Time, reason, message string, ready, wrong metav1.ConditionStatus) []metav1.Condition {
+	conditions := []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: ready},
+		{Type: v1alpha1.ConditionDrifted, Status: wrong},
+		{Type: v1alpha1.ConditionRecreationRequired, Status: wrong},
+	}
+	for i := range conditions {
+		conditions[i].Reason, conditions[i].Message, conditions[i].LastTransitionTime = reason, message, now
+		conditions[i].ObservedGeneration = 1
+	}
+	return conditions
 }
