@@ -112,6 +112,31 @@ func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 	})
 }
 
+// RabbitMQ closes a TCP connection of the management API that has been idle for 5 s, which is less than an interval. That the next one
+// leads to the same broker is shown by one request for the exclusive queue of the AMQP connection.
+func TestSteadyStateOverNewTCPConnections(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := deafConfigOf(t, vh)
+		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
+		config.ManagementURI = proxy.URI
+		connection := connected(t, config, nil)
+		seen(t, connection)
+		for range 3 {
+			proxy.Requests()
+			sockets := proxy.Sockets()
+			connection.readAPI.Close()
+			seen(t, connection)
+			kinds := ""
+			for _, request := range proxy.Requests() {
+				kinds += strings.Split(request.Path, "/")[2] + " "
+			}
+			if kinds != "definitions queues " || proxy.Sockets() != sockets+1 {
+				t.Errorf("%s over %d new connections", kinds, proxy.Sockets()-sockets)
+			}
+		}
+	})
+}
+
 // With the tag management or monitoring the vhost is read by four or five listings each interval: queues, exchanges, bindings,
 // policies, and operator policies where the user may.
 func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {

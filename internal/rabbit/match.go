@@ -119,18 +119,21 @@ func (m *matcher) matchNew(ctx context.Context, info *management.BrokerInfo) err
 	return m.match(ctx, info, l)
 }
 
-// matchAgain sees whether the management API still leads to the broker of the link: behind a proxy it can be another one
-// from one request to the next. moved says that there was a new TCP connection.
+// isShownAgain says whether the management API still shows the queue of the link: behind a proxy it can lead to another broker from
+// one request to the next. It is false for a link without a queue, or that was not matched before.
+func (m *matcher) isShownAgain(ctx context.Context) (bool, error) {
+	l := m.links.current()
+	if l == nil || !l.Matched || l.Queue == "" {
+		return false, nil
+	}
+	return m.api.HasQueue(ctx, l.Queue)
+}
+
+// matchAgain matches a link anew that isShownAgain did not find. moved says that there was a new TCP connection.
 func (m *matcher) matchAgain(ctx context.Context, info *management.BrokerInfo, moved bool) error {
 	l := m.links.current()
-	switch {
-	case l == nil || !l.Matched || l.Queue == "" && !moved:
+	if l == nil || !l.Matched || l.Queue == "" && !moved {
 		return nil
-	case l.Queue != "":
-		seen, err := m.api.HasQueue(ctx, l.Queue)
-		if err != nil || seen {
-			return err
-		}
 	}
 	return m.match(ctx, info, l)
 }

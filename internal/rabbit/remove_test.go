@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -204,8 +205,12 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	config.ManagementURI = proxy.URI
 	connection := connected(t, config, nil)
 	first := connection.Health().Cluster.Key()
+	var second atomic.Bool // the AMQP connection leads to the first cluster, and its exclusive queue is there
 	proxy.Change(func(response *http.Response) error {
 		switch path := response.Request.URL.Path; {
+		case strings.Contains(path, "/"+management.MatchQueue) && second.Load():
+			response.StatusCode = http.StatusNotFound
+			netfault.Replace(response, `{"error": "Object Not Found"}`)
 		case strings.HasSuffix(path, "/overview"):
 			netfault.Replace(response, `{"rabbitmq_version": "4.3.6", "cluster_name": "second"}`)
 		case strings.HasSuffix(path, "/global-parameters"):
@@ -217,9 +222,11 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	if cluster := current(connection).Cluster; cluster != first {
 		t.Errorf("on the same TCP connection, the look is of %q", cluster)
 	}
+	second.Store(true)
 	connection.readAPI.Close() // as the server does after a time
 	err := connection.Refresh(t.Context())
 	mustBe(t, err, brokererr.ErrUnreachable, `cluster "second" answered in the place of `)
+	second.Store(false) // the AMQP connection leads there, too
 	seen(t, connection)
 	observed, _ := connection.Observe(vhost.Selection{})
 	now := connection.Health().Cluster

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -137,4 +138,48 @@ func (b *broker) connect(vhost string) (*amqp.Connection, error) {
 		return nil, fmt.Errorf("connect to vhost %q: %w", vhost, err)
 	}
 	return connection, nil
+}
+
+// checkEventExchange fails unless the exchange of rabbitmq_event_exchange is there, or is not, as it should be.
+func (b *broker) checkEventExchange(ctx context.Context, there bool) error {
+	var exchanges []struct{ Name string }
+	if err := b.call(ctx, http.MethodGet, "exchanges/%2F?disable_stats=true&columns=name", &exchanges); err != nil {
+		return err
+	}
+	found := slices.ContainsFunc(exchanges, func(exchange struct{ Name string }) bool { return exchange.Name == "amq.rabbitmq.event" })
+	if found != there {
+		return fmt.Errorf("exchange amq.rabbitmq.event is there: %t, and should be: %t", found, there)
+	}
+	return nil
+}
+
+// closeConnections closes the AMQP connections whose clients call them by a name that begins like this: at least one, which the broker
+// may list some seconds after it was opened.
+func (b *broker) closeConnections(ctx context.Context, prefix string) error {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		var all []struct {
+			Name   string
+			Client string `json:"user_provided_name"`
+		}
+		if err := b.call(ctx, http.MethodGet, "connections?columns=name,user_provided_name", &all); err != nil {
+			return err
+		}
+		closed := 0
+		for _, connection := range all {
+			if !strings.HasPrefix(connection.Client, prefix) {
+				continue
+			}
+			if err := b.call(ctx, http.MethodDelete, "connections/"+url.PathEscape(connection.Name), nil); err != nil {
+				return err
+			}
+			closed++
+		}
+		if closed > 0 {
+			return nil
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the broker lists no connection %q", prefix)
 }

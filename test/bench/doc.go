@@ -3,6 +3,6 @@
 // or fails by a time.
 //
 // Each number of ConsumerQueues is measured in each layout, with everything fresh: first what the broker takes for the same
-// objects from a bare program, then the phases of a life: create, idle, edit, heal, restart, delete. It needs Linux: what processes
-// use is read from /proc.
+// objects from a bare program, and the API server for the same writes, then the phases of a life: create, idle, edit, heal, restart,
+// takeover, tiers, delete. It needs Linux: what processes use is read from /proc.
 package main

@@ -8,23 +8,55 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 // measureHeal deletes main queues and takes the time until they are back: first while the broker announces what happens, then
-// without its plugin for that.
+// without that.
 func measureHeal(ctx context.Context, w *world) ([]row, error) {
 	with, err := w.measure(ctx, "heal, events", w.heal)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.broker.eval("application:stop(rabbitmq_event_exchange)."); err != nil {
+	if err := w.setEvents(ctx, false); err != nil {
 		return []row{with}, err
 	}
 	without, err := w.measure(ctx, "heal, no events", w.heal)
 	if err != nil {
 		return []row{with}, err
 	}
-	return []row{with, without}, w.broker.eval("application:start(rabbitmq_event_exchange).")
+	return []row{with, without}, w.setEvents(ctx, true)
+}
+
+// setEvents has the broker announce what happens, or no longer, and waits until the manager says that it hears so. The broker does for
+// that what it does when the plugin rabbitmq_event_exchange is enabled or disabled. The manager would find out by itself, but late.
+func (w *world) setEvents(ctx context.Context, announced bool) error {
+	expression, connections := "rabbit_exchange_type_event:unregister().", "warren events "
+	if announced {
+		expression, connections = "rabbit_exchange_type_event:register().", "warren"
+	}
+	if err := w.broker.eval(expression); err != nil {
+		return err
+	}
+	if err := w.broker.checkEventExchange(ctx, announced); err != nil {
+		return err
+	}
+	if err := w.broker.closeConnections(ctx, connections); err != nil {
+		return err
+	}
+	return w.until(ctx, fmt.Sprintf("the manager says that events are heard: %t", announced), 1, func() int {
+		connection, err := w.brokerConnection(ctx)
+		if err != nil || !isReady(connection.Status.Conditions) || !hears(connection.Status.Capabilities, announced) {
+			return 0
+		}
+		return 1
+	})
+}
+
+// hears says whether a manager hears events, or gives a reason why not.
+func hears(known *v1alpha1.BrokerCapabilities, events bool) bool {
+	return known != nil && known.Events == events && (known.EventsReason == "") == events
 }
 
 // heal deletes one main queue in a hundred, ten at least, and waits until all are back. Another is deleted as soon as one is

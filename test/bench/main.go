@@ -131,7 +131,7 @@ func measureWorld(ctx context.Context, given *settings, count int, shared layout
 			progress("%s", r)
 		}
 		results.rows = append(results.rows, rows...)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && w.manager != nil {
 			progress("%s", w.manager.lastWords())
 		}
 		if err != nil {

@@ -5,18 +5,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 func TestReadFlags(t *testing.T) {
 	t.Parallel()
-	given, err := readFlags([]string{"-n", "100, 20", "-phases=idle,delete", "-layouts", "shared"})
+	given, err := readFlags([]string{"-n", "100, 20", "-phases=idle,takeover tiers", "-layouts", "shared"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if difference := cmp.Diff([]int{100, 20}, given.counts); difference != "" {
 		t.Error(difference)
 	}
-	if difference := cmp.Diff([]string{"idle", "delete"}, given.phases); difference != "" {
+	if difference := cmp.Diff([]string{"idle", "takeover", "tiers"}, given.phases); difference != "" {
 		t.Error(difference)
 	}
 	if len(given.layouts) != 1 || given.layouts[0].name != "shared" {
@@ -55,6 +57,52 @@ func TestTopologies(t *testing.T) {
 		}
 		if all != row.allQueues {
 			t.Errorf("%s: %d queues, not %d", row.layout, all, row.allQueues)
+		}
+	}
+}
+
+// A ConsumerQueue has one more queue for each delay tier; the queues of a tier are found by name.
+func TestTierQueues(t *testing.T) {
+	t.Parallel()
+	for _, layout := range layoutTable {
+		w := &world{count: 2, layout: layout, broker: &broker{version: "4.3.6"}}
+		one, err := w.desired(1, "30s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := w.desired(1, "30s", "1h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(two.Queues) != len(one.Queues)+1 {
+			t.Errorf("%s: %d queues with two delay tiers, %d with one", layout.name, len(two.Queues), len(one.Queues))
+		}
+		names, err := w.tierQueues("1h")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if difference := cmp.Diff([]string{"orders-00000.retry.1h", "orders-00001.retry.1h"}, names); difference != "" {
+			t.Errorf("%s (- wanted, + got):\n%s", layout.name, difference)
+		}
+	}
+}
+
+func TestHears(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		known              *v1alpha1.BrokerCapabilities
+		heard, knowsOfNone bool
+	}{
+		"nothing known": {nil, false, false},
+		"not known yet": {&v1alpha1.BrokerCapabilities{}, false, false},
+		"not heard":     {&v1alpha1.BrokerCapabilities{EventsReason: "no exchange"}, false, true},
+		"heard":         {&v1alpha1.BrokerCapabilities{Events: true}, true, false},
+	} {
+		if got := hears(row.known, true); got != row.heard {
+			t.Errorf("%s: heard: %t", name, got)
+		}
+		if got := hears(row.known, false); got != row.knowsOfNone {
+			t.Errorf("%s: not heard: %t", name, got)
 		}
 	}
 }

@@ -24,17 +24,16 @@ type manager struct {
 	err     error // how it ended; to be read after ended
 }
 
-// startManager starts a binary. Profiles are served at the given address, unless it is empty.
-func startManager(binary, folder, kubeConfig, profiles string) (*manager, error) {
+// startManager starts a binary, with further arguments. Profiles are served at the given address.
+func startManager(binary, folder, kubeConfig, profiles string, more ...string) (*manager, error) {
 	m := &manager{log: filepath.Join(folder, "manager.log"), ended: make(chan struct{})}
 	var err error
 	if m.metrics, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	command := exec.Command(binary, "--health-probe-bind-address", "0", "--metrics-secure=false", "--metrics-bind-address", m.metrics)
-	if profiles != "" {
-		command.Args = append(command.Args, "--pprof-bind-address", profiles)
-	}
+	command := exec.Command(binary, "--health-probe-bind-address", "0", "--metrics-secure=false", "--metrics-bind-address", m.metrics,
+		"--pprof-bind-address", profiles)
+	command.Args = append(command.Args, more...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeConfig)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to handle
 	output, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -59,9 +58,22 @@ func (m *manager) stop() error {
 	if !m.runs() {
 		return nil
 	}
-	if err := syscall.Kill(m.pid, syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop the manager: %w", err)
+	if err := m.signal(syscall.SIGTERM); err != nil {
+		return err
 	}
+	return m.await()
+}
+
+// signal sends a signal to the manager, and does not wait.
+func (m *manager) signal(signal syscall.Signal) error {
+	if err := syscall.Kill(m.pid, signal); err != nil {
+		return fmt.Errorf("send signal %q to the manager: %w", signal, err)
+	}
+	return nil
+}
+
+// await returns how a manager ended that was asked to.
+func (m *manager) await() error {
 	select {
 	case <-m.ended:
 		return m.err
@@ -70,13 +82,30 @@ func (m *manager) stop() error {
 	}
 }
 
+// runs is false for a manager that is nil.
 func (m *manager) runs() bool {
+	if m == nil {
+		return false
+	}
 	select {
 	case <-m.ended:
 		return false
 	default:
 		return true
 	}
+}
+
+// untilServing waits until the manager serves its metrics.
+func (m *manager) untilServing(ctx context.Context) error {
+	for m.runs() {
+		if _, err := m.scrape(ctx); err == nil {
+			return nil
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the manager ended by itself: %w", m.err)
 }
 
 // lastWords are the end of the manager's log.

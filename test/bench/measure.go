@@ -12,6 +12,7 @@ type row struct {
 	layout, phase string
 	took          time.Duration
 	bare          time.Duration // what the broker takes for the same by itself; 0 if there is nothing to compare with
+	bareAPI       time.Duration // what the API server takes for the same by itself; 0 if there is nothing to compare with
 	http, amqp    tally         // requests of the manager to the broker
 	writes        tally         // requests of the manager to the API server that write
 	cpu           cpu
@@ -92,8 +93,10 @@ func (w *world) measure(ctx context.Context, phase string, step func(context.Con
 			return r, err
 		}
 	}
-	if r.peak, err = peakMemory(w.manager.pid); err != nil {
-		return r, err
+	if w.manager.runs() {
+		if r.peak, err = peakMemory(w.manager.pid); err != nil {
+			return r, err
+		}
 	}
 	after, err := w.counters(ctx)
 	r.took, r.cpu, r.note = result.end.at.Sub(began.at), result.end.cpu.since(began.cpu), result.note

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -12,21 +13,26 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// phaseCreate is what all later phases need.
-const phaseCreate = "create"
+const (
+	// phaseCreate is what all later phases need.
+	phaseCreate  = "create"
+	phaseBareAPI = "bare API"
+)
 
 // phases are what is measured, in this order.
 var phases = []struct {
 	name    string
 	measure func(context.Context, *world) ([]row, error)
 }{
-	{"bare", measureBare},
-	{phaseCreate, one(phaseCreate, (*world).create, func(w *world) time.Duration { return w.declaring })},
+	{"bare", measureBothBare},
+	{phaseCreate, measureCreate},
 	{"idle", measureIdle},
-	{"edit", one("edit", (*world).edit, nil)},
+	{"edit", measureEdit},
 	{"heal", measureHeal},
 	{"restart", measureRestart},
-	{"delete", one("delete", (*world).remove, func(w *world) time.Duration { return w.deleting })},
+	{"takeover", measureTakeover},
+	{"tiers", measureTiers},
+	{"delete", measureDelete},
 }
 
 func phaseNames() []string {
@@ -37,17 +43,41 @@ func phaseNames() []string {
 	return names
 }
 
-// one measures a phase of one step. bare is what the broker takes by itself for a phase that concerns all ConsumerQueues; nil for others.
-func one(
-	name string, step func(*world, context.Context) (outcome, error), bare func(*world) time.Duration,
-) func(context.Context, *world) ([]row, error) {
-	return func(ctx context.Context, w *world) ([]row, error) {
-		r, err := w.measure(ctx, name, func(ctx context.Context) (outcome, error) { return step(w, ctx) })
-		if bare != nil {
-			r.bare, r.note = bare(w), r.writesEach()
-		}
-		return rowsUnless(err, r)
+func measureBothBare(ctx context.Context, w *world) ([]row, error) {
+	rows, err := measureBare(ctx, w)
+	if err != nil {
+		return rows, err
 	}
+	writes, err := measureBareAPI(ctx, w)
+	return append(rows, writes...), err
+}
+
+func measureCreate(ctx context.Context, w *world) ([]row, error) {
+	if err := w.begin(ctx); err != nil {
+		return nil, err
+	}
+	r, err := w.measure(ctx, phaseCreate, w.create)
+	if err != nil {
+		return nil, err
+	}
+	r.bare, r.bareAPI, r.note = w.declaring, w.writing, r.writesEach()
+	err = w.noteHeap(ctx, &r)
+	return []row{r}, err
+}
+
+func measureEdit(ctx context.Context, w *world) ([]row, error) {
+	r, err := w.measure(ctx, "edit", w.edit)
+	return rowsUnless(err, r)
+}
+
+func measureDelete(ctx context.Context, w *world) ([]row, error) {
+	r, err := w.measure(ctx, "delete", w.remove)
+	if err != nil {
+		return nil, err
+	}
+	r.bare, r.note = w.deleting, r.writesEach()
+	err = w.noteHeap(ctx, &r)
+	return []row{r}, err
 }
 
 func rowsUnless(err error, r row) ([]row, error) {
@@ -72,18 +102,6 @@ func (w *world) untilAllReady(ctx context.Context) error {
 	})
 }
 
-// measureIdle watches the manager do nothing, once what came before has calmed down.
-func measureIdle(ctx context.Context, w *world) ([]row, error) {
-	if err := pause(ctx, w.given.interval); err != nil {
-		return nil, err
-	}
-	r, err := w.measure(ctx, "idle", func(ctx context.Context) (outcome, error) { return outcome{}, pause(ctx, w.given.idle) })
-	intervals := w.given.idle.Seconds() / w.given.interval.Seconds()
-	r.note = fmt.Sprintf("manager %.1f%% of a core; %.1f HTTP requests per interval of %s",
-		100*r.cpu.manager.Seconds()/w.given.idle.Seconds(), r.http.total()/intervals, w.given.interval)
-	return rowsUnless(err, r)
-}
-
 func pause(ctx context.Context, duration time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -93,25 +111,42 @@ func pause(ctx context.Context, duration time.Duration) error {
 	}
 }
 
+// patches are changes of ConsumerQueues: when each was made, and the generation that each made.
+type patches struct {
+	at          []time.Time
+	generations []int64
+}
+
+// writes are those that the patches take.
+func (p patches) writes() tally { return tally{"PATCH consumerqueues": float64(len(p.at))} }
+
+// patchTiers gives some ConsumerQueues other delay tiers.
+func (w *world) patchTiers(ctx context.Context, count int, delays ...v1alpha1.Duration) (patches, error) {
+	made := patches{make([]time.Time, count), make([]int64, count)}
+	spec, err := json.Marshal(map[string]any{"spec": map[string]any{"retry": map[string]any{"delayTiers": tiers(delays...)}}})
+	if err != nil {
+		return made, err
+	}
+	return made, forEach(count, func(number int) error {
+		cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: nameOf(number)}}
+		made.at[number] = time.Now()
+		err := w.server.Patch(ctx, cq, client.RawPatch(types.MergePatchType, spec))
+		made.generations[number] = cq.Generation
+		return err
+	})
+}
+
 // edit gives some ConsumerQueues one more delay tier, and waits until they are Ready with it.
 func (w *world) edit(ctx context.Context) (outcome, error) {
 	count := min(w.given.edits, w.count)
-	const oneMore = `{"spec":{"retry":{"delayTiers":[{"delay":"30s"},{"delay":"5m"}]}}}`
-	patched, generations := make([]time.Time, count), make([]int64, count)
-	err := forEach(count, func(number int) error {
-		cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: nameOf(number)}}
-		patched[number] = time.Now()
-		err := w.server.Patch(ctx, cq, client.RawPatch(types.MergePatchType, []byte(oneMore)))
-		generations[number] = cq.Generation
-		return err
-	})
-	result := outcome{own: tally{"PATCH consumerqueues": float64(count)}}
+	made, err := w.patchTiers(ctx, count, "30s", "5m")
+	result := outcome{own: made.writes()}
 	if err != nil {
 		return result, err
 	}
 	isCurrent := func(number int) (state, bool) {
 		s := w.resources.of(nameOf(number))
-		return s, s.ready && s.generation >= generations[number]
+		return s, s.ready && s.generation >= made.generations[number]
 	}
 	err = w.until(ctx, "the edited ConsumerQueues are Ready", count, func() int {
 		current := 0
@@ -128,54 +163,10 @@ func (w *world) edit(ctx context.Context) (outcome, error) {
 	var times []time.Duration
 	for number := range count {
 		s, _ := isCurrent(number)
-		times = append(times, s.since.Sub(patched[number]))
+		times = append(times, s.since.Sub(made.at[number]))
 	}
 	result.note = fmt.Sprintf("%d at once, each Ready after %s", count, spread(times))
 	return result, nil
-}
-
-// quiet is for how long the manager must not have reconciled anything, so that nothing more is to be expected.
-const quiet = 2 * time.Second
-
-// measureRestart stops the manager, starts another, and takes the time until that has found each ConsumerQueue in sync.
-func measureRestart(ctx context.Context, w *world) ([]row, error) {
-	if err := w.manager.stop(); err != nil {
-		return nil, err
-	}
-	r, err := w.measure(ctx, "restart", func(ctx context.Context) (outcome, error) {
-		if err := w.startManager(); err != nil {
-			return outcome{}, err
-		}
-		return w.untilKnown(ctx)
-	})
-	return rowsUnless(err, r)
-}
-
-// untilKnown waits until the manager has found all ConsumerQueues in sync, and has not reconciled any for a while. The outcome ends
-// with the last reconciliation.
-func (w *world) untilKnown(ctx context.Context) (outcome, error) {
-	last, seen, reconciled := moment{}, 0.0, 0.0
-	for deadline := time.Now().Add(timeLimit); time.Now().Before(deadline); {
-		if !w.manager.runs() {
-			return outcome{}, fmt.Errorf("the manager ended by itself: %w", w.manager.err)
-		}
-		current, err := w.now()
-		if err != nil {
-			return outcome{}, err
-		}
-		samples, err := w.manager.scrape(ctx, reconciledMetric)
-		all, inSync := reconciliations(samples)
-		switch { // an error: it does not listen yet
-		case err == nil && all != seen:
-			seen, reconciled, last = all, inSync, current
-		case err == nil && reconciled >= float64(w.count) && current.at.Sub(last.at) > quiet:
-			return outcome{end: last, note: fmt.Sprintf("%.1f reconciliations each", all/float64(w.count))}, nil
-		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return outcome{}, err
-		}
-	}
-	return outcome{}, fmt.Errorf("waiting until the manager has found all ConsumerQueues in sync (%.0f of %d)", reconciled, w.count)
 }
 
 // remove deletes all ConsumerQueues and waits until they are gone, and with them what is at the broker.

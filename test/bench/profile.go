@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,7 +17,7 @@ const sliceSeconds = 5
 // profile has CPU profiles of the manager taken until the returned function is called, and then one of its memory. Files are
 // named by number of ConsumerQueues, layout and phase.
 func (w *world) profile(ctx context.Context, phase string) (stop func()) {
-	if w.given.profiles == "" {
+	if w.given.profiles == "" || w.profiles == "" {
 		return func() {}
 	}
 	phase = strings.NewReplacer(" ", "-", ",", "").Replace(phase)
@@ -43,6 +45,27 @@ func (w *world) profile(ctx context.Context, phase string) (stop func()) {
 			progress("%v", err)
 		}
 	}
+}
+
+// noteHeap adds to a row how much memory the manager has in use once garbage is collected.
+func (w *world) noteHeap(ctx context.Context, r *row) error {
+	content, err := get(ctx, "http://"+w.profiles+"/debug/pprof/heap?gc=1&debug=1")
+	if err != nil {
+		return fmt.Errorf("read the heap of the manager: %w", err)
+	}
+	bytes, err := parseHeap(string(content))
+	r.note += fmt.Sprintf("; live heap %.1f MiB", float64(bytes)/(1<<20))
+	return err
+}
+
+// parseHeap reads how many bytes are in use out of a profile of the heap in its form as text.
+func parseHeap(text string) (int64, error) {
+	_, after, found := strings.Cut(text, "\n# HeapAlloc = ")
+	number, _, _ := strings.Cut(after, "\n")
+	if !found {
+		return 0, errors.New("the profile does not tell how much of the heap is in use")
+	}
+	return strconv.ParseInt(number, 10, 64)
 }
 
 // save writes a profile to a file.

@@ -45,19 +45,19 @@ func (r *report) writeMachine(text *strings.Builder) {
 }
 
 func (r *report) writeTable(text *strings.Builder) {
-	writeCells(text, "N", "layout", "phase", "s", "× bare", "ms each", "HTTP", "AMQP", "API writes", "Events",
+	writeCells(text, "N", "layout", "phase", "s", "× bare", "× both bare", "ms each", "HTTP", "AMQP", "API writes", "Events",
 		"manager CPU s", "API server CPU s", "broker CPU s", "others CPU s", "peak MiB", "notes")
-	text.WriteString("| --: | --- | --- " + strings.Repeat("| --: ", 12) + "| --- |\n")
+	text.WriteString("| --: | --- | --- " + strings.Repeat("| --: ", 13) + "| --- |\n")
 	for _, row := range r.rows {
 		writes, events := row.writes.withoutEvents()
 		cells := []string{
-			fmt.Sprint(row.count), row.layout, row.phase, seconds(row.took), ratio(row.took, row.bare), row.each(),
+			fmt.Sprint(row.count), row.layout, row.phase, seconds(row.took), ratio(row.took, row.bare), row.bothBare(), row.each(),
 			number(row.http), number(row.amqp), number(writes), number(events),
 			seconds(row.cpu.manager), seconds(row.cpu.apiServer), seconds(row.cpu.broker), seconds(row.cpu.others()),
 			mebibytes(row.peak), row.note,
 		}
 		if row.http == nil { // the manager had nothing to do
-			for _, at := range []int{6, 7, 8, 9, 10} {
+			for _, at := range []int{7, 8, 9, 10, 11} {
 				cells[at] = ""
 			}
 		}
@@ -71,10 +71,18 @@ func writeCells(text *strings.Builder, cells ...string) {
 
 // each is the time for one ConsumerQueue, in milliseconds, of a phase in which something happens to all of them.
 func (r row) each() string {
-	if !slices.Contains([]string{"bare declare", "bare delete", phaseCreate, "restart", "delete"}, r.phase) {
+	if !slices.Contains([]string{"bare declare", "bare delete", phaseBareAPI, phaseCreate, "restart", "delete"}, r.phase) {
 		return ""
 	}
 	return fmt.Sprintf("%.1f", 1000*r.took.Seconds()/float64(r.count))
+}
+
+// bothBare compares a phase with what broker and API server take by themselves, one after the other: they share the cores.
+func (r row) bothBare() string {
+	if r.bare == 0 || r.bareAPI == 0 {
+		return ""
+	}
+	return ratio(r.took, r.bare+r.bareAPI)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
@@ -135,7 +143,7 @@ func (r *report) extremes(layout string) (least, most int) {
 // growth compares the time for one ConsumerQueue.
 func (r *report) growth(layout string, least, most int) string {
 	var parts []string
-	for _, phase := range []string{"bare declare", phaseCreate, "bare delete", "delete"} {
+	for _, phase := range []string{"bare declare", phaseBareAPI, phaseCreate, "bare delete", "delete"} {
 		few, many := r.find(layout, least, phase), r.find(layout, most, phase)
 		if few != nil && many != nil {
 			each := (many.took.Seconds() / float64(most)) / (few.took.Seconds() / float64(least))

@@ -26,6 +26,7 @@ type state struct {
 	generation int64
 	ready      bool      // for this generation
 	since      time.Time // since when it is ready, or not
+	objects    int       // that its status lists
 }
 
 func startTracker(ctx context.Context, server *apiServer) (*tracker, error) {
@@ -54,11 +55,12 @@ func (t *tracker) note(object any) {
 	if !is {
 		return
 	}
-	found := state{cq.Generation, cq.Status.ObservedGeneration == cq.Generation && isReady(cq.Status.Conditions), time.Now()}
+	ready := cq.Status.ObservedGeneration == cq.Generation && isReady(cq.Status.Conditions)
+	found := state{cq.Generation, ready, time.Now(), len(cq.Status.Topology)}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if before, known := t.all[cq.Name]; known && before.ready == found.ready && before.generation == found.generation {
-		return
+		found.since = before.since
 	}
 	t.all[cq.Name] = found
 }

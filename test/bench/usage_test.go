@@ -64,3 +64,16 @@ func TestKilobytes(t *testing.T) {
 		}
 	}
 }
+
+func TestParseHeap(t *testing.T) {
+	t.Parallel()
+	got, err := parseHeap("heap profile: 1: 2 [3: 4] @ heap/1048576\n\n# runtime.MemStats\n# Alloc = 7\n# HeapAlloc = 12345\n# HeapSys = 9\n")
+	if err != nil || got != 12345 {
+		t.Errorf("%d %v", got, err)
+	}
+	for _, text := range []string{"", "\n# HeapAlloc = many\n"} {
+		if got, err := parseHeap(text); err == nil {
+			t.Errorf("%q: %d and no error", text, got)
+		}
+	}
+}

@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// world is what is measured: an API server, a broker and a manager, all of them fresh.
+// world is what is measured: an API server, a broker and, once the creation begins, a manager, all of them fresh.
 type world struct {
 	given     *settings
 	count     int
@@ -26,11 +26,13 @@ type world struct {
 	folder    string
 	server    *apiServer
 	broker    *broker
-	manager   *manager
+	manager   *manager // nil until the creation begins
+	leader    *manager // nil but for the takeover, in which the manager stands by
 	resources *tracker
-	profiles  string        // where the manager serves its profiles; empty if none are taken
+	profiles  string        // where the manager serves its profiles; empty until there is one
 	declaring time.Duration // what the broker takes by itself; 0 until measured
 	deleting  time.Duration
+	writing   time.Duration // what the API server takes by itself for the creation; 0 until measured
 }
 
 func newWorld(ctx context.Context, given *settings, count int, shared layout) (w *world, err error) {
@@ -43,31 +45,38 @@ func newWorld(ctx context.Context, given *settings, count int, shared layout) (w
 	if w.folder, err = os.MkdirTemp("", "warren-bench-"); err != nil {
 		return nil, err
 	}
-	progress("%d ConsumerQueues, %s: starting a broker, an API server and the manager", count, shared.name)
+	progress("%d ConsumerQueues, %s: starting a broker and an API server", count, shared.name)
 	if w.broker, err = startBroker(ctx, filepath.Join(w.folder, "broker")); err != nil {
 		return nil, err
 	}
 	if w.server, err = startAPIServer(w.folder, given.crds); err != nil {
 		return nil, err
 	}
+	return w, nil
+}
+
+// begin starts the manager, and connects it to the broker.
+func (w *world) begin(ctx context.Context) (err error) {
 	if w.resources, err = startTracker(ctx, w.server); err != nil {
-		return nil, err
-	}
-	if given.profiles != "" {
-		if w.profiles, err = freeAddress(); err != nil {
-			return nil, err
-		}
+		return err
 	}
 	if err = w.startManager(); err != nil {
-		return nil, err
+		return err
 	}
-	return w, w.connect(ctx)
+	return w.connect(ctx)
+}
+
+// renewAPIServer starts another API server in the place of the present one, with nothing in it.
+func (w *world) renewAPIServer() (err error) {
+	w.server.stop()
+	w.server, err = startAPIServer(w.folder, w.given.crds)
+	return err
 }
 
 // close ends all that was started. What cannot be removed is no reason to lose results.
 func (w *world) close() {
-	if w.manager != nil {
-		if err := w.manager.stop(); err != nil {
+	for _, m := range []*manager{w.manager, w.leader} {
+		if err := m.stop(); err != nil {
 			progress("%v", err)
 		}
 	}
@@ -83,20 +92,28 @@ func (w *world) close() {
 	_ = os.RemoveAll(w.folder)
 }
 
-func (w *world) startManager() (err error) {
-	w.manager, err = startManager(w.given.manager, w.folder, w.server.kubeConfig, w.profiles)
+func (w *world) startManager(more ...string) (err error) {
+	if w.profiles == "" {
+		if w.profiles, err = freeAddress(); err != nil {
+			return err
+		}
+	}
+	w.manager, err = startManager(w.given.manager, w.folder, w.server.kubeConfig, w.profiles, more...)
 	return err
 }
 
+// brokerConnection reads the BrokerConnection.
+func (w *world) brokerConnection(ctx context.Context) (*v1alpha1.BrokerConnection, error) {
+	connection := &v1alpha1.BrokerConnection{}
+	err := w.server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: connectionName}, connection)
+	return connection, err
+}
+
+// connectionName is the name of the BrokerConnection.
+const connectionName = "default"
+
 // connect makes the BrokerConnection, to the vhost in which the broker announces what happens.
 func (w *world) connect(ctx context.Context) error {
-	connection := &v1alpha1.BrokerConnection{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"},
-		Spec: v1alpha1.BrokerConnectionSpec{
-			VHost: "/", SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"},
-			ResyncInterval: v1alpha1.Duration(w.given.interval.String()),
-		},
-	}
 	for _, object := range []client.Object{
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rabbitmq"},
@@ -105,14 +122,20 @@ func (w *world) connect(ctx context.Context) error {
 				"amqpURI": []byte(w.broker.amqp), "managementURI": []byte(w.broker.management),
 			},
 		},
-		connection,
+		&v1alpha1.BrokerConnection{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: connectionName},
+			Spec: v1alpha1.BrokerConnectionSpec{
+				VHost: "/", SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"},
+				ResyncInterval: v1alpha1.Duration(w.given.interval.String()),
+			},
+		},
 	} {
 		if err := w.server.Create(ctx, object); err != nil {
 			return err
 		}
 	}
 	return w.until(ctx, "the BrokerConnection is Ready", 1, func() int {
-		err := w.server.Get(ctx, client.ObjectKeyFromObject(connection), connection)
+		connection, err := w.brokerConnection(ctx)
 		if err != nil || !isReady(connection.Status.Conditions) {
 			return 0
 		}

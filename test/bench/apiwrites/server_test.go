@@ -10,7 +10,6 @@ import (
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,8 +19,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/topology"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // crds is the folder with the CRDs.
@@ -143,46 +140,3 @@ func (c cost) String() string {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// statusOf is the status of a ConsumerQueue whose six objects were last in sync with a hash, or are yet to be declared.
-func statusOf(cq *v1alpha1.ConsumerQueue, hash string) v1alpha1.ConsumerQueueStatus {
-	desired, err := topology.Desired(cq, vhost.RabbitMQ43)
-	if err != nil {
-		panic(err) // the spec is a constant
-	}
-	state := v1alpha1.StateMissing
-	if hash != "" {
-		state = v1alpha1.StateInSync
-	}
-	status := v1alpha1.ConsumerQueueStatus{
-		ObservedGeneration: 1, QueueName: cq.QueueName(), ConnectionName: cq.ConnectionName(), VHost: "/", ClusterName: "rabbit@broker",
-		ClusterID: "sha256:5fbd4a0a1f3a", ClusterEndpoint: "broker:5672",
-	}
-	add := func(id vhost.ID, role v1alpha1.Role) {
-		entry := topology.EntryOf(id)
-		entry.Role, entry.State, entry.LastSyncedHash = role, state, hash
-		if entry.Kind != v1alpha1.KindBinding {
-			entry.Origin = v1alpha1.OriginDeclared
-		}
-		status.Topology = append(status.Topology, entry)
-	}
-	for _, exchange := range desired.Exchanges {
-		add(exchange.ID(), exchange.Role)
-	}
-	for _, queue := range desired.Queues {
-		add(queue.ID(), queue.Role)
-	}
-	for _, binding := range desired.Bindings {
-		add(binding.ID(), binding.Role)
-	}
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
-	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionDrifted, v1alpha1.ConditionRecreationRequired} {
-		status.Conditions = append(status.Conditions, metav1.Condition{
-			Type: condition, Status: metav1.ConditionUnknown, Reason: "Pending", Message: "not reconciled yet", LastTransitionTime: now,
-		})
-		if hash != "" {
-			status.Conditions[len(status.Conditions)-1].Status, status.LastSyncedTime = metav1.ConditionTrue, &now
-		}
-	}
-	return status
-}

@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -28,7 +25,6 @@ const (
 	perRound  = 40 // writes of a kind in a round
 	atOnce    = 4  // writes under way
 	namespace = "default"
-	owner     = client.FieldOwner("warren")
 	// sixObjects is a ConsumerQueue with a main queue, two delay tiers, an exchange, a queue and a binding for dead letters.
 	sixObjects = `{retry: {delayTiers: [{delay: 30s}, {delay: 5m}]}}`
 )
@@ -37,31 +33,28 @@ const (
 type kind struct {
 	name string
 	// before is what was written before, and is not measured.
-	before []write
-	write  write
+	before []Write
+	write  Write
 }
-
-// write changes a ConsumerQueue as the API server returned it last.
-type write func(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error
 
 var kinds = []kind{
 	{"get", nil, get},
-	{"create", nil, create},
-	{"Event", nil, createEvent},
+	{"create", nil, Create},
+	{"Event", nil, CreateEvent},
 	{"finalizer/patch", nil, patchFinalizer},
 	{"finalizer/update", nil, updateFinalizer},
 	{"finalizer/apply", nil, applyFinalizer},
-	{"finalizer and intents/patch", nil, patchFinalizerAndIntents},
-	{"status/apply", []write{patchFinalizer}, applyStatus},
-	{"status/patch", []write{patchFinalizer}, patchStatus},
-	{"status/update", []write{patchFinalizer}, updateStatus},
-	{"status again/apply", []write{patchFinalizer, applyIntents}, applyStatus},
-	{"status again/patch", []write{patchFinalizer, patchIntents}, patchStatus},
-	{"status again/update", []write{patchFinalizer, updateIntents}, updateStatus},
-	{"creation/patch, apply, apply", nil, inTurn(patchFinalizer, applyIntents, applyStatus)},
-	{"creation/patch, update, update", nil, inTurn(patchFinalizer, updateIntents, updateStatus)},
-	{"creation/patch with intents, apply", nil, inTurn(patchFinalizerAndIntents, applyStatus)},
-	{"creation/patch with intents, update", nil, inTurn(patchFinalizerAndIntents, updateStatus)},
+	{"finalizer and intents/patch", nil, PatchFinalizerAndIntents},
+	{"status/apply", []Write{patchFinalizer}, applyStatus},
+	{"status/patch", []Write{patchFinalizer}, patchStatus},
+	{"status/update", []Write{patchFinalizer}, updateStatus},
+	{"status again/apply", []Write{patchFinalizer, applyIntents}, applyStatus},
+	{"status again/patch", []Write{patchFinalizer, patchIntents}, patchStatus},
+	{"status again/update", []Write{patchFinalizer, updateIntents}, updateStatus},
+	{"creation/patch, apply, apply", nil, InTurn(patchFinalizer, applyIntents, applyStatus)},
+	{"creation/patch, update, update", nil, InTurn(patchFinalizer, updateIntents, updateStatus)},
+	{"creation/patch with intents, apply", nil, InTurn(PatchFinalizerAndIntents, applyStatus)},
+	{"creation/patch with intents, update", nil, InTurn(PatchFinalizerAndIntents, updateStatus)},
 }
 
 // BenchmarkWrites prints, for each kind of request, milliseconds of CPU of the API server and of etcd, and of wall time.
@@ -95,16 +88,16 @@ func (s *server) measure(b *testing.B, of kind, round int) cost {
 	}
 	before := of.before
 	if of.name != "create" {
-		before = slices.Insert(slices.Clone(before), 0, write(create))
+		before = slices.Insert(slices.Clone(before), 0, Write(Create))
 	}
-	s.all(b, queues, inTurn(before...))
+	s.all(b, queues, InTurn(before...))
 	began, used, stored := time.Now(), s.apiServer.cpu(b), s.etcd.cpu(b)
 	s.all(b, queues, of.write)
 	return cost{milliseconds(s.apiServer.cpu(b) - used), milliseconds(s.etcd.cpu(b) - stored), milliseconds(time.Since(began))}
 }
 
 // all writes to each ConsumerQueue, some at a time.
-func (s *server) all(b *testing.B, queues []*v1alpha1.ConsumerQueue, one write) {
+func (s *server) all(b *testing.B, queues []*v1alpha1.ConsumerQueue, one Write) {
 	b.Helper()
 	next := make(chan *v1alpha1.ConsumerQueue)
 	var workers sync.WaitGroup
@@ -127,33 +120,8 @@ func (s *server) all(b *testing.B, queues []*v1alpha1.ConsumerQueue, one write) 
 	}
 }
 
-// inTurn makes several writes, one after the other.
-func inTurn(writes ...write) write {
-	return func(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
-		for _, one := range writes {
-			if err := one(ctx, api, cq); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-func create(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
-	return api.Create(ctx, cq)
-}
-
 func get(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
 	return api.Get(ctx, client.ObjectKeyFromObject(cq), cq)
-}
-
-func createEvent(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
-	return api.Create(ctx, &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cq.Namespace, Name: cq.Name}, EventTime: metav1.NowMicro(),
-		ReportingController: "warren", ReportingInstance: "warren", Action: "Declare", Reason: "Declared", Type: corev1.EventTypeNormal,
-		Note:      "declared 1 exchange, 4 queues and 1 binding",
-		Regarding: corev1.ObjectReference{Kind: "ConsumerQueue", Namespace: cq.Namespace, Name: cq.Name, UID: cq.UID},
-	})
 }
 
 func patchFinalizer(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
@@ -172,30 +140,14 @@ func applyFinalizer(ctx context.Context, api client.Client, cq *v1alpha1.Consume
 	return api.Apply(ctx, applied, owner, client.ForceOwnership)
 }
 
-// patchFinalizerAndIntents writes an annotation, too, with what is about to be declared.
-func patchFinalizerAndIntents(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
-	entries := statusOf(cq, "").Topology
-	for i := range entries {
-		entries[i].Origin, entries[i].State = "", ""
-	}
-	text, err := json.Marshal(map[string]any{"uid": cq.UID, "cluster": map[string]string{"name": "rabbit"}, "vhost": "/", "objects": entries})
-	if err != nil {
-		return err
-	}
-	before := cq.DeepCopy()
-	controllerutil.AddFinalizer(cq, v1alpha1.TopologyFinalizer)
-	metav1.SetMetaDataAnnotation(&cq.ObjectMeta, "messaging.warren.dev/intents", string(text))
-	return api.Patch(ctx, cq, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-}
-
 // A status in which the objects are yet to be declared, and one in which all is in sync, by each kind of request.
 var (
-	applyIntents, applyStatus   = applying(""), applying("v1:06967e3c5605e8ec")
-	patchIntents, patchStatus   = patching(""), patching("v1:06967e3c5605e8ec")
-	updateIntents, updateStatus = updating(""), updating("v1:06967e3c5605e8ec")
+	applyIntents, applyStatus   = applying(""), applying(inSync)
+	patchIntents, patchStatus   = patching(""), patching(inSync)
+	updateIntents, updateStatus = updating(""), UpdateStatus
 )
 
-func applying(hash string) write {
+func applying(hash string) Write {
 	return func(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
 		configuration := &ac.ConsumerQueueStatusApplyConfiguration{}
 		if err := ssa.Convert(statusOf(cq, hash), configuration); err != nil {
@@ -211,7 +163,7 @@ func applying(hash string) write {
 	}
 }
 
-func patching(hash string) write {
+func patching(hash string) Write {
 	return func(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
 		body, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"resourceVersion": cq.ResourceVersion}, "status": statusOf(cq, hash),
@@ -223,10 +175,8 @@ func patching(hash string) write {
 	}
 }
 
-func updating(hash string) write {
+func updating(hash string) Write {
 	return func(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
-		cq.Status = statusOf(cq, hash)
-		cq.ManagedFields = nil // as the manager's cache has it
-		return api.Status().Update(ctx, cq, owner)
+		return writeStatus(ctx, api, cq, hash)
 	}
 }
