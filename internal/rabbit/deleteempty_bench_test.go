@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"strconv"
@@ -16,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -24,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // BenchmarkDeleteEmpty deletes the empty queues of WARREN_DELETED_TOGETHER (100) topologies of a main queue, a tier and a dead-letter
@@ -40,9 +38,9 @@ func BenchmarkDeleteEmpty(b *testing.B) {
 		b.StopTimer()
 		vh := private.Broker.NewVHost(b)
 		declareTopologies(b, vh, count)
-		counted := &traffic{}
 		config := configOf(vh)
-		config.AMQPURI, config.ManagementURI = counted.amqp(b, config.AMQPURI), counted.management(b, config.ManagementURI)
+		sent, management := &methods{}, netfault.NewHTTPProxy(b, config.ManagementURI, netfault.HTTPOptions{})
+		config.AMQPURI, config.ManagementURI = sent.proxy(b, config.AMQPURI), management.URI
 		connection, err := Open(config, logr.Discard(), func(snapshot.Notice) {})
 		if err != nil {
 			b.Fatal(err)
@@ -50,14 +48,14 @@ func BenchmarkDeleteEmpty(b *testing.B) {
 		if err := connection.Refresh(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		requests, methods, cpu := counted.requests.Load(), counted.methods.Load(), cpuOf(b, private)
+		requests, methods, cpu := len(management.Requests()), sent.Load(), cpuOf(b, private)
 		b.StartTimer()
 		deleteTopologies(b, connection, count)
 		b.StopTimer()
 		b.ReportMetric(cpuOf(b, private)-cpu, "broker-cpu-s")
 		b.ReportMetric(b.Elapsed().Seconds(), "s")
-		b.ReportMetric(float64(counted.requests.Load()-requests), "http-requests")
-		b.ReportMetric(float64(counted.methods.Load()-methods), "amqp-methods")
+		b.ReportMetric(float64(len(management.Requests())-requests), "http-requests")
+		b.ReportMetric(float64(sent.Load()-methods), "amqp-methods")
 		connection.Close()
 		if left := len(vh.Definitions().Queues); left > 0 {
 			b.Errorf("%d queues are left", left)
@@ -151,68 +149,35 @@ func deleteTopologies(b *testing.B, connection *Connection, count int) {
 	all.Wait()
 }
 
-// counts are what a connection asks of a broker.
-type traffic struct{ requests, methods atomic.Int64 }
+// methods counts the AMQP methods that clients send.
+type methods struct{ atomic.Int64 }
 
-// management counts the requests that go through a proxy.
-func (c *traffic) management(b *testing.B, uri string) string {
+// proxy leads clients to a broker, and counts what they send.
+func (c *methods) proxy(b *testing.B, uri string) string {
 	b.Helper()
 	to, err := url.Parse(uri)
 	if err != nil {
 		b.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(to)
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.requests.Add(1)
-		proxy.ServeHTTP(w, r)
-	})}
-	go func() { _ = server.Serve(listener) }()
-	b.Cleanup(func() { _ = server.Close() })
-	return "http://" + listener.Addr().String()
-}
-
-// amqp counts the methods that clients send through a proxy.
-func (c *traffic) amqp(b *testing.B, uri string) string {
-	b.Helper()
-	to, err := url.Parse(uri)
-	if err != nil {
-		b.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			broker, err := net.Dial("tcp", to.Host)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			go func() {
-				_, _ = io.Copy(client, broker)
-				_ = client.Close()
-			}()
-			go func() {
-				c.pass(broker, bufio.NewReader(client))
-				_ = broker.Close()
-			}()
+	return "amqp://" + netfault.Listen(b, func(client net.Conn) {
+		broker, err := net.Dial("tcp", to.Host)
+		if err != nil {
+			_ = client.Close()
+			return
 		}
-	}()
-	return "amqp://" + listener.Addr().String()
+		go func() {
+			_, _ = io.Copy(client, broker)
+			_ = client.Close()
+		}()
+		go func() {
+			c.pass(broker, bufio.NewReader(client))
+			_ = broker.Close()
+		}()
+	})
 }
 
 // pass passes on the protocol header, and then frame by frame: type, channel, size, payload, end.
-func (c *traffic) pass(to io.Writer, from *bufio.Reader) {
+func (c *methods) pass(to io.Writer, from *bufio.Reader) {
 	const protocolHeader, frameHeader, frameEnd, frameMethod = 8, 7, 1, 1
 	if _, err := io.CopyN(to, from, protocolHeader); err != nil {
 		return
@@ -223,7 +188,7 @@ func (c *traffic) pass(to io.Writer, from *bufio.Reader) {
 			return
 		}
 		if header[0] == frameMethod {
-			c.methods.Add(1)
+			c.Add(1)
 		}
 		size := frameHeader + int(binary.BigEndian.Uint32(header[3:])) + frameEnd
 		frame := make([]byte, size)
@@ -238,7 +203,7 @@ func (c *traffic) pass(to io.Writer, from *bufio.Reader) {
 				break
 			}
 			if next[0] == frameMethod {
-				c.methods.Add(1)
+				c.Add(1)
 			}
 			rest := make([]byte, size)
 			if _, err := io.ReadFull(from, rest); err != nil {
