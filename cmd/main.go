@@ -14,10 +14,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/metricsaccess"
 	"github.com/warren-mq/warren/cmd/options"
 	"github.com/warren-mq/warren/internal/buildinfo"
 	"github.com/warren-mq/warren/internal/controller"
@@ -101,7 +101,7 @@ func metricsOptions(given *options.Options) (metricsserver.Options, error) {
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 	}
 	if given.MetricsSecure {
-		serving.FilterProvider = filters.WithAuthenticationAndAuthorization
+		serving.FilterProvider = metricsaccess.Filter
 	}
 	if given.MetricsCertPath != "" {
 		// Where files are missing, controller-runtime would make a certificate of its own, and say nothing.
