@@ -81,9 +81,9 @@ func TestManyThatAgreeAreNoRivals(t *testing.T) {
 	index := indexOf(many...)
 	view := index.View(many[0], here, topologytest.V43, leadsHere)
 	topologytest.Equal(t, "rivals", 0, len(view.rivals()))
-	topologytest.Equal(t, "peers", 99, len(view.peersOf(vhost.ID{Kind: vhost.KindQueue, Name: "grave"})))
+	topologytest.Equal(t, "peers", 99, len(slices.Collect(view.holders(vhost.QueueID("grave")))))
 	names := slices.Collect(func(yield func(string) bool) {
-		for _, p := range view.peersOf(vhost.ID{Kind: vhost.KindQueue, Name: "q-7"}) {
+		for p := range view.holders(vhost.QueueID("q-7")) {
 			yield(p.Name)
 		}
 	})

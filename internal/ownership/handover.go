@@ -55,7 +55,7 @@ func (h *Handover) Resolve(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.Topology
 	if !done || decided.uid != cq.UID {
 		h.sweep()
 		decided = decision{uid: cq.UID, when: h.timeNow(), left: map[vhost.ID]string{}}
-		undecided := view.where(func(p Peer) bool { return !h.hasDecided(p) })
+		undecided := view.leaveOut(h.hasDecided)
 		for _, entry := range owned {
 			if other := undecided.SharedWith(entry); other != "" {
 				decided.left[topology.IDOf(entry)] = other
@@ -74,16 +74,16 @@ func (h *Handover) Resolve(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.Topology
 
 // Undecided leaves out the peers that have decided: nothing can be left to them. It decides nothing itself.
 func (h *Handover) Undecided(view View) View {
-	return view.where(func(p Peer) bool {
+	return view.leaveOut(func(key client.ObjectKey, uid types.UID) bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return !h.hasDecided(p)
+		return h.hasDecided(key, uid)
 	})
 }
 
-func (h *Handover) hasDecided(p Peer) bool {
-	decided, done := h.of[p.key]
-	return done && decided.uid == p.uid
+func (h *Handover) hasDecided(key client.ObjectKey, uid types.UID) bool {
+	decided, done := h.of[key]
+	return done && decided.uid == uid
 }
 
 func (h *Handover) sweep() {

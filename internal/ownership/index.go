@@ -1,7 +1,9 @@
 package ownership
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -23,7 +25,9 @@ type Index struct {
 	mu      sync.RWMutex
 	records map[client.ObjectKey]*record
 	wants   sets[vhost.ID]
-	owns    sets[vhost.ID]
+	// active and leaving are those that want or own an object, apart by whether they are being deleted: of thousands that go together
+	// none need be asked what those that stay have.
+	active, leaving sets[vhost.ID]
 	// claims are found by subject, then by form.
 	claims map[subject]sets[string]
 	// waits are the objects that ConsumerQueues wait for others to give up.
@@ -47,28 +51,38 @@ type record struct {
 	candidates map[vhost.Version]Candidate
 }
 
-// sets are sets of ConsumerQueues, by a key.
-type sets[K comparable] map[K]map[client.ObjectKey]bool
+// sets are sets of ConsumerQueues, by a key. Each is sorted by name, so that what is said of the first stays the same.
+type sets[K comparable] map[K][]client.ObjectKey
 
 func (s sets[K]) add(key K, member client.ObjectKey) {
-	if s[key] == nil {
-		s[key] = map[client.ObjectKey]bool{}
+	if at, found := place(s[key], member); !found {
+		s[key] = slices.Insert(s[key], at, member)
 	}
-	s[key][member] = true
 }
 
 func (s sets[K]) remove(key K, member client.ObjectKey) {
-	delete(s[key], member)
+	if at, found := place(s[key], member); found {
+		s[key] = slices.Delete(s[key], at, at+1)
+	}
 	if len(s[key]) == 0 {
 		delete(s, key)
 	}
 }
 
+// place is where a ConsumerQueue is in a set, or would be.
+func place(members []client.ObjectKey, member client.ObjectKey) (at int, found bool) {
+	return slices.BinarySearchFunc(members, member, compareKeys)
+}
+
+func compareKeys(a, b client.ObjectKey) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
 // NewIndex makes an empty index.
 func NewIndex() *Index {
 	return &Index{
-		records: map[client.ObjectKey]*record{}, wants: sets[vhost.ID]{}, owns: sets[vhost.ID]{}, waits: sets[vhost.ID]{},
-		claims: map[subject]sets[string]{}, changed: make(chan struct{}),
+		records: map[client.ObjectKey]*record{}, wants: sets[vhost.ID]{}, active: sets[vhost.ID]{}, leaving: sets[vhost.ID]{},
+		waits: sets[vhost.ID]{}, claims: map[subject]sets[string]{}, changed: make(chan struct{}),
 	}
 }
 
@@ -117,8 +131,8 @@ func (x *Index) add(key client.ObjectKey, fresh *record) {
 	for id := range fresh.wants {
 		x.wants.add(id, key)
 	}
-	for id := range fresh.owns {
-		x.owns.add(id, key)
+	for id := range fresh.ids() {
+		x.holders(fresh.isLeaving()).add(id, key)
 	}
 	for about, form := range fresh.claims {
 		if x.claims[about] == nil {
@@ -145,8 +159,8 @@ func (x *Index) remove(key client.ObjectKey) {
 			x.unwanted.forget(id.Name)
 		}
 	}
-	for id := range old.owns {
-		x.owns.remove(id, key)
+	for id := range old.ids() {
+		x.holders(old.isLeaving()).remove(id, key)
 	}
 	for about, form := range old.claims {
 		x.claims[about].remove(form, key)
@@ -160,6 +174,41 @@ func (x *Index) remove(key client.ObjectKey) {
 		}
 	}
 }
+
+// holders are the sets of those that are being deleted, or of those that are not.
+func (x *Index) holders(leaving bool) sets[vhost.ID] {
+	if leaving {
+		return x.leaving
+	}
+	return x.active
+}
+
+// each lists the records of a set in the order of their names. The index may change meanwhile.
+func (x *Index) each(set func() []client.ObjectKey) iter.Seq[*record] {
+	return func(yield func(*record) bool) {
+		for one := x.after(client.ObjectKey{}, set); one != nil && yield(one); {
+			one = x.after(client.ObjectKeyFromObject(one.cq), set)
+		}
+	}
+}
+
+// after is the record of a set that comes after a name; nil if none does.
+func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *record {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	members := set()
+	at, found := place(members, name)
+	if found {
+		at++
+	}
+	if at == len(members) {
+		return nil
+	}
+	return x.records[members[at]]
+}
+
+// isLeaving says whether a ConsumerQueue is being deleted.
+func (r *record) isLeaving() bool { return !r.cq.DeletionTimestamp.IsZero() }
 
 // ids are the objects that a ConsumerQueue wants or owns.
 func (r *record) ids() vhost.IDs {
@@ -213,11 +262,12 @@ func (x *Index) Affected(cq *v1alpha1.ConsumerQueue) []client.ObjectKey {
 	for _, entry := range topology.Owned(cq.Status.Topology) {
 		ids[topology.IDOf(entry)] = true
 	}
-	waiting := map[client.ObjectKey]bool{}
+	var waiting []client.ObjectKey
 	for id := range ids {
-		maps.Copy(waiting, x.waits[id])
+		waiting = append(waiting, x.waits[id]...)
 	}
-	return slices.SortedFunc(maps.Keys(waiting), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(waiting, compareKeys)
+	return slices.Compact(waiting)
 }
 
 // candidate is the ConsumerQueue of a record as FindConflict sees it on a version of RabbitMQ.
@@ -241,5 +291,5 @@ func (r *record) mayWithdraw(newer *record) bool {
 
 // released says whether a ConsumerQueue that is being deleted has let go of everything.
 func (r *record) released() bool {
-	return !r.cq.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(r.cq, v1alpha1.TopologyFinalizer)
+	return r.isLeaving() && !controllerutil.ContainsFinalizer(r.cq, v1alpha1.TopologyFinalizer)
 }

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,7 @@ func TestRemove(t *testing.T) {
 	index.Update(controllertest.Synced(t, "orders", withGrave, withBigGrave), true)
 	index.Remove(client.ObjectKeyFromObject(cq))
 	index.Remove(client.ObjectKeyFromObject(cq))
-	left := len(index.records) + len(index.wants) + len(index.owns) + len(index.claims) + len(index.waits)
+	left := len(index.records) + len(index.wants) + len(index.active) + len(index.leaving) + len(index.claims) + len(index.waits)
 	topologytest.Equal(t, "entries", 0, left)
 }
 
@@ -50,7 +51,7 @@ func TestUpdate(t *testing.T) {
 	index := indexOf(cq)
 	peersOf := func(name string) int {
 		view := index.View(controllertest.Named(t, "shop", "other", `{}`), here, topologytest.V43, leadsHere)
-		return len(view.peersOf(vhost.ID{Kind: vhost.KindQueue, Name: name}))
+		return len(slices.Collect(view.holders(vhost.QueueID(name))))
 	}
 	topologytest.Equal(t, "those that want the grave", 1, peersOf("grave"))
 	edited := controllertest.Synced(t, "orders", withGrave, `{deadLetter: {queue: {name: tomb}}}`)

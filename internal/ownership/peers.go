@@ -3,10 +3,9 @@ package ownership
 import (
 	"context"
 	"fmt"
-	"maps"
+	"iter"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +22,6 @@ type Peer struct {
 	Candidate
 
 	key client.ObjectKey
-	uid types.UID
 	// foreign: it is in another namespace, which those who read of it may not know of.
 	foreign     bool
 	near        Nearness
@@ -76,7 +74,9 @@ type View struct {
 	here    Location
 	version vhost.Version
 	locate  Locate
-	only    []func(Peer) bool
+	// activeOnly leaves out those that are being deleted, and leftOut others.
+	activeOnly bool
+	leftOut    func(client.ObjectKey, types.UID) bool
 }
 
 // View shows a ConsumerQueue its peers.
@@ -85,17 +85,21 @@ func (x *Index) View(self *v1alpha1.ConsumerQueue, here Location, version vhost.
 }
 
 // Active leaves out the peers that are being deleted.
-func (v View) Active() View { return v.where(func(p Peer) bool { return !p.terminating }) }
+func (v View) Active() View {
+	v.activeOnly = true
+	return v
+}
 
-func (v View) where(keep func(Peer) bool) View {
-	v.only = append(slices.Clip(v.only), keep)
+// leaveOut leaves out further peers.
+func (v View) leaveOut(these func(client.ObjectKey, types.UID) bool) View {
+	v.leftOut = these
 	return v
 }
 
 // wants says whether a peer wants an object, in whatever form.
 func (v View) wants(id vhost.ID) bool {
-	for _, other := range v.records(func(x *Index) []map[client.ObjectKey]bool { return []map[client.ObjectKey]bool{x.wants[id]} }) {
-		if p, here := v.peer(other); here && p.near != Unplaced && p.Desired.Wants(id) {
+	for p := range v.peers(func() []client.ObjectKey { return v.index.wants[id] }) {
+		if p.near != Unplaced && p.Desired.Wants(id) {
 			return true
 		}
 	}
@@ -104,12 +108,17 @@ func (v View) wants(id vhost.ID) bool {
 
 // AnyNeeds says whether any peer needs an object.
 func (v View) AnyNeeds(entry v1alpha1.TopologyEntry) bool {
-	return slices.ContainsFunc(v.peersOf(topology.IDOf(entry)), func(p Peer) bool { return p.near != Unplaced && p.needs(entry) })
+	for p := range v.Active().holders(topology.IDOf(entry)) {
+		if p.near != Unplaced && p.needs(entry) {
+			return true
+		}
+	}
+	return false
 }
 
-// SharedWith is what messages call the first peer that holds an object; empty if none does.
+// SharedWith is what messages call the first peer that holds an object, of those that stay if there is any; empty if none does.
 func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
-	for _, p := range v.peersOf(topology.IDOf(entry)) {
+	for p := range v.holders(topology.IDOf(entry)) {
 		if p.near != Unplaced && p.holds(entry) {
 			return p.displayName()
 		}
@@ -159,17 +168,24 @@ func candidatesOf(peers []Peer, near Nearness) []Candidate {
 
 // rivals are the peers that claim a subject in another form, sorted by name.
 func (v View) rivals() []Peer {
-	claims := v.index.ClaimsOf(v.self)
-	return v.peers(v.records(func(x *Index) (found []map[client.ObjectKey]bool) {
-		for about, form := range claims {
-			for other, members := range x.claims[about] {
-				if other != form {
-					found = append(found, members)
-				}
+	rivals := v.index.rivals(v.index.ClaimsOf(v.self))
+	return slices.Collect(v.peers(func() []client.ObjectKey { return rivals }))
+}
+
+// rivals are those that claim a subject in another form, sorted by name.
+func (x *Index) rivals(claims Claims) []client.ObjectKey {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var found []client.ObjectKey
+	for about, form := range claims {
+		for other, members := range x.claims[about] {
+			if other != form {
+				found = append(found, members...)
 			}
 		}
-		return found
-	}))
+	}
+	slices.SortFunc(found, compareKeys)
+	return slices.Compact(found)
 }
 
 // ClaimsOf are the claims of a ConsumerQueue. The index has them unless the spec is newer.
@@ -184,55 +200,48 @@ func (x *Index) ClaimsOf(cq *v1alpha1.ConsumerQueue) Claims {
 	return claims
 }
 
-// peersOf are those that own or want an object, sorted by name.
-func (v View) peersOf(id vhost.ID) []Peer {
-	return v.peers(v.records(func(x *Index) []map[client.ObjectKey]bool {
-		return []map[client.ObjectKey]bool{x.owns[id], x.wants[id]}
-	}))
-}
-
-// records are those of sets of ConsumerQueues, without this one.
-func (v View) records(pick func(*Index) []map[client.ObjectKey]bool) []*record {
-	v.index.mu.RLock()
-	defer v.index.mu.RUnlock()
-	found := map[client.ObjectKey]*record{}
-	for _, members := range pick(v.index) {
-		for key := range members {
-			found[key] = v.index.records[key]
+// holders are those that own or want an object: first those that stay, then those that are being deleted.
+func (v View) holders(id vhost.ID) iter.Seq[Peer] {
+	return func(yield func(Peer) bool) {
+		for p := range v.peers(func() []client.ObjectKey { return v.index.active[id] }) {
+			if !yield(p) {
+				return
+			}
+		}
+		if v.activeOnly {
+			return
+		}
+		for p := range v.peers(func() []client.ObjectKey { return v.index.leaving[id] }) {
+			if !yield(p) {
+				return
+			}
 		}
 	}
-	delete(found, client.ObjectKeyFromObject(v.self))
-	return slices.Collect(maps.Values(found))
 }
 
-func (v View) peers(records []*record) []Peer {
-	var peers []Peer
-	for _, one := range records {
-		if p, here := v.peer(one); here {
-			peers = append(peers, p)
+// peers are those of a set of ConsumerQueues, in the order of their names.
+func (v View) peers(set func() []client.ObjectKey) iter.Seq[Peer] {
+	return func(yield func(Peer) bool) {
+		for one := range v.index.each(set) {
+			if p, here := v.peer(one); here && !yield(p) {
+				return
+			}
 		}
 	}
-	slices.SortFunc(peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
-	return peers
 }
 
-// peer is the ConsumerQueue of a record; false if it is elsewhere, has let go of everything, or is left out of the view.
+// peer is the ConsumerQueue of a record; false if it is this one, elsewhere, has let go of everything, or is left out of the view.
 func (v View) peer(of *record) (Peer, bool) {
-	if of.released() {
+	key := client.ObjectKeyFromObject(of.cq)
+	switch {
+	case key == client.ObjectKeyFromObject(v.self), of.released(), v.activeOnly && of.isLeaving():
+		return Peer{}, false
+	case v.leftOut != nil && v.leftOut(key, of.cq.UID):
 		return Peer{}, false
 	}
 	near := NearnessTo(v.here, of.cq.Status, v.locate(of.cq))
-	if near == Elsewhere {
-		return Peer{}, false
-	}
-	p := Peer{
-		Candidate: of.candidate(v.version), key: client.ObjectKeyFromObject(of.cq), uid: of.cq.UID,
-		foreign: of.cq.Namespace != v.self.Namespace, near: near, terminating: !of.cq.DeletionTimestamp.IsZero(),
-	}
-	for _, keep := range v.only {
-		if !keep(p) {
-			return Peer{}, false
-		}
-	}
-	return p, true
+	return Peer{
+		Candidate: of.candidate(v.version), key: key,
+		foreign: of.cq.Namespace != v.self.Namespace, near: near, terminating: of.isLeaving(),
+	}, near != Elsewhere
 }

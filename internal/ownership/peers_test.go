@@ -3,6 +3,8 @@ package ownership
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +89,46 @@ func TestHeldAndNeeded(t *testing.T) {
 	}
 }
 
+// Hundreds that share an object are not asked one after the other: the first answers for all that stay, and of those that are being
+// deleted, none is asked.
+func TestSharedByMany(t *testing.T) {
+	t.Parallel()
+	own := controllertest.Synced(t, "own", withGrave, "")
+	var staying, leaving []*v1alpha1.ConsumerQueue
+	for number := range 100 {
+		staying = append(staying, controllertest.Synced(t, fmt.Sprintf("staying-%03d", number), withGrave, ""))
+		leaving = append(leaving, controllertest.BeingDeleted(controllertest.Synced(t, fmt.Sprintf("leaving-%03d", number), withGrave, "")))
+	}
+	for name, test := range map[string]struct {
+		others               []*v1alpha1.ConsumerQueue
+		holder, activeHolder string
+		asked, askedOfActive int
+		needed               bool
+		askedForNeed         int
+	}{
+		"all stay":           {staying, "shop/staying-000", "shop/staying-000", 1, 1, true, 1},
+		"all go":             {leaving, "shop/leaving-000", "", 1, 0, false, 0},
+		"some stay, some go": {append(leaving, staying...), "shop/staying-000", "shop/staying-000", 1, 1, true, 1},
+	} {
+		asked := 0
+		view := indexOf(test.others...).View(own, here, topologytest.V43, func(*v1alpha1.ConsumerQueue) Location {
+			asked++
+			return here
+		})
+		counted := func() (count int) {
+			count, asked = asked, 0
+			return count
+		}
+		entry := entryOf(t, own, "grave")
+		topologytest.Equal(t, name+": holder", test.holder, strings.TrimPrefix(view.SharedWith(entry), "ConsumerQueue "))
+		topologytest.Equal(t, name+": asked", test.asked, counted())
+		topologytest.Equal(t, name+": holder that stays", test.activeHolder, strings.TrimPrefix(view.Active().SharedWith(entry), "ConsumerQueue "))
+		topologytest.Equal(t, name+": asked of those that stay", test.askedOfActive, counted())
+		topologytest.Equal(t, name+": needed", test.needed, view.AnyNeeds(entry))
+		topologytest.Equal(t, name+": asked whether they need it", test.askedForNeed, counted())
+	}
+}
+
 // Which ConsumerQueues a vhost has in common is a matter of where their connections lead, not of namespaces.
 func TestWants(t *testing.T) {
 	t.Parallel()
@@ -124,7 +166,7 @@ func TestWants(t *testing.T) {
 		topologytest.Equal(t, name, test.want, view.wants(test.binding.ID()))
 	}
 	names := map[string]string{}
-	for _, p := range view.peersOf(vhost.ID{Kind: vhost.KindQueue, Name: "dlq"}) {
+	for p := range view.holders(vhost.QueueID("dlq")) {
 		names[p.Name] = p.displayName()
 	}
 	topologytest.Equal(t, "peers", map[string]string{

@@ -84,7 +84,7 @@ func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID
 func (x *Index) isShared(queue string) bool { return len(x.wants[vhost.QueueID(queue)]) > 1 }
 
 func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
-	for member := range x.wants[id] {
+	for _, member := range x.wants[id] {
 		r := x.records[member]
 		if !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
 			return true

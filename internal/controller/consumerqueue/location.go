@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -37,7 +38,16 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 
 // view shows a ConsumerQueue its peers: those that have to do with its objects, whichever connection leads them there.
 func (r *Reconciler) view(ctx context.Context, cq *v1alpha1.ConsumerQueue, here ownership.Location, version vhost.Version) ownership.View {
-	return r.index.View(cq, here, version, func(other *v1alpha1.ConsumerQueue) ownership.Location { return r.locationOf(ctx, other) })
+	known := map[client.ObjectKey]ownership.Location{} // of connections: thousands of peers may have the same
+	return r.index.View(cq, here, version, func(other *v1alpha1.ConsumerQueue) ownership.Location {
+		connection := brokers.ConnectionKey(other)
+		location, found := known[connection]
+		if !found {
+			location = r.locationOf(ctx, other)
+			known[connection] = location
+		}
+		return location
+	})
 }
 
 // switchLocation forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.
