@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,14 +23,13 @@ import (
 type Index struct {
 	mu      sync.RWMutex
 	records map[client.ObjectKey]*record
-	wants   sets[vhost.ID]
+	wants   sets
 	// active and leaving are those that want or own an object, apart by whether they are being deleted: of thousands that go together
 	// none need be asked what those that stay have.
-	active, leaving sets[vhost.ID]
-	// claims are found by subject, then by form.
-	claims map[subject]sets[string]
+	active, leaving sets
+	claims          map[subject]claimants
 	// waits are the objects that ConsumerQueues wait for others to give up.
-	waits   sets[vhost.ID]
+	waits   sets
 	changed chan struct{} // closed when a record changes
 	// withdrawals counts how often a ConsumerQueue may have ceased to want something somewhere; unwanted goes by it.
 	withdrawals uint64
@@ -42,8 +40,8 @@ type Index struct {
 type record struct {
 	cq     *v1alpha1.ConsumerQueue // shared with the cache; it must not be changed
 	claims Claims
-	wants  vhost.IDs
-	owns   vhost.IDs
+	wants  []mark
+	owns   []mark
 	// waits: it lost a conflict, or is about to delete what others may come to want.
 	waits bool
 
@@ -51,16 +49,16 @@ type record struct {
 	candidates map[vhost.Version]Candidate
 }
 
-// sets are sets of ConsumerQueues, by a key. Each is sorted by name, so that what is said of the first stays the same.
-type sets[K comparable] map[K][]client.ObjectKey
+// sets are sets of ConsumerQueues, by the mark of an object. Each is sorted by name, so that what is said of the first stays the same.
+type sets map[mark][]client.ObjectKey
 
-func (s sets[K]) add(key K, member client.ObjectKey) {
+func (s sets) add(key mark, member client.ObjectKey) {
 	if at, found := place(s[key], member); !found {
 		s[key] = slices.Insert(s[key], at, member)
 	}
 }
 
-func (s sets[K]) remove(key K, member client.ObjectKey) {
+func (s sets) remove(key mark, member client.ObjectKey) {
 	if at, found := place(s[key], member); found {
 		s[key] = slices.Delete(s[key], at, at+1)
 	}
@@ -81,17 +79,18 @@ func compareKeys(a, b client.ObjectKey) int {
 // NewIndex makes an empty index.
 func NewIndex() *Index {
 	return &Index{
-		records: map[client.ObjectKey]*record{}, wants: sets[vhost.ID]{}, active: sets[vhost.ID]{}, leaving: sets[vhost.ID]{},
-		waits: sets[vhost.ID]{}, claims: map[subject]sets[string]{}, changed: make(chan struct{}),
+		records: map[client.ObjectKey]*record{}, wants: sets{}, active: sets{}, leaving: sets{}, waits: sets{},
+		claims: map[subject]claimants{}, changed: make(chan struct{}),
 	}
 }
 
 // Update takes over a ConsumerQueue as the cache has it. waits says that it waits for what other ConsumerQueues have.
 func (x *Index) Update(cq *v1alpha1.ConsumerQueue, waits bool) {
-	fresh := &record{cq: cq, waits: waits, owns: vhost.IDs{}, candidates: map[vhost.Version]Candidate{}}
+	owned := vhost.IDs{}
 	for _, entry := range topology.Owned(cq.Status.Topology) {
-		fresh.owns[topology.IDOf(entry)] = true
+		owned[topology.IDOf(entry)] = true
 	}
+	fresh := &record{cq: cq, waits: waits, owns: marksOf(owned)}
 	key := client.ObjectKeyFromObject(cq)
 	x.mu.RLock()
 	known := x.records[key]
@@ -99,7 +98,8 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue, waits bool) {
 	if known != nil && known.cq.UID == cq.UID && known.cq.Generation == cq.Generation {
 		fresh.claims, fresh.wants = known.claims, known.wants
 	} else {
-		fresh.claims, fresh.wants = claimsOf(cq)
+		claims, wanted := claimsOf(cq)
+		fresh.claims, fresh.wants = claims, marksOf(wanted)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -128,21 +128,18 @@ func (x *Index) tell() {
 
 func (x *Index) add(key client.ObjectKey, fresh *record) {
 	x.records[key] = fresh
-	for id := range fresh.wants {
-		x.wants.add(id, key)
+	for _, object := range fresh.wants {
+		x.wants.add(object, key)
 	}
-	for id := range fresh.ids() {
-		x.holders(fresh.isLeaving()).add(id, key)
+	for _, object := range fresh.objects() {
+		x.holders(fresh.isLeaving()).add(object, key)
 	}
 	for about, form := range fresh.claims {
-		if x.claims[about] == nil {
-			x.claims[about] = sets[string]{}
-		}
-		x.claims[about].add(form, key)
+		x.claims[about] = x.claims[about].add(form, key)
 	}
 	if fresh.waits {
-		for id := range fresh.ids() {
-			x.waits.add(id, key)
+		for _, object := range fresh.objects() {
+			x.waits.add(object, key)
 		}
 	}
 }
@@ -153,30 +150,27 @@ func (x *Index) remove(key client.ObjectKey) {
 		return
 	}
 	delete(x.records, key)
-	for id := range old.wants {
-		x.wants.remove(id, key)
-		if id.Kind == vhost.KindQueue && !x.isShared(id.Name) {
-			x.unwanted.forget(id.Name)
-		}
+	for _, object := range old.wants {
+		x.wants.remove(object, key)
 	}
-	for id := range old.ids() {
-		x.holders(old.isLeaving()).remove(id, key)
+	x.unwanted.forget(x.isShared)
+	for _, object := range old.objects() {
+		x.holders(old.isLeaving()).remove(object, key)
 	}
 	for about, form := range old.claims {
-		x.claims[about].remove(form, key)
-		if len(x.claims[about]) == 0 {
+		if x.claims[about] = x.claims[about].remove(form, key); len(x.claims[about]) == 0 {
 			delete(x.claims, about)
 		}
 	}
 	if old.waits {
-		for id := range old.ids() {
-			x.waits.remove(id, key)
+		for _, object := range old.objects() {
+			x.waits.remove(object, key)
 		}
 	}
 }
 
 // holders are the sets of those that are being deleted, or of those that are not.
-func (x *Index) holders(leaving bool) sets[vhost.ID] {
+func (x *Index) holders(leaving bool) sets {
 	if leaving {
 		return x.leaving
 	}
@@ -210,12 +204,8 @@ func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *rec
 // isLeaving says whether a ConsumerQueue is being deleted.
 func (r *record) isLeaving() bool { return !r.cq.DeletionTimestamp.IsZero() }
 
-// ids are the objects that a ConsumerQueue wants or owns.
-func (r *record) ids() vhost.IDs {
-	ids := maps.Clone(r.wants)
-	maps.Copy(ids, r.owns)
-	return ids
-}
+// objects are those that a ConsumerQueue wants or owns.
+func (r *record) objects() []mark { return union(r.wants, r.owns) }
 
 // Await returns when the index has heard of a ConsumerQueue in the version that the cache has, and with that of every change
 // before: whoever is reconciled knows all that the cache knew. It is false if that takes longer than the limit.
@@ -253,18 +243,19 @@ func (x *Index) Affected(cq *v1alpha1.ConsumerQueue) []client.ObjectKey {
 	if len(x.waits) == 0 {
 		return nil
 	}
-	var ids vhost.IDs
+	var objects []mark
 	if known := x.records[client.ObjectKeyFromObject(cq)]; known != nil {
-		ids = known.ids()
+		objects = known.objects()
 	} else {
-		_, ids = claimsOf(cq)
+		_, wanted := claimsOf(cq)
+		objects = marksOf(wanted)
 	}
 	for _, entry := range topology.Owned(cq.Status.Topology) {
-		ids[topology.IDOf(entry)] = true
+		objects = append(objects, markOf(topology.IDOf(entry)))
 	}
 	var waiting []client.ObjectKey
-	for id := range ids {
-		waiting = append(waiting, x.waits[id]...)
+	for _, object := range objects {
+		waiting = append(waiting, x.waits[object]...)
 	}
 	slices.SortFunc(waiting, compareKeys)
 	return slices.Compact(waiting)
@@ -277,6 +268,9 @@ func (r *record) candidate(version vhost.Version) Candidate {
 	known, ok := r.candidates[version]
 	if !ok {
 		known = CandidateOf(r.cq, version)
+		if r.candidates == nil {
+			r.candidates = map[vhost.Version]Candidate{}
+		}
 		r.candidates[version] = known
 	}
 	return known
