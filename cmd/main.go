@@ -7,17 +7,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // every way to log in to a cluster
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/metricsaccess"
 	"github.com/warren-mq/warren/cmd/options"
 	"github.com/warren-mq/warren/internal/buildinfo"
 	"github.com/warren-mq/warren/internal/controller"
@@ -32,10 +32,22 @@ func main() {
 		fmt.Println(buildinfo.Get())
 		return
 	}
-	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&given.Zap)))
+	ctrl.SetLogger(newLogger(&given.Zap))
+	setGCPercent()
 	if err := run(&given); err != nil {
 		ctrl.Log.Error(err, "Stopped")
 		os.Exit(1)
+	}
+}
+
+// gcPercent has the collector run when the heap has grown by this much, where Go's own default is to let it double. What lives on the
+// heap is a few KiB for each ConsumerQueue, and marking that is fast: see docs/adr/0029-memory.md.
+const gcPercent = 50
+
+// setGCPercent leaves the choice to the environment, as Go does.
+func setGCPercent() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 }
 
@@ -101,7 +113,7 @@ func metricsOptions(given *options.Options) (metricsserver.Options, error) {
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 	}
 	if given.MetricsSecure {
-		serving.FilterProvider = filters.WithAuthenticationAndAuthorization
+		serving.FilterProvider = metricsaccess.Filter
 	}
 	if given.MetricsCertPath != "" {
 		// Where files are missing, controller-runtime would make a certificate of its own, and say nothing.

@@ -52,6 +52,7 @@ func slim(object any) (any, error) {
 	}
 	if cq, ok := object.(*v1alpha1.ConsumerQueue); ok {
 		ownership.RestoreIntents(cq) // which needs the managed fields
+		compact(cq)
 	}
 	return cache.TransformStripManagedFields()(object)
 }

@@ -13,28 +13,29 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-func TestBrokerObjects(t *testing.T) {
+func TestIndexes(t *testing.T) {
 	t.Parallel()
+	cq := controllertest.Named(t, "shop", "orders", `{
+		retry: {exchange: {name: orders}, delayTiers: [{delay: 1s}], returnTo: {exchange: back}},
+		bindings: [{exchange: {name: events, type: topic}}]
+	}`)
 	index := map[string][]string{}
 	collect := indexerFunc(func(object client.Object, field string, values client.IndexerFunc) {
 		switch object.(type) {
 		case *v1alpha1.ConsumerQueue:
-			index[field] = values(controllertest.Named(t, "shop", "orders", `{
-				retry: {exchange: {name: orders}, delayTiers: [{delay: 1s}], returnTo: {exchange: back}},
-				bindings: [{exchange: {name: events, type: topic}}]
-			}`))
+			index[field] = values(cq)
 		case *v1alpha1.BrokerConnection:
 			index[field] = values(controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}))
 		}
 	})
 	topologytest.Equal(t, "error", nil, addIndexes(t.Context(), collect))
-	topologytest.Equal(t, "index", map[string][]string{
-		brokers.IndexConnection: {"default"},
-		brokers.IndexBrokerObject: {
-			"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
-		},
-		brokerconnection.IndexSecret: {"broker"},
-	}, index)
+	topologytest.Equal(t, "connection", []string{"default"}, index[brokers.IndexConnection])
+	topologytest.Equal(t, "secret", []string{"broker"}, index[brokerconnection.IndexSecret])
+	keys := []string{
+		"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
+	}
+	topologytest.Equal(t, "keys", keys, brokers.ObjectKeysOf(cq))
+	topologytest.Equal(t, "a bucket for each key", len(keys), len(index[brokers.IndexBrokerObject]))
 }
 
 type indexerFunc func(object client.Object, field string, values client.IndexerFunc)

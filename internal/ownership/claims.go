@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,18 +41,18 @@ var versions = []vhost.Version{vhost.RabbitMQ310, vhost.RabbitMQ312, vhost.Rabbi
 // claimsOf are the claims of a ConsumerQueue on whatever version of RabbitMQ, with the objects that it wants on any.
 func claimsOf(cq *v1alpha1.ConsumerQueue) (Claims, vhost.IDs) {
 	claims, wants := Claims{}, vhost.IDs{}
-	last := ""
+	var last map[subject]string
 	for _, version := range versions {
 		desired, err := topology.Desired(cq, version)
 		if err != nil {
 			continue // what cannot become a topology claims nothing
 		}
 		forms := formsOf(desired, client.ObjectKeyFromObject(cq))
-		if text := fmt.Sprint(forms); text != last { // maps are printed in order
+		if !maps.Equal(forms, last) {
 			for about, form := range forms {
 				claims[about] += version.String() + " " + form + "\n"
 			}
-			last = text
+			last = forms
 		}
 		addIDs(desired, wants)
 	}
@@ -75,9 +76,9 @@ func addIDs(desired topology.Topology, ids vhost.IDs) {
 func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]string {
 	all := map[subject][]string{}
 	for _, queue := range desired.Queues {
-		form := string(queue.Role) + " " + queue.Arguments.JSON()
-		if queue.Role != v1alpha1.RoleDeadLetter {
-			form = owner.String()
+		form := owner.String()
+		if queue.Role == v1alpha1.RoleDeadLetter {
+			form = string(queue.Role) + " " + queue.Arguments.JSON()
 		}
 		about := subject{kind: isQueue, name: queue.Name}
 		all[about] = append(all[about], form)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,14 +24,13 @@ import (
 type Index struct {
 	mu      sync.RWMutex
 	records map[client.ObjectKey]*record
-	wants   sets[vhost.ID]
+	wants   sets
 	// active and leaving are those that want or own an object, apart by whether they are being deleted: of thousands that go together
 	// none need be asked what those that stay have.
-	active, leaving sets[vhost.ID]
-	// claims are found by subject, then by form.
-	claims map[subject]sets[string]
+	active, leaving sets
+	claims          map[subject]claimants
 	// waits are the objects that active ConsumerQueues wait for others to give up, or to want.
-	waits   sets[vhost.ID]
+	waits   sets
 	changed chan struct{} // closed when a record changes
 	// withdrawals counts how often a ConsumerQueue may have ceased to want something somewhere; unwanted goes by it.
 	withdrawals uint64
@@ -43,23 +41,25 @@ type Index struct {
 type record struct {
 	cq     *v1alpha1.ConsumerQueue // shared with the cache; it must not be changed
 	claims Claims
-	wants  vhost.IDs
-	owns   vhost.IDs
+	wants  []mark
+	owns   []mark
+	// waits are the objects that the ConsumerQueue waits for; see waitsFor.
+	waits []mark
 
 	mu         sync.Mutex
 	candidates map[vhost.Version]Candidate
 }
 
-// sets are sets of ConsumerQueues, by a key. Each is sorted by name, so that what is said of the first stays the same.
-type sets[K comparable] map[K][]client.ObjectKey
+// sets are sets of ConsumerQueues, by the mark of an object. Each is sorted by name, so that what is said of the first stays the same.
+type sets map[mark][]client.ObjectKey
 
-func (s sets[K]) add(key K, member client.ObjectKey) {
+func (s sets) add(key mark, member client.ObjectKey) {
 	if at, found := place(s[key], member); !found {
 		s[key] = slices.Insert(s[key], at, member)
 	}
 }
 
-func (s sets[K]) remove(key K, member client.ObjectKey) {
+func (s sets) remove(key mark, member client.ObjectKey) {
 	if at, found := place(s[key], member); found {
 		s[key] = slices.Delete(s[key], at, at+1)
 	}
@@ -80,17 +80,18 @@ func compareKeys(a, b client.ObjectKey) int {
 // NewIndex makes an empty index.
 func NewIndex() *Index {
 	return &Index{
-		records: map[client.ObjectKey]*record{}, wants: sets[vhost.ID]{}, active: sets[vhost.ID]{}, leaving: sets[vhost.ID]{},
-		waits: sets[vhost.ID]{}, claims: map[subject]sets[string]{}, changed: make(chan struct{}),
+		records: map[client.ObjectKey]*record{}, wants: sets{}, active: sets{}, leaving: sets{}, waits: sets{},
+		claims: map[subject]claimants{}, changed: make(chan struct{}),
 	}
 }
 
 // Update takes over a ConsumerQueue as the cache has it.
 func (x *Index) Update(cq *v1alpha1.ConsumerQueue) {
-	fresh := &record{cq: cq, owns: vhost.IDs{}, candidates: map[vhost.Version]Candidate{}}
+	owned := vhost.IDs{}
 	for _, entry := range topology.Owned(cq.Status.Topology) {
-		fresh.owns[topology.IDOf(entry)] = true
+		owned[topology.IDOf(entry)] = true
 	}
+	fresh := &record{cq: cq, owns: marksOf(owned)}
 	key := client.ObjectKeyFromObject(cq)
 	x.mu.RLock()
 	known := x.records[key]
@@ -98,8 +99,10 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue) {
 	if known != nil && known.cq.UID == cq.UID && known.cq.Generation == cq.Generation {
 		fresh.claims, fresh.wants = known.claims, known.wants
 	} else {
-		fresh.claims, fresh.wants = claimsOf(cq)
+		claims, wanted := claimsOf(cq)
+		fresh.claims, fresh.wants = claims, marksOf(wanted)
 	}
+	fresh.waits = fresh.waitsFor()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if known != nil && known.mayWithdraw(fresh) {
@@ -127,20 +130,17 @@ func (x *Index) tell() {
 
 func (x *Index) add(key client.ObjectKey, fresh *record) {
 	x.records[key] = fresh
-	for id := range fresh.wants {
-		x.wants.add(id, key)
+	for _, object := range fresh.wants {
+		x.wants.add(object, key)
 	}
-	for id := range fresh.ids() {
-		x.holders(fresh.isLeaving()).add(id, key)
+	for _, object := range fresh.objects() {
+		x.holders(fresh.isLeaving()).add(object, key)
 	}
 	for about, form := range fresh.claims {
-		if x.claims[about] == nil {
-			x.claims[about] = sets[string]{}
-		}
-		x.claims[about].add(form, key)
+		x.claims[about] = x.claims[about].add(form, key)
 	}
-	for id := range fresh.waits() {
-		x.waits.add(id, key)
+	for _, object := range fresh.waits {
+		x.waits.add(object, key)
 	}
 }
 
@@ -150,28 +150,25 @@ func (x *Index) remove(key client.ObjectKey) {
 		return
 	}
 	delete(x.records, key)
-	for id := range old.wants {
-		x.wants.remove(id, key)
-		if id.Kind == vhost.KindQueue && !x.isShared(id.Name) {
-			x.unwanted.forget(id.Name)
-		}
+	for _, object := range old.wants {
+		x.wants.remove(object, key)
 	}
-	for id := range old.ids() {
-		x.holders(old.isLeaving()).remove(id, key)
+	x.unwanted.forget(x.isShared)
+	for _, object := range old.objects() {
+		x.holders(old.isLeaving()).remove(object, key)
 	}
 	for about, form := range old.claims {
-		x.claims[about].remove(form, key)
-		if len(x.claims[about]) == 0 {
+		if x.claims[about] = x.claims[about].remove(form, key); len(x.claims[about]) == 0 {
 			delete(x.claims, about)
 		}
 	}
-	for id := range old.waits() {
-		x.waits.remove(id, key)
+	for _, object := range old.waits {
+		x.waits.remove(object, key)
 	}
 }
 
 // holders are the sets of those that are being deleted, or of those that are not.
-func (x *Index) holders(leaving bool) sets[vhost.ID] {
+func (x *Index) holders(leaving bool) sets {
 	if leaving {
 		return x.leaving
 	}
@@ -205,15 +202,15 @@ func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *rec
 // isLeaving says whether a ConsumerQueue is being deleted.
 func (r *record) isLeaving() bool { return !r.cq.DeletionTimestamp.IsZero() }
 
-// waits are the objects that a ConsumerQueue waits for: all of them if it lost a conflict, and those that it does not want any more,
+// waitsFor are the objects that a ConsumerQueue waits for: all of them if it lost a conflict, and those that it does not want any more,
 // which others may want. One that is being deleted is in Index.leaving.
-func (r *record) waits() vhost.IDs {
+func (r *record) waitsFor() []mark {
 	if r.isLeaving() {
 		return nil
 	}
 	ready := meta.FindStatusCondition(r.cq.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Reason == v1alpha1.ReasonConflict {
-		return r.ids()
+		return r.objects()
 	}
 	left := vhost.IDs{}
 	for _, entry := range r.cq.Status.Topology {
@@ -221,15 +218,11 @@ func (r *record) waits() vhost.IDs {
 			left[topology.IDOf(entry)] = true
 		}
 	}
-	return left
+	return marksOf(left)
 }
 
-// ids are the objects that a ConsumerQueue wants or owns.
-func (r *record) ids() vhost.IDs {
-	ids := maps.Clone(r.wants)
-	maps.Copy(ids, r.owns)
-	return ids
-}
+// objects are those that a ConsumerQueue wants or owns.
+func (r *record) objects() []mark { return union(r.wants, r.owns) }
 
 // Await returns when the index has heard of a ConsumerQueue in the version that the cache has, and with that of every change
 // before: whoever is reconciled knows all that the cache knew. It is false if that takes longer than the limit.
@@ -268,20 +261,21 @@ func (x *Index) Affected(cq *v1alpha1.ConsumerQueue, leaves bool) []client.Objec
 	if len(x.waits) == 0 && (leaves || len(x.leaving) == 0) {
 		return nil
 	}
-	var ids vhost.IDs
+	var objects []mark
 	if known := x.records[client.ObjectKeyFromObject(cq)]; known != nil {
-		ids = known.ids()
+		objects = known.objects()
 	} else {
-		_, ids = claimsOf(cq)
+		_, wanted := claimsOf(cq)
+		objects = marksOf(wanted)
 	}
 	for _, entry := range topology.Owned(cq.Status.Topology) {
-		ids[topology.IDOf(entry)] = true
+		objects = append(objects, markOf(topology.IDOf(entry)))
 	}
 	var waiting []client.ObjectKey
-	for id := range ids {
-		waiting = append(waiting, x.waits[id]...)
+	for _, object := range objects {
+		waiting = append(waiting, x.waits[object]...)
 		if !leaves {
-			waiting = append(waiting, x.leaving[id]...)
+			waiting = append(waiting, x.leaving[object]...)
 		}
 	}
 	slices.SortFunc(waiting, compareKeys)
@@ -295,6 +289,9 @@ func (r *record) candidate(version vhost.Version) Candidate {
 	known, ok := r.candidates[version]
 	if !ok {
 		known = CandidateOf(r.cq, version)
+		if r.candidates == nil {
+			r.candidates = map[vhost.Version]Candidate{}
+		}
 		r.candidates[version] = known
 	}
 	return known

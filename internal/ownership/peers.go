@@ -98,7 +98,7 @@ func (v View) leaveOut(these func(client.ObjectKey, types.UID) bool) View {
 
 // wants says whether a peer wants an object, in whatever form.
 func (v View) wants(id vhost.ID) bool {
-	for p := range v.peers(func() []client.ObjectKey { return v.index.wants[id] }) {
+	for p := range v.peers(func() []client.ObjectKey { return v.index.wants[markOf(id)] }) {
 		if p.near != Unplaced && p.Desired.Wants(id) {
 			return true
 		}
@@ -178,9 +178,9 @@ func (x *Index) rivals(claims Claims) []client.ObjectKey {
 	defer x.mu.RUnlock()
 	var found []client.ObjectKey
 	for about, form := range claims {
-		for other, members := range x.claims[about] {
-			if other != form {
-				found = append(found, members...)
+		for _, other := range x.claims[about] {
+			if other.form != form {
+				found = append(found, other.members...)
 			}
 		}
 	}
@@ -200,10 +200,11 @@ func (x *Index) ClaimsOf(cq *v1alpha1.ConsumerQueue) Claims {
 	return claims
 }
 
-// holders are those that own or want an object: first those that stay, then those that are being deleted.
+// holders are those that own or want an object, and perhaps others, see mark: first those that stay, then those that are being deleted.
 func (v View) holders(id vhost.ID) iter.Seq[Peer] {
+	object := markOf(id)
 	return func(yield func(Peer) bool) {
-		for p := range v.peers(func() []client.ObjectKey { return v.index.active[id] }) {
+		for p := range v.peers(func() []client.ObjectKey { return v.index.active[object] }) {
 			if !yield(p) {
 				return
 			}
@@ -211,7 +212,7 @@ func (v View) holders(id vhost.ID) iter.Seq[Peer] {
 		if v.activeOnly {
 			return
 		}
-		for p := range v.peers(func() []client.ObjectKey { return v.index.leaving[id] }) {
+		for p := range v.peers(func() []client.ObjectKey { return v.index.leaving[object] }) {
 			if !yield(p) {
 				return
 			}

@@ -37,10 +37,11 @@ type unwantedAnswer struct {
 	unwanted    []vhost.ID
 }
 
-func (u *unwantedBindings) forget(queue string) {
+// forget drops the answers about queues that are not shared any more.
+func (u *unwantedBindings) forget(isShared func(queue string) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.answers, func(key unwantedKey, _ unwantedAnswer) bool { return key.queue == queue })
+	maps.DeleteFunc(u.answers, func(key unwantedKey, _ unwantedAnswer) bool { return !isShared(key.queue) })
 }
 
 func (u *unwantedBindings) get(key unwantedKey) unwantedAnswer {
@@ -81,10 +82,10 @@ func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID
 }
 
 // isShared says whether several ConsumerQueues want a queue.
-func (x *Index) isShared(queue string) bool { return len(x.wants[vhost.QueueID(queue)]) > 1 }
+func (x *Index) isShared(queue string) bool { return len(x.wants[markOf(vhost.QueueID(queue))]) > 1 }
 
 func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
-	for _, member := range x.wants[id] {
+	for _, member := range x.wants[markOf(id)] {
 		r := x.records[member]
 		if !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
 			return true

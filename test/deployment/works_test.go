@@ -185,6 +185,7 @@ func (s *shift) servesMetrics() error {
 	var problems []error
 	for token, want := range map[string]int{
 		s.cluster.scraper: http.StatusOK, s.cluster.stranger: http.StatusForbidden, "": http.StatusUnauthorized,
+		"made-up": http.StatusUnauthorized,
 	} {
 		got, err := s.scrape(token)
 		if err == nil && got != want {

@@ -242,19 +242,17 @@ func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if notice.Health || notice.Capabilities {
 		p.tell(p.BrokerConnectionEvents, key)
 		if notice.Health && p.healthConcernsQueues(key) {
-			p.enqueue(key, IndexConnection, key.Name)
+			p.enqueueAll(key)
 		}
 	}
 	if connection := p.Get(key); notice.Current && connection != nil {
 		p.current(connection)
 	}
-	changed := vhost.Selection{Queues: notice.Queues, Exchanges: notice.Exchanges}
-	for _, object := range ObjectKeys(changed) {
-		p.enqueue(key, IndexBrokerObject, object)
-	}
+	changed := ObjectKeys(vhost.Selection{Queues: notice.Queues, Exchanges: notice.Exchanges})
 	for _, exchange := range notice.Routes {
-		p.enqueue(key, IndexBrokerObject, "route/"+exchange)
+		changed = append(changed, ObjectKeys(vhost.Selection{FollowFrom: exchange})...)
 	}
+	p.enqueueAffected(key, changed)
 	if notice.Messages {
 		p.tell(p.MessageCountEvents, key)
 	}
@@ -285,24 +283,48 @@ func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
 	return before || found.observable
 }
 
-// enqueue has the ConsumerQueues of a connection reconciled that an index has under a value.
-func (p *Pool) enqueue(key types.NamespacedName, index, value string) {
+// enqueueAll has all ConsumerQueues of a connection reconciled.
+func (p *Pool) enqueueAll(key types.NamespacedName) {
+	all := p.list(key, IndexConnection, key.Name)
+	for i := range all {
+		p.wake(Wakeup{client.ObjectKeyFromObject(&all[i]), trigger.Resync})
+	}
+}
+
+// enqueueAffected has the ConsumerQueues of a connection reconciled, once each, that have to do with one of some objects, which are
+// given by their keys.
+func (p *Pool) enqueueAffected(key types.NamespacedName, objects []string) {
+	changed := map[string]bool{}
+	for _, object := range objects {
+		changed[object] = true
+	}
+	seen := map[client.ObjectKey]bool{}
+	for _, bucket := range bucketsOf(objects) {
+		found := p.list(key, IndexBrokerObject, bucket)
+		for i := range found {
+			resource := client.ObjectKeyFromObject(&found[i])
+			if found[i].ConnectionName() != key.Name || seen[resource] {
+				continue
+			}
+			seen[resource] = true
+			if slices.ContainsFunc(ObjectKeysOf(&found[i]), func(object string) bool { return changed[object] }) {
+				p.wake(Wakeup{resource, trigger.Noticed})
+			}
+		}
+	}
+}
+
+// list returns the ConsumerQueues in the namespace of a connection that an index has under a value. They are those of the cache, and
+// must not be changed.
+func (p *Pool) list(key types.NamespacedName, index, value string) []v1alpha1.ConsumerQueue {
 	list := &v1alpha1.ConsumerQueueList{}
 	err := p.reader.List(p.stopping, list, client.InNamespace(key.Namespace),
 		client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		p.logger.Error(err, "List ConsumerQueues", "brokerConnection", key)
-		return
+		return nil
 	}
-	priority := trigger.Noticed
-	if index == IndexConnection {
-		priority = trigger.Resync
-	}
-	for i := range list.Items {
-		if list.Items[i].ConnectionName() == key.Name {
-			p.wake(Wakeup{client.ObjectKeyFromObject(&list.Items[i]), priority})
-		}
-	}
+	return list.Items
 }
 
 // Enqueue has one ConsumerQueue reconciled that waits for something; it keeps the priority with which it waits.

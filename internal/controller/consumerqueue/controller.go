@@ -80,8 +80,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics
 	startDriftCounters()
 	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
-		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest())).
-		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged())).
+		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest(), notAtStart())).
+		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged(), notAtStart())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
 		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, wakeUp())).
 		WatchesRawSource(source.Channel(r.pool.MessageCountEvents, r.messageCountHandler())).

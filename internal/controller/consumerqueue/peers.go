@@ -15,7 +15,8 @@ import (
 )
 
 // indexPeers keeps the index of ownership, and has those ConsumerQueues reconciled that another one concerns: they lost a
-// conflict, which may be over; or they are about to delete what it may have come to want.
+// conflict, which may be over; or they are about to delete what it may have come to want. The list that a manager begins with is
+// enqueued here, too.
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {
 		for _, key := range r.index.Affected(changed, leaves) {
@@ -27,6 +28,9 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 			created := e.Object.(*v1alpha1.ConsumerQueue)
 			r.index.Update(created)
 			enqueue(q, created, !created.DeletionTimestamp.IsZero())
+			if e.IsInInitialList {
+				r.enqueueAtStart(q, created)
+			}
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q requests) {
 			before, after := e.ObjectOld.(*v1alpha1.ConsumerQueue), e.ObjectNew.(*v1alpha1.ConsumerQueue)

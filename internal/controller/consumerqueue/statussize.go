@@ -53,7 +53,10 @@ func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.Top
 	}
 	own, foreign := divided(entries)
 	own, omitted := fitted(own)
-	left := maxStatusBytes - conditionBytes - conditions.EncodedSize(own)
+	left := maxStatusBytes - conditionBytes
+	if len(advisories)+len(changes)+len(foreign) > 0 {
+		left -= conditions.EncodedSize(own)
+	}
 	status.Advisories, _ = within(advisories, v1alpha1.MaxChangeEntries, &left)
 	status.Changes, status.ChangesOmitted = within(changes, v1alpha1.MaxChangeEntries, &left)
 	shown, _ := within(shownForeign(foreign), v1alpha1.MaxTopologyEntries-len(own), &left)
@@ -65,6 +68,9 @@ func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.Top
 // cannot be cleaned up.
 func fitted(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, omitted int32) {
 	own, foreign := divided(entries)
+	if len(foreign) == 0 && len(own) <= v1alpha1.MaxTopologyEntries && encodedAtMost(own) <= bindingBytes {
+		return own, 0 // as a rule
+	}
 	objects := slices.DeleteFunc(slices.Clone(own), isBinding)
 	left := bindingBytes - conditions.EncodedSize(objects)
 	objects, omitted = cut(objects, v1alpha1.MaxTopologyEntries)
@@ -78,12 +84,31 @@ func fitted(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, om
 	return append(kept, shown...), omitted + more + int32(len(foreign)-len(shown))
 }
 
+func isForeign(entry v1alpha1.TopologyEntry) bool { return entry.State == v1alpha1.StateForeign }
+
 func isBinding(entry v1alpha1.TopologyEntry) bool { return entry.Kind == v1alpha1.KindBinding }
+
+// encodedAtMost is a size that entries do not exceed as JSON. It costs nothing, and is up to six times as large as need be.
+func encodedAtMost(entries []v1alpha1.TopologyEntry) int {
+	const fields = len(`{"kind":"","name":"","source":"","destination":"","routingKey":"","arguments":"","role":"","state":"",` +
+		`"origin":"","lastSyncedHash":"","shape":""},`)
+	size := len("null")
+	for i := range entries {
+		e := &entries[i]
+		texts := len(e.Kind) + len(e.Name) + len(e.Source) + len(e.Destination) + len(e.RoutingKey) + len(e.Arguments) + len(e.Role) +
+			len(e.State) + len(e.Origin) + len(e.LastSyncedHash) + len(e.Shape)
+		size += fields + 6*texts
+	}
+	return size
+}
 
 // divided are what is ours, and the bindings that are not.
 func divided(entries []v1alpha1.TopologyEntry) (own, foreign []v1alpha1.TopologyEntry) {
+	if !slices.ContainsFunc(entries, isForeign) {
+		return entries, nil
+	}
 	for _, entry := range entries {
-		if entry.State == v1alpha1.StateForeign {
+		if isForeign(entry) {
 			foreign = append(foreign, entry)
 		} else {
 			own = append(own, entry)

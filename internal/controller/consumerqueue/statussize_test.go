@@ -3,6 +3,7 @@ package consumerqueue
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -114,5 +115,24 @@ func TestLongArgumentsOfOthersAreHashed(t *testing.T) {
 	}
 	if !strings.HasPrefix(kept[0].Arguments, "sha256:") || !strings.HasSuffix(kept[0].Arguments, " (70000 bytes)") {
 		t.Errorf("%q", kept[0].Arguments)
+	}
+}
+
+// The bound of a size holds for whatever a topology can have, and for fields that come later.
+func TestEncodedAtMost(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		entries := anyEntries(t)
+		if most, size := encodedAtMost(entries), conditions.EncodedSize(entries); size > most {
+			t.Errorf("%d bytes, more than %d", size, most)
+		}
+	})
+	full := v1alpha1.TopologyEntry{}
+	for i := range reflect.TypeFor[v1alpha1.TopologyEntry]().NumField() {
+		reflect.ValueOf(&full).Elem().Field(i).SetString(strings.Repeat("\x01", 100))
+	}
+	entries := []v1alpha1.TopologyEntry{full, full}
+	if most, size := encodedAtMost(entries), conditions.EncodedSize(entries); size > most || most > size+3 {
+		t.Errorf("%d bytes, bound by %d", size, most)
 	}
 }

@@ -24,7 +24,6 @@ type vhostScope struct {
 	version    vhost.Version
 	location   ownership.Location
 	desired    topology.Topology
-	older      []topology.Topology
 	peers      ownership.View
 	// owned are the objects that were this resource's own when the reconciliation began.
 	owned []v1alpha1.TopologyEntry
@@ -55,9 +54,9 @@ func (s *scope) resolveVHost(
 	s.switchLocation(here)
 	return &vhostScope{
 		scope: s, connection: connection, version: version, location: here,
-		desired: desired, older: topology.DesiredOnOlderVersions(s.cq, version),
-		peers: s.view(ctx, s.cq, here, version),
-		owned: topology.Owned(s.status.Topology), known: topology.InventoryOf(s.status.Topology),
+		desired: desired,
+		peers:   s.view(ctx, s.cq, here, version),
+		owned:   topology.Owned(s.status.Topology), known: topology.InventoryOf(s.status.Topology),
 	}
 }
 
@@ -133,7 +132,8 @@ func (v *vhostScope) compare() plan.Comparison {
 
 func (v *vhostScope) diffInput() plan.Input {
 	return plan.Input{
-		Older: v.older, Unwanted: v.peers.Unwanted, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
+		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(v.cq, v.version) },
+		Unwanted: v.peers.Unwanted, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
 		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
 	}
 }

@@ -1,6 +1,8 @@
 package trigger
 
 import (
+	"time"
+
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -20,8 +22,19 @@ const (
 
 // Enqueue has a resource reconciled with a priority. One that is in the queue already keeps the higher one.
 func Enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, request reconcile.Request) {
+	EnqueueAfter(queue, priority, 0, request)
+}
+
+// EnqueueAfter is Enqueue after some time. What is enqueued again meanwhile, or is in the queue already, comes as soon as it is due.
+func EnqueueAfter(
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, wait time.Duration, request reconcile.Request,
+) {
 	if prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: wait}, request)
+		return
+	}
+	if wait > 0 {
+		queue.AddAfter(request, wait)
 		return
 	}
 	queue.Add(request)

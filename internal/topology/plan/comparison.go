@@ -10,9 +10,9 @@ import (
 
 // Input is what Diff has to know beyond the two sides that it compares.
 type Input struct {
-	// Older is what the same spec asks for on older RabbitMQ versions: such objects only need recreation because the
+	// Older returns what the same spec asks for on older RabbitMQ versions: such objects only need recreation because the
 	// broker was upgraded.
-	Older []topology.Topology
+	Older func() []topology.Topology
 	// Unwanted lists those of a queue's bindings that no other ConsumerQueue wants. Nil if there is none that could.
 	Unwanted func(queue string, bindings []vhost.Binding) []vhost.ID
 	// Owned are the objects that Warren declared or took over for this ConsumerQueue.

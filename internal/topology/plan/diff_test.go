@@ -394,7 +394,9 @@ func TestDiffUpgraded(t *testing.T) {
 				test.change(observed)
 			}
 			cq := topologytest.ConsumerQueue(t, test.spec)
-			got := plan.Diff(topologytest.Desired(t, test.spec, test.on), observed, plan.Input{Older: topology.DesiredOnOlderVersions(cq, test.on)})
+			got := plan.Diff(topologytest.Desired(t, test.spec, test.on), observed, plan.Input{
+				Older: func() []topology.Topology { return topology.DesiredOnOlderVersions(cq, test.on) },
+			})
 			topologytest.Equal(t, "upgraded", test.want, got.Upgraded)
 			var recreate []string
 			foreign := 0

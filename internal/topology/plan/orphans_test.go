@@ -43,7 +43,10 @@ func (e edit) compare(t *testing.T) plan.Comparison {
 	}
 	observed.DeadLetters = topologytest.DeadLetters(observed)
 	return plan.Diff(now, observed, plan.Input{
-		Older: topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, e.spec), e.on), Owned: topologytest.Owned(before), Shared: e.shared,
+		Older: func() []topology.Topology {
+			return topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, e.spec), e.on)
+		},
+		Owned: topologytest.Owned(before), Shared: e.shared,
 	})
 }
 

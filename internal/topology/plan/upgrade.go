@@ -12,10 +12,11 @@ import (
 // recreation. It must have every object that needs recreation just as it was observed, and also what decides where dead letters go: the
 // main queue and the exchanges. Otherwise it may be another change of the spec that made a part alike, and messages would
 // take a way that neither topology means.
-func matchingOlderVersion(comparison Comparison, observed vhost.Observed, older []topology.Topology) *topology.Topology {
-	if !comparison.Recreate() {
+func matchingOlderVersion(comparison Comparison, observed vhost.Observed, onOlder func() []topology.Topology) *topology.Topology {
+	if !comparison.Recreate() || onOlder == nil {
 		return nil
 	}
+	older := onOlder()
 	for i := range older {
 		unexplained := func(entry Entry) bool {
 			leads := entry.State == v1alpha1.StateInSync && (entry.Role == v1alpha1.RoleMain || entry.Kind == v1alpha1.KindExchange)

@@ -51,6 +51,8 @@ func (s Scenario) Play(t testing.TB) Outcome {
 		s.Then(observed)
 	}
 	desired := topologytest.Desired(t, s.Spec, s.On)
-	older := topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, s.Spec), s.On)
+	older := func() []topology.Topology {
+		return topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, s.Spec), s.On)
+	}
 	return Outcome{Desired: desired, Known: known, Comparison: plan.Diff(desired, observed, plan.Input{Older: older})}
 }

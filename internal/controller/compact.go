@@ -1,0 +1,55 @@
+package controller
+
+import (
+	"slices"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// longestApplied is up to which size the annotation that kubectl apply makes is left out of the cache, in bytes: nobody reads the
+// annotation here, but one that is large must be seen when another annotation is added.
+const longestApplied = 8 << 10
+
+// compact has a ConsumerQueue in the cache take less memory. What a decoder makes of a resource is a string of its own for each word,
+// and slices with room for more.
+func compact(cq *v1alpha1.ConsumerQueue) {
+	if len(cq.Annotations[corev1.LastAppliedConfigAnnotation]) <= longestApplied {
+		delete(cq.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
+	intern(&cq.Kind, &cq.APIVersion, &cq.Namespace)
+	for i := range cq.Finalizers {
+		intern(&cq.Finalizers[i])
+	}
+	status := &cq.Status
+	intern(&status.ConnectionName, &status.VHost, &status.ClusterName, &status.ClusterID, &status.ClusterEndpoint)
+	status.Conditions, status.Topology = slices.Clone(status.Conditions), slices.Clone(status.Topology)
+	for i := range status.Conditions {
+		condition := &status.Conditions[i]
+		intern(&condition.Type, &condition.Reason, &condition.Message)
+		intern(&condition.Status)
+	}
+	names := map[string]string{cq.Name: cq.Name, status.QueueName: status.QueueName}
+	for i := range status.Topology {
+		entry := &status.Topology[i]
+		intern(&entry.Kind)
+		intern(&entry.Role)
+		intern(&entry.State)
+		intern(&entry.Origin)
+		for _, name := range []*string{&entry.Name, &entry.Source, &entry.Destination, &entry.RoutingKey} {
+			if _, known := names[*name]; !known {
+				names[*name] = *name
+			}
+			*name = names[*name]
+		}
+	}
+}
+
+// intern replaces words that many resources have by one copy.
+func intern[word ~string](words ...*word) {
+	for _, w := range words {
+		*w = word(unique.Make(string(*w)).Value())
+	}
+}

@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// decoded is a ConsumerQueue as it comes from the API server: each string is in memory of its own.
+func decoded(t testing.TB, name string) *v1alpha1.ConsumerQueue {
+	t.Helper()
+	cq := controllertest.Synced(t, name, `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order]}], retry: {delayTiers: [{delay: 30s}]}}`, "")
+	for i := range cq.Status.Topology {
+		cq.Status.Topology[i].State = v1alpha1.StateInSync
+	}
+	text, err := json.Marshal(cq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &v1alpha1.ConsumerQueue{}
+	if err := json.Unmarshal(text, read); err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// What is compacted says the same, but for what kubectl apply was given.
+func TestCompact(t *testing.T) {
+	t.Parallel()
+	cq := decoded(t, "orders")
+	cq.Annotations = map[string]string{"team": "shop", corev1.LastAppliedConfigAnnotation: `{"kind": "ConsumerQueue"}`}
+	want := cq.DeepCopy()
+	delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
+	compact(cq)
+	topologytest.Equal(t, "ConsumerQueue", want, cq)
+	topologytest.Equal(t, "entries without room for more", len(cq.Status.Topology), cap(cq.Status.Topology))
+
+	empty := &v1alpha1.ConsumerQueue{}
+	compact(empty)
+	topologytest.Equal(t, "an empty ConsumerQueue", &v1alpha1.ConsumerQueue{}, empty)
+}
+
+// A large annotation stays: it counts when the annotation of intents is added.
+func TestCompactKeepsALargeAnnotation(t *testing.T) {
+	t.Parallel()
+	cq := decoded(t, "orders")
+	cq.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", longestApplied+1)}
+	compact(cq)
+	topologytest.Equal(t, "annotations", 1, len(cq.Annotations))
+}
+
+// What a ConsumerQueue of six objects takes of memory in the cache.
+func BenchmarkCachedConsumerQueue(b *testing.B) {
+	const count = 1000
+	cached := make([]*v1alpha1.ConsumerQueue, count)
+	for b.Loop() {
+		clear(cached)
+		before := heapInUse()
+		for i := range cached {
+			cached[i] = decoded(b, fmt.Sprintf("orders-%04d", i))
+		}
+		plain := heapInUse()
+		for i := range cached {
+			compact(cached[i])
+		}
+		b.ReportMetric(float64(plain-before)/count, "plain-B/ConsumerQueue")
+		b.ReportMetric(float64(heapInUse()-before)/count, "B/ConsumerQueue")
+	}
+	runtime.KeepAlive(cached)
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC() // what was interned goes with the second
+	stats := runtime.MemStats{}
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}

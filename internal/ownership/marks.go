@@ -1,0 +1,71 @@
+package ownership
+
+import (
+	"hash/maphash"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// mark stands for an object in the index: 8 bytes instead of 96, and of most objects there are several in the index. Two objects may have
+// the same mark, so what is found under the mark of an object are all ConsumerQueues that have to do with it, and perhaps others.
+// Whoever asks compares the objects themselves.
+type mark uint64
+
+// marksSeed makes marks others in each process: nobody can choose names that have the same mark.
+var marksSeed = maphash.MakeSeed()
+
+func markOf(id vhost.ID) mark { return mark(maphash.Comparable(marksSeed, id)) }
+
+// marksOf are the marks of objects, sorted, each of them once.
+func marksOf(ids vhost.IDs) []mark {
+	marks := make([]mark, 0, len(ids))
+	for id := range ids {
+		marks = append(marks, markOf(id))
+	}
+	slices.Sort(marks)
+	return slices.Compact(marks)
+}
+
+// union has what is in either of two slices, as marksOf has it.
+func union(a, b []mark) []mark {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// claimants are those who claim a subject, by the form in which they claim it. As a rule there is one form.
+type claimants []sameForm
+
+// sameForm are ConsumerQueues that claim a subject in the same form, sorted by name.
+type sameForm struct {
+	form    string
+	members []client.ObjectKey
+}
+
+func (c claimants) add(form string, member client.ObjectKey) claimants {
+	at := slices.IndexFunc(c, func(same sameForm) bool { return same.form == form })
+	if at < 0 {
+		return append(slices.Clip(c), sameForm{form, []client.ObjectKey{member}})
+	}
+	if place, found := place(c[at].members, member); !found {
+		c[at].members = slices.Insert(c[at].members, place, member)
+	}
+	return c
+}
+
+func (c claimants) remove(form string, member client.ObjectKey) claimants {
+	at := slices.IndexFunc(c, func(same sameForm) bool { return same.form == form })
+	if at < 0 {
+		return c
+	}
+	if place, found := place(c[at].members, member); found {
+		c[at].members = slices.Delete(c[at].members, place, place+1)
+	}
+	if len(c[at].members) == 0 {
+		return slices.Delete(c, at, at+1)
+	}
+	return c
+}
