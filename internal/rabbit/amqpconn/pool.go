@@ -87,39 +87,35 @@ func (c *Pool) Do(ctx context.Context, operation func(*amqp.Channel) error) erro
 
 // DoOnCluster is do for what must not reach another cluster than this one.
 func (c *Pool) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return c.doOn(ctx, func(l *Conn) error {
-		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
-			return err
-		}
-		return l.WithChannel(operation)
-	})
+	return c.doOn(ctx, c.onCluster(cluster, func(l *Conn) error { return l.WithChannel(operation) }))
 }
 
 // DoExclusively is DoOnCluster with a channel that nobody else uses, before or after: its operation leaves traces on it, such as confirm
 // mode or an unacknowledged message. It returns when the operation has ended, for what it does must not be done later.
 func (c *Pool) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return c.Start(ctx, context.WithoutCancel(ctx), func(l *Conn) error {
-		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
-			return err
-		}
-		return l.WithExclusiveChannel(operation)
-	})
+	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error { return l.WithExclusiveChannel(operation) }))
 }
 
 // DoToTheEnd is DoExclusively with a channel of the pool, which is closed if the operation fails: then it may have left traces.
 func (c *Pool) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return c.Start(ctx, context.WithoutCancel(ctx), func(l *Conn) error {
+	closing := func(channel *amqp.Channel) error {
+		err := operation(channel)
+		if err != nil {
+			_ = channel.Close() // which puts back what the channel holds
+		}
+		return err
+	}
+	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error { return l.WithChannel(closing) }))
+}
+
+// onCluster is an operation that fails on a link to another cluster.
+func (c *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn) error {
+	return func(l *Conn) error {
 		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
 			return err
 		}
-		return l.WithChannel(func(channel *amqp.Channel) error {
-			err := operation(channel)
-			if err != nil {
-				_ = channel.Close() // which puts back what the channel holds
-			}
-			return err
-		})
-	})
+		return operation(l)
+	}
 }
 
 func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
