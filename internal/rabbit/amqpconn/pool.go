@@ -133,9 +133,10 @@ func (c *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn
 // doOn runs an operation that waits for one answer of the broker, and takes note of how long that took.
 func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
 	return c.Start(ctx, ctx, func(l *Conn) error {
-		ended := c.places.measure()
+		over, ended := l.Overdue.Load(), c.places.measure()
 		err := operation(l)
-		if missing := l.Overdue.Load(); err == nil || missing {
+		missing := l.Overdue.Load() && !over // on a link that was closed before, nothing is asked
+		if err == nil || missing {
 			ended(missing)
 		}
 		return err
