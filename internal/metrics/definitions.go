@@ -60,6 +60,10 @@ var (
 	Reconnects = total("warren_connection_reconnects_total",
 		"AMQP connections that were opened again after the first.",
 		"namespace", "name")
+	OperationLimit = gauge("warren_connection_operation_limit",
+		"How many operations, such as declarations, run on the AMQP connection at a time, at most: 16, fewer while the broker is slow "+
+			"to answer, and 1 while it blocks the connection.",
+		"namespace", "name")
 )
 
 // Snapshots of vhosts.

@@ -85,17 +85,19 @@ func TestAlarms(t *testing.T) {
 func TestUnusualSettings(t *testing.T) {
 	t.Parallel()
 	private := brokers.NewPrivate(t)
-	t.Run("two channels on a connection are enough", func(t *testing.T) {
-		private.Eval(`application:set_env(rabbit, channel_max, 2).`)
-		fewChannels(t, private.Broker.NewVHost(t))
-	})
+	for _, channels := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d channels on a connection are enough", channels), func(t *testing.T) {
+			private.Eval(fmt.Sprintf(`application:set_env(rabbit, channel_max, %d).`, channels))
+			fewChannels(t, private.Broker.NewVHost(t), channels)
+		})
+	}
 	t.Run("deletions need no statistics, and that there are none is told", func(t *testing.T) {
 		private.Eval(`application:set_env(rabbitmq_management_agent, disable_metrics_collector, true).`)
 		withoutMetricsCollector(t, private.Broker.NewVHost(t))
 	})
 }
 
-func fewChannels(t *testing.T, vh *brokers.VHost) {
+func fewChannels(t *testing.T, vh *brokers.VHost, channels int) {
 	connection := connected(t, configOf(vh), nil)
 	many := topology.Topology{}
 	for i := range 12 {
@@ -105,8 +107,8 @@ func fewChannels(t *testing.T, vh *brokers.VHost) {
 		t.Fatal(err)
 	}
 	link := connection.channels.Link
-	if cap(link.Room) != 2 {
-		t.Errorf("%d channels are used, and 2 are allowed", cap(link.Room))
+	if limit := connection.Stats().OperationLimit; cap(link.Room) != channels || limit != channels {
+		t.Errorf("%d operations on %d channels, and %d are allowed", limit, cap(link.Room), channels)
 	}
 	var deletions sync.WaitGroup
 	for _, queue := range many.Queues {

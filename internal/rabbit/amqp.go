@@ -68,6 +68,8 @@ func (s *supervisor) run(ctx context.Context) {
 // was known of the broker may be out of date after a time without a connection.
 func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
+	blocked := l.Connection.NotifyBlocked(make(chan amqp.Blocking, 1))
+	defer s.channels.SetBlocked(false)
 	s.health.update(func(s *healthParts) {
 		s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.Version
 		s.connects++
@@ -77,18 +79,26 @@ func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool
 	}
 	s.links.offer(l)
 	defer s.links.withdraw()
-	select {
-	case err := <-l.Refused:
-		l.Close(s.timeouts.close)
-		return err
-	case reply := <-ended:
-		l.CloseSocket()
-		if reply == nil || l.Overdue.Load() {
-			return s.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
+	for {
+		select {
+		case now, open := <-blocked:
+			if !open { // because the connection has ended
+				blocked = nil
+				continue
+			}
+			s.channels.SetBlocked(now.Active)
+		case err := <-l.Refused:
+			l.Close(s.timeouts.close)
+			return err
+		case reply := <-ended:
+			l.CloseSocket()
+			if reply == nil || l.Overdue.Load() {
+				return s.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
+			}
+			return s.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %s", brokererr.WithoutCode(reply.Reason))
+		case <-ctx.Done():
+			l.Close(s.timeouts.close)
+			return brokererr.ErrClosed
 		}
-		return s.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %s", brokererr.WithoutCode(reply.Reason))
-	case <-ctx.Done():
-		l.Close(s.timeouts.close)
-		return brokererr.ErrClosed
 	}
 }

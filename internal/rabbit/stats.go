@@ -26,13 +26,17 @@ type Stats struct {
 	// of them was put up; zero if there is none.
 	Fences int
 	Oldest time.Time
+	// OperationLimit is how many operations may run on the AMQP connection at a time.
+	OperationLimit int
 	// DeletionsWaiting is how many calls of DeleteEmpty wait for others.
 	DeletionsWaiting int
 }
 
 // Stats tells what metrics say of the connection.
 func (c *Connection) Stats() Stats {
-	stats := Stats{ResyncInterval: c.config.ResyncInterval, DeletionsWaiting: c.deleter.Waiting()}
+	stats := Stats{
+		ResyncInterval: c.config.ResyncInterval, DeletionsWaiting: c.deleter.Waiting(), OperationLimit: c.channels.Limit(),
+	}
 	c.health.fill(&stats)
 	stats.EventsHeard = !c.Health().EventsSince.IsZero()
 	names := map[string]bool{}

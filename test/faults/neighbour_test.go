@@ -49,6 +49,42 @@ var _ = Describe("A broker that accepts connections and never answers", Long, fu
 	})
 })
 
+var _ = Describe("A broker that takes seconds for each answer", Long, func() {
+	It("does not slow down the ConsumerQueues of another, and gets its own", func() {
+		healthy, slow := newWorld(shared), newWorld(shared)
+		answers := netfault.NewSlowAMQP(GinkgoTB(), shared.AMQPURI)
+		slow.amqp.LeadTo(answers.URI)
+		startManager(healthy, slow)
+		slow.Queues("orders", 50, ordinary)
+		slow.settled(50)
+		alone := longest(healthy.latencies("alone"))
+
+		answers.Pause(2 * time.Second)
+		slow.Queues("orders", 50, `{retry: {delayTiers: [{delay: 1s}, {delay: 2s}]}}`)
+		Eventually(slow.countReady).Should(BeNumerically(">", 0), "the broker is slow and does not fail")
+		beside := longest(healthy.latencies("beside"))
+		AddReportEntry("time to Ready", fmt.Sprintf("alone %v, beside a slow broker %v", alone, beside))
+		Expect(slow.countReady()).To(BeNumerically("<", 50), "the broker is slow all the time")
+		Expect(beside).To(BeNumerically("<=", 5*alone), "alone %v, beside %v", alone, beside)
+
+		answers.Pause(0)
+		slow.AllReady(50)
+		slow.ExpectExactly()
+	})
+})
+
+// countReady is how many ConsumerQueues are Ready as their specs are now.
+func (w *world) countReady() int {
+	GinkgoHelper()
+	count := 0
+	for _, cq := range w.All() {
+		if IsReady(&cq) {
+			count++
+		}
+	}
+	return count
+}
+
 // latency is the median of the times until ConsumerQueues are Ready, in the best of three rounds: other tests, which take
 // the machine's time, disturb one or two of them.
 func (w *world) latency(prefix string) time.Duration {
@@ -80,6 +116,9 @@ func (w *world) latencies(prefix string) []time.Duration {
 
 // median is that of times that rise.
 func median(times []time.Duration) time.Duration { return times[len(times)/2] }
+
+// longest is that of times that rise.
+func longest(times []time.Duration) time.Duration { return times[len(times)-1] }
 
 func readyReason(cq *v1alpha1.ConsumerQueue) string {
 	if ready := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionReady); ready != nil {

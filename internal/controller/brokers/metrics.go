@@ -23,6 +23,7 @@ func emitStats(emit metrics.Emit, stats rabbit.Stats, namespace, name string) {
 	metrics.ConnectionUp.Emit(emit, asNumber(stats.ManagementUp), namespace, name, "management")
 	metrics.EventsHeard.Emit(emit, asNumber(stats.EventsHeard), namespace, name)
 	metrics.Reconnects.Emit(emit, float64(stats.Reconnects), namespace, name)
+	metrics.OperationLimit.Emit(emit, float64(stats.OperationLimit), namespace, name)
 	metrics.SnapshotInterval.Emit(emit, stats.ResyncInterval.Seconds(), namespace, name)
 	metrics.Fences.Emit(emit, float64(stats.Fences), namespace, name)
 	metrics.DeletionsWaiting.Emit(emit, float64(stats.DeletionsWaiting), namespace, name)

@@ -38,12 +38,13 @@ func values(t *testing.T, source metrics.Source) map[string]float64 {
 // A connection that has not read its vhost has no snapshot to tell of.
 func TestStatsBecomeMetrics(t *testing.T) {
 	t.Parallel()
-	stats := rabbit.Stats{Reconnects: 3, ResyncInterval: 30 * time.Second}
+	stats := rabbit.Stats{Reconnects: 3, ResyncInterval: 30 * time.Second, OperationLimit: 16}
 	emit := func(emit metrics.Emit) { emitStats(emit, stats, "shop", "default") }
 	want := map[string]float64{
 		"warren_connection_up default shop amqp": 0, "warren_connection_up default shop management": 0,
 		"warren_connection_reconnects_total default shop": 3, "warren_snapshot_refresh_interval_seconds default shop": 30,
 		"warren_fences default shop": 0, "warren_connection_events_heard default shop": 0, "warren_deletions_waiting default shop": 0,
+		"warren_connection_operation_limit default shop": 16,
 	}
 	topologytest.Equal(t, "before the first reading", want, values(t, emit))
 

@@ -12,7 +12,7 @@ import (
 )
 
 // ChannelLimit is how many channels are open on a connection at most, unless the broker allows fewer: with 16 a broker creates
-// quorum queues three times as fast as with one.
+// quorum queues three times as fast as with one. While the broker is slow, fewer operations run at a time; see limit.
 const ChannelLimit = 16
 
 // Pool runs operations on a small pool of channels, which are opened as needed and used again. An operation that the
@@ -20,7 +20,7 @@ const ChannelLimit = 16
 type Pool struct {
 	errs    brokererr.Errors
 	timeout time.Duration // of one operation
-	slots   chan struct{}
+	places  *places
 	Running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -32,18 +32,30 @@ type Pool struct {
 // NewPool makes a pool that opens its connection with the first operation.
 func NewPool(errs brokererr.Errors, timeout time.Duration) *Pool {
 	return &Pool{
-		errs: errs, timeout: timeout, slots: make(chan struct{}, ChannelLimit), changed: make(chan struct{}),
+		errs: errs, timeout: timeout, places: &places{limit: newLimit(ChannelLimit)}, changed: make(chan struct{}),
 	}
 }
 
 // Set takes a new link, or the reason why there is none.
 func (c *Pool) Set(l *Conn, down error) {
+	if l != nil {
+		c.places.adapt(func(limit *limit) { limit.setHighest(cap(l.Room)) })
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Link, c.down = l, down
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
+
+// SetBlocked takes note of whether the broker has blocked the link: then operations run one by one, for the first may wait until the
+// broker takes more, or until its own time is over and the link with it.
+func (c *Pool) SetBlocked(blocked bool) {
+	c.places.adapt(func(limit *limit) { limit.setBlocked(blocked, time.Now()) })
+}
+
+// Limit is how many operations may run at a time.
+func (c *Pool) Limit() int { return c.places.now() }
 
 // UsualFrameMax is the largest frame that a broker takes unless its configuration says otherwise.
 const UsualFrameMax = 131072
@@ -87,64 +99,68 @@ func (c *Pool) Do(ctx context.Context, operation func(*amqp.Channel) error) erro
 
 // DoOnCluster is do for what must not reach another cluster than this one.
 func (c *Pool) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return c.doOn(ctx, func(l *Conn) error {
-		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
-			return err
-		}
-		return l.WithChannel(operation)
-	})
+	return c.doOn(ctx, c.onCluster(cluster, func(l *Conn) error { return l.WithChannel(operation) }))
 }
 
 // DoExclusively is DoOnCluster with a channel that nobody else uses, before or after: its operation leaves traces on it, such as confirm
 // mode or an unacknowledged message. It returns when the operation has ended, for what it does must not be done later.
 func (c *Pool) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return c.Start(ctx, context.WithoutCancel(ctx), func(l *Conn) error {
-		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
-			return err
-		}
-		return l.WithExclusiveChannel(operation)
-	})
+	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error { return l.WithExclusiveChannel(operation) }))
 }
 
 // DoToTheEnd is DoExclusively with a channel of the pool, which is closed if the operation fails: then it may have left traces.
 func (c *Pool) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return c.Start(ctx, context.WithoutCancel(ctx), func(l *Conn) error {
+	closing := func(channel *amqp.Channel) error {
+		err := operation(channel)
+		if err != nil {
+			_ = channel.Close() // which puts back what the channel holds
+		}
+		return err
+	}
+	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error { return l.WithChannel(closing) }))
+}
+
+// onCluster is an operation that fails on a link to another cluster.
+func (c *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn) error {
+	return func(l *Conn) error {
 		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
 			return err
 		}
-		return l.WithChannel(func(channel *amqp.Channel) error {
-			err := operation(channel)
-			if err != nil {
-				_ = channel.Close() // which puts back what the channel holds
-			}
-			return err
-		})
+		return operation(l)
+	}
+}
+
+// doOn runs an operation that waits for one answer of the broker, and takes note of how long that took.
+func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
+	return c.Start(ctx, ctx, func(l *Conn) error {
+		over, ended := l.Overdue.Load(), c.places.measure()
+		err := operation(l)
+		missing := l.Overdue.Load() && !over // on a link that was closed before, nothing is asked
+		if err == nil || missing {
+			ended(missing)
+		}
+		return err
 	})
 }
 
-func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
-	return c.Start(ctx, ctx, operation)
-}
-
-// Start begins an operation until the first context ends, and waits for its result until the second does.
+// Start begins an operation until the first context ends, and waits for its result until the second does. The time of the operation
+// begins when there is a place for it.
 func (c *Pool) Start(ctx, wait context.Context, operation func(*Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return c.errs.Unreachable(err)
 	}
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return c.errs.Unreachable(ctx.Err())
+	if err := c.places.take(ctx); err != nil {
+		return c.errs.Unreachable(err)
 	}
 	l, err := c.acquire(ctx)
 	if err != nil {
-		<-c.slots
+		c.places.leave()
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
 		defer c.Running.Done()
-		defer func() { <-c.slots }()
+		defer c.places.leave()
 		done <- c.Run(l, operation)
 	}()
 	select {

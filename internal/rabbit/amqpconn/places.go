@@ -1,0 +1,91 @@
+package amqpconn
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// places let as many operations run at a time as the limit says. Whoever waits for a place gets it in turn.
+type places struct {
+	mu      sync.Mutex
+	limit   limit
+	taken   int
+	waiting []chan struct{} // closed when there is a place
+}
+
+// take waits for a place, which ends with leave.
+func (p *places) take(ctx context.Context) error {
+	p.mu.Lock()
+	turn := make(chan struct{})
+	p.waiting = append(p.waiting, turn)
+	p.admit()
+	p.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.waiting, turn); i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	} else { // it came in the very moment
+		p.taken--
+		p.admit()
+	}
+	return ctx.Err()
+}
+
+// leave gives a place back.
+func (p *places) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken--
+	p.admit()
+}
+
+// admit gives places to those that wait. The lock is held.
+func (p *places) admit() {
+	for p.taken < p.limit.now() && len(p.waiting) > 0 {
+		close(p.waiting[0])
+		p.waiting = p.waiting[1:]
+		p.taken++
+	}
+}
+
+// measure begins to measure the operation of somebody who has a place. The returned function is to be called when the operation ends,
+// unless that tells nothing of the broker.
+func (p *places) measure() (ended func(missing bool)) {
+	a := answer{began: time.Now(), among: p.count()}
+	return func(missing bool) {
+		a.ended, a.missing = time.Now(), missing
+		p.adapt(func(l *limit) {
+			a.among = max(a.among, p.taken)
+			l.note(a)
+		})
+	}
+}
+
+// adapt changes the limit.
+func (p *places) adapt(change func(*limit)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.limit)
+	p.admit()
+}
+
+// count is how many places are taken.
+func (p *places) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
+}
+
+// now is how many places there are.
+func (p *places) now() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limit.now()
+}
