@@ -193,10 +193,12 @@ func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *rec
 	if found {
 		at++
 	}
-	if at == len(members) {
-		return nil
+	for ; at < len(members); at++ {
+		if known := x.records[members[at]]; known != nil { // else the ConsumerQueue has gone since the set was made
+			return known
+		}
 	}
-	return x.records[members[at]]
+	return nil
 }
 
 // isLeaving says whether a ConsumerQueue is being deleted.

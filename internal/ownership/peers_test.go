@@ -251,3 +251,21 @@ func withoutFinalizer(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	cq.Finalizers = nil
 	return cq
 }
+
+// A rival that goes while the others are looked at hides none of those that come after.
+func TestRivalGoesMeanwhile(t *testing.T) {
+	t.Parallel()
+	own := controllertest.Named(t, "shop", "own", withGrave)
+	first, second := controllertest.Synced(t, "a", withBigGrave, ""), controllertest.Synced(t, "b", withBigGrave, "")
+	third := controllertest.Synced(t, "c", withBigGrave, "")
+	index := indexOf(first, second, third)
+	view := index.View(own, here, topologytest.V43, func(other *v1alpha1.ConsumerQueue) Location {
+		index.Remove(client.ObjectKeyFromObject(second))
+		return here
+	})
+	var names []string
+	for _, rival := range view.rivals() {
+		names = append(names, rival.Name)
+	}
+	topologytest.Equal(t, "rivals", []string{"shop/a", "shop/c"}, names)
+}
