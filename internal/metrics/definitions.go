@@ -28,7 +28,8 @@ var (
 		"kind", "namespace", "name", "condition", "status", "reason")
 	Reconciliations = counter("warren_reconciliations_total",
 		"Reconciliations by what came of them: done with the reason of the Ready condition; waiting for a turn at the broker (Busy), "+
-			"for a refresh of the vhost (RefreshPending) or for the cache (StaleCache); failed with Error.",
+			"for a refresh of the vhost (RefreshPending), for the cache (StaleCache), or for another attempt after somebody else deleted "+
+			"what was to be bound (Overtaken); failed with Error.",
 		"kind", "result", "reason")
 )
 

@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -148,4 +149,27 @@ func (c *Connection) RequestCatchUp() {
 	if view == nil || c.health.read().Nodes != 1 || !view.events.want(view.lastRead()) {
 		c.RequestRefresh()
 	}
+}
+
+// CatchUp is RequestCatchUp that returns when the snapshot is current as of the call.
+func (c *Connection) CatchUp(ctx context.Context) error {
+	view := c.views.get()
+	if view == nil || c.health.read().Nodes != 1 {
+		return c.Refresh(ctx)
+	}
+	current, ok := view.events.await(view.lastRead())
+	if !ok {
+		return c.Refresh(ctx)
+	}
+	select {
+	case is := <-current:
+		if is {
+			return nil
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the events of vhost %q: %w", c.config.VHost, ctx.Err())
+	case <-c.ctx.Done():
+		return brokererr.ErrClosed
+	}
+	return c.Refresh(ctx)
 }

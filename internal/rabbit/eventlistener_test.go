@@ -1,11 +1,14 @@
 package rabbit
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -49,6 +52,43 @@ func TestEventsTellWhatOthersChange(t *testing.T) {
 		vh.DeleteExchange("in")
 		heard.awaits(t, snapshot.Notice{Exchanges: []string{"in"}, Routes: []string{"in"}})
 		g.Expect(connection.Health().SyncedAt).To(Equal(synced), "the vhost was not read")
+	})
+}
+
+// Who hears of a deletion finds all of it gone: RabbitMQ announces the bindings before the queue or the exchange.
+func TestADeletionIsToldAsAWhole(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareExchange("in", "topic", nil)
+		for _, queue := range []string{"orders", "invoices"} {
+			vh.DeclareQueue(queue, map[string]any{"x-queue-type": "quorum"})
+			for key := range 30 { // whose events come in more than one batch
+				vh.Bind("in", queue, fmt.Sprint(key), nil)
+			}
+		}
+		heard, there := &listener{}, atomic.Pointer[func() vhost.Observed]{}
+		var seen []vhost.Observed // with each notice; from one goroutine
+		connection := connected(t, configOf(vh), func(notice snapshot.Notice) {
+			if observe := there.Load(); observe != nil && len(notice.Queues) > 0 {
+				seen = append(seen, (*observe)())
+			}
+			heard.hear(notice)
+		})
+		hearing(t, connection)
+		there.Store(new(func() vhost.Observed {
+			observed, _ := connection.Observe(vhost.Selection{Queues: []string{"orders"}, Exchanges: []string{"in"}})
+			return observed
+		}))
+
+		vh.DeleteQueue("orders")
+		heard.awaits(t, snapshot.Notice{Queues: []string{"orders"}, Routes: []string{"in"}})
+		vh.DeleteExchange("in")
+		heard.awaits(t, snapshot.Notice{Queues: []string{"invoices"}, Exchanges: []string{"in"}, Routes: []string{"in"}})
+		vh.DeclareQueue("last", nil) // whose event comes after those
+		heard.awaits(t, snapshot.Notice{Queues: []string{"last"}})
+		g := NewWithT(t)
+		g.Expect(seen).To(HaveLen(3))
+		g.Expect(seen[0].Queues).To(BeEmpty(), "when the deletion of the queue was told")
+		g.Expect(seen[1].Exchanges).To(BeEmpty(), "when the deletion of the exchange was told")
 	})
 }
 
@@ -140,6 +180,73 @@ func TestCatchUpByEvents(t *testing.T) {
 			t.Errorf("the vhost was read at %v", now)
 		}
 	})
+}
+
+// CatchUp returns when what was there before the call is known.
+func TestCatchUp(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		hears, deaf := connected(t, configOf(vh), nil), connected(t, deafConfigOf(t, vh), nil)
+		hearing(t, hears)
+		for name, side := range map[string]struct {
+			connection *Connection
+			reads      bool
+		}{"by events": {hears, false}, "by a reading": {deaf, true}} {
+			synced := side.connection.Health().SyncedAt
+			for round := range 3 {
+				queue := fmt.Sprint(name, round)
+				vh.DeclareQueue(queue, nil)
+				if err := side.connection.CatchUp(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if observed, _ := side.connection.Observe(vhost.Selection{Queues: []string{queue}}); len(observed.Queues) != 1 {
+					t.Errorf("%s: queue %q was there before, and is not known", name, queue)
+				}
+			}
+			if reads := side.connection.Health().SyncedAt != synced; reads != side.reads {
+				t.Errorf("%s: the vhost was read: %v", name, reads)
+			}
+		}
+		hears.Close()
+		mustBe(t, hears.CatchUp(t.Context()), brokererr.ErrClosed)
+	})
+}
+
+// Who waits for a marker is told if it will not come, or does not suffice, and reads the vhost then.
+func TestAwaitAMarker(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		happens func(h *heard)
+		want    []bool // what those are told who came before the marker was made, and after
+	}{
+		"the marker is heard":               {func(h *heard) { h.reach(time.Now()) }, []bool{true}},
+		"both markers are heard":            {func(h *heard) { h.reach(time.Now()); h.mark(); h.reach(time.Now()) }, []bool{true, true}},
+		"an event before it was not clear":  {func(h *heard) { before := time.Now(); h.unclear(); h.reach(before) }, []bool{false}},
+		"the subscription ends":             {func(h *heard) { h.end(brokererr.ErrUnreachable) }, []bool{false, false}},
+		"the subscription ends and is back": {func(h *heard) { h.end(brokererr.ErrUnreachable); h.begin() }, []bool{false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHeard()
+			h.begin()
+			before, _ := h.await(time.Now())
+			h.mark()
+			after, _ := h.await(time.Now())
+			test.happens(&h)
+			var told []bool
+			for _, answer := range []<-chan bool{before, after} {
+				select {
+				case current := <-answer:
+					told = append(told, current)
+				default:
+				}
+			}
+			NewWithT(t).Expect(told).To(Equal(test.want))
+		})
+	}
+	h := newHeard()
+	if _, ok := h.await(time.Now()); ok {
+		t.Error("a marker is awaited that nobody will hear")
+	}
 }
 
 // The exchange of the events is in vhost "/", which is not everybody's.

@@ -31,13 +31,22 @@ type heard struct {
 	unclearAt time.Time
 	// currentAt is the latest time as of which the snapshot was shown to be current by events.
 	currentAt time.Time
-	// marked is when the marker was made that is on its way.
+	// marked is when the marker was made that is on its way, the one of a number.
 	marked time.Time
+	number int
+	// awaiting are those who wait until a marker is heard.
+	awaiting []awaiting
 	// created counts the objects that came into the snapshot by events, up to the reading that began at countedFrom.
 	created     int
 	countedFrom time.Time
 	// exclusive are exclusive queues that events told of, which no snapshot needs.
 	exclusive map[string]bool
+}
+
+// awaiting is somebody who waits until the marker of a number is heard. current is told whether the snapshot is current then.
+type awaiting struct {
+	number  int
+	current chan<- bool
 }
 
 func newHeard() heard { return heard{wanted: make(chan struct{}, 1), lostAt: time.Now()} }
@@ -69,6 +78,7 @@ func (h *heard) end(reason error) (was, news bool) {
 	}
 	news = h.reason != said
 	h.since, h.reason = time.Time{}, said
+	h.answer(h.number+1, false)
 	return was, news
 }
 
@@ -88,6 +98,22 @@ func (h *heard) suffices(readAt time.Time) bool {
 func (h *heard) want(readAt time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.wantMarker(readAt)
+}
+
+// await is want whose channel tells, when the marker is heard, whether the snapshot is current as of the call.
+func (h *heard) await(readAt time.Time) (current <-chan bool, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.wantMarker(readAt) {
+		return nil, false
+	}
+	answer := make(chan bool, 1)
+	h.awaiting = append(h.awaiting, awaiting{h.number + 1, answer})
+	return answer, true
+}
+
+func (h *heard) wantMarker(readAt time.Time) bool {
 	if !h.suffices(readAt) {
 		return false
 	}
@@ -98,22 +124,35 @@ func (h *heard) want(readAt time.Time) bool {
 	return true
 }
 
+// answer tells those who wait for markers up to a number.
+func (h *heard) answer(number int, current bool) {
+	h.awaiting = slices.DeleteFunc(h.awaiting, func(a awaiting) bool {
+		if a.number > number {
+			return false
+		}
+		a.current <- current
+		return true
+	})
+}
+
 // mark takes note that a marker is being made.
 func (h *heard) mark() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.marked = time.Now()
+	h.number++
 }
 
 // reach takes note that the marker was heard. It is false if the snapshot is not current all the same.
 func (h *heard) reach(readAt time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.suffices(readAt) {
-		return false
+	current := h.suffices(readAt)
+	if current {
+		h.currentAt = h.marked
 	}
-	h.currentAt = h.marked
-	return true
+	h.answer(h.number, current)
+	return current
 }
 
 // unclear takes note of an event that only a reading makes clear.
@@ -270,31 +309,36 @@ func (v *view) hasEnds(change events.Change) bool {
 	return source && destination
 }
 
-// takeAll brings changes into the snapshot, and tells those whom they concern. sufficed is false if the vhost must be read.
+// takeAll brings changes into the snapshot, and tells those whom they concern; see untold. sufficed is false if the vhost must be
+// read.
 func (v *view) takeAll(changes []events.Change) (sufficed bool) {
 	sufficed = true
-	var concerned []snapshot.Notice
 	for _, change := range changes {
-		effect := v.effectOf(change)
+		effect, concerned := v.effectOf(change), snapshot.Notice{}
 		switch effect {
 		case effectApply:
-			concerned = append(concerned, v.apply(change))
+			concerned = v.apply(change)
 		case effectRefresh:
 			sufficed = false
 		}
+		v.untold.add(change, concerned)
 		metrics.Events.Inc(string(effect))
 		metrics.EventLag.Observe(time.Since(change.At))
 	}
 	if !sufficed {
 		v.events.unclear()
 	}
-	merged := snapshot.Merge(concerned)
-	if merged.Empty() {
-		return sufficed
-	}
-	v.store.View(func(s *snapshot.Snapshot) { merged = s.WithUpstream(merged) })
-	v.tellAll(merged)
+	v.tellOfOthers(v.untold.take(func() { v.tellOfOthers(v.untold.takeAll()) }))
 	return sufficed
+}
+
+// tellOfOthers gives every connection a notice of what others have changed.
+func (v *view) tellOfOthers(notice snapshot.Notice) {
+	if notice.Empty() {
+		return
+	}
+	v.store.View(func(s *snapshot.Snapshot) { notice = s.WithUpstream(notice) })
+	v.tellAll(notice)
 }
 
 // tellAll gives every connection a notice.

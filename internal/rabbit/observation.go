@@ -54,6 +54,7 @@ type observation struct {
 	listening management.Places // of one, for whoever hears events
 	events    heard
 	own       ownChanges
+	untold    untold
 
 	mu      sync.Mutex
 	readAt  time.Time     // when the last reading began that succeeded

@@ -1,25 +1,46 @@
 package e2e
 
 import (
+	"strings"
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // hearingWorld has a BrokerConnection that hears events, and reads the vhost so seldom that nothing is found by reading in time.
 func hearingWorld(broker brokers.Broker) *world {
+	w, _ := proxiedHearingWorld(broker)
+	return w
+}
+
+// proxiedHearingWorld is hearingWorld with a proxy in front of the management API.
+func proxiedHearingWorld(broker brokers.Broker) (*world, *netfault.HTTPProxy) {
 	w := newBareWorld(broker)
+	proxy := netfault.NewHTTPProxy(GinkgoTB(), w.Broker.ManagementURI, netfault.HTTPOptions{})
 	user := w.Broker.NewUser(GinkgoTB(), "administrator")
 	w.VHost.Grant(user, ".*", ".*", ".*")
 	w.Broker.GrantEvents(GinkgoTB(), user)
 	w.Secret(user.Username, user.Password)
-	w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
+	w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h", ManagementURI: proxy.URI})
 	w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Events", true))
-	return w
+	return w, proxy
+}
+
+// readings are the times at which a vhost was read through a proxy since the last call of Requests.
+func readings(proxy *netfault.HTTPProxy) (times []time.Time) {
+	for _, request := range proxy.Requests() {
+		if strings.HasPrefix(request.Path, "/api/definitions/") {
+			times = append(times, request.At)
+		}
+	}
+	return times
 }
 
 var _ = Describe("Where the broker announces changes", func() {
@@ -34,6 +55,27 @@ var _ = Describe("Where the broker announces changes", func() {
 		w.VHost.DeleteExchange("orders.dlx")
 		Eventually(w.VHost.Definitions).Should(Equal(declared))
 		Eventually(func() []string { return w.reasons("orders") }).Should(ContainElement("DriftCorrected"))
+	})
+
+	onEachBroker("a deleted queue is declared again at the first attempt, and the vhost is not read for that", func(broker brokers.Broker) {
+		w, proxy := proxiedHearingWorld(broker)
+		w.VHost.DeclareExchange("shop", "topic", nil)
+		w.Queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [a, b, c, d, e, f, g, h]}]}`)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
+		declared, last := w.VHost.Definitions(), time.Now()
+		Eventually(func() time.Duration { // the readings that follow a connect have been made
+			for _, at := range readings(proxy) {
+				last = at
+			}
+			return time.Since(last)
+		}).Should(BeNumerically(">", 3*time.Second))
+		for range 5 {
+			w.VHost.DeleteQueue("orders")
+			Eventually(w.VHost.Definitions).Should(Equal(declared))
+		}
+		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
+		Expect(readings(proxy)).To(BeEmpty())
+		Expect(logged(w.Namespace)).NotTo(ContainElement(ContainSubstring("Reconciler error")))
 	})
 
 	onEachBroker("what was made right before a ConsumerQueue is adopted", func(broker brokers.Broker) {

@@ -97,14 +97,23 @@ func showLog(namespace string) {
 		if !CurrentSpecReport().Failed() {
 			return
 		}
-		text, err := os.ReadFile(managerLog)
-		Expect(err).NotTo(HaveOccurred())
-		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, namespace) {
-				GinkgoWriter.Print(line)
-			}
+		for _, line := range logged(namespace) {
+			GinkgoWriter.Print(line)
 		}
 	})
+}
+
+// logged are the lines of the manager's log that have a text.
+func logged(text string) (lines []string) {
+	GinkgoHelper()
+	content, err := os.ReadFile(managerLog)
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(content)) {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // onEachBroker makes one test for each broker of the matrix.

@@ -106,6 +106,12 @@ var contract = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "failures", []string{"bind binding dlx orders"}, failures(err))
 		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrNotFound))
 	},
+	"what somebody does is known after a catch-up": func(t *testing.T, b side) {
+		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
+		topologytest.Equal(t, "error", nil, b.CatchUp(t.Context()))
+		observed, _ := b.Observe(vhost.Selection{Queues: []string{"other"}})
+		topologytest.Equal(t, "queues", 1, len(observed.Queues))
+	},
 	"what is removed is gone, and gone already is no failure": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
 		all := rabbit.Removal{Bindings: []topology.Binding{route}, Queues: []string{"orders"}, Exchanges: []string{"dlx"}}

@@ -65,6 +65,8 @@ type Broker interface {
 	RequestRefresh()
 	// RequestCatchUp asks for a snapshot that is current as of the call; see rabbit.Connection.RequestCatchUp.
 	RequestCatchUp()
+	// CatchUp returns when the snapshot is current as of the call; see rabbit.Connection.CatchUp.
+	CatchUp(ctx context.Context) error
 	// Apply declares and binds; see rabbit.Connection.Apply.
 	Apply(ctx context.Context, changes topology.Topology) error
 	// Remove unbinds and deletes; see rabbit.Connection.Remove.

@@ -141,7 +141,7 @@ func retryOf(err error) (wait time.Duration, waits bool) {
 		return brokers.RefreshRecheck, true // it is woken as a rule
 	}
 	switch {
-	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected):
+	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected), errors.Is(err, errOvertaken):
 		return trigger.CacheSyncDelay, true
 	case errors.Is(err, brokers.ErrBusy):
 		return brokers.LimiterRetry, true // it is woken as a rule

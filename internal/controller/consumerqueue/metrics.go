@@ -27,6 +27,8 @@ func (s *scope) countReconciliation(err, writing error) {
 		result, reason = "waiting", "Busy"
 	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected), apierrors.IsConflict(writing), errors.Is(writing, errStaleCache):
 		result, reason = "waiting", "StaleCache"
+	case errors.Is(err, errOvertaken):
+		result, reason = "waiting", "Overtaken"
 	case err != nil || writing != nil:
 		result, reason = "failed", "Error"
 	}

@@ -98,6 +98,9 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	}
 	before, drift := comparison.Changes, comparison.Drift(v.known, v.cq.Spec.DriftPolicy)
 	comparison, applied := v.apply(ctx, comparison, decided)
+	if errors.Is(applied, errOvertaken) {
+		return errOvertaken
+	}
 	v.countDrift(drift, comparison)
 	if applied != nil {
 		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later
@@ -144,8 +147,8 @@ func (v *vhostScope) apply(
 ) (after plan.Comparison, applied error) {
 	if decided.Count() > 0 {
 		if applied = declareAll(ctx, v.connection, decided); applied != nil {
-			// Somebody else may have been there first: refresh before anything is said.
-			applied = errors.Join(applied, v.connection.Refresh(ctx))
+			// Somebody else may have been there first: find out before anything is said.
+			applied = errors.Join(applied, v.findOut(ctx, applied))
 		}
 		comparison = v.compare()
 	}

@@ -28,7 +28,9 @@ type Broker struct {
 	countedAt time.Time      // zero if messages are not counted
 	uncounted bool           // messages are never counted
 	failures  map[vhost.ID]error
+	interfere func(*snapshot.Snapshot)
 	refreshes int
+	catchUps  int
 	// lastDeletion is when DeleteEmpty last deleted queues.
 	lastDeletion time.Time
 }
@@ -168,8 +170,43 @@ func (b *Broker) RequestRefresh() {
 // RequestCatchUp counts a refresh.
 func (b *Broker) RequestCatchUp() { b.RequestRefresh() }
 
+// CatchUp counts a catch-up.
+func (b *Broker) CatchUp(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.catchUps++
+	b.health.CurrentAt = time.Now()
+	return errors.Join(ctx.Err(), b.health.Err)
+}
+
+// CatchUps is how often CatchUp was called.
+func (b *Broker) CatchUps() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.catchUps
+}
+
+// Interfere has somebody else change the vhost when Apply has begun the next time.
+func (b *Broker) Interfere(change func(*snapshot.Snapshot)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.interfere = change
+}
+
+// interfered makes the change of Interfere.
+func (b *Broker) interfered() {
+	b.mu.Lock()
+	change := b.interfere
+	b.interfere = nil
+	b.mu.Unlock()
+	if change != nil {
+		b.Change(change)
+	}
+}
+
 // Apply declares and binds, as rabbit.Connection.Apply does.
 func (b *Broker) Apply(_ context.Context, changes topology.Topology) error {
+	b.interfered()
 	var failures []error
 	failed := vhost.IDs{}
 	perform := func(op string, id vhost.ID, operation func(*snapshot.Snapshot) error) {

@@ -1,0 +1,68 @@
+package consumerqueue
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// What somebody deletes while it is being bound is no failure: the reconciliation is done again, without a reading of the vhost.
+func TestWhatIsDeletedWhileItIsBound(t *testing.T) {
+	t.Parallel()
+	bound := vhost.ID{Kind: vhost.KindBinding, Source: "shop", Destination: "orders", RoutingKey: "a"}
+	for name, test := range map[string]struct {
+		interfere func(*snapshot.Snapshot)
+		fails     error
+		want      []occurrence
+		reason    string
+		err       error
+		catchUps  int
+		refreshes int
+	}{
+		"the queue": {
+			interfere: func(s *snapshot.Snapshot) { s.DropQueue("orders") }, reason: "InSync", catchUps: 1,
+			want: []occurrence{
+				{"Warning", "DriftDetected", "Compare", `queue "orders" is missing; queue "orders" is not bound to exchange "shop" with routing key "a"`},
+				{"Normal", "DriftCorrected", "Correct", "declared 1 queue and 1 binding: the broker has what the spec asks for again"},
+			},
+		},
+		"the exchange": {
+			interfere: func(s *snapshot.Snapshot) { s.DropExchange("shop") }, reason: "ExchangeMissing", catchUps: 1,
+			want: []occurrence{
+				{"Warning", "DriftDetected", "Compare", `exchange "shop" does not exist and Warren is not asked to declare it: declare it, or give ` +
+					`the binding's exchange a type; queue "orders" is not bound to exchange "shop" with routing key "a"`},
+			},
+		},
+		"nothing, as far as is known": {fails: brokererr.ErrNotFound, reason: "Correcting", err: brokererr.ErrNotFound, catchUps: 1},
+		"the connection":              {fails: brokererr.ErrUnreachable, reason: "Correcting", err: brokererr.ErrUnreachable, refreshes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.ConsumerQueue(t, `{bindings: [{exchange: {name: shop}, routingKeys: [a]}]}`))
+			w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			before := w.broker.Refreshes()
+			w.broker.Change(func(s *snapshot.Snapshot) {
+				s.DropBinding(vhost.Binding{Source: "shop", Destination: "orders", RoutingKey: "a"})
+			})
+			w.broker.Fail(bound, test.fails)
+			w.broker.Interfere(test.interfere)
+			occurred, err := w.reconcile()
+			topologytest.Equal(t, "error", true, errors.Is(err, test.err))
+			topologytest.Equal(t, "reason", test.reason, conditions.Ready(w.get().Status.Conditions).Reason)
+			topologytest.Equal(t, "catch-ups", test.catchUps, w.broker.CatchUps())
+			topologytest.Equal(t, "refreshes", test.refreshes, w.broker.Refreshes()-before)
+			if test.err == nil {
+				topologytest.Equal(t, "events", test.want, occurred, comparingOccurrences)
+			}
+		})
+	}
+}
