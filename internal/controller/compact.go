@@ -19,6 +19,9 @@ func compact(cq *v1alpha1.ConsumerQueue) {
 	if len(cq.Annotations[corev1.LastAppliedConfigAnnotation]) <= longestApplied {
 		delete(cq.Annotations, corev1.LastAppliedConfigAnnotation)
 	}
+	if len(cq.Annotations) == 0 {
+		cq.Annotations = nil // the annotation of intents was there, and its place still is
+	}
 	intern(&cq.Kind, &cq.APIVersion, &cq.Namespace)
 	for i := range cq.Finalizers {
 		intern(&cq.Finalizers[i])

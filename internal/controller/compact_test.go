@@ -43,6 +43,10 @@ func TestCompact(t *testing.T) {
 	topologytest.Equal(t, "ConsumerQueue", want, cq)
 	topologytest.Equal(t, "entries without room for more", len(cq.Status.Topology), cap(cq.Status.Topology))
 
+	cq.Annotations = map[string]string{}
+	compact(cq)
+	topologytest.Equal(t, "no annotations", true, cq.Annotations == nil)
+
 	empty := &v1alpha1.ConsumerQueue{}
 	compact(empty)
 	topologytest.Equal(t, "an empty ConsumerQueue", &v1alpha1.ConsumerQueue{}, empty)
