@@ -259,7 +259,7 @@ func TestRivalGoesMeanwhile(t *testing.T) {
 	first, second := controllertest.Synced(t, "a", withBigGrave, ""), controllertest.Synced(t, "b", withBigGrave, "")
 	third := controllertest.Synced(t, "c", withBigGrave, "")
 	index := indexOf(first, second, third)
-	view := index.View(own, here, topologytest.V43, func(other *v1alpha1.ConsumerQueue) Location {
+	view := index.View(own, here, topologytest.V43, func(*v1alpha1.ConsumerQueue) Location {
 		index.Remove(client.ObjectKeyFromObject(second))
 		return here
 	})
