@@ -338,3 +338,21 @@ func TestABatchWhereListingsFail(t *testing.T) {
 		mustBeClean(t, vh)
 	})
 }
+
+// Queues with a single active consumer are consumed, not got from. Those of many groups are, one after the other, on one channel.
+func TestSingleActiveConsumersTogether(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := connected(t, configOf(vh), nil)
+		var groups [][]string
+		for number := range 12 {
+			queue := fmt.Sprintf("orders-%d", number)
+			vh.DeclareQueue(queue, quorum(vhost.Arguments{"x-single-active-consumer": true}))
+			groups = append(groups, []string{queue})
+		}
+		for queue, err := range deleteTogether(t, connection, groups, func(string) bool { return true }) {
+			if err != nil {
+				t.Errorf("%s: %v", queue, err)
+			}
+		}
+	})
+}

@@ -70,7 +70,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	}, deletionBroker{c}, c.writeAPI)
 	c.views = &views{
 		observations: config.Observations, lifetime: c.ctx,
-		viewer: viewer{notify: c.notices.add, fences: c.deleter.Standing, isDeleting: c.deleter.IsDeleting},
+		viewer: viewer{notify: c.notices.add, fences: c.deleter.Standing, isDeleting: c.deleter.IsDeleting, refresh: c.RequestRefresh},
 	}
 	c.operators = &operatorSurvey{
 		config: config, errs: errs, api: c.writeAPI, views: c.views, health: c.health, last: survey{places: management.NewPlaces(1)},
@@ -146,9 +146,13 @@ func (c *Connection) RequestRefresh() { c.refresher.requests.request() }
 // takes milliseconds, and otherwise by a refresh. Of several nodes, events do not come in the order in which changes are made.
 func (c *Connection) RequestCatchUp() {
 	view := c.views.get()
-	if view == nil || c.health.read().Nodes != 1 || !view.events.want(view.lastRead()) {
-		c.RequestRefresh()
+	if view != nil && c.health.read().Nodes == 1 {
+		view.awaitsMarker.Store(true) // before events can be found to suffice
+		if view.events.want(view.lastRead()) {
+			return
+		}
 	}
+	c.RequestRefresh()
 }
 
 // CatchUp is RequestCatchUp that returns when the snapshot is current as of the call.

@@ -68,6 +68,7 @@ func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	}
 	if was {
 		l.requests.request()
+		view.refreshInPlaceOfMarker()
 	}
 }
 
@@ -102,8 +103,19 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 				view.tellAll(snapshot.Notice{Current: true})
 			} else {
 				l.requests.request()
+				view.refreshInPlaceOfMarker()
 			}
 			reached <- batch.Marker
+		}
+	}
+}
+
+// refreshInPlaceOfMarker has those connections refresh what they know that asked for a marker which shows nothing: the listener
+// hears for all, but refreshes only its own.
+func (v *view) refreshInPlaceOfMarker() {
+	for _, other := range v.all() {
+		if other.awaitsMarker.Swap(false) {
+			other.viewer.refresh()
 		}
 	}
 }

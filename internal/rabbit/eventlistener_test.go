@@ -302,3 +302,21 @@ func TestEventsAreHeardOnceForAll(t *testing.T) {
 		heard.awaits(t, snapshot.Notice{Queues: []string{"b"}})
 	})
 }
+
+// A question that the marker does not answer, because something happened meanwhile that only a reading shows, is answered by a refresh,
+// whichever of the connections hears the events.
+func TestCatchUpOfAnotherThatNeedsARefresh(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := configOf(vh)
+		config.Observations = NewObservations()
+		first := connected(t, config, nil)
+		hearing(t, first)
+		second := connected(t, config, nil)
+		hearing(t, second)
+		asked := time.Now()
+		second.RequestCatchUp()
+		second.views.get().events.unclear() // as by an event about a policy, before the marker is heard
+		NewWithT(t).Eventually(func() time.Time { return second.Health().CurrentAt }).
+			WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeTemporally(">", asked))
+	})
+}

@@ -115,7 +115,7 @@ func (v *views) observe(selection vhost.Selection) (vhost.Observed, bool) {
 	return observed, read
 }
 
-// show shows the snapshot, if there is one; what it gives out must not be changed.
+// snapshot shows the snapshot, if there is one; what the snapshot gives out must not be changed.
 func (v *views) snapshot(show func(*snapshot.Snapshot)) {
 	if current := v.get(); current != nil {
 		current.store.View(show)

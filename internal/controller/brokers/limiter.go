@@ -14,7 +14,7 @@ import (
 // ErrBusy ends the reconciliation of a resource whose turn it is not.
 var ErrBusy = errors.New("others are waiting for the same broker")
 
-// LimiterRetry is when a resource tries again that nobody has woken. Thousands may wait, and be woken, before that.
+// LimiterRetry is after what time a resource that nobody has woken tries again. Thousands may wait, and be woken, before that.
 const LimiterRetry = 30 * time.Second
 
 // Limiter lets only some of the workers wait for one broker, so that a broker that does not answer leaves the others to the
@@ -37,7 +37,7 @@ type turns struct {
 	offered map[client.ObjectKey]waiter
 }
 
-// waiter is a resource that waits for its turn.
+// waiter is a resource that waits for its turn at a broker.
 type waiter struct {
 	resource client.ObjectKey
 	since    time.Time

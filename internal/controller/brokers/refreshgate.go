@@ -15,7 +15,7 @@ type RefreshPending struct{}
 
 func (*RefreshPending) Error() string { return "the vhost has not been refreshed yet" }
 
-// RefreshRecheck is when a resource asks again that nobody has woken.
+// RefreshRecheck is after what time a resource that nobody has woken looks whether its question was answered. It does not ask again.
 const RefreshRecheck = 5 * time.Second
 
 // RefreshGate records, per resource, the time after which a refresh counts. Workers end the reconciliation instead of blocking on

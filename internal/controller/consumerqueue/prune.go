@@ -79,8 +79,8 @@ func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Block)
 
 // stillLeaving makes a question that is asked right before a queue is fenced off: is it still to go? Somebody may have begun
 // to dead-letter there, or another ConsumerQueue to want it. One refresh answers the questions of all that are asked at the same
-// time. It may have to wait for its turn, so it has no limit but that of its requests; no place
-// among those that delete is held meanwhile.
+// time. The refresh may have to wait for its turn, so the question has no limit but that of the requests; no place among those that
+// delete is held meanwhile.
 func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Context) error {
 	now := *v
 	now.scope = v.frozen()

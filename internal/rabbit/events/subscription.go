@@ -69,7 +69,8 @@ func Subscribe(connection *amqpconn.Conn, vhostName string) (*Subscription, erro
 	return s, err
 }
 
-// Next waits for an event, and returns it with all that have arrived. The call says that the batch before has been handled.
+// Next waits for an event, and returns it with all that have arrived. They are acknowledged before they are returned: what is lost with
+// the process is lost with its subscription.
 func (s *Subscription) Next(ctx context.Context) (Batch, error) {
 	batch := Batch{}
 	var last amqp.Delivery

@@ -148,7 +148,7 @@ func (d *batch) ask() {
 	}
 }
 
-// leave lets a group go before anything was done to its queues.
+// leave takes a group out of the batch before anything was done to its queues.
 func (d *batch) leave(g *group, result error) {
 	d.mu.Lock()
 	d.groups = slices.DeleteFunc(slices.Clone(d.groups), func(other *group) bool { return other == g })
@@ -326,7 +326,7 @@ func (d *batch) ttl(queues ...string) (shortest time.Duration, expires bool) {
 	return shortest, expires
 }
 
-// finish tells the callers what came of their groups. Those that were only held up by others wait again.
+// finish tells the callers what came of their groups. Groups that were only held up by others wait again.
 func (d *batch) finish(err error) {
 	var again []*group
 	s, several := d.deleter, len(d.groups) > 1

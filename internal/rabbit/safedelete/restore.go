@@ -83,7 +83,7 @@ func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[strin
 	return bindings, nil
 }
 
-// sent takes note that the broker is told to delete a queue from here on.
+// sent takes note that the broker is about to be told to delete a queue.
 func (d restoration) sent(g *group, queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -32,7 +32,7 @@ type sentinelConn struct {
 	idle    *time.Timer
 }
 
-// alarmedLink is a link that knows whether the broker blocks it.
+// alarmedLink is a link that knows whether the broker blocks the connection.
 type alarmedLink struct {
 	*amqpconn.Conn
 	users  int
