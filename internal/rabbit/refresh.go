@@ -51,6 +51,7 @@ func (r *refresher) run(ctx context.Context) {
 			r.readMembers(ctx)
 			r.countMessages(ctx)
 		} else {
+			r.requests.again(askedAt)
 			wait = retry.wait()
 		}
 		r.sleep(ctx, wait)

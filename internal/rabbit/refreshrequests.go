@@ -67,6 +67,15 @@ func (r *refreshRequests) take() (waiting []chan<- error, askedAt time.Time) {
 	return waiting, askedAt
 }
 
+// again has the next refresh serve a request that the last one was to serve, and failed.
+func (r *refreshRequests) again(askedAt time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if askedAt.After(r.askedAt) {
+		r.askedAt = askedAt
+	}
+}
+
 // markStale has the broker asked again who it is, and the vhost read again: something may have changed unseen.
 func (r *refreshRequests) markStale() {
 	r.mu.Lock()

@@ -1,0 +1,24 @@
+package rabbit
+
+import "testing"
+
+// A request that a refresh failed to serve is served by the next, and a later one is not made older by it.
+func TestAFailedRequestIsServedAgain(t *testing.T) {
+	t.Parallel()
+	requests := &refreshRequests{wake: make(chan struct{}, 1)}
+	requests.request()
+	_, first := requests.take()
+	requests.again(first)
+	_, again := requests.take()
+	if first.IsZero() || again != first {
+		t.Errorf("asked at %v, and then at %v", first, again)
+	}
+	requests.request()
+	requests.again(first)
+	if _, later := requests.take(); !later.After(first) {
+		t.Errorf("the later request was made at %v, the first one at %v", later, first)
+	}
+	if _, none := requests.take(); !none.IsZero() {
+		t.Errorf("a request of %v is left", none)
+	}
+}
