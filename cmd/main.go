@@ -42,7 +42,7 @@ func main() {
 
 // gcPercent has the collector run when the heap has grown by this much, where Go's own default is to let it double. What lives on the
 // heap is a few KiB for each ConsumerQueue, and marking that is fast: see docs/adr/0029-memory.md.
-const gcPercent = 50
+const gcPercent = 30
 
 // setGCPercent leaves the choice to the environment, as Go does.
 func setGCPercent() {

@@ -47,7 +47,7 @@ type record struct {
 	waits []mark
 
 	mu         sync.Mutex
-	candidates map[vhost.Version]Candidate
+	candidates []versionedCandidate
 }
 
 // sets are sets of ConsumerQueues, by the mark of an object. Each is sorted by name, so that what is said of the first stays the same.
@@ -88,7 +88,7 @@ func NewIndex() *Index {
 // Update takes over a ConsumerQueue as the cache has it.
 func (x *Index) Update(cq *v1alpha1.ConsumerQueue) {
 	owned := vhost.IDs{}
-	for _, entry := range topology.Owned(cq.Status.Topology) {
+	for _, entry := range topology.OwnedView(cq.Status.Topology) {
 		owned[topology.IDOf(entry)] = true
 	}
 	fresh := &record{cq: cq, owns: marksOf(owned)}
@@ -270,7 +270,7 @@ func (x *Index) Affected(cq *v1alpha1.ConsumerQueue, leaves bool) []client.Objec
 		_, wanted := claimsOf(cq)
 		objects = marksOf(wanted)
 	}
-	for _, entry := range topology.Owned(cq.Status.Topology) {
+	for _, entry := range topology.OwnedView(cq.Status.Topology) {
 		objects = append(objects, markOf(topology.IDOf(entry)))
 	}
 	var waiting []client.ObjectKey
@@ -288,15 +288,20 @@ func (x *Index) Affected(cq *v1alpha1.ConsumerQueue, leaves bool) []client.Objec
 func (r *record) candidate(version vhost.Version) Candidate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.candidates[version]
-	if !ok {
-		known = CandidateOf(r.cq, version)
-		if r.candidates == nil {
-			r.candidates = map[vhost.Version]Candidate{}
+	for _, known := range r.candidates {
+		if known.version == version {
+			return known.Candidate
 		}
-		r.candidates[version] = known
 	}
-	return known
+	fresh := CandidateOf(r.cq, version)
+	r.candidates = append(r.candidates, versionedCandidate{version, fresh})
+	return fresh
+}
+
+// versionedCandidate is a ConsumerQueue as FindConflict sees it on a version. As a rule, all are on one.
+type versionedCandidate struct {
+	version vhost.Version
+	Candidate
 }
 
 // mayWithdraw says whether a newer record of the ConsumerQueue may want less, or at another location.

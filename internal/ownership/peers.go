@@ -37,7 +37,7 @@ func CandidateOf(cq *v1alpha1.ConsumerQueue, version vhost.Version) Candidate {
 	}
 	return Candidate{
 		Name: client.ObjectKeyFromObject(cq).String(), Created: created,
-		Desired: desired, Owned: topology.Owned(cq.Status.Topology),
+		Desired: desired, Owned: topology.OwnedView(cq.Status.Topology),
 	}
 }
 

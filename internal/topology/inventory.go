@@ -72,6 +72,14 @@ func Owned(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.TopologyEntry) bool { return !Owns(entry) })
 }
 
+// OwnedView is Owned for those who only read: where all entries are own, it is the entries themselves.
+func OwnedView(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
+	if slices.ContainsFunc(entries, func(entry v1alpha1.TopologyEntry) bool { return !Owns(entry) }) {
+		return Owned(entries)
+	}
+	return slices.Clip(entries)
+}
+
 // Intended says whether an object was about to be declared and has never been seen as wanted since: the broker may have it
 // from Warren, from somebody else, or not at all.
 func Intended(entry v1alpha1.TopologyEntry) bool {

@@ -32,6 +32,8 @@ func TestOwned(t *testing.T) {
 		"a binding that nobody asked for here": {foreign, false},
 	} {
 		topologytest.Equal(t, name, test.want, len(topology.Owned([]v1alpha1.TopologyEntry{test.entry})) == 1)
+		both := []v1alpha1.TopologyEntry{test.entry, {Kind: v1alpha1.KindBinding, Name: "own", Role: v1alpha1.RoleMain}}
+		topologytest.Equal(t, name+", to read only", topology.Owned(both), topology.OwnedView(both))
 	}
 	entries := []v1alpha1.TopologyEntry{queue("", ""), ours, foreign}
 	topology.Owned(entries)

@@ -34,7 +34,7 @@ The manager reads no variables of its own. These are read by the libraries that 
 | --- | --- | --- |
 | ` + "`KUBECONFIG`" + ` | | the cluster, from outside, where ` + "`--kubeconfig`" + ` is not given |
 | ` + "`GOMEMLIMIT`" + ` | ` + "`%s`" + ` | from which memory on garbage is collected more often: about 90%% of the pod's memory limit |
-| ` + "`GOGC`" + ` | | by how many percent memory may grow until garbage is collected; 50 where not given, in the place of Go's 100 |
+| ` + "`GOGC`" + ` | | by how many percent memory may grow until garbage is collected; 30 where not given, in the place of Go's 100 |
 `
 
 func main() {

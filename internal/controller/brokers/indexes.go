@@ -61,7 +61,7 @@ func ObjectKeys(names vhost.Selection) []string {
 
 // ObjectKeysOf are the keys of the broker objects of a ConsumerQueue: what it wants and what it owns.
 func ObjectKeysOf(cq *v1alpha1.ConsumerQueue) []string {
-	return ObjectKeys(topology.SelectionWith(cq, topology.Owned(cq.Status.Topology)))
+	return ObjectKeys(topology.SelectionWith(cq, topology.OwnedView(cq.Status.Topology)))
 }
 
 // AddIndexes adds the indexes by which a pool finds ConsumerQueues.
