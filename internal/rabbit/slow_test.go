@@ -65,9 +65,9 @@ func TestBlockedConnection(t *testing.T) {
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
-	impatient := unpaced()
-	impatient.operation = time.Second
-	patient, hasty := connected(t, configOf(vh), nil), connectedWith(t, configOf(vh), impatient)
+	patience, haste := unpaced(), unpaced()
+	patience.operation, haste.operation = within, time.Second // until the end of the alarm, however busy the machine is
+	patient, hasty := connectedWith(t, configOf(vh), patience), connectedWith(t, configOf(vh), haste)
 	link := patient.channels.Link
 
 	private.Eval(setAlarm)
