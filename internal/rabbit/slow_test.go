@@ -66,7 +66,7 @@ func TestBlockedConnection(t *testing.T) {
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
 	patience, haste := unpaced(), unpaced()
-	patience.operation, haste.operation = within, time.Second // until the end of the alarm, however busy the machine is
+	patience.operation, haste.operation = time.Hour, time.Second // until the end of the alarm, however busy the machine is
 	patient, hasty := connectedWith(t, configOf(vh), patience), connectedWith(t, configOf(vh), haste)
 	link := patient.channels.Link
 
