@@ -204,6 +204,7 @@ func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	connection := connected(t, config, nil)
+	hearing(t, connection) // so that no other refresh meets the second cluster
 	first := connection.Health().Cluster.Key()
 	var second atomic.Bool // the AMQP connection leads to the first cluster, and its exclusive queue is there
 	proxy.Change(func(response *http.Response) error {
