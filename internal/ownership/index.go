@@ -150,10 +150,14 @@ func (x *Index) remove(key client.ObjectKey) {
 		return
 	}
 	delete(x.records, key)
+	unshared := false
 	for _, object := range old.wants {
 		x.wants.remove(object, key)
+		unshared = unshared || len(x.wants[object]) == 1
 	}
-	x.unwanted.forget(x.isShared)
+	if unshared {
+		x.unwanted.forget(x.isShared)
+	}
 	for _, object := range old.objects() {
 		x.holders(old.isLeaving()).remove(object, key)
 	}

@@ -90,7 +90,7 @@ func (v View) Active() View {
 	return v
 }
 
-// leaveOut leaves out further peers.
+// leaveOut leaves out these peers as well. A second call takes the place of the first.
 func (v View) leaveOut(these func(client.ObjectKey, types.UID) bool) View {
 	v.leftOut = these
 	return v

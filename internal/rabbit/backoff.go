@@ -21,7 +21,7 @@ func (b *backoff) wait() time.Duration {
 
 func (b *backoff) reset() { b.next = 0 }
 
-// jitter varies a time by 10% either way, so that many clients do not come all at once.
+// jitter takes up to 10% off a time, so that many clients do not come all at once.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.1*rand.Float64())) // spreads load, and keeps no one waiting for longer
 }

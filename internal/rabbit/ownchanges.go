@@ -80,7 +80,10 @@ const (
 
 // hear compares an event with our own changes.
 func (o *ownChanges) hear(id vhost.ID, kind events.Kind) origin {
-	opposite := map[events.Kind]events.Kind{events.Created: events.Deleted, events.Deleted: events.Created}
+	opposite := events.Created
+	if kind == events.Created {
+		opposite = events.Deleted
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change := changed{id, kind}
@@ -88,7 +91,7 @@ func (o *ownChanges) hear(id vhost.ID, kind events.Kind) origin {
 		o.recent[change] = own[:len(own)-1] // the latest: the oldest may never be announced
 		return originOwn
 	}
-	if len(o.unheard(changed{id, opposite[kind]})) > 0 {
+	if len(o.unheard(changed{id, opposite})) > 0 {
 		return originUnclear
 	}
 	return originOther
