@@ -70,7 +70,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	}, deletionBroker{c}, c.writeAPI)
 	c.views = &views{
 		observations: config.Observations, lifetime: c.ctx,
-		viewer: viewer{notify: c.notices.add, fences: c.deleter.Standing, isDeleting: c.deleter.IsDeleting, refresh: c.RequestRefresh},
+		viewer: viewer{notify: c.notices.add, fences: c.deleter.Standing, isDeleting: c.deleter.IsDeleting},
 	}
 	c.operators = &operatorSurvey{
 		config: config, errs: errs, api: c.writeAPI, views: c.views, health: c.health, last: survey{places: management.NewPlaces(1)},
@@ -145,24 +145,20 @@ func (c *Connection) RequestRefresh() { c.refresher.requests.request() }
 // RequestCatchUp asks for a snapshot that is current as of the call, and does not wait for it: by events if they are heard, which
 // takes milliseconds, and otherwise by a refresh. Of several nodes, events do not come in the order in which changes are made.
 func (c *Connection) RequestCatchUp() {
-	view := c.views.get()
-	if view != nil && c.health.read().Nodes == 1 {
-		view.awaitsMarker.Store(true) // before events can be found to suffice
-		if view.events.want(view.lastRead()) {
-			return
+	awaited := c.awaitMarker(func(current bool) {
+		if !current {
+			c.RequestRefresh()
 		}
+	})
+	if !awaited {
+		c.RequestRefresh()
 	}
-	c.RequestRefresh()
 }
 
 // CatchUp is RequestCatchUp that returns when the snapshot is current as of the call.
 func (c *Connection) CatchUp(ctx context.Context) error {
-	view := c.views.get()
-	if view == nil || c.health.read().Nodes != 1 {
-		return c.Refresh(ctx)
-	}
-	current, ok := view.events.await(view.lastRead())
-	if !ok {
+	current := make(chan bool, 1)
+	if !c.awaitMarker(func(is bool) { current <- is }) {
 		return c.Refresh(ctx)
 	}
 	select {
@@ -176,4 +172,10 @@ func (c *Connection) CatchUp(ctx context.Context) error {
 		return brokererr.ErrClosed
 	}
 	return c.Refresh(ctx)
+}
+
+// awaitMarker tells whether the snapshot is current as of the call, once events show that. It is false if events do not suffice.
+func (c *Connection) awaitMarker(tell func(current bool)) bool {
+	view := c.views.get()
+	return view != nil && c.health.read().Nodes == 1 && view.events.await(view.lastRead(), tell)
 }

@@ -39,7 +39,7 @@ func (c deletionBroker) State() safedelete.State {
 	health := c.Health()
 	return safedelete.State{
 		Cluster: health.Cluster, Matched: health.Matched, MayWritePolicies: health.Capabilities.Policies,
-		SyncedAt:      health.SyncedAt,
+		CurrentAt:     health.CurrentAt,
 		CountsReturns: !health.Capabilities.DelayedRedelivery, // as all versions from 4.3 on do not
 	}
 }

@@ -59,7 +59,7 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 	}
 }
 
-// ended takes note that nothing is heard any more. What was to be shown by a marker is to be shown by a refresh.
+// ended takes note that nothing is heard any more.
 func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	was, news := view.events.end(err)
 	if news && ctx.Err() == nil { // while the broker is unreachable, others say so
@@ -68,7 +68,6 @@ func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	}
 	if was {
 		l.requests.request()
-		view.refreshInPlaceOfMarker()
 	}
 }
 
@@ -101,21 +100,8 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 		if batch.Marker > 0 {
 			if view.events.reach(view.lastRead()) {
 				view.tellAll(snapshot.Notice{Current: true})
-			} else {
-				l.requests.request()
-				view.refreshInPlaceOfMarker()
 			}
 			reached <- batch.Marker
-		}
-	}
-}
-
-// refreshInPlaceOfMarker has those connections refresh what they know that asked for a marker which shows nothing: the listener
-// hears for all, but refreshes only its own.
-func (v *view) refreshInPlaceOfMarker() {
-	for _, other := range v.all() {
-		if other.awaitsMarker.Swap(false) {
-			other.viewer.refresh()
 		}
 	}
 }

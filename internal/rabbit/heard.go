@@ -43,10 +43,11 @@ type heard struct {
 	exclusive map[string]bool
 }
 
-// awaiting is somebody who waits until the marker of a number is heard. current is told whether the snapshot is current then.
+// awaiting is somebody who waits until the marker of a number is heard. tell says whether the snapshot is current then, and must not
+// wait.
 type awaiting struct {
-	number  int
-	current chan<- bool
+	number int
+	tell   func(current bool)
 }
 
 func newHeard() heard { return heard{wanted: make(chan struct{}, 1), lostAt: time.Now()} }
@@ -94,29 +95,15 @@ func (h *heard) suffices(readAt time.Time) bool {
 	return !h.since.IsZero() && readAt.After(h.since) && readAt.After(h.unclearAt)
 }
 
-// want has a marker made. It is false if events do not suffice.
-func (h *heard) want(readAt time.Time) bool {
+// await has a marker made, and tells when the marker is heard whether the snapshot is current as of the call. It is false if events
+// do not suffice.
+func (h *heard) await(readAt time.Time, tell func(current bool)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.wantMarker(readAt)
-}
-
-// await is want whose channel tells, when the marker is heard, whether the snapshot is current as of the call.
-func (h *heard) await(readAt time.Time) (current <-chan bool, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.wantMarker(readAt) {
-		return nil, false
-	}
-	answer := make(chan bool, 1)
-	h.awaiting = append(h.awaiting, awaiting{h.number + 1, answer})
-	return answer, true
-}
-
-func (h *heard) wantMarker(readAt time.Time) bool {
 	if !h.suffices(readAt) {
 		return false
 	}
+	h.awaiting = append(h.awaiting, awaiting{h.number + 1, tell})
 	select {
 	case h.wanted <- struct{}{}:
 	default: // one is about to be made
@@ -130,7 +117,7 @@ func (h *heard) answer(number int, current bool) {
 		if a.number > number {
 			return false
 		}
-		a.current <- current
+		a.tell(current)
 		return true
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -79,8 +78,6 @@ type viewer struct {
 	fences func() map[string]bool
 	// isDeleting says whether the connection is deleting a queue.
 	isDeleting func(queue string) bool
-	// refresh asks the connection for a refresh, and does not wait for it.
-	refresh func()
 }
 
 // view is one connection's use of an observation.
@@ -89,8 +86,6 @@ type view struct {
 
 	viewer   viewer
 	openedAt time.Time
-	// awaitsMarker: the connection may have asked for a marker that was not heard.
-	awaitsMarker atomic.Bool
 }
 
 // open gives a connection a view of the observation with a key; of one of its own if nothing is to be shared.

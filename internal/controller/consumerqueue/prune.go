@@ -78,14 +78,14 @@ func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Block)
 }
 
 // stillLeaving makes a question that is asked right before a queue is fenced off: is it still to go? Somebody may have begun
-// to dead-letter there, or another ConsumerQueue to want it. One refresh answers the questions of all that are asked at the same
-// time. The refresh may have to wait for its turn, so the question has no limit but that of the requests; no place among those that
-// delete is held meanwhile.
+// to dead-letter there, or another ConsumerQueue to want it. One catch-up answers the questions of all that are asked at the same
+// time. Where a refresh has to do that, it may have to wait for its turn, so the question has no limit but that of the requests; no
+// place among those that delete is held meanwhile.
 func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Context) error {
 	now := *v
 	now.scope = v.frozen()
 	return func(ctx context.Context) (err error) {
-		if err := now.connection.Refresh(ctx); err != nil {
+		if err := now.connection.CatchUp(ctx); err != nil {
 			return err
 		}
 		now.peers = now.view(ctx, now.cq, now.location, now.version)

@@ -212,7 +212,7 @@ func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing
 	now := *t
 	now.scope = t.frozen()
 	return func(ctx context.Context) error {
-		if err := now.connection.Refresh(ctx); err != nil {
+		if err := now.connection.CatchUp(ctx); err != nil {
 			return err
 		}
 		here := ownership.Location{Cluster: vhost.ClusterOf(cluster), VHost: now.connection.VHost()}

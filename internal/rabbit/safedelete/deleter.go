@@ -48,8 +48,8 @@ type State struct {
 	Matched bool
 	// MayWritePolicies: the user has the tag for it.
 	MayWritePolicies bool
-	// SyncedAt is when the reading of the vhost began that the snapshot shows.
-	SyncedAt time.Time
+	// CurrentAt is the latest time as of which the snapshot is known to be current.
+	CurrentAt time.Time
 	// CountsReturns: a message that is put back has lost one of the deliveries that its queue allows.
 	CountsReturns bool
 }

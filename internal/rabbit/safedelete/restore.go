@@ -54,11 +54,11 @@ func (d restoration) remember(ctx context.Context) error {
 	return nil
 }
 
-// bindingsOf finds the bindings of queues: in the snapshot if that was read since the callers were asked, which has them read it as
-// a rule; otherwise by one request for each queue, or by one listing where there are many.
+// bindingsOf finds the bindings of queues: in the snapshot if that is current as of when the callers were asked, who see to that as a
+// rule; otherwise by one request for each queue, or by one listing where there are many.
 func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
-	if d.deleter.broker.State().SyncedAt.After(d.asked) {
+	if d.deleter.broker.State().CurrentAt.After(d.asked) {
 		d.deleter.broker.View(func(known *snapshot.Snapshot) {
 			for _, queue := range queues {
 				bindings[queue] = known.BindingsTo(queue)
