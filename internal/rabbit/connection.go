@@ -70,7 +70,9 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	}, deletionBroker{c}, c.writeAPI)
 	c.views = &views{
 		observations: config.Observations, lifetime: c.ctx,
-		viewer: viewer{notify: c.notices.add, fences: c.deleter.Standing, isDeleting: c.deleter.IsDeleting},
+		viewer: viewer{
+			notify: c.notices.add, fences: c.deleter.Standing, isDeleting: c.deleter.IsDeleting, patience: timeouts.binding,
+		},
 	}
 	c.operators = &operatorSurvey{
 		config: config, errs: errs, api: c.writeAPI, views: c.views, health: c.health, last: survey{places: management.NewPlaces(1)},

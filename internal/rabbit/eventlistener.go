@@ -66,7 +66,7 @@ func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 		l.log.V(1).Info("No events are heard", "vhost", l.config.VHost, "reason", err.Error())
 		view.tellAll(snapshot.Notice{Capabilities: true})
 	}
-	if was {
+	if was && ctx.Err() == nil { // who leaves the view reads another one
 		l.requests.request()
 	}
 }
@@ -94,6 +94,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 		if err != nil {
 			return l.dialer.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection for events was closed")
 		}
+		view.events.add(batch.Events)
 		if !view.takeAll(batch.Changes) {
 			l.requests.request()
 		}

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/events"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -67,12 +68,18 @@ func TestADeletionIsToldAsAWhole(t *testing.T) {
 		}
 		heard, there := &listener{}, atomic.Pointer[func() vhost.Observed]{}
 		var seen []vhost.Observed // with each notice; from one goroutine
-		connection := connected(t, configOf(vh), func(notice snapshot.Notice) {
+		patient := unpaced()
+		patient.binding = within // a broker that is busy may take longer than it should
+		connection, err := open(configOf(vh), discard, func(notice snapshot.Notice) {
 			if observe := there.Load(); observe != nil && len(notice.Queues) > 0 {
 				seen = append(seen, (*observe)())
 			}
 			heard.hear(notice)
-		})
+		}, patient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(connection.Close)
 		hearing(t, connection)
 		there.Store(new(func() vhost.Observed {
 			observed, _ := connection.Observe(vhost.Selection{Queues: []string{"orders"}, Exchanges: []string{"in"}})
@@ -218,9 +225,15 @@ func TestAwaitAMarker(t *testing.T) {
 		happens func(h *heard)
 		want    []bool // what those are told who came before the marker was made, and after
 	}{
-		"the marker is heard":               {func(h *heard) { h.reach(time.Now()) }, []bool{true}},
-		"both markers are heard":            {func(h *heard) { h.reach(time.Now()); h.mark(); h.reach(time.Now()) }, []bool{true, true}},
-		"an event before it was not clear":  {func(h *heard) { before := time.Now(); h.unclear(); h.reach(before) }, []bool{false}},
+		"the marker is heard":                {func(h *heard) { h.reach(time.Now()) }, []bool{true}},
+		"both markers are heard":             {func(h *heard) { h.reach(time.Now()); h.mark(); h.reach(time.Now()) }, []bool{true, true}},
+		"an event before it was not clear":   {func(h *heard) { before := time.Now(); h.unclear(); h.reach(before) }, []bool{false}},
+		"the broker may have dropped events": {func(h *heard) { h.add(events.QueueLimit); h.reach(time.Now()) }, []bool{false}},
+		"the vhost was read since": {func(h *heard) {
+			h.add(events.QueueLimit)
+			h.read(h.count())
+			h.reach(time.Now())
+		}, []bool{true}},
 		"the subscription ends":             {func(h *heard) { h.end(brokererr.ErrUnreachable) }, []bool{false, false}},
 		"the subscription ends and is back": {func(h *heard) { h.end(brokererr.ErrUnreachable); h.begin() }, []bool{false, false}},
 	} {

@@ -36,6 +36,8 @@ type heard struct {
 	number int
 	// awaiting are those who wait until a marker is heard.
 	awaiting []awaiting
+	// events counts those heard, and eventsRead is how many there were when the reading began that was used last.
+	events, eventsRead int
 	// created counts the objects that came into the snapshot by events, up to the reading that began at countedFrom.
 	created     int
 	countedFrom time.Time
@@ -90,9 +92,32 @@ func (h *heard) state() (since time.Time, reason string, currentAt time.Time) {
 	return h.since, h.reason, h.currentAt
 }
 
-// suffices says whether a snapshot that was read at a time, with all events since, is current.
+// suffices says whether a snapshot that was read at a time, with all events since, is current. Where the broker dropped an event, it
+// has sent as many others since then as it keeps.
 func (h *heard) suffices(readAt time.Time) bool {
-	return !h.since.IsZero() && readAt.After(h.since) && readAt.After(h.unclearAt)
+	complete := h.events-h.eventsRead < events.QueueLimit
+	return !h.since.IsZero() && readAt.After(h.since) && readAt.After(h.unclearAt) && complete
+}
+
+// add counts events that were heard.
+func (h *heard) add(count int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events += count
+}
+
+// count is how many events were heard.
+func (h *heard) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.events
+}
+
+// read takes note of a reading that ended well, before which so many events had been heard.
+func (h *heard) read(before int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.eventsRead = before
 }
 
 // await has a marker made, and tells when the marker is heard whether the snapshot is current as of the call. It is false if events
@@ -315,7 +340,7 @@ func (v *view) takeAll(changes []events.Change) (sufficed bool) {
 	if !sufficed {
 		v.events.unclear()
 	}
-	v.tellOfOthers(v.untold.take(func() { v.tellOfOthers(v.untold.takeAll()) }))
+	v.tellOfOthers(v.untold.take(v.viewer.patience, func() { v.tellOfOthers(v.untold.takeAll()) }))
 	return sufficed
 }
 

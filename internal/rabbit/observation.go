@@ -78,6 +78,8 @@ type viewer struct {
 	fences func() map[string]bool
 	// isDeleting says whether the connection is deleting a queue.
 	isDeleting func(queue string) bool
+	// patience is timeouts.binding.
+	patience time.Duration
 }
 
 // view is one connection's use of an observation.
@@ -154,12 +156,14 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 			return nil
 		}
 		began = time.Now()
+		before := v.events.count()
 		again, err := v.readAndReplace(ctx, read)
 		if err == nil && (again || demand.twice) {
 			_, err = v.readAndReplace(ctx, read)
 		}
 		if err == nil {
 			v.read(began)
+			v.events.read(before)
 		}
 		return err
 	})

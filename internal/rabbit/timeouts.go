@@ -17,6 +17,7 @@ type timeouts struct {
 	link       time.Duration // for which the first refresh waits for AMQP
 	pace       pace          // of the readings of a vhost
 	lastListen time.Duration // the longest wait before another attempt to hear events
+	binding    time.Duration // from the event that a binding was deleted to that of its queue or exchange
 }
 
 // pace is how fast one reading of a vhost may follow another.
@@ -31,7 +32,7 @@ var defaultTimeouts = timeouts{
 	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, close: time.Second,
 	firstRetry: 250 * time.Millisecond, lastRetry: 30 * time.Second, settle: 400 * time.Millisecond, leftover: 20 * time.Second,
 	match: 3 * time.Second, statistics: 15 * time.Second, link: time.Second,
-	pace: pace{time.Second, 10}, lastListen: 10 * time.Minute,
+	pace: pace{time.Second, 10}, lastListen: 10 * time.Minute, binding: 200 * time.Millisecond,
 }
 
 const (

@@ -15,9 +15,6 @@ import (
 // is no such queue, and 4.3.6 has been seen to close the connection instead. So a binding that somebody deleted is not told of
 // before its queue or exchange is heard to be gone as well, or stays for a moment.
 
-// bindingPatience is how long the deletion of a queue or exchange may come after that of a binding to it.
-const bindingPatience = 200 * time.Millisecond
-
 // untold is what others have changed, and no connection has been told of yet. The zero value is ready to use.
 type untold struct {
 	mu      sync.Mutex
@@ -61,15 +58,16 @@ func (u *untold) add(change events.Change, concerned snapshot.Notice) {
 	}
 }
 
-// take returns all that may be told now. If something has to wait, everything waits, and tell is called when the wait is over.
-func (u *untold) take(tell func()) snapshot.Notice {
+// take returns all that may be told now. If something has to wait, everything waits, for a time at most, and tell is called when that
+// is over.
+func (u *untold) take(patience time.Duration, tell func()) snapshot.Notice {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.deleted) == 0 {
 		return u.clear()
 	}
 	if u.overdue == nil {
-		u.overdue = time.AfterFunc(bindingPatience, tell)
+		u.overdue = time.AfterFunc(patience, tell)
 	}
 	return snapshot.Notice{}
 }

@@ -49,7 +49,7 @@ func TestUntold(t *testing.T) {
 				want = snapshot.Merge([]snapshot.Notice{want, concerned})
 				u.add(change, concerned)
 			}
-			got := u.take(func() { overdue <- u.takeAll() })
+			got := u.take(defaultTimeouts.binding, func() { overdue <- u.takeAll() })
 			if test.told == got.Empty() {
 				t.Fatalf("told at once: %v", got)
 			}

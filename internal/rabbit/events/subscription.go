@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // ErrEnded says that the subscription ended: the connection was closed, or the queue of the subscription deleted.
@@ -18,8 +19,9 @@ var ErrEnded = errors.New("the subscription to events ended")
 const (
 	// batchLimit is how many events are handled together, and how many the broker sends ahead.
 	batchLimit = 1000
-	// queueLimit is how many events the broker keeps for a process that is too slow. It drops the oldest.
-	queueLimit = 100_000
+	// QueueLimit is how many events the broker keeps for a process that is too slow. It drops the newest, so whoever missed one hears at
+	// least as many that came before, and then a marker.
+	QueueLimit = 100_000
 )
 
 // Subscription hears of the changes in one vhost, in the order in which a node of the broker made them. Its queue is exclusive to
@@ -36,6 +38,8 @@ type Subscription struct {
 // Batch is what was heard at once.
 type Batch struct {
 	Changes []Change
+	// Events is how many events were heard, with those that are not about the vhost.
+	Events int
 	// Marker is the highest marker that was heard; zero if none was.
 	Marker int
 }
@@ -53,7 +57,9 @@ func Subscribe(connection *amqpconn.Conn, vhostName string) (*Subscription, erro
 	if s.binder, err = connection.Connection.Channel(); err != nil {
 		return nil, err
 	}
-	arguments := amqp.Table{"x-queue-type": "classic", "x-max-length": int32(queueLimit)}
+	arguments := amqp.Table{
+		"x-queue-type": "classic", vhost.ArgMaxLength: int32(QueueLimit), vhost.ArgOverflow: vhost.OverflowRejectPublish,
+	}
 	if _, err := s.consumer.QueueDeclare(s.queue, false, false, true, false, arguments); err != nil {
 		return nil, err
 	}
@@ -105,6 +111,7 @@ func (s *Subscription) Next(ctx context.Context) (Batch, error) {
 
 // add reads an event. Events about the event exchange itself are its subscriptions, of this process and of others.
 func (s *Subscription) add(event amqp.Delivery, batch *Batch) {
+	batch.Events++
 	h := headers(event.Headers)
 	if h.text("source_name") == management.EventExchange {
 		number, isMarker := strings.CutPrefix(h.text("routing_key"), s.markerKey)

@@ -3,15 +3,18 @@ package events_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
@@ -170,4 +173,46 @@ func TestASubscriptionEndsWithItsConnection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An event that is missing was made after QueueLimit others that are heard: a full queue of events keeps what it has.
+func TestAFullQueueDropsTheNewestEvents(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost, _ *events.Subscription) {
+		const most, made = 100, 200
+		channel, err := dialed(t, vh.Broker).Connection.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		arguments := amqp.Table{"x-queue-type": "classic", "x-max-length": int32(most), "x-overflow": "reject-publish"}
+		queue, err := channel.QueueDeclare("", false, false, true, false, arguments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := channel.QueueBind(queue.Name, "queue.created", management.EventExchange, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		for number := range made {
+			vh.DeclareQueue(fmt.Sprint(number), nil)
+		}
+		NewWithT(t).Eventually(func() (int, error) {
+			now, err := channel.QueueDeclarePassive(queue.Name, false, false, true, false, arguments)
+			return now.Messages, err
+		}).WithTimeout(limit).Should(Equal(most))
+		next := 0 // of this vhost; others make queues as well
+		for range most {
+			event, ok, err := channel.Get(queue.Name, true)
+			if err != nil || !ok {
+				t.Fatal(err)
+			}
+			if event.Headers["vhost"] == vh.Name {
+				if event.Headers["name"] != fmt.Sprint(next) {
+					t.Fatalf("%v came when %d was due", event.Headers["name"], next)
+				}
+				next++
+			}
+		}
+		if next == 0 || next == made {
+			t.Errorf("%d of %d events", next, made)
+		}
+	})
 }
