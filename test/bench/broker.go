@@ -26,22 +26,22 @@ type broker struct {
 	pid                int // the process above all others of the broker
 }
 
-func startBroker(ctx context.Context, folder string) (*broker, error) {
+func startBroker(ctx context.Context, folder string, tick time.Duration) (*broker, error) {
 	b := &broker{folder: folder}
 	output, err := b.script("start", "newest")
 	if err != nil {
 		return nil, err
 	}
-	if err := b.prepare(ctx, output); err != nil {
+	if err := b.prepare(ctx, output, tick); err != nil {
 		b.remove()
 		return nil, err
 	}
 	return b, nil
 }
 
-// prepare finds out where the broker is, and lets it take half of the machine's memory: the brokers of the tests have less than
-// thousands of queues need.
-func (b *broker) prepare(ctx context.Context, listens string) error {
+// prepare finds out where the broker is, lets it take half of the machine's memory, for the brokers of the tests have less than
+// thousands of queues need, and sets the tick of the quorum queues that are declared from then on.
+func (b *broker) prepare(ctx context.Context, listens string, tick time.Duration) error {
 	first, second, _ := strings.Cut(listens, ",")
 	over, err := url.Parse(first)
 	if err != nil {
@@ -67,6 +67,9 @@ func (b *broker) prepare(ctx context.Context, listens string) error {
 		return err
 	}
 	if err := b.eval(fmt.Sprintf("vm_memory_monitor:set_vm_memory_high_watermark({absolute,%d}).", memory/2)); err != nil {
+		return err
+	}
+	if err := b.eval(fmt.Sprintf("application:set_env(rabbit, quorum_tick_interval, %d).", tick.Milliseconds())); err != nil {
 		return err
 	}
 	overview := struct {

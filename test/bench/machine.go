@@ -14,12 +14,14 @@ type machine struct {
 	date, processor, commit, manager, rabbitMQ, erlang, kubernetes string
 	cores                                                          int
 	memory                                                         int64 // bytes
+	tick                                                           time.Duration
 }
 
 // describeMachine leaves empty what cannot be found out.
 func describeMachine(ctx context.Context, w *world) machine {
 	m := machine{
 		date: time.Now().UTC().Format(time.DateOnly), cores: runtime.NumCPU(), rabbitMQ: w.broker.version, erlang: w.broker.erlang,
+		tick:   w.given.tick,
 		commit: outputOf(ctx, "git", "rev-parse", "--short=12", "HEAD"), manager: outputOf(ctx, w.given.manager, "--version"),
 	}
 	if outputOf(ctx, "git", "status", "--porcelain", "--untracked-files=no") != "" {

@@ -26,6 +26,7 @@ type settings struct {
 	profiles string   // the folder that profiles of the manager are written to; none if empty
 	page     string   // the page that the results are written to; none if empty
 	interval time.Duration
+	tick     time.Duration // of the broker's quorum queues
 	idle     time.Duration
 	edits    int
 }
@@ -56,6 +57,8 @@ func readFlags(arguments []string) (*settings, error) {
 	flags.StringVar(&given.profiles, "profiles", "", "the `folder` for profiles of the manager, by phase; none are taken without it")
 	flags.StringVar(&given.page, "page", "", "the `file` to write the results to, between its markers; only printed without it")
 	flags.DurationVar(&given.interval, "interval", 30*time.Second, "resyncInterval of the BrokerConnection")
+	flags.DurationVar(&given.tick, "quorum-tick", 5*time.Second,
+		"how often each quorum queue of the broker sees to itself; RabbitMQ's own default costs CPU where there are many")
 	flags.DurationVar(&given.idle, "idle", time.Minute, "for how long the manager is watched doing nothing")
 	flags.IntVar(&given.edits, "edits", 100, "how many ConsumerQueues are edited, at most")
 	if err := flags.Parse(arguments); err != nil {

@@ -10,7 +10,7 @@ import (
 
 func exampleReport() *report {
 	r := &report{machine: machine{
-		date: "2026-11-23", cores: 2, memory: 24 << 30, commit: "abc", manager: "warren v1", rabbitMQ: "4.3.6", erlang: "29", kubernetes: "v1.37.0",
+		date: "2026-11-23", cores: 2, memory: 24 << 30, commit: "abc", manager: "warren v1", rabbitMQ: "4.3.6", erlang: "29", tick: 5 * time.Second, kubernetes: "v1.37.0",
 	}}
 	for _, count := range []int{100, 1100} {
 		scale := time.Duration(count)
@@ -34,7 +34,7 @@ func exampleReport() *report {
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	want := strings.TrimSpace(`
-Measured on 2026-11-23 in 0s, at commit abc (manager warren v1), on 2 cores and 24 GiB of memory, with RabbitMQ 4.3.6 on Erlang 29 and Kubernetes v1.37.0, all on this machine.
+Measured on 2026-11-23 in 0s, at commit abc (manager warren v1), on 2 cores and 24 GiB of memory, with RabbitMQ 4.3.6 (quorum queues tick every 5s) on Erlang 29 and Kubernetes v1.37.0, all on this machine.
 
 | N | layout | phase | s | × bare | × both bare | ms each | HTTP | AMQP | API writes | Events | manager CPU s | API server CPU s | broker CPU s | others CPU s | peak MiB | notes |
 | --: | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --- |

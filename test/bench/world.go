@@ -46,7 +46,7 @@ func newWorld(ctx context.Context, given *settings, count int, shared layout) (w
 		return nil, err
 	}
 	progress("%d ConsumerQueues, %s: starting a broker and an API server", count, shared.name)
-	if w.broker, err = startBroker(ctx, filepath.Join(w.folder, "broker")); err != nil {
+	if w.broker, err = startBroker(ctx, filepath.Join(w.folder, "broker"), given.tick); err != nil {
 		return nil, err
 	}
 	if w.server, err = startAPIServer(w.folder, given.crds); err != nil {
