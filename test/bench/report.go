@@ -40,8 +40,8 @@ func (r *report) writeMachine(text *strings.Builder) {
 	if m.processor != "" {
 		fmt.Fprintf(text, " (%s)", m.processor)
 	}
-	fmt.Fprintf(text, " and %.0f GiB of memory, with RabbitMQ %s (quorum queues tick every %v) on Erlang %s and Kubernetes %s, all on this machine.\n\n",
-		float64(m.memory)/(1<<30), m.rabbitMQ, m.tick, m.erlang, m.kubernetes)
+	fmt.Fprintf(text, " and %.0f GiB of memory, with RabbitMQ %s (quorum queues tick every %v) on Erlang %s and Kubernetes %s, "+
+		"all on this machine.\n\n", float64(m.memory)/(1<<30), m.rabbitMQ, m.tick, m.erlang, m.kubernetes)
 }
 
 func (r *report) writeTable(text *strings.Builder) {
