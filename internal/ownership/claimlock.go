@@ -12,18 +12,18 @@ import (
 // what the first has taken. Those that claim a subject in one form cannot dispute it, and hold the lock together.
 type ClaimLock struct {
 	mu      sync.Mutex
-	held    map[subject]holding
+	held    map[mark]holding
 	changed chan struct{} // closed when claims are released
 }
 
 type holding struct {
-	form  string
+	form  mark
 	count int
 }
 
 // NewClaimLock makes a lock that nobody holds.
 func NewClaimLock() *ClaimLock {
-	return &ClaimLock{held: map[subject]holding{}, changed: make(chan struct{})}
+	return &ClaimLock{held: map[mark]holding{}, changed: make(chan struct{})}
 }
 
 // Acquire waits until nobody holds one of the subjects in another form. It takes all of them or none, so no two wait for each

@@ -12,17 +12,16 @@ import (
 
 func TestClaimLock(t *testing.T) {
 	t.Parallel()
-	queue := subject{kind: isQueue, name: "grave"}
-	exchange := subject{kind: isExchange, name: "dlx"}
+	const queue, exchange, a, b mark = 1, 2, 3, 4
 	for name, test := range map[string]struct {
 		held, wanted Claims
 		waits        bool
 	}{
-		"the same subject in another form": {Claims{queue: "a"}, Claims{queue: "b"}, true},
-		"the same subject in one form":     {Claims{queue: "a"}, Claims{queue: "a"}, false},
-		"other subjects":                   {Claims{queue: "a"}, Claims{exchange: "b"}, false},
-		"one of two in another form":       {Claims{queue: "a", exchange: "a"}, Claims{queue: "a", exchange: "b"}, true},
-		"nothing":                          {Claims{queue: "a"}, Claims{}, false},
+		"the same subject in another form": {Claims{queue: a}, Claims{queue: b}, true},
+		"the same subject in one form":     {Claims{queue: a}, Claims{queue: a}, false},
+		"other subjects":                   {Claims{queue: a}, Claims{exchange: b}, false},
+		"one of two in another form":       {Claims{queue: a, exchange: a}, Claims{queue: a, exchange: b}, true},
+		"nothing":                          {Claims{queue: a}, Claims{}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			lock := NewClaimLock()
@@ -48,13 +47,14 @@ func TestClaimLock(t *testing.T) {
 func TestClaimLockGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lock, queue := NewClaimLock(), subject{kind: isQueue, name: "grave"}
-		if _, err := lock.Acquire(t.Context(), Claims{queue: "a"}); err != nil {
+		const queue, a, b mark = 1, 2, 3
+		lock := NewClaimLock()
+		if _, err := lock.Acquire(t.Context(), Claims{queue: a}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := lock.Acquire(ctx, Claims{queue: "b"})
+		_, err := lock.Acquire(ctx, Claims{queue: b})
 		topologytest.Equal(t, "error", context.DeadlineExceeded, err)
 	})
 }

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ import (
 
 // Claims say what a ConsumerQueue wants that another one can dispute, and in which form: two ConsumerQueues can only be in
 // conflict over a subject that they claim in different forms. Thousands that share an exchange or a dead-letter queue, and
-// agree on it, claim it in one form, and need not be compared with each other.
-type Claims map[subject]string
+// agree on it, claim it in one form, and need not be compared with each other. Subjects and forms are kept as marks.
+type Claims map[mark]mark
 
 // subject is what can be in dispute: an exchange, a queue, or what an exchange does with a routing key.
 type subject struct {
@@ -24,6 +25,17 @@ type subject struct {
 	name string // of the exchange or queue
 	key  string // the routing key, of routesKey
 }
+
+func (s subject) mark() mark { return mark(maphash.Comparable(marksSeed, s)) }
+
+// form is how a subject is claimed on a version, after the forms on the versions before.
+type form struct {
+	before  mark
+	version vhost.Version
+	text    string
+}
+
+func (f form) mark() mark { return mark(maphash.Comparable(marksSeed, f)) }
 
 type subjectKind int
 
@@ -49,8 +61,9 @@ func claimsOf(cq *v1alpha1.ConsumerQueue) (Claims, vhost.IDs) {
 		}
 		forms := formsOf(desired, client.ObjectKeyFromObject(cq))
 		if !maps.Equal(forms, last) {
-			for about, form := range forms {
-				claims[about] += version.String() + " " + form + "\n"
+			for about, text := range forms {
+				about := about.mark()
+				claims[about] = form{claims[about], version, text}.mark()
 			}
 			last = forms
 		}

@@ -28,7 +28,7 @@ type Index struct {
 	// active and leaving are those that want or own an object, apart by whether they are being deleted: of thousands that go together
 	// none need be asked what those that stay have.
 	active, leaving sets
-	claims          map[subject]claimants
+	claims          map[mark]claimants
 	// waits are the objects that active ConsumerQueues wait for others to give up, or to want.
 	waits   sets
 	changed chan struct{} // closed when a record changes
@@ -81,7 +81,7 @@ func compareKeys(a, b client.ObjectKey) int {
 func NewIndex() *Index {
 	return &Index{
 		records: map[client.ObjectKey]*record{}, wants: sets{}, active: sets{}, leaving: sets{}, waits: sets{},
-		claims: map[subject]claimants{}, changed: make(chan struct{}),
+		claims: map[mark]claimants{}, changed: make(chan struct{}),
 	}
 }
 

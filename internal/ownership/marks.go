@@ -41,11 +41,11 @@ type claimants []sameForm
 
 // sameForm are ConsumerQueues that claim a subject in the same form, sorted by name.
 type sameForm struct {
-	form    string
+	form    mark
 	members []client.ObjectKey
 }
 
-func (c claimants) add(form string, member client.ObjectKey) claimants {
+func (c claimants) add(form mark, member client.ObjectKey) claimants {
 	at := slices.IndexFunc(c, func(same sameForm) bool { return same.form == form })
 	if at < 0 {
 		return append(slices.Clip(c), sameForm{form, []client.ObjectKey{member}})
@@ -56,7 +56,7 @@ func (c claimants) add(form string, member client.ObjectKey) claimants {
 	return c
 }
 
-func (c claimants) remove(form string, member client.ObjectKey) claimants {
+func (c claimants) remove(form mark, member client.ObjectKey) claimants {
 	at := slices.IndexFunc(c, func(same sameForm) bool { return same.form == form })
 	if at < 0 {
 		return c

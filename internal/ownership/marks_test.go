@@ -44,11 +44,12 @@ func TestObjectsWithTheSameMark(t *testing.T) {
 func TestClaimants(t *testing.T) {
 	t.Parallel()
 	one, two := controllertest.Orders, controllertest.Invoices
-	all := claimants{}.add("a", one).add("a", two).add("a", one).add("b", one)
-	topologytest.Equal(t, "by form", "[{a [{shop invoices} {shop orders}]} {b [{shop orders}]}]", fmt.Sprint(all))
-	all = all.remove("a", one).remove("c", one).remove("b", two)
-	topologytest.Equal(t, "without one", "[{a [{shop invoices}]} {b [{shop orders}]}]", fmt.Sprint(all))
-	topologytest.Equal(t, "without any", 0, len(all.remove("b", one).remove("a", two)))
+	const a, b, c mark = 1, 2, 3
+	all := claimants{}.add(a, one).add(a, two).add(a, one).add(b, one)
+	topologytest.Equal(t, "by form", "[{1 [{shop invoices} {shop orders}]} {2 [{shop orders}]}]", fmt.Sprint(all))
+	all = all.remove(a, one).remove(c, one).remove(b, two)
+	topologytest.Equal(t, "without one", "[{1 [{shop invoices}]} {2 [{shop orders}]}]", fmt.Sprint(all))
+	topologytest.Equal(t, "without any", 0, len(all.remove(b, one).remove(a, two)))
 }
 
 // What the index takes of memory for a ConsumerQueue of six objects, besides the ConsumerQueue itself.

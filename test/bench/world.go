@@ -35,24 +35,25 @@ type world struct {
 	writing   time.Duration // what the API server takes by itself for the creation; 0 until measured
 }
 
-func newWorld(ctx context.Context, given *settings, count int, shared layout) (w *world, err error) {
-	w = &world{given: given, count: count, layout: shared}
-	defer func() {
-		if err != nil {
-			w.close()
-		}
-	}()
-	if w.folder, err = os.MkdirTemp("", "warren-bench-"); err != nil {
-		return nil, err
-	}
+func newWorld(ctx context.Context, given *settings, count int, shared layout) (*world, error) {
+	w := &world{given: given, count: count, layout: shared}
 	progress("%d ConsumerQueues, %s: starting a broker and an API server", count, shared.name)
-	if w.broker, err = startBroker(ctx, filepath.Join(w.folder, "broker"), given.tick); err != nil {
-		return nil, err
-	}
-	if w.server, err = startAPIServer(w.folder, given.crds); err != nil {
+	if err := w.startServers(ctx); err != nil {
+		w.close()
 		return nil, err
 	}
 	return w, nil
+}
+
+func (w *world) startServers(ctx context.Context) (err error) {
+	if w.folder, err = os.MkdirTemp("", "warren-bench-"); err != nil {
+		return err
+	}
+	if w.broker, err = startBroker(ctx, filepath.Join(w.folder, "broker"), w.given.tick); err != nil {
+		return err
+	}
+	w.server, err = startAPIServer(w.folder, w.given.crds)
+	return err
 }
 
 // begin starts the manager, and connects it to the broker.

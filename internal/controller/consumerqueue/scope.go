@@ -30,9 +30,10 @@ type scope struct {
 }
 
 // frozen is a copy for a question that is asked when this reconciliation may be over. Its status is the one that the
-// reconciliation began with.
+// reconciliation began with. A question reads the status only, and thousands may wait to be asked, so there is one copy of it.
 func (s *scope) frozen() *scope {
-	return &scope{Reconciler: s.Reconciler, report: reportOn(s.cq.DeepCopy())}
+	cq := s.cq.DeepCopy()
+	return &scope{Reconciler: s.Reconciler, report: report{cq: cq, status: &cq.Status}}
 }
 
 // errStaleCache ends a reconciliation that began with another status than the API server has by now.
