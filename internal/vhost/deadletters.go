@@ -2,6 +2,7 @@ package vhost
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 )
@@ -33,14 +34,24 @@ func DeadLettersOf(name string, queue Queue, policy Arguments) (DeadLetter, bool
 	return letter, dead
 }
 
-// leadsTo says whether dead letters can come to an exchange: straight, or by way of others. The keys on the way are not
-// looked at, so that too much rather than too little is kept.
-func (o Observed) leadsTo(from DeadLetter, exchange string) bool {
-	if from.Exchange == "" {
-		return false
+// leadingTo tells whether dead letters can come to an exchange: straight, or by way of others. The keys on the way are not looked at,
+// so that too much rather than too little is kept. Each exchange that queues dead-letter to is looked at once: thousands of queues
+// may share one, with thousands of bindings.
+func (o Observed) leadingTo(exchange string) func(from DeadLetter) bool {
+	known := map[string]bool{"": false}
+	return func(from DeadLetter) bool {
+		leads, asked := known[from.Exchange]
+		if !asked {
+			leads = contains(Reach([]string{from.Exchange}, o.onward), exchange)
+			known[from.Exchange] = leads
+		}
+		return leads
 	}
-	for name := range Reach([]string{from.Exchange}, o.onward) {
-		if name == exchange {
+}
+
+func contains(names iter.Seq[string], name string) bool {
+	for each := range names {
+		if each == name {
 			return true
 		}
 	}
@@ -56,16 +67,19 @@ func (o Observed) onward(exchange string) []string {
 	return next
 }
 
-// mayRoute says whether an exchange can hand a queue's dead letters on by a binding.
-func (o Observed) mayRoute(from DeadLetter, binding Binding) bool {
-	if !o.leadsTo(from, binding.Source) {
-		return false
+// mayRouteBy tells whether an exchange can hand a queue's dead letters on by a binding.
+func (o Observed) mayRouteBy(binding Binding) func(from DeadLetter) bool {
+	leads := o.leadingTo(binding.Source)
+	return func(from DeadLetter) bool {
+		if !leads(from) {
+			return false
+		}
+		if from.RoutingKey == nil {
+			return true // it depends on each message
+		}
+		matches, known := MatchesKey(o.Exchanges[binding.Source].Type, binding.RoutingKey, *from.RoutingKey)
+		return matches || !known
 	}
-	if from.RoutingKey == nil {
-		return true // it depends on each message
-	}
-	matches, known := MatchesKey(o.Exchanges[binding.Source].Type, binding.RoutingKey, *from.RoutingKey)
-	return matches || !known
 }
 
 // alwaysRoutes says whether an exchange hands on, by a binding, every dead letter of a queue that comes to the exchange.
@@ -89,8 +103,9 @@ func (d DeadLetter) straightTo(queue string) bool {
 // NeededByDeadLettersOf names a queue whose dead letters take a binding and would have no other binding to a queue from the
 // same exchange; empty if there is none. Bindings in leaving do not count as another way.
 func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
+	mayRoute := o.mayRouteBy(binding)
 	for _, from := range o.DeadLetters {
-		if !o.mayRoute(from, binding) {
+		if !mayRoute(from) {
 			continue
 		}
 		stays := slices.ContainsFunc(o.BindingsFrom[binding.Source], func(other Binding) bool {
@@ -115,11 +130,15 @@ func (b Binding) sameMatch(other Binding) bool {
 
 // DeadLettersInto names a queue, other than those in except, whose dead letters come to a queue; empty if there is none.
 func (o Observed) DeadLettersInto(queue string, except []string) string {
+	var mayRoute []func(from DeadLetter) bool // by binding
+	for _, binding := range o.BindingsTo[queue] {
+		mayRoute = append(mayRoute, o.mayRouteBy(binding))
+	}
 	for _, from := range o.DeadLetters {
 		if from.Queue == queue || slices.Contains(except, from.Queue) {
 			continue
 		}
-		bound := slices.ContainsFunc(o.BindingsTo[queue], func(b Binding) bool { return o.mayRoute(from, b) })
+		bound := slices.ContainsFunc(mayRoute, func(may func(DeadLetter) bool) bool { return may(from) })
 		if bound || from.straightTo(queue) {
 			return from.Queue
 		}

@@ -1,6 +1,7 @@
 package vhost
 
 import (
+	"fmt"
 	"testing"
 )
 
@@ -126,5 +127,28 @@ func TestNeededByDeadLetters(t *testing.T) {
 		if got := o.NeededByDeadLettersOf(binding, IDs{binding.ID(): true, (Binding{Source: source, Destination: "left"}).ID(): true}); got != want {
 			t.Errorf("%s: needed by %q, want %q", name, got, want)
 		}
+	}
+}
+
+// Queues that share a dead-letter exchange, each with a key of its own: a question takes time by the number of queues, not its square.
+func BenchmarkDeadLettersInto(b *testing.B) {
+	for _, count := range []int{300, 3000} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			observed := Observed{
+				Exchanges:    map[string]Exchange{"dlx": {Type: TypeDirect}, "events": {Type: TypeTopic}},
+				BindingsTo:   map[string][]Binding{"orders": {{Source: "events", Destination: "orders", RoutingKey: "order"}}},
+				BindingsFrom: map[string][]Binding{},
+			}
+			for number := range count {
+				key := fmt.Sprint("queue-", number)
+				observed.DeadLetters = append(observed.DeadLetters, DeadLetter{Queue: key, Exchange: "dlx", RoutingKey: &key})
+				observed.BindingsFrom["dlx"] = append(observed.BindingsFrom["dlx"], Binding{Source: "dlx", Destination: "dlq", RoutingKey: key})
+			}
+			for b.Loop() {
+				if found := observed.DeadLettersInto("orders", nil); found != "" {
+					b.Fatalf("%q dead-letters here", found)
+				}
+			}
+		})
 	}
 }

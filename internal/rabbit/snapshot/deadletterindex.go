@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -16,7 +17,7 @@ type deadLetterIndex struct {
 
 	policies []vhost.Policy // that say something about dead letters
 	letters  map[string][]vhost.DeadLetter
-	sources  map[deadLetterTarget]map[string]bool
+	sources  map[deadLetterTarget][]string // sorted: where queues share a target, they are thousands
 	// forwarding are the exchanges from which another exchange is bound, and alternates those with an alternate exchange.
 	forwarding, alternates map[string]bool
 }
@@ -42,10 +43,10 @@ func (s *Snapshot) index() *deadLetterIndex {
 	}
 	index.built = true
 	index.policies = deadLetterPolicies(s.Policies)
-	index.letters, index.sources = map[string][]vhost.DeadLetter{}, map[deadLetterTarget]map[string]bool{}
+	index.letters, index.sources = map[string][]vhost.DeadLetter{}, map[deadLetterTarget][]string{}
 	index.forwarding, index.alternates = map[string]bool{}, map[string]bool{}
-	for name, queue := range s.Queues {
-		index.addQueue(name, queue)
+	for _, name := range slices.Sorted(maps.Keys(s.Queues)) { // so that each is the last one in sources
+		index.addQueue(name, s.Queues[name])
 	}
 	for name, exchange := range s.exchanges {
 		index.addExchange(name, exchange)
@@ -67,17 +68,19 @@ func (i *deadLetterIndex) addQueue(name string, queue vhost.Queue) {
 	i.letters[name] = letters
 	for _, letter := range letters {
 		target := targetOf(letter)
-		if i.sources[target] == nil {
-			i.sources[target] = map[string]bool{}
+		if at, found := slices.BinarySearch(i.sources[target], name); !found {
+			i.sources[target] = slices.Insert(i.sources[target], at, name)
 		}
-		i.sources[target][name] = true
 	}
 }
 
 func (i *deadLetterIndex) dropQueue(name string) {
 	for _, letter := range i.letters[name] {
 		target := targetOf(letter)
-		if delete(i.sources[target], name); len(i.sources[target]) == 0 {
+		if at, found := slices.BinarySearch(i.sources[target], name); found {
+			i.sources[target] = slices.Delete(i.sources[target], at, at+1)
+		}
+		if len(i.sources[target]) == 0 {
 			delete(i.sources, target)
 		}
 	}

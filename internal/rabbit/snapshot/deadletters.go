@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/warren-mq/warren/internal/vhost"
@@ -32,12 +31,13 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 	for _, name := range names.Queues {
 		targets[deadLetterTarget{queue: name}] = true
 	}
-	sources := map[string]bool{}
+	var sources []string
 	for target := range targets {
-		maps.Copy(sources, index.sources[target])
+		sources = append(sources, index.sources[target]...)
 	}
+	slices.Sort(sources)
 	var found []vhost.DeadLetter
-	for _, queue := range slices.Sorted(maps.Keys(sources)) {
+	for _, queue := range slices.Compact(sources) {
 		for _, letter := range index.letters[queue] {
 			if targets[targetOf(letter)] {
 				found = append(found, letter)
