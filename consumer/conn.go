@@ -1,0 +1,175 @@
+package consumer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/consumer/internal/transport"
+)
+
+const (
+	// connectTimeout is for connecting and opening a channel.
+	connectTimeout = 30 * time.Second
+	// closeTimeout is for a broker to say goodbye.
+	closeTimeout = 5 * time.Second
+)
+
+var errConnectTimeout = errors.New("the broker did not answer for 30s")
+
+// Conn is how a broker is reached: over one connection for consuming, and another for publishing, so that a broker that blocks
+// publishers still takes acks. The consumers of a process can share a Conn. Connections are made when they are needed.
+type Conn struct {
+	name      string
+	transport transport.Transport
+
+	consuming link
+	publisher *publisher
+
+	mu    sync.Mutex
+	users int
+}
+
+// ConnOption is an option of NewConn.
+type ConnOption func(*connSettings)
+
+type connSettings struct {
+	name      string
+	amqp      transport.AMQP
+	transport transport.Transport
+}
+
+// WithName is the connections' name at the broker. The default is the name of the program and of the host.
+func WithName(name string) ConnOption { return func(s *connSettings) { s.name = name } }
+
+// WithTLS is for URIs that begin with amqps. The default is what the URI says, or the system's certificates.
+func WithTLS(config *tls.Config) ConnOption { return func(s *connSettings) { s.amqp.TLS = config } }
+
+// WithDialer replaces how the TCP connection is made. It returns when ctx ends.
+func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) ConnOption {
+	return func(s *connSettings) { s.amqp.DialTCP = dial }
+}
+
+// WithTransport replaces the broker; package consumertest uses it.
+func WithTransport(t transport.Transport) ConnOption {
+	return func(s *connSettings) { s.transport = t }
+}
+
+// NewConn describes how the broker is reached. It does not connect: Consumer.Run and Conn.Publish do.
+func NewConn(credentials Credentials, options ...ConnOption) *Conn {
+	s := &connSettings{name: clientName()}
+	if credentials != nil {
+		s.amqp.URI = credentials.URI
+	}
+	for _, option := range options {
+		option(s)
+	}
+	if s.transport == nil {
+		s.transport = &s.amqp
+	}
+	c := &Conn{name: s.name, transport: s.transport}
+	c.consuming.connect = c.dial("consumes")
+	c.publisher = newPublisher(c.dial("publishes"))
+	return c
+}
+
+func clientName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return filepath.Base(os.Args[0])
+	}
+	return filepath.Base(os.Args[0]) + "@" + host
+}
+
+func (c *Conn) dial(purpose string) func(context.Context) (transport.Connection, error) {
+	return func(ctx context.Context) (transport.Connection, error) {
+		return c.transport.Dial(ctx, c.name+" "+purpose)
+	}
+}
+
+// use keeps the connections for a consumer until it calls release.
+func (c *Conn) use() (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users++
+	return func() {
+		c.mu.Lock()
+		c.users--
+		last := c.users == 0
+		c.mu.Unlock()
+		if last {
+			c.Close()
+		}
+	}
+}
+
+// Close closes the connections. They are closed anyway once the last consumer has ended; who publishes afterwards closes them again.
+func (c *Conn) Close() {
+	c.consuming.close()
+	c.publisher.close()
+}
+
+// Publishing is a message to be published.
+type Publishing = amqp.Publishing
+
+// Publish publishes a message, persistent unless it says otherwise, and returns once the broker has confirmed it. A handler does that
+// before it returns nil. Errors: an *UnroutableError if no queue gets the message, a *RefusedError if one is full, and
+// an *UnknownOutcomeError if the connection was lost meanwhile.
+func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message Publishing) error {
+	headers := make(amqp.Table, len(message.Headers)+1)
+	maps.Copy(headers, message.Headers)
+	headers[contract.HeaderCopyID] = rand.Text()
+	message.Headers = headers
+	if message.DeliveryMode == 0 {
+		message.DeliveryMode = amqp.Persistent
+	}
+	return c.publisher.publish(ctx, contract.Route{Exchange: exchange, RoutingKey: routingKey}, message)
+}
+
+// link is a connection that consumers share. The zero value of all but connect is ready.
+type link struct {
+	connect func(context.Context) (transport.Connection, error)
+
+	mu         sync.Mutex // held while connecting: that takes connectTimeout at most
+	connection transport.Connection
+	connects   atomic.Int64
+}
+
+// get returns the connection that is open, or opens one.
+func (l *link) get(ctx context.Context) (transport.Connection, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.connection != nil && !l.connection.IsClosed() {
+		return l.connection, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	connection, err := l.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.connection = connection
+	l.connects.Add(1)
+	return connection, nil
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.connection != nil {
+		_ = l.connection.Close(time.Now().Add(closeTimeout))
+		l.connection = nil
+	}
+}

@@ -1,0 +1,303 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Handler handles a message, and many at the same time. It returns nil: the message is acked. It returns an error: the message comes
+// again after a delay, until the attempts are used up and it goes to the dead-letter queue. See Permanent, RetryAfter, Defer and
+// Discard for other ends.
+//
+// The context ends when the handler has taken too long, when the broker has taken the message back, or at the end of a drain;
+// context.Cause says which: ErrTimeout, ErrDeliveryLost or ErrDraining.
+type Handler[T any] func(ctx context.Context, m *Message[T]) error
+
+// Consumer consumes one main queue.
+type Consumer struct {
+	conn    *Conn
+	source  contract.Source
+	options []Option
+	handle  func(context.Context, *Delivery) error
+
+	// decides what is wrong with the options, of which WithDecoder depends on the type of the handler's messages
+	prepare func(*settings) error
+
+	started  atomic.Bool
+	contract atomic.Pointer[contract.Contract]
+	settings *settings // of the contract with which the session began
+	slots    chan struct{}
+	looks    chan struct{} // asks for a look at the contract
+	status   status
+	failures failureLog
+}
+
+// New makes a consumer of the queue of a contract, which is a contract.Contract or a contract.File. It fails for what can never work.
+func New[T any](conn *Conn, source contract.Source, handle Handler[T], options ...Option) (*Consumer, error) {
+	if conn == nil || source == nil || handle == nil {
+		return nil, errors.New("consumer: New needs a Conn, a contract and a handler")
+	}
+	c := &Consumer{conn: conn, source: source, options: options, looks: make(chan struct{}, 1)}
+	c.prepare = func(s *settings) error {
+		decode := decodeJSON[T]
+		if s.decoder != nil {
+			given, fits := s.decoder.(func(*Delivery) (T, error))
+			if !fits {
+				return fmt.Errorf("consumer: WithDecoder has a %T, and the handler takes a %s", s.decoder, reflect.TypeFor[T]())
+			}
+			decode = given
+		}
+		c.handle = chain(s.middleware, handling(decode, handle))
+		return nil
+	}
+	loaded, err := source.Load()
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // the operator has not written the file yet
+		return c, nil
+	case err != nil:
+		return nil, fmt.Errorf("consumer: %w", err)
+	}
+	return c, c.keep(loaded)
+}
+
+// undecodable is the error of a decoder.
+type undecodable struct{ error }
+
+func (u undecodable) Unwrap() error { return u.error }
+
+// handling decodes a body and hands it to the handler.
+func handling[T any](decode func(*Delivery) (T, error), handle Handler[T]) func(context.Context, *Delivery) error {
+	return func(ctx context.Context, d *Delivery) error {
+		body, err := decodeSafely(decode, d)
+		if err != nil {
+			return undecodable{err}
+		}
+		return handle(ctx, &Message[T]{Delivery: d, Body: body})
+	}
+}
+
+// decodeSafely makes an error of a decoder's panic: the body would make it panic again.
+func decodeSafely[T any](decode func(*Delivery) (T, error), d *Delivery) (body T, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the decoder panicked: %v", cause)
+		}
+	}()
+	return decode(d)
+}
+
+func chain(middleware []Middleware, handle func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
+	for i := len(middleware) - 1; i >= 0; i-- {
+		handle = middleware[i](handle)
+	}
+	return handle
+}
+
+// keep takes over a contract, with the options that follow from it.
+func (c *Consumer) keep(loaded contract.Contract) error {
+	s, err := settingsOf(c.options, loaded)
+	if err != nil {
+		return err
+	}
+	if err := c.prepare(s); err != nil {
+		return err
+	}
+	c.settings = s
+	c.contract.Store(&loaded)
+	return nil
+}
+
+// Run runs several consumers until ctx ends, and drains them together. If one ends with an error before, all are drained.
+func Run(ctx context.Context, consumers ...*Consumer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make([]error, len(consumers))
+	var running sync.WaitGroup
+	for i, c := range consumers {
+		running.Go(func() {
+			if ended[i] = c.Run(ctx); ended[i] != nil {
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(ended...)
+}
+
+// contractInterval is how often a contract is looked at.
+const contractInterval = 30 * time.Second
+
+// Run consumes until ctx ends, and drains then. It reconnects for as long as it takes. The error is a *DrainError if handlers
+// did not end in time, or says what is wrong with the contract. Call it once.
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.started.CompareAndSwap(false, true) {
+		return errors.New("consumer: Run was called before")
+	}
+	defer c.conn.use()()
+	defer c.move(Disconnected, nil)
+	retry := backoff{}
+	for {
+		c.move(Connecting, nil)
+		err := c.reload()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		var s *session
+		if err == nil {
+			s, err = c.connect(ctx)
+		}
+		if err == nil {
+			began := time.Now()
+			if err = c.deliver(ctx, s); err == nil {
+				return c.drain(ctx, s)
+			}
+			if time.Since(began) > longestDelay {
+				retry.reset()
+			}
+		}
+		if errors.Is(err, errContractChanged) {
+			if err := c.drain(ctx, s); err != nil {
+				return err
+			}
+			continue
+		}
+		if ctx.Err() == nil {
+			c.move(Reconnecting, err)
+		}
+		if !pause(ctx, retry.next()) {
+			return nil
+		}
+	}
+}
+
+// reload reads the contract again. One that cannot be read later on changes nothing.
+func (c *Consumer) reload() error {
+	loaded, err := c.source.Load()
+	if err != nil {
+		if c.contract.Load() != nil {
+			c.settings.logger.Warn("The contract cannot be read; the one of before is kept", "error", err)
+			return nil
+		}
+		return err
+	}
+	if current := c.contract.Load(); current != nil && reflect.DeepEqual(*current, loaded) {
+		return nil
+	}
+	return c.keep(loaded)
+}
+
+// errContractChanged ends a session, for the next one is another.
+var errContractChanged = errors.New("the contract has changed")
+
+// look reads the contract while messages are delivered. What changes only where messages go holds from the next delivery on.
+func (c *Consumer) look() error {
+	loaded, err := c.source.Load()
+	current := c.contract.Load()
+	switch {
+	case err != nil:
+		c.settings.logger.Warn("The contract cannot be read; the one of before is kept", "error", err)
+		return nil
+	case reflect.DeepEqual(*current, loaded):
+		return nil
+	case sameSession(*current, loaded):
+		c.contract.Store(&loaded)
+		return nil
+	}
+	return errContractChanged
+}
+
+func sameSession(a, b contract.Contract) bool {
+	a.Tiers, b.Tiers = nil, nil
+	a.Park, b.Park = nil, nil
+	a.MaxAttempts, b.MaxAttempts = 0, 0
+	a.DeadLetterQueue, b.DeadLetterQueue = "", ""
+	a.RejectDeadLetters, b.RejectDeadLetters = false, false
+	a.RedeliveryDelay, b.RedeliveryDelay = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+// connect begins a session.
+func (c *Consumer) connect(ctx context.Context) (*session, error) {
+	kept := c.contract.Load()
+	if cap(c.slots) != c.settings.concurrency { // else handlers that linger keep their slots
+		c.slots = make(chan struct{}, c.settings.concurrency)
+	}
+	opened := make(chan openedSession, 1)
+	go func() {
+		s, err := c.open(ctx, *kept)
+		opened <- openedSession{s, err}
+	}()
+	select {
+	case result := <-opened:
+		return result.session, result.err
+	case <-ctx.Done(): // a request may be on its way
+		go func() {
+			if late := <-opened; late.session != nil {
+				late.session.lose(context.Cause(ctx))
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+type openedSession struct {
+	session *session
+	err     error
+}
+
+// deliver runs a session until ctx ends, which is no error, or the session does.
+func (c *Consumer) deliver(ctx context.Context, s *session) error {
+	c.move(Delivering, nil)
+	s.begin()
+	look := time.NewTicker(contractInterval)
+	defer look.Stop()
+	for {
+		c.status.alive()
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-s.ended():
+			s.lose(ErrDeliveryLost)
+			return err
+		case <-look.C:
+			if err := c.look(); err != nil {
+				return err
+			}
+		case <-c.looks:
+			if err := c.look(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lookSoon asks for a look at the contract: a tier that is missing may have been replaced.
+func (c *Consumer) lookSoon() {
+	select {
+	case c.looks <- struct{}{}:
+	default:
+	}
+}
+
+// consumeError says what to do about an error of the broker.
+func consumeError(err error, kept contract.Contract) error {
+	var reply *amqp.Error
+	isReply := errors.As(err, &reply)
+	switch {
+	case isReply && reply.Code == amqp.NotFound:
+		return fmt.Errorf("queue %q not found in %q: is the ConsumerQueue Ready? %w", kept.Queue, kept.VirtualHost, err)
+	case isReply && reply.Code == amqp.AccessRefused:
+		return fmt.Errorf("the user needs the permission read for queue %q in %q: %w", kept.Queue, kept.VirtualHost, err)
+	}
+	return err
+}

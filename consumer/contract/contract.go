@@ -1,0 +1,173 @@
+package contract
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// APIVersion is the version of the document. Later versions of a Contract only gain fields.
+const APIVersion = "contract.warren.dev/v1"
+
+// Strategy says how a failed message comes to wait for its next attempt.
+type Strategy string
+
+// The strategies of a ConsumerQueue, and None for retry.policy None.
+const (
+	// Publish: the consumer publishes a copy to a delay tier, waits for the confirm, and acks the original.
+	Publish Strategy = "Publish"
+	// Reject: the consumer rejects, and the broker moves the message to the delay tier.
+	Reject Strategy = "Reject"
+	// Requeue: the consumer rejects with requeue, and the broker delivers again, until its delivery limit.
+	Requeue Strategy = "Requeue"
+	// None: a failed message is given up at once.
+	None Strategy = "None"
+)
+
+var strategies = []Strategy{Publish, Reject, Requeue, None}
+
+// Contract is what the consumers of a main queue keep.
+type Contract struct {
+	// APIVersion is contract.warren.dev/v1.
+	APIVersion string `json:"apiVersion"`
+	// Queue is the main queue, which is consumed.
+	Queue string `json:"queue"`
+	// VirtualHost is where the queue is.
+	VirtualHost string `json:"virtualHost"`
+	// Strategy says how a failed message comes to wait for its next attempt.
+	Strategy Strategy `json:"strategy" jsonschema:"enum=Publish,enum=Reject,enum=Requeue,enum=None"`
+	// MaxAttempts is the number of attempts in all, the first one included; 1 under None.
+	MaxAttempts int `json:"maxAttempts" jsonschema:"minimum=1"`
+	// Tiers are the delay tiers, in the order in which a message uses them. Requeue has none, Reject has one.
+	Tiers []Tier `json:"tiers,omitempty"`
+	// Park is where messages are published that are given up. Without it there is no dead-letter queue, and what is given up is dropped.
+	Park *Route `json:"park,omitempty"`
+	// DeadLetterQueue is where dead letters wait; empty where dead-lettering is disabled.
+	DeadLetterQueue string `json:"deadLetterQueue,omitempty"`
+	// RejectDeadLetters says that a rejected message goes to the dead-letter queue.
+	RejectDeadLetters bool `json:"rejectDeadLetters"`
+	// SingleActiveConsumer says that only one consumer at a time gets messages.
+	SingleActiveConsumer bool `json:"singleActiveConsumer"`
+	// ConsumerTimeout is after how long the broker takes a message back that was not settled; without it the broker's own, 30m by default.
+	ConsumerTimeout *Duration `json:"consumerTimeout,omitempty" jsonschema:"type=string"`
+	// RedeliveryDelay is how long the broker waits until it delivers a requeued message again; without it, it does not wait.
+	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
+}
+
+// Route is how a message is published.
+type Route struct {
+	// Exchange is empty for the default exchange.
+	Exchange   string `json:"exchange"`
+	RoutingKey string `json:"routingKey"`
+}
+
+// Tier is a delay tier: what is published there comes back to the main queue after the delay.
+type Tier struct {
+	Delay Duration `json:"delay" jsonschema:"type=string"`
+	Route
+}
+
+// RedeliveryDelay is min × the number of deliveries, at most max.
+type RedeliveryDelay struct {
+	Min Duration `json:"min" jsonschema:"type=string"`
+	Max Duration `json:"max" jsonschema:"type=string"`
+}
+
+// Default is the contract of a ConsumerQueue of that name with spec: {}, in the virtual host "/".
+func Default(queue string) Contract {
+	c := Contract{
+		APIVersion: APIVersion, Queue: queue, VirtualHost: "/", Strategy: Publish, MaxAttempts: 5,
+		Park: &Route{Exchange: queue + ".dlx"}, DeadLetterQueue: queue + ".dlq", RejectDeadLetters: true,
+	}
+	for _, delay := range []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute} {
+		tier := Duration(delay)
+		c.Tiers = append(c.Tiers, Tier{Delay: tier, Route: Route{RoutingKey: queue + ".retry." + tier.String()}})
+	}
+	return c
+}
+
+// Parse reads a contract and validates it. Fields that are unknown here are left out.
+func Parse(document []byte) (Contract, error) {
+	c := Contract{}
+	if err := json.Unmarshal(document, &c); err != nil {
+		return Contract{}, fmt.Errorf("read contract: %w", err)
+	}
+	if err := c.Validate(); err != nil {
+		return Contract{}, err
+	}
+	return c, nil
+}
+
+// Validate says what is wrong with a contract: each field, and what to do.
+func (c Contract) Validate() error {
+	var wrong []error
+	refuse := func(format string, arguments ...any) {
+		wrong = append(wrong, fmt.Errorf("contract: "+format, arguments...))
+	}
+	if c.APIVersion != APIVersion {
+		refuse("apiVersion is %q and must be %q: use a version of this library that knows it", c.APIVersion, APIVersion)
+	}
+	if c.Queue == "" {
+		refuse("queue is missing: name the main queue")
+	}
+	if c.VirtualHost == "" {
+		refuse(`virtualHost is missing: "/" is RabbitMQ's default`)
+	}
+	if !slices.Contains(strategies, c.Strategy) {
+		refuse("strategy is %q and must be one of %q: use a version of this library that knows it", c.Strategy, strategies)
+	}
+	if c.MaxAttempts < 1 {
+		refuse("maxAttempts is %d and must be at least 1", c.MaxAttempts)
+	}
+	switch {
+	case c.Strategy == Publish && len(c.Tiers) == 0:
+		refuse("tiers are missing, which strategy Publish publishes to")
+	case c.Strategy == Reject && len(c.Tiers) != 1:
+		refuse("strategy Reject has one tier, not %d", len(c.Tiers))
+	case c.Strategy == Requeue && len(c.Tiers) != 0:
+		refuse("strategy Requeue has no tiers, not %d", len(c.Tiers))
+	}
+	for i, tier := range c.Tiers {
+		if tier.Delay <= 0 {
+			refuse("tiers[%d].delay is missing or not positive", i)
+		}
+		if tier.Exchange == "" && tier.RoutingKey == "" {
+			refuse("tiers[%d].routingKey is missing: the default exchange needs the name of the tier's queue", i)
+		}
+	}
+	if c.Park != nil && c.Park.Exchange == "" && c.Park.RoutingKey == "" {
+		refuse("park.routingKey is missing: the default exchange needs the name of the dead-letter queue")
+	}
+	if c.Strategy == Reject && c.RejectDeadLetters {
+		refuse("rejectDeadLetters cannot be true under strategy Reject: what is rejected waits in the tier")
+	}
+	return errors.Join(wrong...)
+}
+
+// Source is where a contract comes from.
+type Source interface {
+	// Load returns the contract as it is now.
+	Load() (Contract, error)
+}
+
+// Load returns the contract itself, once it is valid.
+func (c Contract) Load() (Contract, error) { return c, c.Validate() }
+
+// File is the path of a contract, which is read again at each Load: the operator may write another one.
+type File string
+
+// Load reads the file.
+func (f File) Load() (Contract, error) {
+	document, err := os.ReadFile(string(f))
+	if err != nil {
+		return Contract{}, fmt.Errorf("read contract: %w", err)
+	}
+	c, err := Parse(document)
+	if err != nil {
+		return Contract{}, fmt.Errorf("file %q: %w", string(f), err)
+	}
+	return c, nil
+}

@@ -1,0 +1,112 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Credentials say where the broker is, and who connects. They are read at each connect, so that a password can change.
+type Credentials interface {
+	// URI is an AMQP URI, such as amqps://user:password@host:5671/vhost.
+	URI() (string, error)
+}
+
+// URI are credentials that do not change.
+func URI(uri string) Credentials { return fixedURI(uri) }
+
+type fixedURI string
+
+func (u fixedURI) URI() (string, error) { return string(u), nil }
+
+// Dir are credentials in the files of a folder, as service bindings are mounted: uri, or host with username, password, port and
+// virtual-host.
+func Dir(path string) Credentials { return folder(path) }
+
+type folder string
+
+func (f folder) URI() (string, error) {
+	if uri, err := f.read("uri"); err == nil {
+		return uri, nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	host, err := f.read("host")
+	if err != nil {
+		return "", fmt.Errorf("credentials: neither file uri nor file host: %w", err)
+	}
+	port, vhost := "5672", "/"
+	var username, password string
+	for name, value := range map[string]*string{"port": &port, "virtual-host": &vhost, "username": &username, "password": &password} {
+		text, err := f.read(name)
+		switch {
+		case err == nil:
+			*value = text
+		case !errors.Is(err, os.ErrNotExist):
+			return "", err
+		}
+	}
+	scheme := "amqp"
+	if port == "5671" {
+		scheme = "amqps"
+	}
+	uri := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port), Path: "/" + vhost, RawPath: "/" + url.PathEscape(vhost)}
+	if username != "" {
+		uri.User = url.UserPassword(username, password)
+	}
+	return uri.String(), nil
+}
+
+func (f folder) read(name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(string(f), name))
+	if err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// Bound is what a binding holds.
+type Bound struct {
+	conn     *Conn
+	contract contract.Source
+}
+
+// Conn is how the broker is reached.
+func (b *Bound) Conn() *Conn { return b.conn }
+
+// Contract is that of the queue.
+func (b *Bound) Contract() contract.Source { return b.contract }
+
+// contractFile is the name of the contract in a binding.
+const contractFile = "contract.json"
+
+// Binding finds the contract and the credentials of a queue in the folder $SERVICE_BINDING_ROOT/<name>. Without that variable, it takes
+// them from WARREN_CONTRACT, which is a path or the JSON document itself, and AMQP_URL.
+func Binding(name string, options ...ConnOption) (*Bound, error) {
+	if root := os.Getenv("SERVICE_BINDING_ROOT"); root != "" {
+		path := filepath.Join(root, name)
+		if _, err := os.Stat(filepath.Join(path, contractFile)); err != nil {
+			return nil, fmt.Errorf("binding %q: %w: mount the ConfigMap of spec.contract.configMap there", name, err)
+		}
+		return &Bound{NewConn(Dir(path), options...), contract.File(filepath.Join(path, contractFile))}, nil
+	}
+	document, uri := os.Getenv("WARREN_CONTRACT"), os.Getenv("AMQP_URL")
+	if document == "" || uri == "" {
+		return nil, fmt.Errorf("binding %q: set SERVICE_BINDING_ROOT, or both WARREN_CONTRACT and AMQP_URL", name)
+	}
+	source := contract.Source(contract.File(document))
+	if strings.HasPrefix(strings.TrimSpace(document), "{") {
+		given, err := contract.Parse([]byte(document))
+		if err != nil {
+			return nil, fmt.Errorf("binding %q: WARREN_CONTRACT: %w", name, err)
+		}
+		source = given
+	}
+	return &Bound{NewConn(URI(uri), options...), source}, nil
+}

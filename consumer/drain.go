@@ -1,0 +1,129 @@
+package consumer
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+const (
+	// patience is how long a drain waits before it returns what was never started, so that other consumers get it.
+	patience = time.Second
+	// survivors is how many acks that follow basic.cancel are safe: quorum queues forget further ones if the channel is closed then.
+	survivors = 32
+	// grace is what handlers have after their context has ended.
+	grace = 2 * time.Second
+)
+
+// drain ends a session in the order that loses nothing and repeats nothing: nothing more is started, handlers and copies end, their acks
+// are sent, and the consumer is cancelled, which makes the queue take the acks before the channel is closed. Only then are messages
+// returned: before, the broker would send them here again.
+func (c *Consumer) drain(ctx context.Context, s *session) error {
+	c.move(ShuttingDown, nil)
+	began := time.Now()
+	s.stop()
+	c.move(DrainingQueue, nil)
+	cancelled := false
+	if !s.awaitIdle(patience) && !s.kept.SingleActiveConsumer && s.active.Load() <= survivors {
+		cancelled = s.cancelEarly() == nil
+	}
+	lost := !s.awaitIdle(c.settings.drain - time.Since(began))
+	var abandoned []string
+	if lost {
+		s.cancel(ErrDraining)
+		if !s.awaitIdle(grace) {
+			abandoned = s.atWork()
+		}
+	}
+	s.leaveQueue(cancelled)
+	s.cancel(ErrDraining)
+	if len(abandoned) > 0 {
+		return &DrainError{Abandoned: abandoned}
+	}
+	return nil
+}
+
+// awaitIdle waits until no delivery is at work; false if that takes longer.
+func (s *session) awaitIdle(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for s.active.Load() > 0 {
+		select {
+		case <-s.idle:
+		case <-s.over: // what ends from now on is void
+			s.lose(ErrDeliveryLost)
+		case <-timer.C:
+			return false
+		}
+	}
+	return true
+}
+
+// cancelEarly cancels the consumer while few messages are at work, and returns those that were never started.
+func (s *session) cancelEarly() error {
+	if err := s.acker.flush(); err != nil {
+		return err
+	}
+	if err := s.within(func() error { return s.channel.Cancel(s.id, false) }); err != nil {
+		return err
+	}
+	for raw := range s.deliveries { // until amqp091-go has passed on all that came before
+		s.leave(raw.DeliveryTag, contract.ReturnMessage)
+	}
+	for _, left := range s.takeLeftOver() {
+		if err := s.settleNow(left.tag, left.verb); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaveQueue sends what is left of acks, returns what is not settled, and closes the channel. A single active consumer is not cancelled:
+// the next one would begin before this one has returned its messages.
+func (s *session) leaveQueue(cancelled bool) {
+	_ = s.within(func() error {
+		if err := s.acker.flush(); err != nil {
+			return err
+		}
+		if s.kept.SingleActiveConsumer {
+			return nil
+		}
+		if !cancelled {
+			if err := s.channel.Cancel(s.id, false); err != nil {
+				return err
+			}
+		}
+		for _, left := range s.takeLeftOver() {
+			if left.verb == contract.RequeueMessage { // which counts as an attempt
+				if err := s.settleNow(left.tag, left.verb); err != nil {
+					return err
+				}
+			}
+		}
+		return s.acker.giveBackAll()
+	})
+	s.acker.close()
+	_ = s.within(s.channel.Close)
+}
+
+// within limits a request. A broker that does not answer loses the connection.
+func (s *session) within(request func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, s.connection.Kill)()
+	return request()
+}
+
+// atWork names the deliveries whose handlers run.
+func (s *session) atWork() []string {
+	var names []string
+	for _, w := range s.crew {
+		if d := w.current.Load(); d != nil {
+			names = append(names, d.ID())
+		}
+	}
+	slices.Sort(names)
+	return names
+}

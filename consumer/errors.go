@@ -1,0 +1,94 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Causes of the end of a handler's context; see context.Cause.
+var (
+	// ErrDeliveryLost: the broker has taken the message back, and whatever the handler returns is void.
+	ErrDeliveryLost = errors.New("the broker has taken the message back")
+	// ErrDraining: the consumer ends, and has waited for as long as it may.
+	ErrDraining = errors.New("the consumer is draining")
+	// ErrTimeout: the handler has taken longer than WithTimeout.
+	ErrTimeout = errors.New("the handler has taken too long")
+)
+
+// verdict is an error of a handler that says more than that the message failed.
+type verdict struct {
+	error
+
+	result contract.Result
+	delay  time.Duration
+}
+
+// Unwrap returns the error that was given.
+func (v *verdict) Unwrap() error { return v.error }
+
+// Permanent says that no attempt can help: the message goes to the dead-letter queue at once.
+func Permanent(err error) error { return &verdict{error: orUnknown(err), result: contract.Permanent} }
+
+// RetryAfter is a failure after which the message waits for at least d, if a delay tier is that long. It counts as an attempt.
+func RetryAfter(d time.Duration, err error) error {
+	return &verdict{error: orUnknown(err), result: contract.Failed, delay: d}
+}
+
+// Defer says that it is too early: the message comes again after d, and no attempt is counted.
+func Defer(d time.Duration) error {
+	return &verdict{error: fmt.Errorf("deferred for %s", d), result: contract.Deferred, delay: d}
+}
+
+// Discard says that the message failed and is done with: it is acked, counted and logged.
+func Discard(err error) error { return &verdict{error: orUnknown(err), result: contract.Discarded} }
+
+func orUnknown(err error) error {
+	if err == nil {
+		return errors.New("unknown error")
+	}
+	return err
+}
+
+// UnroutableError: the broker has no queue for a message, and returned it.
+type UnroutableError struct {
+	Exchange, RoutingKey, Reply string
+}
+
+func (e *UnroutableError) Error() string {
+	return fmt.Sprintf("exchange %q leads routing key %q to no queue: %s", e.Exchange, e.RoutingKey, e.Reply)
+}
+
+// RefusedError: the broker did not take a message; a queue may be full.
+type RefusedError struct {
+	Exchange, RoutingKey string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the broker refused a message for exchange %q and routing key %q: the queue may be full", e.Exchange, e.RoutingKey)
+}
+
+// UnknownOutcomeError: the broker may have taken a message or not. It mostly has.
+type UnknownOutcomeError struct {
+	Cause error
+}
+
+func (e *UnknownOutcomeError) Error() string {
+	return fmt.Sprintf("whether the broker took the message is not known: %v", e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *UnknownOutcomeError) Unwrap() error { return e.Cause }
+
+// DrainError says that handlers did not end in time. Their messages are delivered again.
+type DrainError struct {
+	// Abandoned are the message IDs of the deliveries, or their tags where there is none.
+	Abandoned []string
+}
+
+func (e *DrainError) Error() string {
+	return fmt.Sprintf("%d handlers did not end in time: %s", len(e.Abandoned), strings.Join(e.Abandoned, ", "))
+}

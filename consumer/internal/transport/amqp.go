@@ -1,0 +1,177 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// AMQP connects to a broker by amqp091-go.
+type AMQP struct {
+	// URI returns where to connect, and as whom. It is asked each time.
+	URI func() (string, error)
+	// TLS is for amqps; nil is what the URI says.
+	TLS *tls.Config
+	// DialTCP replaces the dialer of net.
+	DialTCP func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// heartbeat is how often each side sends something, at least.
+const heartbeat = 10 * time.Second
+
+// Dial connects. If ctx ends before the connection is open, it is killed.
+func (a *AMQP) Dial(ctx context.Context, name string) (Connection, error) {
+	uri, err := a.URI()
+	if err != nil {
+		return nil, err
+	}
+	dial := a.DialTCP
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	var guarded *guardedConn
+	properties := amqp.NewConnectionProperties()
+	properties.SetClientConnectionName(name)
+	config := amqp.Config{Heartbeat: heartbeat, Properties: properties}
+	if a.TLS != nil {
+		config.TLSClientConfig = a.TLS.Clone() // amqp091-go sets the server's name
+	}
+	config.Dial = func(network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		guarded = guard(conn)
+		context.AfterFunc(ctx, guarded.killUnlessOpen)
+		return guarded, nil
+	}
+	connection, err := amqp.DialConfig(uri, config)
+	if err != nil {
+		if guarded != nil {
+			guarded.kill()
+		}
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return nil, err
+	}
+	if !guarded.open() {
+		return nil, context.Cause(ctx)
+	}
+	return &amqpConnection{connection, guarded}, nil
+}
+
+type amqpConnection struct {
+	*amqp.Connection
+
+	guarded *guardedConn
+}
+
+func (c *amqpConnection) Channel() (Channel, error) {
+	channel, err := c.Connection.Channel()
+	if err != nil {
+		return nil, err
+	}
+	return amqpChannel{channel}, nil
+}
+
+func (c *amqpConnection) MaxFrame() int { return c.Config.FrameSize }
+
+func (c *amqpConnection) Close(deadline time.Time) error {
+	defer c.guarded.kill()
+	return c.CloseDeadline(deadline)
+}
+
+func (c *amqpConnection) Kill() { c.guarded.kill() }
+
+type amqpChannel struct{ *amqp.Channel }
+
+func (c amqpChannel) Publish(exchange, key string, mandatory bool, message amqp.Publishing) (Confirmation, error) {
+	confirmation, err := c.PublishWithDeferredConfirm(exchange, key, mandatory, false, message)
+	if err != nil {
+		return nil, err
+	}
+	return confirmation, nil
+}
+
+// silence is after how long a connection is taken for dead on which nothing was read or could be written. The broker sends a
+// heartbeat each 5 s.
+const silence = 20 * time.Second
+
+// guardedConn sets a deadline before each read and write. amqp091-go sets its own only once a frame has come, so it does not
+// notice a connection that stalls right after the handshake.
+type guardedConn struct {
+	net.Conn
+
+	mu     sync.Mutex
+	limit  time.Time // of amqp091-go's CloseDeadline; zero if there is none
+	opened bool
+	killed bool
+}
+
+func guard(conn net.Conn) *guardedConn { return &guardedConn{Conn: conn} }
+
+func (c *guardedConn) Read(buffer []byte) (int, error) {
+	if err := c.Conn.SetReadDeadline(c.deadline()); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(buffer)
+}
+
+func (c *guardedConn) Write(buffer []byte) (int, error) {
+	if err := c.Conn.SetWriteDeadline(c.deadline()); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(buffer)
+}
+
+func (c *guardedConn) deadline() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	deadline := time.Now().Add(silence)
+	if !c.limit.IsZero() && c.limit.Before(deadline) {
+		return c.limit
+	}
+	return deadline
+}
+
+// SetDeadline limits all reads and writes from now on.
+func (c *guardedConn) SetDeadline(limit time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = limit
+	if limit.IsZero() {
+		limit = time.Now().Add(silence)
+	}
+	return c.Conn.SetDeadline(limit)
+}
+
+// SetReadDeadline does nothing: each read sets its own.
+func (c *guardedConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing: each write sets its own.
+func (c *guardedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// open says that the handshake is over; false if the connection was killed before.
+func (c *guardedConn) open() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opened = true
+	return !c.killed
+}
+
+func (c *guardedConn) killUnlessOpen() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.opened {
+		c.killed = true
+		_ = c.Conn.Close()
+	}
+}
+
+func (c *guardedConn) kill() { _ = c.Conn.Close() }

@@ -1,0 +1,368 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/consumer/internal/memory"
+)
+
+// bench runs a consumer at a broker in memory, inside of a bubble of synctest.
+type bench struct {
+	*memory.Broker
+
+	consumer *consumer.Consumer
+	stop     context.CancelFunc
+	ended    chan error
+	kept     contract.Contract
+
+	mu     sync.Mutex
+	states []string
+}
+
+func quiet() consumer.Option {
+	return consumer.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+}
+
+func run(t *testing.T, kept contract.Contract, handle consumer.Handler[string], options ...consumer.Option) *bench {
+	t.Helper()
+	b := &bench{Broker: memory.New(kept), ended: make(chan error, 1), kept: kept}
+	t.Cleanup(b.Close)
+	observe := consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.states = append(b.states, string(to.To))
+	}})
+	made, err := consumer.New(consumer.NewConn(nil, consumer.WithTransport(b.Broker)), kept, handle, append([]consumer.Option{quiet(), observe}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.consumer = made
+	ctx, cancel := context.WithCancel(t.Context())
+	b.stop = cancel
+	go func() { b.ended <- made.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		synctest.Wait()
+	})
+	return b
+}
+
+func (b *bench) send(t *testing.T, bodies ...string) {
+	t.Helper()
+	for _, body := range bodies {
+		if !b.Publish("", b.kept.Queue, amqp.Publishing{MessageId: body, Body: []byte(body)}) {
+			t.Fatalf("queue %q is not there", b.kept.Queue)
+		}
+	}
+}
+
+// end stops the consumer, and returns what Run returned.
+func (b *bench) end() error {
+	b.stop()
+	return <-b.ended
+}
+
+// dead lists the dead letters: body, kind of failure, count of retries.
+func (b *bench) dead() []string {
+	var found []string
+	for _, m := range b.Messages(b.kept.DeadLetterQueue) {
+		found = append(found, fmt.Sprintf("%s %v %v", m.Body, m.Headers["x-failure-kind"], m.Headers["x-retry-count"]))
+	}
+	return found
+}
+
+func equal(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// attempts records when each message was handled.
+type attempts struct {
+	mu    sync.Mutex
+	began time.Time
+	all   []string
+}
+
+func (a *attempts) note(m *consumer.Message[string]) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, fmt.Sprintf("%s %d/%d at %s", m.Body, m.Attempt(), m.MaxAttempts(), time.Since(a.began)))
+}
+
+func TestAFailedMessageComesAgainAfterTheDelaysOfTheTiers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		seen := &attempts{began: time.Now()}
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.note(m)
+			return errors.New("no stock")
+		})
+		b.send(t, "a")
+		time.Sleep(3 * time.Hour)
+		equal(t, "attempts", []string{
+			"a 1/5 at 0s", "a 2/5 at 30s", "a 3/5 at 5m30s", "a 4/5 at 35m30s", "a 5/5 at 1h5m30s",
+		}, seen.all)
+		equal(t, "dead letters", []string{"a exhausted 5"}, b.dead())
+		equal(t, "unsettled", 0, b.Unsettled(b.kept.DeadLetterQueue))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestWhatAHandlerReturnsDecides(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		handle consumer.Handler[string]
+		dead   []string
+		waits  int
+	}{
+		"nil acks":                   {handle: func(context.Context, *consumer.Message[string]) error { return nil }},
+		"Discard acks":               {handle: func(context.Context, *consumer.Message[string]) error { return consumer.Discard(io.EOF) }},
+		"an error waits in a tier":   {handle: func(context.Context, *consumer.Message[string]) error { return io.EOF }, waits: 1},
+		"RetryAfter waits in a tier": {handle: func(context.Context, *consumer.Message[string]) error { return consumer.RetryAfter(time.Hour, io.EOF) }, waits: 1},
+		"Defer waits in a tier":      {handle: func(context.Context, *consumer.Message[string]) error { return consumer.Defer(time.Hour) }, waits: 1},
+		"Permanent is dead-lettered": {handle: func(context.Context, *consumer.Message[string]) error { return consumer.Permanent(io.EOF) }, dead: []string{"a permanent 1"}},
+		"a wrapped Permanent as well": {handle: func(context.Context, *consumer.Message[string]) error {
+			return fmt.Errorf("ship: %w", consumer.Permanent(io.EOF))
+		}, dead: []string{"a permanent 1"}},
+		"a panic is a failure":          {handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") }, waits: 1},
+		"an ended goroutine is one too": {handle: func(context.Context, *consumer.Message[string]) error { goexit(); return nil }, waits: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := run(t, contract.Default("orders"), test.handle, consumer.WithConcurrency(1))
+				b.send(t, "a")
+				synctest.Wait()
+				time.Sleep(time.Second)
+				equal(t, "dead letters", test.dead, b.dead())
+				equal(t, "waiting", test.waits, b.Unsettled(b.kept.DeadLetterQueue))
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+func TestWorkersOutliveTheirHandlers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handled := []string{}
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			switch {
+			case strings.HasPrefix(m.Body, "exit"):
+				goexit()
+			case strings.HasPrefix(m.Body, "panic"):
+				panic(m.Body)
+			}
+			handled = append(handled, m.Body)
+			return nil
+		}, consumer.WithConcurrency(1))
+		b.send(t, "exit 1", "panic 1", "exit 2", "panic 2", "good")
+		time.Sleep(time.Second)
+		equal(t, "handled", []string{"good"}, handled)
+		equal(t, "in a tier", 4, b.Unsettled(b.kept.DeadLetterQueue))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestWhatCannotBeDecodedIsDeadLetteredAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil },
+			consumer.WithDecoder(func(d *consumer.Delivery) (string, error) {
+				if string(d.Raw.Body) == "panic" {
+					panic("odd body")
+				}
+				return "", errors.New("unexpected {")
+			}))
+		b.send(t, "a", "panic")
+		time.Sleep(time.Second)
+		dead := b.dead()
+		slices.Sort(dead)
+		equal(t, "dead letters", []string{"a undecodable 0", "panic undecodable 0"}, dead)
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil })
+		synctest.Wait()
+		b.Cut()
+		time.Sleep(time.Second)
+		equal(t, "health", true, b.consumer.Health().Ready)
+		equal(t, "Run", nil, b.end())
+		up := []string{"Connecting", "DeclaringQoS", "Consuming", "Delivering"}
+		equal(t, "states", slices.Concat(up, []string{"Reconnecting"}, up, []string{"ShuttingDown", "DrainingQueue", "Disconnected"}), b.states)
+	})
+}
+
+func TestADrainWaitsForHandlersAndReturnsWhatWasNotStarted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handled := 0
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			time.Sleep(10 * time.Second)
+			handled++
+			return nil
+		}, consumer.WithConcurrency(1), consumer.WithPrefetch(3))
+		b.send(t, "a", "b", "c")
+		synctest.Wait()
+		began := time.Now()
+		equal(t, "Run", nil, b.end())
+		equal(t, "took", 10*time.Second, time.Since(began))
+		equal(t, "handled", 1, handled)
+		left := b.Messages("orders")
+		equal(t, "left in the queue", 2, len(left))
+		for _, m := range left {
+			equal(t, "counted deliveries", nil, m.Headers["x-delivery-count"])
+		}
+	})
+}
+
+func TestADrainEndsHandlersThatTakeTooLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return ctx.Err()
+		})
+		b.send(t, "a")
+		synctest.Wait()
+		began := time.Now()
+		equal(t, "Run", nil, b.end())
+		equal(t, "took", 20*time.Second, time.Since(began))
+		equal(t, "cause", consumer.ErrDraining, cause)
+		equal(t, "left in the queue", 1, len(b.Messages("orders")))
+	})
+}
+
+func TestADrainAbandonsHandlersThatIgnoreIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			time.Sleep(time.Hour)
+			return nil
+		})
+		b.send(t, "a")
+		synctest.Wait()
+		began := time.Now()
+		err := b.end()
+		equal(t, "took", 22*time.Second, time.Since(began))
+		abandoned := &consumer.DrainError{}
+		if !errors.As(err, &abandoned) {
+			t.Fatalf("Run returned %v", err)
+		}
+		equal(t, "abandoned", []string{"a"}, abandoned.Abandoned)
+		equal(t, "left in the queue", 1, len(b.Messages("orders")))
+		time.Sleep(time.Hour) // the handler ends, and that is void
+		equal(t, "left in the queue", 1, len(b.Messages("orders")))
+	})
+}
+
+func TestALostDeliveryEndsItsHandlerAndIsNotSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var causes []error
+		count := 0
+		b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+			if count++; count > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx))
+			return nil
+		})
+		b.send(t, "a")
+		synctest.Wait()
+		b.Cut()
+		time.Sleep(time.Second)
+		equal(t, "causes", 1, len(causes))
+		equal(t, "lost", true, errors.Is(causes[0], consumer.ErrDeliveryLost))
+		equal(t, "handled", 2, count)
+		equal(t, "unsettled", 0, b.Unsettled(""))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestAHandlerThatTakesTooLongFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(ctx context.Context, m *consumer.Message[string]) error {
+			if m.Attempt() == 2 {
+				return nil
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, consumer.WithTimeout(time.Minute))
+		b.send(t, "a")
+		time.Sleep(61 * time.Second)
+		waiting := b.Messages("orders.retry.30s")
+		equal(t, "in the tier", 1, len(waiting))
+		equal(t, "kind", any("timeout"), waiting[0].Headers["x-failure-kind"])
+		time.Sleep(time.Minute)
+		equal(t, "unsettled", 0, b.Unsettled(""))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestACopyThatIsNotTakenIsPublishedAgain(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ begin, end func(b *bench) }{
+		"the tier is missing":    {func(b *bench) { b.Delete("orders.retry.30s") }, func(b *bench) { b.Declare(b.kept) }},
+		"the tier is full":       {func(b *bench) { b.Refuse("orders.retry.30s", true) }, func(b *bench) { b.Refuse("orders.retry.30s", false) }},
+		"publishers are blocked": {func(b *bench) { b.Block(true) }, func(b *bench) { b.Block(false) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return io.EOF })
+				synctest.Wait()
+				test.begin(b)
+				b.send(t, "a")
+				time.Sleep(time.Minute)
+				equal(t, "ready", name == "publishers are blocked", b.consumer.Health().Ready)
+				test.end(b)
+				time.Sleep(15 * time.Second)
+				equal(t, "ready in the end", true, b.consumer.Health().Ready)
+				equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+func TestParkingThatIsRefusedEndsInAReject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return consumer.Permanent(io.EOF) })
+		synctest.Wait()
+		b.Refuse("orders.dlq", true)
+		b.send(t, "a")
+		time.Sleep(29 * time.Second)
+		equal(t, "dead letters", 0, len(b.dead()))
+		time.Sleep(20 * time.Second)
+		equal(t, "dead letters", []string{"a <nil> <nil>"}, b.dead()) // rejected: the broker moved it
+		equal(t, "Run", nil, b.end())
+	})
+}

@@ -1,0 +1,167 @@
+package consumer
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Message is a delivery with its decoded body. There is no Ack: what the handler returns decides.
+type Message[T any] struct {
+	*Delivery
+
+	Body T
+}
+
+// Delivery is one delivery of a message.
+type Delivery struct {
+	// Raw is the delivery as amqp091-go has it, with headers, properties and the body as it came.
+	Raw amqp.Delivery
+
+	kept     *contract.Contract // at the time of the delivery
+	facts    contract.Facts
+	progress contract.Progress
+}
+
+func newDelivery(raw amqp.Delivery, kept *contract.Contract) *Delivery {
+	raw.Acknowledger = nil // what the handler returns settles the delivery
+	d := &Delivery{Raw: raw, kept: kept, facts: contract.Facts{
+		Exchange: raw.Exchange, RoutingKey: raw.RoutingKey, Redelivered: raw.Redelivered, Headers: plain(raw.Headers),
+	}}
+	d.progress = kept.Read(d.facts)
+	return d
+}
+
+// plain are headers as package contract reads them: x-death has tables of amqp091-go.
+func plain(headers amqp.Table) map[string]any {
+	deaths, died := headers["x-death"].([]any)
+	if !died {
+		return headers
+	}
+	entries := make([]any, len(deaths))
+	for i, entry := range deaths {
+		entries[i] = entry
+		if table, is := entry.(amqp.Table); is {
+			entries[i] = map[string]any(table)
+		}
+	}
+	read := maps.Clone(map[string]any(headers))
+	read["x-death"] = entries
+	return read
+}
+
+// ID is the message's ID, or else the tag of the delivery.
+func (d *Delivery) ID() string {
+	if d.Raw.MessageId != "" {
+		return d.Raw.MessageId
+	}
+	return "tag " + strconv.FormatUint(d.Raw.DeliveryTag, 10)
+}
+
+// Queue is the main queue.
+func (d *Delivery) Queue() string { return d.kept.Queue }
+
+// Attempt is the number of this attempt, 1 on the first delivery.
+func (d *Delivery) Attempt() int { return d.progress.Attempt }
+
+// MaxAttempts is how many attempts a message has.
+func (d *Delivery) MaxAttempts() int { return d.kept.MaxAttempts }
+
+// LastAttempt says that the message goes to the dead-letter queue if the handler fails.
+func (d *Delivery) LastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
+
+// OriginalExchange is where the message was published first.
+func (d *Delivery) OriginalExchange() string { return d.progress.OriginalExchange }
+
+// OriginalRoutingKey is the routing key with which the message was published first.
+func (d *Delivery) OriginalRoutingKey() string { return d.progress.OriginalRoutingKey }
+
+// Failure is what the message's headers tell of its last failure.
+type Failure struct {
+	Kind    contract.FailureKind
+	Message string
+	Time    time.Time // zero if not known
+	Client  string
+}
+
+// LastFailure is what the message's headers tell of its last failure; false if there was none.
+func (d *Delivery) LastFailure() (Failure, bool) {
+	kind, _ := d.Raw.Headers[contract.HeaderFailureKind].(string)
+	message, _ := d.Raw.Headers[contract.HeaderFailureMessage].(string)
+	at, _ := d.Raw.Headers[contract.HeaderFailureTime].(string)
+	client, _ := d.Raw.Headers[contract.HeaderFailureClient].(string)
+	when, _ := time.Parse(time.RFC3339, at) // zero if not known
+	return Failure{contract.FailureKind(kind), message, when, client}, kind != ""
+}
+
+// decodeJSON is how bodies are decoded unless WithDecoder says otherwise. Bytes and strings are passed as they are.
+func decodeJSON[T any](d *Delivery) (body T, err error) {
+	switch target := any(&body).(type) {
+	case *[]byte:
+		*target = d.Raw.Body
+		return body, nil
+	case *string:
+		*target = string(d.Raw.Body)
+		return body, nil
+	}
+	if err := json.Unmarshal(d.Raw.Body, &body); err != nil {
+		return body, fmt.Errorf("decode JSON: %w", err)
+	}
+	return body, nil
+}
+
+// copyOf is the message as it is published again. It leaves out the properties user-id, which names another user than this one, and
+// expiration, which would end the delay early.
+func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) amqp.Publishing {
+	return amqp.Publishing{
+		Headers: fitted(amqp.Table(action.Headers), maxFrame), DeliveryMode: amqp.Persistent, Body: raw.Body,
+		ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, Priority: raw.Priority, CorrelationId: raw.CorrelationId,
+		ReplyTo: raw.ReplyTo, MessageId: raw.MessageId, Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId,
+	}
+}
+
+// propertiesSize is what a frame has room for besides headers: the other properties, of which each has at most 256 bytes.
+const propertiesSize = 4096
+
+// fitted leaves out what is told of a failure, the longest first, where the headers would not fit into a frame: the broker would close
+// the connection.
+func fitted(headers amqp.Table, maxFrame int) amqp.Table {
+	for _, name := range []string{contract.HeaderFailureMessage, contract.HeaderFailureClient, contract.HeaderFailureTime} {
+		if maxFrame <= 0 || sizeOf(headers) <= maxFrame-propertiesSize {
+			return headers
+		}
+		delete(headers, name)
+	}
+	return headers
+}
+
+// sizeOf is how many bytes a field of a table takes, at most.
+func sizeOf(value any) int {
+	switch value := value.(type) {
+	case string:
+		return 5 + len(value)
+	case []byte:
+		return 5 + len(value)
+	case amqp.Table:
+		size := 5
+		for name, field := range value {
+			size += 1 + len(name) + sizeOf(field)
+		}
+		return size
+	case map[string]any:
+		return sizeOf(amqp.Table(value))
+	case []any:
+		size := 5
+		for _, field := range value {
+			size += sizeOf(field)
+		}
+		return size
+	}
+	return 9 // numbers, times
+}

@@ -1,0 +1,150 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Option is an option of New.
+type Option func(*settings)
+
+type settings struct {
+	concurrency, prefetch int
+	timeout, drain        time.Duration
+	decoder               any // func(*Delivery) (T, error)
+	classify              func(error) error
+	middleware            []Middleware
+	limiter               Limiter
+	observer              Observer
+	logger                *slog.Logger
+	failureText           func(error) string
+	crashLimit            int
+}
+
+// Defaults of the options.
+const (
+	defaultConcurrency  = 10
+	defaultDrainTimeout = 20 * time.Second
+	// brokerTimeout is RabbitMQ's own consumer timeout.
+	brokerTimeout = 30 * time.Minute
+)
+
+// WithConcurrency is how many messages are handled at the same time: 10, or 1 for a single active consumer.
+func WithConcurrency(n int) Option { return func(s *settings) { s.concurrency = n } }
+
+// WithPrefetch is how many messages the broker sends ahead: twice the concurrency; as many as the concurrency under the strategy
+// Requeue, where a crash costs each of them an attempt, and for a single active consumer.
+func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
+
+// WithTimeout is after how long a handler's context ends. It is less than the consumer timeout of the broker, which takes all messages
+// back then: four fifths, 24 minutes by default.
+func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
+
+// WithDrainTimeout is how long handlers have when the consumer ends: 20 s. Stay 10 s below terminationGracePeriodSeconds.
+func WithDrainTimeout(d time.Duration) Option { return func(s *settings) { s.drain = d } }
+
+// WithDecoder replaces how bodies are decoded, which is as JSON. What cannot be decoded is dead-lettered at once.
+func WithDecoder[T any](decode func(*Delivery) (T, error)) Option {
+	return func(s *settings) { s.decoder = decode }
+}
+
+// WithClassify looks at each error of a handler before it is acted upon, and may return another, such as Permanent(err) for
+// sql.ErrNoRows.
+func WithClassify(classify func(error) error) Option {
+	return func(s *settings) { s.classify = classify }
+}
+
+// Middleware wraps the handling of a delivery: decoding and handler.
+type Middleware func(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error
+
+// WithMiddleware adds middleware. The first is the outermost.
+func WithMiddleware(middleware ...Middleware) Option {
+	return func(s *settings) { s.middleware = append(s.middleware, middleware...) }
+}
+
+// Limiter lets a message be handled.
+type Limiter interface {
+	// Acquire waits for permission, until ctx ends. An error returns the message to the queue. Release is called once the
+	// message is settled.
+	Acquire(ctx context.Context) (release func(), err error)
+}
+
+// WithLimiter asks a limiter before each message.
+func WithLimiter(limiter Limiter) Option { return func(s *settings) { s.limiter = limiter } }
+
+// WithObserver is told what happens.
+func WithObserver(observer Observer) Option { return func(s *settings) { s.observer = observer } }
+
+// WithLogger replaces slog.Default.
+func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
+
+// WithFailureText says what the header x-failure-message tells of an error; it may leave out what is secret. The default is the error's text.
+func WithFailureText(text func(error) string) Option {
+	return func(s *settings) { s.failureText = text }
+}
+
+// WithCrashLimit is how many deliveries that ended neither in a success nor in a failure send a message to the dead-letter queue: 20.
+func WithCrashLimit(n int) Option { return func(s *settings) { s.crashLimit = n } }
+
+// settingsOf are the options for a contract, with defaults.
+func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
+	s := &settings{
+		drain: defaultDrainTimeout, logger: slog.Default(), crashLimit: contract.CrashLimit,
+		classify: func(err error) error { return err }, failureText: error.Error,
+	}
+	for _, option := range options {
+		option(s)
+	}
+	if s.concurrency == 0 {
+		s.concurrency = defaultConcurrency
+		if kept.SingleActiveConsumer {
+			s.concurrency = 1
+		}
+	}
+	if s.prefetch == 0 {
+		s.prefetch = 2 * s.concurrency
+		if kept.Strategy == contract.Requeue || kept.SingleActiveConsumer {
+			s.prefetch = s.concurrency
+		}
+	}
+	limit := brokerTimeout
+	if kept.ConsumerTimeout != nil {
+		limit = time.Duration(*kept.ConsumerTimeout)
+	}
+	if s.timeout == 0 {
+		s.timeout = limit / 5 * 4
+	}
+	return s, s.validate(limit)
+}
+
+func (s *settings) validate(limit time.Duration) error {
+	var wrong []error
+	refuse := func(format string, arguments ...any) {
+		wrong = append(wrong, fmt.Errorf("consumer: "+format, arguments...))
+	}
+	if s.concurrency < 0 {
+		refuse("WithConcurrency(%d) must be positive", s.concurrency)
+	}
+	const maxPrefetch = 65535
+	if s.prefetch < s.concurrency || s.prefetch > maxPrefetch {
+		refuse("WithPrefetch(%d) must be between the concurrency, %d, and %d", s.prefetch, s.concurrency, maxPrefetch)
+	}
+	if s.timeout < 0 || s.timeout >= limit {
+		refuse("WithTimeout(%s) must be shorter than the consumer timeout of the broker, %s", s.timeout, limit)
+	}
+	if s.drain <= 0 {
+		refuse("WithDrainTimeout(%s) must be positive", s.drain)
+	}
+	if s.crashLimit <= 0 {
+		refuse("WithCrashLimit(%d) must be positive", s.crashLimit)
+	}
+	if s.logger == nil || s.classify == nil || s.failureText == nil {
+		refuse("WithLogger, WithClassify and WithFailureText take no nil")
+	}
+	return errors.Join(wrong...)
+}

@@ -1,0 +1,231 @@
+package consumer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/consumer/internal/transport"
+)
+
+// session is the life of one channel. Whatever belongs to a delivery of the channel ends with it: a late result finds no channel
+// where its tag could mean another delivery.
+type session struct {
+	consumer   *Consumer
+	id         string
+	settings   *settings
+	kept       contract.Contract
+	connection transport.Connection
+	channel    transport.Channel
+	acker      *acker
+	deliveries <-chan amqp.Delivery
+	closed     chan *amqp.Error
+	cancelled  chan string
+	over       chan error // how the session ended
+
+	ctx     context.Context // of handlers and copies
+	cancel  context.CancelCauseFunc
+	stopped chan struct{} // closed: nothing more is started
+	stop    func()
+
+	active  atomic.Int64 // deliveries at work, copies included
+	idle    chan struct{}
+	workers sync.WaitGroup
+
+	slots chan struct{}
+	crew  []*worker
+
+	mu       sync.Mutex
+	leftOver []leftOver
+}
+
+// open opens a channel and consumes.
+func (c *Consumer) open(ctx context.Context, kept contract.Contract) (*session, error) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), connectTimeout, errConnectTimeout)
+	defer cancel()
+	connection, err := c.conn.consuming.get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	defer context.AfterFunc(ctx, connection.Kill)() // requests have no limit of their own
+	channel, err := connection.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open channel: %w", err)
+	}
+	s := &session{
+		consumer: c, id: rand.Text()[:10], settings: c.settings, kept: kept, connection: connection, channel: channel,
+		acker:  newAcker(channel, c.settings.prefetch),
+		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), cancelled: channel.NotifyCancel(make(chan string, 1)),
+		over: make(chan error, 1), stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
+	}
+	s.stop = sync.OnceFunc(func() { close(s.stopped) })
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.move(DeclaringQoS, nil)
+	if err := channel.Qos(c.settings.prefetch, 0, false); err != nil {
+		s.lose(err)
+		return nil, fmt.Errorf("set prefetch: %w", err)
+	}
+	c.move(Consuming, nil)
+	s.deliveries, err = channel.Consume(kept.Queue, s.id, false, false, false, false, nil)
+	if err != nil {
+		s.lose(err)
+		return nil, consumeError(err, kept)
+	}
+	return s, nil
+}
+
+// begin starts the workers.
+func (s *session) begin() {
+	go s.acker.run()
+	go s.watch()
+	for range s.settings.concurrency {
+		w := &worker{session: s}
+		s.crew = append(s.crew, w)
+		s.workers.Go(w.run)
+	}
+}
+
+// watch tells how the session ended.
+func (s *session) watch() {
+	select {
+	case err := <-s.closed:
+		if err == nil { // closed here
+			return
+		}
+		s.over <- consumeError(fmt.Errorf("the channel was closed: %w", err), s.kept)
+	case <-s.cancelled:
+		s.over <- errors.New("the broker cancelled the consumer: the queue was deleted, lost its leader, or the consumer timeout is over")
+	case <-s.ctx.Done():
+	}
+}
+
+func (s *session) ended() <-chan error { return s.over }
+
+// lose ends a session whose messages the broker takes back, or has taken back.
+func (s *session) lose(cause error) {
+	s.stop()
+	s.acker.close()
+	s.cancel(cause)
+	_ = s.channel.Close() // which the broker may have done
+}
+
+// copyID is the same for each copy that is published of a delivery.
+func (s *session) copyID(tag uint64) string { return fmt.Sprintf("%s-%d", s.id, tag) }
+
+// settle does what the contract says about a delivery that ended, and returns when nothing is left to do but to wait for the broker.
+func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
+	if !o.Time.IsZero() {
+		o.Client = s.consumer.conn.name
+	}
+	o.CopyID = s.copyID(d.Raw.DeliveryTag)
+	end := Settlement{Delivery: d, Result: o.Result, Action: d.kept.Decide(d.facts, o), Err: failure, Took: time.Since(began)}
+	switch {
+	case end.Action.Verb == contract.PublishCopy:
+		go func() {
+			s.finish(end, s.forward(d, o, end.Action))
+		}()
+	case end.Action.Wait > 0:
+		go func() {
+			s.hold(time.Duration(end.Action.Wait))
+			s.finish(end, s.send(d, end.Action.Verb))
+		}()
+	default:
+		s.finish(end, s.send(d, end.Action.Verb))
+	}
+}
+
+// isStopped says that nothing more is started.
+func (s *session) isStopped() bool {
+	select {
+	case <-s.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// send settles a delivery.
+func (s *session) send(d *Delivery, verb contract.Verb) error {
+	if returns := verb == contract.RequeueMessage || verb == contract.ReturnMessage; returns && s.isStopped() {
+		s.leave(d.Raw.DeliveryTag, verb)
+		return s.ctx.Err()
+	}
+	return s.settleNow(d.Raw.DeliveryTag, verb)
+}
+
+func (s *session) settleNow(tag uint64, verb contract.Verb) error {
+	switch verb {
+	case contract.RejectMessage:
+		return s.acker.reject(tag, false)
+	case contract.RequeueMessage:
+		return s.acker.reject(tag, true)
+	case contract.ReturnMessage:
+		return s.acker.giveBack(tag)
+	case contract.Ack, contract.PublishCopy:
+	}
+	return s.acker.ack(tag)
+}
+
+// hold keeps a message in hand, until the consumer drains.
+func (s *session) hold(wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.stopped:
+	}
+}
+
+// parkingTimeout is for how long a message is tried to be parked that could be rejected as well.
+const parkingTimeout = 30 * time.Second
+
+// forward publishes the copy of a delivery, and then acks the original. What the broker does not take is published again, for as long
+// as the session lives, where the newest contract says: the original is safe meanwhile. A copy of which nobody knows whether
+// the broker took it is published once for each time that the connection is lost.
+func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) error {
+	began, retry := time.Now(), backoff{}
+	for a.Verb == contract.PublishCopy {
+		if s.ctx.Err() != nil {
+			return errStale
+		}
+		err := s.publish(d, a)
+		if err == nil {
+			return s.send(d, contract.Ack)
+		}
+		if a.Otherwise != "" && time.Since(began) >= parkingTimeout {
+			return s.send(d, a.Otherwise)
+		}
+		if unknown := new(UnknownOutcomeError); !errors.As(err, &unknown) {
+			s.consumer.lookSoon()
+			pause(s.ctx, retry.next())
+		}
+		a = s.consumer.contract.Load().Decide(d.facts, o)
+	}
+	return s.send(d, a.Verb)
+}
+
+func (s *session) publish(d *Delivery, a contract.Action) error {
+	began := time.Now()
+	err := s.consumer.conn.publisher.publish(s.ctx, *a.Route, copyOf(d.Raw, a, s.connection.MaxFrame()))
+	s.consumer.published(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
+	return err
+}
+
+// finish notes the end of a delivery.
+func (s *session) finish(end Settlement, err error) {
+	end.Stale = err != nil
+	s.consumer.settled(end)
+	if s.active.Add(-1) == 0 {
+		select {
+		case s.idle <- struct{}{}:
+		default:
+		}
+	}
+}

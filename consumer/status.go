@@ -1,0 +1,263 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Health is how a consumer is.
+type Health struct {
+	Queue string    `json:"queue"`
+	State State     `json:"state"`
+	Since time.Time `json:"since"`
+	// Ready: messages are delivered, or would be if there were any, and failed ones have a way.
+	Ready bool `json:"ready"`
+	// Live: the consumer goes on, whether or not the broker can be reached.
+	Live bool `json:"live"`
+	// Message says why the consumer is not ready, or what holds it up.
+	Message string `json:"message,omitempty"`
+	// Paused: the broker takes no messages at present, so that failed ones wait here.
+	Paused bool `json:"paused,omitempty"`
+	// Reconnects is how often the consumer lost its channel or did not get one.
+	Reconnects int `json:"reconnects"`
+}
+
+// stuck is for how long a consumer that is live may do nothing.
+const stuck = 2 * time.Minute
+
+// status is what is known of a consumer.
+type status struct {
+	mu         sync.Mutex
+	state      State
+	since      time.Time
+	moved      time.Time
+	err        error
+	reconnects int
+	missing    map[contract.Route]error // routes that took no copy when they were tried last
+}
+
+func (s *status) alive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moved = time.Now()
+}
+
+// move notes a transition; false if the consumer has ended.
+func (s *status) move(to State, err error) (from State, moved bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Disconnected {
+		return s.state, false
+	}
+	from, s.state = s.state, to
+	s.since, s.moved = time.Now(), time.Now()
+	if to == Reconnecting {
+		s.reconnects++
+		s.err = err
+	}
+	if to == Delivering {
+		s.err = nil
+	}
+	return from, true
+}
+
+// published notes whether a route takes copies.
+func (s *status) published(route contract.Route, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.missing, route)
+		return
+	}
+	if s.missing == nil {
+		s.missing = map[contract.Route]error{}
+	}
+	s.missing[route] = err
+}
+
+// Health is how the consumer is now.
+func (c *Consumer) Health() Health {
+	paused := c.conn.publisher.isBlocked()
+	s := &c.status
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := Health{State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: paused}
+	if kept := c.contract.Load(); kept != nil {
+		h.Queue = kept.Queue
+	}
+	h.Ready = s.state == Delivering && len(s.missing) == 0
+	h.Live = s.state != Disconnected && (s.moved.IsZero() || time.Since(s.moved) < stuck)
+	switch {
+	case s.err != nil:
+		h.Message = s.err.Error()
+	case len(s.missing) > 0:
+		failures := make([]string, 0, len(s.missing))
+		for _, err := range s.missing {
+			failures = append(failures, err.Error())
+		}
+		slices.Sort(failures)
+		h.Message = failures[0]
+	case paused:
+		h.Message = "the broker blocks publishers: failed messages wait here"
+	}
+	return h
+}
+
+// HealthHandler serves /livez and /readyz, as Kubernetes probes ask for them: 200, or 503 if one of the consumers is not well. The
+// body is the health of each, as JSON.
+func HealthHandler(consumers ...*Consumer) http.Handler {
+	serve := func(well func(Health) bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			all := make([]Health, 0, len(consumers))
+			for _, c := range consumers {
+				all = append(all, c.Health())
+			}
+			w.Header().Set("Content-Type", "application/json")
+			if slices.ContainsFunc(all, func(h Health) bool { return !well(h) }) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_ = json.NewEncoder(w).Encode(all)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/livez", serve(func(h Health) bool { return h.Live }))
+	mux.Handle("/readyz", serve(func(h Health) bool { return h.Ready }))
+	return mux
+}
+
+// move changes the state.
+func (c *Consumer) move(to State, err error) {
+	from, moved := c.status.move(to, err)
+	if !moved || from == to {
+		return
+	}
+	queue, logger, observer := c.told()
+	if err != nil {
+		logger.Warn("State changed", "queue", queue, "from", from, "to", to, "error", err)
+	} else {
+		logger.Info("State changed", "queue", queue, "from", from, "to", to)
+	}
+	if observer.State != nil {
+		observer.State(Transition{Queue: queue, From: from, To: to, Err: err})
+	}
+}
+
+// told is who is told of changes: before the contract is known, nobody but the default logger.
+func (c *Consumer) told() (queue string, logger *slog.Logger, observer Observer) {
+	kept := c.contract.Load()
+	if kept == nil {
+		return "", slog.Default(), Observer{}
+	}
+	return kept.Queue, c.settings.logger, c.settings.observer
+}
+
+// settled tells of the end of a delivery.
+func (c *Consumer) settled(end Settlement) {
+	if observe := c.settings.observer.Settled; observe != nil {
+		observe(end)
+	}
+	if end.Result != contract.Succeeded || end.Stale || c.settings.logger.Enabled(context.Background(), slog.LevelDebug) {
+		c.logSettled(end)
+	}
+}
+
+// published tells of an attempt to publish a copy.
+func (c *Consumer) published(p Publication) {
+	c.status.published(p.Route, p.Err)
+	if observe := c.settings.observer.Published; observe != nil {
+		observe(p)
+	}
+	if p.Err != nil {
+		c.failures.log(c.settings.logger, "A copy was not published; the original is kept", p.Err, func() []any {
+			return append(attributes(p.Delivery), "error", p.Err, "exchange", p.Route.Exchange, "routing_key", p.Route.RoutingKey)
+		})
+	}
+}
+
+// logFailuresPerSecond is how often the same failure is logged; the others are counted.
+const logFailuresPerSecond = 10
+
+// failureLog logs failures, the same ones not too often.
+type failureLog struct {
+	mu      sync.Mutex
+	second  time.Time
+	logged  map[string]int
+	skipped int
+}
+
+func (l *failureLog) log(logger *slog.Logger, message string, err error, attributes func() []any) {
+	l.mu.Lock()
+	now := time.Now().Truncate(time.Second)
+	skipped := 0
+	if !now.Equal(l.second) {
+		l.second, l.logged = now, map[string]int{}
+		skipped, l.skipped = l.skipped, 0
+	}
+	key := message + "\x00" + err.Error()
+	l.logged[key]++
+	due := l.logged[key] <= logFailuresPerSecond
+	if !due {
+		l.skipped++
+	}
+	l.mu.Unlock()
+	if skipped > 0 {
+		logger.Warn("Further failures were not logged", "count", skipped)
+	}
+	if due {
+		logger.Warn(message, attributes()...)
+	}
+}
+
+// attributes are what is logged of a delivery; never its body.
+func attributes(d *Delivery) []any {
+	return []any{
+		"queue", d.Queue(), "tag", d.Raw.DeliveryTag, "message_id", d.Raw.MessageId, "correlation_id", d.Raw.CorrelationId,
+		"type", d.Raw.Type, "original_exchange", d.OriginalExchange(), "original_routing_key", d.OriginalRoutingKey(),
+		"attempt", d.Attempt(),
+	}
+}
+
+func (c *Consumer) logSettled(end Settlement) {
+	logger := c.settings.logger
+	details := func() []any {
+		all := append(attributes(end.Delivery), "outcome", end.Result, "latency_ms", end.Took.Milliseconds())
+		if end.Action.Route != nil {
+			all = append(all, "next", end.Action.Route.RoutingKey, "next_exchange", end.Action.Route.Exchange)
+		}
+		if end.Err != nil {
+			all = append(all, "error", end.Err)
+		}
+		return all
+	}
+	failure := end.Err
+	if failure == nil {
+		failure = fmt.Errorf("%s", end.Result)
+	}
+	switch {
+	case end.Stale:
+		c.failures.log(logger, "The broker took the message back before it was settled", failure, details)
+	case end.Action.GivenUp && end.Action.Verb == contract.Ack:
+		c.failures.log(logger, "The message was dropped: there is no dead-letter queue", failure, details)
+	case end.Action.GivenUp:
+		c.failures.log(logger, "The message was given up", failure, details)
+	case end.Result == contract.Succeeded:
+		logger.Debug("The message was handled", details()...)
+	default:
+		logger.Info("The message was not handled", details()...)
+	}
+}
+
+// panicked logs the stack of a handler that panicked.
+func (c *Consumer) panicked(d *Delivery, failure error, stack []byte) {
+	c.failures.log(c.settings.logger, "The handler panicked", failure, func() []any {
+		return append(attributes(d), "error", failure, "stack", string(stack))
+	})
+}
