@@ -98,6 +98,13 @@ func TierQueue(c contract.Contract, tier contract.Tier) string {
 	return c.Queue + ".retry." + tier.Delay.String()
 }
 
+// Bind leads what is published to an exchange with a routing key to a queue.
+func (b *Broker) Bind(exchange, routingKey, queue string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bindings[contract.Route{Exchange: exchange, RoutingKey: routingKey}] = queue
+}
+
 func (b *Broker) declare(name string) *queue {
 	if b.queues[name] == nil {
 		b.queues[name] = &queue{name: name}
