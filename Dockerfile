@@ -7,7 +7,8 @@ ARG LDFLAGS="-s -w"
 WORKDIR /src
 
 # Dependencies change less often than code: a layer of their own.
-COPY go.mod go.sum ./
+COPY go.mod go.sum go.work ./
+COPY consumer/go.mod consumer/go.sum consumer/
 RUN go mod download
 
 COPY . .

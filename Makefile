@@ -44,15 +44,20 @@ test: ## Run all tests on real parts, and check the coverage.
 		-ldflags=-w $(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
 		./internal/rabbit ./test/deployment ./test/monitoring $$(go list ./... | grep -vE '/test/(gitops|incluster)$$')
 	hack/coverage.sh cover.out
+	$(MAKE) --no-print-directory test-consumer
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
 	go test -race -shuffle=on $(TESTFLAGS) ./internal/vhost/... ./internal/topology/... ./internal/ownership/... \
 		./test/conformance/... ./test/docs/...
 
+.PHONY: test-consumer
+test-consumer: ## Run the tests of the consumer library that need no broker; the others are in test/consumer.
+	go test -race -shuffle=on $(TESTFLAGS) ./consumer/...
+
 .PHONY: test-image
 test-image: ## Run the tests of the image: it is the same in two checkouts, for both architectures.
-	GOFLAGS= go -C hack/image test -count=1 -timeout=30m $(TESTFLAGS) ./...
+	GOFLAGS= GOWORK=off go -C hack/image test -count=1 -timeout=30m $(TESTFLAGS) ./...
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.
@@ -91,6 +96,7 @@ e2e-gitops: ## Deliver by the real Argo CD and Flux, from a Git repository.
 .PHONY: lint
 lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
+	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate
@@ -99,7 +105,7 @@ lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 generate: ## Generate Go code: deep copies and apply configurations.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt \
 		applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
-	go generate ./...
+	go generate ./... ./consumer/...
 
 .PHONY: manifests
 manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.

@@ -54,7 +54,7 @@ build() {
 
 # manager OS ARCHITECTURE FILE: nothing of this machine may show in the file but the version of Go.
 manager() {
-  env GOOS="$1" GOARCH="$2" CGO_ENABLED=0 GOWORK=off GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
+  env GOOS="$1" GOARCH="$2" CGO_ENABLED=0 GOWORK= GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
     go -C "$CHECKOUT" build -trimpath -buildvcs=false -ldflags "$(flags) -buildid=" -o "$3" ./cmd
 }
 

@@ -1,0 +1,75 @@
+package topology
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// ContractOf is what the consumers of a ConsumerQueue keep, on a broker of the given version. The error is a *Refusal.
+func ContractOf(cq *v1alpha1.ConsumerQueue, virtualHost string, version vhost.Version) (contract.Contract, error) {
+	if _, err := Desired(cq, version); err != nil {
+		return contract.Contract{}, err
+	}
+	spec, err := resolve(cq, version)
+	if err != nil {
+		return contract.Contract{}, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+	}
+	c := contract.Contract{
+		APIVersion: contract.APIVersion, Queue: spec.main, VirtualHost: virtualHost, Strategy: strategyOf(spec),
+		MaxAttempts: max(1, int(spec.maxAttempts)), Tiers: contractTiers(spec), Park: parkingRoute(spec), DeadLetterQueue: spec.dlq,
+		RejectDeadLetters: spec.dlx != nil && spec.strategy != v1alpha1.RetryStrategyReject,
+	}
+	if spec.queue.SingleActiveConsumer != nil {
+		c.SingleActiveConsumer = *spec.queue.SingleActiveConsumer
+	}
+	if spec.queue.ConsumerTimeout != "" {
+		timeout, err := milliseconds(spec.queue.ConsumerTimeout)
+		if err != nil {
+			return contract.Contract{}, fmt.Errorf("spec.queue.consumerTimeout: %w", err)
+		}
+		c.ConsumerTimeout = new(contractDuration(timeout))
+	}
+	if spec.redelivery != nil {
+		c.RedeliveryDelay = &contract.RedeliveryDelay{Min: contractDuration(spec.redelivery.min), Max: contractDuration(spec.redelivery.max)}
+	}
+	return c, nil
+}
+
+func strategyOf(spec resolved) contract.Strategy {
+	if spec.strategy == "" {
+		return contract.None
+	}
+	return contract.Strategy(spec.strategy)
+}
+
+// contractTiers lead to the delay tiers: through the retry exchange where there is one.
+func contractTiers(spec resolved) []contract.Tier {
+	var tiers []contract.Tier
+	for _, tier := range spec.tiers {
+		route := contract.Route{RoutingKey: tier.queue}
+		if spec.retryExchange != nil {
+			route = contract.Route{Exchange: spec.retryExchange.Name, RoutingKey: tier.key}
+		}
+		tiers = append(tiers, contract.Tier{Delay: contractDuration(tier.delay), Route: route})
+	}
+	return tiers
+}
+
+// parkingRoute leads to the dead-letter queue. An exchange that goes by why a message died cannot be published to.
+func parkingRoute(spec resolved) *contract.Route {
+	switch {
+	case spec.dlx == nil:
+		return nil
+	case spec.splitsByReason:
+		return &contract.Route{RoutingKey: spec.dlq}
+	}
+	return &contract.Route{Exchange: spec.dlx.Name, RoutingKey: spec.dlqKey}
+}
+
+func contractDuration(milliseconds int64) contract.Duration {
+	return contract.Duration(time.Duration(milliseconds) * time.Millisecond)
+}

@@ -1,0 +1,2 @@
+// Package consumer tests the consumer library on real brokers.
+package consumer

@@ -1,0 +1,155 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// Connections that are cut lose no message. What is handled twice was on its way when the connection was cut.
+func TestCutConnectionsLoseNothing(t *testing.T) {
+	t.Parallel()
+	const messages, cuts = 3000, 8
+	for name, spec := range map[string]string{"Publish": publish, "Reject": reject, "Requeue": `{retry: {strategy: Requeue, maxAttempts: 20}}`} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, spec, func(w *world) {
+				g := NewWithT(w.t)
+				w.Publish("", "orders", bodies(messages)...)
+				proxy := netfault.NewProxy(w.t, w.Broker.AMQPURI)
+				seen := &tally{}
+				w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
+					if m.Body[len(m.Body)-1] == '7' && m.Attempt() == 1 {
+						return errors.New("no stock")
+					}
+					time.Sleep(time.Millisecond)
+					seen.add(m.Body)
+					return nil
+				}, consumer.WithConcurrency(16), consumer.WithPrefetch(64))
+				for cut := 1; cut <= cuts; cut++ {
+					g.Eventually(seen.different).WithTimeout(time.Minute).WithPolling(time.Millisecond).
+						Should(BeNumerically(">=", messages*cut/(cuts+2)))
+					proxy.Cut()
+				}
+				g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(messages))
+				w.t.Logf("%d messages, %d cuts: %d handled twice", messages, cuts, seen.repeated())
+				g.Expect(seen.repeated()).To(BeNumerically("<=", cuts*2*64))
+				g.Expect(w.Ready("orders.dlq")).To(BeZero())
+			})
+		})
+	}
+}
+
+func TestAMissingTierKeepsTheOriginal(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.t)
+		w.DeleteQueue("orders.retry.200ms")
+		seen := &tally{}
+		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			if seen.add(m.Body) == 1 {
+				return errors.New("no stock")
+			}
+			return nil
+		})
+		w.Publish("", "orders", "a", "b", "c")
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(10 * time.Second).
+			Should(ContainSubstring(`"orders.retry.200ms"`))
+		g.Expect(running.Health().Ready).To(BeFalse())
+		w.DeclareQueue("orders.retry.200ms", map[string]any{
+			"x-queue-type": "quorum", "x-message-ttl": 200, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+		})
+		g.Eventually(func() int { return seen.repeated() }).WithTimeout(30 * time.Second).Should(Equal(3))
+		g.Expect(seen.different()).To(Equal(3))
+		g.Eventually(func() bool { return running.Health().Ready }).Should(BeTrue())
+	})
+}
+
+func TestAQueueThatIsDeletedAndDeclaredAgain(t *testing.T) {
+	t.Parallel()
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.t)
+		seen := &tally{}
+		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			return nil
+		})
+		w.Publish("", "orders", "before")
+		g.Eventually(seen.different).WithTimeout(10 * time.Second).Should(Equal(1))
+		w.DeleteQueue("orders")
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(10 * time.Second).
+			Should(ContainSubstring(`queue "orders" not found`))
+		w.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		w.Publish("", "orders", "after")
+		g.Eventually(seen.different).WithTimeout(30 * time.Second).Should(Equal(2))
+	})
+}
+
+// A connection on which nothing comes any more is noticed, wherever it stalls.
+func TestAStalledConnectionIsLeft(t *testing.T) {
+	t.Parallel()
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.t)
+		proxy := netfault.NewProxy(w.t, w.Broker.AMQPURI)
+		seen := &tally{}
+		running := w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			return nil
+		})
+		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(10 * time.Second).Should(BeTrue())
+		proxy.Hold()
+		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(35 * time.Second).Should(BeFalse())
+		proxy.Cut()
+		proxy.Release()
+		w.Publish("", "orders", "after")
+		g.Eventually(seen.different).WithTimeout(40 * time.Second).Should(Equal(1))
+	})
+}
+
+func TestASingleActiveConsumerHandsOverInOrder(t *testing.T) {
+	t.Parallel()
+	onEach(t, `{retry: {policy: None}, queue: {singleActiveConsumer: true}}`, func(w *world) {
+		g := NewWithT(w.t)
+		order := make(chan string, 100)
+		handle := func(_ context.Context, m *consumer.Message[string]) error {
+			time.Sleep(5 * time.Millisecond)
+			order <- m.Body
+			return nil
+		}
+		first := w.run(w.conn(), handle)
+		g.Eventually(func() bool { return first.Health().Ready }).WithTimeout(10 * time.Second).Should(BeTrue())
+		w.run(w.conn(), handle)
+		all := bodies(60)
+		w.Publish("", "orders", all...)
+		g.Eventually(func() int { return len(order) }).WithTimeout(10 * time.Second).Should(BeNumerically(">", 10))
+		g.Expect(first.end()).To(Succeed())
+		g.Eventually(func() int { return len(order) }).WithTimeout(20 * time.Second).Should(Equal(len(all)))
+		for _, want := range all {
+			g.Expect(<-order).To(Equal(want))
+		}
+	})
+}
+
+func TestCredentialsAreReadAtEachConnect(t *testing.T) {
+	t.Parallel()
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.t)
+		credentials := &changing{uri: w.uri("")[:len("amqp://")] + "nobody:wrong@" + w.uri("")[len("amqp://guest:guest@"):]}
+		seen := &tally{}
+		running := w.run(consumer.NewConn(credentials), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			return nil
+		})
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(10 * time.Second).Should(ContainSubstring("403"))
+		g.Expect(running.Health().Live).To(BeTrue())
+		credentials.set(w.uri(""))
+		w.Publish("", "orders", "after")
+		g.Eventually(seen.different).WithTimeout(30 * time.Second).Should(Equal(1))
+	})
+}
+

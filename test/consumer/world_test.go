@@ -1,0 +1,230 @@
+package consumer_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+	"sigs.k8s.io/yaml"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		_, _ = io.WriteString(os.Stderr, err.Error())
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// world is the topology of a ConsumerQueue named orders in a vhost of its own.
+type world struct {
+	*brokers.VHost
+
+	t    *testing.T
+	kept contract.Contract
+}
+
+// onEach runs a test on each version of RabbitMQ, with the topology of a spec.
+func onEach(t *testing.T, spec string, test func(w *world)) {
+	t.Helper()
+	t.Parallel()
+	for _, broker := range brokers.All(t) {
+		t.Run(broker.Version, func(t *testing.T) {
+			t.Parallel()
+			test(newWorld(t, broker, spec))
+		})
+	}
+}
+
+func newWorld(t *testing.T, broker brokers.Broker, spec string) *world {
+	t.Helper()
+	cq := &v1alpha1.ConsumerQueue{}
+	cq.Name = "orders"
+	if err := yaml.UnmarshalStrict([]byte(spec), &cq.Spec); err != nil {
+		t.Fatal(err)
+	}
+	version, err := vhost.ParseVersion(broker.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{VHost: broker.NewVHost(t), t: t}
+	if w.kept, err = topology.ContractOf(cq, w.Name, version); err != nil {
+		t.Fatal(err)
+	}
+	desired, err := topology.Desired(cq, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.declare(desired)
+	return w
+}
+
+func (w *world) declare(desired topology.Topology) {
+	w.t.Helper()
+	for _, exchange := range desired.Exchanges {
+		w.DeclareExchange(exchange.Name, string(exchange.Type), nil)
+	}
+	for _, queue := range desired.Queues {
+		w.DeclareQueue(queue.Name, queue.Arguments)
+	}
+	for _, binding := range desired.Bindings {
+		w.Bind(binding.Source, binding.Destination, binding.RoutingKey, binding.Arguments)
+	}
+}
+
+// uri leads to the vhost, by another address if one is given.
+func (w *world) uri(address string) string {
+	uri, err := url.Parse(w.Broker.AMQPURI)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if address != "" {
+		uri.Host = address
+	}
+	uri.User = url.UserPassword(w.Broker.Username, w.Broker.Password)
+	uri.Path, uri.RawPath = "/"+w.Name, "/"+url.PathEscape(w.Name)
+	return uri.String()
+}
+
+// running is a consumer that runs.
+type running struct {
+	*consumer.Consumer
+
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// run runs a consumer until the test ends, or stop is called.
+func (w *world) run(conn *consumer.Conn, handle consumer.Handler[string], options ...consumer.Option) *running {
+	w.t.Helper()
+	logger := slog.New(slog.NewTextHandler(testLog{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	made, err := consumer.New(conn, w.kept, handle, append([]consumer.Option{consumer.WithLogger(logger)}, options...)...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Consumer: made, stop: cancel, ended: make(chan error, 1)}
+	go func() {
+		r.ended <- made.Run(ctx)
+		close(r.ended)
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-r.ended
+	})
+	return r
+}
+
+func (w *world) conn(options ...consumer.ConnOption) *consumer.Conn {
+	return consumer.NewConn(consumer.URI(w.uri("")), options...)
+}
+
+// end stops a consumer and returns what Run returned.
+func (r *running) end() error {
+	r.stop()
+	return <-r.ended
+}
+
+// testLog writes to the log of a test.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(line []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// tally counts how often each message was handled.
+type tally struct {
+	mu      sync.Mutex
+	handled map[string]int
+}
+
+func (c *tally) add(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handled == nil {
+		c.handled = map[string]int{}
+	}
+	c.handled[id]++
+	return c.handled[id]
+}
+
+// different is how many messages were handled, and repeated how often one was handled once more.
+func (c *tally) different() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.handled)
+}
+
+func (c *tally) repeated() (count int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, times := range c.handled {
+		count += times - 1
+	}
+	return count
+}
+
+// letter is a dead letter.
+type letter struct {
+	Body, Kind, Message string
+	Retries             any
+}
+
+// deadLetters takes all that is in the dead-letter queue, by the bodies, once there are so many.
+func (w *world) deadLetters(count int) map[string]letter {
+	w.t.Helper()
+	g := NewWithT(w.t)
+	g.Eventually(func() int { return w.Ready(w.kept.DeadLetterQueue) }).WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(count))
+	connection, err := w.Connect("dead letters")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer connection.Close() //nolint:errcheck // what it read stays
+	channel, err := connection.Channel()
+	g.Expect(err).NotTo(HaveOccurred())
+	found := map[string]letter{}
+	for range count {
+		message, ok, err := channel.Get(w.kept.DeadLetterQueue, true)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(ok).To(BeTrue())
+		kind, _ := message.Headers[contract.HeaderFailureKind].(string)
+		text, _ := message.Headers[contract.HeaderFailureMessage].(string)
+		found[string(message.Body)] = letter{string(message.Body), kind, text, message.Headers[contract.HeaderRetryCount]}
+	}
+	return found
+}
+
+// changing are credentials that change.
+type changing struct {
+	mu  sync.Mutex
+	uri string
+}
+
+// URI is what was set last.
+func (c *changing) URI() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.uri, nil
+}
+
+func (c *changing) set(uri string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uri = uri
+}
