@@ -71,6 +71,10 @@ bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) 
 		$(if $(BENCH_PHASES),-phases='$(BENCH_PHASES)') $(if $(BENCH_MANAGER),-manager='$(BENCH_MANAGER)') \
 		$(if $(BENCH_CRDS),-crds='$(BENCH_CRDS)') $(if $(PROFILE),-profiles='$(PROFILE)') $(BENCH_FLAGS)
 
+.PHONY: bench-consumer
+bench-consumer: ## Measure the consumer library against amqp091-go alone, ten times in turns.
+	hack/with-parts.sh newest go test -run='^$$' -bench=Consumer -benchtime=10x -timeout=60m ./test/consumer
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.
 	@for package in $$(go list ./internal/...); do \

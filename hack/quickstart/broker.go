@@ -100,3 +100,12 @@ func (b *broker) definitions(ctx context.Context) (definitions, error) {
 func (b *broker) deleteQueue(ctx context.Context, name string) error {
 	return b.call(ctx, http.MethodDelete, "queues/"+vhost+"/"+url.PathEscape(name), nil)
 }
+
+// uri leads to the vhost of the tour. It shows no password but the one that every RabbitMQ begins with.
+func (b *broker) uri() string {
+	credentials := "USER:PASSWORD"
+	if b.username == "guest" && b.password == "guest" {
+		credentials = "guest:guest"
+	}
+	return strings.Replace(b.amqp, "://", "://"+credentials+"@", 1) + "/" + vhost
+}

@@ -19,9 +19,9 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 	for name, spec := range map[string]string{"Publish": publish, "Reject": reject, "Requeue": `{retry: {strategy: Requeue, maxAttempts: 20}}`} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, spec, func(w *world) {
-				g := NewWithT(w.t)
+				g := NewWithT(w.tb)
 				w.Publish("", "orders", bodies(messages)...)
-				proxy := netfault.NewProxy(w.t, w.Broker.AMQPURI)
+				proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
 				seen := &tally{}
 				w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
 					if m.Body[len(m.Body)-1] == '7' && m.Attempt() == 1 {
@@ -37,7 +37,7 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 					proxy.Cut()
 				}
 				g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(messages))
-				w.t.Logf("%d messages, %d cuts: %d handled twice", messages, cuts, seen.repeated())
+				w.tb.Logf("%d messages, %d cuts: %d handled twice", messages, cuts, seen.repeated())
 				g.Expect(seen.repeated()).To(BeNumerically("<=", cuts*2*64))
 				g.Expect(w.Ready("orders.dlq")).To(BeZero())
 			})
@@ -48,7 +48,7 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 func TestAMissingTierKeepsTheOriginal(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
-		g := NewWithT(w.t)
+		g := NewWithT(w.tb)
 		w.DeleteQueue("orders.retry.200ms")
 		seen := &tally{}
 		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
@@ -73,7 +73,7 @@ func TestAMissingTierKeepsTheOriginal(t *testing.T) {
 func TestAQueueThatIsDeletedAndDeclaredAgain(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
-		g := NewWithT(w.t)
+		g := NewWithT(w.tb)
 		seen := &tally{}
 		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
 			seen.add(m.Body)
@@ -94,8 +94,8 @@ func TestAQueueThatIsDeletedAndDeclaredAgain(t *testing.T) {
 func TestAStalledConnectionIsLeft(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
-		g := NewWithT(w.t)
-		proxy := netfault.NewProxy(w.t, w.Broker.AMQPURI)
+		g := NewWithT(w.tb)
+		proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
 		seen := &tally{}
 		running := w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
 			seen.add(m.Body)
@@ -114,7 +114,7 @@ func TestAStalledConnectionIsLeft(t *testing.T) {
 func TestASingleActiveConsumerHandsOverInOrder(t *testing.T) {
 	t.Parallel()
 	onEach(t, `{retry: {policy: None}, queue: {singleActiveConsumer: true}}`, func(w *world) {
-		g := NewWithT(w.t)
+		g := NewWithT(w.tb)
 		order := make(chan string, 100)
 		handle := func(_ context.Context, m *consumer.Message[string]) error {
 			time.Sleep(5 * time.Millisecond)
@@ -138,7 +138,7 @@ func TestASingleActiveConsumerHandsOverInOrder(t *testing.T) {
 func TestCredentialsAreReadAtEachConnect(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
-		g := NewWithT(w.t)
+		g := NewWithT(w.tb)
 		credentials := &changing{uri: w.uri("")[:len("amqp://")] + "nobody:wrong@" + w.uri("")[len("amqp://guest:guest@"):]}
 		seen := &tally{}
 		running := w.run(consumer.NewConn(credentials), func(_ context.Context, m *consumer.Message[string]) error {

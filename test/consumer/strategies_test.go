@@ -79,7 +79,7 @@ func TestEachStrategyKeepsItsContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, test.spec, func(w *world) {
-				g := NewWithT(w.t)
+				g := NewWithT(w.tb)
 				seen := &tally{}
 				running := w.run(w.conn(), outcomes(seen), consumer.WithDecoder(decodeUnlessOdd))
 				w.Publish("", "orders", "good", "discarded", "fails", "fails once", "permanent", "panics", "{")
@@ -106,7 +106,7 @@ func TestADrainRepeatsNothing(t *testing.T) {
 	for name, spec := range map[string]string{"Publish": publish, "Reject": reject, "Requeue": requeue} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, spec, func(w *world) {
-				g := NewWithT(w.t)
+				g := NewWithT(w.tb)
 				w.Publish("", "orders", bodies(messages)...)
 				seen, conn := &tally{}, w.conn()
 				handle := func(_ context.Context, m *consumer.Message[string]) error {

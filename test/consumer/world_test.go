@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 type world struct {
 	*brokers.VHost
 
-	t    *testing.T
+	tb   testing.TB
 	kept contract.Contract
 }
 
@@ -53,7 +53,7 @@ func onEach(t *testing.T, spec string, test func(w *world)) {
 	}
 }
 
-func newWorld(t *testing.T, broker brokers.Broker, spec string) *world {
+func newWorld(t testing.TB, broker brokers.Broker, spec string) *world {
 	t.Helper()
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "orders"
@@ -64,7 +64,7 @@ func newWorld(t *testing.T, broker brokers.Broker, spec string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{VHost: broker.NewVHost(t), t: t}
+	w := &world{VHost: broker.NewVHost(t), tb: t}
 	if w.kept, err = topology.ContractOf(cq, w.Name, version); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func newWorld(t *testing.T, broker brokers.Broker, spec string) *world {
 }
 
 func (w *world) declare(desired topology.Topology) {
-	w.t.Helper()
+	w.tb.Helper()
 	for _, exchange := range desired.Exchanges {
 		w.DeclareExchange(exchange.Name, string(exchange.Type), nil)
 	}
@@ -93,7 +93,7 @@ func (w *world) declare(desired topology.Topology) {
 func (w *world) uri(address string) string {
 	uri, err := url.Parse(w.Broker.AMQPURI)
 	if err != nil {
-		w.t.Fatal(err)
+		w.tb.Fatal(err)
 	}
 	if address != "" {
 		uri.Host = address
@@ -113,11 +113,11 @@ type running struct {
 
 // run runs a consumer until the test ends, or stop is called.
 func (w *world) run(conn *consumer.Conn, handle consumer.Handler[string], options ...consumer.Option) *running {
-	w.t.Helper()
-	logger := slog.New(slog.NewTextHandler(testLog{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	w.tb.Helper()
+	logger := slog.New(slog.NewTextHandler(testLog{w.tb}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	made, err := consumer.New(conn, w.kept, handle, append([]consumer.Option{consumer.WithLogger(logger)}, options...)...)
 	if err != nil {
-		w.t.Fatal(err)
+		w.tb.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{Consumer: made, stop: cancel, ended: make(chan error, 1)}
@@ -125,7 +125,7 @@ func (w *world) run(conn *consumer.Conn, handle consumer.Handler[string], option
 		r.ended <- made.Run(ctx)
 		close(r.ended)
 	}()
-	w.t.Cleanup(func() {
+	w.tb.Cleanup(func() {
 		cancel()
 		<-r.ended
 	})
@@ -143,7 +143,7 @@ func (r *running) end() error {
 }
 
 // testLog writes to the log of a test.
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (l testLog) Write(line []byte) (int, error) {
 	l.t.Log(strings.TrimSpace(string(line)))
@@ -190,8 +190,8 @@ type letter struct {
 
 // deadLetters takes all that is in the dead-letter queue, by the bodies, once there are so many.
 func (w *world) deadLetters(count int) map[string]letter {
-	w.t.Helper()
-	g := NewWithT(w.t)
+	w.tb.Helper()
+	g := NewWithT(w.tb)
 	g.Eventually(func() int { return w.Ready(w.kept.DeadLetterQueue) }).WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(count))
 	connection, err := w.Connect("dead letters")
 	g.Expect(err).NotTo(HaveOccurred())

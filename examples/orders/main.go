@@ -1,0 +1,186 @@
+// The example ships orders: most at once, some with the third attempt, some never. It publishes them, too, and shows at the end what
+// is in the dead-letter queue.
+//
+//	AMQP_URL=amqp://guest:guest@localhost:5672/ WARREN_CONTRACT=contract.json go run . [-chaos]
+//
+// Ctrl-C drains.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// order is what is shipped.
+type order struct {
+	Number int `json:"number"`
+	Amount int `json:"amount"`
+}
+
+// Amounts that do not ship at once.
+const (
+	lateAmount    = 13 // with the third attempt
+	refusedAmount = 66 // never
+)
+
+// ship is the handler.
+func ship(_ context.Context, m *consumer.Message[order]) error {
+	say("order %d, attempt %d of %d", m.Body.Number, m.Attempt(), m.MaxAttempts())
+	switch {
+	case m.Body.Amount == refusedAmount:
+		return consumer.Permanent(errors.New("nobody ships 66 of anything"))
+	case m.Body.Amount == lateAmount && m.Attempt() < 3:
+		return errors.New("no stock yet")
+	}
+	return nil
+}
+
+func main() {
+	chaos := flag.Bool("chaos", false, "Cut the connections every few seconds.")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *chaos); err != nil {
+		stop()
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}
+
+func run(ctx context.Context, chaos bool) error {
+	connections := &connections{}
+	binding, err := consumer.Binding("shipping", consumer.WithDialer(connections.dial))
+	if err != nil {
+		return err
+	}
+	kept, err := binding.Contract().Load()
+	if err != nil {
+		return err
+	}
+	observer := consumer.Observer{
+		State: func(to consumer.Transition) { say("state: %s", to.To) },
+		Settled: func(s consumer.Settlement) {
+			if s.Err != nil {
+				say("    %v: %s to %s", s.Err, s.Action.Verb, next(s.Action, kept))
+			}
+		},
+	}
+	shipping, err := consumer.New(binding.Conn(), kept, ship, consumer.WithObserver(observer), consumer.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	running.Go(func() { publish(ctx, binding.Conn(), kept.Queue) })
+	if chaos {
+		running.Go(func() { connections.cutNowAndThen(ctx) })
+	}
+	err = shipping.Run(ctx)
+	running.Wait()
+	return errors.Join(err, showDeadLetters(kept.DeadLetterQueue))
+}
+
+func next(action contract.Action, kept contract.Contract) string {
+	if action.Route == nil {
+		return kept.DeadLetterQueue
+	}
+	return action.Route.RoutingKey + action.Route.Exchange
+}
+
+// publish publishes an order each second, and something else now and then.
+func publish(ctx context.Context, conn *consumer.Conn, queue string) {
+	for number := 1; ctx.Err() == nil; number++ {
+		amount := map[int]int{3: lateAmount, 6: refusedAmount}[number%10]
+		body, err := json.Marshal(order{Number: number, Amount: amount})
+		if number%10 == 9 {
+			body = []byte("{")
+		}
+		if err == nil {
+			err = conn.Publish(ctx, "", queue, consumer.Publishing{MessageId: fmt.Sprint("order ", number), Body: body})
+		}
+		if err != nil && ctx.Err() == nil {
+			say("order %d: %v", number, err)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// showDeadLetters lists what is in the dead-letter queue, and leaves it there.
+func showDeadLetters(queue string) error {
+	connection, err := amqp.Dial(os.Getenv("AMQP_URL"))
+	if err != nil {
+		return fmt.Errorf("look at the dead letters: %w", err)
+	}
+	defer connection.Close() //nolint:errcheck // the messages go back
+	channel, err := connection.Channel()
+	if err != nil {
+		return fmt.Errorf("look at the dead letters: %w", err)
+	}
+	say("dead letters in %s:", queue)
+	for {
+		message, found, err := channel.Get(queue, false)
+		if err != nil {
+			return fmt.Errorf("look at the dead letters: %w", err)
+		}
+		if !found {
+			return nil
+		}
+		say("    %s %s: %s: %s", message.MessageId, message.Body, message.Headers[contract.HeaderFailureKind],
+			message.Headers[contract.HeaderFailureMessage])
+	}
+}
+
+// connections are those that are open.
+type connections struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open = append(c.open, conn)
+	}
+	return conn, err
+}
+
+func (c *connections) cutNowAndThen(ctx context.Context) {
+	for {
+		select {
+		case <-time.After(3*time.Second + rand.N(4*time.Second)):
+		case <-ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		say("chaos: cut %d connections", len(c.open))
+		for _, conn := range c.open {
+			_ = conn.Close() // may be closed already
+		}
+		c.open = nil
+		c.mu.Unlock()
+	}
+}
+
+func say(format string, values ...any) {
+	fmt.Printf("%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, values...))
+}

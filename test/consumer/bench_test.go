@@ -1,0 +1,240 @@
+package consumer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// shape is how a backlog is consumed.
+type shape struct {
+	messages, prefetch, concurrency, body int
+	fails                                 bool
+}
+
+// BenchmarkConsumer consumes a backlog by amqp091-go alone, with an ack for each message, and by the library, in turns. One iteration
+// is a run of each. What is reported are geometric means of the library's figures divided by those of amqp091-go.
+func BenchmarkConsumer(b *testing.B) {
+	for name, s := range map[string]shape{
+		"prefetch 1":                      {messages: 2000, prefetch: 1, concurrency: 1, body: 100},
+		"prefetch 10, concurrency 8":      {messages: 5000, prefetch: 10, concurrency: 8, body: 100},
+		"prefetch 20, concurrency 10":     {messages: 10000, prefetch: 20, concurrency: 10, body: 100},
+		"prefetch 100, concurrency 1":     {messages: 10000, prefetch: 100, concurrency: 1, body: 100},
+		"prefetch 100, concurrency 8":     {messages: 20000, prefetch: 100, concurrency: 8, body: 100},
+		"prefetch 1000, concurrency 1":    {messages: 20000, prefetch: 1000, concurrency: 1, body: 100},
+		"prefetch 1000, concurrency 8":    {messages: 20000, prefetch: 1000, concurrency: 8, body: 100},
+		"prefetch 100, bodies of 1 kB":    {messages: 10000, prefetch: 100, concurrency: 8, body: 1000},
+		"prefetch 100, all messages fail": {messages: 3000, prefetch: 100, concurrency: 8, body: 100, fails: true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b, brokers.Newest(b), `{retry: {delayTiers: [{delay: 1h}]}}`)
+			broker := processOf(b, w.Broker)
+			rate, clientCPU, brokerCPU, allocations, raw := 0.0, 0.0, 0.0, 0.0, 0.0
+			for b.Loop() {
+				bare := w.measure(s, broker, consumeBare)
+				ours := w.measure(s, broker, consumeByLibrary)
+				raw += math.Log(bare.rate)
+				rate += math.Log(ours.rate / bare.rate)
+				clientCPU += math.Log(ours.client / bare.client)
+				brokerCPU += math.Log(ours.broker / bare.broker)
+				allocations += ours.allocations - bare.allocations
+			}
+			n := float64(b.N)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(math.Exp(raw/n), "bare-msg/s")
+			b.ReportMetric(math.Exp(rate/n), "rate/bare")
+			b.ReportMetric(math.Exp(clientCPU/n), "client-CPU/bare")
+			b.ReportMetric(math.Exp(brokerCPU/n), "broker-CPU/bare")
+			b.ReportMetric(allocations/n, "allocs-over-bare")
+		})
+	}
+}
+
+// figures are those of one run: messages a second, CPU seconds and allocations for each message.
+type figures struct{ rate, client, broker, allocations float64 }
+
+// handled counts messages, and says when the first and the last of them came.
+type handled struct {
+	count       atomic.Int64
+	of          int64
+	first, last atomic.Int64
+	done        chan struct{}
+}
+
+func (h *handled) add() {
+	switch h.count.Add(1) {
+	case 1:
+		h.first.Store(time.Now().UnixNano())
+	case h.of:
+		h.last.Store(time.Now().UnixNano())
+		close(h.done)
+	}
+}
+
+// measure fills the queue, and has it consumed.
+func (w *world) measure(s shape, broker int, consume func(*world, shape, *handled)) figures {
+	w.tb.Helper()
+	w.Publish("", "orders", repeated(strings.Repeat("x", s.body), s.messages)...)
+	counted := &handled{of: int64(s.messages), done: make(chan struct{})}
+	runtime.GC()
+	before, client, server := mallocs(), cpuOf(syscall.RUSAGE_SELF), cpuOfProcess(w.tb, broker)
+	consume(w, s, counted)
+	n := float64(s.messages)
+	return figures{
+		rate:        (n - 1) / time.Duration(counted.last.Load()-counted.first.Load()).Seconds(),
+		client:      (cpuOf(syscall.RUSAGE_SELF) - client).Seconds() / n,
+		broker:      (cpuOfProcess(w.tb, broker) - server).Seconds() / n,
+		allocations: float64(mallocs()-before) / n,
+	}
+}
+
+func repeated(body string, count int) []string {
+	all := make([]string, count)
+	for i := range all {
+		all[i] = body
+	}
+	return all
+}
+
+// consumeBare acks each message. Where messages fail, each is published to the tier, and its confirm awaited, by the goroutine that has it.
+func consumeBare(w *world, s shape, counted *handled) {
+	connection, err := w.Connect("bare")
+	w.check(err)
+	defer connection.Close() //nolint:errcheck // it only consumed
+	channel, err := connection.Channel()
+	w.check(err)
+	w.check(channel.Qos(s.prefetch, 0, false))
+	publishing, err := connection.Channel()
+	w.check(err)
+	w.check(publishing.Confirm(false))
+	deliveries, err := channel.Consume("orders", "bare", false, false, false, false, nil)
+	w.check(err)
+	var working sync.WaitGroup
+	for range s.concurrency {
+		working.Go(func() {
+			for d := range deliveries {
+				if s.fails {
+					confirmation, err := publishing.PublishWithDeferredConfirm("", w.kept.Tiers[0].RoutingKey, true, false,
+						amqp.Publishing{DeliveryMode: amqp.Persistent, Body: d.Body, Headers: amqp.Table{"x-retry-count": int64(1)}})
+					if err != nil || !confirmation.Wait() {
+						return
+					}
+				}
+				if d.Ack(false) != nil {
+					return
+				}
+				counted.add()
+			}
+		})
+	}
+	<-counted.done
+	w.check(channel.Cancel("bare", false))
+	working.Wait()
+}
+
+func consumeByLibrary(w *world, s shape, counted *handled) {
+	observe := consumer.Observer{}
+	if s.fails { // what counts is the end, not the handler's return
+		observe.Settled = func(consumer.Settlement) { counted.add() }
+	}
+	made, err := consumer.New(w.conn(), w.kept, func(context.Context, *consumer.Message[[]byte]) error {
+		if s.fails {
+			return errors.New("no stock")
+		}
+		counted.add()
+		return nil
+	}, consumer.WithPrefetch(s.prefetch), consumer.WithConcurrency(s.concurrency), consumer.WithObserver(observe),
+		consumer.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+	w.check(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- made.Run(ctx) }()
+	<-counted.done
+	cancel()
+	w.check(<-ended)
+}
+
+func (w *world) check(err error) {
+	w.tb.Helper()
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+}
+
+func mallocs() uint64 {
+	stats := runtime.MemStats{}
+	runtime.ReadMemStats(&stats)
+	return stats.Mallocs
+}
+
+func cpuOf(who int) time.Duration {
+	usage := syscall.Rusage{}
+	_ = syscall.Getrusage(who, &usage) // fails for an unknown who only
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// processOf is the process of a broker on this machine.
+func processOf(tb testing.TB, broker brokers.Broker) int {
+	tb.Helper()
+	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, broker.ManagementURI+"/api/nodes?columns=os_pid", nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	request.SetBasicAuth(broker.Username, broker.Password)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	var nodes []struct {
+		PID string `json:"os_pid"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&nodes); err != nil || len(nodes) == 0 {
+		tb.Fatalf("the nodes of the broker: %v", err)
+	}
+	pid, err := strconv.Atoi(nodes[0].PID)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pid
+}
+
+// cpuOfProcess is the CPU time of a process; Linux counts it in hundredths of a second.
+func cpuOfProcess(tb testing.TB, pid int) time.Duration {
+	tb.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	const utime, stime = 11, 12 // after pid and name; see proc(5)
+	total := 0
+	for _, field := range fields[utime : stime+1] {
+		ticks, err := strconv.Atoi(field)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		total += ticks
+	}
+	return time.Duration(total) * 10 * time.Millisecond
+}
