@@ -106,10 +106,11 @@ lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 ##@ Generate
 
 .PHONY: generate
-generate: ## Generate Go code: deep copies and apply configurations.
+generate: ## Generate Go code, deep copies and apply configurations, and the JSON Schema of the contract.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt \
 		applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
-	go generate ./... ./consumer/...
+	go generate ./...
+	GOWORK=off GOFLAGS= go -C hack/contract run . >consumer/contract/contract.schema.json
 
 .PHONY: manifests
 manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.

@@ -52,7 +52,7 @@ type Contract struct {
 	// SingleActiveConsumer says that only one consumer at a time gets messages.
 	SingleActiveConsumer bool `json:"singleActiveConsumer"`
 	// ConsumerTimeout is after how long the broker takes a message back that was not settled; without it the broker's own, 30m by default.
-	ConsumerTimeout *Duration `json:"consumerTimeout,omitempty" jsonschema:"type=string"`
+	ConsumerTimeout *Duration `json:"consumerTimeout,omitempty"`
 	// RedeliveryDelay is how long the broker waits until it delivers a requeued message again; without it, it does not wait.
 	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
 }
@@ -66,14 +66,14 @@ type Route struct {
 
 // Tier is a delay tier: what is published there comes back to the main queue after the delay.
 type Tier struct {
-	Delay Duration `json:"delay" jsonschema:"type=string"`
+	Delay Duration `json:"delay"`
 	Route
 }
 
 // RedeliveryDelay is min × the number of deliveries, at most max.
 type RedeliveryDelay struct {
-	Min Duration `json:"min" jsonschema:"type=string"`
-	Max Duration `json:"max" jsonschema:"type=string"`
+	Min Duration `json:"min"`
+	Max Duration `json:"max"`
 }
 
 // Default is the contract of a ConsumerQueue of that name with spec: {}, in the virtual host "/".

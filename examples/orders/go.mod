@@ -6,3 +6,5 @@ require (
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/warren-mq/warren/consumer v0.1.0
 )
+
+replace github.com/warren-mq/warren/consumer => ../../consumer
