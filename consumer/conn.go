@@ -23,7 +23,7 @@ const (
 	// connectTimeout is for connecting and opening a channel.
 	connectTimeout = 30 * time.Second
 	// closeTimeout is for a broker to say goodbye.
-	closeTimeout = 5 * time.Second
+	closeTimeout = 10 * time.Second
 )
 
 var errConnectTimeout = errors.New("the broker did not answer for 30s")

@@ -28,14 +28,12 @@ type Consumer struct {
 	conn    *Conn
 	source  contract.Source
 	options []Option
-	handle  func(context.Context, *Delivery) error
-
-	// decides what is wrong with the options, of which WithDecoder depends on the type of the handler's messages
+	// prepare makes the settings' handle, of the handler and its type of messages
 	prepare func(*settings) error
 
 	started  atomic.Bool
 	contract atomic.Pointer[contract.Contract]
-	settings *settings // of the contract with which the session began
+	settings atomic.Pointer[settings] // of the contract
 	slots    chan struct{}
 	looks    chan struct{} // asks for a look at the contract
 	status   status
@@ -57,7 +55,7 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 			}
 			decode = given
 		}
-		c.handle = chain(s.middleware, handling(decode, handle))
+		s.handle = chain(s.middleware, handling(decode, handle))
 		return nil
 	}
 	loaded, err := source.Load()
@@ -112,7 +110,7 @@ func (c *Consumer) keep(loaded contract.Contract) error {
 	if err := c.prepare(s); err != nil {
 		return err
 	}
-	c.settings = s
+	c.settings.Store(s)
 	c.contract.Store(&loaded)
 	return nil
 }
@@ -185,7 +183,7 @@ func (c *Consumer) reload() error {
 	loaded, err := c.source.Load()
 	if err != nil {
 		if c.contract.Load() != nil {
-			c.settings.logger.Warn("The contract cannot be read; the one of before is kept", "error", err)
+			c.settings.Load().logger.Warn("The contract cannot be read; the one of before is kept", "error", err)
 			return nil
 		}
 		return err
@@ -205,7 +203,7 @@ func (c *Consumer) look() error {
 	current := c.contract.Load()
 	switch {
 	case err != nil:
-		c.settings.logger.Warn("The contract cannot be read; the one of before is kept", "error", err)
+		c.settings.Load().logger.Warn("The contract cannot be read; the one of before is kept", "error", err)
 		return nil
 	case reflect.DeepEqual(*current, loaded):
 		return nil
@@ -228,13 +226,13 @@ func sameSession(a, b contract.Contract) bool {
 
 // connect begins a session.
 func (c *Consumer) connect(ctx context.Context) (*session, error) {
-	kept := c.contract.Load()
-	if cap(c.slots) != c.settings.concurrency { // else handlers that linger keep their slots
-		c.slots = make(chan struct{}, c.settings.concurrency)
+	kept, given := c.contract.Load(), c.settings.Load()
+	if cap(c.slots) != given.concurrency { // else handlers that linger keep their slots
+		c.slots = make(chan struct{}, given.concurrency)
 	}
 	opened := make(chan openedSession, 1)
 	go func() {
-		s, err := c.open(ctx, *kept)
+		s, err := c.open(ctx, *kept, given)
 		opened <- openedSession{s, err}
 	}()
 	select {

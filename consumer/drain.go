@@ -29,7 +29,7 @@ func (c *Consumer) drain(ctx context.Context, s *session) error {
 	if !s.awaitIdle(patience) && !s.kept.SingleActiveConsumer && s.active.Load() <= survivors {
 		cancelled = s.cancelEarly() == nil
 	}
-	lost := !s.awaitIdle(c.settings.drain - time.Since(began))
+	lost := !s.awaitIdle(s.settings.drain - time.Since(began))
 	var abandoned []string
 	if lost {
 		s.cancel(ErrDraining)

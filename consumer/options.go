@@ -24,6 +24,8 @@ type settings struct {
 	logger                *slog.Logger
 	failureText           func(error) string
 	crashLimit            int
+
+	handle func(context.Context, *Delivery) error // decoding and handler, with the middleware around them
 }
 
 // Defaults of the options.

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,19 @@ type publisher struct {
 	current    *line
 	retry      backoff
 	notBefore  time.Time
+
+	mu      sync.Mutex
+	missing map[string]missingExchange
 }
+
+// missingExchange is an exchange that was not there. The broker closes the channel of whoever publishes to one, so others would suffer.
+type missingExchange struct {
+	until time.Time // nothing is published there before
+	err   *UnroutableError
+}
+
+// missingFor is for how long nothing is published to an exchange that was not there.
+const missingFor = 2 * time.Second
 
 func newPublisher(connect func(context.Context) (transport.Connection, error)) *publisher {
 	return &publisher{connect: connect, places: make(chan struct{}, window), connecting: make(chan struct{}, 1)}
@@ -43,14 +56,41 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 		return context.Cause(ctx)
 	}
 	defer func() { <-p.places }()
+	if err := p.checkExchange(route.Exchange); err != nil {
+		return err
+	}
 	l, err := p.line(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.awaitUnblocked(ctx); err != nil {
+	if err := l.gate.await(ctx); err != nil {
 		return err
 	}
-	return l.publish(ctx, route, message)
+	err = l.publish(ctx, route, message)
+	if unknown := new(UnknownOutcomeError); errors.As(err, &unknown) && l.lacks(route.Exchange) {
+		return p.noteMissing(route)
+	}
+	return err
+}
+
+func (p *publisher) checkExchange(exchange string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, missing := p.missing[exchange]; missing && time.Now().Before(known.until) {
+		return known.err
+	}
+	return nil
+}
+
+func (p *publisher) noteMissing(route contract.Route) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.missing == nil {
+		p.missing = map[string]missingExchange{}
+	}
+	err := &UnroutableError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reply: "the exchange does not exist"}
+	p.missing[route.Exchange] = missingExchange{time.Now().Add(missingFor), err}
+	return err
 }
 
 // line returns the line that is open, or opens one.
@@ -89,7 +129,7 @@ func (p *publisher) open(ctx context.Context) (*line, error) {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, connection.Kill)()
-	l := &line{connection: connection, waiting: map[string]amqp.Return{}}
+	l := &line{connection: connection, waiting: map[string]amqp.Return{}, ended: make(chan struct{})}
 	if l.channel, err = connection.Channel(); err != nil {
 		l.close()
 		return nil, err
@@ -133,6 +173,8 @@ type line struct {
 	closed     chan *amqp.Error
 	blocked    chan amqp.Blocking
 	gate       gate
+	ended      chan struct{} // closed once reason is set
+	reason     *amqp.Error   // why the broker closed the channel; nil if something else ended the line
 
 	unconfirmed atomic.Int64
 	progress    atomic.Int64 // when the last confirm came or the first message was sent, in Unix nanoseconds
@@ -196,6 +238,7 @@ func copyIDOf(headers amqp.Table) string {
 // watch opens and shuts the gate as the broker says, and ends a line on which no confirm comes.
 func (l *line) watch() {
 	defer l.gate.open()
+	defer close(l.ended)
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
@@ -211,7 +254,7 @@ func (l *line) watch() {
 				l.progress.Store(time.Now().UnixNano())
 				l.gate.open()
 			}
-		case <-l.closed:
+		case l.reason = <-l.closed:
 			return
 		case <-look.C:
 			silent := time.Since(time.Unix(0, l.progress.Load()))
@@ -222,7 +265,14 @@ func (l *line) watch() {
 	}
 }
 
-func (l *line) awaitUnblocked(ctx context.Context) error { return l.gate.await(ctx) }
+// lacks says that the broker closed the line because an exchange is missing.
+func (l *line) lacks(exchange string) bool {
+	if !l.channel.IsClosed() {
+		return false
+	}
+	<-l.ended
+	return l.reason != nil && l.reason.Code == amqp.NotFound && strings.Contains(l.reason.Reason, "no exchange '"+exchange+"'")
+}
 
 func (l *line) close() { _ = l.connection.Close(time.Now().Add(closeTimeout)) }
 

@@ -47,7 +47,7 @@ type session struct {
 }
 
 // open opens a channel and consumes.
-func (c *Consumer) open(ctx context.Context, kept contract.Contract) (*session, error) {
+func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *settings) (*session, error) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), connectTimeout, errConnectTimeout)
 	defer cancel()
 	connection, err := c.conn.consuming.get(ctx)
@@ -60,15 +60,15 @@ func (c *Consumer) open(ctx context.Context, kept contract.Contract) (*session, 
 		return nil, fmt.Errorf("open channel: %w", err)
 	}
 	s := &session{
-		consumer: c, id: rand.Text()[:10], settings: c.settings, kept: kept, connection: connection, channel: channel,
-		acker:  newAcker(channel, c.settings.prefetch),
+		consumer: c, id: rand.Text()[:10], settings: given, kept: kept, connection: connection, channel: channel,
+		acker:  newAcker(channel, given.prefetch),
 		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), cancelled: channel.NotifyCancel(make(chan string, 1)),
 		over: make(chan error, 1), stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.move(DeclaringQoS, nil)
-	if err := channel.Qos(c.settings.prefetch, 0, false); err != nil {
+	if err := channel.Qos(given.prefetch, 0, false); err != nil {
 		s.lose(err)
 		return nil, fmt.Errorf("set prefetch: %w", err)
 	}
@@ -113,7 +113,7 @@ func (s *session) lose(cause error) {
 	s.stop()
 	s.acker.close()
 	s.cancel(cause)
-	_ = s.channel.Close() // which the broker may have done
+	_ = s.within(s.channel.Close) // which the broker may have done
 }
 
 // copyID is the same for each copy that is published of a delivery.

@@ -156,15 +156,16 @@ func (c *Consumer) told() (queue string, logger *slog.Logger, observer Observer)
 	if kept == nil {
 		return "", slog.Default(), Observer{}
 	}
-	return kept.Queue, c.settings.logger, c.settings.observer
+	given := c.settings.Load()
+	return kept.Queue, given.logger, given.observer
 }
 
 // settled tells of the end of a delivery.
 func (c *Consumer) settled(end Settlement) {
-	if observe := c.settings.observer.Settled; observe != nil {
+	if observe := c.settings.Load().observer.Settled; observe != nil {
 		observe(end)
 	}
-	if end.Result != contract.Succeeded || end.Stale || c.settings.logger.Enabled(context.Background(), slog.LevelDebug) {
+	if end.Result != contract.Succeeded || end.Stale || c.settings.Load().logger.Enabled(context.Background(), slog.LevelDebug) {
 		c.logSettled(end)
 	}
 }
@@ -172,11 +173,11 @@ func (c *Consumer) settled(end Settlement) {
 // published tells of an attempt to publish a copy.
 func (c *Consumer) published(p Publication) {
 	c.status.published(p.Route, p.Err)
-	if observe := c.settings.observer.Published; observe != nil {
+	if observe := c.settings.Load().observer.Published; observe != nil {
 		observe(p)
 	}
 	if p.Err != nil {
-		c.failures.log(c.settings.logger, "A copy was not published; the original is kept", p.Err, func() []any {
+		c.failures.log(c.settings.Load().logger, "A copy was not published; the original is kept", p.Err, func() []any {
 			return append(attributes(p.Delivery), "error", p.Err, "exchange", p.Route.Exchange, "routing_key", p.Route.RoutingKey)
 		})
 	}
@@ -226,7 +227,7 @@ func attributes(d *Delivery) []any {
 }
 
 func (c *Consumer) logSettled(end Settlement) {
-	logger := c.settings.logger
+	logger := c.settings.Load().logger
 	details := func() []any {
 		all := append(attributes(end.Delivery), "outcome", end.Result, "latency_ms", end.Took.Milliseconds())
 		if end.Action.Route != nil {
@@ -257,7 +258,7 @@ func (c *Consumer) logSettled(end Settlement) {
 
 // panicked logs the stack of a handler that panicked.
 func (c *Consumer) panicked(d *Delivery, failure error, stack []byte) {
-	c.failures.log(c.settings.logger, "The handler panicked", failure, func() []any {
+	c.failures.log(c.settings.Load().logger, "The handler panicked", failure, func() []any {
 		return append(attributes(d), "error", failure, "stack", string(stack))
 	})
 }

@@ -113,7 +113,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 		s.consumer.panicked(d, failure, debug.Stack())
 		s.settle(d, s.outcomeOf(contract.Panicked, 0, failure), failure, began)
 	}()
-	failure = s.consumer.handle(w.ctx, d)
+	failure = s.settings.handle(w.ctx, d)
 	returned = true
 }
 

@@ -1,0 +1,403 @@
+package consumer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/consumer/internal/memory"
+)
+
+func TestMux(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		mux := consumer.NewMux(consumer.ByType)
+		consumer.Handle(mux, "placed", func(_ context.Context, m *consumer.Message[struct{ Number int }]) error {
+			got = append(got, fmt.Sprint("placed ", m.Body.Number))
+			return nil
+		})
+		consumer.Handle(mux, "note", func(_ context.Context, m *consumer.Message[string]) error {
+			got = append(got, "note "+m.Body)
+			return nil
+		})
+		b := memory.New(contract.Default("orders"))
+		made, err := consumer.New(consumer.NewConn(nil, consumer.WithTransport(b)), contract.Default("orders"), mux.Handle, quiet(), consumer.WithConcurrency(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- made.Run(ctx) }()
+		for _, m := range []amqp.Publishing{
+			{Type: "placed", Body: []byte(`{"Number": 7}`)}, {Type: "note", Body: []byte("hello")}, {Type: "placed", Body: []byte(`{`)}, {Type: "other"},
+		} {
+			b.Publish("", "orders", m)
+		}
+		time.Sleep(time.Second)
+		equal(t, "handled", []string{"placed 7", "note hello"}, got)
+		kinds := map[any]int{}
+		for _, dead := range b.Messages("orders.dlq") {
+			kinds[dead.Headers["x-failure-kind"]]++
+		}
+		equal(t, "dead letters", map[any]int{"undecodable": 1, "permanent": 1}, kinds)
+		cancel()
+		equal(t, "Run", nil, <-ended)
+	})
+}
+
+// brokenStore is a Store that fails for a while.
+type brokenStore struct {
+	consumer.Store
+
+	done, mark error
+}
+
+func (s *brokenStore) Done(ctx context.Context, key string) (bool, error) {
+	if s.done != nil {
+		return false, s.done
+	}
+	return s.Store.Done(ctx, key)
+}
+
+func (s *brokenStore) Mark(ctx context.Context, key string) error {
+	if s.mark != nil {
+		return s.mark
+	}
+	return s.Store.Mark(ctx, key)
+}
+
+func TestDedupe(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ids       []string
+		store     *brokenStore
+		handled   int
+		inTheTier int
+	}{
+		"the same message twice":    {[]string{"a", "a", "b"}, &brokenStore{Store: consumer.NewLRU(10)}, 2, 0},
+		"without a key":             {[]string{"", ""}, &brokenStore{Store: consumer.NewLRU(10)}, 2, 0},
+		"forgotten meanwhile":       {[]string{"a", "b", "c", "a"}, &brokenStore{Store: consumer.NewLRU(2)}, 4, 0},
+		"a store that cannot tell":  {[]string{"a"}, &brokenStore{Store: consumer.NewLRU(1), done: io.EOF}, 0, 1},
+		"a store that cannot write": {[]string{"a"}, &brokenStore{Store: consumer.NewLRU(1), mark: io.EOF}, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				handled := 0
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+					handled++
+					return nil
+				}, consumer.WithConcurrency(1), consumer.WithMiddleware(consumer.Dedupe(test.store, consumer.ByMessageID)))
+				for _, id := range test.ids {
+					b.Publish("", "orders", amqp.Publishing{MessageId: id})
+				}
+				time.Sleep(time.Second)
+				equal(t, "handled", test.handled, handled)
+				equal(t, "in the tier", test.inTheTier, len(b.Messages("orders.retry.30s")))
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// limiter grants as many permissions as there are tokens.
+type limiter struct {
+	tokens            chan struct{}
+	mu                sync.Mutex
+	granted, returned int
+}
+
+func (l *limiter) Acquire(ctx context.Context) (func(), error) {
+	select {
+	case <-l.tokens:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.granted++
+		return func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.returned++
+		}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestALimiterHoldsMessagesBackAndDoesNotHinderADrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limits := &limiter{tokens: make(chan struct{}, 10)}
+		limits.tokens <- struct{}{}
+		limits.tokens <- struct{}{}
+		handled := 0
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			handled++
+			return nil
+		}, consumer.WithConcurrency(1), consumer.WithLimiter(limits))
+		b.send(t, "a", "b", "c", "d")
+		time.Sleep(time.Minute)
+		equal(t, "handled", 2, handled)
+		began := time.Now()
+		equal(t, "Run", nil, b.end())
+		equal(t, "the drain took", time.Duration(0), time.Since(began))
+		equal(t, "permissions returned", limits.granted, limits.returned)
+		equal(t, "left in the queue", 2, len(b.Messages("orders")))
+	})
+}
+
+func TestAMessageThatEndsTheProcessIsParkedBeforeTheHandlerSeesIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handled := 0
+		b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+			handled++
+			<-ctx.Done() // the connection is cut, as if the process had ended
+			return nil
+		}, consumer.WithCrashLimit(3))
+		b.send(t, "a")
+		for range 5 {
+			time.Sleep(time.Minute)
+			b.Cut()
+		}
+		time.Sleep(time.Minute)
+		equal(t, "handled", 3, handled)
+		equal(t, "dead letters", []string{"a crashed 0"}, b.dead())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func writeContract(t *testing.T, path string, c contract.Contract) {
+	t.Helper()
+	document, err := json.Marshal(c)
+	if err == nil {
+		err = os.WriteFile(path, document, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAContractThatChangesIsTakenUp(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "contract.json")
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		var states []consumer.State
+		made, err := consumer.New(consumer.NewConn(nil, consumer.WithTransport(b)), contract.File(path),
+			func(context.Context, *consumer.Message[string]) error { return io.EOF }, quiet(),
+			consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) { states = append(states, to.To) }}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- made.Run(ctx) }()
+		time.Sleep(time.Minute)
+		equal(t, "ready without a contract", false, made.Health().Ready)
+
+		kept := contract.Default("orders")
+		writeContract(t, path, kept)
+		time.Sleep(time.Minute)
+		equal(t, "ready with a contract", true, made.Health().Ready)
+		b.Publish("", "orders", amqp.Publishing{Body: []byte("a")})
+		time.Sleep(time.Second)
+		equal(t, "in the first tier", 1, len(b.Messages("orders.retry.30s")))
+
+		kept.Tiers = kept.Tiers[2:]
+		writeContract(t, path, kept)
+		states = nil
+		time.Sleep(31 * time.Second)
+		equal(t, "states after the tiers have changed", 0, len(states))
+		equal(t, "in the last tier", 1, len(b.Messages("orders.retry.30m")))
+
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		equal(t, "ready with a broken contract", true, made.Health().Ready)
+
+		kept.Strategy, kept.Tiers = contract.Requeue, nil
+		writeContract(t, path, kept)
+		time.Sleep(31 * time.Second)
+		equal(t, "states after the strategy has changed", []consumer.State{
+			consumer.ShuttingDown, consumer.DrainingQueue, consumer.Connecting, consumer.DeclaringQoS, consumer.Consuming, consumer.Delivering,
+		}, states)
+		cancel()
+		equal(t, "Run", nil, <-ended)
+		b.Close()
+	})
+}
+
+func TestNewSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	handle := func(context.Context, *consumer.Message[string]) error { return nil }
+	conn := consumer.NewConn(consumer.URI("amqp://localhost"))
+	broken := contract.Default("orders")
+	broken.MaxAttempts = 0
+	for name, test := range map[string]struct {
+		kept    contract.Contract
+		options []consumer.Option
+		want    string
+	}{
+		"the contract":       {broken, nil, "maxAttempts is 0"},
+		"the concurrency":    {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
+		"a small prefetch":   {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
+		"a long timeout":     {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
+		"the drain timeout":  {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
+		"the crash limit":    {contract.Default("orders"), []consumer.Option{consumer.WithCrashLimit(-1)}, "WithCrashLimit"},
+		"no logger":          {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "take no nil"},
+		"a decoder of bytes": {contract.Default("orders"), []consumer.Option{consumer.WithDecoder(func(*consumer.Delivery) ([]byte, error) { return nil, nil })}, "the handler takes a string"},
+	} {
+		if _, err := consumer.New(conn, test.kept, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: want %q, got %v", name, test.want, err)
+		}
+	}
+	if _, err := consumer.New[string](nil, contract.Default("orders"), handle); err == nil {
+		t.Error("New took no Conn")
+	}
+}
+
+func TestHealthHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil })
+		probe := func(path string) int {
+			recorder := httptest.NewRecorder()
+			consumer.HealthHandler(b.consumer).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+			return recorder.Code
+		}
+		synctest.Wait()
+		equal(t, "/readyz", http.StatusOK, probe("/readyz"))
+		equal(t, "/livez", http.StatusOK, probe("/livez"))
+		b.Delete("orders")
+		time.Sleep(10 * time.Minute)
+		equal(t, "/readyz without a queue", http.StatusServiceUnavailable, probe("/readyz"))
+		equal(t, "/livez without a queue", http.StatusOK, probe("/livez"))
+		equal(t, "message", true, strings.Contains(b.consumer.Health().Message, `queue "orders" not found in "/": is the ConsumerQueue Ready?`))
+		equal(t, "Run", nil, b.end())
+		equal(t, "/livez in the end", http.StatusServiceUnavailable, probe("/livez"))
+	})
+}
+
+func TestCredentialsOfAFolder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"a URI":              {map[string]string{"uri": "amqp://a:b@c:1/d\n"}, "amqp://a:b@c:1/d"},
+		"parts":              {map[string]string{"host": "rabbit", "username": "u", "password": "p@/ss", "virtual-host": "a/b"}, "amqp://u:p%40%2Fss@rabbit:5672/a%2Fb"},
+		"the default vhost":  {map[string]string{"host": "rabbit", "port": "5671"}, "amqps://rabbit:5671/%2F"},
+		"an address of IPv6": {map[string]string{"host": "::1"}, "amqp://[::1]:5672/%2F"},
+	} {
+		folder := t.TempDir()
+		for file, text := range test.files {
+			if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := consumer.Dir(folder).URI()
+		equal(t, name+": error", nil, err)
+		equal(t, name, test.want, got)
+	}
+	if _, err := consumer.Dir(t.TempDir()).URI(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+func TestBinding(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("SERVICE_BINDING_ROOT", root)
+	if _, err := consumer.Binding("orders"); err == nil || !strings.Contains(err.Error(), "spec.contract.configMap") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	folder := filepath.Join(root, "orders")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeContract(t, filepath.Join(folder, "contract.json"), contract.Default("orders"))
+	bound, err := consumer.Binding("orders")
+	equal(t, "error", nil, err)
+	kept, err := bound.Contract().Load()
+	equal(t, "error", nil, err)
+	equal(t, "queue", "orders", kept.Queue)
+
+	t.Setenv("SERVICE_BINDING_ROOT", "")
+	if _, err := consumer.Binding("orders"); err == nil || !strings.Contains(err.Error(), "AMQP_URL") {
+		t.Errorf("no variables: %v", err)
+	}
+	t.Setenv("AMQP_URL", "amqp://localhost")
+	document, err := json.Marshal(contract.Default("invoices"))
+	equal(t, "error", nil, err)
+	for name, value := range map[string]string{"a document": string(document), "a path": filepath.Join(folder, "contract.json")} {
+		t.Setenv("WARREN_CONTRACT", value)
+		bound, err := consumer.Binding("orders")
+		equal(t, name+": error", nil, err)
+		_, err = bound.Contract().Load()
+		equal(t, name+": error", nil, err)
+	}
+}
+
+func TestCopiesFitIntoAFrame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			return errors.New(strings.Repeat("no stock ", 1000))
+		})
+		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 126200)}})
+		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"small": "x"}})
+		time.Sleep(time.Second)
+		told := map[bool]int{}
+		for _, m := range b.Messages("orders.retry.30s") {
+			told[m.Headers["x-failure-message"] != nil]++
+		}
+		equal(t, "copies with and without a text", map[bool]int{true: 1, false: 1}, told)
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestConnPublish(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, consumer.WithTransport(b))
+		defer conn.Close()
+		equal(t, "published", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{Body: []byte("a")}))
+		equal(t, "in the queue", 1, len(b.Messages("orders")))
+		equal(t, "delivery mode", uint8(amqp.Persistent), b.Messages("orders")[0].DeliveryMode)
+		unroutable := &consumer.UnroutableError{}
+		if err := conn.Publish(t.Context(), "", "nowhere", consumer.Publishing{}); !errors.As(err, &unroutable) {
+			t.Errorf("a message without a queue: %v", err)
+		}
+		b.Refuse("orders", true)
+		refused := &consumer.RefusedError{}
+		if err := conn.Publish(t.Context(), "", "orders", consumer.Publishing{}); !errors.As(err, &refused) {
+			t.Errorf("a full queue: %v", err)
+		}
+		b.Refuse("orders", false)
+		b.Cut()
+		equal(t, "published after a cut", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{}))
+		b.Block(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := conn.Publish(ctx, "", "orders", consumer.Publishing{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a blocked broker: %v", err)
+		}
+	})
+}
