@@ -75,6 +75,10 @@ bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) 
 bench-consumer: ## Measure the consumer library against amqp091-go alone, ten times in turns.
 	hack/with-parts.sh newest go test -run='^$$' -bench=Consumer -benchtime=10x -timeout=60m ./test/consumer
 
+.PHONY: chaos-consumer
+chaos-consumer: ## Count what the consumer library loses and repeats while connections, consumers and brokers end; WARREN_CHAOS_MESSAGES=1000000.
+	hack/with-parts.sh newest go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.
 	@for package in $$(go list ./internal/...); do \

@@ -152,4 +152,3 @@ func TestCredentialsAreReadAtEachConnect(t *testing.T) {
 		g.Eventually(seen.different).WithTimeout(30 * time.Second).Should(Equal(1))
 	})
 }
-

@@ -25,6 +25,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if folder := os.Getenv("WARREN_CHAOS_FOLDER"); folder != "" { // see BenchmarkChaos
+		if err := consumeInChaos(folder, os.Getenv("WARREN_CHAOS_URI")); err != nil {
+			_, _ = io.WriteString(os.Stderr, err.Error())
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if err := goleak.Find(); code == 0 && err != nil {
 		_, _ = io.WriteString(os.Stderr, err.Error())

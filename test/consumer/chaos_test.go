@@ -1,0 +1,182 @@
+package consumer_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// chaosMessages is how many messages each case has; WARREN_CHAOS_MESSAGES gives another number.
+const chaosMessages = 20_000
+
+// fault is what goes wrong every now and then while a backlog is consumed.
+type fault struct {
+	every time.Duration
+	do    func(c *chaos)
+}
+
+// BenchmarkChaos consumes a backlog by a process of its own while something goes wrong again and again, and counts which messages were lost
+// and which were handled twice. One message in five fails at first.
+func BenchmarkChaos(b *testing.B) {
+	count := chaosMessages
+	if given, err := strconv.Atoi(os.Getenv("WARREN_CHAOS_MESSAGES")); err == nil {
+		count = given
+	}
+	for strategy, spec := range map[string]string{
+		"Publish": `{retry: {maxAttempts: 20, delayTiers: [{delay: 200ms}]}}`,
+		"Reject":  `{retry: {strategy: Reject, maxAttempts: 20, delayTiers: [{delay: 200ms}]}}`,
+		"Requeue": `{retry: {strategy: Requeue, maxAttempts: 100}}`,
+	} {
+		for name, f := range map[string]fault{
+			"connections cut":  {time.Second, func(c *chaos) { c.proxy.Cut() }},
+			"consumer killed":  {time.Second, func(c *chaos) { c.restart(syscall.SIGKILL) }},
+			"consumer drained": {time.Second, func(c *chaos) { c.restart(syscall.SIGTERM) }},
+			"broker stopped":   {5 * time.Second, func(c *chaos) { c.broker.Stop(); c.broker.Start() }},
+		} {
+			b.Run(strategy+", "+name, func(b *testing.B) {
+				for b.Loop() {
+					newChaos(b, spec, count).run(f)
+				}
+			})
+		}
+	}
+}
+
+// chaos is a broker of its own, and a consumer in a process of its own that writes down what it has handled.
+type chaos struct {
+	b        *testing.B
+	count    int
+	broker   *brokers.Private
+	world    *world
+	proxy    *netfault.Proxy
+	folder   string
+	consumer *exec.Cmd
+	faults   int
+	unclean  int // drains that did not end well
+
+	written *bufio.Reader
+	partial string         // a line that was not written to its end yet
+	times   map[string]int // how often each message was handled
+}
+
+func newChaos(b *testing.B, spec string, count int) *chaos {
+	b.Helper()
+	c := &chaos{b: b, count: count, broker: brokers.NewPrivate(b), folder: b.TempDir(), times: map[string]int{}}
+	c.world = newWorld(b, c.broker.Broker, spec)
+	c.world.Publish("", "orders", bodies(count)...)
+	c.proxy = netfault.NewProxy(b, c.broker.Broker.AMQPURI)
+	document, err := json.Marshal(c.world.kept)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(c.folder, "contract.json"), document, 0o600)
+	}
+	c.world.check(err)
+	file, err := os.Create(filepath.Join(c.folder, "handled"))
+	c.world.check(err)
+	b.Cleanup(func() { _ = file.Close() })
+	c.written = bufio.NewReader(file)
+	return c
+}
+
+func (c *chaos) run(f fault) {
+	c.b.Helper()
+	c.start()
+	began := time.Now()
+	next := began.Add(f.every)
+	for c.handled() < c.count && time.Since(began) < time.Hour {
+		time.Sleep(100 * time.Millisecond)
+		if time.Now().After(next) {
+			f.do(c)
+			c.faults++
+			next = time.Now().Add(f.every)
+		}
+	}
+	c.end(syscall.SIGTERM)
+	c.handled()
+	twice := 0
+	for _, n := range c.times {
+		twice += n - 1
+	}
+	c.b.ReportMetric(0, "ns/op")
+	c.b.ReportMetric(float64(c.faults), "faults")
+	c.b.ReportMetric(float64(c.count), "messages")
+	c.b.ReportMetric(float64(c.count-len(c.times)), "lost")
+	c.b.ReportMetric(float64(twice), "twice")
+	c.b.ReportMetric(float64(c.world.Ready("orders.dlq")), "dead-lettered")
+	c.b.ReportMetric(float64(c.unclean), "unclean-drains")
+}
+
+// start starts the consumer: this program, see TestMain.
+func (c *chaos) start() {
+	c.consumer = exec.Command(os.Args[0])
+	c.consumer.Env = append(os.Environ(), "WARREN_CHAOS_FOLDER="+c.folder, "WARREN_CHAOS_URI="+c.world.uri(c.proxy.Address))
+	c.consumer.Stderr = os.Stderr
+	c.world.check(c.consumer.Start())
+}
+
+func (c *chaos) restart(how syscall.Signal) {
+	c.end(how)
+	c.start()
+}
+
+func (c *chaos) end(how syscall.Signal) {
+	c.world.check(c.consumer.Process.Signal(how))
+	if err := c.consumer.Wait(); err != nil && how == syscall.SIGTERM {
+		c.unclean++
+	}
+}
+
+// handled is how many different messages were handled. It reads what has been written since it was called last.
+func (c *chaos) handled() int {
+	c.b.Helper()
+	for {
+		line, err := c.written.ReadString('\n')
+		c.partial += line
+		if errors.Is(err, io.EOF) {
+			return len(c.times)
+		}
+		c.world.check(err)
+		c.times[c.partial]++
+		c.partial = ""
+	}
+}
+
+// consumeInChaos is the process of the consumer. What it has handled is in the file once a write has returned, whatever happens to the process.
+func consumeInChaos(folder, uri string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	file, err := os.OpenFile(filepath.Join(folder, "handled"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // each write was checked
+	made, err := consumer.New(consumer.NewConn(consumer.URI(uri)), contract.File(filepath.Join(folder, "contract.json")),
+		func(_ context.Context, m *consumer.Message[string]) error {
+			if strings.HasSuffix(m.Body, "7") && m.Attempt() == 1 {
+				return errors.New("no stock")
+			}
+			_, err := fmt.Fprintln(file, m.Body)
+			return err
+		}, consumer.WithConcurrency(16), consumer.WithPrefetch(64), consumer.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return err
+	}
+	return made.Run(ctx)
+}
