@@ -53,7 +53,8 @@ test-unit: ## Run the tests that need neither an API server nor a broker.
 
 .PHONY: test-consumer
 test-consumer: ## Run the tests of the consumer library that need no broker; the others are in test/consumer.
-	go test -race -shuffle=on $(TESTFLAGS) ./consumer/...
+	go test -race -shuffle=on $(TESTFLAGS) ./consumer/... ./examples/...
+	GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on $(TESTFLAGS) ./...
 
 .PHONY: test-image
 test-image: ## Run the tests of the image: it is the same in two checkouts, for both architectures.
@@ -105,6 +106,7 @@ e2e-gitops: ## Deliver by the real Argo CD and Flux, from a Git repository.
 lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
+	cd consumer/otelconsumer && GOWORK=off ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate

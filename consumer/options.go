@@ -20,7 +20,7 @@ type settings struct {
 	classify              func(error) error
 	middleware            []Middleware
 	limiter               Limiter
-	observer              Observer
+	observers             []Observer
 	logger                *slog.Logger
 	failureText           func(error) string
 	crashLimit            int
@@ -79,8 +79,19 @@ type Limiter interface {
 // WithLimiter asks a limiter before each message.
 func WithLimiter(limiter Limiter) Option { return func(s *settings) { s.limiter = limiter } }
 
-// WithObserver is told what happens.
-func WithObserver(observer Observer) Option { return func(s *settings) { s.observer = observer } }
+// WithObserver adds an observer, which is told what happens.
+func WithObserver(observer Observer) Option {
+	return func(s *settings) { s.observers = append(s.observers, observer) }
+}
+
+// Options makes one option of several.
+func Options(options ...Option) Option {
+	return func(s *settings) {
+		for _, option := range options {
+			option(s)
+		}
+	}
+}
 
 // WithLogger replaces slog.Default.
 func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }

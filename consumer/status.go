@@ -139,33 +139,38 @@ func (c *Consumer) move(to State, err error) {
 	if !moved || from == to {
 		return
 	}
-	queue, logger, observer := c.told()
+	queue, logger, observers := c.told()
 	if err != nil {
 		logger.Warn("State changed", "queue", queue, "from", from, "to", to, "error", err)
 	} else {
 		logger.Info("State changed", "queue", queue, "from", from, "to", to)
 	}
-	if observer.State != nil {
-		observer.State(Transition{Queue: queue, From: from, To: to, Err: err})
+	for _, observer := range observers {
+		if observer.State != nil {
+			observer.State(Transition{Queue: queue, From: from, To: to, Err: err})
+		}
 	}
 }
 
 // told is who is told of changes: before the contract is known, nobody but the default logger.
-func (c *Consumer) told() (queue string, logger *slog.Logger, observer Observer) {
+func (c *Consumer) told() (queue string, logger *slog.Logger, observers []Observer) {
 	kept := c.contract.Load()
 	if kept == nil {
-		return "", slog.Default(), Observer{}
+		return "", slog.Default(), nil
 	}
 	given := c.settings.Load()
-	return kept.Queue, given.logger, given.observer
+	return kept.Queue, given.logger, given.observers
 }
 
 // settled tells of the end of a delivery.
 func (c *Consumer) settled(end Settlement) {
-	if observe := c.settings.Load().observer.Settled; observe != nil {
-		observe(end)
+	given := c.settings.Load()
+	for _, observer := range given.observers {
+		if observer.Settled != nil {
+			observer.Settled(end)
+		}
 	}
-	if end.Result != contract.Succeeded || end.Stale || c.settings.Load().logger.Enabled(context.Background(), slog.LevelDebug) {
+	if end.Result != contract.Succeeded || end.Stale || given.logger.Enabled(context.Background(), slog.LevelDebug) {
 		c.logSettled(end)
 	}
 }
@@ -173,11 +178,14 @@ func (c *Consumer) settled(end Settlement) {
 // published tells of an attempt to publish a copy.
 func (c *Consumer) published(p Publication) {
 	c.status.published(p.Route, p.Err)
-	if observe := c.settings.Load().observer.Published; observe != nil {
-		observe(p)
+	given := c.settings.Load()
+	for _, observer := range given.observers {
+		if observer.Published != nil {
+			observer.Published(p)
+		}
 	}
 	if p.Err != nil {
-		c.failures.log(c.settings.Load().logger, "A copy was not published; the original is kept", p.Err, func() []any {
+		c.failures.log(given.logger, "A copy was not published; the original is kept", p.Err, func() []any {
 			return append(attributes(p.Delivery), "error", p.Err, "exchange", p.Route.Exchange, "routing_key", p.Route.RoutingKey)
 		})
 	}

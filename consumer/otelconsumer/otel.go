@@ -1,0 +1,201 @@
+// Package otelconsumer traces and counts what a consumer does, by OpenTelemetry's semantic conventions for messaging, v1.41, which are
+// still in development. One option installs all:
+//
+//	orders, err := consumer.New(conn, kept, handle, otelconsumer.With())
+package otelconsumer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/semconv/v1.41.0/messagingconv"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/warren-mq/warren/consumer"
+)
+
+const scope = "github.com/warren-mq/warren/consumer/otelconsumer"
+
+// Option is an option of With.
+type Option func(*config)
+
+type config struct {
+	tracers    trace.TracerProvider
+	meters     metric.MeterProvider
+	propagator propagation.TextMapPropagator
+}
+
+// WithTracerProvider replaces the global one.
+func WithTracerProvider(provider trace.TracerProvider) Option {
+	return func(c *config) { c.tracers = provider }
+}
+
+// WithMeterProvider replaces the global one.
+func WithMeterProvider(provider metric.MeterProvider) Option {
+	return func(c *config) { c.meters = provider }
+}
+
+// WithPropagator replaces the global one.
+func WithPropagator(propagator propagation.TextMapPropagator) Option {
+	return func(c *config) { c.propagator = propagator }
+}
+
+// With traces and counts. A span "process <queue>" of kind consumer is about a delivery; its parent is the producer's, which
+// retries keep. A span "publish <tier>" is about a copy.
+func With(options ...Option) consumer.Option {
+	given := config{otel.GetTracerProvider(), otel.GetMeterProvider(), otel.GetTextMapPropagator()}
+	for _, option := range options {
+		option(&given)
+	}
+	t := &telemetry{tracer: given.tracers.Tracer(scope), propagator: given.propagator}
+	t.makeInstruments(given.meters.Meter(scope))
+	return consumer.Options(consumer.WithMiddleware(t.process), consumer.WithObserver(consumer.Observer{
+		State: t.changed, Settled: t.settled, Published: t.published,
+	}))
+}
+
+type telemetry struct {
+	tracer     trace.Tracer
+	propagator propagation.TextMapPropagator
+
+	duration                                   messagingconv.ProcessDuration
+	consumed                                   messagingconv.ClientConsumedMessages
+	sent                                       messagingconv.ClientSentMessages
+	operations                                 messagingconv.ClientOperationDuration
+	outcomes, stateChanges, reconnects, stales metric.Int64Counter
+	active                                     metric.Int64UpDownCounter
+}
+
+// makeInstruments makes the instruments. One that cannot be made does nothing.
+func (t *telemetry) makeInstruments(meter metric.Meter) {
+	handle := func(err error) {
+		if err != nil {
+			otel.Handle(err)
+		}
+	}
+	var err error
+	t.duration, err = messagingconv.NewProcessDuration(meter)
+	handle(err)
+	t.consumed, err = messagingconv.NewClientConsumedMessages(meter)
+	handle(err)
+	t.sent, err = messagingconv.NewClientSentMessages(meter)
+	handle(err)
+	t.operations, err = messagingconv.NewClientOperationDuration(meter)
+	handle(err)
+	t.outcomes, err = meter.Int64Counter("warren.consumer.outcomes", metric.WithDescription("Deliveries by how they ended."))
+	handle(err)
+	t.stateChanges, err = meter.Int64Counter("warren.consumer.state_changes", metric.WithDescription("Changes of the consumer's state."))
+	handle(err)
+	t.reconnects, err = meter.Int64Counter("warren.consumer.reconnects", metric.WithDescription("How often the consumer lost its channel, or did not get one."))
+	handle(err)
+	t.stales, err = meter.Int64Counter("warren.consumer.stale", metric.WithDescription("Deliveries that the broker took back before they were settled."))
+	handle(err)
+	t.active, err = meter.Int64UpDownCounter("warren.consumer.active", metric.WithDescription("Messages that are being handled."))
+	handle(err)
+}
+
+// process is the middleware.
+func (t *telemetry) process(next func(context.Context, *consumer.Delivery) error) func(context.Context, *consumer.Delivery) error {
+	return func(ctx context.Context, d *consumer.Delivery) error {
+		ctx = t.propagator.Extract(ctx, carrier(d.Raw.Headers))
+		ctx, span := t.tracer.Start(ctx, "process "+d.Queue(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+			semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess,
+			semconv.MessagingDestinationName(destination(d)),
+			semconv.MessagingRabbitMQDestinationRoutingKey(d.OriginalRoutingKey()),
+			semconv.MessagingRabbitMQMessageDeliveryTag(int(d.Raw.DeliveryTag)), //nolint:gosec // a tag counts up from 1
+			semconv.MessagingMessageBodySize(len(d.Raw.Body)),
+		))
+		defer span.End()
+		if d.Raw.MessageId != "" {
+			span.SetAttributes(semconv.MessagingMessageID(d.Raw.MessageId))
+		}
+		if d.Raw.CorrelationId != "" {
+			span.SetAttributes(semconv.MessagingMessageConversationID(d.Raw.CorrelationId))
+		}
+		queue := metric.WithAttributes(semconv.MessagingDestinationName(d.Queue()))
+		t.active.Add(ctx, 1, queue)
+		defer t.active.Add(ctx, -1, queue)
+		err := next(ctx, d)
+		if err != nil {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, err.Error())
+			span.SetAttributes(semconv.ErrorType(err))
+		}
+		return err
+	}
+}
+
+// destination names where the message was published first, and the queue.
+func destination(d *consumer.Delivery) string {
+	return fmt.Sprintf("%s:%s:%s", d.OriginalExchange(), d.OriginalRoutingKey(), d.Queue())
+}
+
+func (t *telemetry) changed(to consumer.Transition) {
+	ctx, queue := context.Background(), semconv.MessagingDestinationName(to.Queue)
+	t.stateChanges.Add(ctx, 1, metric.WithAttributes(queue, attribute.String("from", string(to.From)), attribute.String("to", string(to.To))))
+	if to.To == consumer.Reconnecting {
+		t.reconnects.Add(ctx, 1, metric.WithAttributes(queue))
+	}
+}
+
+func (t *telemetry) settled(end consumer.Settlement) {
+	ctx, queue := context.Background(), semconv.MessagingDestinationName(end.Delivery.Queue())
+	attributes := []attribute.KeyValue{queue}
+	if end.Action.Kind != "" {
+		attributes = append(attributes, semconv.ErrorTypeKey.String(string(end.Action.Kind)))
+	}
+	t.consumed.Add(ctx, 1, "process", messagingconv.SystemRabbitMQ, attributes...)
+	t.duration.Record(ctx, end.Took.Seconds(), "process", messagingconv.SystemRabbitMQ, attributes...)
+	t.outcomes.Add(ctx, 1, metric.WithAttributes(queue, attribute.String("outcome", string(end.Result))))
+	if end.Stale {
+		t.stales.Add(ctx, 1, metric.WithAttributes(queue))
+	}
+}
+
+func (t *telemetry) published(p consumer.Publication) {
+	ctx := t.propagator.Extract(context.Background(), carrier(p.Delivery.Raw.Headers))
+	ended := time.Now()
+	_, span := t.tracer.Start(ctx, "publish "+p.Route.Exchange+p.Route.RoutingKey, trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithTimestamp(ended.Add(-p.Took)), trace.WithAttributes(
+			semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName("publish"), semconv.MessagingOperationTypeSend,
+			semconv.MessagingDestinationName(p.Route.Exchange+":"+p.Route.RoutingKey),
+		))
+	attributes := []attribute.KeyValue{semconv.MessagingDestinationName(p.Delivery.Queue())}
+	if p.Err != nil {
+		attributes = append(attributes, semconv.ErrorType(p.Err))
+		span.SetStatus(codes.Error, p.Err.Error())
+	}
+	span.SetAttributes(attributes[1:]...)
+	span.End(trace.WithTimestamp(ended))
+	t.sent.Add(ctx, 1, "publish", messagingconv.SystemRabbitMQ, attributes...)
+	t.operations.Record(ctx, p.Took.Seconds(), "publish", messagingconv.SystemRabbitMQ, attributes...)
+}
+
+// carrier reads what a producer propagates by headers.
+type carrier amqp.Table
+
+// Get returns a header that is text.
+func (c carrier) Get(key string) string {
+	value, _ := c[key].(string)
+	return value
+}
+
+// Set is not needed: copies keep the headers of the original.
+func (c carrier) Set(string, string) {}
+
+// Keys are the names of all headers.
+func (c carrier) Keys() []string {
+	keys := make([]string, 0, len(c))
+	for key := range c {
+		keys = append(keys, key)
+	}
+	return keys
+}
