@@ -48,13 +48,15 @@ type session struct {
 
 // open opens a channel and consumes.
 func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *settings) (*session, error) {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), connectTimeout, errConnectTimeout)
+	dialing, cancel := context.WithTimeoutCause(ctx, connectTimeout, errConnectTimeout)
 	defer cancel()
-	connection, err := c.conn.consuming.get(ctx)
+	connection, err := c.conn.consuming.get(dialing)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	defer context.AfterFunc(ctx, connection.Kill)() // requests have no limit of their own
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+	defer cancel()
+	defer context.AfterFunc(limit, connection.Kill)() // requests have no limit of their own; other consumers use the connection, too
 	channel, err := connection.Channel()
 	if err != nil {
 		return nil, fmt.Errorf("open channel: %w", err)
@@ -116,29 +118,36 @@ func (s *session) lose(cause error) {
 	_ = s.within(s.channel.Close) // which the broker may have done
 }
 
-// copyID is the same for each copy that is published of a delivery.
-func (s *session) copyID(tag uint64) string { return fmt.Sprintf("%s-%d", s.id, tag) }
-
-// settle does what the contract says about a delivery that ended, and returns when nothing is left to do but to wait for the broker.
+// settle does what the contract says about a delivery that ended, and returns when nothing is left to do but to wait.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
-	if !o.Time.IsZero() {
+	if o.Result != contract.Succeeded {
+		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
 		o.Client = s.consumer.conn.name
 	}
-	o.CopyID = s.copyID(d.Raw.DeliveryTag)
 	end := Settlement{Delivery: d, Result: o.Result, Action: d.kept.Decide(d.facts, o), Err: failure, Took: time.Since(began)}
 	switch {
 	case end.Action.Verb == contract.PublishCopy:
-		go func() {
-			s.finish(end, s.forward(d, o, end.Action))
-		}()
+		go s.settleByCopy(end, o)
 	case end.Action.Wait > 0:
-		go func() {
-			s.hold(time.Duration(end.Action.Wait))
-			s.finish(end, s.send(d, end.Action.Verb))
-		}()
+		go s.settleLater(end)
 	default:
 		s.finish(end, s.send(d, end.Action.Verb))
 	}
+}
+
+func (s *session) settleByCopy(end Settlement, o contract.Outcome) {
+	s.finish(end, s.forward(end.Delivery, o, end.Action))
+}
+
+func (s *session) settleLater(end Settlement) {
+	s.hold(time.Duration(end.Action.Wait))
+	s.finish(end, s.send(end.Delivery, end.Action.Verb))
+}
+
+// isLost says that the broker has taken the session's messages back.
+func (s *session) isLost() bool {
+	cause := context.Cause(s.ctx)
+	return cause != nil && !errors.Is(cause, ErrDraining)
 }
 
 // isStopped says that nothing more is started.
@@ -155,7 +164,10 @@ func (s *session) isStopped() bool {
 func (s *session) send(d *Delivery, verb contract.Verb) error {
 	if returns := verb == contract.RequeueMessage || verb == contract.ReturnMessage; returns && s.isStopped() {
 		s.leave(d.Raw.DeliveryTag, verb)
-		return s.ctx.Err()
+		if s.isLost() {
+			return errStale
+		}
+		return nil
 	}
 	return s.settleNow(d.Raw.DeliveryTag, verb)
 }

@@ -63,6 +63,9 @@ func (w *worker) run() {
 	}
 }
 
+// limiterPause is how long a message is kept that a limiter refused: it comes back at once.
+const limiterPause = time.Second
+
 // process handles a delivery.
 func (w *worker) process(raw amqp.Delivery) {
 	s := w.session
@@ -81,6 +84,7 @@ func (w *worker) process(raw amqp.Delivery) {
 	if s.settings.limiter != nil {
 		release, err := s.settings.limiter.Acquire(stopContext{s.ctx, s.stopped})
 		if err != nil {
+			s.hold(limiterPause)
 			s.settle(d, contract.Outcome{Result: contract.Returned}, err, began)
 			return
 		}
