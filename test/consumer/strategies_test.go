@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/consumertest"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // Specs with short delays.
@@ -51,49 +55,87 @@ func decodeUnlessOdd(d *consumer.Delivery) (string, error) {
 	return string(d.Raw.Body), nil
 }
 
+// strategyCase is how often each message is handled under a strategy, and what becomes a dead letter.
+type strategyCase struct {
+	spec    string
+	handled map[string]int
+	dead    map[string]letter
+}
+
+func strategyCases() map[string]strategyCase {
+	exhausted := func(text string, attempts int64) letter {
+		return letter{Kind: "exhausted", Message: text, Retries: attempts}
+	}
+	byBroker := letter{} // which says nothing of failures
+	permanent := letter{Kind: "permanent", Message: "no such customer", Retries: int64(1)}
+	undecodable := letter{Kind: "undecodable", Message: "unexpected {", Retries: int64(0)}
+	threeTimes := map[string]int{"good": 1, "discarded": 1, "fails": 3, "fails once": 2, "permanent": 1, "panics": 3}
+	parked := map[string]letter{
+		"fails": exhausted("no stock", 3), "panics": exhausted("the handler panicked: nil map", 3), "permanent": permanent, "{": undecodable,
+	}
+	return map[string]strategyCase{
+		"Publish": {publish, threeTimes, parked},
+		"Reject":  {reject, threeTimes, parked},
+		"Requeue": {requeue, threeTimes, map[string]letter{"fails": byBroker, "panics": byBroker, "permanent": byBroker, "{": byBroker}},
+		"None": {
+			none, map[string]int{"good": 1, "discarded": 1, "fails": 1, "fails once": 1, "permanent": 1, "panics": 1},
+			map[string]letter{
+				"fails": exhausted("no stock", 1), "fails once": exhausted("no stock yet", 1),
+				"panics": exhausted("the handler panicked: nil map", 1), "permanent": permanent, "{": undecodable,
+			},
+		},
+	}
+}
+
+// allMessages are those of a strategyCase.
+func allMessages() []string {
+	return []string{"good", "discarded", "fails", "fails once", "permanent", "panics", "{"}
+}
+
 func TestEachStrategyKeepsItsContract(t *testing.T) {
 	t.Parallel()
-	exhausted := func(text string) letter { return letter{Kind: "exhausted", Message: text, Retries: int64(3)} }
-	atOnce := func(text string) letter { return letter{Kind: "exhausted", Message: text, Retries: int64(1)} }
-	byBroker := letter{}
-	for name, test := range map[string]struct {
-		spec    string
-		handled map[string]int
-		dead    map[string]letter
-	}{
-		"Publish": {publish, map[string]int{"good": 1, "discarded": 1, "fails": 3, "fails once": 2, "permanent": 1, "panics": 3}, map[string]letter{
-			"fails": exhausted("no stock"), "panics": exhausted("the handler panicked: nil map"),
-			"permanent": {Kind: "permanent", Message: "no such customer", Retries: int64(1)}, "{": {Kind: "undecodable", Message: "unexpected {", Retries: int64(0)},
-		}},
-		"Reject": {reject, map[string]int{"good": 1, "discarded": 1, "fails": 3, "fails once": 2, "permanent": 1, "panics": 3}, map[string]letter{
-			"fails": exhausted("no stock"), "panics": exhausted("the handler panicked: nil map"),
-			"permanent": {Kind: "permanent", Message: "no such customer", Retries: int64(1)}, "{": {Kind: "undecodable", Message: "unexpected {", Retries: int64(0)},
-		}},
-		"Requeue": {requeue, map[string]int{"good": 1, "discarded": 1, "fails": 3, "fails once": 2, "permanent": 1, "panics": 3}, map[string]letter{
-			"fails": byBroker, "panics": byBroker, "permanent": byBroker, "{": byBroker,
-		}},
-		"None": {none, map[string]int{"good": 1, "discarded": 1, "fails": 1, "fails once": 1, "permanent": 1, "panics": 1}, map[string]letter{
-			"fails": atOnce("no stock"), "fails once": atOnce("no stock yet"), "panics": atOnce("the handler panicked: nil map"),
-			"permanent": {Kind: "permanent", Message: "no such customer", Retries: int64(1)}, "{": {Kind: "undecodable", Message: "unexpected {", Retries: int64(0)},
-		}},
-	} {
+	for name, test := range strategyCases() {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, test.spec, func(w *world) {
 				g := NewWithT(w.tb)
 				seen := &tally{}
 				running := w.run(w.conn(), outcomes(seen), consumer.WithDecoder(decodeUnlessOdd))
-				w.Publish("", "orders", "good", "discarded", "fails", "fails once", "permanent", "panics", "{")
+				w.Publish("", "orders", allMessages()...)
 				dead := w.deadLetters(len(test.dead))
-				for body, want := range test.dead {
-					want.Body = body
-					g.Expect(dead).To(HaveKeyWithValue(body, want))
-				}
 				g.Expect(running.end()).To(Succeed())
-				g.Expect(seen.handled).To(Equal(test.handled))
+				topologytest.Equal(w.tb, "dead letters", test.dead, dead)
+				topologytest.Equal(w.tb, "handled", test.handled, seen.handled)
 				for _, tier := range w.kept.Tiers {
 					g.Expect(w.Ready(tier.RoutingKey)).To(BeZero())
 				}
 				g.Expect(w.Ready("orders")).To(BeZero())
+			})
+		})
+	}
+}
+
+// The broker in memory does what the real ones do.
+func TestTheBrokerInMemoryAgrees(t *testing.T) {
+	t.Parallel()
+	for name, test := range strategyCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kept, err := topology.ContractOf(topologytest.ConsumerQueue(t, test.spec), "/", topologytest.V43)
+			topologytest.Equal(t, "error", nil, err)
+			synctest.Test(t, func(t *testing.T) {
+				seen := &tally{}
+				b := consumertest.New(t, kept, outcomes(seen), consumer.WithDecoder(decodeUnlessOdd))
+				for _, body := range allMessages() {
+					b.Publish(consumer.Publishing{Body: []byte(body)})
+				}
+				b.Wait(time.Hour)
+				topologytest.Equal(t, "Run", nil, b.Stop())
+				dead := map[string]letter{}
+				for _, message := range b.DeadLetters() {
+					dead[string(message.Body)] = letterOf(message)
+				}
+				topologytest.Equal(t, "dead letters", test.dead, dead)
+				topologytest.Equal(t, "handled", test.handled, seen.handled)
 			})
 		})
 	}

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
+	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer"
@@ -21,7 +22,6 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
-	"sigs.k8s.io/yaml"
 )
 
 func TestMain(m *testing.M) {
@@ -189,10 +189,16 @@ func (c *tally) repeated() (count int) {
 	return count
 }
 
-// letter is a dead letter.
+// letter is what a dead letter tells of its failure.
 type letter struct {
-	Body, Kind, Message string
-	Retries             any
+	Kind, Message string
+	Retries       any
+}
+
+func letterOf(message amqp.Delivery) letter {
+	kind, _ := message.Headers[contract.HeaderFailureKind].(string)
+	text, _ := message.Headers[contract.HeaderFailureMessage].(string)
+	return letter{kind, text, message.Headers[contract.HeaderRetryCount]}
 }
 
 // deadLetters takes all that is in the dead-letter queue, by the bodies, once there are so many.
@@ -210,9 +216,7 @@ func (w *world) deadLetters(count int) map[string]letter {
 		message, ok, err := channel.Get(w.kept.DeadLetterQueue, true)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(ok).To(BeTrue())
-		kind, _ := message.Headers[contract.HeaderFailureKind].(string)
-		text, _ := message.Headers[contract.HeaderFailureMessage].(string)
-		found[string(message.Body)] = letter{string(message.Body), kind, text, message.Headers[contract.HeaderRetryCount]}
+		found[string(message.Body)] = letterOf(message)
 	}
 	return found
 }
