@@ -96,7 +96,8 @@ func Options(options ...Option) Option {
 // WithLogger replaces slog.Default.
 func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
 
-// WithFailureText says what the header x-failure-message tells of an error; it may leave out what is secret. The default is the error's text.
+// WithFailureText says what the header x-failure-message tells of an error; it may leave out what is secret. The default is the
+// error's text.
 func WithFailureText(text func(error) string) Option {
 	return func(s *settings) { s.failureText = text }
 }

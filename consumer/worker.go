@@ -107,7 +107,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 			w.renew()
 		}
 		if returned {
-			s.settle(d, s.judge(failure, ctx), failure, began)
+			s.settle(d, s.judge(ctx, failure), failure, began)
 			return
 		}
 		failure = errors.New("the handler ended its goroutine")
@@ -122,7 +122,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 }
 
 // judge is the outcome of what a handler returned.
-func (s *session) judge(failure error, ctx context.Context) contract.Outcome {
+func (s *session) judge(ctx context.Context, failure error) contract.Outcome {
 	if failure == nil {
 		return contract.Outcome{Result: contract.Succeeded}
 	}

@@ -6,6 +6,7 @@ package otelconsumer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -76,30 +77,22 @@ type telemetry struct {
 
 // makeInstruments makes the instruments. One that cannot be made does nothing.
 func (t *telemetry) makeInstruments(meter metric.Meter) {
-	handle := func(err error) {
-		if err != nil {
-			otel.Handle(err)
-		}
+	errs := make([]error, 9)
+	t.duration, errs[0] = messagingconv.NewProcessDuration(meter)
+	t.consumed, errs[1] = messagingconv.NewClientConsumedMessages(meter)
+	t.sent, errs[2] = messagingconv.NewClientSentMessages(meter)
+	t.operations, errs[3] = messagingconv.NewClientOperationDuration(meter)
+	t.outcomes, errs[4] = meter.Int64Counter("warren.consumer.outcomes", metric.WithDescription("Deliveries by how they ended."))
+	t.stateChanges, errs[5] = meter.Int64Counter("warren.consumer.state_changes",
+		metric.WithDescription("Changes of the consumer's state."))
+	t.reconnects, errs[6] = meter.Int64Counter("warren.consumer.reconnects",
+		metric.WithDescription("How often the consumer lost its channel, or did not get one."))
+	t.stales, errs[7] = meter.Int64Counter("warren.consumer.stale",
+		metric.WithDescription("Deliveries that the broker took back before they were settled."))
+	t.active, errs[8] = meter.Int64UpDownCounter("warren.consumer.active", metric.WithDescription("Messages that are being handled."))
+	if err := errors.Join(errs...); err != nil {
+		otel.Handle(err)
 	}
-	var err error
-	t.duration, err = messagingconv.NewProcessDuration(meter)
-	handle(err)
-	t.consumed, err = messagingconv.NewClientConsumedMessages(meter)
-	handle(err)
-	t.sent, err = messagingconv.NewClientSentMessages(meter)
-	handle(err)
-	t.operations, err = messagingconv.NewClientOperationDuration(meter)
-	handle(err)
-	t.outcomes, err = meter.Int64Counter("warren.consumer.outcomes", metric.WithDescription("Deliveries by how they ended."))
-	handle(err)
-	t.stateChanges, err = meter.Int64Counter("warren.consumer.state_changes", metric.WithDescription("Changes of the consumer's state."))
-	handle(err)
-	t.reconnects, err = meter.Int64Counter("warren.consumer.reconnects", metric.WithDescription("How often the consumer lost its channel, or did not get one."))
-	handle(err)
-	t.stales, err = meter.Int64Counter("warren.consumer.stale", metric.WithDescription("Deliveries that the broker took back before they were settled."))
-	handle(err)
-	t.active, err = meter.Int64UpDownCounter("warren.consumer.active", metric.WithDescription("Messages that are being handled."))
-	handle(err)
 }
 
 // process is the middleware.

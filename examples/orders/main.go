@@ -81,7 +81,8 @@ func run(ctx context.Context, chaos bool) error {
 			}
 		},
 	}
-	shipping, err := consumer.New(binding.Conn(), kept, ship, consumer.WithObserver(observer), consumer.WithLogger(slog.New(slog.DiscardHandler)))
+	shipping, err := consumer.New(binding.Conn(), kept, ship,
+		consumer.WithObserver(observer), consumer.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,8 @@ func strategyCases() map[string]strategyCase {
 		"Reject":  {reject, threeTimes, parked},
 		"Requeue": {requeue, threeTimes, map[string]letter{"fails": byBroker, "panics": byBroker, "permanent": byBroker, "{": byBroker}},
 		"None": {
-			none, map[string]int{"good": 1, "discarded": 1, "fails": 1, "fails once": 1, "permanent": 1, "panics": 1},
+			none,
+			map[string]int{"good": 1, "discarded": 1, "fails": 1, "fails once": 1, "permanent": 1, "panics": 1},
 			map[string]letter{
 				"fails": exhausted("no stock", 1), "fails once": exhausted("no stock yet", 1),
 				"panics": exhausted("the handler panicked: nil map", 1), "permanent": permanent, "{": undecodable,

@@ -1,0 +1,106 @@
+package memory
+
+import (
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// confirmation is the answer to a message.
+type confirmation struct {
+	once  sync.Once
+	done  chan struct{}
+	acked bool
+}
+
+func (c *confirmation) answer(acked bool) {
+	c.once.Do(func() {
+		c.acked = acked
+		close(c.done)
+	})
+}
+
+func (c *confirmation) isAnswered() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *confirmation) Done() <-chan struct{} { return c.done }
+
+func (c *confirmation) Acked() bool {
+	<-c.done
+	return c.acked
+}
+
+// pump passes deliveries on, of which any number may wait.
+type pump struct {
+	out     chan amqp.Delivery
+	mu      sync.Mutex
+	waiting []amqp.Delivery
+	more    chan struct{}
+	ending  bool
+	stopped chan struct{}
+}
+
+func newPump() *pump {
+	p := &pump{out: make(chan amqp.Delivery), more: make(chan struct{}, 1), stopped: make(chan struct{})}
+	go p.run()
+	return p
+}
+
+func (p *pump) push(d amqp.Delivery) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, d)
+	p.wake()
+}
+
+func (p *pump) wake() {
+	select {
+	case p.more <- struct{}{}:
+	default:
+	}
+}
+
+// finish ends the pump once all is passed on.
+func (p *pump) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ending = true
+	p.wake()
+}
+
+// stop ends the pump now.
+func (p *pump) stop() { close(p.stopped) }
+
+func (p *pump) run() {
+	defer close(p.out)
+	for {
+		p.mu.Lock()
+		waiting, ending := p.waiting, p.ending
+		p.waiting = nil
+		p.mu.Unlock()
+		for _, d := range waiting {
+			select {
+			case p.out <- d:
+			case <-p.stopped:
+				return
+			}
+		}
+		if len(waiting) > 0 {
+			continue
+		}
+		if ending {
+			return
+		}
+		select {
+		case <-p.more:
+		case <-p.stopped:
+			return
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/internal/transport"
+)
+
+// channel is a channel.
+type channel struct {
+	connection *connection
+	broker     *Broker
+	prefetch   int
+	tag        uint64
+	unacked    map[uint64]delivered
+	consumers  []*consumer
+	unanswered []func() // confirms that a blocked broker owes
+	closes     []chan *amqp.Error
+	cancels    []chan string
+	returns    []chan amqp.Return
+	waiting    []*confirmation
+	closed     bool
+}
+
+type delivered struct {
+	message  *message
+	consumer *consumer
+}
+
+// consumer is a consumer of a queue.
+type consumer struct {
+	tag      string
+	queue    *queue
+	channel  *channel
+	prefetch int
+	pump     *pump
+}
+
+func (ch *channel) Qos(count, _ int, _ bool) error {
+	ch.broker.mu.Lock()
+	defer ch.broker.mu.Unlock()
+	ch.prefetch = count
+	return ch.check()
+}
+
+func (ch *channel) check() error {
+	if ch.closed {
+		return amqp.ErrClosed
+	}
+	return nil
+}
+
+func (ch *channel) Consume(name, tag string, _, _, _, _ bool, _ amqp.Table) (<-chan amqp.Delivery, error) {
+	b := ch.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ch.check(); err != nil {
+		return nil, err
+	}
+	q := b.queues[name]
+	if q == nil {
+		reason := &amqp.Error{Code: amqp.NotFound, Reason: fmt.Sprintf("NOT_FOUND - no queue '%s'", name), Server: true}
+		ch.end(reason)
+		return nil, reason
+	}
+	c := &consumer{tag: tag, queue: q, channel: ch, prefetch: ch.prefetch, pump: newPump()}
+	ch.consumers = append(ch.consumers, c)
+	q.consumers = append(q.consumers, c)
+	b.deliver(q)
+	return c.pump.out, nil
+}
+
+func (ch *channel) send(c *consumer, m *message) {
+	ch.tag++
+	ch.unacked[ch.tag] = delivered{m, c}
+	d := m.delivery()
+	d.DeliveryTag, d.ConsumerTag = ch.tag, c.tag
+	c.pump.push(d)
+}
+
+func (ch *channel) unackedOf(c *consumer) int {
+	count := 0
+	for _, d := range ch.unacked {
+		if d.consumer == c {
+			count++
+		}
+	}
+	return count
+}
+
+func (ch *channel) Cancel(tag string, _ bool) error {
+	b := ch.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ch.check(); err != nil {
+		return err
+	}
+	for _, c := range ch.consumers {
+		if c.tag == tag {
+			ch.leave(c)
+			c.pump.finish()
+			b.deliver(c.queue)
+		}
+	}
+	return nil
+}
+
+func (ch *channel) leave(c *consumer) {
+	ch.consumers = slices.DeleteFunc(ch.consumers, func(other *consumer) bool { return other == c })
+	c.queue.consumers = slices.DeleteFunc(c.queue.consumers, func(other *consumer) bool { return other == c })
+}
+
+func (ch *channel) cancelByBroker(c *consumer) {
+	ch.leave(c)
+	for tag, d := range ch.unacked {
+		if d.consumer == c {
+			delete(ch.unacked, tag)
+		}
+	}
+	c.pump.finish()
+	for _, receiver := range ch.cancels {
+		receiver <- c.tag
+	}
+}
+
+func (ch *channel) Ack(tag uint64, multiple bool) error {
+	return ch.settle(tag, multiple, func(delivered) {})
+}
+
+func (ch *channel) Nack(tag uint64, multiple, requeue bool) error {
+	return ch.settle(tag, multiple, func(d delivered) { ch.putBack(d, requeue, false) })
+}
+
+func (ch *channel) Reject(tag uint64, requeue bool) error {
+	return ch.settle(tag, false, func(d delivered) { ch.putBack(d, requeue, true) })
+}
+
+func (ch *channel) putBack(d delivered, requeue, counts bool) {
+	if requeue {
+		ch.broker.giveBack(d.consumer.queue, d.message, counts)
+	} else {
+		ch.broker.deadLetter(d.consumer.queue, d.message, "rejected", d.consumer.queue.rejected)
+	}
+}
+
+// settle settles one delivery, or all up to a tag; with tag 0, all. The latest come first, so that returned messages keep their order.
+func (ch *channel) settle(tag uint64, multiple bool, then func(delivered)) error {
+	b := ch.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ch.check(); err != nil {
+		return err
+	}
+	var tags []uint64
+	for known := range ch.unacked {
+		if known == tag || multiple && (tag == 0 || known <= tag) {
+			tags = append(tags, known)
+		}
+	}
+	if _, known := ch.unacked[tag]; tag != 0 && !known {
+		ch.end(&amqp.Error{
+			Code: amqp.PreconditionFailed, Reason: fmt.Sprintf("PRECONDITION_FAILED - unknown delivery tag %d", tag), Server: true,
+		})
+		return nil // the broker says so later
+	}
+	slices.Sort(tags)
+	slices.Reverse(tags)
+	var queues []*queue
+	for _, settled := range tags {
+		d := ch.unacked[settled]
+		delete(ch.unacked, settled)
+		d.consumer.queue.unacked--
+		then(d)
+		if !slices.Contains(queues, d.consumer.queue) {
+			queues = append(queues, d.consumer.queue)
+		}
+	}
+	for _, q := range queues {
+		b.deliver(q)
+	}
+	return nil
+}
+
+func (ch *channel) Confirm(bool) error {
+	ch.broker.mu.Lock()
+	defer ch.broker.mu.Unlock()
+	return ch.check()
+}
+
+// Publish confirms at once, unless the broker is blocked.
+func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing) (transport.Confirmation, error) {
+	b := ch.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ch.check(); err != nil {
+		return nil, err
+	}
+	answer := &confirmation{done: make(chan struct{})}
+	take := func() {
+		q := b.route(exchange, key)
+		switch {
+		case q == nil:
+			returned := amqp.Return{ReplyCode: amqp.NoRoute, ReplyText: "NO_ROUTE", Exchange: exchange, RoutingKey: key, Headers: content.Headers}
+			for _, receiver := range ch.returns {
+				receiver <- returned
+			}
+			answer.answer(true)
+		case b.refusing[q.name]:
+			answer.answer(false)
+		default:
+			b.enqueue(q, &message{content: content, exchange: exchange, routingKey: key})
+			answer.answer(true)
+		}
+	}
+	ch.waiting = append(ch.waiting, answer)
+	if b.blocked {
+		ch.unanswered = append(ch.unanswered, take)
+	} else {
+		take()
+	}
+	ch.waiting = slices.DeleteFunc(ch.waiting, (*confirmation).isAnswered)
+	return answer, nil
+}
+
+func (ch *channel) confirmAll() {
+	for _, take := range ch.unanswered {
+		take()
+	}
+	ch.unanswered = nil
+}
+
+func (ch *channel) NotifyClose(receiver chan *amqp.Error) chan *amqp.Error {
+	ch.broker.mu.Lock()
+	defer ch.broker.mu.Unlock()
+	if ch.closed {
+		close(receiver)
+	} else {
+		ch.closes = append(ch.closes, receiver)
+	}
+	return receiver
+}
+
+func (ch *channel) NotifyCancel(receiver chan string) chan string {
+	ch.broker.mu.Lock()
+	defer ch.broker.mu.Unlock()
+	ch.cancels = append(ch.cancels, receiver)
+	return receiver
+}
+
+func (ch *channel) NotifyReturn(receiver chan amqp.Return) chan amqp.Return {
+	ch.broker.mu.Lock()
+	defer ch.broker.mu.Unlock()
+	ch.returns = append(ch.returns, receiver)
+	return receiver
+}
+
+func (ch *channel) IsClosed() bool {
+	ch.broker.mu.Lock()
+	defer ch.broker.mu.Unlock()
+	return ch.closed
+}
+
+func (ch *channel) Close() error {
+	ch.broker.mu.Lock()
+	defer ch.broker.mu.Unlock()
+	if err := ch.check(); err != nil {
+		return err
+	}
+	ch.end(nil)
+	return nil
+}
+
+// end closes the channel. What was not settled goes back, and that counts.
+func (ch *channel) end(reason *amqp.Error) {
+	if ch.closed {
+		return
+	}
+	ch.closed = true
+	var queues []*queue
+	for _, c := range slices.Clone(ch.consumers) {
+		ch.leave(c)
+		c.pump.stop()
+		queues = append(queues, c.queue)
+	}
+	tags := make([]uint64, 0, len(ch.unacked))
+	for tag := range ch.unacked {
+		tags = append(tags, tag)
+	}
+	slices.Sort(tags)
+	slices.Reverse(tags)
+	for _, tag := range tags {
+		d := ch.unacked[tag]
+		delete(ch.unacked, tag)
+		d.consumer.queue.unacked--
+		ch.broker.giveBack(d.consumer.queue, d.message, true)
+		if !slices.Contains(queues, d.consumer.queue) {
+			queues = append(queues, d.consumer.queue)
+		}
+	}
+	for _, answer := range ch.waiting { // amqp091-go marks what waits as refused
+		answer.answer(false)
+	}
+	tellClosed(ch.closes, reason)
+	for _, receiver := range ch.cancels {
+		close(receiver)
+	}
+	for _, receiver := range ch.returns {
+		close(receiver)
+	}
+	for _, q := range queues {
+		ch.broker.deliver(q)
+	}
+}
