@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,9 +16,10 @@ import (
 // Connections that are cut lose no message. What is handled twice was on its way when the connection was cut.
 func TestCutConnectionsLoseNothing(t *testing.T) {
 	t.Parallel()
-	const messages, cuts = 3000, 8
+	const messages, cuts = 3000, 5
 	for name, spec := range map[string]string{"Publish": publish, "Reject": reject, "Requeue": `{retry: {strategy: Requeue, maxAttempts: 20}}`} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onEach(t, spec, func(w *world) {
 				g := NewWithT(w.tb)
 				w.Publish("", "orders", bodies(messages)...)
@@ -90,24 +92,24 @@ func TestAQueueThatIsDeletedAndDeclaredAgain(t *testing.T) {
 	})
 }
 
-// A connection on which nothing comes any more is noticed, wherever it stalls.
+// A connection on which nothing comes any more is left, and so is one that stalls while its channel is opened.
 func TestAStalledConnectionIsLeft(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
 		g := NewWithT(w.tb)
-		proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
+		proxy := netfault.NewSlowAMQP(w.tb, w.Broker.AMQPURI)
 		seen := &tally{}
-		running := w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
-			seen.add(m.Body)
-			return nil
-		})
+		running := w.run(consumer.NewConn(consumer.URI(w.uri(strings.TrimPrefix(proxy.URI, "amqp://")))),
+			func(_ context.Context, m *consumer.Message[string]) error {
+				seen.add(m.Body)
+				return nil
+			})
 		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(10 * time.Second).Should(BeTrue())
-		proxy.Hold()
-		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(35 * time.Second).Should(BeFalse())
-		proxy.Cut()
-		proxy.Release()
-		w.Publish("", "orders", "after")
-		g.Eventually(seen.different).WithTimeout(40 * time.Second).Should(Equal(1))
+		proxy.Pause(time.Hour)
+		w.Publish("", "orders", "stalled")
+		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(40 * time.Second).Should(BeFalse())
+		proxy.Pause(0)
+		g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(1))
 	})
 }
 

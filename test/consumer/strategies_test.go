@@ -97,6 +97,7 @@ func TestEachStrategyKeepsItsContract(t *testing.T) {
 	t.Parallel()
 	for name, test := range strategyCases() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onEach(t, test.spec, func(w *world) {
 				g := NewWithT(w.tb)
 				seen := &tally{}
@@ -148,6 +149,7 @@ func TestADrainRepeatsNothing(t *testing.T) {
 	const messages, drains = 2000, 5
 	for name, spec := range map[string]string{"Publish": publish, "Reject": reject, "Requeue": requeue} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onEach(t, spec, func(w *world) {
 				g := NewWithT(w.tb)
 				w.Publish("", "orders", bodies(messages)...)
