@@ -2,14 +2,14 @@ package consumer_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
-	"net/http"
+	"net/url"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -35,7 +35,7 @@ type shape struct {
 // is a run of each. What is reported are geometric means of the library's figures divided by those of amqp091-go.
 func BenchmarkConsumer(b *testing.B) {
 	for name, s := range map[string]shape{
-		"prefetch 1":                      {messages: 2000, prefetch: 1, concurrency: 1, body: 100},
+		"prefetch 1":                      {messages: 5000, prefetch: 1, concurrency: 1, body: 100},
 		"prefetch 10, concurrency 8":      {messages: 5000, prefetch: 10, concurrency: 8, body: 100},
 		"prefetch 20, concurrency 10":     {messages: 10000, prefetch: 20, concurrency: 10, body: 100},
 		"prefetch 100, concurrency 1":     {messages: 10000, prefetch: 100, concurrency: 1, body: 100},
@@ -192,30 +192,53 @@ func cpuOf(who int) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// processOf is the process of a broker on this machine.
+// processOf is the process on this machine that listens at a broker's port.
 func processOf(tb testing.TB, broker brokers.Broker) int {
 	tb.Helper()
-	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, broker.ManagementURI+"/api/nodes?columns=os_pid", nil)
+	uri, err := url.Parse(broker.AMQPURI)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	request.SetBasicAuth(broker.Username, broker.Password)
-	response, err := http.DefaultClient.Do(request)
+	port, err := strconv.Atoi(uri.Port())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
-	var nodes []struct {
-		PID string `json:"os_pid"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&nodes); err != nil || len(nodes) == 0 {
-		tb.Fatalf("the nodes of the broker: %v", err)
-	}
-	pid, err := strconv.Atoi(nodes[0].PID)
+	socket := listeningSocket(tb, port)
+	files, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return pid
+	for _, file := range files {
+		if target, err := os.Readlink(file); err == nil && target == socket {
+			pid, err := strconv.Atoi(strings.Split(file, "/")[2])
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return pid
+		}
+	}
+	tb.Fatalf("no process on this machine listens at port %d", port)
+	return 0
+}
+
+// listeningSocket names the socket that listens at a port, as links in /proc do; see proc_net_tcp(5).
+func listeningSocket(tb testing.TB, port int) string {
+	tb.Helper()
+	const address, state, inode, listens = 1, 3, 9, "0A"
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) > inode && fields[state] == listens && strings.HasSuffix(fields[address], fmt.Sprintf(":%04X", port)) {
+				return "socket:[" + fields[inode] + "]"
+			}
+		}
+	}
+	tb.Fatalf("nothing listens at port %d", port)
+	return ""
 }
 
 // cpuOfProcess is the CPU time of a process; Linux counts it in hundredths of a second.

@@ -25,7 +25,7 @@ import (
 )
 
 // chaosMessages is how many messages each case has; WARREN_CHAOS_MESSAGES gives another number.
-const chaosMessages = 20_000
+const chaosMessages = 100_000
 
 // fault is what goes wrong every now and then while a backlog is consumed.
 type fault struct {
@@ -46,10 +46,10 @@ func BenchmarkChaos(b *testing.B) {
 		"Requeue": `{retry: {strategy: Requeue, maxAttempts: 100}}`,
 	} {
 		for name, f := range map[string]fault{
-			"connections cut":  {time.Second, func(c *chaos) { c.proxy.Cut() }},
+			"connections cut":  {500 * time.Millisecond, func(c *chaos) { c.proxy.Cut() }},
 			"consumer killed":  {time.Second, func(c *chaos) { c.restart(syscall.SIGKILL) }},
 			"consumer drained": {time.Second, func(c *chaos) { c.restart(syscall.SIGTERM) }},
-			"broker stopped":   {5 * time.Second, func(c *chaos) { c.broker.Stop(); c.broker.Start() }},
+			"broker stopped":   {2 * time.Second, func(c *chaos) { c.broker.Stop(); c.broker.Start() }},
 		} {
 			b.Run(strategy+", "+name, func(b *testing.B) {
 				for b.Loop() {
