@@ -90,7 +90,7 @@ func consumerQueueIn(path, name string) (*v1alpha1.ConsumerQueue, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer file.Close() //nolint:errcheck // nothing was written
+		defer file.Close()
 		input = file
 	}
 	var found []*v1alpha1.ConsumerQueue

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,8 +96,8 @@ func decodeSafely[T any](decode func(*Delivery) (T, error), d *Delivery) (body T
 }
 
 func chain(middleware []Middleware, handle func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
-	for i := len(middleware) - 1; i >= 0; i-- {
-		handle = middleware[i](handle)
+	for _, wrap := range slices.Backward(middleware) {
+		handle = wrap(handle)
 	}
 	return handle
 }
@@ -157,14 +158,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if err == nil {
 			began := time.Now()
 			if err = c.deliver(ctx, s); err == nil {
-				return c.drain(ctx, s)
+				return c.drain(s)
 			}
 			if time.Since(began) > longestDelay {
 				retry.reset()
 			}
 		}
 		if errors.Is(err, errContractChanged) {
-			if err := c.drain(ctx, s); err != nil {
+			if err := c.drain(s); err != nil {
 				return err
 			}
 			continue
@@ -265,7 +266,7 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-s.ended():
-			s.lose(ErrDeliveryLost)
+			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 			return err
 		case <-look.C:
 			if err := c.look(); err != nil {

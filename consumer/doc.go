@@ -13,9 +13,9 @@
 //
 // As long as the broker keeps what it confirmed, no message is lost: it is acked only after the handler returned nil or Discard, or
 // after the broker confirmed the copy that takes its place. A clean drain repeats nothing. Messages are handled twice after a crash or a
-// lost connection: at most those that were on their way. The copy of a failed message may be there twice if the connection was lost before its
-// confirm came; both have the same header x-copy-id, by which Dedupe finds them. The order of messages is kept only with a single
-// active consumer, a concurrency of 1, and the strategy Requeue or None.
+// lost connection: at most those that were on their way. The copy of a failed message may be there twice if the connection was lost
+// before its confirm came; both have the same header x-copy-id, by which Dedupe finds them. The order of messages is kept only with a
+// single active consumer, a concurrency of 1, and the strategy Requeue or None.
 //
 // # How it is built
 //

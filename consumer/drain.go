@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ const (
 // drain ends a session in the order that loses nothing and repeats nothing: nothing more is started, handlers and copies end, their acks
 // are sent, and the consumer is cancelled, which makes the queue take the acks before the channel is closed. Only then are messages
 // returned: before, the broker would send them here again.
-func (c *Consumer) drain(ctx context.Context, s *session) error {
+func (c *Consumer) drain(s *session) error {
 	c.move(ShuttingDown, nil)
 	began := time.Now()
 	s.stop()
@@ -52,8 +53,8 @@ func (s *session) awaitIdle(limit time.Duration) bool {
 	for s.active.Load() > 0 {
 		select {
 		case <-s.idle:
-		case <-s.over: // what ends from now on is void
-			s.lose(ErrDeliveryLost)
+		case err := <-s.over: // what ends from now on is void
+			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 		case <-timer.C:
 			return false
 		}

@@ -53,7 +53,7 @@ func orUnknown(err error) error {
 	return err
 }
 
-// UnroutableError: the broker has no queue for a message, and returned it.
+// UnroutableError says that no queue gets a message.
 type UnroutableError struct {
 	Exchange, RoutingKey, Reply string
 }
@@ -62,7 +62,7 @@ func (e *UnroutableError) Error() string {
 	return fmt.Sprintf("exchange %q leads routing key %q to no queue: %s", e.Exchange, e.RoutingKey, e.Reply)
 }
 
-// RefusedError: the broker did not take a message; a queue may be full.
+// RefusedError says that the broker did not take a message; a queue may be full.
 type RefusedError struct {
 	Exchange, RoutingKey string
 }
@@ -71,7 +71,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the broker refused a message for exchange %q and routing key %q: the queue may be full", e.Exchange, e.RoutingKey)
 }
 
-// UnknownOutcomeError: the broker may have taken a message or not. It mostly has.
+// UnknownOutcomeError says that the broker may have taken a message or not. It mostly has.
 type UnknownOutcomeError struct {
 	Cause error
 }

@@ -41,7 +41,7 @@ func TestConnPublish(t *testing.T) {
 		defer conn.Close()
 		equal(t, "published", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{Body: []byte("a")}))
 		equal(t, "in the queue", 1, len(b.Messages("orders")))
-		equal(t, "delivery mode", uint8(amqp.Persistent), b.Messages("orders")[0].DeliveryMode)
+		equal(t, "delivery mode", amqp.Persistent, b.Messages("orders")[0].DeliveryMode)
 		unroutable := &consumer.UnroutableError{}
 		if err := conn.Publish(t.Context(), "", "nowhere", consumer.Publishing{}); !errors.As(err, &unroutable) {
 			t.Errorf("a message without a queue: %v", err)

@@ -37,7 +37,8 @@ type Broker struct {
 func New[T any](tb testing.TB, kept contract.Contract, handle consumer.Handler[T], options ...consumer.Option) *Broker {
 	tb.Helper()
 	broker := memory.New(kept)
-	b := &Broker{tb: tb, broker: broker, kept: kept, conn: consumer.NewConn(nil, consumer.WithTransport(broker)), ended: make(chan error, 1)}
+	conn := consumer.NewConn(nil, consumer.WithTransport(broker))
+	b := &Broker{tb: tb, broker: broker, kept: kept, conn: conn, ended: make(chan error, 1)}
 	made, err := consumer.New(b.conn, kept, handle, options...)
 	if err != nil {
 		tb.Fatal(err)

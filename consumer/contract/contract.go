@@ -122,6 +122,17 @@ func (c Contract) Validate() error {
 	if c.MaxAttempts < 1 {
 		refuse("maxAttempts is %d and must be at least 1", c.MaxAttempts)
 	}
+	c.validateTiers(refuse)
+	if c.Park != nil && c.Park.Exchange == "" && c.Park.RoutingKey == "" {
+		refuse("park.routingKey is missing: the default exchange needs the name of the dead-letter queue")
+	}
+	if c.Strategy == Reject && c.RejectDeadLetters {
+		refuse("rejectDeadLetters cannot be true under strategy Reject: what is rejected waits in the tier")
+	}
+	return errors.Join(wrong...)
+}
+
+func (c Contract) validateTiers(refuse func(format string, arguments ...any)) {
 	switch {
 	case c.Strategy == Publish && len(c.Tiers) == 0:
 		refuse("tiers are missing, which strategy Publish publishes to")
@@ -138,13 +149,6 @@ func (c Contract) Validate() error {
 			refuse("tiers[%d].routingKey is missing: the default exchange needs the name of the tier's queue", i)
 		}
 	}
-	if c.Park != nil && c.Park.Exchange == "" && c.Park.RoutingKey == "" {
-		refuse("park.routingKey is missing: the default exchange needs the name of the dead-letter queue")
-	}
-	if c.Strategy == Reject && c.RejectDeadLetters {
-		refuse("rejectDeadLetters cannot be true under strategy Reject: what is rejected waits in the tier")
-	}
-	return errors.Join(wrong...)
 }
 
 // Source is where a contract comes from.

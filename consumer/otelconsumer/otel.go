@@ -133,7 +133,9 @@ func destination(d *consumer.Delivery) string {
 
 func (t *telemetry) changed(to consumer.Transition) {
 	ctx, queue := context.Background(), semconv.MessagingDestinationName(to.Queue)
-	t.stateChanges.Add(ctx, 1, metric.WithAttributes(queue, attribute.String("from", string(to.From)), attribute.String("to", string(to.To))))
+	t.stateChanges.Add(ctx, 1, metric.WithAttributes(
+		queue, attribute.String("from", string(to.From)), attribute.String("to", string(to.To)),
+	))
 	if to.To == consumer.Reconnecting {
 		t.reconnects.Add(ctx, 1, metric.WithAttributes(queue))
 	}

@@ -84,7 +84,7 @@ func TestTracesAndMetrics(t *testing.T) {
 func attributeOf(attributes []attribute.KeyValue, key attribute.Key) string {
 	for _, a := range attributes {
 		if a.Key == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""

@@ -70,7 +70,8 @@ func run(ctx context.Context) error {
 		"    bin/manager contract -f examples/orders/consumerqueue.yaml --rabbitmq 4.3 --virtual-host %s > bin/shipping.json\n"+
 		"    AMQP_URL=%s WARREN_CONTRACT=bin/shipping.json go run ./examples/orders -chaos\n\n"+
 		"RabbitMQ's own page, vhost %q: %s\n\n"+
-		"Ctrl-C ends the operator and the API server; make clean-env ends the broker.", cluster.kubeconfig, vhost, broker.uri(), vhost, broker.management)
+		"Ctrl-C ends the operator and the API server; make clean-env ends the broker.",
+		cluster.kubeconfig, vhost, broker.uri(), vhost, broker.management)
 	select {
 	case <-ctx.Done():
 		fmt.Println()

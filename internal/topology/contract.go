@@ -34,7 +34,9 @@ func ContractOf(cq *v1alpha1.ConsumerQueue, virtualHost string, version vhost.Ve
 		c.ConsumerTimeout = new(contractDuration(timeout))
 	}
 	if spec.redelivery != nil {
-		c.RedeliveryDelay = &contract.RedeliveryDelay{Min: contractDuration(spec.redelivery.min), Max: contractDuration(spec.redelivery.max)}
+		c.RedeliveryDelay = &contract.RedeliveryDelay{
+			Min: contractDuration(spec.redelivery.min), Max: contractDuration(spec.redelivery.max),
+		}
 	}
 	return c, nil
 }
@@ -48,7 +50,7 @@ func strategyOf(spec resolved) contract.Strategy {
 
 // contractTiers lead to the delay tiers: through the retry exchange where there is one.
 func contractTiers(spec resolved) []contract.Tier {
-	var tiers []contract.Tier
+	tiers := make([]contract.Tier, 0, len(spec.tiers))
 	for _, tier := range spec.tiers {
 		route := contract.Route{RoutingKey: tier.queue}
 		if spec.retryExchange != nil {

@@ -130,7 +130,7 @@ func (b Binding) sameMatch(other Binding) bool {
 
 // DeadLettersInto names a queue, other than those in except, whose dead letters come to a queue; empty if there is none.
 func (o Observed) DeadLettersInto(queue string, except []string) string {
-	var mayRoute []func(from DeadLetter) bool // by binding
+	mayRoute := make([]func(from DeadLetter) bool, 0, len(o.BindingsTo[queue])) // by binding
 	for _, binding := range o.BindingsTo[queue] {
 		mayRoute = append(mayRoute, o.mayRouteBy(binding))
 	}

@@ -119,7 +119,7 @@ func repeated(body string, count int) []string {
 func consumeBare(w *world, s shape, counted *handled) {
 	connection, err := w.Connect("bare")
 	w.check(err)
-	defer connection.Close() //nolint:errcheck // it only consumed
+	defer connection.Close()
 	channel, err := connection.Channel()
 	w.check(err)
 	w.check(channel.Qos(s.prefetch, 0, false))

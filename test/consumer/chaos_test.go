@@ -166,7 +166,7 @@ func consumeInChaos(folder, uri string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // each write was checked
+	defer file.Close()
 	made, err := consumer.New(consumer.NewConn(consumer.URI(uri)), contract.File(filepath.Join(folder, "contract.json")),
 		func(_ context.Context, m *consumer.Message[string]) error {
 			if strings.HasSuffix(m.Body, "7") && m.Attempt() == 1 {

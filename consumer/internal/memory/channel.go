@@ -203,7 +203,9 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 		q := b.route(exchange, key)
 		switch {
 		case q == nil:
-			returned := amqp.Return{ReplyCode: amqp.NoRoute, ReplyText: "NO_ROUTE", Exchange: exchange, RoutingKey: key, Headers: content.Headers}
+			returned := amqp.Return{
+				ReplyCode: amqp.NoRoute, ReplyText: "NO_ROUTE", Exchange: exchange, RoutingKey: key, Headers: content.Headers,
+			}
 			for _, receiver := range ch.returns {
 				receiver <- returned
 			}

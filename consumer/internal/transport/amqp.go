@@ -170,8 +170,8 @@ func (c *guardedConn) killUnlessOpen() {
 	defer c.mu.Unlock()
 	if !c.opened {
 		c.killed = true
-		_ = c.Conn.Close()
+		_ = c.Close()
 	}
 }
 
-func (c *guardedConn) kill() { _ = c.Conn.Close() }
+func (c *guardedConn) kill() { _ = c.Close() }
