@@ -120,7 +120,7 @@ generate: ## Generate Go code, deep copies and apply configurations, and the JSO
 
 .PHONY: manifests
 manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.
-	$(CONTROLLER_GEN) crd rbac:roleName=manager-role paths=./... \
+	$(CONTROLLER_GEN) crd rbac:roleName=manager-role paths=./api/... paths=./internal/... paths=./cmd/... \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
 	go run ./hack/cel api/v1alpha1/rules.cel config/crd/bases/*.yaml
 	sed 's/^kind: ClusterRole$$/kind: Role/' config/rbac/role.yaml >config/namespaced/watched/role.yaml
