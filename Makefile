@@ -82,7 +82,7 @@ chaos-consumer: ## Count what the consumer library loses and repeats while conne
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.
-	@for package in $$(go list ./internal/...); do \
+	@for package in $$(go list ./internal/... ./consumer/...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package; \

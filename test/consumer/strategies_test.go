@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/consumer/consumertest"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/brokers"
 )
 
 // Specs with short delays.
@@ -139,6 +140,26 @@ func TestTheBrokerInMemoryAgrees(t *testing.T) {
 				topologytest.Equal(t, "dead letters", test.dead, dead)
 				topologytest.Equal(t, "handled", test.handled, seen.handled)
 			})
+		})
+	}
+}
+
+// What consumertest.Real declares does the same as the operator's topology.
+func TestARealBrokerForTestsOfApplications(t *testing.T) {
+	t.Parallel()
+	for name, test := range strategyCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kept, err := topology.ContractOf(topologytest.ConsumerQueue(t, test.spec), "/", topologytest.V43)
+			topologytest.Equal(t, "error", nil, err)
+			w := &world{VHost: brokers.Newest(t).NewVHost(t), tb: t, kept: kept}
+			seen := &tally{}
+			running := w.run(consumertest.Real(t, w.uri(""), kept), outcomes(seen), consumer.WithDecoder(decodeUnlessOdd))
+			w.Publish("", "orders", allMessages()...)
+			dead := w.deadLetters(len(test.dead))
+			topologytest.Equal(t, "Run", nil, running.end())
+			topologytest.Equal(t, "dead letters", test.dead, dead)
+			topologytest.Equal(t, "handled", test.handled, seen.handled)
 		})
 	}
 }

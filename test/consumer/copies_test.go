@@ -1,0 +1,167 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// A copy is published by another user than the original, to one queue, and waits for as long as the tier says.
+func TestACopyLeavesOutWhatWouldLeadItAstray(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		user := w.Broker.NewUser(w.tb)
+		w.Grant(user, "", ".*", ".*")
+		uri, err := url.Parse(w.uri(""))
+		g.Expect(err).NotTo(HaveOccurred())
+		uri.User = url.UserPassword(user.Username, user.Password)
+		w.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
+		attempts := make(chan amqp.Delivery, 10)
+		w.run(consumer.NewConn(consumer.URI(uri.String())), func(_ context.Context, m *consumer.Message[string]) error {
+			attempts <- m.Raw
+			if m.Attempt() == 1 {
+				return errors.New("no stock")
+			}
+			return nil
+		})
+		connection, err := w.Connect("producer")
+		g.Expect(err).NotTo(HaveOccurred())
+		defer connection.Close()
+		channel, err := connection.Channel()
+		g.Expect(err).NotTo(HaveOccurred())
+		sent := time.Now()
+		g.Expect(channel.PublishWithContext(context.Background(), "", "orders", true, false, amqp.Publishing{
+			UserId: w.Broker.Username, Expiration: "60000", MessageId: "m-1", Headers: amqp.Table{"CC": []any{"audit"}, "trace": "7"},
+		})).To(Succeed())
+		var first, second amqp.Delivery
+		g.Eventually(attempts).WithTimeout(20 * time.Second).Should(Receive(&first))
+		g.Eventually(attempts).WithTimeout(20 * time.Second).Should(Receive(&second))
+		g.Expect(time.Since(sent)).To(BeNumerically(">=", 200*time.Millisecond))
+		g.Expect(second.MessageId).To(Equal("m-1"))
+		g.Expect(second.UserId).To(BeEmpty())
+		g.Expect(second.Headers).To(HaveKeyWithValue("trace", "7"))
+		g.Expect(second.Headers).NotTo(HaveKey("CC"))
+		g.Expect(w.Ready("audit")).To(Equal(1))
+	})
+}
+
+// refusing is a policy under which a queue takes nothing.
+var refusing = map[string]any{"max-length": 0, "overflow": "reject-publish"}
+
+func TestAFullTierKeepsTheOriginal(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		w.SetPolicy("full", brokers.Policy{Pattern: `^orders\.retry\.`, Definition: refusing, ApplyTo: "queues", Priority: 9})
+		seen := &tally{}
+		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			if seen.add(m.Body) == 1 {
+				return errors.New("no stock")
+			}
+			return nil
+		})
+		w.Publish("", "orders", "a", "b")
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(20 * time.Second).Should(ContainSubstring("refused a message"))
+		w.DeletePolicy("full")
+		g.Eventually(seen.repeated).WithTimeout(40 * time.Second).Should(Equal(2))
+	})
+}
+
+// A dead-letter exchange that is missing closes the channel of whoever publishes to it: others are not to suffer, and what is given up waits.
+func TestAMissingDeadLetterExchangeHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		w.DeleteExchange("orders.dlx")
+		seen := &tally{}
+		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			if strings.HasPrefix(m.Body, "bad") {
+				return consumer.Permanent(errors.New("no such customer"))
+			}
+			if seen.add(m.Body) == 1 {
+				return errors.New("no stock")
+			}
+			return nil
+		})
+		w.Publish("", "orders", append(bodies(50), "bad 1", "bad 2")...)
+		g.Eventually(seen.repeated).WithTimeout(30 * time.Second).Should(BeNumerically(">=", 50))
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(20 * time.Second).
+			Should(ContainSubstring(`"orders.dlx"`))
+		w.DeclareExchange("orders.dlx", "fanout", nil)
+		w.Bind("orders.dlx", "orders.dlq", "", nil)
+		for _, dead := range w.deadLetters(2) {
+			g.Expect(dead).To(Equal(letter{Kind: "permanent", Message: "no such customer", Retries: int64(1)}))
+		}
+	})
+}
+
+// The broker takes a message back that its consumer keeps for too long: up to 4.2 by closing the channel, from 4.3 on by cancelling
+// the consumer.
+func TestAMessageThatTheBrokerTakesBackIsHandledAgain(t *testing.T) {
+	t.Parallel()
+	for _, broker := range brokers.All(t) {
+		if strings.HasPrefix(broker.Version, "3.") {
+			continue // knows no x-consumer-timeout
+		}
+		t.Run(broker.Version, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, broker, `{retry: {policy: None}, queue: {consumerTimeout: 5s}}`)
+			g := NewWithT(t)
+			causes, handled := make(chan error, 10), make(chan string, 10)
+			release := make(chan struct{})
+			kept := w.kept
+			w.run(w.conn(), func(ctx context.Context, m *consumer.Message[string]) error {
+				if m.Raw.Redelivered {
+					handled <- m.Body
+					return nil
+				}
+				<-release // whatever the context says
+				causes <- context.Cause(ctx)
+				return nil
+			}, consumer.WithTimeout(time.Duration(*kept.ConsumerTimeout)-time.Second))
+			w.Publish("", "orders", "slow")
+			g.Eventually(handled).WithTimeout(3 * time.Minute).Should(Receive(Equal("slow")))
+			close(release)
+			g.Eventually(causes).WithTimeout(10 * time.Second).Should(Receive(Not(BeNil())))
+			g.Eventually(func() int { return w.Ready("orders") }).Should(BeZero())
+		})
+	}
+}
+
+func TestHeadersOfACopyTellWhereTheMessageCameFrom(t *testing.T) {
+	t.Parallel()
+	onEach(t, `{retry: {maxAttempts: 2, delayTiers: [{delay: 200ms}]}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]}`, func(w *world) {
+		g := NewWithT(w.tb)
+		origins := make(chan string, 10)
+		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			origins <- m.OriginalExchange() + " " + m.OriginalRoutingKey()
+			return errors.New("no stock")
+		})
+		w.Publish("shop", "order.placed", "a")
+		g.Eventually(origins).WithTimeout(10 * time.Second).Should(Receive(Equal("shop order.placed")))
+		g.Eventually(origins).WithTimeout(10 * time.Second).Should(Receive(Equal("shop order.placed")))
+		g.Eventually(func() int { return w.Ready("orders.dlq") }).WithTimeout(10 * time.Second).Should(Equal(1))
+		connection, err := w.Connect("dead letters")
+		g.Expect(err).NotTo(HaveOccurred())
+		defer connection.Close()
+		channel, err := connection.Channel()
+		g.Expect(err).NotTo(HaveOccurred())
+		dead, _, err := channel.Get("orders.dlq", true)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(dead.Headers).To(HaveKeyWithValue(contract.HeaderOriginalExchange, "shop"))
+		g.Expect(dead.Headers).To(HaveKeyWithValue(contract.HeaderOriginalRoutingKey, "order.placed"))
+		g.Expect(dead.Headers).To(HaveKeyWithValue(contract.HeaderFailureQueue, "orders"))
+		g.Expect(dead.DeliveryMode).To(Equal(amqp.Persistent))
+	})
+}
