@@ -29,6 +29,7 @@ type acker struct {
 	mu       sync.Mutex
 	first    uint64     // the lowest tag that is not settled
 	states   []tagState // from that tag on
+	lowest   int        // where in states the first finished one is, if any
 	finished int        // how many wait for their ack
 	closed   bool
 	wake     chan struct{} // tells the loop that something is finished
@@ -74,6 +75,9 @@ func (a *acker) ack(tag uint64) error {
 		return errStale
 	}
 	a.mark(tag, tagFinished)
+	if at := int(tag - a.first); a.finished == 0 || at < a.lowest {
+		a.lowest = at
+	}
 	a.finished++
 	if a.finished >= a.batch {
 		return a.send()
@@ -118,8 +122,22 @@ func (a *acker) giveBackAll() error {
 	if a.closed {
 		return errStale
 	}
+	if err := a.send(); err != nil {
+		return err
+	}
 	a.closed = true
 	return a.channel.Nack(0, true, true)
+}
+
+// finish sends the acks that wait, and nothing more after them.
+func (a *acker) finish() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return errStale
+	}
+	a.closed = true
+	return a.send()
 }
 
 // flush sends the acks that wait.
@@ -177,7 +195,7 @@ func (a *acker) send() error {
 			}
 		}
 	}
-	for at := last + 1; a.finished > 0; at++ {
+	for at := max(last+1, a.lowest); a.finished > 0; at++ {
 		if a.states[at] != tagFinished {
 			continue
 		}
@@ -197,6 +215,9 @@ func (a *acker) advance() {
 	for settled < len(a.states) && a.states[settled] == tagSettled {
 		settled++
 	}
-	a.states = append(a.states[:0], a.states[settled:]...)
-	a.first += uint64(settled)
+	if settled > 0 {
+		a.states = append(a.states[:0], a.states[settled:]...)
+		a.first += uint64(settled)
+		a.lowest -= settled
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -69,6 +70,7 @@ func WithTransport(t transport.Transport) ConnOption {
 // NewConn describes how the broker is reached. It does not connect: Consumer.Run and Conn.Publish do.
 func NewConn(credentials Credentials, options ...ConnOption) *Conn {
 	s := &connSettings{name: clientName()}
+	s.amqp.URI = func() (string, error) { return "", errors.New("consumer: NewConn was given no credentials") }
 	if credentials != nil {
 		s.amqp.URI = credentials.URI
 	}
@@ -131,6 +133,9 @@ func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message
 	maps.Copy(headers, message.Headers)
 	headers[contract.HeaderCopyID] = rand.Text()
 	message.Headers = headers
+	if err := headers.Validate(); err != nil {
+		return fmt.Errorf("consumer: publish: %w", err)
+	}
 	if message.DeliveryMode == 0 {
 		message.DeliveryMode = amqp.Persistent
 	}

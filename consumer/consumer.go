@@ -21,7 +21,8 @@ import (
 // Discard for other ends.
 //
 // The context ends when the handler has taken too long, when the broker has taken the message back, or at the end of a drain;
-// context.Cause says which: ErrTimeout, ErrDeliveryLost or ErrDraining.
+// context.Cause says which: ErrTimeout, ErrDeliveryLost or ErrDraining. The context does not end when the handler returns: messages that
+// are handled one after the other may share it.
 type Handler[T any] func(ctx context.Context, m *Message[T]) error
 
 // Consumer consumes one main queue.
@@ -111,6 +112,10 @@ func (c *Consumer) keep(loaded contract.Contract) error {
 	if err := c.prepare(s); err != nil {
 		return err
 	}
+	if loaded.Strategy == contract.Requeue && loaded.RedeliveryDelay == nil {
+		s.logger.Warn("Failed messages come back at once, after a pause of this consumer: retry.redeliveryDelay would have the broker wait",
+			"queue", loaded.Queue)
+	}
 	c.settings.Store(s)
 	c.contract.Store(&loaded)
 	return nil
@@ -165,8 +170,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 			}
 		}
 		if errors.Is(err, errContractChanged) {
-			if err := c.drain(s); err != nil {
-				return err
+			if err := c.drain(s); err != nil { // what lingers keeps its slot
+				c.settings.Load().logger.Warn("The contract has changed, and handlers go on", "error", err)
 			}
 			continue
 		}
@@ -210,6 +215,11 @@ func (c *Consumer) look() error {
 		return nil
 	case sameSession(*current, loaded):
 		c.contract.Store(&loaded)
+		c.status.forgetRoutes()
+		return nil
+	}
+	if _, err := settingsOf(c.options, loaded); err != nil {
+		c.settings.Load().logger.Warn("The new contract does not go with the options; the one of before is kept", "error", err)
 		return nil
 	}
 	return errContractChanged
@@ -294,9 +304,11 @@ func consumeError(err error, kept contract.Contract) error {
 	isReply := errors.As(err, &reply)
 	switch {
 	case isReply && reply.Code == amqp.NotFound:
-		return fmt.Errorf("queue %q not found in %q: is the ConsumerQueue Ready? %w", kept.Queue, kept.VirtualHost, err)
+		return fmt.Errorf("queue %q not found: is the ConsumerQueue Ready, and does the URI lead to virtual host %q? %w",
+			kept.Queue, kept.VirtualHost, err)
 	case isReply && reply.Code == amqp.AccessRefused:
-		return fmt.Errorf("the user needs the permission read for queue %q in %q: %w", kept.Queue, kept.VirtualHost, err)
+		return fmt.Errorf("queue %q cannot be consumed; does the user have the permission read in virtual host %q? %w",
+			kept.Queue, kept.VirtualHost, err)
 	}
 	return err
 }

@@ -27,7 +27,7 @@ func (c *Consumer) drain(s *session) error {
 	s.stop()
 	c.move(DrainingQueue, nil)
 	cancelled := false
-	if !s.awaitIdle(patience) && !s.kept.SingleActiveConsumer && s.active.Load() <= survivors {
+	if !s.awaitIdle(patience) && !s.kept.SingleActiveConsumer && s.settings.prefetch <= survivors {
 		cancelled = s.cancelEarly() == nil
 	}
 	lost := !s.awaitIdle(s.settings.drain - time.Since(began))
@@ -89,7 +89,7 @@ func (s *session) leaveQueue(cancelled bool) {
 			return err
 		}
 		if s.kept.SingleActiveConsumer {
-			return nil
+			return s.acker.finish()
 		}
 		if !cancelled {
 			if err := s.channel.Cancel(s.id, false); err != nil {

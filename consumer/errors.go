@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,12 +34,14 @@ func (v *verdict) Unwrap() error { return v.error }
 // Permanent says that no attempt can help: the message goes to the dead-letter queue at once.
 func Permanent(err error) error { return &verdict{error: orUnknown(err), result: contract.Permanent} }
 
-// RetryAfter is a failure after which the message waits for at least d, if a delay tier is that long. It counts as an attempt.
+// RetryAfter is a failure after which the message waits for at least d, if a delay tier is that long. It counts as an attempt. Under
+// the strategies Reject and Requeue the message waits for as long as after any failure.
 func RetryAfter(d time.Duration, err error) error {
 	return &verdict{error: orUnknown(err), result: contract.Failed, delay: d}
 }
 
-// Defer says that it is too early: the message comes again after d, and no attempt is counted.
+// Defer says that it is too early: the message comes again after d, or the longest delay tier if that is shorter, and no attempt is
+// counted. Without delay tiers the message is kept in hand, for 30 s at most, and returned, which RabbitMQ before 4.3 counts as a delivery.
 func Defer(d time.Duration) error {
 	return &verdict{error: fmt.Errorf("deferred for %s", d), result: contract.Deferred, delay: d}
 }
@@ -65,10 +68,18 @@ func (e *UnroutableError) Error() string {
 // RefusedError says that the broker did not take a message; a queue may be full.
 type RefusedError struct {
 	Exchange, RoutingKey string
+	// Reason is empty where the broker gave none.
+	Reason string
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the broker refused a message for exchange %q and routing key %q: the queue may be full", e.Exchange, e.RoutingKey)
+	return fmt.Sprintf("the broker refused a message for exchange %q and routing key %q: %s",
+		e.Exchange, e.RoutingKey, cmp.Or(e.Reason, "the queue may be full"))
+}
+
+// isRefusal says that the broker did not take a message, for sure.
+func isRefusal(err error) bool {
+	return errors.As(err, new(*UnroutableError)) || errors.As(err, new(*RefusedError))
 }
 
 // UnknownOutcomeError says that the broker may have taken a message or not. It mostly has.

@@ -289,7 +289,7 @@ func TestHealthHandler(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		equal(t, "/readyz without a queue", http.StatusServiceUnavailable, probe("/readyz"))
 		equal(t, "/livez without a queue", http.StatusOK, probe("/livez"))
-		equal(t, "message", true, strings.Contains(b.consumer.Health().Message, `queue "orders" not found in "/": is the ConsumerQueue Ready?`))
+		equal(t, "message", true, strings.Contains(b.consumer.Health().Message, `queue "orders" not found: is the ConsumerQueue Ready, and does the URI lead to virtual host "/"?`))
 		equal(t, "Run", nil, b.end())
 		equal(t, "/livez in the end", http.StatusServiceUnavailable, probe("/livez"))
 	})

@@ -19,7 +19,7 @@ type Message[T any] struct {
 	Body T
 }
 
-// Delivery is one delivery of a message.
+// Delivery is one delivery of a message. Whoever changes its headers or its body changes the copy of a failed message.
 type Delivery struct {
 	// Raw is the delivery as amqp091-go has it, with headers, properties and the body as it came.
 	Raw amqp.Delivery
@@ -118,27 +118,35 @@ func decodeJSON[T any](d *Delivery) (body T, err error) {
 
 // copyOf is the message as it is published again. It leaves out the properties user-id, which names another user than this one, and
 // expiration, which would end the delay early.
-func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) amqp.Publishing {
+// Headers that do not fit into a frame are an error: the broker would close the connection.
+func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) (amqp.Publishing, error) {
+	headers, fit := fitted(amqp.Table(action.Headers), maxFrame)
+	if !fit {
+		return amqp.Publishing{}, &RefusedError{
+			Exchange: action.Route.Exchange, RoutingKey: action.Route.RoutingKey, Reason: "its headers do not fit into a frame",
+		}
+	}
 	return amqp.Publishing{
-		Headers: fitted(amqp.Table(action.Headers), maxFrame), DeliveryMode: amqp.Persistent, Body: raw.Body,
+		Headers: headers, DeliveryMode: amqp.Persistent, Body: raw.Body,
 		ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, Priority: raw.Priority, CorrelationId: raw.CorrelationId,
 		ReplyTo: raw.ReplyTo, MessageId: raw.MessageId, Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId,
-	}
+	}, nil
 }
 
 // propertiesSize is what a frame has room for besides headers: the other properties, of which each has at most 256 bytes.
 const propertiesSize = 4096
 
-// fitted leaves out what is told of a failure, the longest first, where the headers would not fit into a frame: the broker would close
-// the connection.
-func fitted(headers amqp.Table, maxFrame int) amqp.Table {
+// fitted leaves out what is told of a failure, the longest first, where the headers would not fit into a frame; false if they do
+// not fit even so.
+func fitted(headers amqp.Table, maxFrame int) (amqp.Table, bool) {
+	fits := func() bool { return maxFrame <= 0 || sizeOf(headers) <= maxFrame-propertiesSize }
 	for _, name := range []string{contract.HeaderFailureMessage, contract.HeaderFailureClient, contract.HeaderFailureTime} {
-		if maxFrame <= 0 || sizeOf(headers) <= maxFrame-propertiesSize {
-			return headers
+		if fits() {
+			break
 		}
 		delete(headers, name)
 	}
-	return headers
+	return headers, fits()
 }
 
 // sizeOf is how many bytes a field of a table takes, at most.

@@ -44,7 +44,8 @@ func WithConcurrency(n int) Option { return func(s *settings) { s.concurrency = 
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
 // WithTimeout is after how long a handler's context ends. It is less than the consumer timeout of the broker, which takes all messages
-// back then: four fifths, 24 minutes by default.
+// back then: four fifths, 24 minutes by default. The broker's clock starts when it sends the message, so a prefetch that takes minutes
+// to handle needs a shorter timeout.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // WithDrainTimeout is how long handlers have when the consumer ends: 20 s. Stay 10 s below terminationGracePeriodSeconds.
@@ -71,8 +72,8 @@ func WithMiddleware(middleware ...Middleware) Option {
 
 // Limiter lets a message be handled.
 type Limiter interface {
-	// Acquire waits for permission, until ctx ends. An error returns the message to the queue. Release is called once the
-	// message is settled.
+	// Acquire waits for permission, until ctx ends. After an error it is called again a second later. Release is called once the
+	// message was handled.
 	Acquire(ctx context.Context) (release func(), err error)
 }
 

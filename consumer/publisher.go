@@ -55,18 +55,20 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-p.places }()
+	release := sync.OnceFunc(func() { <-p.places })
 	if err := p.checkExchange(route.Exchange); err != nil {
+		release()
 		return err
 	}
 	l, err := p.line(ctx)
+	if err == nil {
+		err = l.gate.await(ctx)
+	}
 	if err != nil {
+		release()
 		return err
 	}
-	if err := l.gate.await(ctx); err != nil {
-		return err
-	}
-	err = l.publish(ctx, route, message)
+	err = l.publish(ctx, route, message, release)
 	if unknown := new(UnknownOutcomeError); errors.As(err, &unknown) && l.lacks(route.Exchange) {
 		return p.noteMissing(route)
 	}
@@ -184,19 +186,30 @@ type line struct {
 	waiting map[string]amqp.Return // by copy ID: returned, and not confirmed yet
 }
 
-// publish sends a message and waits for its confirm.
-func (l *line) publish(ctx context.Context, route contract.Route, message amqp.Publishing) error {
+// publish sends a message and waits for its confirm. It releases the message's place once there is an answer, even if the caller does not
+// wait for that: as many returns as there are places find room.
+func (l *line) publish(ctx context.Context, route contract.Route, message amqp.Publishing, release func()) error {
 	if l.unconfirmed.Add(1) == 1 {
 		l.progress.Store(time.Now().UnixNano())
 	}
-	defer l.unconfirmed.Add(-1)
+	answered := func() {
+		l.unconfirmed.Add(-1)
+		release()
+	}
 	confirmation, err := l.channel.Publish(route.Exchange, route.RoutingKey, true, message)
 	if err != nil { // a part may have been sent
+		answered()
 		return &UnknownOutcomeError{Cause: err}
 	}
 	select {
 	case <-confirmation.Done():
+		defer answered()
 	case <-ctx.Done():
+		go func() {
+			<-confirmation.Done()
+			l.returned(message)
+			answered()
+		}()
 		return &UnknownOutcomeError{Cause: context.Cause(ctx)}
 	}
 	acked := confirmation.Acked()

@@ -97,15 +97,28 @@ func (s *session) begin() {
 // watch tells how the session ended.
 func (s *session) watch() {
 	select {
-	case err := <-s.closed:
-		if err == nil { // closed here
-			return
+	case reply := <-s.closed:
+		s.over <- s.closedBy(reply)
+	case _, cancelled := <-s.cancelled:
+		if cancelled {
+			s.over <- errCancelled
+		} else { // amqp091-go closes both
+			s.over <- s.closedBy(<-s.closed)
 		}
-		s.over <- consumeError(fmt.Errorf("the channel was closed: %w", err), s.kept)
-	case <-s.cancelled:
-		s.over <- errors.New("the broker cancelled the consumer: the queue was deleted, lost its leader, or the consumer timeout is over")
 	case <-s.ctx.Done():
 	}
+}
+
+var (
+	errCancelled = errors.New("the broker cancelled the consumer: the queue was deleted, lost its leader, or the consumer timeout is over")
+	errClosed    = errors.New("the connection was closed by this program")
+)
+
+func (s *session) closedBy(reply *amqp.Error) error {
+	if reply == nil {
+		return errClosed
+	}
+	return consumeError(fmt.Errorf("the channel was closed: %w", reply), s.kept)
 }
 
 func (s *session) ended() <-chan error { return s.over }
@@ -211,7 +224,7 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) er
 		if err == nil {
 			return s.send(d, contract.Ack)
 		}
-		if a.Otherwise != "" && time.Since(began) >= parkingTimeout {
+		if a.Otherwise != "" && isRefusal(err) && time.Since(began) >= parkingTimeout {
 			return s.send(d, a.Otherwise)
 		}
 		if unknown := new(UnknownOutcomeError); !errors.As(err, &unknown) {
@@ -225,7 +238,10 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) er
 
 func (s *session) publish(d *Delivery, a contract.Action) error {
 	began := time.Now()
-	err := s.consumer.conn.publisher.publish(s.ctx, *a.Route, copyOf(d.Raw, a, s.connection.MaxFrame()))
+	message, err := copyOf(d.Raw, a, s.connection.MaxFrame())
+	if err == nil {
+		err = s.consumer.conn.publisher.publish(s.ctx, *a.Route, message)
+	}
 	s.consumer.published(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
 	return err
 }
@@ -234,6 +250,11 @@ func (s *session) publish(d *Delivery, a contract.Action) error {
 func (s *session) finish(end Settlement, err error) {
 	end.Stale = err != nil
 	s.consumer.settled(end)
+	s.endOne()
+}
+
+// endOne takes a delivery from those that are at work.
+func (s *session) endOne() {
 	if s.active.Add(-1) == 0 {
 		select {
 		case s.idle <- struct{}{}:

@@ -64,7 +64,7 @@ func (s *status) move(to State, err error) (from State, moved bool) {
 		s.err = err
 	}
 	if to == Delivering {
-		s.err = nil
+		s.err, s.missing = nil, nil
 	}
 	return from, true
 }
@@ -77,10 +77,20 @@ func (s *status) published(route contract.Route, err error) {
 		delete(s.missing, route)
 		return
 	}
+	if !isRefusal(err) {
+		return
+	}
 	if s.missing == nil {
 		s.missing = map[contract.Route]error{}
 	}
 	s.missing[route] = err
+}
+
+// forgetRoutes forgets which routes take no copies: there are others now, or nobody knows.
+func (s *status) forgetRoutes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missing = nil
 }
 
 // Health is how the consumer is now.

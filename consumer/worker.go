@@ -63,17 +63,36 @@ func (w *worker) run() {
 	}
 }
 
-// limiterPause is how long a message is kept that a limiter refused: it comes back at once.
+// limiterPause is how long a limiter has peace that returned an error.
 const limiterPause = time.Second
+
+// acquire asks the limiter until it grants, or nothing is started any more: a message that is returned would come back at once, and
+// RabbitMQ before 4.3 would count that.
+func (s *session) acquire() (release func(), err error) {
+	for {
+		release, err = s.settings.limiter.Acquire(stopContext{s.ctx, s.stopped})
+		switch {
+		case err == nil && s.isStopped():
+			release()
+			return nil, context.Canceled
+		case err == nil:
+			return release, nil
+		case s.isStopped():
+			return nil, err
+		}
+		s.hold(limiterPause)
+	}
+}
 
 // process handles a delivery.
 func (w *worker) process(raw amqp.Delivery) {
 	s := w.session
+	s.active.Add(1) // before the look: a drain waits for what is active
 	if s.isStopped() {
 		s.leave(raw.DeliveryTag, contract.ReturnMessage)
+		s.endOne()
 		return
 	}
-	s.active.Add(1)
 	began := time.Now()
 	d := newDelivery(raw, s.consumer.contract.Load())
 	if d.progress.Crashes >= s.settings.crashLimit {
@@ -82,9 +101,8 @@ func (w *worker) process(raw amqp.Delivery) {
 		return
 	}
 	if s.settings.limiter != nil {
-		release, err := s.settings.limiter.Acquire(stopContext{s.ctx, s.stopped})
+		release, err := s.acquire()
 		if err != nil {
-			s.hold(limiterPause)
 			s.settle(d, contract.Outcome{Result: contract.Returned}, err, began)
 			return
 		}
@@ -121,8 +139,13 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 	returned = true
 }
 
-// judge is the outcome of what a handler returned.
-func (s *session) judge(ctx context.Context, failure error) contract.Outcome {
+// judge is the outcome of what a handler returned. It calls functions of the application, which may panic.
+func (s *session) judge(ctx context.Context, failure error) (o contract.Outcome) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			o = contract.Outcome{Result: contract.Panicked, Text: fmt.Sprintf("classifying the error panicked: %v", cause), Time: time.Now()}
+		}
+	}()
 	if failure == nil {
 		return contract.Outcome{Result: contract.Succeeded}
 	}

@@ -47,7 +47,7 @@ type Contract struct {
 	Park *Route `json:"park,omitempty"`
 	// DeadLetterQueue is where dead letters wait; empty where dead-lettering is disabled.
 	DeadLetterQueue string `json:"deadLetterQueue,omitempty"`
-	// RejectDeadLetters says that a rejected message goes to the dead-letter queue.
+	// RejectDeadLetters says that a rejected message goes to the dead-letter queue, at least once.
 	RejectDeadLetters bool `json:"rejectDeadLetters"`
 	// SingleActiveConsumer says that only one consumer at a time gets messages.
 	SingleActiveConsumer bool `json:"singleActiveConsumer"`

@@ -30,7 +30,7 @@ const (
 	TimedOut    Result = "timedOut"
 	Permanent   Result = "permanent"   // no attempt can help
 	Undecodable Result = "undecodable" // nor can it here; it was not handled
-	Crashed     Result = "crashed"     // as Undecodable: the message came back too often, see Contract.Crashes
+	Crashed     Result = "crashed"     // as Undecodable: the message came back too often, see Progress.Crashes
 	Deferred    Result = "deferred"    // not yet, which is not a failure
 	Discarded   Result = "discarded"   // failed, and done with
 	Returned    Result = "returned"    // it was not handled, or not to the end

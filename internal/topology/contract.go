@@ -21,7 +21,7 @@ func ContractOf(cq *v1alpha1.ConsumerQueue, virtualHost string, version vhost.Ve
 	c := contract.Contract{
 		APIVersion: contract.APIVersion, Queue: spec.main, VirtualHost: virtualHost, Strategy: strategyOf(spec),
 		MaxAttempts: max(1, int(spec.maxAttempts)), Tiers: contractTiers(spec), Park: parkingRoute(spec), DeadLetterQueue: spec.dlq,
-		RejectDeadLetters: spec.dlx != nil && spec.strategy != v1alpha1.RetryStrategyReject,
+		RejectDeadLetters: rejectDeadLetters(spec),
 	}
 	if spec.queue.SingleActiveConsumer != nil {
 		c.SingleActiveConsumer = *spec.queue.SingleActiveConsumer
@@ -39,6 +39,11 @@ func ContractOf(cq *v1alpha1.ConsumerQueue, virtualHost string, version vhost.Ve
 		}
 	}
 	return c, nil
+}
+
+// rejectDeadLetters says whether what is rejected comes to the dead-letter queue for sure: at most once, it would be lost where that is full.
+func rejectDeadLetters(spec resolved) bool {
+	return spec.dlx != nil && spec.atLeastOnce && spec.strategy != v1alpha1.RetryStrategyReject
 }
 
 func strategyOf(spec resolved) contract.Strategy {

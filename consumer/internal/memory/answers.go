@@ -74,7 +74,7 @@ func (p *pump) finish() {
 	p.wake()
 }
 
-// stop ends the pump now.
+// stop ends the pump now. It is called once, by the end of the channel.
 func (p *pump) stop() { close(p.stopped) }
 
 func (p *pump) run() {

@@ -17,6 +17,7 @@ type channel struct {
 	tag        uint64
 	unacked    map[uint64]delivered
 	consumers  []*consumer
+	pumps      []*pump  // of all consumers that there were
 	unanswered []func() // confirms that a blocked broker owes
 	closes     []chan *amqp.Error
 	cancels    []chan string
@@ -67,7 +68,7 @@ func (ch *channel) Consume(name, tag string, _, _, _, _ bool, _ amqp.Table) (<-c
 		return nil, reason
 	}
 	c := &consumer{tag: tag, queue: q, channel: ch, prefetch: ch.prefetch, pump: newPump()}
-	ch.consumers = append(ch.consumers, c)
+	ch.consumers, ch.pumps = append(ch.consumers, c), append(ch.pumps, c.pump)
 	q.consumers = append(q.consumers, c)
 	b.deliver(q)
 	return c.pump.out, nil
@@ -284,8 +285,10 @@ func (ch *channel) end(reason *amqp.Error) {
 	var queues []*queue
 	for _, c := range slices.Clone(ch.consumers) {
 		ch.leave(c)
-		c.pump.stop()
 		queues = append(queues, c.queue)
+	}
+	for _, p := range ch.pumps {
+		p.stop()
 	}
 	tags := make([]uint64, 0, len(ch.unacked))
 	for tag := range ch.unacked {

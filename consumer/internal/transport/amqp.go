@@ -3,8 +3,11 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,10 +27,25 @@ type AMQP struct {
 // heartbeat is how often each side sends something, at least.
 const heartbeat = 10 * time.Second
 
+// withHeartbeat sets the heartbeat, which a URI may set otherwise: see silence.
+func withHeartbeat(uri string) (string, error) {
+	parsed, err := url.Parse(uri)
+	if err != nil {
+		return "", errors.New("the URI of the broker cannot be read: want amqp://USER:PASSWORD@HOST:PORT/VHOST") // err shows the password
+	}
+	query := parsed.Query()
+	query.Set("heartbeat", strconv.Itoa(int(heartbeat.Seconds())))
+	parsed.RawQuery = query.Encode()
+	return parsed.String(), nil
+}
+
 // Dial connects. If ctx ends before the connection is open, it is killed.
 func (a *AMQP) Dial(ctx context.Context, name string) (Connection, error) {
 	uri, err := a.URI()
 	if err != nil {
+		return nil, err
+	}
+	if uri, err = withHeartbeat(uri); err != nil {
 		return nil, err
 	}
 	dial := a.DialTCP

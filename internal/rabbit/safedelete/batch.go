@@ -19,6 +19,9 @@ import (
 // longer are asked again.
 const answerAge = 2 * time.Second
 
+// plannedAge is how old they may be once the fences are planned, which takes long where the broker is slow.
+const plannedAge = 5 * time.Second
+
 // batch are groups whose queues stand behind one fence at the same time, or behind a few.
 type batch struct {
 	deleter *Deleter
@@ -161,6 +164,10 @@ func (d *batch) fenceOff(ctx context.Context) error {
 	planned, err := preflight{d}.plan(ctx)
 	if err != nil || len(d.groups) == 0 {
 		return interrupted(ctx, err)
+	}
+	if time.Since(d.answered) > plannedAge {
+		d.interruptible(nil)
+		return errOutdated
 	}
 	err = d.fenceAndDelete(ctx, planned)
 	if errors.Is(err, ErrAbandoned) {
