@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type publisher struct {
 
 	connecting chan struct{} // held while connecting; guards what follows
 	current    *line
+	retired    []*line // which others may still wait for
 	retry      backoff
 	notBefore  time.Time
 
@@ -69,6 +71,9 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 		return err
 	}
 	err = l.publish(ctx, route, message, release)
+	if errors.As(err, new(*RefusedError)) {
+		p.retire(l)
+	}
 	if unknown := new(UnknownOutcomeError); errors.As(err, &unknown) && l.lacks(route.Exchange) {
 		return p.noteMissing(route)
 	}
@@ -93,6 +98,29 @@ func (p *publisher) noteMissing(route contract.Route) error {
 	err := &UnroutableError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reply: "the exchange does not exist"}
 	p.missing[route.Exchange] = missingExchange{time.Now().Add(missingFor), err}
 	return err
+}
+
+// refusalAge is after how long a line is given up on which a queue refuses messages: RabbitMQ 3.10 goes on refusing on a channel that it has
+// told of a full queue, whether or not the queue is still full.
+const refusalAge = 10 * time.Second
+
+// retire has the next message open another line. The line is closed once nobody waits for a confirm on it.
+func (p *publisher) retire(l *line) {
+	if time.Since(l.opened) < refusalAge {
+		return
+	}
+	select {
+	case p.connecting <- struct{}{}:
+	default: // another time
+		return
+	}
+	defer func() { <-p.connecting }()
+	if p.current != l {
+		return
+	}
+	p.current = nil
+	p.retired = append(slices.DeleteFunc(p.retired, func(other *line) bool { return other.channel.IsClosed() }), l)
+	l.done.Store(true)
 }
 
 // line returns the line that is open, or opens one.
@@ -131,7 +159,7 @@ func (p *publisher) open(ctx context.Context) (*line, error) {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, connection.Kill)()
-	l := &line{connection: connection, waiting: map[string]amqp.Return{}, ended: make(chan struct{})}
+	l := &line{connection: connection, opened: time.Now(), waiting: map[string]amqp.Return{}, ended: make(chan struct{})}
 	if l.channel, err = connection.Channel(); err != nil {
 		l.close()
 		return nil, err
@@ -166,12 +194,18 @@ func (p *publisher) close() {
 		p.current.close()
 		p.current = nil
 	}
+	for _, l := range p.retired {
+		l.close()
+	}
+	p.retired = nil
 }
 
 // line is one channel in confirm mode, with a connection of its own.
 type line struct {
 	connection transport.Connection
 	channel    transport.Channel
+	opened     time.Time
+	done       atomic.Bool // retired
 	closed     chan *amqp.Error
 	blocked    chan amqp.Blocking
 	gate       gate
@@ -270,6 +304,9 @@ func (l *line) watch() {
 		case l.reason = <-l.closed:
 			return
 		case <-look.C:
+			if l.done.Load() && l.unconfirmed.Load() == 0 {
+				l.close()
+			}
 			silent := time.Since(time.Unix(0, l.progress.Load()))
 			if l.unconfirmed.Load() > 0 && silent > confirmTimeout && !l.gate.isShut() {
 				l.connection.Kill()

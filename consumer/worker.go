@@ -143,7 +143,8 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 func (s *session) judge(ctx context.Context, failure error) (o contract.Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			o = contract.Outcome{Result: contract.Panicked, Text: fmt.Sprintf("classifying the error panicked: %v", cause), Time: time.Now()}
+			text := fmt.Sprintf("classifying the error panicked: %v", cause)
+			o = contract.Outcome{Result: contract.Panicked, Text: text, Time: time.Now()}
 		}
 	}()
 	if failure == nil {

@@ -41,7 +41,8 @@ func ContractOf(cq *v1alpha1.ConsumerQueue, virtualHost string, version vhost.Ve
 	return c, nil
 }
 
-// rejectDeadLetters says whether what is rejected comes to the dead-letter queue for sure: at most once, it would be lost where that is full.
+// rejectDeadLetters says whether what is rejected comes to the dead-letter queue for sure. At most once, a message would be lost where
+// that queue is full.
 func rejectDeadLetters(spec resolved) bool {
 	return spec.dlx != nil && spec.atLeastOnce && spec.strategy != v1alpha1.RetryStrategyReject
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,17 +65,21 @@ func TestAFullTierKeepsTheOriginal(t *testing.T) {
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
 		w.SetPolicy("full", brokers.Policy{Pattern: `^orders\.retry\.`, Definition: refusing, ApplyTo: "queues", Priority: 9})
-		seen := &tally{}
-		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+		seen, refused := &tally{}, atomic.Int64{}
+		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
 			if seen.add(m.Body) == 1 {
 				return errors.New("no stock")
 			}
 			return nil
-		})
-		w.Publish("", "orders", "a", "b")
-		g.Eventually(func() string { return running.Health().Message }).WithTimeout(20 * time.Second).Should(ContainSubstring("refused a message"))
+		}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+			if errors.As(p.Err, new(*consumer.RefusedError)) {
+				refused.Add(1)
+			}
+		}}))
+		w.Publish("", "orders", bodies(300)...) // a channel is told of the policy by its first messages
+		g.Eventually(refused.Load).WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
 		w.DeletePolicy("full")
-		g.Eventually(seen.repeated).WithTimeout(40 * time.Second).Should(Equal(2))
+		g.Eventually(seen.repeated).WithTimeout(40 * time.Second).Should(Equal(300))
 	})
 }
 
