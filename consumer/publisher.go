@@ -100,8 +100,8 @@ func (p *publisher) noteMissing(route contract.Route) error {
 	return err
 }
 
-// refusalAge is after how long a line is given up on which a queue refuses messages: RabbitMQ 3.10 goes on refusing on a channel that it has
-// told of a full queue, whether or not the queue is still full.
+// refusalAge is after how long a line is given up on which a queue refuses messages: RabbitMQ 3.10 goes on refusing on a channel that
+// it has told of a full queue, whether or not the queue is still full.
 const refusalAge = 10 * time.Second
 
 // retire has the next message open another line. The line is closed once nobody waits for a confirm on it.
