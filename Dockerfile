@@ -9,6 +9,7 @@ WORKDIR /src
 # Dependencies change less often than code: a layer of their own.
 COPY go.mod go.sum go.work ./
 COPY consumer/go.mod consumer/go.sum consumer/
+COPY examples/orders/go.mod examples/orders/go.sum examples/orders/
 RUN go mod download
 
 COPY . .

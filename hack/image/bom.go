@@ -23,7 +23,11 @@ func (s source) writeBOM(path, binary string) (failed error) {
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		components = append(components, library(module.Path, module.Version))
+		version := module.Version
+		if version == "(devel)" { // of this repository, by go.work
+			version = s.version
+		}
+		components = append(components, library(module.Path, version))
 	}
 	if own, found := debug.ReadBuildInfo(); found {
 		for _, module := range own.Deps {
