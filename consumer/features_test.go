@@ -49,7 +49,7 @@ func TestMux(t *testing.T) {
 		} {
 			b.Publish("", "orders", m)
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		equal(t, "handled", []string{"placed 7", "note hello"}, got)
 		kinds := map[any]int{}
 		for _, dead := range b.Messages("orders.dlq") {
@@ -107,7 +107,7 @@ func TestDedupe(t *testing.T) {
 				for _, id := range test.ids {
 					b.Publish("", "orders", amqp.Publishing{MessageId: id})
 				}
-				time.Sleep(time.Second)
+				pass(time.Second)
 				equal(t, "handled", test.handled, handled)
 				equal(t, "in the tier", test.inTheTier, len(b.Messages("orders.retry.30s")))
 				equal(t, "Run", nil, b.end())
@@ -151,7 +151,7 @@ func TestALimiterHoldsMessagesBackAndDoesNotHinderADrain(t *testing.T) {
 			return nil
 		}, consumer.WithConcurrency(1), consumer.WithLimiter(limits))
 		b.send(t, "a", "b", "c", "d")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "handled", 2, handled)
 		began := time.Now()
 		equal(t, "Run", nil, b.end())
@@ -175,7 +175,7 @@ func TestAMessageThatEndsTheProcessIsParkedBeforeTheHandlerSeesIt(t *testing.T) 
 			time.Sleep(time.Minute)
 			b.Cut()
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "handled", 3, handled)
 		equal(t, "dead letters", []string{"a crashed 0"}, b.dead())
 		equal(t, "Run", nil, b.end())
@@ -208,33 +208,33 @@ func TestAContractThatChangesIsTakenUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- made.Run(ctx) }()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "ready without a contract", false, made.Health().Ready)
 
 		kept := contract.Default("orders")
 		writeContract(t, path, kept)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "ready with a contract", true, made.Health().Ready)
 		b.Publish("", "orders", amqp.Publishing{Body: []byte("a")})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		equal(t, "in the first tier", 1, len(b.Messages("orders.retry.30s")))
 
 		kept.Tiers = kept.Tiers[2:]
 		writeContract(t, path, kept)
 		states = nil
-		time.Sleep(31 * time.Second)
+		pass(31 * time.Second)
 		equal(t, "states after the tiers have changed", 0, len(states))
 		equal(t, "in the last tier", 1, len(b.Messages("orders.retry.30m")))
 
 		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "ready with a broken contract", true, made.Health().Ready)
 
 		kept.Strategy, kept.Tiers = contract.Requeue, nil
 		writeContract(t, path, kept)
-		time.Sleep(31 * time.Second)
+		pass(31 * time.Second)
 		equal(t, "states after the strategy has changed", []consumer.State{
 			consumer.ShuttingDown, consumer.DrainingQueue, consumer.Connecting, consumer.DeclaringQoS, consumer.Consuming, consumer.Delivering,
 		}, states)
@@ -286,7 +286,7 @@ func TestHealthHandler(t *testing.T) {
 		equal(t, "/readyz", http.StatusOK, probe("/readyz"))
 		equal(t, "/livez", http.StatusOK, probe("/livez"))
 		b.Delete("orders")
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		equal(t, "/readyz without a queue", http.StatusServiceUnavailable, probe("/readyz"))
 		equal(t, "/livez without a queue", http.StatusOK, probe("/livez"))
 		equal(t, "message", true, strings.Contains(b.consumer.Health().Message, `queue "orders" not found: is the ConsumerQueue Ready, and does the URI lead to virtual host "/"?`))

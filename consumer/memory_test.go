@@ -87,6 +87,12 @@ func (b *bench) dead() []string {
 	return found
 }
 
+// pass lets time pass, and waits until all that happens then has happened.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func equal(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateErrors()); diff != "" {
@@ -116,7 +122,7 @@ func TestAFailedMessageComesAgainAfterTheDelaysOfTheTiers(t *testing.T) {
 			return errors.New("no stock")
 		})
 		b.send(t, "a")
-		time.Sleep(3 * time.Hour)
+		pass(3 * time.Hour)
 		equal(t, "attempts", []string{
 			"a 1/5 at 0s", "a 2/5 at 30s", "a 3/5 at 5m30s", "a 4/5 at 35m30s", "a 5/5 at 1h5m30s",
 		}, seen.all)
@@ -151,7 +157,7 @@ func TestWhatAHandlerReturnsDecides(t *testing.T) {
 				b := run(t, contract.Default("orders"), test.handle, consumer.WithConcurrency(1))
 				b.send(t, "a")
 				synctest.Wait()
-				time.Sleep(time.Second)
+				pass(time.Second)
 				equal(t, "dead letters", test.dead, b.dead())
 				equal(t, "waiting", test.waits, b.Unsettled(b.kept.DeadLetterQueue))
 				equal(t, "Run", nil, b.end())
@@ -175,7 +181,7 @@ func TestWorkersOutliveTheirHandlers(t *testing.T) {
 			return nil
 		}, consumer.WithConcurrency(1))
 		b.send(t, "exit 1", "panic 1", "exit 2", "panic 2", "good")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		equal(t, "handled", []string{"good"}, handled)
 		equal(t, "in a tier", 4, b.Unsettled(b.kept.DeadLetterQueue))
 		equal(t, "Run", nil, b.end())
@@ -193,7 +199,7 @@ func TestWhatCannotBeDecodedIsDeadLetteredAtOnce(t *testing.T) {
 				return "", errors.New("unexpected {")
 			}))
 		b.send(t, "a", "panic")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		dead := b.dead()
 		slices.Sort(dead)
 		equal(t, "dead letters", []string{"a undecodable 0", "panic undecodable 0"}, dead)
@@ -207,7 +213,7 @@ func TestStates(t *testing.T) {
 		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil })
 		synctest.Wait()
 		b.Cut()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		equal(t, "health", true, b.consumer.Health().Ready)
 		equal(t, "Run", nil, b.end())
 		up := []string{"Connecting", "DeclaringQoS", "Consuming", "Delivering"}
@@ -275,7 +281,7 @@ func TestADrainAbandonsHandlersThatIgnoreIt(t *testing.T) {
 		}
 		equal(t, "abandoned", []string{"a"}, abandoned.Abandoned)
 		equal(t, "left in the queue", 1, len(b.Messages("orders")))
-		time.Sleep(time.Hour) // the handler ends, and that is void
+		pass(time.Hour) // the handler ends, and that is void
 		equal(t, "left in the queue", 1, len(b.Messages("orders")))
 	})
 }
@@ -296,7 +302,7 @@ func TestALostDeliveryEndsItsHandlerAndIsNotSettled(t *testing.T) {
 		b.send(t, "a")
 		synctest.Wait()
 		b.Cut()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		equal(t, "causes", 1, len(causes))
 		equal(t, "lost", true, errors.Is(causes[0], consumer.ErrDeliveryLost))
 		equal(t, "handled", 2, count)
@@ -316,11 +322,11 @@ func TestAHandlerThatTakesTooLongFails(t *testing.T) {
 			return context.Cause(ctx)
 		}, consumer.WithTimeout(time.Minute))
 		b.send(t, "a")
-		time.Sleep(61 * time.Second)
+		pass(61 * time.Second)
 		waiting := b.Messages("orders.retry.30s")
 		equal(t, "in the tier", 1, len(waiting))
 		equal(t, "kind", any("timeout"), waiting[0].Headers["x-failure-kind"])
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "unsettled", 0, b.Unsettled(""))
 		equal(t, "Run", nil, b.end())
 	})
@@ -340,10 +346,10 @@ func TestACopyThatIsNotTakenIsPublishedAgain(t *testing.T) {
 				synctest.Wait()
 				test.begin(b)
 				b.send(t, "a")
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				equal(t, "ready", name == "publishers are blocked", b.consumer.Health().Ready)
 				test.end(b)
-				time.Sleep(15 * time.Second)
+				pass(15 * time.Second)
 				equal(t, "ready in the end", true, b.consumer.Health().Ready)
 				equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
 				equal(t, "Run", nil, b.end())
@@ -359,9 +365,9 @@ func TestParkingThatIsRefusedEndsInAReject(t *testing.T) {
 		synctest.Wait()
 		b.Refuse("orders.dlq", true)
 		b.send(t, "a")
-		time.Sleep(29 * time.Second)
+		pass(29 * time.Second)
 		equal(t, "dead letters", 0, len(b.dead()))
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		equal(t, "dead letters", []string{"a <nil> <nil>"}, b.dead()) // rejected: the broker moved it
 		equal(t, "Run", nil, b.end())
 	})
