@@ -120,33 +120,45 @@ func decodeJSON[T any](d *Delivery) (body T, err error) {
 // expiration, which would end the delay early.
 // Headers that do not fit into a frame are an error: the broker would close the connection.
 func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) (amqp.Publishing, error) {
-	headers, fit := fitted(amqp.Table(action.Headers), maxFrame)
-	if !fit {
+	message := amqp.Publishing{
+		Headers: amqp.Table(action.Headers), DeliveryMode: amqp.Persistent, Body: raw.Body,
+		ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, Priority: raw.Priority, CorrelationId: raw.CorrelationId,
+		ReplyTo: raw.ReplyTo, MessageId: raw.MessageId, Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId,
+	}
+	if maxFrame > 0 && !fit(message.Headers, roomForHeaders(message, maxFrame)) {
 		return amqp.Publishing{}, &RefusedError{
 			Exchange: action.Route.Exchange, RoutingKey: action.Route.RoutingKey, Reason: "its headers do not fit into a frame",
 		}
 	}
-	return amqp.Publishing{
-		Headers: headers, DeliveryMode: amqp.Persistent, Body: raw.Body,
-		ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, Priority: raw.Priority, CorrelationId: raw.CorrelationId,
-		ReplyTo: raw.ReplyTo, MessageId: raw.MessageId, Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId,
-	}, nil
+	return message, nil
 }
 
-// propertiesSize is what a frame has room for besides headers: the other properties, of which each has at most 256 bytes.
-const propertiesSize = 4096
+// roomForHeaders is how many bytes the headers of a message may take: all properties of a message come in one frame. See section
+// 2.3.5.2 of the specification of AMQP 0-9-1.
+func roomForHeaders(message amqp.Publishing, maxFrame int) int {
+	const (
+		frame   = 8             // type, channel, size, end
+		content = 2 + 2 + 8 + 2 // class, weight, size of the body, flags
+		numbers = 1 + 1 + 8     // delivery mode, priority, timestamp
+	)
+	room := maxFrame - frame - content - numbers
+	for _, text := range []string{
+		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type, message.AppId,
+	} {
+		room -= 1 + len(text)
+	}
+	return room
+}
 
-// fitted leaves out what is told of a failure, the longest first, where the headers would not fit into a frame; false if they do
-// not fit even so.
-func fitted(headers amqp.Table, maxFrame int) (amqp.Table, bool) {
-	fits := func() bool { return maxFrame <= 0 || sizeOf(headers) <= maxFrame-propertiesSize }
+// fit leaves out what is told of a failure, the longest first, where headers take more bytes than they may; false if they do even so.
+func fit(headers amqp.Table, room int) bool {
 	for _, name := range []string{contract.HeaderFailureMessage, contract.HeaderFailureClient, contract.HeaderFailureTime} {
-		if fits() {
-			break
+		if sizeOf(headers) <= room {
+			return true
 		}
 		delete(headers, name)
 	}
-	return headers, fits()
+	return sizeOf(headers) <= room
 }
 
 // sizeOf is how many bytes a field of a table takes, at most.

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"sync"
 	"time"
 
 	"github.com/warren-mq/warren/consumer/contract"
@@ -21,13 +22,13 @@ const (
 	Disconnected  State = "Disconnected"
 )
 
-// Observer is told what happens. It must not block. A nil function costs nothing.
+// Observer is told what happens. A nil function costs nothing.
 type Observer struct {
-	// State is called with each transition.
+	// State is called with each transition, one after the other. A call that does not return holds up nothing but further calls.
 	State func(Transition)
-	// Settled is called when a delivery is settled, or when that has become void.
+	// Settled is called when a delivery is settled, or when that has become void. It is a part of the handling: the next message waits.
 	Settled func(Settlement)
-	// Published is called with each attempt to publish a copy.
+	// Published is called with each attempt to publish a copy. It is a part of the handling, too.
 	Published func(Publication)
 }
 
@@ -59,4 +60,55 @@ type Publication struct {
 	// Err is nil once the broker has confirmed the copy.
 	Err  error
 	Took time.Duration
+}
+
+// reporter tells observers of transitions, in order, and without having the consumer wait for them.
+type reporter struct {
+	mu      sync.Mutex
+	waiting []func()
+	active  bool // there is a goroutine that works them off
+	idle    sync.WaitGroup
+}
+
+func (r *reporter) report(tell func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = append(r.waiting, tell)
+	if !r.active {
+		r.active = true
+		r.idle.Go(r.work)
+	}
+}
+
+func (r *reporter) work() {
+	for {
+		r.mu.Lock()
+		if len(r.waiting) == 0 {
+			r.active = false
+			r.mu.Unlock()
+			return
+		}
+		tell := r.waiting[0]
+		r.waiting = r.waiting[1:]
+		r.mu.Unlock()
+		tell()
+	}
+}
+
+// reportingTime is how long observers have to hear of the end of a consumer.
+const reportingTime = time.Second
+
+// await waits until all has been told.
+func (r *reporter) await() {
+	told := make(chan struct{})
+	go func() {
+		r.idle.Wait()
+		close(told)
+	}()
+	timer := time.NewTimer(reportingTime)
+	defer timer.Stop()
+	select {
+	case <-told:
+	case <-timer.C:
+	}
 }

@@ -21,7 +21,7 @@ func TestCopiesFitIntoAFrame(t *testing.T) {
 		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
 			return errors.New(strings.Repeat("no stock ", 1000))
 		})
-		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 126200)}})
+		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 130000)}})
 		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"small": "x"}})
 		pass(time.Second)
 		told := map[bool]int{}

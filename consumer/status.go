@@ -157,7 +157,7 @@ func (c *Consumer) move(to State, err error) {
 	}
 	for _, observer := range observers {
 		if observer.State != nil {
-			observer.State(Transition{Queue: queue, From: from, To: to, Err: err})
+			c.reporter.report(func() { observer.State(Transition{Queue: queue, From: from, To: to, Err: err}) })
 		}
 	}
 }

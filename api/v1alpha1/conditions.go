@@ -29,6 +29,8 @@ const (
 	ReasonExchangeMissing = "ExchangeMissing"
 	// ReasonReturnRouteMissing: retry.returnTo does not lead to the main queue.
 	ReasonReturnRouteMissing = "ReturnRouteMissing"
+	// ReasonContractNotWritten: the topology is in sync, and the ConfigMap of spec.contract cannot be written.
+	ReasonContractNotWritten = "ContractNotWritten"
 	// ReasonConnectionNotReady: the BrokerConnection or its Secret is missing or not usable.
 	ReasonConnectionNotReady = "ConnectionNotReady"
 	// ReasonBrokerUnreachable: the broker does not answer.
@@ -84,3 +86,7 @@ const RequestedAtAnnotation = "messaging.warren.dev/requested-at"
 // to be declared, and where. It has a meaning until the status is written for the first time; see
 // docs/adr/0027-two-writes.md.
 const IntentsAnnotation = "messaging.warren.dev/intents"
+
+// ContractLabel is on the ConfigMaps of spec.contract. A ValidatingAdmissionPolicy lets the manager write no others; see
+// config/contract.
+const ContractLabel = "messaging.warren.dev/contract"

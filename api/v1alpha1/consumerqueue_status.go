@@ -88,6 +88,10 @@ type ConsumerQueueStatus struct {
 	// +optional
 	Messages *MessageCounts `json:"messages,omitempty"`
 
+	// contract says what was written into the ConfigMap of spec.contract; absent before that, and without spec.contract.
+	// +optional
+	Contract *ContractStatus `json:"contract,omitempty"`
+
 	// planHash identifies all changes, for approvals; empty when in sync.
 	// +kubebuilder:validation:MaxLength=80
 	// +optional
@@ -101,6 +105,24 @@ type ConsumerQueueStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+}
+
+// ContractStatus is the contract that consumers have.
+type ContractStatus struct {
+	// configMap is the name of the ConfigMap that holds the contract.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	ConfigMap string `json:"configMap,omitempty"`
+
+	// hash of the ConfigMap's data. Pods that consume have the contract once their copy of the ConfigMap has this hash.
+	// +kubebuilder:validation:MaxLength=80
+	// +required
+	Hash string `json:"hash,omitempty"`
+
+	// lastUpdateTime is when the ConfigMap was given this contract. What has left the spec stays at the broker for three minutes
+	// more, until every consumer knows.
+	// +required
+	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitzero"`
 }
 
 // ObjectKind is a kind of object at the broker.
@@ -353,6 +375,8 @@ const (
 	AdvisoryReasonDeadLetters AdvisoryReason = "DeadLetters"
 	// AdvisoryReasonInUse: something else at the broker uses the object.
 	AdvisoryReasonInUse AdvisoryReason = "InUse"
+	// AdvisoryReasonContractPending: consumers may not have heard of the new contract yet.
+	AdvisoryReasonContractPending AdvisoryReason = "ContractPending"
 	// AdvisoryReasonReportOnly: driftPolicy is Report.
 	AdvisoryReasonReportOnly AdvisoryReason = "ReportOnly"
 	// AdvisoryReasonNotEmpty: the queue holds messages or has consumers.

@@ -43,6 +43,10 @@ type ConsumerQueueSpec struct {
 	// +optional
 	DeadLetterStrategy DeadLetterStrategy `json:"deadLetterStrategy,omitempty"`
 
+	// contract has Warren tell the application's consumers what they have to keep. Without it, they are told by other means.
+	// +optional
+	Contract *ContractSpec `json:"contract,omitempty"`
+
 	// driftPolicy says what happens when exchanges, queues or bindings are missing at the broker: Correct declares them
 	// again, Report only says so.
 	// +kubebuilder:default=Correct
@@ -73,6 +77,17 @@ type ConnectionReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name,omitempty"`
+}
+
+// ContractSpec says where consumers find the contract: queue, retry strategy, delay tiers, and where to park what they give up.
+type ContractSpec struct {
+	// configMap is the name of the ConfigMap in this namespace that Warren writes the contract into, laid out as a service binding.
+	// Warren needs a permission for that, which it is not given by default; see docs/consumer/kubernetes.md.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +required
+	ConfigMap string `json:"configMap,omitempty"`
 }
 
 // SourceBinding binds the main queue to an exchange, once for each routing key.

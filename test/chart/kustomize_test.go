@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,14 @@ func TestDefaultValuesRenderConfigDefault(t *testing.T) {
 			expectSame(t, kustomize(t, "config/default"), render(t, helm, sameImage...))
 		})
 	}
+}
+
+// With contracts.enabled it renders what config/contract does, too.
+func TestContractsRenderConfigContract(t *testing.T) {
+	t.Parallel()
+	want := kustomize(t, "config/default")
+	maps.Copy(want, kustomize(t, "config/contract"))
+	expectSame(t, want, render(t, "helm", append(sameImage, "--set=contracts.enabled=true")...))
 }
 
 // For a single namespace and no right in the whole cluster, it renders exactly what config/namespaced does.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -15,8 +16,9 @@ import (
 )
 
 const (
-	manager = "warren-controller-manager"
-	metrics = "warren-controller-manager-metrics"
+	manager   = "warren-controller-manager"
+	metrics   = "warren-controller-manager-metrics"
+	contracts = "warren-contract-policy"
 )
 
 // Each value arrives where it belongs.
@@ -62,6 +64,10 @@ func TestEveryOption(t *testing.T) {
 		{"NetworkPolicy", manager, ".spec.policyTypes", `["Ingress","Egress"]`},
 		{"NetworkPolicy", manager, ".spec.egress[1].ports[0].port", "53"},
 		{"PodDisruptionBudget", manager, ".spec.maxUnavailable", "1"},
+		{
+			"ValidatingAdmissionPolicy", contracts, ".spec.matchConditions[0].expression",
+			"request.userInfo.username == 'system:serviceaccount:warren-system:warren'",
+		},
 	} {
 		if got := at(t, found, test.kind, test.name, test.path); got != test.want {
 			t.Errorf("%s %s: %s is\n%s, want\n%s", test.kind, test.name, test.path, got, test.want)
@@ -106,6 +112,10 @@ func expectDecodable(t *testing.T, found objects) {
 			into = &rbacv1.ClusterRole{}
 		case "RoleBinding", "ClusterRoleBinding":
 			into = &rbacv1.ClusterRoleBinding{}
+		case "ValidatingAdmissionPolicy":
+			into = &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		case "ValidatingAdmissionPolicyBinding":
+			into = &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		default:
 			continue // its CRD knows
 		}
@@ -113,6 +123,21 @@ func expectDecodable(t *testing.T, found objects) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// In each of the namespaces that it watches, the manager may write contracts.
+func TestContractsInWatchedNamespaces(t *testing.T) {
+	t.Parallel()
+	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=contracts.enabled=true")
+	for _, namespace := range []string{"team-a", "team-b"} {
+		if found[key("Role", namespace, "warren-contract-role")] == nil || found[key("RoleBinding", namespace, "warren-contract-rolebinding")] == nil {
+			t.Errorf("there is no role in %s", namespace)
+		}
+	}
+	if found[key("ClusterRole", "", "warren-contract-role")] != nil {
+		t.Error("there is a ClusterRole")
+	}
+	found.get(t, "ValidatingAdmissionPolicy", contracts)
 }
 
 // In each of the namespaces that it watches, the manager has the same Role. It has no ClusterRole but the one for metrics.

@@ -92,6 +92,9 @@ func (o objects) get(t *testing.T, kind, name string) *unstructured.Unstructured
 	t.Helper()
 	object := o[key(kind, system, name)]
 	if object == nil {
+		object = o[key(kind, "", name)]
+	}
+	if object == nil {
 		t.Fatalf("there is no %s %s", kind, name)
 	}
 	return object

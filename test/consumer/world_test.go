@@ -2,12 +2,16 @@ package consumer_test
 
 import (
 	"context"
+	"flag"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +26,11 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
+
+// atOnce is how many tests run at the same time. Most of them wait: for a delay, or for a timeout.
+const atOnce = 24
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv("WARREN_CHAOS_FOLDER"); folder != "" { // see BenchmarkChaos
@@ -31,6 +39,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	// The tests' own requests keep connections for a while.
@@ -142,6 +154,20 @@ func (w *world) run(conn *consumer.Conn, handle consumer.Handler[string], option
 func (w *world) conn(options ...consumer.ConnOption) *consumer.Conn {
 	return consumer.NewConn(consumer.URI(w.uri("")), options...)
 }
+
+// connPublishingThrough is a Conn that consumes directly and publishes through a proxy: a consumer connects for consuming first.
+func (w *world) connPublishingThrough(proxy *netfault.Proxy) *consumer.Conn {
+	consumes := &atomic.Bool{}
+	return w.conn(consumer.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if consumes.Swap(true) {
+			address = proxy.Address
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}))
+}
+
+// quiet is for consumers whose log would tell nothing.
+var quiet = consumer.WithLogger(slog.New(slog.DiscardHandler))
 
 // end stops a consumer, and returns what Run returned.
 func (r *running) end() error {

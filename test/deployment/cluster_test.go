@@ -18,6 +18,8 @@ type cluster struct {
 
 	// scraper and stranger are tokens of one who may read metrics and of one who may not.
 	scraper, stranger string
+	// writesContracts says that config/contract is installed.
+	writesContracts bool
 }
 
 // startCluster starts an API server that is stopped with the suite or container. It has RBAC, as envtest's always have, and

@@ -6,6 +6,7 @@ package deployment
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,18 +27,18 @@ var (
 	broker brokers.Broker
 	// binary is the manager, built as it goes into the image.
 	binary string
-	// roles are what config/default gives the manager.
+	// roles are what config/default and config/contract give the manager.
 	roles []role
-	// whole is a cluster with config/default.
+	// whole is a cluster with both.
 	whole *cluster
 )
 
 func TestDeployment(t *testing.T) {
 	SetUpGomega(30 * time.Second)
 	broker = brokers.Newest(t)
-	roles = rolesIn(t, filepath.Join(config, "default"))
-	if len(roles) < 3 {
-		t.Fatalf("config/default has not the roles that are to be tested: %v", roles)
+	roles = slices.Concat(rolesIn(t, filepath.Join(config, "default")), rolesIn(t, filepath.Join(config, "contract")))
+	if len(roles) < 4 {
+		t.Fatalf("config/ has not the roles that are to be tested: %v", roles)
 	}
 	RunSpecs(t, "Warren, deployed")
 }
@@ -51,6 +52,8 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	LogTo(GinkgoWriter)
 	whole = startCluster()
 	whole.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
+	whole.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "contract"))
+	whole.writesContracts = true
 	whole.Kubectl("apply", "--server-side", "-f", filepath.Join("testdata", "rabbitmqcluster.yaml"))
 	whole.addScrapers()
 })

@@ -46,6 +46,8 @@ var works = []work{
 	{"mends drift", (*shift).drift, func(s *shift) error { return s.recorded("DriftCorrected", 1) }},
 	{"mends it over and over, and counts the Event", nil, (*shift).driftCounted},
 	{"writes a status although the resource has changed meanwhile", (*shift).requestAmidChanges, (*shift).requestHandled},
+	{"writes a contract", func(s *shift) { s.applyContract(5) }, func(s *shift) error { return s.contractWritten(5) }},
+	{"writes another contract", func(s *shift) { s.applyContract(7) }, func(s *shift) error { return s.contractWritten(7) }},
 	{"stays leader", nil, (*shift).renewed},
 	{"lets a ConsumerQueue go", (*shift).deleteQueue, (*shift).queueGone},
 }
@@ -194,6 +196,27 @@ func (s *shift) servesMetrics() error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// applyContract asks for a contract, where the manager may write contracts.
+func (s *shift) applyContract(maxAttempts int) {
+	if s.cluster.writesContracts {
+		s.Queue("orders", fmt.Sprintf(`{deletionPolicy: Delete, contract: {configMap: orders-contract}, retry: {maxAttempts: %d}}`, maxAttempts))
+	}
+}
+
+func (s *shift) contractWritten(maxAttempts int) error {
+	if !s.cluster.writesContracts {
+		return nil
+	}
+	found := &corev1.ConfigMap{}
+	if err := s.cluster.Get(ctx(), s.key("orders-contract"), found); err != nil {
+		return err
+	}
+	if want := fmt.Sprintf(`"maxAttempts": %d`, maxAttempts); !strings.Contains(found.Data["contract.json"], want) {
+		return fmt.Errorf("the contract has not %s: %s", want, found.Data["contract.json"])
+	}
+	return s.queueReady()
 }
 
 func (s *shift) drift() { s.VHost.DeleteQueue("orders.dlq") }

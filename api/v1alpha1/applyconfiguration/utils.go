@@ -44,6 +44,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ConsumerQueueSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConsumerQueueStatus"):
 		return &apiv1alpha1.ConsumerQueueStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ContractSpec"):
+		return &apiv1alpha1.ContractSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ContractStatus"):
+		return &apiv1alpha1.ContractStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeadLetterExchange"):
 		return &apiv1alpha1.DeadLetterExchangeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeadLetterQueueSpec"):

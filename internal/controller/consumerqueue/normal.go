@@ -103,7 +103,10 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 		return ctrl.Result{}, err
 	}
 	if s.needsNoRequeue() {
-		return ctrl.Result{}, nil
+		if s.cq.Spec.Contract == nil {
+			return ctrl.Result{}, nil
+		}
+		interval = contractRecheck
 	}
 	return ctrl.Result{RequeueAfter: trigger.Jittered(interval), Priority: new(trigger.Resync)}, nil
 }

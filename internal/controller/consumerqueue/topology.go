@@ -106,11 +106,13 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later
 	}
 	v.prune(&comparison)
-	return v.tell(comparison, decided, before, applied)
+	return v.tell(ctx, comparison, decided, before, applied)
 }
 
 // tell writes what came of it into the report, and returns an error if that is to be tried again.
-func (v *vhostScope) tell(comparison plan.Comparison, decided plan.Plan, before []v1alpha1.Change, applied error) error {
+func (v *vhostScope) tell(
+	ctx context.Context, comparison plan.Comparison, decided plan.Plan, before []v1alpha1.Change, applied error,
+) error {
 	comparison.Advisories = append(comparison.Advisories, v.sharedVHost()...)
 	decided.Failed = failedObjects(applied)
 	entries := plan.MergeInventory(comparison, v.known, decided)
@@ -119,18 +121,24 @@ func (v *vhostScope) tell(comparison plan.Comparison, decided plan.Plan, before 
 	if err := v.setTopology(entries, comparison, decided); err != nil {
 		return err
 	}
-	v.setConditions(outcome)
-	return retryable(applied)
+	unwritten := v.syncContract(ctx, outcome)
+	v.setConditions(outcome.withContract(unwritten))
+	return errors.Join(retryable(applied), retryableWrite(unwritten))
 }
 
 // compare includes what dead-letters to the topology only where something has left the spec: that takes a walk through the whole vhost.
 func (v *vhostScope) compare() plan.Comparison {
 	names := topology.SelectionWith(v.cq, v.owned)
-	names.IncludeDeadLetterSources = slices.ContainsFunc(v.owned, func(entry v1alpha1.TopologyEntry) bool {
+	leaving := slices.ContainsFunc(v.owned, func(entry v1alpha1.TopologyEntry) bool {
 		return !v.desired.Wants(topology.IDOf(entry))
 	})
+	names.IncludeDeadLetterSources = leaving
 	observed, _ := v.connection.Observe(names)
-	return plan.Diff(v.desired, observed, v.diffInput())
+	input := v.diffInput()
+	if leaving {
+		input.ContractHold = v.contractHold()
+	}
+	return plan.Diff(v.desired, observed, input)
 }
 
 func (v *vhostScope) diffInput() plan.Input {

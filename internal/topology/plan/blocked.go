@@ -14,7 +14,7 @@ type removal struct {
 	entry      v1alpha1.TopologyEntry
 	comparison *Comparison
 	observed   vhost.Observed
-	hold       string // see Input.Hold
+	input      Input
 	// leaving are the bindings that go, too: to a check they are not there any more.
 	leaving vhost.IDs
 }
@@ -24,10 +24,11 @@ type check func(removal) Block
 
 var (
 	bindingChecks = []check{
-		anotherOperatorWorksHere, queueMustBeRecreated, exchangeMustBeRecreated, replacementIsPending, deadLettersNeedBinding,
+		anotherOperatorWorksHere, queueMustBeRecreated, exchangeMustBeRecreated, replacementIsPending, consumersPublish,
+		deadLettersNeedBinding,
 	}
-	exchangeChecks = []check{anotherOperatorWorksHere, replacementIsPending, exchangeIsInUse}
-	queueChecks    = []check{anotherOperatorWorksHere, replacementIsPending, deadLettersComeIn, queueIsBound}
+	exchangeChecks = []check{anotherOperatorWorksHere, replacementIsPending, consumersPublish, exchangeIsInUse}
+	queueChecks    = []check{anotherOperatorWorksHere, replacementIsPending, consumersPublish, deadLettersComeIn, queueIsBound}
 )
 
 func firstBlock(checks []check, r removal) Block {
@@ -41,10 +42,10 @@ func firstBlock(checks []check, r removal) Block {
 
 // anotherOperatorWorksHere: another operator may need the object, and its ConsumerQueues are not known here.
 func anotherOperatorWorksHere(r removal) Block {
-	if r.hold == "" {
+	if r.input.Hold == "" {
 		return Block{}
 	}
-	return Block{v1alpha1.AdvisoryReasonSharedVHost, r.hold}
+	return Block{v1alpha1.AdvisoryReasonSharedVHost, r.input.Hold}
 }
 
 // queueMustBeRecreated: a queue that waits to be recreated keeps its bindings until then.
@@ -76,6 +77,14 @@ func replacementIsPending(r removal) Block {
 		return Block{}
 	}
 	return Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"}
+}
+
+// consumersPublish: consumers may keep the contract of before, and publish to a delay tier or park by it. They publish to no source.
+func consumersPublish(r removal) Block {
+	if r.input.ContractHold == "" || r.entry.Role == v1alpha1.RoleSource {
+		return Block{}
+	}
+	return Block{v1alpha1.AdvisoryReasonContractPending, r.input.ContractHold}
 }
 
 // deadLettersNeedBinding: the binding is the only way that the dead letters of some queue have.

@@ -53,7 +53,7 @@ func TestChecks(t *testing.T) {
 	}{
 		"anotherOperatorWorksHere: there is one": {
 			anotherOperatorWorksHere,
-			removal{entry: queue, hold: "another operator works here"},
+			removal{entry: queue, input: Input{Hold: "another operator works here"}},
 			Block{v1alpha1.AdvisoryReasonSharedVHost, "another operator works here"},
 		},
 		"anotherOperatorWorksHere: there is none": {anotherOperatorWorksHere, removal{entry: queue}, Block{}},
@@ -76,6 +76,17 @@ func TestChecks(t *testing.T) {
 		"exchangeMustBeRecreated: another exchange": {
 			exchangeMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Block{},
 		},
+		"consumersPublish: to a delay tier": {
+			consumersPublish,
+			removal{entry: queue, input: Input{ContractHold: "consumers do not know"}},
+			Block{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
+		},
+		"consumersPublish: to no source": {
+			consumersPublish,
+			removal{entry: source, input: Input{ContractHold: "consumers do not know"}},
+			Block{},
+		},
+		"consumersPublish: by the new contract": {consumersPublish, removal{entry: queue}, Block{}},
 		"replacementIsPending: something desired is missing": {
 			replacementIsPending,
 			removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateMissing)},

@@ -19,6 +19,8 @@ type Input struct {
 	Owned []v1alpha1.TopologyEntry
 	// Hold says why nothing may be removed for now; empty if it may.
 	Hold string
+	// ContractHold says why consumers may still publish to what has left the spec; empty if they do not.
+	ContractHold string
 	// Shared says whether another ConsumerQueue has, or is to have, an object. Nil if none does.
 	Shared func(v1alpha1.TopologyEntry) bool
 	// ClearPolicy is the command that deletes a policy. Without it there are no advisories about fences.

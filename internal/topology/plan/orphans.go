@@ -45,7 +45,7 @@ func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Ob
 		if entry.Kind != v1alpha1.KindBinding {
 			continue
 		}
-		blocks[i] = firstBlock(bindingChecks, removal{entry, c, observed, input.Hold, leaving})
+		blocks[i] = firstBlock(bindingChecks, removal{entry, c, observed, input, leaving})
 		if blocks[i] == (Block{}) {
 			unbound[topology.IDOf(entry)] = true
 		}
@@ -53,9 +53,9 @@ func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Ob
 	for i, entry := range orphans {
 		switch entry.Kind {
 		case v1alpha1.KindExchange:
-			blocks[i] = firstBlock(exchangeChecks, removal{entry, c, observed, input.Hold, unbound})
+			blocks[i] = firstBlock(exchangeChecks, removal{entry, c, observed, input, unbound})
 		case v1alpha1.KindQueue:
-			blocks[i] = firstBlock(queueChecks, removal{entry, c, observed, input.Hold, unbound})
+			blocks[i] = firstBlock(queueChecks, removal{entry, c, observed, input, unbound})
 		}
 		entry.State = v1alpha1.StateOrphaned
 		c.addOrphan(Orphan{Entry: entry, BlockedBy: blocks[i]})

@@ -260,6 +260,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: connectionRef
       type:
         namedType: com.github.warren-mq.warren.api.v1alpha1.ConnectionReference
+    - name: contract
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.ContractSpec
     - name: deadLetter
       type:
         namedType: com.github.warren-mq.warren.api.v1alpha1.DeadLetterSpec
@@ -327,6 +330,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: connectionName
       type:
         scalar: string
+    - name: contract
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.ContractStatus
     - name: lastHandledReconcileAt
       type:
         scalar: string
@@ -357,6 +363,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: vhost
       type:
         scalar: string
+- name: com.github.warren-mq.warren.api.v1alpha1.ContractSpec
+  map:
+    fields:
+    - name: configMap
+      type:
+        scalar: string
+- name: com.github.warren-mq.warren.api.v1alpha1.ContractStatus
+  map:
+    fields:
+    - name: configMap
+      type:
+        scalar: string
+    - name: hash
+      type:
+        scalar: string
+    - name: lastUpdateTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.warren-mq.warren.api.v1alpha1.DeadLetterExchange
   map:
     fields:

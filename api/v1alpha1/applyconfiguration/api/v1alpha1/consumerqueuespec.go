@@ -31,6 +31,8 @@ type ConsumerQueueSpecApplyConfiguration struct {
 	// deadLetterStrategy says how safely queues of this topology dead-letter. AtLeastOnce keeps a message in its
 	// queue until the next queue has confirmed it, and refuses publishes to a full queue; AtMostOnce may lose it.
 	DeadLetterStrategy *apiv1alpha1.DeadLetterStrategy `json:"deadLetterStrategy,omitempty"`
+	// contract has Warren tell the application's consumers what they have to keep. Without it, they are told by other means.
+	Contract *ContractSpecApplyConfiguration `json:"contract,omitempty"`
 	// driftPolicy says what happens when exchanges, queues or bindings are missing at the broker: Correct declares them
 	// again, Report only says so.
 	DriftPolicy *apiv1alpha1.DriftPolicy `json:"driftPolicy,omitempty"`
@@ -99,6 +101,14 @@ func (b *ConsumerQueueSpecApplyConfiguration) WithDeadLetter(value *DeadLetterSp
 // If called multiple times, the DeadLetterStrategy field is set to the value of the last call.
 func (b *ConsumerQueueSpecApplyConfiguration) WithDeadLetterStrategy(value apiv1alpha1.DeadLetterStrategy) *ConsumerQueueSpecApplyConfiguration {
 	b.DeadLetterStrategy = &value
+	return b
+}
+
+// WithContract sets the Contract field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Contract field is set to the value of the last call.
+func (b *ConsumerQueueSpecApplyConfiguration) WithContract(value *ContractSpecApplyConfiguration) *ConsumerQueueSpecApplyConfiguration {
+	b.Contract = value
 	return b
 }
 

@@ -49,6 +49,8 @@ type ConsumerQueueStatusApplyConfiguration struct {
 	// becomes zero or is zero no more, or changes its order of magnitude, and whenever something else in the status changes.
 	// Absent where messages are not counted.
 	Messages *MessageCountsApplyConfiguration `json:"messages,omitempty"`
+	// contract says what was written into the ConfigMap of spec.contract; absent before that, and without spec.contract.
+	Contract *ContractStatusApplyConfiguration `json:"contract,omitempty"`
 	// planHash identifies all changes, for approvals; empty when in sync.
 	PlanHash *string `json:"planHash,omitempty"`
 	// lastSyncedTime is when the topology last became in sync, not when it was last looked at.
@@ -192,6 +194,14 @@ func (b *ConsumerQueueStatusApplyConfiguration) WithAdvisories(values ...*Adviso
 // If called multiple times, the Messages field is set to the value of the last call.
 func (b *ConsumerQueueStatusApplyConfiguration) WithMessages(value *MessageCountsApplyConfiguration) *ConsumerQueueStatusApplyConfiguration {
 	b.Messages = value
+	return b
+}
+
+// WithContract sets the Contract field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Contract field is set to the value of the last call.
+func (b *ConsumerQueueStatusApplyConfiguration) WithContract(value *ContractStatusApplyConfiguration) *ConsumerQueueStatusApplyConfiguration {
+	b.Contract = value
 	return b
 }
 

@@ -1,0 +1,191 @@
+package consumerqueue
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/ssa"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+const (
+	// contractGrace is how long what has left the spec stays at the broker after the ConfigMap lost it. A kubelet takes up to 90 s to
+	// bring a ConfigMap to the pods that mount it, and consumers read the file every 30 s.
+	contractGrace = 3 * time.Minute
+	// contractRecheck is how often the ConfigMap of a topology in sync is compared. ConfigMaps are not watched: Warren must not list them.
+	contractRecheck = 10 * time.Minute
+)
+
+// errNotOurs is about a ConfigMap that somebody else made.
+var errNotOurs = errors.New("it is not ours to write")
+
+// contract is what spec.contract asks for.
+type contract struct {
+	configMap string
+	// data is laid out as a service binding, to which the application's own Secret adds username and password; see
+	// https://servicebinding.io/spec/core/1.1.0/#workload-projection.
+	data map[string]string
+	hash string
+}
+
+// contract computes what the consumers of this topology keep.
+func (v *vhostScope) contract() (contract, error) {
+	kept, err := topology.ContractOf(v.cq, v.location.VHost, v.version)
+	if err != nil {
+		return contract{}, err
+	}
+	document, err := json.MarshalIndent(kept, "", "  ")
+	if err != nil {
+		return contract{}, fmt.Errorf("encode contract: %w", err)
+	}
+	host, port, err := net.SplitHostPort(v.location.Cluster.Endpoint)
+	if err != nil {
+		return contract{}, fmt.Errorf("split address of the broker: %w", err)
+	}
+	c := contract{configMap: v.cq.Spec.Contract.ConfigMap, data: map[string]string{
+		"type": "rabbitmq", "provider": "warren", "host": host, "port": port, "virtual-host": v.location.VHost,
+		"contract.json": string(document) + "\n",
+	}}
+	whole, err := json.Marshal(c.data)
+	if err != nil {
+		return contract{}, fmt.Errorf("hash contract: %w", err)
+	}
+	c.hash = fmt.Sprintf("sha256:%x", sha256.Sum256(whole))
+	return c, nil
+}
+
+// isWritten says whether a ConfigMap was given this contract.
+func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
+	return status != nil && status.ConfigMap == c.configMap && status.Hash == c.hash
+}
+
+// syncContract writes the contract where spec.contract asks for one and the topology is in sync: a consumer that finds a contract
+// finds all queues, too.
+func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
+	switch {
+	case v.cq.Spec.Contract == nil:
+		v.status.Contract = nil
+		return nil
+	case !outcome.inSync():
+		return nil
+	}
+	return v.writeContract(ctx)
+}
+
+// writeContract writes the ConfigMap, and into the status what it holds.
+func (v *vhostScope) writeContract(ctx context.Context) error {
+	c, err := v.contract()
+	if err != nil {
+		return err
+	}
+	changed, err := v.ensureConfigMap(ctx, c)
+	if err != nil {
+		return fmt.Errorf("ConfigMap %q of spec.contract: %w", c.configMap, err)
+	}
+	if changed || !c.isWritten(v.status.Contract) {
+		v.status.Contract = &v1alpha1.ContractStatus{
+			ConfigMap: c.configMap, Hash: c.hash, LastUpdateTime: metav1.NewTime(time.Now().Truncate(time.Second)),
+		}
+	}
+	return nil
+}
+
+// ensureConfigMap creates or patches the ConfigMap, if that is ours, and says whether consumers get another contract by that.
+func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract) (changed bool, err error) {
+	found := &corev1.ConfigMap{}
+	err = v.live.Get(ctx, client.ObjectKey{Namespace: v.cq.Namespace, Name: c.configMap}, found)
+	if apierrors.IsNotFound(err) {
+		created := &corev1.ConfigMap{Data: c.data}
+		created.Namespace, created.Name = v.cq.Namespace, c.configMap
+		created.Labels = map[string]string{v1alpha1.ContractLabel: "true"}
+		if err := v.own(created); err != nil {
+			return false, err
+		}
+		return true, v.client.Create(ctx, created, ssa.FieldOwner)
+	}
+	if err != nil {
+		return false, err
+	}
+	if _, labelled := found.Labels[v1alpha1.ContractLabel]; !labelled {
+		return false, fmt.Errorf("%w: it has no label %s; delete it, or name another", errNotOurs, v1alpha1.ContractLabel)
+	}
+	wanted := found.DeepCopy()
+	wanted.Data = c.data
+	if err := v.own(wanted); err != nil {
+		return false, err
+	}
+	if equality.Semantic.DeepEqual(found, wanted) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
+	return !maps.Equal(found.Data, c.data), v.client.Patch(ctx, wanted, patch, ssa.FieldOwner)
+}
+
+// own has a ConfigMap go with the ConsumerQueue. It does not hold up the deletion of the ConsumerQueue, for which the manager
+// would need a permission for finalizers.
+func (v *vhostScope) own(configMap *corev1.ConfigMap) error {
+	err := controllerutil.SetControllerReference(v.cq, configMap, v.client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
+	if owned, another := errors.AsType[*controllerutil.AlreadyOwnedError](err); another {
+		return fmt.Errorf("%w: it belongs to %s %q; name another", errNotOurs, owned.Owner.Kind, owned.Owner.Name)
+	}
+	return err
+}
+
+// withContract is the summary of a topology in sync whose contract was to be written.
+func (v summary) withContract(err error) summary {
+	if err == nil {
+		return v
+	}
+	message := conditions.ErrorSummary(err)
+	if apierrors.IsForbidden(err) {
+		message += ": install config/contract, or set contracts.enabled in the chart"
+	}
+	v.ready, v.progress = conditions.False(v1alpha1.ReasonContractNotWritten, message), conditions.Reconciling
+	if needsSomebody(err) {
+		v.progress = conditions.Stalled
+	}
+	return v
+}
+
+// needsSomebody says whether a ConfigMap that could not be written will be so until somebody does something.
+func needsSomebody(err error) bool {
+	return errors.Is(err, errNotOurs) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+}
+
+// retryableWrite keeps the errors that may go away by themselves; the others are tried again at the next interval.
+func retryableWrite(err error) error {
+	if err == nil || needsSomebody(err) {
+		return nil
+	}
+	return shortError{err}
+}
+
+// contractHold says why consumers may still publish to what has left the spec; empty if they do not.
+func (v *vhostScope) contractHold() string {
+	if v.cq.Spec.Contract == nil {
+		return ""
+	}
+	if c, err := v.contract(); err != nil || !c.isWritten(v.status.Contract) {
+		return fmt.Sprintf("ConfigMap %q is yet to tell consumers", v.cq.Spec.Contract.ConfigMap)
+	}
+	heard := v.status.Contract.LastUpdateTime.Add(contractGrace)
+	if time.Now().Before(heard) {
+		return fmt.Sprintf("ConfigMap %q may not have told all consumers until %s", v.status.Contract.ConfigMap, heard.UTC().Format(time.RFC3339))
+	}
+	return ""
+}

@@ -1,0 +1,258 @@
+package consumerqueue
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// told is a ConsumerQueue whose consumers are told the contract.
+const told = `{contract: {configMap: orders-contract}, bindings: [{exchange: {name: shop}}], retry: {policy: None}}`
+
+// shop has somebody declare the exchange that the main queue is bound to.
+func shop(w *world) {
+	w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
+}
+
+func (w *world) configMap() *corev1.ConfigMap {
+	w.t.Helper()
+	found := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: controllertest.Orders.Namespace, Name: "orders-contract"}
+	if err := w.api.Get(w.t.Context(), key, found); client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	return found
+}
+
+// A consumer that finds a contract finds all queues, too.
+func TestContractIsWrittenOnceInSync(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.NewConsumerQueue(t, told)
+	w := newWorld(t, cq)
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if found := w.configMap(); found.Name != "" || w.get().Status.Contract != nil {
+		t.Errorf("while the exchange is missing there is %+v", found)
+	}
+	shop(w)
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	found := w.configMap()
+	want := map[string]string{
+		"type": "rabbitmq", "provider": "warren", "host": "memory", "port": "5672", "virtual-host": "/",
+		"contract.json": `{
+  "apiVersion": "contract.warren.dev/v1",
+  "queue": "orders",
+  "virtualHost": "/",
+  "strategy": "None",
+  "maxAttempts": 1,
+  "park": {
+    "exchange": "orders.dlx",
+    "routingKey": ""
+  },
+  "deadLetterQueue": "orders.dlq",
+  "rejectDeadLetters": true,
+  "singleActiveConsumer": false
+}
+`,
+	}
+	if difference := cmp.Diff(want, found.Data); difference != "" {
+		t.Errorf("data (-want +got):\n%s", difference)
+	}
+	if !metav1.IsControlledBy(found, cq) || *found.OwnerReferences[0].BlockOwnerDeletion {
+		t.Errorf("owners are %+v", found.OwnerReferences)
+	}
+	if difference := cmp.Diff(map[string]string{"messaging.warren.dev/contract": "true"}, found.Labels); difference != "" {
+		t.Errorf("labels (-want +got):\n%s", difference)
+	}
+	first := w.get().Status.Contract
+	if first == nil || first.ConfigMap != "orders-contract" || !strings.HasPrefix(first.Hash, "sha256:") || first.LastUpdateTime.IsZero() {
+		t.Fatalf("status.contract is %+v", first)
+	}
+
+	spec := w.get().Spec
+	spec.DeadLetter = &v1alpha1.DeadLetterSpec{RoutingKey: new(v1alpha1.RoutingKey("given-up"))}
+	w.edit(spec)
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if document := w.configMap().Data["contract.json"]; !strings.Contains(document, `"routingKey": "given-up"`) {
+		t.Errorf("after an edit the contract is %s", document)
+	}
+	if second := w.get().Status.Contract; second.Hash == first.Hash {
+		t.Error("after an edit the hash is the same")
+	}
+
+	version := w.configMap().ResourceVersion
+	w.restart()
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if now := w.configMap().ResourceVersion; now != version {
+		t.Error("written again though nothing changed")
+	}
+}
+
+func TestContractCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	configMap := func(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+		found := &corev1.ConfigMap{Data: map[string]string{"theirs": "kept"}}
+		found.Namespace, found.Name = controllertest.Orders.Namespace, "orders-contract"
+		change(found)
+		return found
+	}
+	ours := func(c *corev1.ConfigMap) { c.Labels = map[string]string{v1alpha1.ContractLabel: "true"} }
+	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "orders-contract", errors.New("no right"))
+	tired := errors.New("the API server is tired")
+	for name, test := range map[string]struct {
+		found    *corev1.ConfigMap
+		fails    error
+		stalled  bool
+		want     string
+		retried  error
+		requeued bool
+	}{
+		"somebody's ConfigMap": {
+			found: configMap(func(*corev1.ConfigMap) {}), stalled: true,
+			want: `ConfigMap "orders-contract" of spec.contract: it is not ours to write: it has no label messaging.warren.dev/contract; delete it, or name another`,
+		},
+		"another ConsumerQueue's": {
+			found: configMap(func(c *corev1.ConfigMap) {
+				ours(c)
+				c.OwnerReferences = []metav1.OwnerReference{{
+					APIVersion: v1alpha1.GroupVersion.String(), Kind: "ConsumerQueue", Name: "invoices", UID: "i", Controller: new(true),
+				}}
+			}), stalled: true,
+			want: `ConfigMap "orders-contract" of spec.contract: it is not ours to write: it belongs to ConsumerQueue "invoices"; name another`,
+		},
+		"no permission": {
+			fails: forbidden, stalled: true,
+			want: `ConfigMap "orders-contract" of spec.contract: configmaps "orders-contract" is forbidden: no right: install config/contract, or set contracts.enabled in the chart`,
+		},
+		"an API server that does not answer": {
+			fails: tired, retried: tired, want: `ConfigMap "orders-contract" of spec.contract: the API server is tired`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := []client.Object{controllertest.NewConsumerQueue(t, told)}
+			if test.found != nil {
+				objects = append(objects, test.found)
+			}
+			w := newWorld(t, objects...)
+			shop(w)
+			w.reconciler.live = interceptor.NewClient(w.api, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key types.NamespacedName, into client.Object, options ...client.GetOption) error {
+					if _, asked := into.(*corev1.ConfigMap); asked && test.fails != nil {
+						return test.fails
+					}
+					return c.Get(ctx, key, into, options...)
+				},
+			})
+			if _, err := w.reconcile(); !errors.Is(err, test.retried) {
+				t.Errorf("error: %v", err)
+			}
+			ready := meta.FindStatusCondition(w.get().Status.Conditions, v1alpha1.ConditionReady)
+			topologytest.Equal(t, "Ready", []string{"False", "ContractNotWritten", test.want}, []string{string(ready.Status), ready.Reason, ready.Message})
+			topologytest.Equal(t, "Stalled", test.stalled, meta.IsStatusConditionTrue(w.get().Status.Conditions, v1alpha1.ConditionStalled))
+			topologytest.Equal(t, "Drifted", true, meta.IsStatusConditionFalse(w.get().Status.Conditions, v1alpha1.ConditionDrifted))
+			if test.found != nil {
+				topologytest.Equal(t, "their data", test.found.Data, w.configMap().Data)
+			}
+		})
+	}
+}
+
+// An earlier ConsumerQueue of the name left the ConfigMap, or a restore of a backup brought it without owner.
+func TestContractOfAnEarlierConsumerQueueIsTakenOver(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.NewConsumerQueue(t, told)
+	earlier := &corev1.ConfigMap{}
+	earlier.Namespace, earlier.Name, earlier.Labels = cq.Namespace, "orders-contract", map[string]string{v1alpha1.ContractLabel: "true"}
+	earlier.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "ConsumerQueue", Name: cq.Name, UID: "earlier", Controller: new(true),
+	}}
+	w := newWorld(t, cq, earlier)
+	shop(w)
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if found := w.configMap(); !metav1.IsControlledBy(found, cq) || found.Data["contract.json"] == "" {
+		t.Errorf("there is %+v", found)
+	}
+}
+
+func TestContractHold(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.NewConsumerQueue(t, told)
+	v := &vhostScope{scope: &scope{report: reportOn(cq)}, version: vhost.RabbitMQ43}
+	v.location.VHost, v.location.Cluster.Endpoint = "/", "memory:5672"
+	c, err := v.contract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := func(hash string, ago time.Duration) *v1alpha1.ContractStatus {
+		return &v1alpha1.ContractStatus{ConfigMap: "orders-contract", Hash: hash, LastUpdateTime: metav1.NewTime(time.Now().Add(-ago))}
+	}
+	for name, test := range map[string]struct {
+		status *v1alpha1.ContractStatus
+		want   string
+	}{
+		"not written yet":             {nil, `ConfigMap "orders-contract" is yet to tell consumers`},
+		"another contract":            {written("sha256:1", time.Hour), `ConfigMap "orders-contract" is yet to tell consumers`},
+		"written a moment ago":        {written(c.hash, 2*time.Minute), `ConfigMap "orders-contract" may not have told all consumers until 20`},
+		"written three minutes ago":   {written(c.hash, 3*time.Minute), ""},
+		"in another ConfigMap so far": {&v1alpha1.ContractStatus{ConfigMap: "before", Hash: c.hash}, `ConfigMap "orders-contract" is yet to tell consumers`},
+	} {
+		v.status.Contract = test.status
+		if got := v.contractHold(); !strings.HasPrefix(got, test.want) || (test.want == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	v.cq.Spec.Contract = nil
+	topologytest.Equal(t, "without spec.contract", "", v.contractHold())
+}
+
+// A delay tier that has left the spec is still published to by consumers that have not heard of that.
+func TestContractComesBeforeRemoval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{contract: {configMap: orders-contract}, retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`))
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	spec := w.get().Spec
+	spec.Retry.DelayTiers = spec.Retry.DelayTiers[1:]
+	w.edit(spec)
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if document := w.configMap().Data["contract.json"]; strings.Contains(document, "orders.retry.10s") {
+		t.Errorf("the contract still has the tier: %s", document)
+	}
+	advisories := w.get().Status.Advisories
+	if len(advisories) != 1 || advisories[0].Reason != v1alpha1.AdvisoryReasonContractPending {
+		t.Errorf("advisories are %+v", advisories)
+	}
+	if observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"orders.retry.10s"}}); !observed.Has(vhost.QueueID("orders.retry.10s")) {
+		t.Error("the tier is gone")
+	}
+}

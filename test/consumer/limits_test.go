@@ -1,0 +1,266 @@
+package consumer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// attempts gathers the numbers of the attempts at one message.
+type attempts struct {
+	mu  sync.Mutex
+	all []int
+}
+
+func (a *attempts) add(m *consumer.Message[string]) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, m.Attempt())
+}
+
+func (a *attempts) list() []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]int(nil), a.all...)
+}
+
+// oneTo lists the numbers from 1 on.
+func oneTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i + 1
+	}
+	return all
+}
+
+// RabbitMQ before 4.0 drops a message that comes by the same queue twice without a reject, if x-death is kept on the copy.
+func TestThirtyRoundsThroughATier(t *testing.T) {
+	t.Parallel()
+	onEach(t, `{retry: {maxAttempts: 30, delayTiers: [{delay: 20ms}]}}`, func(w *world) {
+		tried := &attempts{}
+		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			tried.add(m)
+			return errors.New("no stock")
+		})
+		w.Publish("", "orders", "a")
+		g := NewWithT(w.tb)
+		g.Expect(w.deadLetters(1)).To(Equal(map[string]letter{"a": {Kind: "exhausted", Message: "no stock", Retries: int64(30)}}))
+		g.Expect(tried.list()).To(Equal(oneTo(30)))
+	})
+}
+
+// From 4.0 on a message brings its delivery count along when it comes back by dead-lettering. That is no count of attempts under Reject.
+func TestALostConnectionIsNoAttemptUnderReject(t *testing.T) {
+	t.Parallel()
+	onEach(t, `{retry: {strategy: Reject, maxAttempts: 9, delayTiers: [{delay: 50ms}]}}`, func(w *world) {
+		proxy, tried, cut := netfault.NewProxy(w.tb, w.Broker.AMQPURI), &attempts{}, &atomic.Bool{}
+		w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
+			tried.add(m)
+			if m.Attempt() == 7 && cut.CompareAndSwap(false, true) {
+				proxy.Cut()
+			}
+			return errors.New("no stock")
+		})
+		w.Publish("", "orders", "a")
+		g := NewWithT(w.tb)
+		g.Expect(w.deadLetters(1)).To(HaveKey("a"))
+		g.Expect(tried.list()).To(Equal([]int{1, 2, 3, 4, 5, 6, 7, 7, 8, 9}))
+	})
+}
+
+// Each lost connection costs each message that was prefetched an attempt under Requeue. With the default prefetch those are the messages
+// that were at work.
+func TestLostConnectionsCostFewMessagesAnAttempt(t *testing.T) {
+	t.Parallel()
+	const messages, cuts = 50, 5
+	onEach(t, `{retry: {strategy: Requeue, maxAttempts: 4}}`, func(w *world) {
+		g := NewWithT(w.tb)
+		w.Publish("", "orders", bodies(messages)...)
+		proxy, release, seen := netfault.NewProxy(w.tb, w.Broker.AMQPURI), make(chan struct{}), &tally{}
+		running := w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(ctx context.Context, m *consumer.Message[string]) error {
+			select {
+			case <-release:
+				seen.add(m.Body)
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, consumer.WithConcurrency(2))
+		for cut := range cuts {
+			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects == cut }).WithTimeout(20 * time.Second).Should(BeTrue())
+			g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.dlq") }).WithTimeout(20 * time.Second).Should(Equal(messages - 2))
+			proxy.Cut()
+		}
+		close(release)
+		g.Eventually(func() int { return seen.different() + w.Ready("orders.dlq") }).WithTimeout(30 * time.Second).Should(Equal(messages))
+		w.tb.Logf("%d cuts: %d dead letters", cuts, w.Ready("orders.dlq"))
+		g.Expect(w.Ready("orders.dlq")).To(BeNumerically("<=", 4))
+	})
+}
+
+// Where parking stays refused, the message is rejected after 30 s, and the broker keeps it until the dead-letter queue has room.
+func TestAFullDeadLetterQueueKeepsTheMessage(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]string{"Publish": publish, "Reject": reject} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, spec, func(w *world) {
+				g := NewWithT(w.tb)
+				w.SetPolicy("full", brokers.Policy{Pattern: `^orders\.dlq$`, Definition: refusing, ApplyTo: "queues", Priority: 9})
+				w.Publish("orders.dlx", "", bodies(20)...) // a channel is told of the policy by its first messages
+				ended := make(chan contract.Action, 100)
+				w.run(w.conn(), func(context.Context, *consumer.Message[string]) error {
+					return consumer.Permanent(errors.New("no such customer"))
+				}, consumer.WithObserver(consumer.Observer{Settled: func(end consumer.Settlement) { ended <- end.Action }}))
+				before := w.Ready("orders.dlq")
+				w.Publish("", "orders", "bad")
+				g.Eventually(ended).WithTimeout(time.Minute).Should(Receive())
+				w.DeletePolicy("full")
+				g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(time.Minute).Should(Equal(before + 1))
+			})
+		})
+	}
+}
+
+// A producer may fill a frame with headers. What is told of the failure is left out then, and the copy is published all the same.
+func TestHeadersThatFillAFrame(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		connection, err := w.Connect("producer")
+		g.Expect(err).NotTo(HaveOccurred())
+		defer connection.Close()
+		channel, err := connection.Channel()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(channel.PublishWithContext(w.tb.Context(), "", "orders", true, false, amqp.Publishing{
+			Headers: amqp.Table{"trace": strings.Repeat("7", 130_000)}, Body: []byte("large"),
+		})).To(Succeed())
+		w.run(w.conn(), func(context.Context, *consumer.Message[string]) error {
+			return errors.New(strings.Repeat("no stock ", 10_000))
+		})
+		dead := w.deadLetters(1)
+		g.Expect(dead["large"].Kind).To(Equal("exhausted"))
+		g.Expect(len(dead["large"].Message)).To(BeNumerically("<=", 1024))
+	})
+}
+
+// What no handler can do anything with is parked at once, and the workers go on.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	const good = 300
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		seen := &tally{}
+		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			switch m.Body {
+			case "ends its goroutine":
+				runtime.Goexit()
+			case "panics":
+				panic("nil map")
+			}
+			seen.add(m.Body)
+			return nil
+		}, consumer.WithConcurrency(2), consumer.WithDecoder(func(d *consumer.Delivery) (string, error) {
+			switch string(d.Raw.Body) {
+			case "{":
+				return "", errors.New("unexpected end")
+			case "panics the decoder":
+				panic("index out of range")
+			}
+			return string(d.Raw.Body), nil
+		}))
+		w.Publish("", "orders", append(bodies(good), "{", "panics the decoder", "ends its goroutine", "panics")...)
+		g.Expect(w.deadLetters(4)).To(Equal(map[string]letter{
+			"{":                  {Kind: "undecodable", Message: "unexpected end", Retries: int64(0)},
+			"panics the decoder": {Kind: "undecodable", Message: "the decoder panicked: index out of range", Retries: int64(0)},
+			"ends its goroutine": {Kind: "exhausted", Message: "the handler ended its goroutine", Retries: int64(3)},
+			"panics":             {Kind: "exhausted", Message: "the handler panicked: nil map", Retries: int64(3)},
+		}))
+		g.Expect(seen.different()).To(Equal(good))
+	})
+}
+
+// A message that takes the connection down each time never fails. It is parked before the handler sees it once more.
+func TestAMessageThatNeverFailsIsParked(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		proxy, seen := netfault.NewProxy(w.tb, w.Broker.AMQPURI), &tally{}
+		w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(ctx context.Context, m *consumer.Message[string]) error {
+			if seen.add(m.Body); m.Body == "kills" {
+				proxy.Cut()
+				<-ctx.Done()
+			}
+			return nil
+		}, consumer.WithCrashLimit(3))
+		w.Publish("", "orders", "kills", "good")
+		g.Expect(w.deadLetters(1)).To(Equal(map[string]letter{
+			"kills": {Kind: "crashed", Message: "delivered 3 times without a success or a failure", Retries: int64(0)},
+		}))
+		g.Eventually(seen.different).WithTimeout(10 * time.Second).Should(Equal(2))
+	})
+}
+
+// A kubelet swaps a symbolic link. Another strategy needs another session; what is at work ends by the contract that it began with.
+func TestAContractThatTheKubeletSwaps(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		folder := w.tb.(*testing.T).TempDir()
+		project := func(version string, kept contract.Contract) {
+			document, err := json.Marshal(kept)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(os.Mkdir(filepath.Join(folder, version), 0o755)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(folder, version, "contract.json"), document, 0o600)).To(Succeed())
+			g.Expect(os.Symlink(version, filepath.Join(folder, "..new"))).To(Succeed())
+			g.Expect(os.Rename(filepath.Join(folder, "..new"), filepath.Join(folder, "..data"))).To(Succeed())
+		}
+		project("..1", w.kept)
+		path := filepath.Join(folder, "contract.json")
+		g.Expect(os.Symlink(filepath.Join("..data", "contract.json"), path)).To(Succeed())
+		began, release := make(chan string, 10), make(chan struct{})
+		running, err := consumer.New(w.conn(), contract.File(path), func(_ context.Context, m *consumer.Message[string]) error {
+			began <- m.Body
+			if m.Body == "before" && m.Attempt() == 1 {
+				<-release
+			}
+			return errors.New("no stock")
+		}, quiet)
+		g.Expect(err).NotTo(HaveOccurred())
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- running.Run(ctx) }()
+		defer func() {
+			stop()
+			g.Eventually(ended).WithTimeout(20 * time.Second).Should(Receive(BeNil()))
+		}()
+		w.Publish("", "orders", "before")
+		g.Eventually(began).WithTimeout(10 * time.Second).Should(Receive(Equal("before")))
+		changed := w.kept
+		changed.Strategy, changed.MaxAttempts, changed.Tiers = contract.None, 1, nil
+		project("..2", changed)
+		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(45 * time.Second).Should(Equal(consumer.DrainingQueue))
+		close(release)
+		w.Publish("", "orders", "after")
+		g.Expect(w.deadLetters(2)).To(Equal(map[string]letter{
+			"before": {Kind: "exhausted", Message: "no stock", Retries: int64(2)}, // by the contract that is new at the second attempt
+			"after":  {Kind: "exhausted", Message: "no stock", Retries: int64(1)},
+		}))
+	})
+}

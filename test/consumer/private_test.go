@@ -1,0 +1,76 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// A broker that runs out of memory blocks whoever publishes. Failed messages wait in hand meanwhile, and a drain returns them.
+func TestABrokerThatBlocksPublishers(t *testing.T) {
+	t.Parallel()
+	const messages = 500
+	broker := brokers.NewPrivate(t)
+	w, g := newWorld(t, broker.Broker, publish), NewWithT(t)
+	w.Publish("", "orders", bodies(messages)...)
+	broker.Eval(`vm_memory_monitor:set_vm_memory_high_watermark(0.000001).`)
+	seen := &tally{}
+	handle := func(_ context.Context, m *consumer.Message[string]) error {
+		if seen.add(m.Body); m.Attempt() == 1 {
+			return errors.New("no stock")
+		}
+		return nil
+	}
+	first := w.run(w.conn(), handle)
+	g.Eventually(func() bool { return first.Health().Paused }).WithTimeout(30 * time.Second).Should(BeTrue())
+	g.Expect(first.Health().Message).To(ContainSubstring("blocks publishers"))
+	blocked := seen.different()
+	g.Expect(blocked).To(BeNumerically("<=", 20), "no more than the prefetch")
+	g.Expect(first.end()).To(Succeed(), "a drain does not wait for the broker")
+	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(20 * time.Second).Should(BeNumerically(">=", messages-blocked))
+
+	second := w.run(w.conn(), handle)
+	g.Eventually(func() bool { return second.Health().Paused }).WithTimeout(30 * time.Second).Should(BeTrue())
+	broker.Eval(`vm_memory_monitor:set_vm_memory_high_watermark(0.6).`)
+	g.Eventually(func() int { return seen.repeated() }).WithTimeout(time.Minute).Should(BeNumerically(">=", messages))
+	g.Expect(seen.different()).To(Equal(messages))
+	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(20 * time.Second).Should(BeZero())
+	g.Expect(w.Ready("orders.dlq")).To(BeZero())
+}
+
+// What a broker had not been told to be done with when it died comes again.
+func TestABrokerThatDies(t *testing.T) {
+	t.Parallel()
+	const messages, deaths = 400, 3
+	broker := brokers.NewPrivate(t)
+	w, g := newWorld(t, broker.Broker, publish), NewWithT(t)
+	w.Publish("", "orders", bodies(messages)...)
+	seen := &tally{}
+	w.run(w.conn(), func(ctx context.Context, m *consumer.Message[string]) error {
+		timer := time.NewTimer(20 * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		if seen.add(m.Body); m.Attempt() == 1 && m.Body[len(m.Body)-1] == '7' {
+			return errors.New("no stock")
+		}
+		return nil
+	})
+	for death := 1; death <= deaths; death++ {
+		g.Eventually(seen.different).WithTimeout(time.Minute).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", messages*death/(deaths+2)))
+		broker.Stop()
+		broker.Start()
+	}
+	g.Eventually(seen.different).WithTimeout(2 * time.Minute).Should(Equal(messages))
+	g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.retry.200ms") }).WithTimeout(time.Minute).Should(BeZero())
+	g.Expect(w.Ready("orders.dlq")).To(BeZero())
+}

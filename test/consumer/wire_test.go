@@ -1,0 +1,365 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// connThrough is a Conn whose frames a test decides about.
+func (w *world) connThrough(decide func(netfault.Frame) netfault.Verdict) *consumer.Conn {
+	w.tb.Helper()
+	return consumer.NewConn(consumer.URI(w.uri(netfault.NewFrameProxy(w.tb, w.Broker.AMQPURI, decide).Address)))
+}
+
+// transitions gathers how a consumer's state changes.
+type transitions struct {
+	mu  sync.Mutex
+	all []consumer.Transition
+}
+
+func (o *transitions) option() consumer.Option {
+	return consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.all = append(o.all, to)
+	}})
+}
+
+// losses are why connections were lost.
+func (o *transitions) losses() (texts []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, to := range o.all {
+		if to.To == consumer.Reconnecting {
+			texts = append(texts, to.Err.Error())
+		}
+	}
+	return texts
+}
+
+// amqp091-go waits for an answer for as long as heartbeats come (#225).
+func TestARequestThatIsNeverAnsweredEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.tb)
+		silent := atomic.Bool{}
+		silent.Store(true)
+		seen, began := &tally{}, time.Now()
+		running := w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
+			if f.Method == netfault.ChannelOpenOK && silent.Load() {
+				return netfault.Drop
+			}
+			return netfault.Pass
+		}), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			return nil
+		})
+		g.Eventually(func() int { return running.Health().Reconnects }).WithTimeout(time.Minute).Should(Equal(1))
+		g.Expect(time.Since(began)).To(BeNumerically("~", 30*time.Second, 3*time.Second))
+		silent.Store(false)
+		w.Publish("", "orders", "after")
+		g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(1))
+	})
+}
+
+// Whether the broker took a copy whose confirm never comes is not known. The copy is published once more, on another connection.
+func TestAConfirmThatNeverComesMeansUnknown(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		silent := atomic.Bool{}
+		silent.Store(true)
+		var mu sync.Mutex
+		outcomes, copies := []error{}, map[string]int{}
+		w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
+			if f.FromBroker && f.Method == netfault.BasicAck && silent.Load() {
+				return netfault.Drop
+			}
+			return netfault.Pass
+		}), func(_ context.Context, m *consumer.Message[string]) error {
+			if m.Attempt() == 1 {
+				return errors.New("no stock")
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			copies[consumer.ByCopyID(m.Delivery)]++
+			return nil
+		}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes = append(outcomes, p.Err)
+			silent.Store(false)
+		}}))
+		w.Publish("", "orders", "a")
+		g.Eventually(func() []error {
+			mu.Lock()
+			defer mu.Unlock()
+			return append([]error(nil), outcomes...)
+		}).WithTimeout(time.Minute).Should(HaveExactElements(BeAssignableToTypeOf(&consumer.UnknownOutcomeError{}), BeNil()))
+		g.Eventually(func() []int {
+			mu.Lock()
+			defer mu.Unlock()
+			times := []int{}
+			for _, count := range copies {
+				times = append(times, count)
+			}
+			return times
+		}).WithTimeout(10*time.Second).Should(HaveExactElements(2), "two copies with one ID")
+		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
+	})
+}
+
+// The broker closes the channel of whoever acks a tag twice. What it takes back is handled again, and nothing else of the session is settled.
+func TestAnAckThatTheBrokerRefusesEndsTheSession(t *testing.T) {
+	t.Parallel()
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.tb)
+		repeated, seen, states := atomic.Bool{}, &tally{}, &transitions{}
+		w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
+			if !f.FromBroker && f.Method == netfault.BasicAck && repeated.CompareAndSwap(false, true) {
+				return netfault.Repeat
+			}
+			return netfault.Pass
+		}), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			return nil
+		}, states.option())
+		w.Publish("", "orders", bodies(100)...)
+		g.Eventually(seen.different).WithTimeout(20 * time.Second).Should(Equal(100))
+		g.Eventually(states.losses).Should(HaveExactElements(ContainSubstring("PRECONDITION_FAILED - unknown delivery tag")))
+		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
+		g.Expect(seen.repeated()).To(BeNumerically("<=", 20), "no more than the prefetch")
+	})
+}
+
+// A consumer that dies between the confirm of a copy and the ack of the original leaves both behind.
+func TestADeathBetweenConfirmAndAckLeavesOneDuplicate(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		confirmed, cut := atomic.Bool{}, atomic.Bool{}
+		var mu sync.Mutex
+		attempts := map[int]int{}
+		w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
+			switch {
+			case f.Method != netfault.BasicAck:
+			case f.FromBroker:
+				confirmed.Store(true)
+			case confirmed.Load() && cut.CompareAndSwap(false, true):
+				return netfault.Cut
+			}
+			return netfault.Pass
+		}), func(_ context.Context, m *consumer.Message[string]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			attempts[m.Attempt()]++
+			if m.Attempt() == 1 {
+				return errors.New("no stock")
+			}
+			return nil
+		})
+		w.Publish("", "orders", "a")
+		g.Eventually(func() map[int]int {
+			mu.Lock()
+			defer mu.Unlock()
+			return map[int]int{1: attempts[1], 2: attempts[2]}
+		}).WithTimeout(20 * time.Second).Should(Equal(map[int]int{1: 2, 2: 2}))
+		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
+		g.Expect(w.Ready("orders.dlq")).To(BeZero())
+	})
+}
+
+// The tags of a channel begin at 1. What a handler of a lost session returns settles no message of the next one.
+func TestALateResultSettlesNoOtherMessage(t *testing.T) {
+	t.Parallel()
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.tb)
+		proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
+		started, release, stale := make(chan string, 10), make(chan struct{}), make(chan string, 10)
+		seen := &tally{}
+		running := w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			started <- m.Body
+			<-release
+			return nil
+		}, consumer.WithConcurrency(2), consumer.WithPrefetch(2), consumer.WithObserver(consumer.Observer{Settled: func(end consumer.Settlement) {
+			if end.Stale {
+				stale <- end.Delivery.ID()
+			}
+		}}))
+		w.Publish("", "orders", "a", "b")
+		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
+		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
+		proxy.Cut()
+		g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects == 1 }).WithTimeout(20 * time.Second).Should(BeTrue())
+		release <- struct{}{} // one of the handlers that linger returns, and the other session has its tag 1 in hand
+		g.Eventually(stale).WithTimeout(10 * time.Second).Should(Receive())
+		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
+		proxy.Cut() // whatever was acked is gone, and all else comes back
+		close(release)
+		g.Eventually(func() map[string]int {
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			return map[string]int{"a": min(seen.handled["a"], 2), "b": min(seen.handled["b"], 2)}
+		}).WithTimeout(30 * time.Second).Should(Equal(map[string]int{"a": 2, "b": 2}))
+		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
+	})
+}
+
+// A copy is published once more for each time that its connection is lost, and never while the connection lives.
+func TestCopiesMultiplyOnlyByLostConnections(t *testing.T) {
+	t.Parallel()
+	const messages, cuts = 300, 20
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
+		failures, unknown := atomic.Int64{}, atomic.Int64{}
+		w.run(w.connPublishingThrough(proxy), func(context.Context, *consumer.Message[string]) error {
+			failures.Add(1)
+			return errors.New("no stock")
+		}, consumer.WithConcurrency(16), consumer.WithPrefetch(64), consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+			if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
+				unknown.Add(1)
+			}
+		}}))
+		w.Publish("", "orders", bodies(messages)...)
+		for cut := 1; cut <= cuts; cut++ {
+			g.Eventually(failures.Load).WithTimeout(time.Minute).WithPolling(time.Millisecond).
+				Should(BeNumerically(">=", 3*messages*cut/(cuts+2)))
+			proxy.Cut()
+		}
+		g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(time.Minute).Should(BeNumerically(">=", messages))
+		g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.retry.200ms") + w.Ready("orders.retry.300ms") }).
+			WithTimeout(time.Minute).Should(BeZero())
+		w.tb.Logf("%d cuts, %d unknown: %d failures, %d dead letters", cuts, unknown.Load(), failures.Load(), w.Ready("orders.dlq"))
+		g.Eventually(func() int { return w.Ready("orders.dlq") }).Should(BeNumerically("<=", messages+int(unknown.Load())))
+	})
+}
+
+// An error of Publish that does not say that the outcome is unknown means that the message was not taken, and no error that it was.
+func TestPublishTellsWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	const publishers, each, cuts = 100, 20, 20
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.tb)
+		proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
+		conn := consumer.NewConn(consumer.URI(w.uri(proxy.Address)))
+		defer conn.Close()
+		taken, unknown, done := atomic.Int64{}, atomic.Int64{}, atomic.Int64{}
+		var publishing sync.WaitGroup
+		for range publishers {
+			publishing.Go(func() {
+				for range each {
+					err := conn.Publish(w.tb.Context(), "", "orders", consumer.Publishing{Body: []byte("a")})
+					switch {
+					case err == nil:
+						taken.Add(1)
+					case errors.As(err, new(*consumer.UnknownOutcomeError)):
+						unknown.Add(1)
+					}
+					done.Add(1)
+				}
+			})
+		}
+		for cut := 1; cut <= cuts; cut++ {
+			g.Eventually(done.Load).WithTimeout(time.Minute).WithPolling(time.Millisecond).
+				Should(BeNumerically(">=", publishers*each*cut/(cuts+2)))
+			proxy.Cut()
+		}
+		publishing.Wait()
+		w.tb.Logf("%d cuts: %d taken, %d unknown", cuts, taken.Load(), unknown.Load())
+		g.Expect(taken.Load()).To(BeNumerically(">", publishers*each/2))
+		g.Eventually(w.Ready).WithArguments("orders").Should(BeNumerically(">=", taken.Load()))
+		g.Expect(w.Ready("orders")).To(BeNumerically("<=", taken.Load()+unknown.Load()))
+	})
+}
+
+// Whether a consumer is ended while it connects, consumes or reconnects, Run returns soon.
+func TestRunReturnsSoonWheneverItIsEnded(t *testing.T) {
+	t.Parallel()
+	const rounds = 60
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.tb)
+		proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
+		for round := range rounds {
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			made, err := consumer.New(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), w.kept, func(context.Context, *consumer.Message[string]) error {
+				return nil
+			}, quiet)
+			g.Expect(err).NotTo(HaveOccurred())
+			go func() { ended <- made.Run(ctx) }()
+			moment := time.NewTimer(time.Duration(round) * time.Millisecond)
+			<-moment.C
+			if round%3 == 0 {
+				proxy.Cut()
+			}
+			cancel()
+			g.Eventually(ended).WithTimeout(5*time.Second).Should(Receive(BeNil()), "ended after %d ms", round)
+		}
+	})
+}
+
+// An application whose observer does not return is none of the consumer's business.
+func TestAnObserverThatStallsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.tb)
+		release, seen := make(chan struct{}), &tally{}
+		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			return nil
+		}, consumer.WithObserver(consumer.Observer{State: func(consumer.Transition) { <-release }}))
+		w.Publish("", "orders", "a")
+		g.Eventually(seen.different).WithTimeout(20 * time.Second).Should(Equal(1))
+		began := time.Now()
+		g.Expect(running.end()).To(Succeed())
+		g.Expect(time.Since(began)).To(BeNumerically("<", 5*time.Second))
+		close(release)
+	})
+}
+
+// There is one consumer at a time, and the broker never sends more than the prefetch.
+func TestAReconnectLeavesNoConsumerBehind(t *testing.T) {
+	t.Parallel()
+	const messages, prefetch = 50, 4
+	onEach(t, none, func(w *world) {
+		g := NewWithT(w.tb)
+		w.Publish("", "orders", bodies(messages)...)
+		proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
+		release := make(chan struct{})
+		running := w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(ctx context.Context, _ *consumer.Message[string]) error {
+			select {
+			case <-release:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, consumer.WithConcurrency(2), consumer.WithPrefetch(prefetch))
+		connection, err := w.Connect("counts consumers")
+		g.Expect(err).NotTo(HaveOccurred())
+		defer connection.Close()
+		channel, err := connection.Channel()
+		g.Expect(err).NotTo(HaveOccurred())
+		for cut := range 4 {
+			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects == cut }).WithTimeout(20 * time.Second).
+				WithPolling(5 * time.Millisecond).Should(BeTrue())
+			g.Eventually(func() int { return w.Ready("orders") }).WithTimeout(20 * time.Second).Should(Equal(messages - prefetch))
+			queue, err := channel.QueueDeclarePassive("orders", true, false, false, false, nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(queue.Consumers).To(Equal(1))
+			proxy.Cut()
+		}
+		close(release)
+		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(20 * time.Second).Should(BeZero())
+	})
+}

@@ -1,0 +1,46 @@
+package deployment
+
+import (
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// asManager is what has kubectl ask with the manager's rights.
+const asManager = "--as=system:serviceaccount:" + system + ":" + serviceAccount
+
+var _ = Describe("With config/contract, the manager", func() {
+	var namespace string
+
+	BeforeEach(func() {
+		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+		Expect(whole.Create(ctx(), made)).To(Succeed())
+		namespace = made.Name
+	})
+
+	It("writes ConfigMaps with the label of contracts", func() {
+		whole.Kubectl("apply", "--server-side", "-n", namespace, "-f", filepath.Join("testdata", "contract.yaml"), asManager)
+	})
+
+	It("creates no other ConfigMap", func() {
+		Expect(whole.TryKubectl("create", "configmap", "settings", "-n", namespace, asManager)).Error().To(
+			MatchError(ContainSubstring("Warren writes only ConfigMaps with the label messaging.warren.dev/contract")))
+	})
+
+	It("takes over no other ConfigMap", func() {
+		whole.Kubectl("create", "configmap", "orders-contract", "-n", namespace)
+		_, err := whole.TryKubectl("apply", "--server-side", "-n", namespace, "-f", filepath.Join("testdata", "contract.yaml"), asManager)
+		Expect(err).To(MatchError(ContainSubstring("Warren takes over no ConfigMap that lacks the label messaging.warren.dev/contract")))
+	})
+
+	It("lists and deletes none", func() {
+		for _, verb := range []string{"list", "watch", "delete"} {
+			answer, err := whole.TryKubectl("auth", "can-i", verb, "configmaps", "-n", namespace, asManager)
+			Expect(strings.TrimSpace(answer)).To(Equal("no"), "%s: %v", verb, err)
+		}
+	})
+})

@@ -1,0 +1,138 @@
+package netfault
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Method is a method of AMQP 0-9-1, by the numbers of its class and its own.
+type Method struct{ Class, Method uint16 }
+
+// Methods that tests ask for.
+var (
+	ChannelOpenOK = Method{20, 11}
+	BasicPublish  = Method{60, 40}
+	BasicAck      = Method{60, 80} // of a consumer, and the broker's confirm
+)
+
+// Frame is a frame of an AMQP connection that begins a method.
+type Frame struct {
+	Method
+
+	FromBroker bool
+}
+
+// Verdict says what becomes of a frame.
+type Verdict int
+
+// Values of Verdict.
+const (
+	// Pass passes the frame on.
+	Pass Verdict = iota
+	// Drop swallows the frame.
+	Drop
+	// Repeat passes the frame on twice.
+	Repeat
+	// Cut closes the connection instead.
+	Cut
+)
+
+// FrameProxy passes AMQP connections on to a broker, and has a test decide about each frame.
+type FrameProxy struct {
+	// Address is where the proxy listens.
+	Address string
+
+	decide func(Frame) Verdict
+	target string
+
+	mu    sync.Mutex
+	open  []net.Conn
+	ended bool
+}
+
+// NewFrameProxy starts a proxy that ends with the test. It calls decide from the goroutines of several connections.
+func NewFrameProxy(tb testing.TB, target string, decide func(Frame) Verdict) *FrameProxy {
+	tb.Helper()
+	uri, err := url.Parse(target)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &FrameProxy{decide: decide, target: uri.Host}
+	p.Address = Listen(tb, func(client net.Conn) { go p.serve(client) })
+	tb.Cleanup(p.end)
+	return p
+}
+
+// serve passes on one connection, until either side ends it.
+func (p *FrameProxy) serve(client net.Conn) {
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	if !p.add(client, server) {
+		return
+	}
+	go func() {
+		defer func() { _, _ = client.Close(), server.Close() }()
+		const protocolHeader = 8 // comes before the first frame
+		if _, err := io.CopyN(server, client, protocolHeader); err == nil {
+			p.pass(server, client, false)
+		}
+	}()
+	p.pass(client, server, true)
+}
+
+func (p *FrameProxy) add(connections ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, connections...)
+	return !p.ended
+}
+
+func (p *FrameProxy) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	for _, connection := range p.open {
+		_ = connection.Close()
+	}
+}
+
+// pass passes on what comes from one side, frame by frame: type, channel, size, payload, end.
+func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
+	const headerSize, endSize, methodFrame, methodSize = 7, 1, 1, 4
+	for {
+		frame := make([]byte, headerSize)
+		if _, err := io.ReadFull(from, frame); err != nil {
+			return
+		}
+		payload := make([]byte, binary.BigEndian.Uint32(frame[3:])+endSize)
+		if _, err := io.ReadFull(from, payload); err != nil {
+			return
+		}
+		verdict := Pass
+		if frame[0] == methodFrame && len(payload) >= methodSize {
+			method := Method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])}
+			verdict = p.decide(Frame{method, fromBroker})
+		}
+		frame = append(frame, payload...)
+		switch verdict {
+		case Drop:
+			continue
+		case Cut:
+			return
+		case Repeat:
+			frame = append(frame, frame...)
+		case Pass:
+		}
+		if _, err := to.Write(frame); err != nil {
+			return
+		}
+	}
+}
