@@ -87,7 +87,7 @@ func parse(t *testing.T, text []byte) objects {
 
 func key(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
-// get returns an object in the namespace of the operator.
+// get returns an object in the namespace of the operator, or of the whole cluster.
 func (o objects) get(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	object := o[key(kind, system, name)]

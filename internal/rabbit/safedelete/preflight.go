@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -155,12 +156,17 @@ func firstOf(queues []string, failed map[string]error) error {
 	return nil
 }
 
-// queueInfos asks what the queues are: one by one, or by one listing where there are many.
+// walkedPerRequest is how many queues of the vhost a listing may walk over for each queue that it is about. On an idle broker it walks over
+// 13 in the time of one request, and fewer requests leave more of the broker to others.
+const walkedPerRequest = 32
+
+// queueInfos asks what the queues are: by one listing where they are many of those in the vhost, and otherwise one by one.
 func (d preflight) queueInfos(ctx context.Context) (map[string]*management.QueueInfo, error) {
 	infos := map[string]*management.QueueInfo{}
 	var single []string
+	walked := d.deleter.countQueues()
 	for _, queues := range fence.Patterns(d.queues()) {
-		if len(queues) <= fewQueues {
+		if len(queues) <= fewQueues || walked > walkedPerRequest*len(queues) {
 			single = append(single, queues...)
 			continue
 		}
@@ -171,14 +177,24 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 		}
 		maps.Copy(infos, listed)
 	}
-	for _, queue := range single {
+	var mu sync.Mutex
+	failed := forEach(ctx, d.deleter.errs, single, func(queue string) error {
 		info, err := d.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
 		if err != nil {
-			return nil, err
+			return err
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		infos[queue] = info
-	}
-	return infos, nil
+		return nil
+	})
+	return infos, firstOf(single, failed)
+}
+
+// countQueues is how many queues the vhost has, as far as is known.
+func (s *Deleter) countQueues() (count int) {
+	s.broker.View(func(known *snapshot.Snapshot) { count = len(known.Queues) })
+	return count
 }
 
 // checkGroup says why the queues of a group cannot be shown to be empty, by what they are and which policies hold for them.

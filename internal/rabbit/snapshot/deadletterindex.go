@@ -18,6 +18,7 @@ type deadLetterIndex struct {
 	policies []vhost.Policy // that say something about dead letters
 	letters  map[string][]vhost.DeadLetter
 	sources  map[deadLetterTarget][]string // sorted: where queues share a target, they are thousands
+	keyed    map[keyedTarget][]string      // sorted; of the same queues, those that dead-letter to an exchange
 	// forwarding are the exchanges from which another exchange is bound, and alternates those with an alternate exchange.
 	forwarding, alternates map[string]bool
 }
@@ -33,6 +34,19 @@ func targetOf(letter vhost.DeadLetter) deadLetterTarget {
 	return deadLetterTarget{exchange: letter.Exchange}
 }
 
+// keyedTarget is an exchange and the routing key with which a queue dead-letters there; ownKey if each message keeps its own.
+type keyedTarget struct {
+	exchange, key string
+	ownKey        bool
+}
+
+func keyedTargetOf(letter vhost.DeadLetter) keyedTarget {
+	if letter.RoutingKey == nil {
+		return keyedTarget{exchange: letter.Exchange, ownKey: true}
+	}
+	return keyedTarget{exchange: letter.Exchange, key: *letter.RoutingKey}
+}
+
 // index returns the index of dead letters.
 func (s *Snapshot) index() *deadLetterIndex {
 	index := &s.deadLetters
@@ -44,6 +58,7 @@ func (s *Snapshot) index() *deadLetterIndex {
 	index.built = true
 	index.policies = deadLetterPolicies(s.Policies)
 	index.letters, index.sources = map[string][]vhost.DeadLetter{}, map[deadLetterTarget][]string{}
+	index.keyed = map[keyedTarget][]string{}
 	index.forwarding, index.alternates = map[string]bool{}, map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(s.Queues)) { // so that each is the last one in sources
 		index.addQueue(name, s.Queues[name])
@@ -67,24 +82,32 @@ func (i *deadLetterIndex) addQueue(name string, queue vhost.Queue) {
 	}
 	i.letters[name] = letters
 	for _, letter := range letters {
-		target := targetOf(letter)
-		if at, found := slices.BinarySearch(i.sources[target], name); !found {
-			i.sources[target] = slices.Insert(i.sources[target], at, name)
-		}
+		addName(i.sources, targetOf(letter), name)
+		addName(i.keyed, keyedTargetOf(letter), name)
 	}
 }
 
 func (i *deadLetterIndex) dropQueue(name string) {
 	for _, letter := range i.letters[name] {
-		target := targetOf(letter)
-		if at, found := slices.BinarySearch(i.sources[target], name); found {
-			i.sources[target] = slices.Delete(i.sources[target], at, at+1)
-		}
-		if len(i.sources[target]) == 0 {
-			delete(i.sources, target)
-		}
+		dropName(i.sources, targetOf(letter), name)
+		dropName(i.keyed, keyedTargetOf(letter), name)
 	}
 	delete(i.letters, name)
+}
+
+func addName[target comparable](names map[target][]string, to target, name string) {
+	if at, found := slices.BinarySearch(names[to], name); !found {
+		names[to] = slices.Insert(names[to], at, name)
+	}
+}
+
+func dropName[target comparable](names map[target][]string, from target, name string) {
+	if at, found := slices.BinarySearch(names[from], name); found {
+		names[from] = slices.Delete(names[from], at, at+1)
+	}
+	if len(names[from]) == 0 {
+		delete(names, from)
+	}
 }
 
 func (i *deadLetterIndex) addExchange(name string, exchange vhost.Exchange) {

@@ -33,7 +33,11 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 	}
 	var sources []string
 	for target := range targets {
-		sources = append(sources, index.sources[target]...)
+		if s.routesByKey(target.exchange) {
+			sources = append(sources, s.sourcesByKey(target.exchange, names.Queues)...)
+		} else {
+			sources = append(sources, index.sources[target]...)
+		}
 	}
 	slices.Sort(sources)
 	var found []vhost.DeadLetter
@@ -45,6 +49,29 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 		}
 	}
 	return found
+}
+
+// routesByKey says whether what comes to an exchange can go nowhere but to the queues that are bound with its routing key.
+func (s *Snapshot) routesByKey(exchange string) bool {
+	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !s.deadLetters.forwarding[exchange] && !s.deadLetters.alternates[exchange]
+}
+
+// sourcesByKey lists the queues whose dead letters may come from an exchange to one of some queues. Thousands of queues may share
+// the exchange, with a key each. The first of all sources is listed in any case: the exchange is in use.
+func (s *Snapshot) sourcesByKey(exchange string, queues []string) []string {
+	index := &s.deadLetters
+	sources := slices.Clone(index.keyed[keyedTarget{exchange: exchange, ownKey: true}])
+	for _, queue := range queues {
+		for _, binding := range s.bindingsTo[queue] {
+			if binding.Source == exchange {
+				sources = append(sources, index.keyed[keyedTarget{exchange: exchange, key: binding.RoutingKey}]...)
+			}
+		}
+	}
+	if all := index.sources[deadLetterTarget{exchange: exchange}]; len(all) > 0 {
+		sources = append(sources, all[0])
+	}
+	return sources
 }
 
 // deadLetterPolicies are those that say something about dead letters.

@@ -125,3 +125,50 @@ func TestSurroundings(t *testing.T) {
 		})
 	}
 }
+
+// Thousands of queues may dead-letter to one direct exchange, with a key each. Those that cannot come to the named queues are left out,
+// but for the first: the exchange is in use.
+func TestSurroundingsOfASharedExchange(t *testing.T) {
+	t.Parallel()
+	dead := func(name string, key any) management.QueueItem {
+		arguments := map[string]any{"x-dead-letter-exchange": "dlx"}
+		if key != nil {
+			arguments["x-dead-letter-routing-key"] = key
+		}
+		return management.QueueItem{Name: name, Type: "quorum", Durable: true, Arguments: arguments}
+	}
+	queues := []management.QueueItem{
+		dead("a", "1"), dead("b", "2"), dead("c", "3"), dead("each its own", nil), {Name: "dlq", Type: "quorum", Durable: true},
+	}
+	bound := []management.BindingItem{
+		{Source: "dlx", Destination: "dlq", DestinationType: "queue", RoutingKey: "2"},
+		{Source: "dlx", Destination: "other", DestinationType: "queue", RoutingKey: "3"},
+	}
+	all := []string{"a", "b", "c", "each its own"}
+	for name, test := range map[string]struct {
+		kind      string
+		arguments map[string]any
+		further   []management.BindingItem
+		want      []string
+	}{
+		"direct":                              {kind: "direct", want: []string{"a", "b", "each its own"}},
+		"topic":                               {kind: "topic", want: all},
+		"with an alternate":                   {kind: "direct", arguments: map[string]any{"alternate-exchange": "dlx"}, want: all},
+		"another exchange is bound to it":     {kind: "direct", further: []management.BindingItem{{Source: "dlx", Destination: "x", DestinationType: "exchange"}}, want: all},
+		"bound to another exchange, by a key": {kind: "direct", further: []management.BindingItem{{Source: "x", Destination: "dlx", DestinationType: "exchange"}}, want: []string{"a", "b", "each its own"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exchanges := []management.ExchangeItem{{Name: "dlx", Type: test.kind, Arguments: test.arguments}, {Name: "x", Type: "fanout"}}
+			s := build(nil, exchanges, queues, append(test.further, bound...), nil, nil)
+			observed := s.observe(vhost.Selection{Exchanges: []string{"dlx"}, Queues: []string{"dlq"}, IncludeDeadLetterSources: true})
+			var sources []string
+			for _, letter := range observed.DeadLetters {
+				sources = append(sources, letter.Queue)
+			}
+			if difference := cmp.Diff(test.want, sources); difference != "" {
+				t.Errorf("wanted (-), observed (+):\n%s", difference)
+			}
+		})
+	}
+}
