@@ -153,11 +153,79 @@ func TestALimiterHoldsMessagesBackAndDoesNotHinderADrain(t *testing.T) {
 		b.send(t, "a", "b", "c", "d")
 		pass(time.Minute)
 		equal(t, "handled", 2, handled)
+		health := b.consumer.Health()
+		equal(t, "paused", true, health.Paused)
+		equal(t, "ready", true, health.Ready)
+		equal(t, "message", "the limiter holds messages back", health.Message)
 		began := time.Now()
 		equal(t, "Run", nil, b.end())
 		equal(t, "the drain took", time.Duration(0), time.Since(began))
 		equal(t, "permissions returned", limits.granted, limits.returned)
 		equal(t, "left in the queue", 2, len(b.Messages("orders")))
+	})
+}
+
+func TestAckAlways(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		results := map[string]contract.Result{}
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			switch m.Body {
+			case "fails":
+				return errors.New("no stock")
+			case "permanent":
+				return consumer.Permanent(errors.New("no such customer"))
+			}
+			return nil
+		}, consumer.WithConcurrency(1), consumer.WithMiddleware(consumer.AckAlways), consumer.WithObserver(consumer.Observer{
+			Settled: func(end consumer.Settlement) { results[end.Delivery.ID()] = end.Result },
+		}))
+		b.send(t, "fails", "permanent", "succeeds")
+		pass(time.Hour)
+		equal(t, "Run", nil, b.end())
+		equal(t, "results", map[string]contract.Result{
+			"fails": contract.Discarded, "permanent": contract.Discarded, "succeeds": contract.Succeeded,
+		}, results)
+		equal(t, "left", 0, len(b.Messages("orders"))+len(b.dead()))
+	})
+}
+
+// A message that was redriven has all its attempts again.
+func TestRedrives(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var seen [][2]int
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			seen = append(seen, [2]int{m.Redrives(), m.Attempt()})
+			if m.Attempt() == 1 {
+				return errors.New("no stock")
+			}
+			return nil
+		})
+		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"x-warren-redrive-count": int32(2)}})
+		pass(time.Hour)
+		equal(t, "redrives and attempts", [][2]int{{2, 1}, {2, 2}}, seen)
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestALossThatIsOverIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan consumer.Reconnection, 10)
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil },
+			consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { told <- r }}))
+		pass(time.Second)
+		equal(t, "told at the start", 0, len(told))
+		b.Cut()
+		pass(time.Second)
+		got := <-told
+		equal(t, "queue", "orders", got.Queue)
+		equal(t, "attempts", 1, got.Attempts)
+		if got.Took < 200*time.Millisecond || got.Took > 300*time.Millisecond {
+			t.Errorf("took %s", got.Took)
+		}
+		equal(t, "Run", nil, b.end())
 	})
 }
 

@@ -76,6 +76,9 @@ func (d *Delivery) MaxAttempts() int { return d.kept.MaxAttempts }
 // LastAttempt says that the message goes to the dead-letter queue if the handler fails.
 func (d *Delivery) LastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
 
+// Redrives is how often the message was brought back from the dead-letter queue. Its attempts are counted from 1 again each time.
+func (d *Delivery) Redrives() int { return contract.Redrives(d.Raw.Headers) }
+
 // OriginalExchange is where the message was published first.
 func (d *Delivery) OriginalExchange() string { return d.progress.OriginalExchange }
 

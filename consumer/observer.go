@@ -26,6 +26,8 @@ const (
 type Observer struct {
 	// State is called with each transition, one after the other. A call that does not return holds up nothing but further calls.
 	State func(Transition)
+	// Reconnected is called when messages are delivered again after a loss.
+	Reconnected func(Reconnection)
 	// Settled is called when a delivery is settled, or when that has become void. It is a part of the handling: the next message waits.
 	Settled func(Settlement)
 	// Published is called with each attempt to publish a copy. It is a part of the handling, too.
@@ -38,6 +40,15 @@ type Transition struct {
 	From, To State
 	// Err is why, for Reconnecting.
 	Err error
+}
+
+// Reconnection is the end of a loss.
+type Reconnection struct {
+	Queue string
+	// Attempts is how often the consumer tried to connect, the last time included.
+	Attempts int
+	// Took is the time from the loss until messages were delivered again.
+	Took time.Duration
 }
 
 // Settlement is how a delivery ended.

@@ -70,6 +70,16 @@ func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) { s.middleware = append(s.middleware, middleware...) }
 }
 
+// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard. A panic is still a failure.
+func AckAlways(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
+	return func(ctx context.Context, d *Delivery) error {
+		if err := next(ctx, d); err != nil {
+			return Discard(err)
+		}
+		return nil
+	}
+}
+
 // Limiter lets a message be handled.
 type Limiter interface {
 	// Acquire waits for permission, until ctx ends. After an error it is called again a second later. Release is called once the

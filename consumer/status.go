@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/warren-mq/warren/consumer/contract"
@@ -24,7 +25,7 @@ type Health struct {
 	Live bool `json:"live"`
 	// Message says why the consumer is not ready, or what holds it up.
 	Message string `json:"message,omitempty"`
-	// Paused: the broker takes no messages at present, so that failed ones wait here.
+	// Paused: the limiter holds messages back, or the broker takes none at present, so that failed ones wait here.
 	Paused bool `json:"paused,omitempty"`
 	// Reconnects is how often the consumer lost its channel or did not get one.
 	Reconnects int `json:"reconnects"`
@@ -41,7 +42,11 @@ type status struct {
 	moved      time.Time
 	err        error
 	reconnects int
+	lost       time.Time                // when the channel was lost; zero while there is one
+	attempts   int                      // to connect since then
 	missing    map[contract.Route]error // routes that took no copy when they were tried last
+
+	limited atomic.Int64 // how many messages the limiter holds back
 }
 
 func (s *status) alive() {
@@ -61,12 +66,25 @@ func (s *status) move(to State, err error) (from State, moved bool) {
 	s.since, s.moved = time.Now(), time.Now()
 	if to == Reconnecting {
 		s.reconnects++
+		s.attempts++
 		s.err = err
+		if s.lost.IsZero() {
+			s.lost = time.Now()
+		}
 	}
 	if to == Delivering {
 		s.err, s.missing = nil, nil
 	}
 	return from, true
+}
+
+// found ends a loss; false if there was none.
+func (s *status) found() (attempts int, took time.Duration, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	attempts, since := s.attempts, s.lost
+	s.attempts, s.lost = 0, time.Time{}
+	return attempts, time.Since(since), !since.IsZero()
 }
 
 // published notes whether a route takes copies.
@@ -95,11 +113,11 @@ func (s *status) forgetRoutes() {
 
 // Health is how the consumer is now.
 func (c *Consumer) Health() Health {
-	paused := c.conn.publisher.isBlocked()
-	s := &c.status
+	blocked, s := c.conn.publisher.isBlocked(), &c.status
+	limited := s.limited.Load() > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := Health{State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: paused}
+	h := Health{State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: blocked || limited}
 	if kept := c.contract.Load(); kept != nil {
 		h.Queue = kept.Queue
 	}
@@ -115,7 +133,9 @@ func (c *Consumer) Health() Health {
 		}
 		slices.Sort(failures)
 		h.Message = failures[0]
-	case paused:
+	case limited:
+		h.Message = "the limiter holds messages back"
+	case blocked:
 		h.Message = "the broker blocks publishers: failed messages wait here"
 	}
 	return h
@@ -158,6 +178,22 @@ func (c *Consumer) move(to State, err error) {
 	for _, observer := range observers {
 		if observer.State != nil {
 			c.reporter.report(func() { observer.State(Transition{Queue: queue, From: from, To: to, Err: err}) })
+		}
+	}
+	if to == Delivering {
+		c.reconnected(queue, observers)
+	}
+}
+
+// reconnected tells of the end of a loss, if there was one.
+func (c *Consumer) reconnected(queue string, observers []Observer) {
+	attempts, took, lost := c.status.found()
+	if !lost {
+		return
+	}
+	for _, observer := range observers {
+		if observer.Reconnected != nil {
+			c.reporter.report(func() { observer.Reconnected(Reconnection{Queue: queue, Attempts: attempts, Took: took}) })
 		}
 	}
 }

@@ -69,6 +69,8 @@ const limiterPause = time.Second
 // acquire asks the limiter until it grants, or nothing is started any more: a message that is returned would come back at once, and
 // RabbitMQ before 4.3 would count that.
 func (s *session) acquire() (release func(), err error) {
+	s.consumer.status.limited.Add(1)
+	defer s.consumer.status.limited.Add(-1)
 	for {
 		release, err = s.settings.limiter.Acquire(stopContext{s.ctx, s.stopped})
 		switch {

@@ -27,6 +27,9 @@ const (
 	HeaderFailureClient  = "x-failure-client"
 )
 
+// HeaderRedriveCount is how often a Redrive brought the message back from the dead-letter queue. Copies keep the header.
+const HeaderRedriveCount = "x-warren-redrive-count"
+
 // Headers of RabbitMQ that are read here, or left out of copies.
 const (
 	headerDeath         = "x-death"
@@ -106,6 +109,9 @@ func count(value any) int {
 	}
 	return int(number)
 }
+
+// Redrives is how often a message was brought back from the dead-letter queue, by its headers.
+func Redrives(headers map[string]any) int { return count(headers[HeaderRedriveCount]) }
 
 // text reads a string header; empty if it is none.
 func text(value any) string {
