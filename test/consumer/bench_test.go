@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -29,10 +30,14 @@ import (
 type shape struct {
 	messages, prefetch, concurrency, body int
 	fails                                 bool
+	slow                                  time.Duration // how long one message takes, in the middle
 }
 
-// BenchmarkConsumer consumes a backlog by amqp091-go alone, with an ack for each message, and by the library, in turns. One iteration
-// is a run of each. What is reported are geometric means of the library's figures divided by those of amqp091-go.
+// comparesWagslane leaves out what wagslane has not: retries with delays.
+func (s shape) comparesWagslane() bool { return !s.fails && s.slow == 0 }
+
+// BenchmarkConsumer consumes a backlog by amqp091-go alone, with an ack for each message, by the library, and by wagslane/go-rabbitmq, in
+// turns. One iteration is a run of each. What is reported are geometric means of figures divided by those of amqp091-go.
 func BenchmarkConsumer(b *testing.B) {
 	for name, s := range map[string]shape{
 		"prefetch 1":                      {messages: 5000, prefetch: 1, concurrency: 1, body: 100},
@@ -44,12 +49,17 @@ func BenchmarkConsumer(b *testing.B) {
 		"prefetch 1000, concurrency 8":    {messages: 20000, prefetch: 1000, concurrency: 8, body: 100},
 		"prefetch 100, bodies of 1 kB":    {messages: 10000, prefetch: 100, concurrency: 8, body: 1000},
 		"prefetch 100, all messages fail": {messages: 3000, prefetch: 100, concurrency: 8, body: 100, fails: true},
+		"prefetch 100, one takes 0.7 s":   {messages: 12000, prefetch: 100, concurrency: 8, body: 100, slow: 700 * time.Millisecond},
 	} {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b, brokers.Newest(b), `{retry: {delayTiers: [{delay: 1h}]}}`)
 			broker := processOf(b, w.Broker)
-			rate, clientCPU, brokerCPU, allocations, raw := 0.0, 0.0, 0.0, 0.0, 0.0
+			wagslane := buildWagslane(b)
+			rate, clientCPU, brokerCPU, allocations, raw, wagslaneRate := 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
 			for b.Loop() {
+				if s.comparesWagslane() {
+					wagslaneRate += math.Log(w.rateOfWagslane(wagslane, s))
+				}
 				bare := w.measure(s, broker, consumeBare)
 				ours := w.measure(s, broker, consumeByLibrary)
 				raw += math.Log(bare.rate)
@@ -65,6 +75,9 @@ func BenchmarkConsumer(b *testing.B) {
 			b.ReportMetric(math.Exp(clientCPU/n), "client-CPU/bare")
 			b.ReportMetric(math.Exp(brokerCPU/n), "broker-CPU/bare")
 			b.ReportMetric(allocations/n, "allocs-over-bare")
+			if s.comparesWagslane() {
+				b.ReportMetric(math.Exp((wagslaneRate-raw)/n), "wagslane-rate/bare")
+			}
 		})
 	}
 }
@@ -75,6 +88,7 @@ type figures struct{ rate, client, broker, allocations float64 }
 // handled counts messages, and says when the first and the last of them came.
 type handled struct {
 	count       atomic.Int64
+	begun       atomic.Int64
 	of          int64
 	first, last atomic.Int64
 	done        chan struct{}
@@ -87,6 +101,13 @@ func (h *handled) add() {
 	case h.of:
 		h.last.Store(time.Now().UnixNano())
 		close(h.done)
+	}
+}
+
+// begin takes its time with one message.
+func (h *handled) begin(s shape) {
+	if s.slow > 0 && h.begun.Add(1) == h.of/2 {
+		time.Sleep(s.slow)
 	}
 }
 
@@ -132,6 +153,7 @@ func consumeBare(w *world, s shape, counted *handled) {
 	for range s.concurrency {
 		working.Go(func() {
 			for d := range deliveries {
+				counted.begin(s)
 				if s.fails {
 					confirmation, err := publishing.PublishWithDeferredConfirm("", w.kept.Tiers[0].RoutingKey, true, false,
 						amqp.Publishing{DeliveryMode: amqp.Persistent, Body: d.Body, Headers: amqp.Table{"x-retry-count": int64(1)}})
@@ -157,6 +179,7 @@ func consumeByLibrary(w *world, s shape, counted *handled) {
 		observe.Settled = func(consumer.Settlement) { counted.add() }
 	}
 	made, err := consumer.New(w.conn(), w.kept, func(context.Context, *consumer.Message[[]byte]) error {
+		counted.begin(s)
 		if s.fails {
 			return errors.New("no stock")
 		}
@@ -171,6 +194,32 @@ func consumeByLibrary(w *world, s shape, counted *handled) {
 	<-counted.done
 	cancel()
 	w.check(<-ended)
+}
+
+// buildWagslane builds the program of a module of its own, and returns where it is.
+func buildWagslane(b *testing.B) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "wagslane")
+	build := exec.Command("go", "build", "-C", filepath.Join("..", "..", "hack", "wagslane"), "-o", path, ".")
+	build.Env = append(os.Environ(), "GOWORK=off")
+	if output, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("build wagslane: %v\n%s", err, output)
+	}
+	return path
+}
+
+// rateOfWagslane fills the queue, and has it consumed by a process of its own: messages a second.
+func (w *world) rateOfWagslane(program string, s shape) float64 {
+	w.tb.Helper()
+	w.Publish("", "orders", repeated(strings.Repeat("x", s.body), s.messages)...)
+	consume := exec.CommandContext(w.tb.Context(), program, "-uri", w.uri(""), "-prefetch", strconv.Itoa(s.prefetch),
+		"-concurrency", strconv.Itoa(s.concurrency), "-count", strconv.Itoa(s.messages))
+	output, err := consume.Output()
+	w.check(err)
+	seconds, err := strconv.ParseFloat(strings.TrimSpace(string(output)), 64)
+	w.check(err)
+	w.Purge("orders") // acks that a channel's close follows closely are forgotten
+	return float64(s.messages-1) / seconds
 }
 
 func (w *world) check(err error) {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -81,7 +82,9 @@ func newChaos(b *testing.B, spec string, count int) *chaos {
 	b.Helper()
 	c := &chaos{b: b, count: count, broker: brokers.NewPrivate(b), folder: b.TempDir(), times: map[string]int{}}
 	c.world = newWorld(b, c.broker.Broker, spec)
-	c.world.Publish("", "orders", bodies(count)...)
+	for backlog := range slices.Chunk(bodies(count), 50_000) {
+		c.world.Publish("", "orders", backlog...)
+	}
 	c.proxy = netfault.NewProxy(b, c.broker.Broker.AMQPURI)
 	document, err := json.Marshal(c.world.kept)
 	if err == nil {

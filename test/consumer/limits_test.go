@@ -264,3 +264,17 @@ func TestAContractThatTheKubeletSwaps(t *testing.T) {
 		}))
 	})
 }
+
+// RabbitMQ 4.3 counts deliveries across rejects, and gives up at its limit of 20.
+func TestRejectsBeyondTheLimitOfTheBroker(t *testing.T) {
+	t.Parallel()
+	onEach(t, `{retry: {strategy: Reject, maxAttempts: 25, delayTiers: [{delay: 20ms}]}}`, func(w *world) {
+		tried := &attempts{}
+		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			tried.add(m)
+			return errors.New("no stock")
+		})
+		w.Publish("", "orders", "a")
+		w.tb.Logf("dead: %v, attempts: %v", w.deadLetters(1), tried.list())
+	})
+}

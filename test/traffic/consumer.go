@@ -5,12 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -54,8 +56,13 @@ var (
 // delay tiers. When the copy does not arrive, the message is asked for again.
 func Retry(tier Target) Action { return Action{retry, tier} }
 
-// attemptHeader counts deliveries across copies, for the broker's own counters don't survive one.
-const attemptHeader = "x-attempt"
+// keeps is the contract of a consumer that retries by a tier, and never gives up by itself.
+func (c *Consumer) keeps(tier Target) contract.Contract {
+	return contract.Contract{
+		APIVersion: contract.APIVersion, Queue: c.queue, VirtualHost: c.vhost.Name, Strategy: contract.Publish, MaxAttempts: math.MaxInt32,
+		Tiers: []contract.Tier{{Delay: 1, Route: contract.Route{Exchange: tier.Exchange, RoutingKey: tier.RoutingKey}}},
+	}
+}
 
 // Consumer consumes one queue, on one connection and channel that it keeps; it waits for a queue that does not exist.
 type Consumer struct {
@@ -156,10 +163,10 @@ func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns
 		c.mu.Unlock()
 		return delivery.Ack(false)
 	}
-	attempt := 1
-	if count, ok := delivery.Headers[attemptHeader].(int32); ok {
-		attempt = int(count)
+	facts := contract.Facts{
+		Exchange: delivery.Exchange, RoutingKey: delivery.RoutingKey, Redelivered: delivery.Redelivered, Headers: delivery.Headers,
 	}
+	attempt := c.keeps(Target{}).Read(facts).Attempt
 	action := c.decide(Delivery{ID: delivery.MessageId, Attempt: attempt, Redelivered: delivery.Redelivered})
 	c.mu.Lock()
 	c.deliveries++
@@ -175,7 +182,8 @@ func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns
 	case hold:
 		return nil
 	case retry:
-		if c.copy(channel, delivery, action.tier, attempt+1, returns) {
+		failed := c.keeps(action.tier).Decide(facts, contract.Outcome{Result: contract.Failed, Time: time.Now()})
+		if c.copy(channel, delivery, failed, returns) {
 			return delivery.Ack(false)
 		}
 		return delivery.Reject(true)
@@ -184,10 +192,9 @@ func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns
 }
 
 // copy publishes a message to a tier and says whether it is there.
-func (c *Consumer) copy(channel *amqp.Channel, delivery amqp.Delivery, tier Target, attempt int, returns <-chan amqp.Return) bool {
-	confirmation, err := channel.PublishWithDeferredConfirm(tier.Exchange, tier.RoutingKey, true, false, amqp.Publishing{
-		DeliveryMode: amqp.Persistent, MessageId: delivery.MessageId, Body: delivery.Body,
-		Headers: amqp.Table{attemptHeader: int32(attempt)},
+func (c *Consumer) copy(channel *amqp.Channel, delivery amqp.Delivery, failed contract.Action, returns <-chan amqp.Return) bool {
+	confirmation, err := channel.PublishWithDeferredConfirm(failed.Route.Exchange, failed.Route.RoutingKey, true, false, amqp.Publishing{
+		DeliveryMode: amqp.Persistent, MessageId: delivery.MessageId, Body: delivery.Body, Headers: failed.Headers,
 	})
 	if err != nil {
 		return false
