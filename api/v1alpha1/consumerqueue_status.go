@@ -333,7 +333,7 @@ type Change struct {
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SharedVHost
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SharedVHost;DeliveryLimitBelowAttempts
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -350,6 +350,8 @@ const (
 	AdvisoryFenced AdvisoryCode = "Fenced"
 	// AdvisorySharedVHost: another operator works on this vhost, so nothing is removed.
 	AdvisorySharedVHost AdvisoryCode = "SharedVHost"
+	// AdvisoryDeliveryLimitBelowAttempts: the broker may give a message up before its attempts are used up.
+	AdvisoryDeliveryLimitBelowAttempts AdvisoryCode = "DeliveryLimitBelowAttempts"
 )
 
 // AdvisoryReason says in one word why there is an advisory.

@@ -265,16 +265,28 @@ func TestAContractThatTheKubeletSwaps(t *testing.T) {
 	})
 }
 
-// RabbitMQ 4.3 counts deliveries across rejects, and gives up at its limit of 20.
-func TestRejectsBeyondTheLimitOfTheBroker(t *testing.T) {
+// RabbitMQ 4.3 counts deliveries across rejects: beyond its limit of 20, it dead-letters a message whose connection is lost. The advisory
+// DeliveryLimitBelowAttempts is about that.
+func TestALostConnectionAfterTwentyRejects(t *testing.T) {
 	t.Parallel()
 	onEach(t, `{retry: {strategy: Reject, maxAttempts: 25, delayTiers: [{delay: 20ms}]}}`, func(w *world) {
-		tried := &attempts{}
-		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+		g := NewWithT(w.tb)
+		proxy, tried, cut := netfault.NewProxy(w.tb, w.Broker.AMQPURI), &attempts{}, &atomic.Bool{}
+		w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
 			tried.add(m)
+			if m.Attempt() == 23 && cut.CompareAndSwap(false, true) {
+				proxy.Cut()
+			}
 			return errors.New("no stock")
-		})
+		}, consumer.WithCrashLimit(1000))
 		w.Publish("", "orders", "a")
-		w.tb.Logf("dead: %v, attempts: %v", w.deadLetters(1), tried.list())
+		dead := w.deadLetters(1)["a"]
+		if strings.HasPrefix(w.Broker.Version, "4.3") {
+			g.Expect(dead.Kind).To(BeEmpty(), "the broker dead-letters it")
+			g.Expect(tried.list()).To(Equal(oneTo(23)))
+			return
+		}
+		g.Expect(dead.Kind).To(Equal("exhausted"))
+		g.Expect(tried.list()).To(Equal(append(oneTo(23), 23, 24, 25)))
 	})
 }

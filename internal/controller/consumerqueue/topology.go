@@ -113,7 +113,7 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 func (v *vhostScope) tell(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan, before []v1alpha1.Change, applied error,
 ) error {
-	comparison.Advisories = append(comparison.Advisories, v.sharedVHost()...)
+	comparison.Advisories = slices.Concat(comparison.Advisories, v.sharedVHost(), topology.Advisories(v.cq, v.version))
 	decided.Failed = failedObjects(applied)
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)

@@ -1,0 +1,48 @@
+package topology
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// brokerDeliveryLimit is the limit of a quorum queue without x-delivery-limit, from RabbitMQ 4.0 on.
+const brokerDeliveryLimit = 20
+
+// Advisories are the traps that a spec has by itself on a broker of the given version. There are none where the spec has no topology.
+func Advisories(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Advisory {
+	spec, err := resolve(cq, version)
+	if err != nil {
+		return nil
+	}
+	limit, isLow := limitBelowAttempts(spec)
+	if !isLow {
+		return nil
+	}
+	return []v1alpha1.Advisory{{
+		Code: v1alpha1.AdvisoryDeliveryLimitBelowAttempts, Name: spec.main,
+		Message: fmt.Sprintf("retry.maxAttempts is %d, and this broker (%s) counts deliveries across rejects: once a message has been rejected %d times, "+
+			"a lost connection dead-letters it; set queue.deliveryLimit to Unlimited or to more than retry.maxAttempts", spec.maxAttempts, version, limit),
+	}}
+}
+
+// limitBelowAttempts says whether the main queue's delivery limit ends attempts early, which RabbitMQ 4.3 makes possible under Reject: a
+// message brings the count of its deliveries along when it comes back from the tier.
+func limitBelowAttempts(spec resolved) (limit int64, isLow bool) {
+	if spec.strategy != v1alpha1.RetryStrategyReject || !spec.splitsByReason || !spec.version.AtLeast(vhost.RabbitMQ43) {
+		return 0, false
+	}
+	limit = brokerDeliveryLimit
+	if given := spec.queue.DeliveryLimit; given != nil {
+		switch {
+		case given.Type == intstr.Int:
+			limit = int64(given.IntVal)
+		case given.StrVal == v1alpha1.DeliveryLimitUnlimited:
+			return 0, false
+		}
+	}
+	return limit, int64(spec.maxAttempts) > limit
+}
