@@ -41,6 +41,7 @@ func SelectionWith(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry) v
 			all.Exchanges = append(all.Exchanges, entry.Name)
 		case v1alpha1.KindBinding:
 			all.Queues, all.Exchanges = append(all.Queues, entry.Destination), append(all.Exchanges, entry.Source)
+			all.Bindings = append(all.Bindings, IDOf(entry))
 		}
 	}
 	slices.Sort(all.Queues)

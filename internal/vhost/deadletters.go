@@ -70,16 +70,16 @@ func (o Observed) onward(exchange string) []string {
 // mayRouteBy tells whether an exchange can hand a queue's dead letters on by a binding.
 func (o Observed) mayRouteBy(binding Binding) func(from DeadLetter) bool {
 	leads := o.leadingTo(binding.Source)
-	return func(from DeadLetter) bool {
-		if !leads(from) {
-			return false
-		}
-		if from.RoutingKey == nil {
-			return true // it depends on each message
-		}
-		matches, known := MatchesKey(o.Exchanges[binding.Source].Type, binding.RoutingKey, *from.RoutingKey)
-		return matches || !known
+	return func(from DeadLetter) bool { return leads(from) && o.mayMatch(from, binding) }
+}
+
+// mayMatch says whether a dead letter that comes to the exchange of a binding may match the binding.
+func (o Observed) mayMatch(from DeadLetter, binding Binding) bool {
+	if from.RoutingKey == nil {
+		return true // it depends on each message
 	}
+	matches, known := MatchesKey(o.Exchanges[binding.Source].Type, binding.RoutingKey, *from.RoutingKey)
+	return matches || !known
 }
 
 // alwaysRoutes says whether an exchange hands on, by a binding, every dead letter of a queue that comes to the exchange.
@@ -130,16 +130,20 @@ func (b Binding) sameMatch(other Binding) bool {
 
 // DeadLettersInto names a queue, other than those in except, whose dead letters come to a queue; empty if there is none.
 func (o Observed) DeadLettersInto(queue string, except []string) string {
-	mayRoute := make([]func(from DeadLetter) bool, 0, len(o.BindingsTo[queue])) // by binding
-	for _, binding := range o.BindingsTo[queue] {
-		mayRoute = append(mayRoute, o.mayRouteBy(binding))
+	leads := map[string]func(from DeadLetter) bool{} // by source exchange
+	mayRoute := func(from DeadLetter) bool {
+		return slices.ContainsFunc(o.BindingsTo[queue], func(binding Binding) bool {
+			if leads[binding.Source] == nil {
+				leads[binding.Source] = o.leadingTo(binding.Source)
+			}
+			return leads[binding.Source](from) && o.mayMatch(from, binding)
+		})
 	}
 	for _, from := range o.DeadLetters {
 		if from.Queue == queue || slices.Contains(except, from.Queue) {
 			continue
 		}
-		bound := slices.ContainsFunc(mayRoute, func(may func(DeadLetter) bool) bool { return may(from) })
-		if bound || from.straightTo(queue) {
+		if from.straightTo(queue) || mayRoute(from) {
 			return from.Queue
 		}
 	}

@@ -113,6 +113,8 @@ func (o Observed) Has(id ID) bool {
 type Selection struct {
 	Exchanges []string
 	Queues    []string
+	// Bindings are those of which it is asked whether dead letters need them; see IncludeDeadLetterSources.
+	Bindings []ID
 	// FollowFrom is an exchange whose bindings are observed, with all exchanges that can be reached from it; empty for none.
 	FollowFrom string
 	// IncludeDeadLetterSources asks also for what has to do with the selected objects: the bindings from each selected

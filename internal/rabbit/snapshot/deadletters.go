@@ -34,7 +34,7 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 	var sources []string
 	for target := range targets {
 		if s.routesByKey(target.exchange) {
-			sources = append(sources, s.sourcesByKey(target.exchange, names.Queues)...)
+			sources = append(sources, s.sourcesByKey(target.exchange, names)...)
 		} else {
 			sources = append(sources, index.sources[target]...)
 		}
@@ -56,20 +56,32 @@ func (s *Snapshot) routesByKey(exchange string) bool {
 	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !s.deadLetters.forwarding[exchange] && !s.deadLetters.alternates[exchange]
 }
 
-// sourcesByKey lists the queues whose dead letters may come from an exchange to one of some queues. Thousands of queues may share
-// the exchange, with a key each. The first of all sources is listed in any case: the exchange is in use.
-func (s *Snapshot) sourcesByKey(exchange string, queues []string) []string {
+// sourcesByKey lists the queues whose dead letters may come from an exchange by one of the named bindings, and enough of those whose dead
+// letters may come to a named queue to show whether there is any but the named queues themselves. Thousands of queues may share the
+// exchange, with a key each. The first of all sources is listed in any case: the exchange is in use.
+func (s *Snapshot) sourcesByKey(exchange string, names vhost.Selection) []string {
 	index := &s.deadLetters
 	sources := slices.Clone(index.keyed[keyedTarget{exchange: exchange, ownKey: true}])
-	for _, queue := range queues {
-		for _, binding := range s.bindingsTo[queue] {
-			if binding.Source == exchange {
-				sources = append(sources, index.keyed[keyedTarget{exchange: exchange, key: binding.RoutingKey}]...)
-			}
-		}
-	}
 	if all := index.sources[deadLetterTarget{exchange: exchange}]; len(all) > 0 {
 		sources = append(sources, all[0])
+	}
+	for _, binding := range names.Bindings {
+		if binding.Source == exchange {
+			sources = append(sources, index.keyed[keyedTarget{exchange: exchange, key: binding.RoutingKey}]...)
+		}
+	}
+	isOther := func(queue string) bool { return !slices.Contains(names.Queues, queue) }
+	for _, queue := range names.Queues {
+		for _, binding := range s.bindingsTo[queue] {
+			if binding.Source != exchange {
+				continue
+			}
+			found := index.keyed[keyedTarget{exchange: exchange, key: binding.RoutingKey}]
+			sources = append(sources, found...)
+			if slices.ContainsFunc(found, isOther) {
+				break
+			}
+		}
 	}
 	return sources
 }

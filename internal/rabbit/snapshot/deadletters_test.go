@@ -172,3 +172,41 @@ func TestSurroundingsOfASharedExchange(t *testing.T) {
 		})
 	}
 }
+
+// A dead-letter queue that thousands share is bound with all of their keys. What is listed is who needs the bindings that are asked about, and
+// enough to show that somebody else's dead letters come to the queue.
+func TestSurroundingsOfASharedDeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	var queues []management.QueueItem
+	bindings := []management.BindingItem{}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		queues = append(queues, management.QueueItem{Name: name, Type: "quorum", Durable: true, Arguments: map[string]any{
+			"x-dead-letter-exchange": "dlx", "x-dead-letter-routing-key": name,
+		}})
+		bindings = append(bindings, management.BindingItem{Source: "dlx", Destination: "dlq", DestinationType: "queue", RoutingKey: name})
+	}
+	queues = append(queues, management.QueueItem{Name: "dlq", Type: "quorum", Durable: true})
+	s := build(nil, []management.ExchangeItem{{Name: "dlx", Type: "direct"}}, queues, bindings, nil, nil)
+	for name, test := range map[string]struct {
+		own  []string
+		want []string
+	}{
+		"one of them":  {[]string{"c"}, []string{"a", "c"}},
+		"the first":    {[]string{"a"}, []string{"a", "b"}},
+		"all but one":  {[]string{"a", "b", "c"}, []string{"a", "b", "c", "d"}},
+		"all":          {[]string{"a", "b", "c", "d"}, []string{"a", "b", "c", "d"}},
+		"none of them": {nil, []string{"a"}},
+	} {
+		names := vhost.Selection{Exchanges: []string{"dlx"}, Queues: append([]string{"dlq"}, test.own...), IncludeDeadLetterSources: true}
+		for _, queue := range test.own {
+			names.Bindings = append(names.Bindings, vhost.Binding{Source: "dlx", Destination: "dlq", RoutingKey: queue}.ID())
+		}
+		var sources []string
+		for _, letter := range s.observe(names).DeadLetters {
+			sources = append(sources, letter.Queue)
+		}
+		if difference := cmp.Diff(test.want, sources); difference != "" {
+			t.Errorf("%s: wanted (-), observed (+):\n%s", name, difference)
+		}
+	}
+}
