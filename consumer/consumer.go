@@ -39,6 +39,7 @@ type Consumer struct {
 	slots    chan struct{}
 	looks    chan struct{} // asks for a look at the contract
 	status   status
+	moving   sync.Mutex // held while the state changes and that is told
 	reporter reporter
 	failures failureLog
 }
@@ -148,7 +149,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return errors.New("consumer: Run was called before")
 	}
-	defer c.reporter.await()
+	defer c.reporter.close()
 	defer c.conn.use()()
 	defer c.move(Disconnected, nil)
 	retry := backoff{}

@@ -177,20 +177,26 @@ func TestAckAlways(t *testing.T) {
 				return consumer.Permanent(errors.New("no such customer"))
 			}
 			return nil
-		}, consumer.WithConcurrency(1), consumer.WithMiddleware(consumer.AckAlways), consumer.WithObserver(consumer.Observer{
+		}, consumer.WithConcurrency(1), consumer.WithMiddleware(consumer.AckAlways), consumer.WithDecoder(func(d *consumer.Delivery) (string, error) {
+			if string(d.Raw.Body) == "{" {
+				return "", errors.New("unexpected end")
+			}
+			return string(d.Raw.Body), nil
+		}), consumer.WithObserver(consumer.Observer{
 			Settled: func(end consumer.Settlement) { results[end.Delivery.ID()] = end.Result },
 		}))
-		b.send(t, "fails", "permanent", "succeeds")
+		b.send(t, "fails", "permanent", "succeeds", "{")
 		pass(time.Hour)
 		equal(t, "Run", nil, b.end())
 		equal(t, "results", map[string]contract.Result{
-			"fails": contract.Discarded, "permanent": contract.Discarded, "succeeds": contract.Succeeded,
+			"fails": contract.Discarded, "permanent": contract.Discarded, "succeeds": contract.Succeeded, "{": contract.Undecodable,
 		}, results)
-		equal(t, "left", 0, len(b.Messages("orders"))+len(b.dead()))
+		equal(t, "left", 0, len(b.Messages("orders")))
+		equal(t, "dead letters", []string{"{ undecodable 0"}, b.dead())
 	})
 }
 
-// A message that was redriven has all its attempts again.
+// Copies keep the count of redrives.
 func TestRedrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -76,7 +76,7 @@ func (d *Delivery) MaxAttempts() int { return d.kept.MaxAttempts }
 // LastAttempt says that the message goes to the dead-letter queue if the handler fails.
 func (d *Delivery) LastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
 
-// Redrives is how often the message was brought back from the dead-letter queue. Its attempts are counted from 1 again each time.
+// Redrives is how often the message was brought back from the dead-letter queue, by the header x-warren-redrive-count.
 func (d *Delivery) Redrives() int { return contract.Redrives(d.Raw.Headers) }
 
 // OriginalExchange is where the message was published first.

@@ -77,25 +77,37 @@ type Publication struct {
 type reporter struct {
 	mu      sync.Mutex
 	waiting []func()
-	active  bool // there is a goroutine that works them off
-	idle    sync.WaitGroup
+	idle    chan struct{} // closed when a goroutine has told all; nil while there is none
+	closed  bool
 }
 
 func (r *reporter) report(tell func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
 	r.waiting = append(r.waiting, tell)
-	if !r.active {
-		r.active = true
-		r.idle.Go(r.work)
+	if r.idle == nil {
+		r.idle = make(chan struct{})
+		go r.work()
 	}
 }
 
+// work tells all that waits. An observer may end the goroutine.
 func (r *reporter) work() {
+	over := false
+	defer func() {
+		if !over {
+			go r.work()
+		}
+	}()
 	for {
 		r.mu.Lock()
 		if len(r.waiting) == 0 {
-			r.active = false
+			over = true
+			close(r.idle)
+			r.idle = nil
 			r.mu.Unlock()
 			return
 		}
@@ -109,17 +121,19 @@ func (r *reporter) work() {
 // reportingTime is how long observers have to hear of the end of a consumer.
 const reportingTime = time.Second
 
-// await waits until all has been told.
-func (r *reporter) await() {
-	told := make(chan struct{})
-	go func() {
-		r.idle.Wait()
-		close(told)
-	}()
+// close ends the reports, and waits until those before have been told.
+func (r *reporter) close() {
+	r.mu.Lock()
+	r.closed = true
+	idle := r.idle
+	r.mu.Unlock()
+	if idle == nil {
+		return
+	}
 	timer := time.NewTimer(reportingTime)
 	defer timer.Stop()
 	select {
-	case <-told:
+	case <-idle:
 	case <-timer.C:
 	}
 }

@@ -70,13 +70,15 @@ func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) { s.middleware = append(s.middleware, middleware...) }
 }
 
-// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard. A panic is still a failure.
+// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard. What panics or cannot be
+// decoded is still a failure.
 func AckAlways(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
 	return func(ctx context.Context, d *Delivery) error {
-		if err := next(ctx, d); err != nil {
-			return Discard(err)
+		err := next(ctx, d)
+		if err == nil || errors.As(err, new(undecodable)) {
+			return err
 		}
-		return nil
+		return Discard(err)
 	}
 }
 

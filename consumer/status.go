@@ -42,7 +42,8 @@ type status struct {
 	moved      time.Time
 	err        error
 	reconnects int
-	lost       time.Time                // when the channel was lost; zero while there is one
+	delivered  bool                     // at some time
+	lost       time.Time                // when the channel was lost; zero while there is one, and before the first
 	attempts   int                      // to connect since then
 	missing    map[contract.Route]error // routes that took no copy when they were tried last
 
@@ -66,14 +67,16 @@ func (s *status) move(to State, err error) (from State, moved bool) {
 	s.since, s.moved = time.Now(), time.Now()
 	if to == Reconnecting {
 		s.reconnects++
-		s.attempts++
 		s.err = err
-		if s.lost.IsZero() {
+		if s.lost.IsZero() && s.delivered {
 			s.lost = time.Now()
+		}
+		if s.delivered {
+			s.attempts++
 		}
 	}
 	if to == Delivering {
-		s.err, s.missing = nil, nil
+		s.err, s.missing, s.delivered = nil, nil, true
 	}
 	return from, true
 }
@@ -165,6 +168,8 @@ func HealthHandler(consumers ...*Consumer) http.Handler {
 
 // move changes the state.
 func (c *Consumer) move(to State, err error) {
+	c.moving.Lock()
+	defer c.moving.Unlock()
 	from, moved := c.status.move(to, err)
 	if !moved || from == to {
 		return

@@ -27,7 +27,8 @@ const (
 	HeaderFailureClient  = "x-failure-client"
 )
 
-// HeaderRedriveCount is how often a Redrive brought the message back from the dead-letter queue. Copies keep the header.
+// HeaderRedriveCount is how often a message was brought back from the dead-letter queue, as whoever does that counts. Copies keep the
+// header.
 const HeaderRedriveCount = "x-warren-redrive-count"
 
 // Headers of RabbitMQ that are read here, or left out of copies.

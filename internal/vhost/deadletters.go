@@ -118,6 +118,18 @@ func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
 	return ""
 }
 
+// HasAlternative says whether all messages that take a binding to a queue take another binding of the exchange to a queue, too. Bindings in
+// leaving are no alternative.
+func (o Observed) HasAlternative(binding Binding, leaving IDs) bool {
+	kind := o.Exchanges[binding.Source].Type
+	return slices.ContainsFunc(o.BindingsFrom[binding.Source], func(other Binding) bool {
+		if other.ToExchange || leaving.hasBinding(other) || other.ID() == binding.ID() {
+			return false
+		}
+		return kind == TypeFanout || other.sameMatch(binding)
+	})
+}
+
 // hasBinding says whether a binding is in the set. Bindings of exchanges never are.
 func (s IDs) hasBinding(binding Binding) bool {
 	return len(s) > 0 && !binding.ToExchange && s[binding.ID()]

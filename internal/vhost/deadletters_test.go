@@ -152,3 +152,37 @@ func BenchmarkDeadLettersInto(b *testing.B) {
 		})
 	}
 }
+
+func TestHasAlternative(t *testing.T) {
+	t.Parallel()
+	binding := Binding{Source: "x", Destination: "old", RoutingKey: "a"}
+	for name, test := range map[string]struct {
+		kind  string
+		other Binding
+		leave bool
+		want  bool
+	}{
+		"the same key":                  {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "a"}, want: true},
+		"another key":                   {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "b"}},
+		"another key of a fanout":       {kind: TypeFanout, other: Binding{Source: "x", Destination: "new", RoutingKey: "b"}, want: true},
+		"the same key, other arguments": {kind: "headers", other: Binding{Source: "x", Destination: "new", RoutingKey: "a", Arguments: Arguments{"k": "v"}}},
+		"a pattern, of which who knows": {kind: "topic", other: Binding{Source: "x", Destination: "new", RoutingKey: "#"}},
+		"to an exchange":                {kind: TypeFanout, other: Binding{Source: "x", Destination: "y", RoutingKey: "a", ToExchange: true}},
+		"leaving, too":                  {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "a"}, leave: true},
+		"itself":                        {kind: TypeDirect, other: binding},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			observed := Observed{
+				Exchanges: map[string]Exchange{"x": {Type: test.kind}}, BindingsFrom: map[string][]Binding{"x": {binding, test.other}},
+			}
+			leaving := IDs{binding.ID(): true}
+			if test.leave {
+				leaving[test.other.ID()] = true
+			}
+			if got := observed.HasAlternative(binding, leaving); got != test.want {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}

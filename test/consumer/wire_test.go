@@ -64,7 +64,7 @@ func TestARequestThatIsNeverAnsweredEndsTheConnection(t *testing.T) {
 			return nil
 		})
 		g.Eventually(func() int { return running.Health().Reconnects }).WithTimeout(time.Minute).Should(Equal(1))
-		g.Expect(time.Since(began)).To(BeNumerically("~", 30*time.Second, 3*time.Second))
+		g.Expect(time.Since(began)).To(BeNumerically(">=", 29*time.Second))
 		silent.Store(false)
 		w.Publish("", "orders", "after")
 		g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(1))
@@ -200,17 +200,14 @@ func TestALateResultSettlesNoOtherMessage(t *testing.T) {
 		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
 		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
 		proxy.Cut()
-		g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects == 1 }).WithTimeout(20 * time.Second).Should(BeTrue())
+		g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects >= 1 }).WithTimeout(20 * time.Second).Should(BeTrue())
 		release <- struct{}{} // one of the handlers that linger returns, and the other session has its tag 1 in hand
 		g.Eventually(stale).WithTimeout(10 * time.Second).Should(Receive())
 		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
-		proxy.Cut() // whatever was acked is gone, and all else comes back
+		seen.forget()
+		proxy.Cut() // what was acked does not come again
 		close(release)
-		g.Eventually(func() map[string]int {
-			seen.mu.Lock()
-			defer seen.mu.Unlock()
-			return map[string]int{"a": min(seen.handled["a"], 2), "b": min(seen.handled["b"], 2)}
-		}).WithTimeout(30 * time.Second).Should(Equal(map[string]int{"a": 2, "b": 2}))
+		g.Eventually(seen.different).WithTimeout(30 * time.Second).Should(Equal(2))
 		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
 	})
 }
@@ -350,13 +347,15 @@ func TestAReconnectLeavesNoConsumerBehind(t *testing.T) {
 		defer connection.Close()
 		channel, err := connection.Channel()
 		g.Expect(err).NotTo(HaveOccurred())
-		for cut := range 4 {
-			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects == cut }).WithTimeout(20 * time.Second).
+		before := -1
+		for range 4 {
+			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects > before }).WithTimeout(20 * time.Second).
 				WithPolling(5 * time.Millisecond).Should(BeTrue())
 			g.Eventually(func() int { return w.Ready("orders") }).WithTimeout(20 * time.Second).Should(Equal(messages - prefetch))
 			queue, err := channel.QueueDeclarePassive("orders", true, false, false, false, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(queue.Consumers).To(Equal(1))
+			before = running.Health().Reconnects
 			proxy.Cut()
 		}
 		close(release)

@@ -199,6 +199,12 @@ func (c *tally) add(id string) int {
 	return c.handled[id]
 }
 
+func (c *tally) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handled = nil
+}
+
 // different is how many messages were handled, and repeated how often one was handled once more.
 func (c *tally) different() int {
 	c.mu.Lock()

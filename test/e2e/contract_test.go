@@ -35,6 +35,15 @@ func contractOf(found *corev1.ConfigMap) contract.Contract {
 	return kept
 }
 
+// told has consumers been told some time ago.
+func (w *world) told(cq *v1alpha1.ConsumerQueue, ago time.Duration) {
+	GinkgoHelper()
+	patch := client.MergeFrom(cq.DeepCopy())
+	cq.Status.Contract.LastUpdateTime = metav1.NewTime(time.Now().Add(-ago))
+	Expect(kube.Status().Patch(ctx(), cq, patch)).To(Succeed())
+	w.request(cq.Name, "now")
+}
+
 var _ = Describe("spec.contract", func() {
 	onEachBroker("has a consumer that mounts the ConfigMap consume", func(broker brokers.Broker) {
 		w := newWorld(broker)
@@ -86,10 +95,7 @@ var _ = Describe("spec.contract", func() {
 		Consistently(w.queues).Should(ConsistOf(tiers))
 
 		By("setting the time back at which consumers were told")
-		patch := client.MergeFrom(cq.DeepCopy())
-		cq.Status.Contract.LastUpdateTime = metav1.NewTime(time.Now().Add(-3 * time.Minute))
-		Expect(kube.Status().Patch(ctx(), cq, patch)).To(Succeed())
-		w.request("orders", "now")
+		w.told(cq, 3*time.Minute)
 		Eventually(w.queues).WithTimeout(untilEmpty).Should(ConsistOf("orders", "orders.dlq", "orders.retry.20s", "orders.retry.30s"))
 		w.Ready("orders")
 	})
@@ -129,6 +135,9 @@ var _ = Describe("spec.contract", func() {
 		w.Queue("orders", `{contract: {configMap: orders-contract}}`)
 		w.Ready("orders")
 		w.Queue("orders", `{}`)
+		cq := w.Eventually("orders", BeCurrent())
+		By("setting the time back at which consumers were told")
+		w.told(cq, 3*time.Minute)
 		Eventually(func() *v1alpha1.ContractStatus { return w.Get("orders").Status.Contract }).Should(BeNil())
 		Expect(contractOf(w.configMap("orders-contract")).Queue).To(Equal("orders"))
 	})

@@ -248,7 +248,7 @@ func TestAManagerOutlivesItsLeadership(t *testing.T) {
 	desired, err := topology.Desired(s.cq, version)
 	topologytest.Equal(t, "error", nil, err)
 	v := s.resolveVHost(t.Context(), connection, version, desired)
-	comparison := v.compare()
+	comparison := v.compare(t.Context())
 	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
 	_, err = v.claim(t.Context(), comparison, decided)
 	topologytest.Equal(t, "error", nil, err)

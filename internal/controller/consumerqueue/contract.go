@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ type contract struct {
 }
 
 // contract computes what the consumers of this topology keep.
-func (v *vhostScope) contract() (contract, error) {
+func (v *vhostScope) contract(configMap string) (contract, error) {
 	kept, err := topology.ContractOf(v.cq, v.location.VHost, v.version)
 	if err != nil {
 		return contract{}, err
@@ -57,7 +58,7 @@ func (v *vhostScope) contract() (contract, error) {
 	if err != nil {
 		return contract{}, fmt.Errorf("split address of the broker: %w", err)
 	}
-	c := contract{configMap: v.cq.Spec.Contract.ConfigMap, data: map[string]string{
+	c := contract{configMap: configMap, data: map[string]string{
 		"type": "rabbitmq", "provider": "warren", "host": host, "port": port, "virtual-host": v.location.VHost,
 		"contract.json": string(document) + "\n",
 	}}
@@ -74,41 +75,56 @@ func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 	return status != nil && status.ConfigMap == c.configMap && status.Hash == c.hash
 }
 
-// syncContract writes the contract where spec.contract asks for one and the topology is in sync: a consumer that finds a contract
-// finds all queues, too.
+// syncContract writes the contract where one is asked for and the topology is in sync: a consumer that finds a contract finds all queues, too.
+// A ConfigMap that is not asked for any more is written once more if the contract has changed, for pods that mount it still, and is
+// forgotten when they have heard.
 func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
+	former := v.status.Contract
 	switch {
-	case v.cq.Spec.Contract == nil:
-		v.status.Contract = nil
-		return nil
 	case !outcome.inSync():
 		return nil
+	case v.cq.Spec.Contract == nil && former == nil:
+		return nil
+	case v.cq.Spec.Contract == nil:
+		err := v.writeContract(ctx, former.ConfigMap)
+		if err == nil && v.contractLeft() <= 0 {
+			v.status.Contract = nil
+		}
+		return err
+	case former != nil && former.ConfigMap != v.cq.Spec.Contract.ConfigMap:
+		if err := v.writeContract(ctx, former.ConfigMap); err != nil {
+			return err
+		}
 	}
-	return v.writeContract(ctx)
+	return v.writeContract(ctx, v.cq.Spec.Contract.ConfigMap)
 }
 
 // writeContract writes the ConfigMap, and into the status what it holds.
-func (v *vhostScope) writeContract(ctx context.Context) error {
-	c, err := v.contract()
+func (v *vhostScope) writeContract(ctx context.Context, configMap string) error {
+	c, err := v.contract(configMap)
 	if err != nil {
 		return err
 	}
-	changed, err := v.ensureConfigMap(ctx, c)
+	asked := v.cq.Spec.Contract != nil && v.cq.Spec.Contract.ConfigMap == configMap
+	changed, err := v.ensureConfigMap(ctx, c, asked)
 	if err != nil {
-		return fmt.Errorf("ConfigMap %q of spec.contract: %w", c.configMap, err)
+		return fmt.Errorf("ConfigMap %q of spec.contract: %w", configMap, err)
 	}
 	if changed || !c.isWritten(v.status.Contract) {
 		v.status.Contract = &v1alpha1.ContractStatus{
-			ConfigMap: c.configMap, Hash: c.hash, LastUpdateTime: metav1.NewTime(time.Now().Truncate(time.Second)),
+			ConfigMap: configMap, Hash: c.hash, LastUpdateTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 		}
 	}
 	return nil
 }
 
-// ensureConfigMap creates or patches the ConfigMap, if that is ours, and says whether consumers get another contract by that.
-func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract) (changed bool, err error) {
+// ensureConfigMap patches the ConfigMap, if that is ours, or creates one that is asked for. It says whether consumers get another contract.
+func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool) (changed bool, err error) {
 	found := &corev1.ConfigMap{}
 	err = v.live.Get(ctx, client.ObjectKey{Namespace: v.cq.Namespace, Name: c.configMap}, found)
+	if apierrors.IsNotFound(err) && !asked {
+		return false, nil
+	}
 	if apierrors.IsNotFound(err) {
 		created := &corev1.ConfigMap{Data: c.data}
 		created.Namespace, created.Name = v.cq.Namespace, c.configMap
@@ -152,7 +168,7 @@ func (v summary) withContract(err error) summary {
 		return v
 	}
 	message := conditions.ErrorSummary(err)
-	if apierrors.IsForbidden(err) {
+	if lacksPermission(err) {
 		message += ": install config/contract, or set contracts.enabled in the chart"
 	}
 	v.ready, v.progress = conditions.False(v1alpha1.ReasonContractNotWritten, message), conditions.Reconciling
@@ -160,6 +176,12 @@ func (v summary) withContract(err error) summary {
 		v.progress = conditions.Stalled
 	}
 	return v
+}
+
+// lacksPermission tells what RBAC and admission policies forbid from what a quota or the end of a namespace does.
+func lacksPermission(err error) bool {
+	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
+		!strings.Contains(err.Error(), "exceeded quota")
 }
 
 // needsSomebody says whether a ConfigMap that could not be written will be so until somebody does something.
@@ -175,17 +197,47 @@ func retryableWrite(err error) error {
 	return shortError{err}
 }
 
-// contractHold says why consumers may still publish to what has left the spec; empty if they do not.
-func (v *vhostScope) contractHold() string {
-	if v.cq.Spec.Contract == nil {
+// contractLeft is for how long consumers may not have heard of what was written last.
+func (r *report) contractLeft() time.Duration {
+	if r.status.Contract == nil {
+		return 0
+	}
+	return time.Until(r.status.Contract.LastUpdateTime.Add(contractGrace))
+}
+
+// contractHold says why consumers may still publish to what has left the spec; empty if they do not. What the ConfigMap holds is looked at:
+// the status may speak of a contract that was written before another, or somebody may have brought back an older one.
+func (v *vhostScope) contractHold(ctx context.Context) string {
+	told := v.status.Contract
+	configMap := ""
+	switch {
+	case v.cq.Spec.Contract != nil:
+		configMap = v.cq.Spec.Contract.ConfigMap
+	case told != nil:
+		configMap = told.ConfigMap
+	default:
 		return ""
 	}
-	if c, err := v.contract(); err != nil || !c.isWritten(v.status.Contract) {
-		return fmt.Sprintf("ConfigMap %q is yet to tell consumers", v.cq.Spec.Contract.ConfigMap)
+	c, err := v.contract(configMap)
+	if err == nil && c.isWritten(told) && v.contractLeft() <= 0 {
+		found := &corev1.ConfigMap{}
+		err = v.live.Get(ctx, client.ObjectKey{Namespace: v.cq.Namespace, Name: configMap}, found)
+		isGone := v.cq.Spec.Contract == nil && apierrors.IsNotFound(err)
+		if isGone || err == nil && maps.Equal(found.Data, c.data) {
+			return ""
+		}
 	}
-	heard := v.status.Contract.LastUpdateTime.Add(contractGrace)
-	if time.Now().Before(heard) {
-		return fmt.Sprintf("ConfigMap %q may not have told all consumers until %s", v.status.Contract.ConfigMap, heard.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("consumers may still publish to it: it goes %v after ConfigMap %q has told them", contractGrace, configMap)
+}
+
+// contractRequeue is how soon a topology is compared again because of its contract: when consumers have heard, or to find a ConfigMap that
+// somebody has edited. It is zero where there is none.
+func (r *report) contractRequeue() time.Duration {
+	switch left := r.contractLeft(); {
+	case r.cq.Spec.Contract == nil && r.status.Contract == nil:
+		return 0
+	case left > 0:
+		return min(left, contractRecheck)
 	}
-	return ""
+	return contractRecheck
 }

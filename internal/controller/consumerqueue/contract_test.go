@@ -203,33 +203,80 @@ func TestContractOfAnEarlierConsumerQueueIsTakenOver(t *testing.T) {
 
 func TestContractHold(t *testing.T) {
 	t.Parallel()
-	cq := controllertest.NewConsumerQueue(t, told)
-	v := &vhostScope{scope: &scope{report: reportOn(cq)}, version: vhost.RabbitMQ43}
-	v.location.VHost, v.location.Cluster.Endpoint = "/", "memory:5672"
-	c, err := v.contract()
-	if err != nil {
+	const held = `consumers may still publish to it: it goes 3m0s after ConfigMap "orders-contract" has told them`
+	for name, test := range map[string]struct {
+		told    *v1alpha1.ContractStatus // without a hash: that of the contract
+		written map[string]string        // in place of the contract
+		removed bool                     // from the spec
+		want    string
+	}{
+		"not written yet":               {nil, nil, false, held},
+		"another contract":              {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", Hash: "sha256:1"}, nil, false, held},
+		"in another ConfigMap so far":   {&v1alpha1.ContractStatus{ConfigMap: "before"}, nil, false, held},
+		"told a moment ago":             {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(2 * time.Minute)}, nil, false, held},
+		"told three minutes ago":        {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(3 * time.Minute)}, nil, false, ""},
+		"brought back since":            {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(time.Hour)}, map[string]string{"contract.json": "{}"}, false, held},
+		"removed, told a moment ago":    {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(2 * time.Minute)}, nil, true, held},
+		"removed, told an hour ago":     {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(time.Hour)}, nil, true, ""},
+		"never asked for, so not there": {nil, nil, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cq := controllertest.NewConsumerQueue(t, told)
+			cq.Status.Contract = test.told
+			if test.removed {
+				cq.Spec.Contract = nil
+			}
+			v := &vhostScope{scope: &scope{Reconciler: &Reconciler{}, report: reportOn(cq)}, version: vhost.RabbitMQ43}
+			v.location.VHost, v.location.Cluster.Endpoint = "/", "memory:5672"
+			c, err := v.contract("orders-contract")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.told != nil && test.told.Hash == "" {
+				v.status.Contract.Hash = c.hash
+			}
+			found := &corev1.ConfigMap{Data: c.data}
+			found.Namespace, found.Name = cq.Namespace, "orders-contract"
+			if test.written != nil {
+				found.Data = test.written
+			}
+			v.live = controllertest.Client(t, nil, found)
+			topologytest.Equal(t, "hold", test.want, v.contractHold(t.Context()))
+		})
+	}
+}
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
+
+// Pods that mount the ConfigMap hear of what has left the spec together with spec.contract.
+func TestContractIsForgottenOnceConsumersHaveHeard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{contract: {configMap: orders-contract}, retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`))
+	if _, err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	written := func(hash string, ago time.Duration) *v1alpha1.ContractStatus {
-		return &v1alpha1.ContractStatus{ConfigMap: "orders-contract", Hash: hash, LastUpdateTime: metav1.NewTime(time.Now().Add(-ago))}
+	spec := w.get().Spec
+	spec.Contract, spec.Retry.DelayTiers = nil, spec.Retry.DelayTiers[1:]
+	w.edit(spec)
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
 	}
-	for name, test := range map[string]struct {
-		status *v1alpha1.ContractStatus
-		want   string
-	}{
-		"not written yet":             {nil, `ConfigMap "orders-contract" is yet to tell consumers`},
-		"another contract":            {written("sha256:1", time.Hour), `ConfigMap "orders-contract" is yet to tell consumers`},
-		"written a moment ago":        {written(c.hash, 2*time.Minute), `ConfigMap "orders-contract" may not have told all consumers until 20`},
-		"written three minutes ago":   {written(c.hash, 3*time.Minute), ""},
-		"in another ConfigMap so far": {&v1alpha1.ContractStatus{ConfigMap: "before", Hash: c.hash}, `ConfigMap "orders-contract" is yet to tell consumers`},
-	} {
-		v.status.Contract = test.status
-		if got := v.contractHold(); !strings.HasPrefix(got, test.want) || (test.want == "") != (got == "") {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
+	if document := w.configMap().Data["contract.json"]; strings.Contains(document, "orders.retry.10s") {
+		t.Errorf("the contract still has the tier: %s", document)
 	}
-	v.cq.Spec.Contract = nil
-	topologytest.Equal(t, "without spec.contract", "", v.contractHold())
+	cq := w.get()
+	if cq.Status.Contract == nil || len(cq.Status.Advisories) != 1 {
+		t.Fatalf("status.contract is %+v, advisories are %+v", cq.Status.Contract, cq.Status.Advisories)
+	}
+	cq.Status.Contract.LastUpdateTime = ago(3 * time.Minute)
+	if err := w.api.Status().Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	topologytest.Equal(t, "status.contract", (*v1alpha1.ContractStatus)(nil), w.get().Status.Contract)
 }
 
 // A delay tier that has left the spec is still published to by consumers that have not heard of that.

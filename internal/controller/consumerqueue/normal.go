@@ -102,11 +102,14 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if err := s.reconcileTopology(ctx, connection, version); err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.needsNoRequeue() {
-		if s.cq.Spec.Contract == nil {
-			return ctrl.Result{}, nil
-		}
-		interval = contractRecheck
+	forContract := s.contractRequeue()
+	switch {
+	case forContract > 0 && s.needsNoRequeue():
+		interval = forContract
+	case forContract > 0:
+		interval = min(interval, forContract)
+	case s.needsNoRequeue():
+		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: trigger.Jittered(interval), Priority: new(trigger.Resync)}, nil
 }

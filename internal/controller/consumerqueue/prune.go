@@ -89,7 +89,7 @@ func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Con
 			return err
 		}
 		now.peers = now.view(ctx, now.cq, now.location, now.version)
-		return mayLeave(now.compare(), entry)
+		return mayLeave(now.compare(ctx), entry)
 	}
 }
 

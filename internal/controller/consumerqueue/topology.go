@@ -70,7 +70,7 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 		v.markConflict(*conflict)
 		return nil
 	}
-	comparison := v.compare()
+	comparison := v.compare(ctx)
 	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
 	if v.awaitsRefreshBeforeRemoval(comparison, decided) {
 		return &brokers.RefreshPending{}
@@ -127,7 +127,7 @@ func (v *vhostScope) tell(
 }
 
 // compare includes what dead-letters to the topology only where something has left the spec: that takes a walk through the whole vhost.
-func (v *vhostScope) compare() plan.Comparison {
+func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 	names := topology.SelectionWith(v.cq, v.owned)
 	leaving := slices.ContainsFunc(v.owned, func(entry v1alpha1.TopologyEntry) bool {
 		return !v.desired.Wants(topology.IDOf(entry))
@@ -136,7 +136,7 @@ func (v *vhostScope) compare() plan.Comparison {
 	observed, _ := v.connection.Observe(names)
 	input := v.diffInput()
 	if leaving {
-		input.ContractHold = v.contractHold()
+		input.ContractHold = v.contractHold(ctx)
 	}
 	return plan.Diff(v.desired, observed, input)
 }
@@ -158,7 +158,7 @@ func (v *vhostScope) apply(
 			// Somebody else may have been there first: find out before anything is said.
 			applied = errors.Join(applied, v.findOut(ctx, applied))
 		}
-		comparison = v.compare()
+		comparison = v.compare(ctx)
 	}
 	removal := removalOf(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
 	if applied != nil || !removesAny(removal) {
@@ -166,17 +166,17 @@ func (v *vhostScope) apply(
 	}
 	applied = v.connection.Remove(ctx, v.location.Cluster.Key(), removal)
 	if onlyInUse(applied) {
-		comparison = v.compare()
+		comparison = v.compare(ctx)
 		comparison.Keep(removal.Exchanges, boundUnseen)
 		return comparison, nil
 	}
 	if errors.Is(applied, brokererr.ErrShared) { // which was found out just now
-		return v.compare(), nil
+		return v.compare(ctx), nil
 	}
 	if applied != nil {
 		applied = errors.Join(applied, v.connection.Refresh(ctx))
 	}
-	return v.compare(), applied
+	return v.compare(ctx), applied
 }
 
 // declareAll carries out a plan. Messages must not come in before all else is there: if something cannot be declared, the

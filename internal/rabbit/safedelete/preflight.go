@@ -177,10 +177,13 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 		}
 		maps.Copy(infos, listed)
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var mu sync.Mutex
 	failed := forEach(ctx, d.deleter.errs, single, func(queue string) error {
 		info, err := d.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
 		if err != nil {
+			stop(err) // the others would wait for a broker that does not answer, each for itself
 			return err
 		}
 		mu.Lock()
@@ -188,7 +191,10 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 		infos[queue] = info
 		return nil
 	})
-	return infos, firstOf(single, failed)
+	if len(failed) > 0 {
+		return nil, context.Cause(ctx)
+	}
+	return infos, nil
 }
 
 // countQueues is how many queues the vhost has, as far as is known.

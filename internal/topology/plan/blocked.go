@@ -79,9 +79,11 @@ func replacementIsPending(r removal) Block {
 	return Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"}
 }
 
-// consumersPublish: consumers may keep the contract of before, and publish to a delay tier or park by it. They publish to no source.
+// consumersPublish: consumers may keep the contract of before, and publish to a delay tier or park by it. They publish to no source. A
+// binding goes where another one takes the same messages: with both, each message would be there twice.
 func consumersPublish(r removal) Block {
-	if r.input.ContractHold == "" || r.entry.Role == v1alpha1.RoleSource {
+	isReplaced := r.entry.Kind == v1alpha1.KindBinding && r.observed.HasAlternative(topology.BindingOf(r.entry).AtBroker(), r.leaving)
+	if r.input.ContractHold == "" || r.entry.Role == v1alpha1.RoleSource || isReplaced {
 		return Block{}
 	}
 	return Block{v1alpha1.AdvisoryReasonContractPending, r.input.ContractHold}

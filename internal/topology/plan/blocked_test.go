@@ -42,6 +42,8 @@ func TestChecks(t *testing.T) {
 	}
 	quiet, leads := broker("x-max-length", 5), broker(vhost.ArgDeadLetterExchange, "dlx")
 	byName := unbound(broker(vhost.ArgDeadLetterExchange, ""))
+	twice := broker("x-max-length", 5)
+	twice.BindingsFrom["dlx"] = append(twice.BindingsFrom["dlx"], vhost.Binding{Source: "dlx", Destination: "theirs"})
 	theirs := byName.Queues["theirs"]
 	theirs.Arguments[vhost.ArgDeadLetterRoutingKey] = "dlq"
 	byName.DeadLetters = topologytest.DeadLetters(byName)
@@ -80,6 +82,16 @@ func TestChecks(t *testing.T) {
 			consumersPublish,
 			removal{entry: queue, input: Input{ContractHold: "consumers do not know"}},
 			Block{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
+		},
+		"consumersPublish: by a binding": {
+			consumersPublish,
+			removal{entry: binding, observed: broker("x-max-length", 5), input: Input{ContractHold: "consumers do not know"}},
+			Block{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
+		},
+		"consumersPublish: by a binding, and another one takes the same messages": {
+			consumersPublish,
+			removal{entry: binding, observed: twice, input: Input{ContractHold: "consumers do not know"}},
+			Block{},
 		},
 		"consumersPublish: to no source": {
 			consumersPublish,
