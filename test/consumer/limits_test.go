@@ -116,29 +116,29 @@ func TestLostConnectionsCostFewMessagesAnAttempt(t *testing.T) {
 	})
 }
 
-// Where parking stays refused, the message is rejected after 30 s, and the broker keeps it until the dead-letter queue has room.
-func TestAFullDeadLetterQueueKeepsTheMessage(t *testing.T) {
+// Where parking stays refused for 30 s, the message is rejected: under Reject it waits in the tier, and is parked when it comes back.
+func TestAFullDeadLetterQueueSendsMessagesRound(t *testing.T) {
 	t.Parallel()
-	for name, spec := range map[string]string{"Publish": publish, "Reject": reject} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			onEach(t, spec, func(w *world) {
-				g := NewWithT(w.tb)
-				w.SetPolicy("full", brokers.Policy{Pattern: `^orders\.dlq$`, Definition: refusing, ApplyTo: "queues", Priority: 9})
-				w.Publish("orders.dlx", "", bodies(20)...) // a channel is told of the policy by its first messages
-				ended := make(chan contract.Action, 100)
-				w.run(w.conn(), func(context.Context, *consumer.Message[string]) error {
-					return consumer.Permanent(errors.New("no such customer"))
-				}, consumer.WithObserver(consumer.Observer{Settled: func(end consumer.Settlement) { ended <- end.Action }}))
-				before := w.Ready("orders.dlq")
-				w.Publish("", "orders", "bad")
-				g.Eventually(ended).WithTimeout(time.Minute).Should(Receive())
-				w.DeletePolicy("full")
-				g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(time.Minute).Should(Equal(before + 1))
-			})
-		})
-	}
+	const first, messages = 5, 20
+	onEach(t, reject, func(w *world) {
+		g := NewWithT(w.tb)
+		w.SetPolicy("full", fullDeadLetterQueue)
+		handled := atomic.Int64{}
+		w.run(w.conn(), func(context.Context, *consumer.Message[string]) error {
+			handled.Add(1)
+			return consumer.Permanent(errors.New("no such customer"))
+		}, quiet)
+		w.Publish("", "orders", bodies(first)...) // by which the channel is told of the policy
+		g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
+		w.Publish("", "orders", bodies(messages)[first:]...)
+		g.Eventually(handled.Load).WithTimeout(time.Minute).Should(BeNumerically(">", messages), "one was rejected, and has come back")
+		w.DeletePolicy("full")
+		g.Expect(w.deadLetters(messages)).To(HaveLen(messages))
+	})
 }
+
+// fullDeadLetterQueue has the dead-letter queue take nothing.
+var fullDeadLetterQueue = brokers.Policy{Pattern: `^orders\.dlq$`, Definition: refusing, ApplyTo: "queues", Priority: 9}
 
 // A producer may fill a frame with headers. What is told of the failure is left out then, and the copy is published all the same.
 func TestHeadersThatFillAFrame(t *testing.T) {
@@ -210,7 +210,7 @@ func TestAMessageThatNeverFailsIsParked(t *testing.T) {
 				<-ctx.Done()
 			}
 			return nil
-		}, consumer.WithCrashLimit(3))
+		}, consumer.WithCrashLimit(3), consumer.WithConcurrency(1), consumer.WithPrefetch(1)) // a message that is prefetched crashes, too
 		w.Publish("", "orders", "kills", "good")
 		g.Expect(w.deadLetters(1)).To(Equal(map[string]letter{
 			"kills": {Kind: "crashed", Message: "delivered 3 times without a success or a failure", Retries: int64(0)},

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,30 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 	g.Expect(seen.different()).To(Equal(messages))
 	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(20 * time.Second).Should(BeZero())
 	g.Expect(w.Ready("orders.dlq")).To(BeZero())
+}
+
+// Under Publish the broker keeps a rejected message until the dead-letter queue has room. It tries again when a confirm has not come for 3
+// minutes, here 2 s.
+func TestAFullDeadLetterQueueKeepsMessages(t *testing.T) {
+	t.Parallel()
+	const first, messages = 5, 20
+	broker := brokers.NewPrivate(t)
+	broker.Eval(`application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 2000).`)
+	w, g := newWorld(t, broker.Broker, publish), NewWithT(t)
+	w.SetPolicy("full", fullDeadLetterQueue)
+	settled := atomic.Int64{}
+	running := w.run(w.conn(), func(context.Context, *consumer.Message[string]) error {
+		return consumer.Permanent(errors.New("no such customer"))
+	}, quiet, consumer.WithObserver(consumer.Observer{Settled: func(consumer.Settlement) { settled.Add(1) }}))
+	w.Publish("", "orders", bodies(first)...) // by which the channel is told of the policy
+	g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
+	w.Publish("", "orders", bodies(messages)[first:]...)
+	g.Eventually(settled.Load).WithTimeout(time.Minute).Should(BeEquivalentTo(messages))
+	g.Expect(running.end()).To(Succeed())
+	g.Expect(w.Ready("orders")).To(BeZero())
+	g.Expect(w.Ready("orders.dlq")).To(BeNumerically("<", messages))
+	w.DeletePolicy("full")
+	g.Expect(w.deadLetters(messages)).To(HaveLen(messages))
 }
 
 // What a broker had not been told to be done with when it died comes again.
