@@ -6,9 +6,11 @@ import (
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
@@ -122,7 +124,11 @@ func (v *vhostScope) tell(
 		return err
 	}
 	unwritten := v.syncContract(ctx, outcome)
-	v.setConditions(outcome.withContract(unwritten))
+	outcome = outcome.withContract(unwritten)
+	if needsSomebody(unwritten) && conditions.Ready(v.status.Conditions).Message != outcome.ready.Message {
+		log.FromContext(ctx).Info("The contract cannot be written", "reason", outcome.ready.Message)
+	}
+	v.setConditions(outcome)
 	return errors.Join(retryable(applied), retryableWrite(unwritten))
 }
 
