@@ -146,7 +146,8 @@ func roomForHeaders(message amqp.Publishing, maxFrame int) int {
 	)
 	room := maxFrame - frame - content - numbers
 	for _, text := range []string{
-		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type, message.AppId,
+		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type,
+		message.AppId,
 	} {
 		room -= 1 + len(text)
 	}

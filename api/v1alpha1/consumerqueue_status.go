@@ -107,24 +107,6 @@ type ConsumerQueueStatus struct {
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 }
 
-// ContractStatus is the contract that consumers have.
-type ContractStatus struct {
-	// configMap is the name of the ConfigMap that holds the contract.
-	// +kubebuilder:validation:MaxLength=253
-	// +required
-	ConfigMap string `json:"configMap,omitempty"`
-
-	// hash of the ConfigMap's data. Pods that consume have the contract once their copy of the ConfigMap has this hash.
-	// +kubebuilder:validation:MaxLength=80
-	// +required
-	Hash string `json:"hash,omitempty"`
-
-	// lastUpdateTime is when the ConfigMap was given this contract. What has left the spec stays at the broker for three minutes
-	// more, until every consumer knows.
-	// +required
-	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitzero"`
-}
-
 // ObjectKind is a kind of object at the broker.
 //
 // +kubebuilder:validation:Enum=Exchange;Queue;Binding

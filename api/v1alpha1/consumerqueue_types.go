@@ -79,17 +79,6 @@ type ConnectionReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// ContractSpec says where consumers find the contract: queue, retry strategy, delay tiers, and where to park what they give up.
-type ContractSpec struct {
-	// configMap is the name of the ConfigMap in this namespace that Warren writes the contract into, laid out as a service binding.
-	// Warren needs a permission for that, which it is not given by default; see docs/consumer/kubernetes.md.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	// +required
-	ConfigMap string `json:"configMap,omitempty"`
-}
-
 // SourceBinding binds the main queue to an exchange, once for each routing key.
 type SourceBinding struct {
 	// exchange that the main queue gets messages from.

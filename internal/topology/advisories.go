@@ -24,8 +24,9 @@ func Advisories(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Ad
 	}
 	return []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisoryDeliveryLimitBelowAttempts, Name: spec.main,
-		Message: fmt.Sprintf("retry.maxAttempts is %d, and this broker (%s) counts deliveries across rejects: once a message has been rejected %d times, "+
-			"a lost connection dead-letters it; set queue.deliveryLimit to Unlimited or to more than retry.maxAttempts", spec.maxAttempts, version, limit),
+		Message: fmt.Sprintf("retry.maxAttempts is %d, and this broker (%s) counts deliveries across rejects: once a message has been "+
+			"rejected %d times, a lost connection dead-letters it; set queue.deliveryLimit to Unlimited or to more than retry.maxAttempts",
+			spec.maxAttempts, version, limit),
 	}}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -59,9 +60,7 @@ var _ = Describe("spec.contract", func() {
 		By("mounting the ConfigMap beside a Secret, as a projected volume does")
 		folder := GinkgoT().TempDir()
 		mounted := map[string]string{"username": broker.Username, "password": broker.Password}
-		for key, text := range found.Data {
-			mounted[key] = text
-		}
+		maps.Copy(mounted, found.Data)
 		for key, text := range mounted {
 			Expect(os.WriteFile(filepath.Join(folder, key), []byte(text), 0o600)).To(Succeed())
 		}

@@ -75,9 +75,9 @@ func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 	return status != nil && status.ConfigMap == c.configMap && status.Hash == c.hash
 }
 
-// syncContract writes the contract where one is asked for and the topology is in sync: a consumer that finds a contract finds all queues, too.
-// A ConfigMap that is not asked for any more is written once more if the contract has changed, for pods that mount it still, and is
-// forgotten when they have heard.
+// syncContract writes the contract where one is asked for and the topology is in sync: a consumer that finds a contract finds all
+// queues, too. A ConfigMap that is not asked for any more is written once more if the contract has changed, for pods that mount it
+// still, and is forgotten when they have heard.
 func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 	former := v.status.Contract
 	switch {

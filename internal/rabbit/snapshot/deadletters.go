@@ -53,7 +53,8 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 
 // routesByKey says whether what comes to an exchange can go nowhere but to the queues that are bound with its routing key.
 func (s *Snapshot) routesByKey(exchange string) bool {
-	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !s.deadLetters.forwarding[exchange] && !s.deadLetters.alternates[exchange]
+	index := &s.deadLetters
+	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !index.forwarding[exchange] && !index.alternates[exchange]
 }
 
 // sourcesByKey lists the queues whose dead letters may come from an exchange by one of the named bindings, and enough of those whose dead
