@@ -77,6 +77,7 @@ func (d *batch) run() error {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	for {
+		d.deleter.deletions.awaitLifted()
 		d.ask()
 		if len(d.groups) == 0 {
 			return nil

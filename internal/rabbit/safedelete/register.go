@@ -119,6 +119,39 @@ func (d *register) untrackFence(name string, lifted bool) {
 	}
 }
 
+// stuck is for how long deletions wait while fences stand that could not be taken down.
+const stuck = time.Minute
+
+// awaitLifted waits while too many fences stand that could not be taken down. A broker that was too busy to remove a policy in time becomes
+// busier with each further one, until no policy can be written or removed in time any more. One fence may never be taken down, if a
+// permission is gone, so the wait has a limit.
+func (d *register) awaitLifted() {
+	limit, look := time.NewTimer(stuck), time.NewTicker(time.Second)
+	defer limit.Stop()
+	defer look.Stop()
+	for d.countLeft() >= fenceLimit {
+		select {
+		case <-look.C:
+		case <-limit.C:
+			return
+		case <-d.closing.Done():
+			return
+		}
+	}
+}
+
+// countLeft is how many fences could not be taken down.
+func (d *register) countLeft() (count int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, inUse := range d.fences {
+		if !inUse {
+			count++
+		}
+	}
+	return count
+}
+
 // drift takes note of a sentinel that was sent and of which the broker did not say what became of it.
 func (d *register) drift(name string) {
 	d.mu.Lock()

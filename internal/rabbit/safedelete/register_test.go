@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -56,5 +57,47 @@ func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
 	d.forget("fence")
 	if len(d.adrift)+len(d.fences)+len(d.standsFor) > 0 {
 		t.Errorf("%+v", d)
+	}
+}
+
+// A broker that is too busy to remove a policy in time is not given further ones.
+func TestDeletionsWaitForFencesThatCouldNotBeTakenDown(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		left   int           // fences that could not be taken down
+		lifted time.Duration // after which one is; never if zero
+		want   time.Duration
+	}{
+		"none":                            {0, 0, 0},
+		"a few":                           {fenceLimit - 1, 0, 0},
+		"many, of which one goes":         {fenceLimit, 7500 * time.Millisecond, 8 * time.Second},
+		"many, of which none ever goes":   {fenceLimit, 0, time.Minute},
+		"many, of which one goes late":    {fenceLimit, time.Hour, time.Minute},
+		"many more, of which one goes":    {fenceLimit + 1, time.Second, time.Minute},
+		"many, and the connection closes": {fenceLimit, -time.Second, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newRegister()
+				for i := range test.left {
+					d.trackFence(fmt.Sprint(i))
+					d.untrackFence(fmt.Sprint(i), false)
+				}
+				d.trackFence("in use")
+				switch {
+				case test.lifted > 0:
+					time.AfterFunc(test.lifted, func() { d.forget("0") })
+				case test.lifted < 0:
+					time.AfterFunc(-test.lifted, d.close)
+				}
+				began := time.Now()
+				d.awaitLifted()
+				if took := time.Since(began); took != test.want {
+					t.Errorf("took %s, want %s", took, test.want)
+				}
+				d.close()
+			})
+		})
 	}
 }
