@@ -57,7 +57,10 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 			if !fits {
 				return fmt.Errorf("consumer: WithDecoder has a %T, and the handler takes a %s", s.decoder, reflect.TypeFor[T]())
 			}
-			decode = given
+			decode = func(d *Delivery, body *T) (err error) {
+				*body, err = given(d)
+				return err
+			}
 		}
 		s.handle = chain(s.middleware, handling(decode, handle))
 		return nil
@@ -78,24 +81,24 @@ type undecodable struct{ error }
 func (u undecodable) Unwrap() error { return u.error }
 
 // handling decodes a body and hands it to the handler.
-func handling[T any](decode func(*Delivery) (T, error), handle Handler[T]) func(context.Context, *Delivery) error {
+func handling[T any](decode func(d *Delivery, body *T) error, handle Handler[T]) func(context.Context, *Delivery) error {
 	return func(ctx context.Context, d *Delivery) error {
-		body, err := decodeSafely(decode, d)
-		if err != nil {
+		m := &Message[T]{Delivery: d}
+		if err := decodeSafely(decode, m); err != nil {
 			return undecodable{err}
 		}
-		return handle(ctx, &Message[T]{Delivery: d, Body: body})
+		return handle(ctx, m)
 	}
 }
 
 // decodeSafely makes an error of a decoder's panic: the body would make it panic again.
-func decodeSafely[T any](decode func(*Delivery) (T, error), d *Delivery) (body T, err error) {
+func decodeSafely[T any](decode func(d *Delivery, body *T) error, m *Message[T]) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("the decoder panicked: %v", cause)
 		}
 	}()
-	return decode(d)
+	return decode(m.Delivery, &m.Body)
 }
 
 func chain(middleware []Middleware, handle func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {

@@ -104,19 +104,19 @@ func (d *Delivery) LastFailure() (Failure, bool) {
 }
 
 // decodeJSON is how bodies are decoded unless WithDecoder says otherwise. Bytes and strings are passed as they are.
-func decodeJSON[T any](d *Delivery) (body T, err error) {
-	switch target := any(&body).(type) {
+func decodeJSON[T any](d *Delivery, body *T) error {
+	switch target := any(body).(type) {
 	case *[]byte:
 		*target = d.Raw.Body
-		return body, nil
+		return nil
 	case *string:
 		*target = string(d.Raw.Body)
-		return body, nil
+		return nil
 	}
-	if err := json.Unmarshal(d.Raw.Body, &body); err != nil {
-		return body, fmt.Errorf("decode JSON: %w", err)
+	if err := json.Unmarshal(d.Raw.Body, body); err != nil {
+		return fmt.Errorf("decode JSON: %w", err)
 	}
-	return body, nil
+	return nil
 }
 
 // copyOf is the message as it is published again. It leaves out the properties user-id, which names another user than this one, and
