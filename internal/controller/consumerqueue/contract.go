@@ -77,7 +77,7 @@ func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 
 // syncContract writes the contract where one is asked for and the topology is in sync: a consumer that finds a contract finds all
 // queues, too. A ConfigMap that is not asked for any more is written once more if the contract has changed, for pods that mount it
-// still, and is forgotten when they have heard.
+// still, and is forgotten when they have heard; or at once, if it is not ours any more.
 func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 	former := v.status.Contract
 	switch {
@@ -87,12 +87,13 @@ func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 		return nil
 	case v.cq.Spec.Contract == nil:
 		err := v.writeContract(ctx, former.ConfigMap)
-		if err == nil && v.contractLeft() <= 0 {
+		if needsSomebody(err) || err == nil && v.contractLeft() <= 0 {
 			v.status.Contract = nil
+			return nil
 		}
 		return err
 	case former != nil && former.ConfigMap != v.cq.Spec.Contract.ConfigMap:
-		if err := v.writeContract(ctx, former.ConfigMap); err != nil {
+		if err := v.writeContract(ctx, former.ConfigMap); err != nil && !needsSomebody(err) {
 			return err
 		}
 	}

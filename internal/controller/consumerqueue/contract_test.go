@@ -249,6 +249,22 @@ func TestContractHold(t *testing.T) {
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
 
+// Somebody may have taken the permission away, or the ConfigMap over, together with spec.contract.
+func TestContractOfAConfigMapThatIsNotOursAnyMoreIsForgotten(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.NewConsumerQueue(t, `{}`)
+	cq.Status.Contract = &v1alpha1.ContractStatus{ConfigMap: "orders-contract", Hash: "sha256:1"}
+	theirs := &corev1.ConfigMap{Data: map[string]string{"theirs": "kept"}}
+	theirs.Namespace, theirs.Name = cq.Namespace, "orders-contract"
+	w := newWorld(t, cq, theirs)
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	topologytest.Equal(t, "status.contract", (*v1alpha1.ContractStatus)(nil), w.get().Status.Contract)
+	topologytest.Equal(t, "Ready", true, meta.IsStatusConditionTrue(w.get().Status.Conditions, v1alpha1.ConditionReady))
+	topologytest.Equal(t, "their data", theirs.Data, w.configMap().Data)
+}
+
 // Pods that mount the ConfigMap hear of what has left the spec together with spec.contract.
 func TestContractIsForgottenOnceConsumersHaveHeard(t *testing.T) {
 	t.Parallel()
