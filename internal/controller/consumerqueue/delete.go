@@ -86,6 +86,7 @@ func (d *deletion) teardownThrough(
 		}
 		return d.retryOrGiveUp(ctx, bc, retryLimit{d.unreached, patience.TerminationPatience}, why, owned)
 	}
+	d.unreached.Forget(client.ObjectKeyFromObject(d.cq))
 	done, ok := d.limiter.TryAcquire(connection.Health().Cluster.Endpoint, client.ObjectKeyFromObject(d.cq))
 	if !ok {
 		return ctrl.Result{}, brokers.ErrBusy
@@ -110,6 +111,9 @@ func (d *deletion) teardownThrough(
 		limit := retryLimit{d.pending, patience.PendingPatience}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil && !isFinal(trouble):
+		if time.Since(connection.LastDeletion()) < patience.TerminationPatience { // the broker is busy with others, and gets on
+			d.refused.Forget(client.ObjectKeyFromObject(d.cq))
+		}
 		limit := retryLimit{d.refused, patience.TerminationPatience}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil:

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,9 +24,11 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // lookingAt is a look at a ConsumerQueue that the API server has, with others.
@@ -328,4 +332,46 @@ func failFor(failures *patience.Failures, cq *v1alpha1.ConsumerQueue, failing ti
 		failures.Add(cq, at)
 	}
 	failures.Add(cq, now)
+}
+
+// A broker that deletes thousands of queues for others is slow, and may be lost for a moment now and then. That is no reason to give up.
+func TestADeletionIsTriedWhileThoseOfOthersGetOn(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string]bool{"others get on": true, "nobody does": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.NewConsumerQueue(t, twoQueues))
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			cq := w.get()
+			if err := w.api.Delete(t.Context(), cq); err != nil {
+				t.Fatal(err)
+			}
+			w.broker.Fail(vhost.QueueID("orders"), brokererr.ErrUnproven)
+			if others {
+				w.broker.Change(func(s *snapshot.Snapshot) { s.PutQueue("theirs", vhost.Queue{Durable: true}) })
+				if err := w.broker.DeleteEmpty(t.Context(), w.broker.Health().Cluster.Key(), []string{"theirs"}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			failFor(w.reconciler.refused, cq, 2*time.Minute)
+			failFor(w.reconciler.unreached, cq, 2*time.Minute)
+			outcome := func() string {
+				_, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+				now := &v1alpha1.ConsumerQueue{}
+				if apierrors.IsNotFound(w.api.Get(t.Context(), controllertest.Orders, now)) {
+					return "gone"
+				}
+				w.reconciler.index.Update(now)
+				return fmt.Sprint(conditions.Ready(now.Status.Conditions).Message, err)
+			}
+			want := "gone"
+			if others {
+				want = "waiting to delete the topology"
+			}
+			NewWithT(t).Eventually(outcome).Should(ContainSubstring(want)) // the attempt takes a moment
+			topologytest.Equal(t, "times unreached", time.Duration(0), w.reconciler.unreached.Add(cq, time.Now()))
+		})
+	}
 }
