@@ -17,7 +17,7 @@ type ContractSpec struct {
 
 // ContractStatus is the contract that consumers have.
 type ContractStatus struct {
-	// configMap is the name of the ConfigMap that holds the contract.
+	// configMap names the ConfigMap that was written last, which spec.contract may not name any more.
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	ConfigMap string `json:"configMap,omitempty"`

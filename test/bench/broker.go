@@ -131,6 +131,15 @@ func (b *broker) call(ctx context.Context, method, path string, result any) erro
 	return nil
 }
 
+// countQueues is how many queues the broker has.
+func (b *broker) countQueues(ctx context.Context) (int, error) {
+	overview := struct {
+		Totals struct{ Queues int } `json:"object_totals"`
+	}{}
+	err := b.call(ctx, http.MethodGet, "overview", &overview)
+	return overview.Totals.Queues, err
+}
+
 // connect opens an AMQP connection to a vhost.
 func (b *broker) connect(vhost string) (*amqp.Connection, error) {
 	connection, err := amqp.DialConfig(b.amqp, amqp.Config{

@@ -75,7 +75,11 @@ func measureDelete(ctx context.Context, w *world) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.bare, r.note = w.deleting, r.writesEach()
+	left, err := w.broker.countQueues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.bare, r.note = w.deleting, fmt.Sprintf("%s; %d queues left at the broker", r.writesEach(), left)
 	err = w.noteHeap(ctx, &r)
 	return []row{r}, err
 }

@@ -17,7 +17,7 @@ import (
 //
 // ContractStatus is the contract that consumers have.
 type ContractStatusApplyConfiguration struct {
-	// configMap is the name of the ConfigMap that holds the contract.
+	// configMap names the ConfigMap that was written last, which spec.contract may not name any more.
 	ConfigMap *string `json:"configMap,omitempty"`
 	// hash of the ConfigMap's data. Pods that consume have the contract once their copy of the ConfigMap has this hash.
 	Hash *string `json:"hash,omitempty"`
