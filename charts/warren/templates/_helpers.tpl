@@ -83,3 +83,63 @@ The Secret that metrics are served with; empty where the manager makes a certifi
 {{- define "warren.metricsPort" -}}
 {{ ternary "https" "http" .Values.metrics.secure }}
 {{- end }}
+
+{{/*
+A role of the manager and its binding, for the cluster or in each watched namespace, by the rules in a file of config/:
+include "warren.managerRole" (list $ "manager" "role.yaml")
+*/}}
+{{- define "warren.managerRole" -}}
+{{- $root := index . 0 }}
+{{- $rules := index . 2 }}
+{{- $role := printf "%s-%s-role" (include "warren.fullname" $root) (index . 1) }}
+{{- $binding := printf "%s-%s-rolebinding" (include "warren.fullname" $root) (index . 1) }}
+{{- range $root.Values.watchNamespaces }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $role }}
+  namespace: {{ . }}
+  labels:
+    {{- include "warren.chartLabels" $root | nindent 4 }}
+rules:
+{{ include "warren.rules" (list $root $rules) }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $binding }}
+  namespace: {{ . }}
+  labels:
+    {{- include "warren.labels" $root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $role }}
+subjects:
+{{ include "warren.subjects" $root }}
+{{- else }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $role }}
+  labels:
+    {{- include "warren.chartLabels" $root | nindent 4 }}
+rules:
+{{ include "warren.rules" (list $root $rules) }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $binding }}
+  labels:
+    {{- include "warren.labels" $root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $role }}
+subjects:
+{{ include "warren.subjects" $root }}
+{{- end }}
+{{- end }}
