@@ -15,7 +15,6 @@ type Method struct{ Class, Method uint16 }
 // Methods that tests ask for.
 var (
 	ChannelOpenOK = Method{20, 11}
-	BasicPublish  = Method{60, 40}
 	BasicAck      = Method{60, 80} // of a consumer, and the broker's confirm
 )
 
@@ -23,6 +22,8 @@ var (
 type Frame struct {
 	Method
 
+	// Channel is 0 for what concerns the whole connection.
+	Channel    uint16
 	FromBroker bool
 }
 
@@ -43,8 +44,8 @@ const (
 
 // FrameProxy passes AMQP connections on to a broker, and has a test decide about each frame.
 type FrameProxy struct {
-	// Address is where the proxy listens.
-	Address string
+	// URI is the target's, with the proxy's Address in place of the target's.
+	URI, Address string
 
 	decide func(Frame) Verdict
 	target string
@@ -63,6 +64,7 @@ func NewFrameProxy(tb testing.TB, target string, decide func(Frame) Verdict) *Fr
 	}
 	p := &FrameProxy{decide: decide, target: uri.Host}
 	p.Address = Listen(tb, func(client net.Conn) { go p.serve(client) })
+	p.URI = uri.Scheme + "://" + p.Address
 	tb.Cleanup(p.end)
 	return p
 }
@@ -88,6 +90,7 @@ func (p *FrameProxy) serve(client net.Conn) {
 	p.pass(client, server, true)
 }
 
+// add takes note of connections, for the end of the test; false if that has come.
 func (p *FrameProxy) add(connections ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +122,7 @@ func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
 		verdict := Pass
 		if frame[0] == methodFrame && len(payload) >= methodSize {
 			method := Method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])}
-			verdict = p.decide(Frame{method, fromBroker})
+			verdict = p.decide(Frame{method, binary.BigEndian.Uint16(frame[1:]), fromBroker})
 		}
 		frame = append(frame, payload...)
 		switch verdict {
