@@ -108,8 +108,8 @@ func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
 		if !mayRoute(from) {
 			continue
 		}
-		stays := slices.ContainsFunc(o.BindingsFrom[binding.Source], func(other Binding) bool {
-			return !other.ToExchange && !leaving.hasBinding(other) && (other.sameMatch(binding) || o.alwaysRoutes(from, other))
+		stays := o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
+			return other.sameMatch(binding) || o.alwaysRoutes(from, other)
 		})
 		if !stays {
 			return from.Queue
@@ -121,12 +121,16 @@ func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
 // HasAlternative says whether all messages that take a binding to a queue take another binding of the exchange to a queue, too. Bindings in
 // leaving are no alternative.
 func (o Observed) HasAlternative(binding Binding, leaving IDs) bool {
-	kind := o.Exchanges[binding.Source].Type
-	return slices.ContainsFunc(o.BindingsFrom[binding.Source], func(other Binding) bool {
-		if other.ToExchange || leaving.hasBinding(other) || other.ID() == binding.ID() {
-			return false
-		}
-		return kind == TypeFanout || other.sameMatch(binding)
+	isFanout := o.Exchanges[binding.Source].Type == TypeFanout
+	return o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
+		return other.ID() != binding.ID() && (isFanout || other.sameMatch(binding))
+	})
+}
+
+// leadsToQueue says whether an exchange has a binding to a queue, other than those that are leaving, that takes certain messages.
+func (o Observed) leadsToQueue(exchange string, leaving IDs, takes func(Binding) bool) bool {
+	return slices.ContainsFunc(o.BindingsFrom[exchange], func(binding Binding) bool {
+		return !binding.ToExchange && !leaving.hasBinding(binding) && takes(binding)
 	})
 }
 

@@ -82,8 +82,10 @@ func replacementIsPending(r removal) Block {
 // consumersPublish: consumers may keep the contract of before, and publish to a delay tier or park by it. They publish to no source. A
 // binding goes where another one takes the same messages: with both, each message would be there twice.
 func consumersPublish(r removal) Block {
-	isReplaced := r.entry.Kind == v1alpha1.KindBinding && r.observed.HasAlternative(topology.BindingOf(r.entry).AtBroker(), r.leaving)
-	if r.input.ContractHold == "" || r.entry.Role == v1alpha1.RoleSource || isReplaced {
+	if r.input.ContractHold == "" || r.entry.Role == v1alpha1.RoleSource {
+		return Block{}
+	}
+	if r.entry.Kind == v1alpha1.KindBinding && r.observed.HasAlternative(topology.BindingOf(r.entry).AtBroker(), r.leaving) {
 		return Block{}
 	}
 	return Block{v1alpha1.AdvisoryReasonContractPending, r.input.ContractHold}
