@@ -339,6 +339,29 @@ func TestABatchWhereListingsFail(t *testing.T) {
 	})
 }
 
+// The broker removes a policy, and its answer is lost. The fence is gone, and does not hold up other deletions, as fences do that stand.
+func TestTheAnswerToTheRemovalOfAFenceIsLost(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+		management.Change(func(response *http.Response) error {
+			if response.Request.Method == http.MethodDelete && strings.Contains(response.Request.URL.Path, "/api/policies/") {
+				response.StatusCode = http.StatusInternalServerError
+			}
+			return nil
+		})
+		config := configOf(vh)
+		config.ManagementURI = management.URI
+		connection := connected(t, config, nil)
+		if err := deleteNow(t.Context(), connection, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		mustBeClean(t, vh)
+		management.Change(nil)
+		NewWithT(t).Eventually(connection.Fences).WithTimeout(within).Should(BeEmpty())
+	})
+}
+
 // Queues with a single active consumer are consumed, not got from. Those of many groups are, one after the other, on one channel.
 func TestSingleActiveConsumersTogether(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {

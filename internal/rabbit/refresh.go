@@ -26,7 +26,7 @@ type refresher struct {
 	views          *views
 	matcher        *matcher
 	operators      *operatorSurvey
-	clearLeftovers func()
+	clearLeftovers func(read time.Time)
 	requests       *refreshRequests
 
 	// The goroutine of run has these for itself.
@@ -140,7 +140,7 @@ func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began 
 	r.readAt = began
 	// That the connections cannot be read says nothing of the vhost; a removal reads them again, and fails then.
 	_ = r.operators.surveyOften(ctx, view.changedAt())
-	r.clearLeftovers()
+	r.clearLeftovers(began)
 	return began, nil
 }
 

@@ -26,5 +26,9 @@ func (s *Deleter) Fences() []string {
 func (d *register) all() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return maps.Clone(d.fences)
+	all := make(map[string]bool, len(d.fences))
+	for name, left := range d.fences {
+		all[name] = left.IsZero()
+	}
+	return all
 }

@@ -2,6 +2,7 @@ package safedelete
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
@@ -25,12 +26,13 @@ const (
 // recovery takes down fences that a crash has left behind.
 type recovery struct{ *Deleter }
 
-// ClearLeftovers begins to take down fences that a crash has left behind, as far as the snapshot shows them. What fails is
-// tried again after the next refresh. The refreshing goroutine calls it and is not held up.
-func (s *Deleter) ClearLeftovers() {
+// ClearLeftovers begins to take down fences that a crash has left behind, as far as the snapshot shows them, which was read from a time
+// on. What fails is tried again after the next refresh. The refreshing goroutine calls it and is not held up.
+func (s *Deleter) ClearLeftovers(read time.Time) {
 	if state := s.broker.State(); !state.MayWritePolicies || !state.Matched {
 		return
 	}
+	s.deletions.forgetMissing(s.isShown, read)
 	strays, cluster := recovery{s}.leftoverFences()
 	if len(strays) == 0 || !s.deletions.clear(true) {
 		return
@@ -49,6 +51,14 @@ func (s *Deleter) ClearLeftovers() {
 			s.Log.Info("Took down a fence that was left behind", "vhost", s.VHost, "policy", stray.policy.Name)
 		}
 	})
+}
+
+// isShown says whether the snapshot has a fence.
+func (s *Deleter) isShown(name string) (shown bool) {
+	s.broker.View(func(known *snapshot.Snapshot) {
+		shown = slices.ContainsFunc(known.Fences, func(policy vhost.Policy) bool { return policy.Name == name })
+	})
+	return shown
 }
 
 // tellOfFence logs why a fence still stands, once for each reason: it is tried again with each refresh.

@@ -32,8 +32,10 @@ type register struct {
 	withheld int // places for fences that nobody gets for the time being
 	closed   bool
 	queues   map[string]bool
-	fences   map[string]bool // by the names of their policies: true while they are in use, false if left behind
-	clearing bool            // strays
+	// fences are those of deletions, by the names of their policies: the zero time while in use, and since when they have been left
+	// behind otherwise.
+	fences   map[string]time.Time
+	clearing bool // strays
 	// adrift is since when a sentinel of a fence may be on its way, by the names of the policies.
 	adrift map[string]time.Time
 	// standsFor is why fences could not be taken down, by the names of their policies.
@@ -44,7 +46,7 @@ type register struct {
 func newRegister() *register {
 	d := &register{
 		requests: management.NewPlaces(RequestLimit), fencing: make(chan struct{}, fenceLimit),
-		queues: map[string]bool{}, fences: map[string]bool{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
+		queues: map[string]bool{}, fences: map[string]time.Time{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d
@@ -107,13 +109,13 @@ func (d *register) begin(ctx context.Context, queues []string) (context.Context,
 func (d *register) trackFence(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fences[name] = true
+	d.fences[name] = time.Time{}
 }
 
 func (d *register) untrackFence(name string, lifted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.fences[name] = false; lifted {
+	if d.fences[name] = time.Now(); lifted {
 		delete(d.fences, name)
 		delete(d.adrift, name)
 	}
@@ -144,8 +146,8 @@ func (d *register) awaitLifted() {
 func (d *register) countLeft() (count int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, inUse := range d.fences {
-		if !inUse {
+	for _, left := range d.fences {
+		if !left.IsZero() {
 			count++
 		}
 	}
@@ -176,6 +178,28 @@ func (d *register) forget(name string) {
 	delete(d.standsFor, name)
 }
 
+// forgetMissing drops what is known of fences that were left behind before a reading of the vhost began which does not show them: the
+// policy was removed, and the answer to that was lost.
+func (d *register) forgetMissing(shown func(name string) bool, began time.Time) {
+	for _, name := range d.leftBefore(began) {
+		if !shown(name) {
+			d.forget(name)
+		}
+	}
+}
+
+// leftBefore are the fences that were left behind before a time.
+func (d *register) leftBefore(limit time.Time) (names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, left := range d.fences {
+		if !left.IsZero() && left.Before(limit) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // refreshIn has the vhost refreshed after a time, in the place of the one that was asked for before.
 func (d *register) refreshIn(wait time.Duration, refresh func()) {
 	d.mu.Lock()
@@ -190,8 +214,8 @@ func (d *register) refreshIn(wait time.Duration, refresh func()) {
 func (d *register) isTracked(name string) (standing, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	standing, known = d.fences[name]
-	return standing, known
+	left, known := d.fences[name]
+	return known && left.IsZero(), known
 }
 
 // errSlow: a deletion took longer than it may.
