@@ -1,0 +1,63 @@
+package deadletter
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+func TestSkips(t *testing.T) {
+	t.Parallel()
+	diedIn := func(queue string) amqp.Table {
+		return amqp.Table{"x-death": []any{deathIn(queue, "rejected", "", queue)}}
+	}
+	redriven := func(id string, times int) amqp.Table {
+		return amqp.Table{"x-warren-redrive-id": id, "x-warren-redrive-count": int64(times)}
+	}
+	for name, test := range map[string]struct {
+		shared    bool
+		selection Selection
+		headers   amqp.Table
+		want      SkipReason
+	}{
+		"a message of this ConsumerQueue":               {headers: diedIn("orders")},
+		"a message of a tier":                           {shared: true, headers: diedIn("orders.retry.5m")},
+		"a message of another, in a queue of its own":   {headers: diedIn("bills")},
+		"a message of another, in a shared queue":       {shared: true, headers: diedIn("bills"), want: OtherOrigin},
+		"a parked message":                              {},
+		"a parked message in a shared queue":            {shared: true, want: NoOrigin},
+		"a parked message in a shared queue, asked for": {shared: true, selection: Selection{Reasons: []Reason{Parked}}},
+		"parked by this one's consumer":                 {shared: true, headers: amqp.Table{"x-failure-queue": "orders"}},
+		"parked by another's consumer":                  {shared: true, headers: amqp.Table{"x-failure-queue": "bills"}, want: OtherOrigin},
+		"moved by this Redrive before":                  {headers: redriven("0d7f", 1), want: CameBack},
+		"moved by another Redrive before":               {headers: redriven("other", 2)},
+		"moved too often":                               {headers: redriven("other", 3), want: MaxRedrives},
+		"not selected":                                  {selection: Selection{Where: "false"}, headers: redriven("other", 3), want: NotSelected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			selector, err := Compile(test.selection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source := orders
+			source.Shared = test.shared
+			rules := Rules{Source: source, Selector: selector, RedriveID: "0d7f", MaxRedrives: 3}
+			got := rules.Skips(source.Read(&amqp.Delivery{Headers: test.headers}), at)
+			topologytest.Equal(t, "skipped", test.want, got)
+		})
+	}
+}
+
+func TestSkipsWithoutALimit(t *testing.T) {
+	t.Parallel()
+	selector, err := Compile(Selection{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := Rules{Source: orders, Selector: selector, RedriveID: "0d7f", MaxRedrives: -1}
+	message := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(1000)}}
+	topologytest.Equal(t, "skipped", SkipReason(""), rules.Skips(orders.Read(&message), at))
+}

@@ -1,0 +1,98 @@
+package deadletter
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// FingerprintLength is the number of characters of a Fingerprint.
+const FingerprintLength = 16
+
+// Fingerprint identifies a dead letter by what it holds: exchange, routing key, properties, headers and body. The counters that RabbitMQ
+// changes with each delivery are left out, so that the fingerprint is the same at each look. Messages that are alike in all of that have
+// one fingerprint. The format is 16 characters of a to z and 2 to 7.
+func Fingerprint(message *amqp.Delivery) string {
+	h := hasher{sha256.New()}
+	for _, text := range []string{
+		message.Exchange, message.RoutingKey, message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo,
+		message.Expiration, message.MessageId, message.Type, message.UserId, message.AppId,
+	} {
+		h.text(text)
+	}
+	h.number(uint64(message.DeliveryMode))
+	h.number(uint64(message.Priority))
+	h.time(message.Timestamp)
+	h.table(message.Headers, headerDeliveryCount, headerAcquiredCount)
+	h.bytes(message.Body)
+	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)))[:FingerprintLength]
+}
+
+// hasher writes values with their types and lengths, so that no two messages are written alike.
+type hasher struct{ hash.Hash }
+
+func (h hasher) number(value uint64) {
+	var encoded [8]byte
+	binary.BigEndian.PutUint64(encoded[:], value)
+	h.Write(encoded[:])
+}
+
+func (h hasher) bytes(value []byte) {
+	h.number(uint64(len(value)))
+	h.Write(value)
+}
+
+func (h hasher) text(value string) { h.bytes([]byte(value)) }
+
+// time writes whole seconds, which is all that AMQP has.
+func (h hasher) time(value time.Time) {
+	if value.IsZero() {
+		h.number(0)
+		return
+	}
+	h.number(uint64(value.Unix()))
+}
+
+func (h hasher) table(table map[string]any, without ...string) {
+	names := slices.Sorted(maps.Keys(table))
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(without, name) })
+	h.number(uint64(len(names)))
+	for _, name := range names {
+		h.text(name)
+		h.value(table[name])
+	}
+}
+
+// value writes a field of a table: those that carry more than a number or a text by their parts.
+func (h hasher) value(value any) {
+	h.text(fmt.Sprintf("%T", value))
+	switch value := value.(type) {
+	case nil:
+	case string:
+		h.text(value)
+	case []byte:
+		h.bytes(value)
+	case time.Time:
+		h.time(value)
+	case amqp.Table:
+		h.table(value)
+	case []any:
+		h.number(uint64(len(value)))
+		for _, item := range value {
+			h.value(item)
+		}
+	case float64:
+		h.number(math.Float64bits(value))
+	default: // numbers, truth values, decimals
+		h.text(fmt.Sprint(value))
+	}
+}

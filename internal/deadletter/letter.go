@@ -1,0 +1,155 @@
+package deadletter
+
+import (
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Reason says why a message is in a dead-letter queue.
+type Reason string
+
+// The reasons. All but Parked are those of the broker, which tells them in the header x-death.
+const (
+	// Rejected: a consumer rejected the message.
+	Rejected Reason = "Rejected"
+	// Expired: the message waited longer than its queue, or its own expiration, allows.
+	Expired Reason = "Expired"
+	// MaxLength: the queue was full.
+	MaxLength Reason = "MaxLength"
+	// DeliveryLimit: the message was delivered more often than its queue allows.
+	DeliveryLimit Reason = "DeliveryLimit"
+	// Parked: a consumer published the message to the dead-letter queue.
+	Parked Reason = "Parked"
+)
+
+// brokerReasons are the reasons in x-death. See https://www.rabbitmq.com/docs/dlx#effects.
+var brokerReasons = map[string]Reason{
+	"rejected": Rejected, "expired": Expired, "maxlen": MaxLength, "delivery_limit": DeliveryLimit,
+}
+
+// Source is the ConsumerQueue whose dead letters are looked at.
+type Source struct {
+	// Main is the main queue.
+	Main string
+	// Tiers are the queues of the delay tiers. What dies there comes back to the main queue.
+	Tiers []string
+	// Shared says that dead letters of others come to the same dead-letter queue.
+	Shared bool
+}
+
+// Origin is where a message was before it came to the dead-letter queue.
+type Origin struct {
+	// Queue is where the message died, or the main queue of the consumer that parked the message; empty if unknown.
+	Queue string
+	// Exchange and RoutingKey are where the message was published first, as far as its headers tell; Routed says that they do.
+	Exchange, RoutingKey string
+	Routed               bool
+	// DiedAt is when the message died there first; zero if unknown. RabbitMQ counts further deaths of the same message in the same
+	// queue, and keeps the time of the first.
+	DiedAt time.Time
+}
+
+// Letter is a dead letter and what its headers tell.
+type Letter struct {
+	*amqp.Delivery
+	Reason Reason
+	Origin Origin
+	// Redrives is how often the message was moved back already.
+	Redrives int
+}
+
+// Read finds out what a message of the source's dead-letter queue tells.
+func (s Source) Read(message *amqp.Delivery) Letter {
+	letter := Letter{Delivery: message, Reason: Parked, Redrives: contract.Redrives(message.Headers)}
+	letter.Origin.Queue = firstText(message.Headers, contract.HeaderFailureQueue, HeaderOriginQueue)
+	if last, died := lastDeath(message.Headers); died {
+		letter.Origin.Queue, letter.Origin.DiedAt = last.queue, last.at
+		if !slices.Contains(s.Tiers, last.queue) { // a consumer parked the message after it had been in a tier
+			letter.Reason = last.reason
+		}
+	}
+	letter.Origin.Exchange, letter.Origin.RoutingKey, letter.Origin.Routed = s.originalRoute(message.Headers)
+	return letter
+}
+
+// comesFrom says whether a message died in a queue of this ConsumerQueue.
+func (s Source) comesFrom(origin Origin) bool {
+	return origin.Queue == s.Main || slices.Contains(s.Tiers, origin.Queue)
+}
+
+// originalRoute is where a message was published first. An earlier Redrive or the consumer kept that; otherwise the first death in the
+// main queue tells, unless the message was a copy that came out of a tier.
+func (s Source) originalRoute(headers amqp.Table) (exchange, key string, known bool) {
+	for _, kept := range [][2]string{
+		{HeaderOriginExchange, HeaderOriginRoutingKey},
+		{contract.HeaderOriginalExchange, contract.HeaderOriginalRoutingKey},
+	} {
+		exchange, hasExchange := headers[kept[0]].(string)
+		key, hasKey := headers[kept[1]].(string)
+		if hasExchange && hasKey {
+			return exchange, key, true
+		}
+	}
+	for _, d := range deaths(headers) {
+		if d.queue == s.Main && d.routed {
+			return d.exchange, d.key, true
+		}
+	}
+	return "", "", false
+}
+
+// death is an entry of x-death: the first death of a message in a queue of a reason.
+type death struct {
+	queue         string
+	reason        Reason
+	at            time.Time
+	exchange, key string
+	routed        bool
+}
+
+// lastDeath is the last death of a message. RabbitMQ puts it first.
+func lastDeath(headers amqp.Table) (death, bool) {
+	all := deaths(headers)
+	if len(all) == 0 {
+		return death{}, false
+	}
+	return all[0], true
+}
+
+// deaths reads x-death. Entries that RabbitMQ would not write are left out: any client can write the header.
+func deaths(headers amqp.Table) []death {
+	entries, _ := headers[headerDeath].([]any)
+	found := make([]death, 0, len(entries))
+	for _, entry := range entries {
+		fields, _ := entry.(amqp.Table)
+		queue, _ := fields["queue"].(string)
+		word, _ := fields["reason"].(string)
+		reason, known := brokerReasons[word]
+		if queue == "" || !known {
+			continue
+		}
+		d := death{queue: queue, reason: reason}
+		d.at, _ = fields["time"].(time.Time)
+		if keys, _ := fields["routing-keys"].([]any); len(keys) > 0 {
+			exchange, hasExchange := fields["exchange"].(string)
+			key, hasKey := keys[0].(string)
+			d.exchange, d.key, d.routed = exchange, key, hasExchange && hasKey
+		}
+		found = append(found, d)
+	}
+	return found
+}
+
+// firstText is the first of some headers that holds a text; empty if none does.
+func firstText(headers amqp.Table, names ...string) string {
+	for _, name := range names {
+		if text, _ := headers[name].(string); text != "" {
+			return text
+		}
+	}
+	return ""
+}

@@ -1,0 +1,108 @@
+package deadletter
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+var (
+	orders = Source{Main: "orders", Tiers: []string{"orders.retry.30s", "orders.retry.5m"}}
+	died   = time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
+)
+
+// deathIn is an entry of x-death as RabbitMQ writes it.
+func deathIn(queue, reason, exchange, key string) amqp.Table {
+	return amqp.Table{
+		"queue": queue, "reason": reason, "count": int64(1), "time": died, "exchange": exchange, "routing-keys": []any{key},
+	}
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		headers  amqp.Table
+		reason   Reason
+		origin   Origin
+		redrives int
+	}{
+		"rejected": {
+			headers: amqp.Table{"x-death": []any{deathIn("orders", "rejected", "shop", "order.placed")}},
+			reason:  Rejected,
+			origin:  Origin{Queue: "orders", Exchange: "shop", RoutingKey: "order.placed", Routed: true, DiedAt: died},
+		},
+		"expired": {
+			headers: amqp.Table{"x-death": []any{deathIn("orders", "expired", "", "orders")}},
+			reason:  Expired,
+			origin:  Origin{Queue: "orders", RoutingKey: "orders", Routed: true, DiedAt: died},
+		},
+		"the queue was full": {
+			headers: amqp.Table{"x-death": []any{deathIn("orders", "maxlen", "", "orders")}},
+			reason:  MaxLength,
+			origin:  Origin{Queue: "orders", RoutingKey: "orders", Routed: true, DiedAt: died},
+		},
+		"delivered too often": {
+			headers: amqp.Table{"x-death": []any{deathIn("orders", "delivery_limit", "", "orders")}},
+			reason:  DeliveryLimit,
+			origin:  Origin{Queue: "orders", RoutingKey: "orders", Routed: true, DiedAt: died},
+		},
+		"rejected after a tier: the last death is first in the list": {
+			headers: amqp.Table{"x-death": []any{
+				deathIn("orders", "rejected", "shop", "order.placed"), deathIn("orders.retry.30s", "expired", "", "orders.retry.30s"),
+			}},
+			reason: Rejected,
+			origin: Origin{Queue: "orders", Exchange: "shop", RoutingKey: "order.placed", Routed: true, DiedAt: died},
+		},
+		"parked by a consumer that keeps x-death": {
+			headers: amqp.Table{"x-death": []any{deathIn("orders.retry.5m", "expired", "", "orders.retry.5m")}},
+			reason:  Parked,
+			origin:  Origin{Queue: "orders.retry.5m", DiedAt: died},
+		},
+		"parked by Warren's library": {
+			headers: amqp.Table{
+				"x-failure-queue": "orders", "x-original-exchange": "shop", "x-original-routing-key": "order.placed",
+			},
+			reason: Parked,
+			origin: Origin{Queue: "orders", Exchange: "shop", RoutingKey: "order.placed", Routed: true},
+		},
+		"parked, and nothing is known": {reason: Parked},
+		"parked after a Redrive": {
+			headers: amqp.Table{
+				"x-warren-redrive-count": int64(2), "x-warren-origin-queue": "orders",
+				"x-warren-origin-exchange": "shop", "x-warren-origin-routing-key": "order.placed",
+			},
+			reason:   Parked,
+			origin:   Origin{Queue: "orders", Exchange: "shop", RoutingKey: "order.placed", Routed: true},
+			redrives: 2,
+		},
+		"rejected after a Redrive: where the message was published first stays known": {
+			headers: amqp.Table{
+				"x-death":                  []any{deathIn("orders", "rejected", "", "orders")},
+				"x-warren-origin-exchange": "shop", "x-warren-origin-routing-key": "order.placed",
+			},
+			reason: Rejected,
+			origin: Origin{Queue: "orders", Exchange: "shop", RoutingKey: "order.placed", Routed: true, DiedAt: died},
+		},
+		"published to the default exchange by a headerless client": {
+			headers: amqp.Table{"x-death": []any{amqp.Table{"queue": "orders", "reason": "rejected"}}},
+			reason:  Rejected,
+			origin:  Origin{Queue: "orders"},
+		},
+		"an x-death that no broker writes": {
+			headers: amqp.Table{"x-death": []any{"text", amqp.Table{"queue": 7}, amqp.Table{"queue": "q", "reason": "bored"}}},
+			reason:  Parked,
+		},
+		"an x-death that is no list": {headers: amqp.Table{"x-death": "text"}, reason: Parked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := orders.Read(&amqp.Delivery{Headers: test.headers})
+			topologytest.Equal(t, "reason", test.reason, got.Reason)
+			topologytest.Equal(t, "origin", test.origin, got.Origin)
+			topologytest.Equal(t, "redrives", test.redrives, got.Redrives)
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package deadletter
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// letter is a message that was rejected an hour before at.
+func letter() *amqp.Delivery {
+	return &amqp.Delivery{
+		MessageId: "m1", ContentType: "application/json", Priority: 4,
+		Headers: amqp.Table{
+			"x-death": []any{deathIn("orders", "rejected", "shop", "order.placed")}, "tenant": "acme", "attempt": int32(3),
+			"nested": amqp.Table{"deep": []any{int16(1), "two"}}, "price": amqp.Decimal{Scale: 2, Value: 1250}, "x-warren-redrive-count": int64(1),
+		},
+		Body: []byte(`{"order": {"country": "DE", "total": 12.5, "id": 9007199254740993}, "items": [1, 2]}`),
+	}
+}
+
+// costly takes 9⁵ comparisons.
+const costly = `[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, ` +
+	`[1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, a + b + c + d + e + size > 0)))))`
+
+func TestSelect(t *testing.T) {
+	t.Parallel()
+	header := func(name string, operator Operator, values ...string) Selection {
+		return Selection{Headers: []HeaderRequirement{{name, operator, values}}}
+	}
+	where := func(expression string) Selection { return Selection{Where: expression} }
+	for name, test := range map[string]struct {
+		selection Selection
+		want      SkipReason
+	}{
+		"everything":                              {Selection{}, ""},
+		"its reason":                              {Selection{Reasons: []Reason{Expired, Rejected}}, ""},
+		"another reason":                          {Selection{Reasons: []Reason{Parked}}, NotSelected},
+		"its id":                                  {Selection{IDs: []string{Fingerprint(letter())}}, ""},
+		"another id":                              {Selection{IDs: []string{"aaaaaaaaaaaaaaaa"}}, NotSelected},
+		"died after":                              {Selection{DiedAfter: died.Add(-time.Second)}, ""},
+		"died at the very time":                   {Selection{DiedAfter: died}, NotSelected},
+		"died before":                             {Selection{DiedBefore: died.Add(time.Second)}, ""},
+		"died not before":                         {Selection{DiedBefore: died}, NotSelected},
+		"a header in a list":                      {header("tenant", In, "other", "acme"), ""},
+		"a header in another list":                {header("tenant", In, "other"), NotSelected},
+		"a header not in a list":                  {header("tenant", NotIn, "other"), ""},
+		"a missing header is in no list":          {header("missing", In, ""), NotSelected},
+		"a missing header is not in a list":       {header("missing", NotIn, "acme"), ""},
+		"a number as text":                        {header("attempt", In, "3"), ""},
+		"a header exists":                         {header("nested", Exists), ""},
+		"a header does not exist":                 {header("missing", DoesNotExist), ""},
+		"a header should not exist":               {header("nested", DoesNotExist), NotSelected},
+		"all has to hold":                         {Selection{Reasons: []Reason{Rejected}, Where: "false"}, NotSelected},
+		"where: a header":                         {where(`headers.tenant == "acme"`), ""},
+		"where: a number":                         {where(`headers.attempt > 2`), ""},
+		"where: nested":                           {where(`headers.nested.deep[1] == "two" && headers.nested.deep[0] == 1`), ""},
+		"where: a decimal":                        {where(`headers.price == 12.5`), ""},
+		"where: a list of the broker":             {where(`headers["x-death"].exists(d, d.queue == "orders")`), ""},
+		"where: a property":                       {where(`properties.messageId.startsWith("m") && properties.priority == 4`), ""},
+		"where: a property that is not there":     {where(`has(properties.correlationId)`), NotSelected},
+		"where: the reason":                       {where(`reason == "Rejected"`), ""},
+		"where: the origin":                       {where(`origin.exchange == "shop" && origin.routingKey.matches("^order\\.")`), ""},
+		"where: the age":                          {where(`age > duration("21h") && age < duration("23h")`), ""},
+		"where: the size":                         {where(`size < 1000`), ""},
+		"where: redrives":                         {where(`redrives == 1`), ""},
+		"where: the body":                         {where(`body.order.country == "DE" && size < 65536`), ""},
+		"where: a large number in the body":       {where(`body.order.id == 9007199254740993`), ""},
+		"where: a fraction in the body":           {where(`body.order.total > 12`), ""},
+		"where: a list in the body":               {where(`body.items.all(i, i < 3)`), ""},
+		"where: false":                            {where(`headers.tenant == "other"`), NotSelected},
+		"where: a header that is not there":       {where(`headers.missing == "x"`), NotEvaluated},
+		"where: a header of another type":         {where(`headers.tenant > 3`), NotEvaluated},
+		"where: no truth value":                   {where(`headers.tenant`), NotEvaluated},
+		"where: more than an expression may cost": {where(costly), NotEvaluated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			selector, err := Compile(test.selection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, "skipped", test.want, selector.skips(orders.Read(letter()), at))
+		})
+	}
+}
+
+func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		selection Selection
+		message   amqp.Delivery
+		want      SkipReason
+	}{
+		"undated":                  {Selection{DiedAfter: died}, amqp.Delivery{}, Undated},
+		"undated, asked for age":   {Selection{Where: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
+		"a body that is no JSON":   {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
+		"a body that goes on":      {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
+		"a body nobody asked for":  {Selection{Where: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
+		"no header asked with has": {Selection{Where: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			selector, err := Compile(test.selection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, "skipped", test.want, selector.skips(orders.Read(&test.message), at))
+		})
+	}
+}
+
+func TestCompileRefuses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		selection Selection
+		want      string
+	}{
+		"an id":                                {Selection{IDs: []string{"m1"}}, `ids: "m1" is no id of a dead letter`},
+		"an expression that does not parse":    {Selection{Where: `headers.`}, "where: ERROR: <input>:1:9: Syntax error"},
+		"an expression of unknown words":       {Selection{Where: `payload.size > 3`}, "where: ERROR: <input>:1:1: undeclared reference to 'payload'"},
+		"an expression that is no truth value": {Selection{Where: `size`}, "where: is of type int and must be true or false"},
+		"an expression that is too long":       {Selection{Where: strings.Repeat("(", 2049)}, "where: is 2049 bytes long, at most 2048 are allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Compile(test.selection)
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v\nwant one line that begins with %s", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package deadletter
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// WhereLimit is how long an expression may be, in bytes.
+const WhereLimit = 2048
+
+// whereCost is how much one message may cost, in the units of CEL: about a millisecond.
+const whereCost = 10_000
+
+// whereEnvironment has what an expression can ask of a message.
+var whereEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+	texts := cel.MapType(cel.StringType, cel.DynType)
+	return cel.NewEnv(
+		cel.Variable("headers", texts),
+		cel.Variable("properties", texts), // messageId, contentType and so on; those that the message has
+		cel.Variable("reason", cel.StringType),
+		cel.Variable("origin", texts), // queue, exchange, routingKey
+		cel.Variable("age", cel.DurationType),
+		cel.Variable("size", cel.IntType), // of the body, in bytes
+		cel.Variable("redrives", cel.IntType),
+		cel.Variable("body", cel.DynType), // parsed as JSON
+		ext.Strings(),
+	)
+})
+
+// where is a compiled expression.
+type where struct{ program cel.Program }
+
+// compileWhere checks an expression.
+func compileWhere(expression string) (*where, error) {
+	if len(expression) > WhereLimit {
+		return nil, fmt.Errorf("is %d bytes long, at most %d are allowed", len(expression), WhereLimit)
+	}
+	environment, err := whereEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("make the environment of CEL: %w", err)
+	}
+	checked, issues := environment.Compile(expression)
+	if issues.Err() != nil {
+		return nil, errors.New(strings.ReplaceAll(issues.Err().Error(), "\n", " "))
+	}
+	if kind := checked.OutputType(); kind != cel.BoolType && kind != cel.DynType {
+		return nil, fmt.Errorf("is of type %v and must be true or false", kind)
+	}
+	program, err := environment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(whereCost))
+	if err != nil {
+		return nil, err
+	}
+	return &where{program}, nil
+}
+
+// skips says why the expression does not mean a message; empty if the expression does.
+func (w *where) skips(letter Letter, now time.Time) SkipReason {
+	result, _, err := w.program.Eval(&variables{letter: letter, now: now})
+	if err != nil {
+		return NotEvaluated
+	}
+	switch result {
+	case types.True:
+		return ""
+	case types.False:
+		return NotSelected
+	}
+	return NotEvaluated
+}
+
+// variables give an expression what it asks for, and nothing more: to parse a body takes longest.
+type variables struct {
+	letter Letter
+	now    time.Time
+	body   any // nil until it is asked for
+}
+
+// Parent is part of interpreter.Activation.
+func (v *variables) Parent() interpreter.Activation { return nil }
+
+// ResolveName gives the value of a variable. A body that is no JSON is an error of the expression.
+func (v *variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case "headers":
+		return valueOf(v.letter.Headers), true
+	case "properties":
+		return properties(v.letter.Delivery), true
+	case "reason":
+		return string(v.letter.Reason), true
+	case "origin":
+		origin := v.letter.Origin
+		return map[string]any{"queue": origin.Queue, "exchange": origin.Exchange, "routingKey": origin.RoutingKey}, true
+	case "age":
+		if v.letter.Origin.DiedAt.IsZero() {
+			return types.NewErr("the message does not tell when it died"), true
+		}
+		return v.now.Sub(v.letter.Origin.DiedAt), true
+	case "size":
+		return int64(len(v.letter.Body)), true
+	case "redrives":
+		return int64(v.letter.Redrives), true
+	case "body":
+		if v.body == nil {
+			v.body = parse(v.letter.Body)
+		}
+		return v.body, true
+	}
+	return nil, false
+}
+
+// properties are those that a message has, by the names of AMQP in camel case.
+func properties(message *amqp.Delivery) map[string]any {
+	had := map[string]any{}
+	for name, value := range map[string]string{
+		"contentType": message.ContentType, "contentEncoding": message.ContentEncoding, "correlationId": message.CorrelationId,
+		"replyTo": message.ReplyTo, "expiration": message.Expiration, "messageId": message.MessageId, "type": message.Type,
+		"userId": message.UserId, "appId": message.AppId,
+	} {
+		if value != "" {
+			had[name] = value
+		}
+	}
+	if !message.Timestamp.IsZero() {
+		had["timestamp"] = message.Timestamp
+	}
+	had["priority"], had["deliveryMode"] = int64(message.Priority), int64(message.DeliveryMode)
+	return had
+}
+
+// parse reads a body as JSON.
+func parse(body []byte) any {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return types.NewErr("the body is no JSON")
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return types.NewErr("the body is no JSON")
+	}
+	return valueOf(value)
+}
+
+// valueOf is a field of AMQP or JSON as CEL knows values. Numbers of JSON without a fraction are integers, as large ids have to be.
+func valueOf(value any) any {
+	switch value := value.(type) {
+	case nil:
+		return types.NullValue
+	case json.Number:
+		if number, err := value.Int64(); err == nil {
+			return number
+		}
+		number, err := value.Float64()
+		if err != nil {
+			return types.NewErr("the body has a number that is too large")
+		}
+		return number
+	case amqp.Decimal:
+		return decimal(value)
+	case amqp.Table:
+		return mapOf(value)
+	case map[string]any:
+		return mapOf(value)
+	case []any:
+		list := make([]any, len(value))
+		for i, item := range value {
+			list[i] = valueOf(item)
+		}
+		return list
+	case int8:
+		return int64(value)
+	case int16:
+		return int64(value)
+	case uint8:
+		return int64(value)
+	case uint16:
+		return int64(value)
+	case uint32:
+		return int64(value)
+	}
+	return value
+}
+
+func mapOf(table map[string]any) map[string]any {
+	values := make(map[string]any, len(table))
+	for name, value := range table {
+		values[name] = valueOf(value)
+	}
+	return values
+}
+
+func decimal(value amqp.Decimal) float64 {
+	number := float64(value.Value)
+	for range value.Scale {
+		number /= 10
+	}
+	return number
+}
