@@ -1,0 +1,172 @@
+package transfer
+
+import (
+	"errors"
+	"maps"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// tick does what the clock asks for: it acknowledges, has another try, looks at queues, and reports.
+func (p *pass) tick(now time.Time) error {
+	if err := p.intake.flush(now.Sub(p.idleSince) > 10*tick); err != nil {
+		return err
+	}
+	p.unflushed = 0
+	p.pace.set(p.Settings().Rate)
+	if !p.until.IsZero() && now.After(p.until) {
+		p.until = time.Time{}
+	}
+	if !p.blocked && now.Sub(p.began) > passLimit && (p.held > 0 || len(p.waiting) > 0) {
+		p.stop(errPassOver)
+	}
+	if p.stopping && now.Sub(p.stoppedAt) > settleLimit {
+		return errNoAnswer
+	}
+	if !p.blocked && !p.stopping {
+		if err := p.lookAtQueues(now); err != nil {
+			return err
+		}
+	}
+	if now.Sub(p.lastReport) >= reportInterval {
+		p.lastReport = now
+		p.report(p.now())
+	}
+	return p.publish()
+}
+
+// lookAtQueues asks how deep the destination is, and whether the source is empty.
+func (p *pass) lookAtQueues(now time.Time) error {
+	if p.watchesDepth() && (p.room <= 0 && now.Sub(p.lastDepth) >= 10*tick || now.Sub(p.lastDepth) >= depthInterval) {
+		if err := p.lookAtDestination(now); err != nil {
+			return err
+		}
+	}
+	if !p.mayTake() {
+		p.idleSince = now
+	}
+	if idle := now.Sub(p.idleSince); idle >= idleLimit && now.Sub(p.lastLook) >= idleLimit {
+		p.lastLook = now
+		return p.lookAtSource(idle)
+	}
+	return nil
+}
+
+// lookAtSource finds out whether the queue has no more messages. What others hold may come back: a connection that was cut, this
+// transfer's own included, holds messages until the broker notices.
+func (p *pass) lookAtSource(idle time.Duration) error {
+	declared, exists, err := p.declared(p.Queue)
+	if err != nil {
+		return err
+	}
+	heldByOthers := declared.Consumers > p.intake.consumers() && idle < unnoticed
+	p.drained = exists && declared.Messages == 0 && !heldByOthers
+	return nil
+}
+
+func (p *pass) watchesDepth() bool {
+	return p.Destination != "" && p.Settings().MaxDepth >= 0 && !p.DryRun && p.taken < p.bound
+}
+
+// lookAtDestination finds out how many messages the destination may get. One that is missing is found by the next copy as well.
+func (p *pass) lookAtDestination(now time.Time) error {
+	p.lastDepth = now
+	declared, exists, err := p.declared(p.Destination)
+	if err != nil {
+		return err
+	}
+	p.room = max(0, p.Settings().MaxDepth-declared.Messages-len(p.outlet.inFlight))
+	switch {
+	case exists && p.room == 0:
+		p.setState(DestinationBusy, "")
+	case p.state == DestinationBusy:
+		p.setState(Moving, "")
+	}
+	return nil
+}
+
+// giveBack ends the intake, channel by channel. Whoever holds messages counts as a consumer, so the count tells when a queue has heard of
+// the end of a channel.
+func (p *pass) giveBack() {
+	before, _, err := p.declared(p.Queue)
+	p.intake.close(func() {
+		for begun := time.Now(); err == nil && time.Since(begun) < settleLimit; time.Sleep(time.Millisecond) {
+			now, exists, failed := p.declared(p.Queue)
+			if failed != nil || !exists || now.Consumers < before.Consumers {
+				before, err = now, failed
+				return
+			}
+		}
+	})
+}
+
+// declared counts the messages of a queue that wait for a consumer, and the consumers; false if there is no such queue.
+func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err error) {
+	if p.questions == nil {
+		if p.questions, err = p.connection.Connection.Channel(); err != nil {
+			return counted, false, err
+		}
+	}
+	watchdog := time.AfterFunc(answerLimit, p.connection.CloseSocket)
+	defer watchdog.Stop()
+	counted, err = p.questions.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
+		p.questions = nil // the broker has closed the channel
+		return counted, false, nil
+	}
+	return counted, err == nil, err
+}
+
+func (p *pass) setBlocked(blocking amqp.Blocking, open bool) {
+	switch {
+	case !open:
+		p.blocking = nil // the connection has ended, which closed tells
+	case blocking.Active:
+		p.blocked = true
+		p.setState(Blocked, blocking.Reason)
+	default:
+		p.blocked = false
+		p.setState(Moving, "")
+	}
+}
+
+// setState reports another state at once.
+func (p *pass) setState(state State, detail string) {
+	if p.state == state && p.detail == detail {
+		return
+	}
+	p.state, p.detail = state, detail
+	p.report(p.now())
+}
+
+// now is the progress. The messages that stay are counted anew in each pass; until as many are found as before, the former counts hold.
+func (p *pass) now() Progress {
+	progress := Progress{
+		State: p.state, Detail: p.detail, Moved: p.moved, Failures: p.failures, InFlight: len(p.inFlight()), Skipped: map[string]int{},
+	}
+	counted := p.skipped
+	if sum(counted) < sum(p.progress.Skipped) {
+		counted = p.progress.Skipped
+	}
+	maps.Copy(progress.Skipped, counted)
+	if p.DryRun {
+		progress.Moved = max(p.matched, p.progress.Moved)
+	}
+	return progress
+}
+
+func (p *pass) inFlight() map[uint64]*item {
+	if p.outlet == nil {
+		return nil
+	}
+	return p.outlet.inFlight
+}
+
+func sum(counts map[string]int) int {
+	total := 0
+	for _, count := range counts {
+		total += count
+	}
+	return total
+}

@@ -1,0 +1,98 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// outletFailed waits for the reason why a copy could not be sent.
+func (p *pass) outletFailed(err error) error {
+	if errors.Is(err, amqp.ErrClosed) {
+		return p.outletClosed()
+	}
+	return err
+}
+
+// outletClosed goes on with another channel after the broker has closed the one for copies. Where one copy was under way, the broker
+// does not take that; otherwise copies go one by one until the culprit is found.
+func (p *pass) outletClosed() error {
+	var reason *amqp.Error
+	select {
+	case reason = <-p.outlet.closed:
+	case <-time.After(answerLimit):
+	}
+	if reason == nil || p.connection.Connection.IsClosed() {
+		return p.connectionClosed(reason)
+	}
+	if reason.Code == amqp.AccessRefused {
+		return p.Errs.OfOperation(reason)
+	}
+	if err := p.outlet.takeReturns(); err != nil {
+		return err
+	}
+	under := slices.Collect(maps.Values(p.outlet.inFlight))
+	outlet, err := openOutlet(p.connection)
+	if err != nil {
+		return err
+	}
+	p.outlet = outlet
+	switch {
+	case reason.Code == amqp.NotFound && p.Destination != "":
+		p.putOff(DestinationMissing, reason.Reason, under...)
+	case len(under) == 1:
+		p.giveUp(under[0], FailureRefused, reason.Reason)
+	default:
+		p.careful = len(under)
+		p.requeue(under)
+	}
+	return p.publish()
+}
+
+// connectionClosed says why the connection has ended, and who is to blame.
+func (p *pass) connectionClosed(reason *amqp.Error) error {
+	if reason == nil {
+		return p.Errs.OfOperation(amqp.ErrClosed)
+	}
+	under := slices.Collect(maps.Values(p.outlet.inFlight))
+	unreadable := reason.Code == amqp.InternalError || reason.Code == amqp.FrameError && !reason.Server
+	switch {
+	case unreadable && len(under) == 0:
+		return fmt.Errorf("queue %q: %w: %s", p.Queue, errCrashed, reason.Reason)
+	case !unreadable && (!reason.Server || reason.Code == amqp.ConnectionForced):
+		return p.Errs.OfOperation(reason)
+	case len(under) == 1 && p.careful > 0:
+		p.fail(&under[0].message, FailureRefused, reason.Reason)
+		if len(p.failures) >= p.MaxFailures {
+			return ErrTooManyFailures
+		}
+	}
+	p.careful = max(p.careful, len(under))
+	return p.Errs.OfOperation(reason)
+}
+
+// errCrashed: a delivery has ended the connection. RabbitMQ ends it where it cannot translate a message of AMQP 1.0, and the client where
+// a frame is too large: RabbitMQ adds headers to a message that had just fitted.
+var errCrashed = errors.New("a delivery has ended the connection")
+
+// ended has fewer messages delivered at a time after a delivery has ended the connection, so that those in front of the culprit are moved.
+// When the culprit is the first one, nothing more can be done.
+func (p *pass) ended(err error) error {
+	if !errors.Is(err, errCrashed) {
+		return err
+	}
+	p.crashes++
+	first := p.atATime == 1 && p.moved == p.movedBefore
+	if p.holds() {
+		first = p.crashes > maxCrashes
+	}
+	if first {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	p.atATime = max(1, p.prefetch()/2)
+	return err
+}

@@ -1,0 +1,211 @@
+package transfer
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+)
+
+// intake takes messages out of a queue. What stays is held, and counts against the prefetch of its channel; so there is another channel
+// when one is full.
+type intake struct {
+	connection *amqpconn.Conn
+	queue      string
+	channels   []*intakeChannel // in the order in which they took
+}
+
+// intakeChannel is a channel with one consumer.
+type intakeChannel struct {
+	channel    *amqp.Channel
+	deliveries <-chan amqp.Delivery
+	prefetch   int
+	// last says that the messages that are under way are the last ones of the channel; cancelled, that all of them have come.
+	last, cancelled bool
+	delivered       uint64
+	acknowledged    uint64
+
+	held      int    // messages that stay
+	firstHeld uint64 // the first of them; zero if there is none
+	settled   uint64 // all messages up to this one are acknowledged
+	// confirmed are messages after settled that are to be acknowledged.
+	confirmed map[uint64]bool
+}
+
+// consumerTag is the same on each channel: there is one consumer on each.
+const consumerTag = "warren-transfer"
+
+// open takes further messages on another channel, and closes those that are not needed any more.
+func (in *intake) open(prefetch int) error {
+	in.channels = slices.DeleteFunc(in.channels, func(channel *intakeChannel) bool {
+		done := channel.delivered == channel.acknowledged
+		if done {
+			in.end(channel)
+		}
+		return done
+	})
+	channel, err := in.connection.Connection.Channel()
+	if err != nil {
+		return err
+	}
+	if err := channel.Qos(prefetch, 0, false); err != nil {
+		return err
+	}
+	deliveries, err := channel.Consume(in.queue, consumerTag, false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	in.channels = append(in.channels, &intakeChannel{
+		channel: channel, deliveries: deliveries, prefetch: prefetch, confirmed: map[uint64]bool{},
+	})
+	return nil
+}
+
+// current is the channel that messages come on.
+func (in *intake) current() *intakeChannel { return in.channels[len(in.channels)-1] }
+
+// refill has messages come on another channel where too many are held on the current one, or where another prefetch is wanted. The
+// consumer is cancelled when the broker cannot deliver more: RabbitMQ puts a message that is on its way then back at the tail of the
+// queue. Until then nothing is acknowledged.
+func (in *intake) refill(prefetch int) error {
+	current := in.current()
+	current.last = current.last || current.prefetch != prefetch || 2*current.held > prefetch
+	if !current.last || current.cancelled || !current.isFull() {
+		return nil
+	}
+	return current.cancel()
+}
+
+// stop ends deliveries, and acknowledges what was confirmed. What comes in the meantime is held. If the consumer went on, the queue would
+// give that what other channels give back.
+func (in *intake) stop() error {
+	current := in.current()
+	current.last = true
+	idle := time.NewTimer(quiet)
+	defer idle.Stop()
+	for open := true; open && !current.isFull() && !current.cancelled; {
+		select {
+		case message, more := <-current.deliveries:
+			if open = more; more {
+				current.keep(message.DeliveryTag)
+			}
+			idle.Reset(quiet)
+		case <-idle.C:
+			open = false
+		}
+	}
+	if !current.cancelled {
+		if err := current.cancel(); err != nil {
+			return err
+		}
+	}
+	for message := range current.deliveries {
+		current.keep(message.DeliveryTag)
+	}
+	return in.flush(false)
+}
+
+// quiet is after how long without a message none is on its way.
+const quiet = 100 * time.Millisecond
+
+// isFull says whether the broker cannot deliver more.
+func (c *intakeChannel) isFull() bool { return c.delivered-c.acknowledged >= uint64(c.prefetch) }
+
+func (c *intakeChannel) cancel() error {
+	c.cancelled = true
+	return c.channel.Cancel(consumerTag, false)
+}
+
+// keep holds a message that nobody has looked at.
+func (c *intakeChannel) keep(tag uint64) {
+	c.delivered++
+	c.hold(tag)
+}
+
+// flush acknowledges what was confirmed. idle says that no message has come for a while: then the queue has no more, and the current
+// channel need not be the last.
+func (in *intake) flush(idle bool) error {
+	if current := in.current(); idle && !current.cancelled {
+		current.last = false
+	}
+	for _, channel := range in.channels {
+		if channel.last && !channel.cancelled {
+			continue
+		}
+		if err := channel.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// consumers is how many consumers the broker counts for this intake: whoever holds messages is one.
+func (in *intake) consumers() (count int) {
+	for _, channel := range in.channels {
+		if !channel.cancelled || channel.delivered > channel.acknowledged {
+			count++
+		}
+	}
+	return count
+}
+
+// end closes a channel. The broker has taken note of every acknowledgement when it answers a question on the same channel; an
+// acknowledgement right before the end of a channel can be forgotten.
+func (in *intake) end(channel *intakeChannel) {
+	_, _ = channel.channel.QueueDeclarePassive(in.queue, true, false, false, false, nil)
+	_ = channel.channel.Close()
+}
+
+// close gives back what is held, in order. A queue puts messages back in the order in which it hears of the ends of channels, which is not
+// that in which they end: returned has to wait until the queue has heard.
+func (in *intake) close(returned func()) {
+	for _, channel := range in.channels {
+		in.end(channel)
+		if channel.held > 0 && channel != in.current() {
+			returned()
+		}
+	}
+}
+
+// hold keeps a message until the channel is closed.
+func (c *intakeChannel) hold(tag uint64) {
+	c.held++
+	if c.firstHeld == 0 || tag < c.firstHeld {
+		c.firstHeld = tag
+	}
+}
+
+// confirm has a message acknowledged with the next flush.
+func (c *intakeChannel) confirm(tag uint64) { c.confirmed[tag] = true }
+
+// flush acknowledges what was confirmed: in one go up to the first message that is not, and behind one that is held each for itself.
+func (c *intakeChannel) flush() error {
+	last := c.settled
+	for ; c.confirmed[last+1]; last++ {
+		delete(c.confirmed, last+1)
+	}
+	if last > c.settled {
+		c.acknowledged += last - c.settled
+		c.settled = last
+		if err := c.channel.Ack(last, true); err != nil {
+			return err
+		}
+	}
+	if c.firstHeld == 0 {
+		return nil
+	}
+	for _, tag := range slices.Sorted(maps.Keys(c.confirmed)) {
+		if tag < c.firstHeld {
+			continue
+		}
+		delete(c.confirmed, tag)
+		c.acknowledged++
+		if err := c.channel.Ack(tag, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package transfer
+
+import (
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+)
+
+// SeqHeader numbers copies: by the number, a copy that the broker returns is known.
+const SeqHeader = deadletter.HeaderRedriveSeq
+
+// item is a message that is moved.
+type item struct {
+	message amqp.Delivery
+	from    *intakeChannel
+	// returned is why no queue takes the copy; empty unless the broker has returned it.
+	returned string
+}
+
+// outlet publishes copies, on a channel that nothing else uses: a message for which the broker closes the channel takes nothing with it.
+type outlet struct {
+	channel  *amqp.Channel
+	confirms chan amqp.Confirmation
+	returns  chan amqp.Return
+	closed   chan *amqp.Error
+	inFlight map[uint64]*item // by the number of the confirm
+	bySeq    map[int64]*item
+	seqs     map[uint64]int64
+}
+
+// openOutlet opens a channel in confirm mode. As many confirms and returns as can come find room, so the reader of the connection never
+// waits for the transfer.
+func openOutlet(connection *amqpconn.Conn) (*outlet, error) {
+	channel, err := connection.Connection.Channel()
+	if err != nil {
+		return nil, err
+	}
+	out := &outlet{
+		channel: channel, inFlight: map[uint64]*item{}, bySeq: map[int64]*item{}, seqs: map[uint64]int64{},
+		confirms: channel.NotifyPublish(make(chan amqp.Confirmation, maxWindow)),
+		returns:  channel.NotifyReturn(make(chan amqp.Return, maxWindow)),
+		closed:   channel.NotifyClose(make(chan *amqp.Error, 1)),
+	}
+	return out, channel.Confirm(false)
+}
+
+// publish sends a copy.
+func (out *outlet) publish(moved *item, route contract.Route, message amqp.Publishing, seq int64) error {
+	number := out.channel.GetNextPublishSeqNo()
+	moved.returned = ""
+	out.inFlight[number], out.bySeq[seq], out.seqs[number] = moved, moved, seq
+	return out.channel.Publish(route.Exchange, route.RoutingKey, true, false, message)
+}
+
+// answered takes the item of a confirm. The broker returns a copy before it confirms it, so the return is there already. It fails if the
+// broker has returned something else than a copy: then a copy that seems to have arrived may have not.
+func (out *outlet) answered(confirm amqp.Confirmation) (*item, error) {
+	if err := out.takeReturns(); err != nil {
+		return nil, err
+	}
+	moved := out.inFlight[confirm.DeliveryTag]
+	delete(out.bySeq, out.seqs[confirm.DeliveryTag])
+	delete(out.seqs, confirm.DeliveryTag)
+	delete(out.inFlight, confirm.DeliveryTag)
+	return moved, nil
+}
+
+func (out *outlet) takeReturns() error {
+	for {
+		select {
+		case returned, open := <-out.returns:
+			if !open {
+				return nil
+			}
+			seq, _ := returned.Headers[SeqHeader].(int64)
+			moved := out.bySeq[seq]
+			if moved == nil {
+				return ErrUnknownReturn
+			}
+			moved.returned = returned.ReplyText
+		default:
+			return nil
+		}
+	}
+}
+
+// frameOverhead is what a frame with the properties of a message takes beside texts and headers: the frame's type, channel, size and end;
+// class, weight, size of the body and flags; delivery mode, priority and timestamp. See section 2.3.5.2 of the specification of AMQP 0-9-1.
+const frameOverhead = 8 + 14 + 10
+
+// fits says whether the properties of a message fit into a frame, as they have to.
+func fits(message amqp.Publishing, frameMax int) bool {
+	size := frameOverhead + sizeOf(message.Headers)
+	for _, text := range []string{
+		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type,
+		message.AppId,
+	} {
+		size += 1 + len(text)
+	}
+	return frameMax <= 0 || size <= frameMax
+}
+
+// sizeOf is how many bytes a field of a table takes, at most.
+func sizeOf(value any) int {
+	size := 5
+	switch value := value.(type) {
+	case string:
+		return size + len(value)
+	case []byte:
+		return size + len(value)
+	case amqp.Table:
+		for name, field := range value {
+			size += 1 + len(name) + sizeOf(field)
+		}
+		return size
+	case []any:
+		for _, field := range value {
+			size += sizeOf(field)
+		}
+		return size
+	}
+	return 9 // numbers, times
+}

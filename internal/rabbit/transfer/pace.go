@@ -1,0 +1,83 @@
+package transfer
+
+import (
+	"math/bits"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxWindow is how many messages wait for their confirms at most. More is no faster, and a crash doubles as many.
+	maxWindow = 500
+	// maxHeld is how many messages a selective transfer takes on a channel, most of which may stay.
+	maxHeld = 2048
+	// firstPrefetch is how many messages are taken before anything is known of their size.
+	firstPrefetch = 16
+	// maxBytes bounds the bodies that were delivered and are not settled.
+	maxBytes = 16 << 20
+	// tick is how often the transfer looks at the clock.
+	tick = 10 * time.Millisecond
+)
+
+// pace says when the next message may be moved.
+type pace struct {
+	limiter *rate.Limiter
+	rate    int
+}
+
+func newPace(settings Settings) *pace {
+	p := &pace{limiter: rate.NewLimiter(rate.Inf, 0), rate: -1}
+	p.set(settings.Rate)
+	return p
+}
+
+// set changes how many messages are moved each second; as many as can be if zero. What a late tick misses, the next one makes up for.
+func (p *pace) set(perSecond int) {
+	if perSecond == p.rate {
+		return
+	}
+	p.rate = perSecond
+	if perSecond == 0 {
+		p.limiter.SetLimit(rate.Inf)
+		return
+	}
+	const ticksPerSecond = int(time.Second / tick)
+	p.limiter.SetBurst(max(2, 2*perSecond/ticksPerSecond))
+	p.limiter.SetLimit(rate.Limit(perSecond))
+}
+
+// next says whether a message may be moved now, and counts it.
+func (p *pace) next() bool { return p.limiter.Allow() }
+
+// window is how many messages may wait for their confirms.
+func (p *pace) window() int {
+	if p.rate == 0 {
+		return maxWindow
+	}
+	return min(maxWindow, max(1, p.rate/4))
+}
+
+// sizes tells how large messages are.
+type sizes struct{ messages, bytes int }
+
+// overhead is what the headers of a message take, and what the library keeps of it, at a guess.
+const overhead = 256
+
+func (s *sizes) add(body int) {
+	s.messages++
+	s.bytes += body + overhead
+}
+
+// fitting is how many messages fit into maxBytes, at most limit. It is a power of two where it is less, for a number that changes with each
+// message would be of no use.
+func (s *sizes) fitting(limit int) int {
+	if s.messages < firstPrefetch {
+		return min(firstPrefetch, limit)
+	}
+	fitting := maxBytes * s.messages / s.bytes
+	if fitting >= limit {
+		return limit
+	}
+	return 1 << (bits.Len(uint(max(1, fitting))) - 1)
+}

@@ -1,0 +1,353 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+)
+
+// The times of a pass.
+const (
+	reportInterval = 250 * time.Millisecond
+	depthInterval  = time.Second
+	// idleLimit is after how long without a message the queue is asked whether there are more.
+	idleLimit = 500 * time.Millisecond
+	// flushLimit is how many confirms are awaited before they are acknowledged.
+	flushLimit = 128
+	// manyHeld is how many messages stay before a transfer counts as selective that was not expected to be.
+	manyHeld = 100
+	// unnoticed is how long a broker takes at most to note that a connection is cut: two missed heartbeats.
+	unnoticed = 4 * amqpconn.Heartbeat
+	// answerLimit is how long the broker has to answer a question.
+	answerLimit = 10 * time.Second
+)
+
+// pass is one connection of a transfer.
+type pass struct {
+	*transfer
+	connection *amqpconn.Conn
+	intake     *intake
+	outlet     *outlet
+	closed     chan *amqp.Error
+	blocking   chan amqp.Blocking
+	questions  *amqp.Channel // for passive declarations; nil until needed
+
+	movedBefore int
+	began       time.Time
+	bound       int // messages are taken at most
+	taken       int
+	matched     int // in a dry run
+	skipped     map[string]int
+	held        int
+	// waiting are messages that are to be moved, in their order, for which there was no room, or which the broker has refused.
+	waiting []*item
+
+	blocked    bool
+	drained    bool // the queue has no more messages
+	stopping   bool // nothing more is taken or published
+	stoppedAt  time.Time
+	stopReason error
+	state      State
+	detail     string
+	pause      time.Duration // the last one
+	until      time.Time     // nothing is published before
+	unflushed  int
+	idleSince  time.Time // nothing has come since, though there was room
+	lastLook   time.Time // at the queue
+	lastReport time.Time
+	lastDepth  time.Time
+	room       int // how many messages the destination may still get
+}
+
+// Why a pass stops.
+var (
+	errPassOver = errors.New("messages were held for long enough")
+	errNoAnswer = errors.New("the broker has not confirmed in time")
+)
+
+// pass moves messages on one connection. It says whether all is done.
+func (t *transfer) pass(ctx context.Context) (done bool, err error) {
+	if t.progress.State == "" {
+		t.report(t.with(Connecting, ""))
+	}
+	connection, err := t.Dial(ctx)
+	if err != nil {
+		t.report(t.with(Connecting, err.Error()))
+		return false, err
+	}
+	now := time.Now()
+	p := &pass{
+		transfer: t, connection: connection, intake: &intake{connection: connection, queue: t.Queue},
+		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
+		blocking:    connection.Connection.NotifyBlocked(make(chan amqp.Blocking, 8)),
+		movedBefore: t.moved, began: now, idleSince: now, bound: t.left(), skipped: map[string]int{}, state: Moving,
+	}
+	defer connection.Close(answerLimit)
+	// Whatever the library waits for ends with the socket: a broker that blocks publishers does not answer.
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settleLimit, connection.CloseSocket) })
+	defer stop()
+	if err = p.open(); err == nil {
+		err = p.run(ctx)
+	}
+	defer func() { t.report(p.now()) }()
+	if err != nil {
+		// The broker delivers no more than it may before it knows of an acknowledgement, so no more can be unknown to it.
+		t.unsure += min(t.moved-p.movedBefore, p.prefetch())
+		return false, p.ended(err)
+	}
+	p.giveBack()
+	if errors.Is(p.stopReason, errPassOver) {
+		return false, nil
+	}
+	return true, p.stopReason
+}
+
+// with is the progress with another state.
+func (t *transfer) with(state State, detail string) Progress {
+	progress := t.progress
+	progress.State, progress.Detail, progress.InFlight = state, detail, 0
+	return progress
+}
+
+func (p *pass) open() (err error) {
+	if p.outlet, err = openOutlet(p.connection); err != nil {
+		return err
+	}
+	err = p.intake.open(p.prefetch())
+	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
+		p.state, p.detail = SourceMissing, reply.Reason
+	}
+	if err != nil {
+		return p.Errs.OfOperation(err)
+	}
+	return nil
+}
+
+// holds says whether messages may stay.
+func (p *pass) holds() bool { return p.Selective || p.DryRun }
+
+// prefetch is how many messages the broker delivers before they are settled.
+func (p *pass) prefetch() int {
+	if p.holds() {
+		return p.sizes.fitting(maxHeld)
+	}
+	prefetch := p.sizes.fitting(p.pace.window())
+	if p.atATime > 0 {
+		prefetch = min(prefetch, p.atATime)
+	}
+	return prefetch
+}
+
+// window is how many messages may wait for their confirms.
+func (p *pass) window() int {
+	if p.careful > 0 {
+		return 1
+	}
+	return p.sizes.fitting(p.pace.window())
+}
+
+// run takes and publishes until there is nothing left to do, or an error.
+func (p *pass) run(ctx context.Context) error {
+	clock := time.NewTicker(tick)
+	defer clock.Stop()
+	stopped := ctx.Done()
+	if err := p.tick(time.Now()); err != nil {
+		return err
+	}
+	for !p.finished() {
+		var deliveries <-chan amqp.Delivery
+		if p.mayTake() {
+			deliveries = p.intake.current().deliveries
+		}
+		var err error
+		select {
+		case message, open := <-deliveries:
+			err = p.take(message, open)
+		case confirm, open := <-p.outlet.confirms:
+			err = p.confirmed(confirm, open)
+		case now := <-clock.C:
+			err = p.tick(now)
+		case blocking, open := <-p.blocking:
+			p.setBlocked(blocking, open)
+		case reason := <-p.closed:
+			err = p.connectionClosed(reason)
+		case <-stopped:
+			p.stop(nil)
+			stopped = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return p.intake.stop()
+}
+
+// stop has the pass settle what it has published, and then end.
+func (p *pass) stop(reason error) {
+	if !p.stopping {
+		p.stopping, p.stoppedAt, p.stopReason = true, time.Now(), reason
+	}
+}
+
+// finished says whether all that was taken is settled or held, and no more is to be taken.
+func (p *pass) finished() bool {
+	moving := len(p.outlet.inFlight)
+	if moving > 0 || len(p.waiting) > 0 && !p.stopping {
+		return false
+	}
+	return p.stopping || p.drained || p.taken >= p.bound || p.reachedLimit(0)
+}
+
+// mayTake says whether there is room for another message.
+func (p *pass) mayTake() bool {
+	moving := len(p.outlet.inFlight) + len(p.waiting)
+	return !p.stopping && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
+		!p.reachedLimit(moving) && p.until.IsZero()
+}
+
+// take judges a message.
+func (p *pass) take(message amqp.Delivery, open bool) error {
+	from := p.intake.current()
+	if !open {
+		if !from.cancelled { // by the broker, when the queue is deleted
+			return fmt.Errorf("queue %q: %w", p.Queue, errConsumerCancelled)
+		}
+		return p.intake.open(p.prefetch())
+	}
+	p.taken++
+	from.delivered++
+	p.idleSince = time.Now()
+	p.sizes.add(len(message.Body))
+	switch skip := p.skips(&message); {
+	case skip == failedBefore:
+		p.hold(from, message.DeliveryTag)
+	case skip != "":
+		p.skipped[skip]++
+		p.hold(from, message.DeliveryTag)
+	case p.DryRun:
+		p.matched++
+		p.hold(from, message.DeliveryTag)
+	default:
+		p.waiting = append(p.waiting, &item{message: message, from: from})
+	}
+	return errors.Join(p.intake.refill(p.prefetch()), p.publish())
+}
+
+// failedBefore is why a message is skipped that could not be moved in an earlier pass.
+const failedBefore = "failed before"
+
+// skips says why a message stays; empty if the message is to be moved.
+func (p *pass) skips(message *amqp.Delivery) string {
+	if len(p.failed) > 0 && p.failed[p.Judge.ID(message)] {
+		return failedBefore
+	}
+	return p.Judge.Skips(message)
+}
+
+var errConsumerCancelled = errors.New("the broker has cancelled the consumer")
+
+// hold keeps a message until the pass ends. Where many stay, more are taken at a time, or each would take a channel of its own.
+func (p *pass) hold(from *intakeChannel, tag uint64) {
+	from.hold(tag)
+	if p.held++; p.held > manyHeld {
+		p.Selective = true
+	}
+}
+
+// publish sends what waits, as far as pace, window and destination allow.
+func (p *pass) publish() error {
+	for len(p.waiting) > 0 && !p.blocked && !p.stopping && p.until.IsZero() &&
+		len(p.outlet.inFlight) < p.window() && p.hasRoom() && p.pace.next() {
+		next := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.seq++
+		route, message, err := p.Judge.Copy(&next.message, p.seq)
+		reason, text := "", ""
+		switch {
+		case err != nil:
+			reason, text = FailureNoRoute, err.Error()
+		case !fits(message, p.connection.Connection.Config.FrameSize):
+			reason, text = FailureTooLarge, "its headers do not fit into a frame of AMQP"
+		}
+		if reason != "" {
+			p.giveUp(next, reason, text)
+			continue
+		}
+		if err := p.outlet.publish(next, route, message, p.seq); err != nil {
+			return p.outletFailed(err)
+		}
+		p.room--
+	}
+	return nil
+}
+
+// hasRoom says whether the destination may get another message.
+func (p *pass) hasRoom() bool { return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 }
+
+// giveUp leaves a message that cannot be moved where it is.
+func (p *pass) giveUp(failed *item, reason, text string) {
+	p.hold(failed.from, failed.message.DeliveryTag)
+	p.fail(&failed.message, reason, text)
+	if len(p.failures) >= p.MaxFailures {
+		p.stop(ErrTooManyFailures)
+	}
+}
+
+// confirmed settles a message whose copy the broker has taken, and has another try with one that was refused.
+func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
+	if !open {
+		return p.outletClosed()
+	}
+	moved, err := p.outlet.answered(confirm)
+	switch {
+	case err != nil:
+		return err
+	case moved == nil:
+		return nil
+	case moved.returned != "" && p.Destination == "":
+		p.giveUp(moved, FailureUnroutable, moved.returned)
+	case moved.returned != "":
+		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
+	case !confirm.Ack:
+		p.putOff(DestinationFull, fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination), moved)
+	default:
+		p.moved++
+		p.careful = max(0, p.careful-1)
+		p.pause = 0
+		p.setState(Moving, "")
+		moved.from.confirm(moved.message.DeliveryTag)
+		if p.unflushed++; p.unflushed >= min(flushLimit, (p.intake.current().prefetch+1)/2) {
+			p.unflushed = 0
+			if err := p.intake.flush(false); err != nil {
+				return err
+			}
+		}
+	}
+	return p.publish()
+}
+
+// putOff has messages wait for their turn again, after a pause.
+func (p *pass) putOff(state State, detail string, refused ...*item) {
+	p.requeue(refused)
+	p.setState(state, detail)
+	if p.until.IsZero() {
+		p.pause = min(max(firstPause, 2*p.pause), lastPause)
+		p.until = time.Now().Add(p.pause)
+	}
+}
+
+// requeue has messages wait for their turn, in the order of the queue.
+func (p *pass) requeue(again []*item) {
+	p.waiting = append(p.waiting, again...)
+	slices.SortFunc(p.waiting, func(a, b *item) int {
+		byChannel := cmp.Compare(slices.Index(p.intake.channels, a.from), slices.Index(p.intake.channels, b.from))
+		return cmp.Or(byChannel, cmp.Compare(a.message.DeliveryTag, b.message.DeliveryTag))
+	})
+}

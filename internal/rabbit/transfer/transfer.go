@@ -1,0 +1,232 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// Config says what to move.
+type Config struct {
+	// Dial opens the AMQP connection of the transfer.
+	Dial func(context.Context) (*amqpconn.Conn, error)
+	Errs brokererr.Errors
+	Log  logr.Logger
+
+	// Queue is where messages are taken from.
+	Queue string
+	// Destination is the queue that they come to, whose depth is watched; empty if there may be several.
+	Destination string
+	// Judge decides about each message.
+	Judge Judge
+	// Settings are asked for again and again: they may change while the transfer runs.
+	Settings func() Settings
+
+	// Total is how many messages are looked at, at most: those that were ready when the transfer began. Moved is how many of them earlier
+	// runs have moved.
+	Total, Moved int
+	// Limit is how many are moved at most, earlier runs included; no limit if zero.
+	Limit int
+	// DryRun counts the messages that would be moved, and moves none.
+	DryRun bool
+	// Selective says that messages may stay that are not moved: more are taken at a time then.
+	Selective bool
+	// MaxFailures ends the transfer when so many messages cannot be moved.
+	MaxFailures int
+
+	// Report is told how the transfer fares: when its state changes, and several times a second.
+	Report func(Progress)
+}
+
+// Judge decides about messages.
+type Judge interface {
+	// Skips says in a word why a message stays where it is; empty if the message is to be moved.
+	Skips(message *amqp.Delivery) string
+	// Copy is the message as it is published, as the seq-th of this run. The number has to be in the header SeqHeader of the copy. An
+	// error says why the message cannot be moved.
+	Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error)
+	// ID identifies a message.
+	ID(message *amqp.Delivery) string
+}
+
+// Settings are what may change while a transfer runs.
+type Settings struct {
+	// Rate is how many messages are moved each second; as fast as the broker takes them if zero.
+	Rate int
+	// MaxDepth is how many ready messages the destination may have; any number if negative.
+	MaxDepth int
+}
+
+// State says what a transfer does.
+type State string
+
+// The states of a transfer.
+const (
+	Connecting State = "Connecting"
+	Moving     State = "Moving"
+	// SourceMissing: there is no such queue to take messages from.
+	SourceMissing State = "SourceMissing"
+	// DestinationMissing: the destination does not exist.
+	DestinationMissing State = "DestinationMissing"
+	// DestinationFull: the destination refuses messages.
+	DestinationFull State = "DestinationFull"
+	// DestinationBusy: the destination has more ready messages than Settings.MaxDepth.
+	DestinationBusy State = "DestinationBusy"
+	// Blocked: the broker takes no messages from anybody, for lack of memory or disk space.
+	Blocked State = "Blocked"
+)
+
+// Progress is how a transfer fares.
+type Progress struct {
+	State State
+	// Detail says more of the state: why the broker refuses, or cannot be reached.
+	Detail string
+	// Moved counts the messages that were moved, by earlier runs too; in a dry run those that would be.
+	Moved int
+	// Skipped counts the messages that stay, by the word of the Judge.
+	Skipped map[string]int
+	// Failures are the messages that could not be moved.
+	Failures []Failure
+	// InFlight is how many copies wait for their confirm.
+	InFlight int
+}
+
+// Examined is how many messages were looked at.
+func (p Progress) Examined() int {
+	examined := p.Moved + len(p.Failures)
+	for _, count := range p.Skipped {
+		examined += count
+	}
+	return examined
+}
+
+// Failure is a message that could not be moved. It stays where it is.
+type Failure struct{ ID, Reason, Message string }
+
+// The reasons of failures.
+const (
+	// FailureRefused: the broker closed the channel or the connection because of the message.
+	FailureRefused = "Refused"
+	// FailureUnroutable: the message would reach no queue.
+	FailureUnroutable = "Unroutable"
+	// FailureTooLarge: the headers of the copy do not fit into a frame of AMQP.
+	FailureTooLarge = "HeadersTooLarge"
+	// FailureNoRoute: nobody knows where to publish the message to.
+	FailureNoRoute = "NoRoute"
+)
+
+// Why a transfer cannot go on.
+var (
+	// ErrTooManyFailures: Config.MaxFailures messages could not be moved.
+	ErrTooManyFailures = errors.New("too many messages could not be moved")
+	// ErrUnreadable: the broker cannot deliver the message at the head of the queue over AMQP 0-9-1.
+	ErrUnreadable = errors.New("the broker cannot deliver a message of the queue")
+	// ErrUnknownReturn: the broker has returned a message that is none of this transfer, or lacks SeqHeader.
+	ErrUnknownReturn = errors.New("the broker has returned an unknown message")
+)
+
+// maxCrashes is how often a delivery may end the connection of a transfer that holds messages.
+const maxCrashes = 3
+
+// The pauses of a transfer.
+const (
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
+	crashPause = 100 * time.Millisecond
+	// passLimit is how long messages are held. RabbitMQ closes the channel of a consumer that settles nothing for 30 minutes.
+	passLimit = 10 * time.Minute
+	// settleLimit is how long a transfer that is stopped waits for confirms.
+	settleLimit = 10 * time.Second
+)
+
+// transfer is what outlives a pass.
+type transfer struct {
+	Config
+	pace *pace
+	// failed are the IDs of messages that are not published again; failures tells of them.
+	failed   map[string]bool
+	failures []Failure
+	moved    int
+	// unsure is how many messages were moved whose acknowledgement may have been lost.
+	unsure int
+	// careful is how many messages are still published one by one, to find the one for which the broker closes channels.
+	careful int
+	seq     int64
+	sizes   sizes
+	// crashes counts the deliveries that ended a connection; atATime is how many messages are delivered at a time since; zero if there was
+	// none.
+	crashes, atATime int
+	progress         Progress
+}
+
+// Run moves messages until all were looked at, the limit is reached, or the context ends; in every case it settles first what it has
+// published. It returns what it has done, and why it cannot go on.
+func Run(ctx context.Context, config Config) (Progress, error) {
+	t := &transfer{Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved}
+	t.progress.Moved = t.moved
+	for pause := firstPause; ; {
+		moved := t.moved
+		done, err := t.pass(ctx)
+		switch {
+		case done, ctx.Err() != nil, isFinal(err):
+			return t.progress, err
+		case err == nil: // what is held was held for long enough
+			continue
+		case errors.Is(err, errCrashed): // the broker is well
+			pause = crashPause
+		case t.moved > moved:
+			pause = firstPause
+		}
+		t.Log.V(1).Info("A pass has ended", "queue", t.Queue, "reason", err.Error())
+		if !sleep(ctx, pause) {
+			return t.progress, nil
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// isFinal says whether it is of no use to try again.
+func isFinal(err error) bool {
+	final := []error{ErrTooManyFailures, ErrUnreadable, ErrUnknownReturn, brokererr.ErrAccessRefused}
+	return slices.ContainsFunc(final, func(reason error) bool { return errors.Is(err, reason) })
+}
+
+// fail takes note of a message that cannot be moved.
+func (t *transfer) fail(message *amqp.Delivery, reason, text string) {
+	if id := t.Judge.ID(message); !t.failed[id] {
+		t.failed[id] = true
+		t.failures = append(t.failures, Failure{id, reason, text})
+	}
+}
+
+// left is how many messages a pass takes: all but those that were moved, for the others are in the queue again. Where a connection was
+// cut, messages that were moved may be there, too: they are moved once more, rather than as many others left behind.
+func (t *transfer) left() int { return max(0, t.Total-t.moved+t.unsure) }
+
+// reachedLimit says whether so many messages were moved, or wait for their confirm, as may be.
+func (t *transfer) reachedLimit(moving int) bool { return t.Limit > 0 && t.moved+moving >= t.Limit }
+
+// report tells of the transfer.
+func (t *transfer) report(progress Progress) {
+	t.progress = progress
+	t.Report(progress)
+}
+
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,334 @@
+package transfer
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+func TestMove(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(3000)...)
+		progress, err := start(t, vh, func(*Config) {}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 3000, progress.Moved)
+		topologytest.Equal(t, "destination", bodies(3000), drained(t, vh, destination, 3000))
+		topologytest.Equal(t, "source", 0, vh.Ready(source))
+	})
+}
+
+func odd(body string) string {
+	if number, _ := strconv.Atoi(body); number%2 == 1 {
+		return "Odd"
+	}
+	return ""
+}
+
+// What stays is held on several channels: each takes 500 messages at most, but for a selective transfer.
+func TestMoveSome(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		all := bodies(3000)
+		for _, selective := range []bool{false, true} {
+			vh.Publish("", source, all...)
+			progress, err := start(t, vh, func(c *Config) {
+				c.Selective, c.Judge = selective, toDestination{skip: odd}
+			}).Wait()
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "moved", 1500, progress.Moved)
+			topologytest.Equal(t, "skipped", map[string]int{"Odd": 1500}, progress.Skipped)
+			isOdd := func(body string) bool { return odd(body) != "" }
+			topologytest.Equal(t, "destination", slices.DeleteFunc(slices.Clone(all), isOdd), drained(t, vh, destination, 1500))
+			isEven := func(body string) bool { return odd(body) == "" }
+			topologytest.Equal(t, "source", slices.DeleteFunc(slices.Clone(all), isEven), drained(t, vh, source, 1500))
+		}
+	})
+}
+
+// A slow transfer takes few messages at a time, but does not need a channel for each that stays.
+func TestMoveSlowly(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(4000)...)
+		progress, err := start(t, vh, func(c *Config) {
+			c.Settings = func() Settings { return Settings{Rate: 4, MaxDepth: -1} }
+			c.Judge = toDestination{skip: func(body string) string {
+				if body == "3999" {
+					return ""
+				}
+				return "Other"
+			}}
+		}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "skipped", map[string]int{"Other": 3999}, progress.Skipped)
+		topologytest.Equal(t, "destination", []string{"3999"}, drained(t, vh, destination, 1))
+		topologytest.Equal(t, "source", bodies(3999), drained(t, vh, source, 3999))
+	})
+}
+
+// The broker returns a copy that nobody can tell from others. Nothing is acknowledged that may not have arrived.
+func TestUnknownReturn(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(destination)
+		vh.Publish("", source, bodies(20)...)
+		_, err := start(t, vh, func(c *Config) { c.Judge = unnumbered{} }).Wait()
+		if !errors.Is(err, ErrUnknownReturn) {
+			t.Errorf("got %v", err)
+		}
+		topologytest.Equal(t, "source", bodies(20), sorted(drained(t, vh, source, 20)))
+	})
+}
+
+// unnumbered forgets to number copies.
+type unnumbered struct{ toDestination }
+
+func (u unnumbered) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	route, copied, err := u.toDestination.Copy(message, seq)
+	copied.Headers = nil
+	return route, copied, err
+}
+
+// Without the permission to read the queue, nothing is tried again.
+func TestMoveWithoutPermission(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, "one")
+		user := vh.Broker.NewUser(t)
+		vh.Grant(user, ".*", ".*", "^$")
+		broker := vh.Broker
+		broker.Username, broker.Password = user.Username, user.Password
+		_, err := start(t, vh, func(c *Config) { c.Dial = dialer(t, vh.Through(broker), vh.Broker.AMQPURI) }).Wait()
+		if !errors.Is(err, brokererr.ErrAccessRefused) {
+			t.Errorf("got %v", err)
+		}
+		topologytest.Equal(t, "source", []string{"one"}, drained(t, vh, source, 1))
+	})
+}
+
+func TestDryRun(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(3000)...)
+		progress, err := start(t, vh, func(c *Config) { c.DryRun, c.Judge = true, toDestination{skip: odd} }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "would be moved", 1500, progress.Moved)
+		topologytest.Equal(t, "skipped", map[string]int{"Odd": 1500}, progress.Skipped)
+		topologytest.Equal(t, "destination", 0, vh.Ready(destination))
+		got := drained(t, vh, source, 3000)
+		topologytest.Equal(t, "source", bodies(3000), got)
+	})
+}
+
+func TestLimit(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(100)...)
+		progress, err := start(t, vh, func(c *Config) { c.Limit, c.Moved = 30, 10 }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved, by an earlier run too", 30, progress.Moved)
+		topologytest.Equal(t, "destination", bodies(20), drained(t, vh, destination, 20))
+		topologytest.Equal(t, "source", bodies(100)[20:], drained(t, vh, source, 80))
+	})
+}
+
+// What comes after the transfer has begun stays.
+func TestTotal(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(100)...)
+		_, err := start(t, vh, func(c *Config) { c.Total = 60 }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "destination", bodies(60), drained(t, vh, destination, 60))
+		topologytest.Equal(t, "source", bodies(100)[60:], drained(t, vh, source, 40))
+	})
+}
+
+// Somebody else takes messages: the transfer ends when there are none left.
+func TestFewerThanTotal(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(10)...)
+		progress, err := start(t, vh, func(c *Config) { c.Total = 60 }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 10, progress.Moved)
+	})
+}
+
+func TestDestinationIsFull(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(destination)
+		vh.DeclareQueue(destination, quorum(vh, map[string]any{"x-max-length": 50, "x-overflow": "reject-publish"}))
+		vh.Publish("", source, bodies(1200)...)
+		running := start(t, vh, func(*Config) {})
+		running.awaits(DestinationFull)
+		moved := []string{}
+		NewWithT(t).Eventually(func() int {
+			moved = append(moved, bodiesOf(drain(t, vh, destination))...)
+			return len(moved)
+		}).WithTimeout(2*within).Should(BeNumerically(">=", 1200), "%+v", running.Progress())
+		_, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", bodies(1200), sorted(moved))
+		topologytest.Equal(t, "source", 0, vh.Ready(source))
+	})
+}
+
+func TestDestinationIsMissing(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(destination)
+		vh.Publish("", source, bodies(1000)...)
+		running := start(t, vh, func(*Config) {})
+		running.awaits(DestinationMissing)
+		vh.DeclareQueue(destination, quorum(vh, nil))
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 1000, progress.Moved)
+		topologytest.Equal(t, "failures", []Failure(nil), progress.Failures)
+		topologytest.Equal(t, "destination", bodies(1000), drained(t, vh, destination, 1000))
+	})
+}
+
+// Messages that may go to several queues are judged each for itself.
+func TestUnroutable(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(destination)
+		vh.Publish("", source, bodies(20)...)
+		progress, err := start(t, vh, func(c *Config) { c.Destination, c.MaxFailures = "", 100 }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "failures", 20, len(progress.Failures))
+		topologytest.Equal(t, "reason", FailureUnroutable, progress.Failures[0].Reason)
+		topologytest.Equal(t, "source", bodies(20), drained(t, vh, source, 20))
+	})
+}
+
+func TestDestinationIsBusy(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(100)...)
+		running := start(t, vh, func(c *Config) { c.Settings = func() Settings { return Settings{MaxDepth: 30} } })
+		running.awaits(DestinationBusy)
+		NewWithT(t).Eventually(func() int { return vh.Ready(destination) }).WithTimeout(within).Should(Equal(30))
+		moved := []string{}
+		NewWithT(t).Eventually(func() int {
+			moved = append(moved, bodiesOf(drain(t, vh, destination))...)
+			return len(moved)
+		}).WithTimeout(4 * within).Should(Equal(100))
+		_, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", bodies(100), moved)
+	})
+}
+
+// A message for which the broker closes the channel, and one with headers that fit into no frame, stay. All others arrive.
+func TestPoison(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(300)...)
+		vh.Publish("", source, "reply", "user")
+		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 130_900)}})
+		vh.Publish("", source, bodies(600)[300:]...)
+		running := start(t, vh, func(c *Config) { c.Judge = poisonous{} })
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "destination", bodies(600), sorted(bodiesOf(drain(t, vh, destination))))
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(3))
+		left := drain(t, vh, source)
+		topologytest.Equal(t, "source", []string{"reply", "user", "large"}, bodiesOf(left))
+		reasons := map[string]string{}
+		for _, failure := range progress.Failures {
+			reasons[failure.ID] = failure.Reason
+		}
+		topologytest.Equal(t, "failures", map[string]string{
+			poisonous{}.ID(&left[0]): FailureRefused, poisonous{}.ID(&left[1]): FailureRefused, poisonous{}.ID(&left[2]): FailureTooLarge,
+		}, reasons)
+	})
+}
+
+// poisonous publishes some messages as no broker takes them.
+type poisonous struct{ toDestination }
+
+func (p poisonous) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	route, copied, err := p.toDestination.Copy(message, seq)
+	switch string(message.Body) {
+	case "reply":
+		copied.ReplyTo = "amq.rabbitmq.reply-to"
+	case "user":
+		copied.UserId = "nobody"
+	case "large":
+		copied.Headers["more"] = strings.Repeat("x", 200)
+	}
+	return route, copied, err
+}
+
+// RabbitMQ delivers a message again with more headers than before, even if they do not fit into a frame then. Nobody can read the message, or
+// what stands behind it.
+func TestUnreadable(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, "before")
+		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 131_015)}})
+		vh.Publish("", source, "behind")
+		look(t, vh, source, 3)
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(3))
+		_, err := start(t, vh, func(*Config) {}).Wait()
+		if !errors.Is(err, ErrUnreadable) {
+			t.Errorf("got %v", err)
+		}
+		NewWithT(t).Expect(bodiesOf(drain(t, vh, destination))).To(ContainElement("before"))
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(BeNumerically(">=", 1))
+	})
+}
+
+func TestTooManyFailures(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(destination)
+		vh.Publish("", source, bodies(300)...)
+		progress, err := start(t, vh, func(c *Config) { c.Destination, c.MaxFailures = "", 3 }).Wait()
+		if !errors.Is(err, ErrTooManyFailures) {
+			t.Errorf("got %v", err)
+		}
+		if len(progress.Failures) < 3 {
+			t.Errorf("%d failures", len(progress.Failures))
+		}
+		topologytest.Equal(t, "source", bodies(300), drained(t, vh, source, 300))
+	})
+}
+
+// A transfer that is stopped settles what it has published: nothing is there twice, and nothing is missing.
+func TestStop(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(2000)...)
+		running := start(t, vh, func(c *Config) { c.Settings = func() Settings { return Settings{Rate: 1000, MaxDepth: -1} } })
+		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 100))
+		running.Stop()
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "destination", bodies(progress.Moved), drained(t, vh, destination, progress.Moved))
+		topologytest.Equal(t, "source", bodies(2000)[progress.Moved:], drained(t, vh, source, 2000-progress.Moved))
+	})
+}
+
+// The network fails in the middle: nothing is lost, and only what was under way may be there twice.
+func TestCutConnections(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(5000)...)
+		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
+		running := start(t, vh, func(c *Config) { c.Dial = dialer(t, vh, proxy.URI) })
+		const cuts = 3
+		for cut := 1; cut <= cuts; cut++ {
+			NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).
+				WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", cut*500))
+			proxy.Cut()
+		}
+		_, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		moved := bodiesOf(drain(t, vh, destination))
+		topologytest.Equal(t, "moved", bodies(5000), sorted(moved))
+		if doubled := len(moved) - 5000; doubled > cuts*maxWindow {
+			t.Errorf("%d messages are there twice, after %d cuts", doubled, cuts)
+		}
+		topologytest.Equal(t, "source", 0, vh.Ready(source))
+	})
+}
