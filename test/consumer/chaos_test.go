@@ -28,11 +28,8 @@ import (
 // chaosMessages is how many messages each case has; WARREN_CHAOS_MESSAGES gives another number.
 const chaosMessages = 100_000
 
-// fault is what goes wrong every now and then while a backlog is consumed.
-type fault struct {
-	every time.Duration
-	do    func(c *chaos)
-}
+// chaosFaults is how often something goes wrong while a backlog is consumed, each time after as many messages.
+const chaosFaults = 50
 
 // BenchmarkChaos consumes a backlog by a process of its own while something goes wrong again and again, and counts which messages were lost
 // and which were handled twice. One message in five fails at first.
@@ -46,15 +43,15 @@ func BenchmarkChaos(b *testing.B) {
 		"Reject":  `{retry: {strategy: Reject, maxAttempts: 20, delayTiers: [{delay: 200ms}]}}`,
 		"Requeue": `{retry: {strategy: Requeue, maxAttempts: 100}}`,
 	} {
-		for name, f := range map[string]fault{
-			"connections cut":  {500 * time.Millisecond, func(c *chaos) { c.proxy.Cut() }},
-			"consumer killed":  {time.Second, func(c *chaos) { c.restart(syscall.SIGKILL) }},
-			"consumer drained": {time.Second, func(c *chaos) { c.restart(syscall.SIGTERM) }},
-			"broker stopped":   {2 * time.Second, func(c *chaos) { c.broker.Stop(); c.broker.Start() }},
+		for name, fault := range map[string]func(c *chaos){
+			"connections cut":  func(c *chaos) { c.proxy.Cut() },
+			"consumer killed":  func(c *chaos) { c.restart(syscall.SIGKILL) },
+			"consumer drained": func(c *chaos) { c.restart(syscall.SIGTERM) },
+			"broker stopped":   func(c *chaos) { c.broker.Stop(); c.broker.Start() },
 		} {
 			b.Run(strategy+", "+name, func(b *testing.B) {
 				for b.Loop() {
-					newChaos(b, spec, count).run(f)
+					newChaos(b, spec, count).run(fault)
 				}
 			})
 		}
@@ -98,17 +95,15 @@ func newChaos(b *testing.B, spec string, count int) *chaos {
 	return c
 }
 
-func (c *chaos) run(f fault) {
+func (c *chaos) run(fault func(*chaos)) {
 	c.b.Helper()
 	c.start()
 	began := time.Now()
-	next := began.Add(f.every)
-	for c.handled() < c.count && time.Since(began) < time.Hour {
-		time.Sleep(100 * time.Millisecond)
-		if time.Now().After(next) {
-			f.do(c)
+	for handled := 0; handled < c.count && time.Since(began) < time.Hour; handled = c.handled() {
+		time.Sleep(10 * time.Millisecond)
+		if handled > (c.faults+1)*c.count/(chaosFaults+1) {
+			fault(c)
 			c.faults++
-			next = time.Now().Add(f.every)
 		}
 	}
 	c.end(syscall.SIGTERM)

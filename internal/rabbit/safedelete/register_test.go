@@ -101,3 +101,33 @@ func TestDeletionsWaitForFencesThatCouldNotBeTakenDown(t *testing.T) {
 		})
 	}
 }
+
+// What a reading of the vhost does not show is gone, if it was left behind before the reading began.
+func TestAFenceThatIsGoneIsForgotten(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		inUse, shown bool
+		left         time.Duration // before the reading began
+		kept         bool
+	}{
+		"gone":                         {left: time.Second},
+		"still there":                  {left: time.Second, shown: true, kept: true},
+		"left while the vhost is read": {left: -time.Second, kept: true},
+		"in use":                       {inUse: true, kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newRegister()
+				d.trackFence("fence")
+				if !test.inUse {
+					d.untrackFence("fence", false)
+				}
+				d.forgetMissing(func(string) bool { return test.shown }, time.Now().Add(test.left))
+				if _, kept := d.isTracked("fence"); kept != test.kept {
+					t.Errorf("kept: %v, should be %v", kept, test.kept)
+				}
+			})
+		})
+	}
+}
