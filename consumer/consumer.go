@@ -171,7 +171,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 			if err = c.deliver(ctx, s); err == nil {
 				return c.drain(s)
 			}
-			if time.Since(began) > longestDelay {
+			if time.Since(began) > retry.delay { // a session that pays for the pause before it
 				retry.reset()
 			}
 		}

@@ -235,6 +235,37 @@ func TestALossThatIsOverIsTold(t *testing.T) {
 	})
 }
 
+// A connection that is cut again and again, but holds for longer than it takes to connect, keeps nobody from consuming.
+func TestReconnectsAtOnceAfterASessionThatHeld(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		held    time.Duration
+		longest time.Duration
+	}{
+		"held for 3 s":             {3 * time.Second, 300 * time.Millisecond},
+		"ended at once, ten times": {0, 12 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				told := make(chan consumer.Reconnection, 20)
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil },
+					consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { told <- r }}))
+				last := time.Duration(0)
+				for range 10 {
+					pass(test.held)
+					b.Cut()
+					last = (<-told).Took
+				}
+				if last > test.longest || 2*last < test.longest {
+					t.Errorf("the last reconnection took %s, should be at most %s and not much less", last, test.longest)
+				}
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
 func TestAMessageThatEndsTheProcessIsParkedBeforeTheHandlerSeesIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
