@@ -105,10 +105,12 @@ func (in *intake) stop() error {
 	for message := range current.deliveries {
 		current.keep(message.DeliveryTag)
 	}
-	return in.flush(false)
+	err := in.flush(false)
+	time.Sleep(quiet) // a queue that has much to do forgets acknowledgements that the end of their channel follows closely
+	return err
 }
 
-// quiet is after how long without a message none is on its way.
+// quiet is after how long without a message none is on its way, and after how long an acknowledgement has arrived.
 const quiet = 100 * time.Millisecond
 
 // isFull says whether the broker cannot deliver more.
