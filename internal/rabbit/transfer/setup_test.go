@@ -130,7 +130,7 @@ func start(t *testing.T, vh *brokers.VHost, change func(*Config)) *run {
 	return r
 }
 
-func dialer(t *testing.T, vh *brokers.VHost, address string) func(context.Context) (*amqpconn.Conn, error) {
+func dialer(t testing.TB, vh *brokers.VHost, address string) func(context.Context) (*amqpconn.Conn, error) {
 	t.Helper()
 	uri, err := url.Parse(address)
 	if err != nil {
