@@ -81,6 +81,10 @@ bench-consumer: ## Measure the consumer library against amqp091-go alone and aga
 chaos-consumer: ## Count what the consumer library loses and repeats while connections, consumers and brokers end; WARREN_CHAOS_MESSAGES=1000000.
 	hack/with-parts.sh newest go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
+.PHONY: bench-transfer
+bench-transfer: ## Measure how messages are moved against a bare copy that acks each message, three times in turns.
+	hack/with-parts.sh all go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/transfer
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.
 	@for package in $$(go list ./internal/... ./consumer/...); do \
