@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -34,7 +35,8 @@ type Publishing struct {
 
 // Counts are what became of a publisher's messages.
 type Counts struct {
-	// Made is how many ids there are; each has at most one place among Confirmed, Returned and Unsettled.
+	// Made is how many ids there are; once the publisher has stopped, each was sent. Each has at most one place among Confirmed, Returned
+	// and Unsettled.
 	Made int
 	// Confirmed messages are the broker's: it must not lose them.
 	Confirmed int
@@ -66,6 +68,7 @@ type Publisher struct {
 type message struct {
 	id     string
 	target Target
+	sent   bool // at least once
 	nacked bool
 }
 
@@ -203,10 +206,11 @@ func (p *Publisher) publish(channel *amqp.Channel, m message, slots chan struct{
 		p.putBack(m)
 		return nil
 	}
+	m.sent = true
 	p.mu.Lock()
 	p.pending[channel.GetNextPublishSeqNo()] = m
 	p.mu.Unlock()
-	err := channel.PublishWithContext(p.ctx, m.target.Exchange, m.target.RoutingKey, true, false, amqp.Publishing{
+	err := channel.PublishWithContext(context.WithoutCancel(p.ctx), m.target.Exchange, m.target.RoutingKey, true, false, amqp.Publishing{
 		DeliveryMode: amqp.Persistent, MessageId: m.id, Body: []byte(m.id),
 	})
 	if err == nil {
@@ -291,7 +295,11 @@ func (p *Publisher) giveUp(goesOn bool) {
 		return
 	}
 	for _, m := range p.again {
-		p.given[m.id] = true
+		if m.sent {
+			p.given[m.id] = true
+		} else {
+			p.made--
+		}
 	}
 	p.again = nil
 }

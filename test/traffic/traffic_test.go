@@ -212,6 +212,17 @@ func TestLostConnectionsAndAQueueThatComesLate(t *testing.T) {
 	}
 }
 
+func TestAPublisherThatIsStoppedSettlesAllThatItSent(t *testing.T) {
+	vhost := brokers.Newest(t).NewVHost(t)
+	vhost.DeclareQueue("orders", quorum)
+	publisher := traffic.Publish(t, vhost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue("orders")}, Retry: true})
+	eventually(t, "more is confirmed than waits at a time", func() bool { return publisher.Counts().Confirmed > 1000 })
+	publisher.Stop()
+	if counts := publisher.Counts(); counts.Made != counts.Confirmed {
+		t.Errorf("counts: %+v", counts)
+	}
+}
+
 func TestSentinelsAreCountedApart(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("orders", quorum)
