@@ -131,13 +131,17 @@ func (b *broker) call(ctx context.Context, method, path string, result any) erro
 	return nil
 }
 
-// countQueues is how many queues the broker has.
+// countQueues is how many queues the broker has, without those that the manager has for itself and that end with its connection.
 func (b *broker) countQueues(ctx context.Context) (int, error) {
-	overview := struct {
-		Totals struct{ Queues int } `json:"object_totals"`
-	}{}
-	err := b.call(ctx, http.MethodGet, "overview", &overview)
-	return overview.Totals.Queues, err
+	var queues []struct{ Exclusive bool }
+	err := b.call(ctx, http.MethodGet, "queues/%2F?disable_stats=true&columns=name,exclusive", &queues)
+	count := 0
+	for _, queue := range queues {
+		if !queue.Exclusive {
+			count++
+		}
+	}
+	return count, err
 }
 
 // connect opens an AMQP connection to a vhost.
