@@ -244,7 +244,7 @@ func (c Contract) pause(attempt int) Duration {
 // copyOf are the headers of a copy of a message of which so many attempts have failed.
 func (c Contract) copyOf(f Facts, o Outcome, failed int) map[string]any {
 	progress := c.Read(f)
-	headers := copyHeaders(f.Headers)
+	headers := CopyHeaders(f.Headers)
 	headers[HeaderRetryCount] = int64(failed)
 	headers[HeaderOriginalExchange] = progress.OriginalExchange
 	headers[HeaderOriginalRoutingKey] = progress.OriginalRoutingKey

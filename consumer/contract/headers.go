@@ -61,8 +61,9 @@ const (
 	KindCrashed     FailureKind = "crashed" // it came back so often without a failure that it may end the process
 )
 
-// copyHeaders are the headers of a message without those that must not be copied.
-func copyHeaders(headers map[string]any) map[string]any {
+// CopyHeaders are the headers of a message without those that must not be copied: CC and BCC, and what RabbitMQ counts and tells of
+// deaths.
+func CopyHeaders(headers map[string]any) map[string]any {
 	copied := make(map[string]any, len(headers)+8)
 	maps.Copy(copied, headers)
 	for _, name := range headersLeftOut {

@@ -15,7 +15,7 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, headers, body, where string) {
 		parsed := map[string]any{}
 		if json.Unmarshal([]byte(headers), &parsed) != nil {
-			t.Skip("no headers")
+			return
 		}
 		message := amqp.Delivery{Headers: tableOf(parsed).(amqp.Table), Body: []byte(body)}
 		again := amqp.Delivery{Headers: tableOf(parsed).(amqp.Table), Body: []byte(body), Redelivered: true}
@@ -26,7 +26,7 @@ func FuzzMessages(f *testing.F) {
 		}
 		letter := orders.Read(&message)
 		copied := stamp.Copy(letter, at, 1)
-		for _, name := range headersRemoved {
+		for _, name := range []string{"x-death", "x-delivery-count", "x-acquired-count", "CC", "BCC", "x-defer-count", "x-copy-id"} {
 			if _, found := copied.Headers[name]; found {
 				t.Errorf("the copy has the header %s", name)
 			}

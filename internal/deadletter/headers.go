@@ -42,17 +42,10 @@ const (
 	headerDeliveryCount = "x-delivery-count"
 	headerAcquiredCount = "x-acquired-count"
 	headerCC            = "CC"
-	headerBCC           = "BCC"
 )
 
-// headersRemoved are not moved along. RabbitMQ 3.10 goes on counting a client's x-death, and on every version consumers that count by
-// it would give up at once. CC and BCC would route the message to each queue that they name. The others tell of attempts that are over.
-var headersRemoved = []string{
-	headerDeath, headerDeliveryCount, headerAcquiredCount, headerCC, headerBCC, contract.HeaderDeferCount, contract.HeaderCopyID,
-}
-
-// prefixesRemoved begin further headers that are not moved along.
-var prefixesRemoved = []string{"x-first-death-", "x-last-death-", "x-failure-"}
+// prefixFailure begins the headers in which Warren's consumers tell of a failure.
+const prefixFailure = "x-failure-"
 
 // Stamp is what a Redrive writes on each message that it moves.
 type Stamp struct {
@@ -77,23 +70,14 @@ func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
 	}
 }
 
+// headers are those of a copy, without what tells of attempts that are over. RabbitMQ 3.10 goes on counting a client's x-death, and on
+// every version consumers that count by it would give up at once.
 func (s Stamp) headers(letter Letter, at time.Time, seq int64) amqp.Table {
-	headers := make(amqp.Table, len(letter.Headers)+16)
-	maps.Copy(headers, letter.Headers)
-	for _, name := range headersRemoved {
+	headers := amqp.Table(contract.CopyHeaders(letter.Headers))
+	for _, name := range append([]string{contract.HeaderDeferCount, contract.HeaderCopyID}, s.Remove...) {
 		delete(headers, name)
 	}
-	for _, name := range s.Remove {
-		delete(headers, name)
-	}
-	maps.DeleteFunc(headers, func(name string, _ any) bool {
-		for _, prefix := range prefixesRemoved {
-			if strings.HasPrefix(name, prefix) {
-				return true
-			}
-		}
-		return false
-	})
+	maps.DeleteFunc(headers, func(name string, _ any) bool { return strings.HasPrefix(name, prefixFailure) })
 	setOrigin(headers, letter)
 	headers[HeaderRedriveID], headers[HeaderRedriveName], headers[HeaderRedriveFrom] = s.ID, s.Name, s.From
 	headers[HeaderRedriveAt], headers[HeaderRedriveSeq] = at.UTC().Format(time.RFC3339), seq

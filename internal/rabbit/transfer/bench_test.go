@@ -72,15 +72,9 @@ func moveByTransfer(b *testing.B, vh *brokers.VHost, count int) {
 // moveBare has as many messages under way as a transfer, and acks each by itself.
 func moveBare(b *testing.B, vh *brokers.VHost, count int) {
 	b.Helper()
-	connection, err := vh.Connect("bare")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	if err == nil {
-		err = channel.Confirm(false)
-	}
+	channel, closeConnection := connect(b, vh, "bare")
+	defer closeConnection()
+	err := channel.Confirm(false)
 	if err == nil {
 		err = channel.Qos(maxWindow, 0, false)
 	}

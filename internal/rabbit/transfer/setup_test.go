@@ -180,18 +180,24 @@ func drained(t *testing.T, vh *brokers.VHost, queue string, count int) []string 
 	return bodiesOf(drain(t, vh, queue))
 }
 
+// connect opens a channel on a connection of its own.
+func connect(tb testing.TB, vh *brokers.VHost, name string) (channel *amqp.Channel, closeConnection func()) {
+	tb.Helper()
+	connection, err := vh.Connect(name)
+	if err == nil {
+		channel, err = connection.Channel()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return channel, func() { _ = connection.Close() }
+}
+
 // drain takes all messages out of a queue that are ready, in their order.
 func drain(t *testing.T, vh *brokers.VHost, queue string) []amqp.Delivery {
 	t.Helper()
-	connection, err := vh.Connect("drain")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel, closeConnection := connect(t, vh, "drain")
+	defer closeConnection()
 	messages := []amqp.Delivery{}
 	for {
 		message, ok, err := channel.Get(queue, true)
@@ -228,15 +234,8 @@ func sorted(numbers []string) []string {
 // look takes messages and gives them back.
 func look(t *testing.T, vh *brokers.VHost, queue string, count int) {
 	t.Helper()
-	connection, err := vh.Connect("look")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	channel, closeConnection := connect(t, vh, "look")
+	defer closeConnection()
 	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -249,16 +248,9 @@ func look(t *testing.T, vh *brokers.VHost, queue string, count int) {
 // publish publishes a message that is more than a body.
 func publish(t *testing.T, vh *brokers.VHost, queue string, message amqp.Publishing) {
 	t.Helper()
-	connection, err := vh.Connect("publish")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	if err == nil {
-		err = channel.Confirm(false)
-	}
-	if err != nil {
+	channel, closeConnection := connect(t, vh, "publish")
+	defer closeConnection()
+	if err := channel.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
 	message.DeliveryMode = amqp.Persistent

@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
 // Config says what to move.
@@ -186,8 +187,8 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 			pause = firstPause
 		}
 		t.Log.V(1).Info("A pass has ended", "queue", t.Queue, "reason", err.Error())
-		if !sleep(ctx, pause) {
-			return t.progress, nil
+		if management.Sleep(ctx, t.Errs, pause) != nil {
+			return t.progress, nil //nolint:nilerr // a transfer that is stopped has not failed
 		}
 		pause = min(2*pause, lastPause)
 	}
@@ -218,15 +219,4 @@ func (t *transfer) reachedLimit(moving int) bool { return t.Limit > 0 && t.moved
 func (t *transfer) report(progress Progress) {
 	t.progress = progress
 	t.Report(progress)
-}
-
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
