@@ -141,6 +141,9 @@ func (m *matcher) matchAgain(ctx context.Context, info *management.BrokerInfo, m
 // match lets a link be used, or refuses it.
 func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) error {
 	byName, err := m.compare(ctx, info, l)
+	if err == nil {
+		err = m.checkStillAnswers(ctx, info)
+	}
 	l.Matched = err == nil
 	switch {
 	case errors.Is(err, errLinkGone):
@@ -167,6 +170,16 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 		}
 	})
 	return nil
+}
+
+// checkStillAnswers fails if another cluster answers than the one that was asked who it is, before the management API showed the link: that
+// one would be taken for the cluster of the link.
+func (m *matcher) checkStillAnswers(ctx context.Context, info *management.BrokerInfo) error {
+	now, _, err := m.api.Identity(ctx)
+	if err == nil && !now.Continues(info.Identity) {
+		err = m.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q", now.Name, info.Identity.Name)
+	}
+	return err
 }
 
 // compare looks for proof that a link and the management API are of one broker, and returns ErrClusterMismatch if they are

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +94,35 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 	}
 	proxy.Change(nil)
 	eventually(t, connection, isWell)
+}
+
+// A proxy may begin to lead elsewhere between the two questions who the broker is, and whether it shows the AMQP connection.
+func TestManagementThatLedElsewhereWhenItWasAskedWhoItIs(t *testing.T) {
+	t.Parallel()
+	vhost := brokers.Newest(t).NewVHost(t)
+	straight := opened(t, configOf(vhost), func(snapshot.Notice) {})
+	config := configOf(vhost)
+	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
+	config.ManagementURI = proxy.URI
+	var shown atomic.Bool
+	proxy.Change(func(response *http.Response) error {
+		switch path := response.Request.URL.Path; {
+		case strings.Contains(path, "/"+management.MatchQueue):
+			shown.Store(true)
+		case strings.HasSuffix(path, "/global-parameters") && !shown.Load():
+			netfault.Replace(response, `[{"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-elsewhere"}]`)
+		}
+		return nil
+	})
+	connection, err := open(config, discard, func(snapshot.Notice) {}, glancing())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	eventually(t, connection, isWell)
+	if got, want := connection.Health().Cluster.ID, straight.Health().Cluster.ID; got != want || want == "" {
+		t.Errorf("the id of the cluster is %q, want %q", got, want)
+	}
 }
 
 // A broker without statistics shows no connections: then names are all there is.

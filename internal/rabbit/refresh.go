@@ -255,12 +255,8 @@ func (r *refresher) verifySameBroker(ctx context.Context, unchanged bool) error 
 		return err
 	}
 	if moved {
-		now, _, err := r.api.Identity(ctx)
-		if err != nil {
+		if err := r.matcher.checkStillAnswers(ctx, r.info); err != nil {
 			return err
-		}
-		if !now.Continues(r.info.Identity) {
-			return r.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q", now.Name, r.info.Identity.Name)
 		}
 	}
 	return r.matcher.matchAgain(ctx, r.info, moved)
