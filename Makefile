@@ -82,8 +82,13 @@ chaos-consumer: ## Count what the consumer library loses and repeats while conne
 	hack/with-parts.sh newest go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
 .PHONY: bench-transfer
-bench-transfer: ## Measure how messages are moved against a bare copy that acks each message, three times in turns.
+bench-transfer: ## Measure how messages are moved against a bare copy that acks each message, three times in turns, and how rates are kept.
 	hack/with-parts.sh all go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/transfer
+	hack/with-parts.sh newest go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/transfer
+
+.PHONY: chaos-redrive
+chaos-redrive: ## Count what a Redrive loses and repeats while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
+	hack/with-parts.sh newest go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.

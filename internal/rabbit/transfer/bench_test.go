@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,13 +11,17 @@ import (
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// BenchmarkMove moves a queue's messages by a transfer and by a bare program that does nothing but consume, publish, wait for confirms and ack, in
-// turns: -benchtime=3x are three turns. rate/bare is the geometric mean of the ratios.
+// BenchmarkMove moves a queue's messages as a Redrive does, and by a bare program that does nothing but consume, publish, wait for confirms
+// and ack, in turns: -benchtime=3x are three turns. rate/bare is the geometric mean of the ratios, where/all that of a Redrive with an
+// expression on headers to one without.
 func BenchmarkMove(b *testing.B) {
+	everything, selected := redriveAll(b, ""), redriveAll(b, `!("x-exception" in headers) && size > 0`)
 	for _, broker := range brokers.All(b) {
 		for name, size := range map[string]struct{ bytes, messages int }{
 			"100 B": {100, 50_000}, "1 kB": {1000, 50_000}, "64 kB": {64_000, 5000},
@@ -29,19 +34,70 @@ func BenchmarkMove(b *testing.B) {
 				for i := range bodies {
 					bodies[i] = strings.Repeat("x", size.bytes)
 				}
-				bare, moved := 0.0, 0.0
+				bare, moved, chosen := 0.0, 0.0, 0.0
 				for b.Loop() {
 					bare += math.Log(perSecond(b, vh, bodies, moveBare))
-					moved += math.Log(perSecond(b, vh, bodies, moveByTransfer))
+					moved += math.Log(perSecond(b, vh, bodies, moveByTransfer(everything)))
+					chosen += math.Log(perSecond(b, vh, bodies, moveByTransfer(selected)))
 				}
 				n := float64(b.N)
 				b.ReportMetric(0, "ns/op")
 				b.ReportMetric(math.Exp(moved/n), "msg/s")
 				b.ReportMetric(math.Exp((moved-bare)/n), "rate/bare")
+				b.ReportMetric(math.Exp((chosen-moved)/n), "where/all")
 			})
 		}
 	}
 }
+
+// BenchmarkRate moves messages at a rate for 30 seconds: kept is the rate that comes about, by the one that was asked for.
+func BenchmarkRate(b *testing.B) {
+	for _, rate := range []int{100, 1000} {
+		b.Run(strconv.Itoa(rate), func(b *testing.B) {
+			const lasts = 30 // seconds
+			vh := brokers.Newest(b).NewVHost(b)
+			vh.DeclareQueue(source, quorum(vh, nil))
+			vh.DeclareQueue(destination, quorum(vh, nil))
+			bodies := make([]string, lasts*rate)
+			for b.Loop() {
+				config := configFor(b, vh, redriveAll(b, ""), len(bodies))
+				config.Settings = func() Settings { return Settings{Rate: rate, MaxDepth: -1} }
+				kept := perSecond(b, vh, bodies, func(b *testing.B, _ *brokers.VHost, _ int) { runWell(b, config) })
+				b.ReportMetric(kept/float64(rate), "kept")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// redriver judges messages as a Redrive to one queue does.
+type redriver struct {
+	rules deadletter.Rules
+	stamp deadletter.Stamp
+}
+
+// redriveAll is a redriver of all messages that an expression holds for.
+func redriveAll(b *testing.B, where string) Judge {
+	b.Helper()
+	selector, err := deadletter.Compile(deadletter.Selection{Where: where})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return redriver{
+		deadletter.Rules{Source: deadletter.Source{Main: destination}, Selector: selector, RedriveID: "uid", MaxRedrives: 3},
+		deadletter.Stamp{ID: "uid", Name: "shop/orders", From: source},
+	}
+}
+
+func (r redriver) Skips(message *amqp.Delivery) string {
+	return string(r.rules.Skips(r.rules.Source.Read(message), time.Now()))
+}
+
+func (r redriver) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	return contract.Route{RoutingKey: destination}, r.stamp.Copy(r.rules.Source.Read(message), time.Now(), seq), nil
+}
+
+func (redriver) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
 // perSecond is how many messages are moved each second.
 func perSecond(b *testing.B, vh *brokers.VHost, bodies []string, move func(*testing.B, *brokers.VHost, int)) float64 {
@@ -57,14 +113,25 @@ func perSecond(b *testing.B, vh *brokers.VHost, bodies []string, move func(*test
 	return float64(len(bodies)) / took.Seconds()
 }
 
-func moveByTransfer(b *testing.B, vh *brokers.VHost, count int) {
+func moveByTransfer(judge Judge) func(*testing.B, *brokers.VHost, int) {
+	return func(b *testing.B, vh *brokers.VHost, count int) {
+		b.Helper()
+		runWell(b, configFor(b, vh, judge, count))
+	}
+}
+
+func configFor(b *testing.B, vh *brokers.VHost, judge Judge, count int) Config {
 	b.Helper()
-	_, err := Run(context.Background(), Config{
+	return Config{
 		Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source,
-		Destination: destination, Judge: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: count,
+		Destination: destination, Judge: judge, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: count,
 		MaxFailures: 1, Report: func(Progress) {},
-	})
-	if err != nil {
+	}
+}
+
+func runWell(b *testing.B, config Config) {
+	b.Helper()
+	if _, err := Run(context.Background(), config); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -16,6 +16,7 @@ type intake struct {
 	connection *amqpconn.Conn
 	queue      string
 	channels   []*intakeChannel // in the order in which they took
+	ending     bool             // nothing is to be delivered beyond the prefetch of the current channel
 }
 
 // intakeChannel is a channel with one consumer.
@@ -59,9 +60,17 @@ func (in *intake) open(prefetch int) error {
 		return err
 	}
 	in.channels = append(in.channels, &intakeChannel{
-		channel: channel, deliveries: deliveries, prefetch: prefetch, confirmed: map[uint64]bool{},
+		channel: channel, deliveries: deliveries, prefetch: prefetch, last: in.ending, confirmed: map[uint64]bool{},
 	})
 	return nil
+}
+
+// capacity is how many messages the broker delivers on all channels before it knows of an acknowledgement, so no more can be unknown to it.
+func (in *intake) capacity() (capacity int) {
+	for _, channel := range in.channels {
+		capacity += channel.prefetch
+	}
+	return capacity
 }
 
 // current is the channel that messages come on.
@@ -78,6 +87,9 @@ func (in *intake) refill(prefetch int) error {
 	}
 	return current.cancel()
 }
+
+// endFull withholds acknowledgements from now on: each would bring another message.
+func (in *intake) endFull() { in.ending, in.current().last = true, true }
 
 // stop ends deliveries, and acknowledges what was confirmed. What comes in the meantime is held. If the consumer went on, the queue would
 // give that what other channels give back.
@@ -130,7 +142,7 @@ func (c *intakeChannel) keep(tag uint64) {
 // flush acknowledges what was confirmed. idle says that no message has come for a while: then the queue has no more, and the current
 // channel need not be the last.
 func (in *intake) flush(idle bool) error {
-	if current := in.current(); idle && !current.cancelled {
+	if current := in.current(); idle && !current.cancelled && !in.ending {
 		current.last = false
 	}
 	for _, channel := range in.channels {

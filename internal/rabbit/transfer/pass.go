@@ -98,8 +98,7 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	}
 	defer func() { t.report(p.now()) }()
 	if err != nil {
-		// The broker delivers no more than it may before it knows of an acknowledgement, so no more can be unknown to it.
-		t.unsure += min(t.moved-p.movedBefore, p.prefetch())
+		t.unsure += min(t.moved-p.movedBefore, p.intake.capacity())
 		return false, p.ended(err)
 	}
 	p.giveBack()
@@ -135,7 +134,10 @@ func (p *pass) holds() bool { return p.Selective || p.DryRun }
 
 // prefetch is how many messages the broker delivers before they are settled.
 func (p *pass) prefetch() int {
-	if p.holds() {
+	switch {
+	case p.Limited:
+		return 1
+	case p.holds():
 		return p.sizes.fitting(maxHeld)
 	}
 	prefetch := p.sizes.fitting(p.pace.window())
@@ -193,14 +195,20 @@ func (p *pass) run(ctx context.Context) error {
 func (p *pass) stop(reason error) {
 	if !p.stopping {
 		p.stopping, p.stoppedAt, p.stopReason = true, time.Now(), reason
+		if p.Limited {
+			p.intake.endFull()
+		}
 	}
 }
 
 // finished says whether all that was taken is settled or held, and no more is to be taken.
 func (p *pass) finished() bool {
 	moving := len(p.outlet.inFlight)
-	if moving > 0 || len(p.waiting) > 0 && !p.stopping {
+	switch {
+	case moving > 0, len(p.waiting) > 0 && p.mayPublish():
 		return false
+	case p.stopping && p.Limited: // a message may be on its way
+		return p.intake.current().isFull() || time.Since(p.idleSince) > quiet
 	}
 	return p.stopping || p.drained || p.taken >= p.bound || p.reachedLimit(0)
 }
@@ -208,9 +216,12 @@ func (p *pass) finished() bool {
 // mayTake says whether there is room for another message.
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
-	return !p.stopping && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
+	return p.mayPublish() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
 		!p.reachedLimit(moving) && p.until.IsZero()
 }
+
+// mayPublish says whether messages are still moved.
+func (p *pass) mayPublish() bool { return !p.stopping || p.Limited }
 
 // take judges a message.
 func (p *pass) take(message amqp.Delivery, open bool) error {
@@ -223,6 +234,9 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	}
 	p.taken++
 	from.delivered++
+	if p.Limited && p.taken >= p.bound {
+		p.intake.endFull()
+	}
 	p.idleSince = time.Now()
 	p.sizes.add(len(message.Body))
 	switch skip := p.skips(&message); {
@@ -263,7 +277,7 @@ func (p *pass) hold(from *intakeChannel, tag uint64) {
 
 // publish sends what waits, as far as pace, window and destination allow.
 func (p *pass) publish() error {
-	for len(p.waiting) > 0 && !p.blocked && !p.stopping && p.until.IsZero() &&
+	for len(p.waiting) > 0 && !p.blocked && p.mayPublish() && p.until.IsZero() &&
 		len(p.outlet.inFlight) < p.window() && p.hasRoom() && p.pace.next() {
 		next := p.waiting[0]
 		p.waiting = p.waiting[1:]

@@ -40,6 +40,9 @@ type Config struct {
 	DryRun bool
 	// Selective says that messages may stay that are not moved: more are taken at a time then.
 	Selective bool
+	// Limited says that the queue may delete messages that are given back. They are taken one at a time then, and a transfer that is
+	// stopped moves the one that it has.
+	Limited bool
 	// MaxFailures ends the transfer when so many messages cannot be moved.
 	MaxFailures int
 

@@ -310,6 +310,34 @@ func TestStop(t *testing.T) {
 	})
 }
 
+// With a delivery limit of zero, a queue deletes each message that is given back.
+func TestLimitedSource(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(source)
+		vh.DeclareQueue(source, quorum(vh, map[string]any{"x-delivery-limit": 0}))
+		vh.Publish("", source, bodies(200)...)
+		limited := func(rate, total int) func(*Config) {
+			return func(c *Config) {
+				c.Limited, c.Total, c.Settings = true, total, func() Settings { return Settings{Rate: rate, MaxDepth: -1} }
+			}
+		}
+		running := start(t, vh, limited(100, 150))
+		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 20))
+		running.Stop()
+		stopped, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "destination when stopped", stopped.Moved, vh.Ready(destination))
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(200 - stopped.Moved))
+
+		rest := 150 - stopped.Moved
+		progress, err := start(t, vh, limited(0, rest)).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", rest, progress.Moved)
+		topologytest.Equal(t, "destination", bodies(150), drained(t, vh, destination, 150))
+		topologytest.Equal(t, "source", bodies(200)[150:], drained(t, vh, source, 50))
+	})
+}
+
 // The network fails in the middle: nothing is lost, and only what was under way may be there twice.
 func TestCutConnections(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
