@@ -69,6 +69,51 @@ const (
 	ReasonAuthenticationFailed = "AuthenticationFailed"
 	// ReasonResponseTooLarge: an answer of the management API exceeds its limit.
 	ReasonResponseTooLarge = "ResponseTooLarge"
+
+	// ReasonQueued: another Redrive has its turn at the dead-letter queue, or the connection has enough of them.
+	ReasonQueued = "Queued"
+	// ReasonMoving: messages are being moved.
+	ReasonMoving = "Moving"
+	// ReasonSourceMissing: the dead-letter queue does not exist, or is not the ConsumerQueue's yet.
+	ReasonSourceMissing = "SourceMissing"
+	// ReasonDestinationMissing: the queue that messages are moved to does not exist.
+	ReasonDestinationMissing = "DestinationMissing"
+	// ReasonDestinationFull: the queue that messages are moved to refuses them.
+	ReasonDestinationFull = "DestinationFull"
+	// ReasonDestinationBusy: the queue that messages are moved to has more ready messages than spec.maxDestinationDepth.
+	ReasonDestinationBusy = "DestinationBusy"
+	// ReasonBlocked: the broker takes no messages from anybody.
+	ReasonBlocked = "Blocked"
+	// ReasonCompleted: all messages were looked at, and those moved that were to be.
+	ReasonCompleted = "Completed"
+	// ReasonDryRun: all messages were looked at, and none was moved.
+	ReasonDryRun = "DryRun"
+	// ReasonCancelled: spec.cancel was set.
+	ReasonCancelled = "Cancelled"
+	// ReasonTooManyFailures: spec.maxFailures messages could not be moved.
+	ReasonTooManyFailures = "TooManyFailures"
+	// ReasonUnreadableMessage: the broker cannot deliver a message of the dead-letter queue.
+	ReasonUnreadableMessage = "UnreadableMessage"
+	// ReasonUnknownReturn: the broker returned a message that the Redrive had not published.
+	ReasonUnknownReturn = "UnknownReturn"
+	// ReasonConsumerQueueNotFound: there is no such ConsumerQueue.
+	ReasonConsumerQueueNotFound = "ConsumerQueueNotFound"
+	// ReasonConsumerQueueNotReady: the ConsumerQueue has not been compared with the broker yet.
+	ReasonConsumerQueueNotReady = "ConsumerQueueNotReady"
+	// ReasonConsumerQueueGone: the ConsumerQueue was deleted after the Redrive had begun.
+	ReasonConsumerQueueGone = "ConsumerQueueGone"
+	// ReasonConnectionChanged: the BrokerConnection leads to another vhost or cluster than when the Redrive began.
+	ReasonConnectionChanged = "ConnectionChanged"
+	// ReasonSourceChanged: the ConsumerQueue has another dead-letter queue than when the Redrive began.
+	ReasonSourceChanged = "SourceChanged"
+	// ReasonNoDeadLetterQueue: the ConsumerQueue has no dead-letter queue.
+	ReasonNoDeadLetterQueue = "NoDeadLetterQueue"
+	// ReasonDeliveryLimited: the dead-letter queue may lose messages that are looked at and stay.
+	ReasonDeliveryLimited = "DeliveryLimited"
+	// ReasonInvalidSelector: spec.select cannot be understood.
+	ReasonInvalidSelector = "InvalidSelector"
+	// ReasonInvalidDestination: there is no such place to move messages to.
+	ReasonInvalidDestination = "InvalidDestination"
 )
 
 // TopologyFinalizer keeps a ConsumerQueue that is being deleted until its topology has been dealt with.

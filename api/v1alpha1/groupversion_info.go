@@ -23,6 +23,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&BrokerConnection{}, &BrokerConnectionList{},
 		&ConsumerQueue{}, &ConsumerQueueList{},
+		&Redrive{}, &RedriveList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

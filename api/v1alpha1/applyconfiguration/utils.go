@@ -40,6 +40,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ConnectionReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConsumerQueue"):
 		return &apiv1alpha1.ConsumerQueueApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ConsumerQueueReference"):
+		return &apiv1alpha1.ConsumerQueueReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConsumerQueueSpec"):
 		return &apiv1alpha1.ConsumerQueueSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ConsumerQueueStatus"):
@@ -52,10 +54,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.DeadLetterExchangeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeadLetterQueueSpec"):
 		return &apiv1alpha1.DeadLetterQueueSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DeadLetterSelection"):
+		return &apiv1alpha1.DeadLetterSelectionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DeadLetterSpec"):
 		return &apiv1alpha1.DeadLetterSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("DelayTier"):
 		return &apiv1alpha1.DelayTierApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("HeaderRequirement"):
+		return &apiv1alpha1.HeaderRequirementApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MessageCounts"):
 		return &apiv1alpha1.MessageCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueSettings"):
@@ -64,6 +70,16 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.QueueSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RedeliveryDelay"):
 		return &apiv1alpha1.RedeliveryDelayApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Redrive"):
+		return &apiv1alpha1.RedriveApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedriveDestination"):
+		return &apiv1alpha1.RedriveDestinationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedriveFailure"):
+		return &apiv1alpha1.RedriveFailureApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedriveSpec"):
+		return &apiv1alpha1.RedriveSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RedriveStatus"):
+		return &apiv1alpha1.RedriveStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RetryExchange"):
 		return &apiv1alpha1.RetryExchangeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RetrySpec"):

@@ -248,6 +248,12 @@ var schemaYAML = typed.YAMLObject(`types:
           status: Unknown
           type: RecreationRequired
         observedGeneration: -1
+- name: com.github.warren-mq.warren.api.v1alpha1.ConsumerQueueReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.ConsumerQueueSpec
   map:
     fields:
@@ -425,6 +431,38 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: overflow
       type:
         namedType: com.github.warren-mq.warren.api.v1alpha1.Overflow
+- name: com.github.warren-mq.warren.api.v1alpha1.DeadLetterReason
+  scalar: string
+- name: com.github.warren-mq.warren.api.v1alpha1.DeadLetterSelection
+  map:
+    fields:
+    - name: diedAfter
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: diedBefore
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: headers
+      type:
+        list:
+          elementType:
+            namedType: com.github.warren-mq.warren.api.v1alpha1.HeaderRequirement
+          elementRelationship: atomic
+    - name: ids
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: reasons
+      type:
+        list:
+          elementType:
+            namedType: com.github.warren-mq.warren.api.v1alpha1.DeadLetterReason
+          elementRelationship: associative
+    - name: where
+      type:
+        scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.DeadLetterSpec
   map:
     fields:
@@ -466,6 +504,21 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.ExchangeType
   scalar: string
+- name: com.github.warren-mq.warren.api.v1alpha1.HeaderRequirement
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: operator
+      type:
+        scalar: string
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: com.github.warren-mq.warren.api.v1alpha1.LeaderLocator
   scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.Limit
@@ -542,6 +595,179 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: min
       type:
         namedType: com.github.warren-mq.warren.api.v1alpha1.Duration
+- name: com.github.warren-mq.warren.api.v1alpha1.Redrive
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.RedriveSpec
+    - name: status
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.RedriveStatus
+      default:
+        conditions:
+        - lastTransitionTime: "1970-01-01T00:00:00Z"
+          message: not reconciled yet
+          reason: Pending
+          status: Unknown
+          type: Ready
+        observedGeneration: -1
+- name: com.github.warren-mq.warren.api.v1alpha1.RedriveDestination
+  map:
+    fields:
+    - name: consumerQueueRef
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.ConsumerQueueReference
+    - name: delay
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.Duration
+    - name: type
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.RedriveDestinationType
+- name: com.github.warren-mq.warren.api.v1alpha1.RedriveDestinationType
+  scalar: string
+- name: com.github.warren-mq.warren.api.v1alpha1.RedriveFailure
+  map:
+    fields:
+    - name: id
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
+- name: com.github.warren-mq.warren.api.v1alpha1.RedriveSpec
+  map:
+    fields:
+    - name: cancel
+      type:
+        scalar: boolean
+      default: false
+    - name: consumerQueueRef
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.ConsumerQueueReference
+    - name: destination
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.RedriveDestination
+    - name: dryRun
+      type:
+        scalar: boolean
+      default: false
+    - name: limit
+      type:
+        scalar: numeric
+    - name: maxDestinationDepth
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+      default: 10000
+    - name: maxFailures
+      type:
+        scalar: numeric
+      default: 10
+    - name: maxRedrives
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+      default: 3
+    - name: rate
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+      default: 100
+    - name: reason
+      type:
+        scalar: string
+    - name: removeHeaders
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+      default:
+      - x-retry-count
+    - name: requestedBy
+      type:
+        scalar: string
+    - name: select
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.DeadLetterSelection
+    - name: suspend
+      type:
+        scalar: boolean
+      default: false
+    - name: ttlSecondsAfterFinished
+      type:
+        scalar: numeric
+- name: com.github.warren-mq.warren.api.v1alpha1.RedriveStatus
+  map:
+    fields:
+    - name: clusterEndpoint
+      type:
+        scalar: string
+    - name: clusterID
+      type:
+        scalar: string
+    - name: clusterName
+      type:
+        scalar: string
+    - name: completionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: destination
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.QueueName
+    - name: examined
+      type:
+        scalar: numeric
+    - name: failed
+      type:
+        scalar: numeric
+    - name: failures
+      type:
+        list:
+          elementType:
+            namedType: com.github.warren-mq.warren.api.v1alpha1.RedriveFailure
+          elementRelationship: atomic
+    - name: moved
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: skipped
+      type:
+        map:
+          elementType:
+            scalar: numeric
+    - name: source
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.QueueName
+    - name: startTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: total
+      type:
+        scalar: numeric
+    - name: vhost
+      type:
+        scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.RetryExchange
   map:
     fields:

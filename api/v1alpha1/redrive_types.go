@@ -1,0 +1,353 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Unlimited is the value of the fields of a Redrive that otherwise hold a number.
+const Unlimited = "Unlimited"
+
+// RedriveSpec says which dead letters of a ConsumerQueue are moved, where to, and how fast. All but rate, suspend, cancel and
+// ttlSecondsAfterFinished is fixed.
+//
+// +kubebuilder:validation:XValidation:rule="isSameRedrive(self, oldSelf)",message="only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Redrive"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.cancel) && oldSelf.cancel) || has(self.cancel) && self.cancel",fieldPath=".cancel",message="a cancelled Redrive stays cancelled: create another Redrive"
+type RedriveSpec struct {
+	// consumerQueueRef names the ConsumerQueue in this namespace whose dead-letter queue the messages are taken from.
+	// +required
+	ConsumerQueueRef ConsumerQueueReference `json:"consumerQueueRef,omitzero"`
+
+	// destination is where the messages are moved to, the main queue if not given.
+	// +optional
+	Destination *RedriveDestination `json:"destination,omitempty"`
+
+	// select says which messages are moved: those for which all that is given holds, and all of them if nothing is given.
+	// +optional
+	Select *DeadLetterSelection `json:"select,omitempty"`
+
+	// limit is how many messages are moved at most. Whatever the limit, no more messages are looked at than were ready when the Redrive
+	// began.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Limit *int32 `json:"limit,omitempty"`
+
+	// rate is how many messages are moved each second, or Unlimited. It can be changed while the Redrive runs.
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 100000)",message="must be between 1 and 100000 messages a second, or Unlimited"
+	// +optional
+	Rate *intstr.IntOrString `json:"rate,omitempty"`
+
+	// maxDestinationDepth is how many ready messages the destination may have, or Unlimited. Where it has more, the Redrive waits.
+	// +kubebuilder:default=10000
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 2147483647)",message="must be at least 1, or Unlimited"
+	// +optional
+	MaxDestinationDepth *intstr.IntOrString `json:"maxDestinationDepth,omitempty"`
+
+	// maxRedrives is how often a message may be moved in all, by this and former Redrives, or Unlimited.
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 2147483647)",message="must be at least 1, or Unlimited"
+	// +optional
+	MaxRedrives *intstr.IntOrString `json:"maxRedrives,omitempty"`
+
+	// maxFailures ends the Redrive when so many messages could not be moved.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	MaxFailures *int32 `json:"maxFailures,omitempty"`
+
+	// removeHeaders are headers that messages lose, besides those of RabbitMQ and of Warren's consumers: the application's own count of
+	// attempts.
+	// +kubebuilder:default={"x-retry-count"}
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	// +optional
+	RemoveHeaders []string `json:"removeHeaders,omitempty"`
+
+	// requestedBy is who asked for the Redrive, the user name that the API server knows. It is written on each message.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	RequestedBy string `json:"requestedBy,omitempty"`
+
+	// reason is why somebody asked for the Redrive. It is written on each message.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// dryRun counts the messages that would be moved, and moves none.
+	// +kubebuilder:default=false
+	// +optional
+	DryRun *bool `json:"dryRun,omitempty"`
+
+	// suspend stops the Redrive until suspend is taken back.
+	// +kubebuilder:default=false
+	// +optional
+	Suspend *bool `json:"suspend,omitempty"`
+
+	// cancel ends the Redrive. Messages that were moved stay moved.
+	// +kubebuilder:default=false
+	// +optional
+	Cancel *bool `json:"cancel,omitempty"`
+
+	// ttlSecondsAfterFinished is for how long the Redrive is kept after it has ended; for ever if not given.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// ConsumerQueueReference names a ConsumerQueue in the same namespace.
+type ConsumerQueueReference struct {
+	// name of a ConsumerQueue. Those of other namespaces cannot be named.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name,omitempty"`
+}
+
+// RedriveDestination is where messages are moved to.
+//
+// +kubebuilder:validation:XValidation:rule="(self.type == 'ConsumerQueue') == has(self.consumerQueueRef)",message="consumerQueueRef belongs to type ConsumerQueue, which needs it"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Retry' || !has(self.delay)",message="delay belongs to type Retry: remove delay, or set type Retry"
+type RedriveDestination struct {
+	// type is Main: the main queue; Retry: a delay tier, so that the messages wait once more; Original: the exchange that each message was
+	// published to first, which may lead to queues of others, too; or ConsumerQueue: the main queue of another ConsumerQueue.
+	// +required
+	Type RedriveDestinationType `json:"type,omitempty"`
+
+	// delay is that of the tier, the first tier if not given.
+	// +optional
+	Delay Duration `json:"delay,omitempty"`
+
+	// consumerQueueRef names a ConsumerQueue in this namespace with the same BrokerConnection.
+	// +optional
+	ConsumerQueueRef *ConsumerQueueReference `json:"consumerQueueRef,omitempty"`
+}
+
+// RedriveDestinationType says where messages are moved to.
+//
+// +kubebuilder:validation:Enum=Main;Retry;Original;ConsumerQueue
+type RedriveDestinationType string
+
+// The values of RedriveDestinationType.
+const (
+	RedriveToMain          RedriveDestinationType = "Main"
+	RedriveToRetry         RedriveDestinationType = "Retry"
+	RedriveToOriginal      RedriveDestinationType = "Original"
+	RedriveToConsumerQueue RedriveDestinationType = "ConsumerQueue"
+)
+
+// DeadLetterSelection says which dead letters are meant: those for which all that is given holds.
+type DeadLetterSelection struct {
+	// ids are fingerprints: a hash of content, headers and origin. Messages that are alike in all of these share one.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=16
+	// +kubebuilder:validation:items:Pattern=`^[a-z2-7]{16}$`
+	// +optional
+	IDs []string `json:"ids,omitempty"`
+
+	// reasons are why messages came to the dead-letter queue. Parked are those that a consumer published there.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=5
+	// +optional
+	Reasons []DeadLetterReason `json:"reasons,omitempty"`
+
+	// headers are requirements, all of which hold for a selected message.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Headers []HeaderRequirement `json:"headers,omitempty"`
+
+	// diedAfter selects messages that died later. A message that died several times in one queue has the time of the first.
+	// +optional
+	DiedAfter *metav1.Time `json:"diedAfter,omitempty"`
+
+	// diedBefore selects messages that died earlier, by the same time. Messages that do not tell when they died are selected by neither.
+	// +optional
+	DiedBefore *metav1.Time `json:"diedBefore,omitempty"`
+
+	// where is a CEL expression of headers, properties, reason, origin, age, size, redrives and body, such as
+	// body.order.country == "DE" && size < 65536. The body is parsed as JSON.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	Where string `json:"where,omitempty"`
+}
+
+// DeadLetterReason says why a message came to the dead-letter queue.
+//
+// +kubebuilder:validation:Enum=Rejected;Expired;MaxLength;DeliveryLimit;Parked
+type DeadLetterReason string
+
+// HeaderRequirement compares a header with values.
+//
+// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",message="values belong to the operators In and NotIn, which need at least one"
+type HeaderRequirement struct {
+	// name of the header, in the same case as the message has it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Name string `json:"name,omitempty"`
+
+	// operator compares the header: In, NotIn, Exists or DoesNotExist.
+	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
+	// +required
+	Operator string `json:"operator,omitempty"`
+
+	// values to compare with. Numbers and truth values of the header are compared as text.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +optional
+	Values []string `json:"values,omitempty"`
+}
+
+// RedriveStatus is how a Redrive fares.
+type RedriveStatus struct {
+	// conditions are Ready and, while they hold, Reconciling and Stalled.
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of the spec that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// source is the dead-letter queue.
+	// +optional
+	Source QueueName `json:"source,omitempty"`
+
+	// destination is the queue that messages are moved to; empty for destination.type Original.
+	// +optional
+	Destination QueueName `json:"destination,omitempty"`
+
+	// vhost is the virtual host of both.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	VHost string `json:"vhost,omitempty"`
+
+	// clusterName is the RabbitMQ cluster that the queues are in.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// clusterID is a hash of the id that the RabbitMQ cluster gave itself. With clusterName and clusterEndpoint it says where the queues
+	// are: a Redrive does not go on at another cluster.
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+
+	// clusterEndpoint is host:port of the AMQP address that leads to the cluster.
+	// +kubebuilder:validation:MaxLength=1100
+	// +optional
+	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
+
+	// total is how many messages are looked at, at most: those that were ready when the Redrive began.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Total *int64 `json:"total,omitempty"`
+
+	// examined is how many messages were looked at.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Examined *int64 `json:"examined,omitempty"`
+
+	// moved is how many messages were moved; in a dry run, how many would be.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Moved *int64 `json:"moved,omitempty"`
+
+	// failed is how many messages could not be moved. They stay in the dead-letter queue.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Failed *int64 `json:"failed,omitempty"`
+
+	// skipped counts the messages that stay in the dead-letter queue, by the reason.
+	// +kubebuilder:validation:MaxProperties=16
+	// +optional
+	Skipped map[string]int64 `json:"skipped,omitempty"`
+
+	// failures are the first of the messages that could not be moved.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +optional
+	Failures []RedriveFailure `json:"failures,omitempty"`
+
+	// startTime is when the Redrive began to take messages.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// completionTime is when the Redrive ended, well or badly. From then on nothing is moved.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+}
+
+// RedriveFailure is a message that could not be moved. Nothing of its headers or body is told.
+type RedriveFailure struct {
+	// id is a fingerprint, as in spec.select.ids.
+	// +kubebuilder:validation:MaxLength=16
+	// +required
+	ID string `json:"id,omitempty"`
+
+	// reason says in a word why the message could not be moved.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	Reason string `json:"reason,omitempty"`
+
+	// message says what the broker said.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// Redrive moves dead letters of a ConsumerQueue back, once.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=warren
+// +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.status.source`
+// +kubebuilder:printcolumn:name="To",type=string,JSONPath=`.status.destination`
+// +kubebuilder:printcolumn:name="Moved",type=integer,JSONPath=`.status.moved`
+// +kubebuilder:printcolumn:name="Of",type=integer,JSONPath=`.status.total`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="By",type=string,priority=1,JSONPath=`.spec.requestedBy`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type Redrive struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which dead letters are moved, where to, and how fast.
+	// +required
+	Spec RedriveSpec `json:"spec,omitzero"`
+
+	// status is how far the Redrive is: what was moved, what stays, and why.
+	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
+	// +optional
+	Status RedriveStatus `json:"status,omitempty"`
+}
+
+// RedriveList is a list of Redrives.
+//
+// +kubebuilder:object:root=true
+type RedriveList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Redrive `json:"items"`
+}

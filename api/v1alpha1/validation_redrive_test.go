@@ -1,0 +1,136 @@
+package v1alpha1_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	badRate      = "spec.rate: Invalid value: … must be between 1 and 100000 messages a second, or Unlimited"
+	sameRedrive  = "only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Redrive"
+	refBelongs   = "consumerQueueRef belongs to type ConsumerQueue, which needs it"
+	delayBelongs = "delay belongs to type Retry: remove delay, or set type Retry"
+	needsValues  = "values belong to the operators In and NotIn, which need at least one"
+)
+
+// of is the spec of a Redrive with more than its source.
+func of(more string) string { return `{consumerQueueRef: {name: orders}, ` + more + `}` }
+
+// ofEach is of for several.
+func ofEach(more ...string) []string {
+	specs := make([]string, len(more))
+	for i, one := range more {
+		specs[i] = of(one)
+	}
+	return specs
+}
+
+var redriveRules = map[string]rule{
+	"consumerQueueRef is all that is required": {
+		accepted: []string{`consumerQueueRef: {name: orders}`},
+		refused: map[string]string{
+			`{}`:                           "spec.consumerQueueRef: Required value",
+			`consumerQueueRef: {}`:         "spec.consumerQueueRef.name: Required value",
+			`consumerQueueRef: {name: ""}`: "spec.consumerQueueRef.name: Invalid value: … should be at least 1 chars long",
+			of(`queue: orders.dlq`):        `unknown field "spec.queue"`,
+		},
+	},
+	"destination: each type with what belongs to it": {
+		accepted: ofEach(`destination: {type: Main}`, `destination: {type: Retry}`, `destination: {type: Retry, delay: 5m}`,
+			`destination: {type: Original}`, `destination: {type: ConsumerQueue, consumerQueueRef: {name: other}}`),
+		refused: map[string]string{
+			of(`destination: {}`):                                        "spec.destination.type: Required value",
+			of(`destination: {type: Queue}`):                             `spec.destination.type: Unsupported value: "Queue"`,
+			of(`destination: {type: ConsumerQueue}`):                     refBelongs,
+			of(`destination: {type: Main, consumerQueueRef: {name: o}}`): refBelongs,
+			of(`destination: {type: Main, delay: 5m}`):                   delayBelongs,
+		},
+	},
+	"select: reasons, ids, times": {
+		accepted: ofEach(`select: {}`, `select: {reasons: [Rejected, Expired, MaxLength, DeliveryLimit, Parked]}`,
+			`select: {ids: [k3v5qz7m2w4x6y2a]}`, `select: {diedAfter: "2026-11-01T00:00:00Z", diedBefore: "2026-11-02T00:00:00Z"}`),
+		refused: map[string]string{
+			of(`select: {reasons: [Bored]}`):            `spec.select.reasons[0]: Unsupported value: "Bored"`,
+			of(`select: {reasons: [Expired, Expired]}`): "spec.select.reasons[1]: Duplicate value",
+			of(`select: {ids: [m1]}`):                   "spec.select.ids[0]: Invalid value: … should match '^[a-z2-7]{16}$'",
+			of(`select: {diedAfter: yesterday}`):        "spec.select.diedAfter: Invalid value",
+		},
+	},
+	"select.headers: operators with the values that they need": {
+		accepted: ofEach(`select: {headers: [{name: tenant, operator: In, values: [acme]}, {name: x, operator: NotIn, values: [a, b]}]}`,
+			`select: {headers: [{name: x, operator: Exists}, {name: other, operator: DoesNotExist}]}`),
+		refused: map[string]string{
+			of(`select: {headers: [{name: x, operator: In}]}`):                  needsValues,
+			of(`select: {headers: [{name: x, operator: Exists, values: [a]}]}`): needsValues,
+			of(`select: {headers: [{name: x, operator: Like, values: [a]}]}`):   `spec.select.headers[0].operator: Unsupported value: "Like"`,
+			of(`select: {headers: [{operator: Exists}]}`):                       "spec.select.headers[0].name: Required value",
+		},
+	},
+	"select.where: at most 2048 characters": {
+		accepted: ofEach(`select: {where: 'body.order.country == "DE" && size < 65536'}`, `select: {where: `+strings.Repeat("a", 2048)+`}`),
+		refused: map[string]string{
+			of(`select: {where: ""}`):                                "spec.select.where: Invalid value: … should be at least 1 chars long",
+			of(`select: {where: ` + strings.Repeat("a", 2049) + `}`): "spec.select.where: Too long: may not be more than 2048",
+		},
+	},
+	"rate: a number or Unlimited": {
+		accepted: ofEach(`rate: 1`, `rate: 100000`, `rate: Unlimited`),
+		refused: map[string]string{
+			of(`rate: 0`): badRate, of(`rate: 100001`): badRate, of(`rate: unlimited`): badRate, of(`rate: "100"`): badRate,
+		},
+	},
+	"maxDestinationDepth, maxRedrives: a number or Unlimited": {
+		accepted: ofEach(`maxDestinationDepth: 1, maxRedrives: 1`, `maxDestinationDepth: Unlimited, maxRedrives: Unlimited`),
+		refused: map[string]string{
+			of(`maxDestinationDepth: 0`): "spec.maxDestinationDepth: Invalid value: … must be at least 1, or Unlimited",
+			of(`maxRedrives: 0`):         "spec.maxRedrives: Invalid value: … must be at least 1, or Unlimited",
+			of(`maxRedrives: none`):      "spec.maxRedrives: Invalid value: … must be at least 1, or Unlimited",
+		},
+	},
+	"limit, maxFailures: at least one": {
+		accepted: ofEach(`limit: 1, maxFailures: 1`, `maxFailures: 1000`),
+		refused: map[string]string{
+			of(`limit: 0`):          "spec.limit: Invalid value: 0: … should be greater than or equal to 1",
+			of(`maxFailures: 0`):    "spec.maxFailures: Invalid value: 0: … should be greater than or equal to 1",
+			of(`maxFailures: 1001`): "spec.maxFailures: Invalid value: 1001: … should be less than or equal to 1000",
+		},
+	},
+	"what is moved is fixed": {
+		from: of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true`),
+		accepted: ofEach(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, rate: 1`,
+			`select: {reasons: [Rejected]}, limit: 5, dryRun: true, suspend: true, cancel: true, ttlSecondsAfterFinished: 60`),
+		refused: map[string]string{
+			of(`limit: 5, dryRun: true`):                                                               sameRedrive,
+			of(`select: {reasons: [Expired]}, limit: 5, dryRun: true`):                                 sameRedrive,
+			of(`select: {reasons: [Rejected]}, limit: 6, dryRun: true`):                                sameRedrive,
+			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: false`):                               sameRedrive,
+			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, maxRedrives: 9`):                sameRedrive,
+			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, requestedBy: a`):                sameRedrive,
+			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, removeHeaders: [a]`):            sameRedrive,
+			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, destination: {type: Retry}`):    sameRedrive,
+			`{consumerQueueRef: {name: other}, select: {reasons: [Rejected]}, limit: 5, dryRun: true}`: sameRedrive,
+		},
+	},
+	"cancel cannot be taken back": {
+		from:     of(`cancel: true`),
+		accepted: ofEach(`cancel: true`),
+		refused: map[string]string{
+			of(`cancel: false`):  "spec.cancel: Invalid value: … a cancelled Redrive stays cancelled: create another Redrive",
+			of(`suspend: false`): "spec.cancel: Invalid value: … a cancelled Redrive stays cancelled: create another Redrive",
+		},
+	},
+}
+
+func TestRedriveValidation(t *testing.T) {
+	t.Parallel()
+	for _, sentence := range slices.Sorted(maps.Keys(redriveRules)) {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			r := redriveRules[sentence]
+			r.kind = "Redrive"
+			r.check(t)
+		})
+	}
+}
