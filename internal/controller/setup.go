@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/consumerqueue"
+	"github.com/warren-mq/warren/internal/controller/redrive"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
@@ -41,9 +42,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("set up BrokerConnections: %w", err)
 	}
-	ofQueues, err := consumerqueue.Setup(mgr, connections, options.MaxConcurrentReconciles)
+	queues, err := consumerqueue.Setup(mgr, connections, options.MaxConcurrentReconciles)
 	if err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)
 	}
-	return addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, ofQueues)
+	redrives, err := redrive.Setup(mgr, connections, queues.SharesQueue)
+	if err != nil {
+		return fmt.Errorf("set up Redrives: %w", err)
+	}
+	return addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics, redrives.EmitMetrics)
 }

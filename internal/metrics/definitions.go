@@ -44,6 +44,17 @@ var (
 		"kind", "effect")
 )
 
+// Redrives.
+var (
+	RedriveMessages = counter("warren_redrive_messages_total",
+		"Dead letters of ConsumerQueues that were looked at: kind is Redrive, and result is moved, skipped or failed. A dry run counts "+
+			"none.",
+		"namespace", "consumerqueue", "kind", "result")
+	RedriveInFlight = gauge("warren_redrive_in_flight",
+		"Messages that a Redrive has published and the broker has not confirmed yet. A Redrive that moves nothing has no series.",
+		"namespace", "name")
+)
+
 // Brokers.
 var (
 	BrokerRequests = histogram("warren_broker_request_duration_seconds",

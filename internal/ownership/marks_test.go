@@ -31,7 +31,7 @@ func TestObjectsWithTheSameMark(t *testing.T) {
 		id := topology.IDOf(entry)
 		topologytest.Equal(t, id.String()+" is shared with", "", view.SharedWith(entry))
 		topologytest.Equal(t, id.String()+" is needed", false, view.AnyNeeds(entry))
-		topologytest.Equal(t, id.String()+" is wanted", false, view.wants(id))
+		topologytest.Equal(t, id.String()+" is wanted", false, view.Wants(id))
 	}
 	binding := vhost.Binding{Source: "shop", Destination: "grave", RoutingKey: "nobody"}
 	topologytest.Equal(t, "unwanted", []vhost.ID{binding.ID()}, view.Unwanted("grave", []vhost.Binding{binding}))

@@ -96,8 +96,8 @@ func (v View) leaveOut(these func(client.ObjectKey, types.UID) bool) View {
 	return v
 }
 
-// wants says whether a peer wants an object, in whatever form.
-func (v View) wants(id vhost.ID) bool {
+// Wants says whether a peer wants an object, in whatever form.
+func (v View) Wants(id vhost.ID) bool {
 	for p := range v.peers(func() []client.ObjectKey { return v.index.wants[markOf(id)] }) {
 		if p.near != Unplaced && p.Desired.Wants(id) {
 			return true

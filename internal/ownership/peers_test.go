@@ -163,7 +163,7 @@ func TestWants(t *testing.T) {
 		"by nobody":                             {topology.Binding{Source: "dlx", Destination: "orders"}, false},
 		"by itself":                             {topology.Binding{Source: "mine", Destination: "dlq"}, false},
 	} {
-		topologytest.Equal(t, name, test.want, view.wants(test.binding.ID()))
+		topologytest.Equal(t, name, test.want, view.Wants(test.binding.ID()))
 	}
 	names := map[string]string{}
 	for p := range view.holders(vhost.QueueID("dlq")) {

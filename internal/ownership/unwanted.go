@@ -14,7 +14,7 @@ import (
 
 // Unwanted lists those bindings of a queue that no peer wants. Bindings of the ConsumerQueue itself may be left out too.
 func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
-	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{queue, v.here, v.version}, bindings), v.wants)
+	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{queue, v.here, v.version}, bindings), v.Wants)
 }
 
 // unwantedKey is what an answer holds for.

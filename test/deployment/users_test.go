@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -19,7 +20,7 @@ import (
 var (
 	reading   = []string{"get", "list", "watch"}
 	writing   = []string{"create", "delete", "deletecollection", "patch", "update"}
-	resources = []string{"brokerconnections", "consumerqueues"}
+	resources = []string{"brokerconnections", "consumerqueues", "redrives"}
 )
 
 var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, func() {
@@ -57,6 +58,33 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		Expect(viewer.List(ctx(), &v1alpha1.ConsumerQueueList{}, client.InNamespace("shop"))).To(Succeed())
 		Expect(viewer.Create(ctx(), queueOf("shop"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 		Expect(may("the-view", "get", "secrets", "", "shop")).To(BeFalse())
+	})
+
+	It("edit asks for a Redrive in nobody else's name", func() {
+		redrive := func(by string) *v1alpha1.Redrive {
+			return &v1alpha1.Redrive{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "orders-"},
+				Spec:       v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "orders"}, RequestedBy: by},
+			}
+		}
+		editor := as("the-edit")
+		// The API server takes up a policy a moment after it was made.
+		Eventually(func() error { return editor.Create(ctx(), redrive("the-admin")) }).Should(SatisfyAll(
+			MatchError(apierrors.IsForbidden, "IsForbidden"),
+			MatchError(ContainSubstring("spec.requestedBy must be the-edit, who creates the Redrive: correct or remove spec.requestedBy")),
+		))
+		Expect(editor.Create(ctx(), redrive("the-edit"))).To(Succeed())
+		Expect(editor.Create(ctx(), redrive(""))).To(Succeed())
+		Expect(as("the-view").Create(ctx(), redrive(""))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+
+		whole.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "requested-by"))
+		DeferCleanup(func() { whole.Kubectl("delete", "-k", filepath.Join(config, "requested-by")) })
+		Eventually(func() string {
+			anonymous := redrive("")
+			Expect(editor.Create(ctx(), anonymous)).To(Succeed())
+			return anonymous.Spec.RequestedBy
+		}).Should(Equal("the-edit"), "config/requested-by fills in who asks")
+		Expect(editor.Create(ctx(), redrive("the-admin"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	})
 
 	It("edit makes and deletes ConsumerQueues, and leaves their status to Warren", func() {

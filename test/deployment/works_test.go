@@ -48,6 +48,7 @@ var works = []work{
 	{"writes a status although the resource has changed meanwhile", (*shift).requestAmidChanges, (*shift).requestHandled},
 	{"writes a contract", func(s *shift) { s.applyContract(5) }, func(s *shift) error { return s.contractWritten(5) }},
 	{"writes another contract", func(s *shift) { s.applyContract(7) }, func(s *shift) error { return s.contractWritten(7) }},
+	{"carries out a Redrive, and deletes it in time", (*shift).createRedrive, (*shift).redriveGone},
 	{"stays leader", nil, (*shift).renewed},
 	{"lets a ConsumerQueue go", (*shift).deleteQueue, (*shift).queueGone},
 }
@@ -264,6 +265,22 @@ func (s *shift) requestHandled() error {
 		err = fmt.Errorf("handled %q, annotations %v", cq.Status.LastHandledReconcileAt, cq.Annotations)
 	}
 	return err
+}
+
+func (s *shift) createRedrive() {
+	s.VHost.Publish("", "orders.dlq", "a message")
+	s.Redrive("again", `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 0}`)
+}
+
+func (s *shift) redriveGone() error {
+	redrive := &v1alpha1.Redrive{}
+	if err := s.cluster.Get(ctx(), s.key("again"), redrive); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("the Redrive is still there: %w, %+v", err, redrive.Status.Conditions)
+	}
+	if ready := s.VHost.Ready("orders"); ready != 1 {
+		return fmt.Errorf("the main queue has %d messages", ready)
+	}
+	return nil
 }
 
 func (s *shift) deleteQueue() { s.Delete("orders") }

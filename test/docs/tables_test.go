@@ -18,6 +18,8 @@ func TestRightsOfTheManager(t *testing.T) {
 		"ConsumerQueues, BrokerConnections":  {"messaging.warren.dev/consumerqueues", "messaging.warren.dev/brokerconnections"},
 		"the `status` of BrokerConnections":  {"messaging.warren.dev/brokerconnections/status"},
 		"the `status` of ConsumerQueues":     {"messaging.warren.dev/consumerqueues/status"},
+		"Redrives":                           {"messaging.warren.dev/redrives"},
+		"the `status` of Redrives":           {"messaging.warren.dev/redrives/status"},
 		"Secrets":                            {"/secrets"},
 		"RabbitmqClusters":                   {"rabbitmq.com/rabbitmqclusters"},
 		"Events (`events.k8s.io`)":           {"events.k8s.io/events"},
@@ -72,7 +74,7 @@ func TestRolesForUsers(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(read(t, "config/rbac/"+filepath.Base(file))), &role); err != nil {
 			t.Fatal(err)
 		}
-		if regexp.MustCompile(`^(consumerqueue|brokerconnection)-`).MatchString(role.Name) {
+		if regexp.MustCompile(`^(consumerqueue|brokerconnection|redrive)-`).MatchString(role.Name) {
 			actual = append(actual, "warren-"+role.Name)
 		}
 	}

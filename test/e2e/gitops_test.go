@@ -122,8 +122,8 @@ var _ = Describe("The samples", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for _, file := range files {
 			name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-			if name == "kustomization" || strings.HasPrefix(name, "brokerconnection") {
-				continue // these are applied as a whole, below
+			if name == "kustomization" || name == "redrive" || strings.HasPrefix(name, "brokerconnection") {
+				continue // these are applied below
 			}
 			Expect(samples).To(HaveKey(name))
 		}
@@ -136,6 +136,7 @@ var _ = Describe("The samples", func() {
 		kube.Kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection.yaml"))
 		kube.Kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection-rabbitmqcluster.yaml"))
 		kube.Kubectl("apply", "--server-side", "--dry-run=server", "-k", filepath.Join("..", "..", "config", "samples"))
+		kube.Kubectl("create", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "redrive.yaml"))
 	})
 
 	It("lead a connection to the broker once the Secret tells where it is", func() {

@@ -180,6 +180,21 @@ var _ = Describe("The how-to", func() {
 		w.Ready("invoices")
 	})
 
+	It("on dead letters counts them, moves some, and then all", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.deadLetters("orders", 12)
+		page := w.follow("redrive.md", "Step by step")
+		Expect(page.step()).To(ContainSubstring("12 of 12 messages would be moved"))
+		Expect([]int{w.VHost.Ready("orders"), w.VHost.Ready("orders.dlq")}).To(Equal([]int{0, 12}))
+		Expect(page.step()).To(ContainSubstring("5 of 12 messages moved"))
+		Expect(w.VHost.Ready("orders")).To(Equal(5))
+		Expect(page.step()).To(ContainSubstring("7 of 7 messages moved"))
+		page.end()
+		Expect([]int{w.VHost.Ready("orders"), w.VHost.Ready("orders.dlq")}).To(Equal([]int{12, 0}))
+	})
+
 	It("on definitions.json has a ConsumerQueue that is in sync with the file, which stays Ready as Warren corrects", func() {
 		w := newWorld(matrix[0])
 		page := w.follow("move-from-definitions-json.md", "Step by step")

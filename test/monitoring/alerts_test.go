@@ -139,6 +139,15 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			well.Namespace))).To(HaveExactElements(HaveField("Value", BeNumerically("==", 2))))
 	})
 
+	It("counts what a Redrive moves", func() {
+		well.VHost.Publish("", "orders.dlq", "third", "fourth", "fifth")
+		well.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 1}`) // it is seen while it runs
+		Eventually(func() model.Vector { return prometheus.query(`warren_redrive_in_flight`) }).Should(HaveLen(1))
+		Eventually(func() model.Vector {
+			return prometheus.query(`warren_redrive_messages_total{consumerqueue="orders", kind="Redrive", result="moved"} == 5`)
+		}).Should(HaveLen(1))
+	})
+
 	It("tells of a fence that stands, here one that this user may not take down", func() {
 		fence := fmt.Sprintf("warren-fence-%d-ABCDEF:someone:orders", time.Now().Add(-2*time.Minute).Unix())
 		fenced.VHost.SetPolicy(fence, brokers.Policy{

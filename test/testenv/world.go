@@ -67,7 +67,7 @@ func (w *World) Clear() {
 func (w *World) Leave() {
 	GinkgoHelper()
 	w.Disconnect()
-	for _, kind := range []client.Object{&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}} {
+	for _, kind := range []client.Object{&v1alpha1.Redrive{}, &v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}} {
 		Expect(w.Kube.DeleteAllOf(context.Background(), kind, client.InNamespace(w.Namespace))).To(Succeed())
 	}
 }
@@ -149,6 +149,42 @@ func (w *World) Queue(name, spec string) {
 	cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	Expect(yaml.UnmarshalStrict([]byte(spec), &cq.Spec)).To(Succeed())
 	w.Apply(cq)
+}
+
+// Redrive creates a Redrive whose spec is given as YAML.
+func (w *World) Redrive(name, spec string) {
+	GinkgoHelper()
+	redrive := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
+	Expect(yaml.UnmarshalStrict([]byte(spec), &redrive.Spec)).To(Succeed())
+	Expect(w.Kube.Create(ctx(), redrive)).To(Succeed())
+}
+
+// EditRedrive changes the spec of a Redrive.
+func (w *World) EditRedrive(name string, change func(*v1alpha1.RedriveSpec)) {
+	GinkgoHelper()
+	redrive := w.GetRedrive(name)
+	before := redrive.DeepCopy()
+	change(&redrive.Spec)
+	Expect(w.Kube.Patch(ctx(), redrive, client.MergeFrom(before))).To(Succeed())
+}
+
+// GetRedrive reads a Redrive.
+func (w *World) GetRedrive(name string) *v1alpha1.Redrive {
+	GinkgoHelper()
+	redrive := &v1alpha1.Redrive{}
+	Expect(w.Kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: name}, redrive)).To(Succeed())
+	return redrive
+}
+
+// EventuallyRedrive waits until a Redrive matches, and returns it.
+func (w *World) EventuallyRedrive(name string, matchers ...types.GomegaMatcher) *v1alpha1.Redrive {
+	GinkgoHelper()
+	var redrive *v1alpha1.Redrive
+	Eventually(func() *v1alpha1.Redrive {
+		redrive = w.GetRedrive(name)
+		return redrive
+	}).Should(SatisfyAll(matchers...))
+	return redrive
 }
 
 // Queues applies many ConsumerQueues, and returns their names.

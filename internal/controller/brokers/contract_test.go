@@ -10,13 +10,16 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -33,6 +36,26 @@ type side struct {
 }
 
 func (s side) cluster() string { return s.Health().Cluster.Key() }
+
+// awaitReady waits until a queue has so many messages that are ready: those that a connection gives back are so a moment later.
+func (s side) awaitReady(t *testing.T, queue string, want int) {
+	t.Helper()
+	NewWithT(t).Eventually(func() (int, error) {
+		ready, _, err := s.CountReady(t.Context(), s.cluster(), queue)
+		return ready, err
+	}).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(want))
+}
+
+// toOther moves each message to the queue "other".
+type toOther struct{}
+
+func (toOther) Skips(*amqp.Delivery) string { return "" }
+
+func (toOther) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	return contract.Route{RoutingKey: "other"}, amqp.Publishing{Headers: amqp.Table{transfer.SeqHeader: seq}, Body: message.Body}, nil
+}
+
+func (toOther) ID(message *amqp.Delivery) string { return message.MessageId }
 
 // observe refreshes and returns the names of what there is, of all that the cases are about.
 func (s side) observe(t *testing.T) []string {
@@ -64,8 +87,8 @@ var (
 	there  = []string{"binding dlx a orders", "exchange dlx direct", `queue orders {"x-message-ttl":60000,"x-queue-type":"quorum"}`}
 )
 
-// contract is what reconcilers rely on. It is kept by RabbitMQ in every version that Warren supports, and by the broker in memory.
-var contract = map[string]func(t *testing.T, b side){
+// promises are what reconcilers rely on. They are kept by RabbitMQ in every version that Warren supports, and by the broker in memory.
+var promises = map[string]func(t *testing.T, b side){
 	"what is applied is there": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error", nil, b.Apply(t.Context(), whole))
 		topologytest.Equal(t, "vhost", there, b.observe(t))
@@ -166,6 +189,44 @@ var contract = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "error", true, errors.Is(err, needed))
 		topologytest.Equal(t, "vhost", before, b.observe(t))
 	},
+	"messages that are ready are counted": func(t *testing.T, b side) {
+		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		b.publish("orders")
+		ready, exists, err := b.CountReady(t.Context(), b.cluster(), "orders")
+		topologytest.Equal(t, "ready", 1, ready)
+		topologytest.Equal(t, "exists", true, exists)
+		topologytest.Equal(t, "error", nil, err)
+		_, exists, err = b.CountReady(t.Context(), b.cluster(), "absent")
+		topologytest.Equal(t, "absent exists", false, exists)
+		topologytest.Equal(t, "error of absent", nil, err)
+		_, _, err = b.CountReady(t.Context(), "another", "orders")
+		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
+	},
+	"messages are moved from queue to queue": func(t *testing.T, b side) {
+		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
+		b.publish("orders")
+		config := transfer.Config{
+			Queue: "orders", Destination: "other", Judge: toOther{}, Total: 1, MaxFailures: 1,
+			Settings: func() transfer.Settings { return transfer.Settings{MaxDepth: -1} }, Report: func(transfer.Progress) {},
+		}
+		looked := config
+		looked.DryRun = true
+		progress, err := b.Transfer(t.Context(), b.cluster(), looked)
+		topologytest.Equal(t, "error of a dry run", nil, err)
+		topologytest.Equal(t, "would be moved", 1, progress.Moved)
+		for _, want := range []struct {
+			queue string
+			ready int
+		}{{"orders", 1}, {"other", 0}} {
+			b.awaitReady(t, want.queue, want.ready)
+		}
+		progress, err = b.Transfer(t.Context(), b.cluster(), config)
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 1, progress.Moved)
+		b.awaitReady(t, "orders", 0)
+		b.awaitReady(t, "other", 1)
+	},
 	"routes are followed from exchange to exchange": func(t *testing.T, b side) {
 		events := topology.Exchange{Name: "events", Type: v1alpha1.ExchangeTopic, Declare: true}
 		linked := whole
@@ -210,7 +271,7 @@ func failures(err error) []string {
 
 func TestContractOfTheBrokerInMemory(t *testing.T) {
 	t.Parallel()
-	for name, test := range contract {
+	for name, test := range promises {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := brokerstest.New(topologytest.V43, "/", "uid")
@@ -234,7 +295,7 @@ func TestContractOfTheBrokerInMemory(t *testing.T) {
 func TestContractOfRabbitMQ(t *testing.T) {
 	t.Parallel()
 	for _, broker := range testbrokers.All(t) {
-		for name, test := range contract {
+		for name, test := range promises {
 			t.Run(broker.Version+" "+name, func(t *testing.T) {
 				t.Parallel()
 				v := broker.NewVHost(t)

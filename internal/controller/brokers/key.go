@@ -1,12 +1,41 @@
 package brokers
 
 import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // ConnectionKey names the BrokerConnection of a ConsumerQueue.
 func ConnectionKey(cq *v1alpha1.ConsumerQueue) client.ObjectKey {
 	return client.ObjectKey{Namespace: cq.Namespace, Name: cq.ConnectionName()}
+}
+
+// ConnectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.
+func ConnectionOf(ctx context.Context, reader client.Reader, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
+	bc := &v1alpha1.BrokerConnection{}
+	err := reader.Get(ctx, ConnectionKey(cq), bc)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get BrokerConnection %q: %w", cq.ConnectionName(), err)
+	}
+	return bc, nil
+}
+
+// Usable returns the connection that a BrokerConnection has open, if it can be asked.
+func (p *Pool) Usable(bc *v1alpha1.BrokerConnection) (Broker, vhost.Version, bool) {
+	connection := p.Get(client.ObjectKeyFromObject(bc))
+	if connection == nil || connection.Owner() != string(bc.UID) { // it is that of a BrokerConnection that was here before
+		return nil, vhost.Version{}, false
+	}
+	health := connection.Health()
+	version, err := vhost.ParseVersion(health.Version)
+	return connection, version, err == nil && health.Observable()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -73,6 +74,10 @@ type Broker interface {
 	Remove(ctx context.Context, cluster string, removal rabbit.Removal) error
 	// DeleteEmpty deletes queues that are provably empty; see rabbit.Connection.DeleteEmpty.
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
+	// Transfer moves messages; see rabbit.Connection.Transfer.
+	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
+	// CountReady counts messages; see rabbit.Connection.CountReady.
+	CountReady(ctx context.Context, cluster, queue string) (ready int, exists bool, err error)
 	// LastDeletion is when DeleteEmpty last deleted queues; zero if it never did.
 	LastDeletion() time.Time
 	// Fences names the policies of this owner that keep queues from taking messages.

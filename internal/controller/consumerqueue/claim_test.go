@@ -244,7 +244,7 @@ func TestAManagerOutlivesItsLeadership(t *testing.T) {
 	former := w.reconciler
 	s := &scope{Reconciler: former, report: reportOn(w.get())}
 	former.index.Update(w.cached())
-	connection, version, _ := former.usable(w.connection())
+	connection, version, _ := former.pool.Usable(w.connection())
 	desired, err := topology.Desired(s.cq, version)
 	topologytest.Equal(t, "error", nil, err)
 	v := s.resolveVHost(t.Context(), connection, version, desired)

@@ -22,9 +22,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/ssa"
 	"github.com/warren-mq/warren/internal/controller/trigger"
-	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/ownership"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Reconciler keeps the topology of each ConsumerQueue as its spec asks for, and its status truthful.
@@ -60,9 +58,8 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
-// Setup adds the controller of ConsumerQueues, which reconciles some at a time, to a manager. It returns the source of their
-// metrics.
-func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics.Source, error) {
+// Setup adds the controller of ConsumerQueues, which reconciles some at a time, to a manager.
+func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconciler, error) {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
@@ -78,7 +75,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (metrics
 		r.removals.Wake(connection)
 	})
 	startDriftCounters()
-	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
+	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest(), notAtStart())).
 		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged(), notAtStart())).
@@ -160,28 +157,4 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.refused.Forget(key)
 	r.pending.Forget(key)
 	r.written.Forget(key)
-}
-
-// connectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.
-func (r *Reconciler) connectionOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
-	bc := &v1alpha1.BrokerConnection{}
-	err := r.client.Get(ctx, brokers.ConnectionKey(cq), bc)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get BrokerConnection %q: %w", cq.ConnectionName(), err)
-	}
-	return bc, nil
-}
-
-// usable returns the connection that a BrokerConnection has open, if it can be asked.
-func (r *Reconciler) usable(bc *v1alpha1.BrokerConnection) (brokers.Broker, vhost.Version, bool) {
-	connection := r.pool.Get(client.ObjectKeyFromObject(bc))
-	if connection == nil || connection.Owner() != string(bc.UID) { // it is that of a BrokerConnection that was here before
-		return nil, vhost.Version{}, false
-	}
-	health := connection.Health()
-	version, err := vhost.ParseVersion(health.Version)
-	return connection, version, err == nil && health.Observable()
 }

@@ -57,7 +57,7 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	case len(owned) == 0: // it never got as far
 		return d.removeFinalizer(ctx, corev1.EventTypeNormal, "")
 	}
-	bc, err := d.connectionOf(ctx, d.cq)
+	bc, err := brokers.ConnectionOf(ctx, d.client, d.cq)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -78,11 +78,11 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 func (d *deletion) teardownThrough(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (ctrl.Result, error) {
-	connection, version, usable := d.usable(bc)
+	connection, version, usable := d.pool.Usable(bc)
 	if !usable || connection.Health().Err != nil {
 		why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
 		if ready := conditions.ReadyOf(bc); ready.Status == metav1.ConditionFalse {
-			why = whyNotReady(bc.Name, ready)
+			why = conditions.WhyNotReady(bc.Name, ready)
 		}
 		return d.retryOrGiveUp(ctx, bc, retryLimit{d.unreached, patience.TerminationPatience}, why, owned)
 	}

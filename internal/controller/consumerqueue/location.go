@@ -9,6 +9,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -17,7 +18,7 @@ import (
 // locationOf is where a ConsumerQueue's connection leads, as the open connection knows, or else the status of the
 // BrokerConnection. The cluster is not known of a connection that has not been made yet.
 func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) ownership.Location {
-	bc, err := r.connectionOf(ctx, cq)
+	bc, err := brokers.ConnectionOf(ctx, r.client, cq)
 	if err != nil || bc == nil {
 		return ownership.Location{}
 	}
@@ -48,6 +49,17 @@ func (r *Reconciler) view(ctx context.Context, cq *v1alpha1.ConsumerQueue, here 
 		}
 		return location
 	})
+}
+
+// SharesQueue says whether another ConsumerQueue wants a queue, too, at what may be the same location; false for known if the index has
+// not heard of the ConsumerQueue yet.
+func (r *Reconciler) SharesQueue(
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version,
+) (shares, known bool) {
+	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
+		return false, false
+	}
+	return r.view(ctx, cq, r.locationOf(ctx, cq), version).Wants(vhost.QueueID(queue)), true
 }
 
 // switchLocation forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.

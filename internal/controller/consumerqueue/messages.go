@@ -23,7 +23,7 @@ import (
 // updateMessages has the status tell how many messages the queues hold, if the status is written anyway, or tells something too
 // different. While the broker cannot be asked, or its count is not known, the status keeps the numbers that it has.
 func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
-	connection, _, usable := s.usable(bc)
+	connection, _, usable := s.pool.Usable(bc)
 	if !usable || connection.Health().Err != nil {
 		return
 	}

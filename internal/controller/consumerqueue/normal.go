@@ -16,23 +16,6 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// whyNotReady says why a BrokerConnection cannot be used. How exactly a broker cannot be reached changes from one attempt to
-// the next; that stands in the status of the BrokerConnection only, or each attempt would be a write to every ConsumerQueue.
-func whyNotReady(name string, ready metav1.Condition) string {
-	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
-		return fmt.Sprintf("BrokerConnection %q cannot reach its broker: its status says why", name)
-	}
-	return fmt.Sprintf("BrokerConnection %q is not ready: %s", name, ready.Message)
-}
-
-// connectionReason tells a broker that does not answer from a connection that lacks something on this side.
-func connectionReason(ready metav1.Condition) string {
-	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
-		return v1alpha1.ReasonBrokerUnreachable
-	}
-	return v1alpha1.ReasonConnectionNotReady
-}
-
 func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 	s.status.QueueName, s.status.ConnectionName = s.cq.QueueName(), s.cq.ConnectionName()
 	writer := conditions.For(&s.status.Conditions, s.cq.Generation)
@@ -42,7 +25,7 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written for this resource")
 		return ctrl.Result{}, nil
 	}
-	bc, err := s.connectionOf(ctx, s.cq)
+	bc, err := brokers.ConnectionOf(ctx, s.client, s.cq)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -71,11 +54,11 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 // reconcileThrough goes on where there is a BrokerConnection. While that is being made, or fails for less time than a
 // restart of the broker takes, nothing is written: only a new generation is told at once that it has to wait.
 func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
-	connection, version, usable := s.usable(bc)
+	connection, version, usable := s.pool.Usable(bc)
 	ready := conditions.ReadyOf(bc)
 	current := ready.ObservedGeneration == bc.Generation
 	if current && ready.Status == metav1.ConditionFalse {
-		s.setConditions(summaryOfWaiting(connectionReason(ready), whyNotReady(bc.Name, ready)))
+		s.setConditions(summaryOfWaiting(conditions.ConnectionReason(ready), conditions.WhyNotReady(bc.Name, ready)))
 		return ctrl.Result{}, nil // its change is watched
 	}
 	if !usable || connection.Health().Err != nil {

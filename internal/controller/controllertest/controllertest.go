@@ -90,7 +90,7 @@ func ClientBuilder(t testing.TB, indexes []AddIndexes, objects ...client.Object)
 		copies[i] = object.DeepCopyObject().(client.Object)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(copies...).
-		WithStatusSubresource(&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{})
+		WithStatusSubresource(&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}, &v1alpha1.Redrive{})
 	for _, add := range indexes {
 		if err := add(t.Context(), builderIndexer{builder}); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -352,6 +353,35 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 	})
 	b.lastDeletion = time.Now()
 	return nil
+}
+
+// Transfer moves as many messages as it may, without looking at them.
+func (b *Broker) Transfer(_ context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
+	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
+		return transfer.Progress{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	moved := min(b.messages[config.Queue], config.Total-config.Moved)
+	if config.Limit > 0 {
+		moved = min(moved, config.Limit-config.Moved)
+	}
+	if !config.DryRun {
+		b.messages[config.Queue] -= moved
+		b.messages[config.Destination] += moved
+	}
+	return transfer.Progress{State: transfer.Moving, Moved: config.Moved + moved}, nil
+}
+
+// CountReady counts the messages of a queue.
+func (b *Broker) CountReady(_ context.Context, cluster, queue string) (ready int, exists bool, err error) {
+	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
+		return 0, false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.store.View(func(s *snapshot.Snapshot) { _, exists = s.Queues[queue] })
+	return b.messages[queue], exists, b.failures[vhost.QueueID(queue)]
 }
 
 // LastDeletion is when DeleteEmpty last deleted queues.

@@ -1,0 +1,65 @@
+package redrive
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func redriveOf(name string, second int, change func(*v1alpha1.Redrive)) *v1alpha1.Redrive {
+	redrive := &v1alpha1.Redrive{}
+	redrive.Namespace, redrive.Name, redrive.UID = "shop", name, "uid"
+	redrive.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC))
+	if change != nil {
+		change(redrive)
+	}
+	return redrive
+}
+
+func TestWhichRedriveComesFirst(t *testing.T) {
+	t.Parallel()
+	begun := func(r *v1alpha1.Redrive) { r.Status.Total = new(int64(5)) }
+	for name, test := range map[string]struct {
+		one, other *v1alpha1.Redrive
+		want       bool
+	}{
+		"the older one":                     {redriveOf("b", 1, nil), redriveOf("a", 2, nil), true},
+		"of two of one second, by name":     {redriveOf("a", 1, nil), redriveOf("b", 1, nil), true},
+		"the one that has begun":            {redriveOf("b", 2, begun), redriveOf("a", 1, nil), true},
+		"of two that have begun, the older": {redriveOf("b", 1, begun), redriveOf("a", 2, begun), true},
+		"no Redrive comes before itself":    {redriveOf("a", 1, nil), redriveOf("a", 1, nil), false},
+	} {
+		topologytest.Equal(t, name, test.want, isBefore(test.one, test.other))
+		if test.want {
+			topologytest.Equal(t, name+", the other way round", false, isBefore(test.other, test.one))
+		}
+	}
+}
+
+func TestWhichRedriveWantsItsTurn(t *testing.T) {
+	t.Parallel()
+	now := metav1.Now()
+	condition := func(name string) func(*v1alpha1.Redrive) {
+		return func(r *v1alpha1.Redrive) {
+			r.Status.Conditions = []metav1.Condition{{Type: name, Status: metav1.ConditionTrue}}
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.Redrive)
+		want   bool
+	}{
+		"a new one":               {nil, true},
+		"one that waits":          {condition(v1alpha1.ConditionReconciling), true},
+		"one that has ended":      {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
+		"one that is deleted":     {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
+		"one that is suspended":   {func(r *v1alpha1.Redrive) { r.Spec.Suspend = new(true) }, false},
+		"one that rests":          {condition(v1alpha1.ConditionSuspended), false},
+		"one that lacks anything": {condition(v1alpha1.ConditionStalled), false},
+	} {
+		topologytest.Equal(t, name, test.want, wantsTurn(redriveOf("a", 1, test.change)))
+	}
+}

@@ -1,0 +1,368 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+	"github.com/warren-mq/warren/test/traffic"
+)
+
+// deadLetters publishes messages to a main queue and has them rejected.
+func (w *world) deadLetters(queue string, count int) {
+	GinkgoHelper()
+	before := w.VHost.Ready(queue + ".dlq")
+	publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue(queue)}, Count: count})
+	consumer := traffic.Consume(GinkgoTB(), w.VHost, queue, func(traffic.Delivery) traffic.Action { return traffic.Reject })
+	publisher.Wait(GinkgoTB(), 30*time.Second)
+	Eventually(func() int { return w.VHost.Ready(queue + ".dlq") }).Should(Equal(before + count))
+	consumer.Stop()
+}
+
+// parked publishes messages with headers to a dead-letter queue, as consumers do.
+func (w *world) parked(queue string, messages ...amqp.Publishing) {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("park")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(channel.Confirm(false)).To(Succeed())
+	for _, message := range messages {
+		confirmation, err := channel.PublishWithDeferredConfirm("", queue, true, false, message)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(confirmation.WaitContext(ctx())).To(BeTrue())
+	}
+}
+
+// numbered are messages whose bodies and header n count from zero.
+func numbered(count int) []amqp.Publishing {
+	messages := make([]amqp.Publishing, count)
+	for i := range messages {
+		messages[i] = amqp.Publishing{
+			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"n": int64(i)}, Body: fmt.Appendf(nil, `{"n": %d}`, i),
+		}
+	}
+	return messages
+}
+
+// take takes all messages out of a queue, in their order.
+func (w *world) take(queue string) []amqp.Delivery {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("take")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	var messages []amqp.Delivery
+	for {
+		message, ok, err := channel.Get(queue, true)
+		Expect(err).NotTo(HaveOccurred())
+		if !ok {
+			return messages
+		}
+		messages = append(messages, message)
+	}
+}
+
+// completed waits until a Redrive has ended well, and returns what it has counted.
+func (w *world) completed(name string) v1alpha1.RedriveStatus {
+	GinkgoHelper()
+	redrive := w.EventuallyRedrive(name, Condition("Ready", metav1.ConditionTrue, "Completed"))
+	Expect(kstatusOf(redrive)).To(Equal(status.CurrentStatus))
+	return redrive.Status
+}
+
+var _ = Describe("A Redrive", func() {
+	onEachBroker("moves all dead letters back to the main queue, in order, as if they had never died", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.deadLetters("orders", 20)
+		w.Redrive("again", `{consumerQueueRef: {name: orders}, reason: the payment API is back, rate: Unlimited}`)
+		found := w.completed("again")
+		Expect(found.Source).To(BeEquivalentTo("orders.dlq"))
+		Expect(found.Destination).To(BeEquivalentTo("orders"))
+		Expect(found.VHost).To(Equal(w.VHost.Name))
+		Expect(*found.Total).To(BeEquivalentTo(20))
+		Expect(*found.Moved).To(BeEquivalentTo(20))
+		Expect(*found.Examined).To(BeEquivalentTo(20))
+		Expect(*found.Failed).To(BeZero())
+		Expect(found.StartTime).NotTo(BeNil())
+		Expect(found.CompletionTime).NotTo(BeNil())
+		Expect(w.VHost.Ready("orders.dlq")).To(BeZero())
+		messages := w.take("orders")
+		Expect(messages).To(HaveLen(20))
+		redrive := w.GetRedrive("again")
+		for i, message := range messages {
+			Expect(message.MessageId).To(HaveSuffix(fmt.Sprintf("%06d", i+1)))
+			for _, header := range []string{"x-death", "x-first-death-queue", "x-last-death-queue", "CC"} {
+				Expect(message.Headers).NotTo(HaveKey(header))
+			}
+			Expect(message.Headers["x-delivery-count"]).To(Or(BeNil(), BeZero()))
+			Expect(message.Headers).To(SatisfyAll(
+				HaveKeyWithValue("x-warren-redrive-id", string(redrive.UID)),
+				HaveKeyWithValue("x-warren-redrive-name", w.Namespace+"/again"),
+				HaveKeyWithValue("x-warren-redrive-reason", "the payment API is back"),
+				HaveKeyWithValue("x-warren-redrive-from", "orders.dlq"),
+				HaveKeyWithValue("x-warren-origin-queue", "orders"),
+				HaveKeyWithValue("x-warren-origin-reason", "Rejected"),
+			))
+		}
+		Expect(w.reasons("again")).To(Equal([]string{"Started", "Completed"}))
+		Expect(w.reasons("orders")).To(ContainElement("Redriven"))
+	})
+
+	onEachBroker("moves those that are selected, and leaves the others as they were", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(50)...)
+		const selected = `{consumerQueueRef: {name: orders}, select: {reasons: [Parked], where: "headers.n >= 40 && body.n < 45"}, dryRun: %t}`
+		w.Redrive("look", fmt.Sprintf(selected, true))
+		looked := w.EventuallyRedrive("look", Condition("Ready", metav1.ConditionTrue, "DryRun"))
+		Expect(*looked.Status.Moved).To(BeEquivalentTo(5))
+		Expect(looked.Status.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
+		Expect(w.VHost.Ready("orders")).To(BeZero())
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(50))
+
+		w.Redrive("go", fmt.Sprintf(selected, false))
+		found := w.completed("go")
+		Expect(*found.Moved).To(BeEquivalentTo(5))
+		Expect(found.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
+		Expect(bodies(w.take("orders"))).To(Equal([]string{`{"n": 40}`, `{"n": 41}`, `{"n": 42}`, `{"n": 43}`, `{"n": 44}`}))
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(45))
+		left := w.take("orders.dlq")
+		for i := range left {
+			number := i
+			if i >= 40 {
+				number = i + 5
+			}
+			Expect(string(left[i].Body)).To(Equal(`{"n": ` + strconv.Itoa(number) + `}`))
+		}
+	})
+
+	It("moves as many as its limit", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(20)...)
+		w.Redrive("some", `{consumerQueueRef: {name: orders}, limit: 7}`)
+		Expect(*w.completed("some").Moved).To(BeEquivalentTo(7))
+		Expect(bodies(w.take("orders"))).To(HaveLen(7))
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(13))
+	})
+
+	It("moves to a tier, to another ConsumerQueue, and to where each message was published first", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{retry: {strategy: Reject, delayTiers: [{delay: 1h}]}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}]}`)
+		w.Queue("quarantine", `{}`)
+		w.Ready("orders")
+		w.Ready("quarantine")
+		tier := string(w.Get("orders").Spec.Retry.DelayTiers[0].QueueName)
+		if tier == "" {
+			tier = "orders.retry.1h"
+		}
+		w.parked("orders.dlq", numbered(1)...)
+		w.Redrive("tier", `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`)
+		Expect(w.completed("tier").Destination).To(BeEquivalentTo(tier))
+		Expect(w.VHost.Ready(tier)).To(Equal(1))
+
+		w.parked("orders.dlq", numbered(2)...)
+		w.Redrive("aside", `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}}`)
+		Expect(w.completed("aside").Destination).To(BeEquivalentTo("quarantine"))
+		Expect(w.VHost.Ready("quarantine")).To(Equal(2))
+
+		w.Redrive("nowhere", `{consumerQueueRef: {name: orders}, destination: {type: Retry, delay: 5m}}`)
+		w.EventuallyRedrive("nowhere", Condition("Ready", metav1.ConditionFalse, "InvalidDestination"),
+			Condition("Stalled", metav1.ConditionTrue, "InvalidDestination"), Message(ContainSubstring(`delay tiers of "1h0m0s"`)))
+	})
+
+	It("waits while another one moves messages of the same queue", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(50)...)
+		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 10}`)
+		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+		w.Redrive("second", `{consumerQueueRef: {name: orders}}`)
+		second := w.EventuallyRedrive("second", Condition("Ready", metav1.ConditionUnknown, "Queued"),
+			Condition("Reconciling", metav1.ConditionTrue, "Queued"), Message(ContainSubstring(`Redrive "first"`)))
+		Expect(kstatusOf(second)).To(Equal(status.InProgressStatus))
+		Expect(second.Status.Total).To(BeNil())
+		w.EditRedrive("first", func(spec *v1alpha1.RedriveSpec) { spec.Rate.IntVal = 1000 })
+		Expect(*w.completed("first").Moved).To(BeEquivalentTo(50))
+		Expect(*w.completed("second").Total).To(BeZero())
+	})
+
+	It("rests while it is suspended, goes on, and ends when it is cancelled", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(200)...)
+		w.Redrive("slow", `{consumerQueueRef: {name: orders}, rate: 20}`)
+		Eventually(func() int { return w.VHost.Ready("orders") }).Should(BeNumerically(">", 5))
+		w.EditRedrive("slow", func(spec *v1alpha1.RedriveSpec) { spec.Suspend = new(true) })
+		rests := w.EventuallyRedrive("slow", Condition("Ready", metav1.ConditionUnknown, "Suspended"),
+			Condition("Suspended", metav1.ConditionTrue, "Suspended"), NoCondition("Reconciling"))
+		moved := int(*rests.Status.Moved)
+		Expect(w.VHost.Ready("orders")).To(Equal(moved))
+		Consistently(func() int { return w.VHost.Ready("orders") }).WithTimeout(time.Second).Should(Equal(moved))
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(200 - moved))
+
+		w.EditRedrive("slow", func(spec *v1alpha1.RedriveSpec) { spec.Suspend = nil })
+		Eventually(func() int { return w.VHost.Ready("orders") }).Should(BeNumerically(">", moved+5))
+		w.EditRedrive("slow", func(spec *v1alpha1.RedriveSpec) { spec.Cancel = new(true) })
+		ended := w.EventuallyRedrive("slow", Condition("Ready", metav1.ConditionTrue, "Cancelled"), NoCondition("Suspended"))
+		moved = int(*ended.Status.Moved)
+		Expect(w.VHost.Ready("orders")).To(Equal(moved))
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(200 - moved))
+		Expect(w.reasons("slow")).To(Equal([]string{"Started", "Cancelled"}))
+	})
+
+	onEachBroker("does not look at messages that a delivery limit may delete, and moves all of them", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(10)...)
+		w.Redrive("look", `{consumerQueueRef: {name: orders}, dryRun: true}`)
+		w.Redrive("some", `{consumerQueueRef: {name: orders}, select: {reasons: [Parked]}}`)
+		for _, name := range []string{"look", "some"} {
+			stalled := w.EventuallyRedrive(name, Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"),
+				Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"))
+			Expect(kstatusOf(stalled)).To(Equal(status.FailedStatus))
+		}
+		w.Redrive("all", `{consumerQueueRef: {name: orders}}`)
+		Expect(*w.completed("all").Moved).To(BeEquivalentTo(10))
+		Expect(w.VHost.Ready("orders")).To(Equal(10))
+	})
+
+	It("takes from a shared queue only what its ConsumerQueue has lost", func() {
+		w := newWorld(matrix[0])
+		for _, name := range []string{"orders", "invoices"} {
+			w.Queue(name, `{deadLetter: {queue: {name: shop.dlq}}}`)
+			w.Ready(name)
+		}
+		for _, name := range []string{"orders", "invoices"} {
+			before := w.VHost.Ready("shop.dlq")
+			w.VHost.Publish("", name, "a", "b", "c")
+			consumer := traffic.Consume(GinkgoTB(), w.VHost, name, func(traffic.Delivery) traffic.Action { return traffic.Reject })
+			Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(before + 3))
+			consumer.Stop()
+		}
+		w.parked("shop.dlq", numbered(1)...)
+		w.Redrive("mine", `{consumerQueueRef: {name: orders}}`)
+		found := w.completed("mine")
+		Expect(*found.Moved).To(BeEquivalentTo(3))
+		Expect(found.Skipped).To(Equal(map[string]int64{"OtherOrigin": 3, "NoOrigin": 1}))
+		Expect(w.VHost.Ready("orders")).To(Equal(3))
+	})
+
+	It("says what it lacks, and begins when that is there", func() {
+		w := newWorld(matrix[0])
+		w.Redrive("early", `{consumerQueueRef: {name: orders}}`)
+		w.EventuallyRedrive("early", Condition("Ready", metav1.ConditionFalse, "ConsumerQueueNotFound"),
+			Condition("Stalled", metav1.ConditionTrue, "ConsumerQueueNotFound"), Message(ContainSubstring(`ConsumerQueue "orders" not found`)))
+		w.Queue("orders", `{}`)
+		w.completed("early")
+
+		w.Redrive("unclear", `{consumerQueueRef: {name: orders}, select: {where: "size >"}}`)
+		w.EventuallyRedrive("unclear", Condition("Ready", metav1.ConditionFalse, "InvalidSelector"),
+			Message(ContainSubstring("spec.select.where")))
+
+		w.Queue("none", `{deadLetter: {policy: Disabled}}`)
+		w.Ready("none")
+		w.Redrive("nothing", `{consumerQueueRef: {name: none}}`)
+		w.EventuallyRedrive("nothing", Condition("Ready", metav1.ConditionFalse, "NoDeadLetterQueue"))
+	})
+
+	It("waits for its destination: missing, full, or with enough to do", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{queue: {maxLength: 5}}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(20)...)
+		w.Redrive("full", `{consumerQueueRef: {name: orders}, rate: Unlimited}`)
+		w.EventuallyRedrive("full", Condition("Ready", metav1.ConditionUnknown, "DestinationFull"),
+			Condition("Reconciling", metav1.ConditionTrue, "DestinationFull"))
+		consumer := traffic.Consume(GinkgoTB(), w.VHost, "orders", nil)
+		Expect(*w.completed("full").Moved).To(BeEquivalentTo(20))
+		Eventually(func() int { return consumer.Deliveries() }).Should(Equal(20))
+		consumer.Stop()
+		Expect(w.reasons("full")).To(ContainElement("Waiting"))
+
+		w.Queue("invoices", `{}`)
+		w.Ready("invoices")
+		w.parked("invoices.dlq", numbered(20)...)
+		w.Redrive("busy", `{consumerQueueRef: {name: invoices}, rate: Unlimited, maxDestinationDepth: 5}`)
+		w.EventuallyRedrive("busy", Condition("Ready", metav1.ConditionUnknown, "DestinationBusy"))
+		Expect(w.VHost.Ready("invoices")).To(BeNumerically("<=", 5))
+		traffic.Consume(GinkgoTB(), w.VHost, "invoices", nil)
+		Expect(*w.completed("busy").Moved).To(BeEquivalentTo(20))
+	})
+
+	It("fails when its ConsumerQueue is deleted, and leaves the rest where it is", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(100)...)
+		w.Redrive("late", `{consumerQueueRef: {name: orders}, rate: 10}`)
+		w.EventuallyRedrive("late", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+		w.Delete("orders")
+		ended := w.EventuallyRedrive("late", Condition("Ready", metav1.ConditionFalse, "ConsumerQueueGone"),
+			Condition("Stalled", metav1.ConditionTrue, "ConsumerQueueGone"))
+		Expect(ended.Status.CompletionTime).NotTo(BeNil())
+		Expect(w.VHost.Ready("orders")).To(BeEquivalentTo(*ended.Status.Moved))
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(BeEquivalentTo(100 - *ended.Status.Moved))
+	})
+
+	It("is deleted some time after it has ended", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.Redrive("short", `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 1}`)
+		w.Redrive("long", `{consumerQueueRef: {name: orders}}`)
+		w.completed("long")
+		Eventually(func() bool {
+			return apierrors.IsNotFound(w.Kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "short"}, &v1alpha1.Redrive{}))
+		}).Should(BeTrue())
+		w.GetRedrive("long")
+	})
+
+	It("moves a message no more often than maxRedrives, however often it is asked to", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.deadLetters("orders", 10)
+		traffic.Consume(GinkgoTB(), w.VHost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Reject })
+		for i := range 4 {
+			name := fmt.Sprintf("again-%d", i)
+			w.Redrive(name, `{consumerQueueRef: {name: orders}, rate: Unlimited, maxRedrives: 2}`)
+			moved := 10
+			if i >= 2 {
+				moved = 0
+			}
+			Expect(*w.completed(name).Moved).To(BeEquivalentTo(moved), name)
+			Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(10))
+		}
+	})
+})
+
+// bodies are the bodies of messages.
+func bodies(messages []amqp.Delivery) []string {
+	found := make([]string, len(messages))
+	for i, message := range messages {
+		found[i] = string(message.Body)
+	}
+	return found
+}
