@@ -7,12 +7,13 @@ cd "$HACK_DIR/.."
 
 files=charts/warren/files
 rm -rf "$files"
-mkdir -p "$files"/{contract,crds,dashboards,rbac/user,rules}
+mkdir -p "$files"/{admission,contract,crds,dashboards,rbac/user,rules}
 cp config/crd/bases/*.yaml "$files/crds/"
 # Of these, the chart takes the rules; names and bindings are its own.
 cp config/rbac/{role,leader_election_role,metrics_auth_role,metrics_reader_role}.yaml "$files/rbac/"
 cp config/contract/role.yaml "$files/rbac/contract_role.yaml"
 cp config/contract/admission_policy.yaml "$files/contract/"
+cp config/admission/redrive_policy.yaml "$files/admission/"
 cp config/rbac/*_{admin,editor,viewer}_role.yaml "$files/rbac/user/"
 cp config/prometheus/rules.yaml "$files/rules/alerts.yaml"
 cp config/grafana/warren.json "$files/dashboards/"
