@@ -10,6 +10,9 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // vhost is the virtual host of the tour; it is made anew each time.
@@ -27,7 +30,7 @@ func brokerFromEnvironment() (*broker, error) {
 		return nil, errors.New("WARREN_TEST_BROKERS names no broker: run this by \"make run\"")
 	}
 	first, second, _ := strings.Cut(entries[0], ",")
-	amqp, err := url.Parse(first)
+	address, err := url.Parse(first)
 	if err != nil {
 		return nil, errors.New("WARREN_TEST_BROKERS: want amqp://user:password@host:port,http://user:password@host:port")
 	}
@@ -37,8 +40,8 @@ func brokerFromEnvironment() (*broker, error) {
 	}
 	found := &broker{username: management.User.Username()}
 	found.password, _ = management.User.Password()
-	amqp.User, management.User, amqp.Path = nil, nil, ""
-	found.amqp, found.management = amqp.String(), strings.TrimSuffix(management.String(), "/")
+	address.User, management.User, address.Path = nil, nil, ""
+	found.amqp, found.management = address.String(), strings.TrimSuffix(management.String(), "/")
 	return found, nil
 }
 
@@ -99,6 +102,45 @@ func (b *broker) definitions(ctx context.Context) (definitions, error) {
 
 func (b *broker) deleteQueue(ctx context.Context, name string) error {
 	return b.call(ctx, http.MethodDelete, "queues/"+vhost+"/"+url.PathEscape(name), nil)
+}
+
+// failToConsume publishes messages to a queue and rejects each of them, as a consumer does that cannot handle them.
+func (b *broker) failToConsume(queue string, bodies ...string) error {
+	connection, err := amqp.DialConfig(b.amqp, amqp.Config{
+		SASL: []amqp.Authentication{&amqp.PlainAuth{Username: b.username, Password: b.password}}, Vhost: vhost, Heartbeat: 10 * time.Second,
+	})
+	if err != nil {
+		return fmt.Errorf("connect to the broker: %w", err)
+	}
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	if err != nil {
+		return err
+	}
+	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
+	for _, body := range bodies {
+		if err == nil {
+			err = channel.Publish("", queue, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
+		}
+	}
+	for range bodies {
+		if err == nil {
+			message := <-messages
+			err = message.Reject(false)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("consume from queue %q: %w", queue, err)
+	}
+	return nil
+}
+
+// messages is how many messages of a queue are ready.
+func (b *broker) messages(ctx context.Context, name string) (int, error) {
+	found := struct {
+		Ready int `json:"messages_ready"`
+	}{}
+	return found.Ready, b.call(ctx, http.MethodGet, "queues/"+vhost+"/"+url.PathEscape(name), &found)
 }
 
 // uri leads to the vhost of the tour. It shows no password but the one that every RabbitMQ begins with.
