@@ -115,13 +115,13 @@ func (r HeaderRequirement) holds(headers amqp.Table) bool {
 	case DoesNotExist:
 		return !exists
 	}
-	text, hasText := textOf(value)
+	text, hasText := HeaderText(value)
 	listed := exists && hasText && slices.Contains(r.Values, text)
 	return listed == (r.Operator == In)
 }
 
-// textOf is how a header is written in a list of values.
-func textOf(value any) (text string, ok bool) {
+// HeaderText is how a header is written in a list of values.
+func HeaderText(value any) (text string, ok bool) {
 	switch value := value.(type) {
 	case string:
 		return value, true

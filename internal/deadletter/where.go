@@ -96,7 +96,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	case "headers":
 		return valueOf(v.letter.Headers), true
 	case "properties":
-		return properties(v.letter.Delivery), true
+		return Properties(v.letter.Delivery), true
 	case "reason":
 		return string(v.letter.Reason), true
 	case "origin":
@@ -120,8 +120,8 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// properties are those that a message has, by the names of AMQP in camel case.
-func properties(message *amqp.Delivery) map[string]any {
+// Properties are those that a message has, by the names of AMQP in camel case.
+func Properties(message *amqp.Delivery) map[string]any {
 	had := map[string]any{}
 	for name, value := range map[string]string{
 		"contentType": message.ContentType, "contentEncoding": message.ContentEncoding, "correlationId": message.CorrelationId,

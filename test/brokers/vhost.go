@@ -252,6 +252,12 @@ func (v *VHost) DeletePolicy(name string) {
 	v.Broker.call(v.tb, http.MethodDelete, nil, "policies", v.Name, name)
 }
 
+// DeleteOperatorPolicy deletes an operator policy.
+func (v *VHost) DeleteOperatorPolicy(name string) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodDelete, nil, "operator-policies", v.Name, name)
+}
+
 // Publish publishes messages with the given bodies, persistent, and returns when the broker has confirmed them all.
 func (v *VHost) Publish(exchange, routingKey string, bodies ...string) {
 	v.tb.Helper()

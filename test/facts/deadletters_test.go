@@ -55,6 +55,39 @@ func TestAFullDLQ(t *testing.T) {
 	})
 }
 
+// A full DLQ refuses what is published, and takes what is dead-lettered at most once: it grows beyond its length, and nothing is lost.
+func TestAFullDLQBehindAtMostOnce(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.declare(`{retry: {policy: None}, deadLetterStrategy: AtMostOnce, deadLetter: {queue: {maxLength: 1}}}`)
+		channel, err := w.connection.Channel()
+		w.must(err)
+		w.must(channel.Confirm(false))
+		published := 0
+		w.eventually(func() bool {
+			confirmation, err := channel.PublishWithDeferredConfirm("", "orders.dlq", false, false, amqp.Publishing{})
+			w.must(err)
+			confirmed, err := confirmation.WaitContext(w.t.Context())
+			w.must(err)
+			if confirmed {
+				published++
+			}
+			return !confirmed
+		}, "the DLQ is full")
+		w.must(channel.Close())
+		const dead = 50
+		for range dead {
+			w.Publish("", "orders", "dead letter")
+		}
+		c := w.consume("orders")
+		for range dead {
+			w.must(c.next().Reject(false))
+		}
+		c.close()
+		w.holds("orders.dlq", published+dead)
+		w.counted("orders", counts{})
+	})
+}
+
 // A dead letter stays in its queue until the next queue has confirmed it, and counts towards the length of its queue.
 func TestAWaitingDeadLetterCountsTowardsTheLength(t *testing.T) {
 	onEachBroker(t, func(w *world) {

@@ -101,6 +101,35 @@ func TestLookingAtADeadLetter21Times(t *testing.T) {
 	})
 }
 
+// A message brings the count of its rejects along when it is dead-lettered, from RabbitMQ 4.3 on: in a DLQ with the default limit, the
+// first look deletes a message that was rejected more often than that elsewhere.
+func TestTheFirstLookCanDeleteFrom43On(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		unlimited := []any{}
+		if w.is40() {
+			unlimited = []any{"x-delivery-limit", -1}
+		}
+		w.quorum("orders", append(unlimited, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "bare")...)
+		w.quorum("bare")
+		w.Publish("", "orders", "rejected often")
+		c := w.consume("orders")
+		for range 21 {
+			w.must(c.next().Reject(true))
+		}
+		w.must(c.next().Reject(false))
+		c.close()
+		w.holds("bare", 1)
+		look := w.consume("bare")
+		look.next()
+		look.close()
+		if w.is43() {
+			w.counted("bare", counts{})
+		} else {
+			w.take("bare", "rejected often")
+		}
+	})
+}
+
 // Requeue: the limit counts returns to the queue, so there are maxAttempts deliveries; after them the broker dead-letters
 // the message.
 func TestRequeueHasMaxAttemptsDeliveries(t *testing.T) {

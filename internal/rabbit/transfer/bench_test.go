@@ -77,7 +77,7 @@ type redriver struct {
 }
 
 // redriveAll is a redriver of all messages that an expression holds for.
-func redriveAll(b *testing.B, where string) Judge {
+func redriveAll(b *testing.B, where string) redriver {
 	b.Helper()
 	selector, err := deadletter.Compile(deadletter.Selection{Where: where})
 	if err != nil {
@@ -113,18 +113,18 @@ func perSecond(b *testing.B, vh *brokers.VHost, bodies []string, move func(*test
 	return float64(len(bodies)) / took.Seconds()
 }
 
-func moveByTransfer(judge Judge) func(*testing.B, *brokers.VHost, int) {
+func moveByTransfer(judge redriver) func(*testing.B, *brokers.VHost, int) {
 	return func(b *testing.B, vh *brokers.VHost, count int) {
 		b.Helper()
 		runWell(b, configFor(b, vh, judge, count))
 	}
 }
 
-func configFor(b *testing.B, vh *brokers.VHost, judge Judge, count int) Config {
+func configFor(b *testing.B, vh *brokers.VHost, judge redriver, count int) Config {
 	b.Helper()
 	return Config{
 		Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source,
-		Destination: destination, Judge: judge, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: count,
+		Destination: destination, Judge: judge, Copier: judge, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: count,
 		MaxFailures: 1, Report: func(Progress) {},
 	}
 }
@@ -163,6 +163,39 @@ func moveBare(b *testing.B, vh *brokers.VHost, count int) {
 		}
 		if err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkLook looks at messages of 1 kB at the head of a queue of 100,000, on a connection of its own, as the dead-letter API does.
+func BenchmarkLook(b *testing.B) {
+	for _, broker := range brokers.All(b) {
+		for _, most := range []int{50, 1000, 10_000, 100_000} {
+			b.Run(broker.Version+", "+strconv.Itoa(most), func(b *testing.B) {
+				vh := broker.NewVHost(b)
+				vh.DeclareQueue(source, quorum(vh, nil))
+				bodies := make([]string, 100_000)
+				for i := range bodies {
+					bodies[i] = strings.Repeat("x", 1000)
+				}
+				vh.Publish("", source, bodies...)
+				seen := 0
+				config := LookConfig{
+					Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, Most: most,
+					Visit: func(*amqp.Delivery) bool {
+						seen++
+						return true
+					},
+				}
+				for b.Loop() {
+					if _, err := Look(b.Context(), config); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if seen != b.N*most {
+					b.Fatalf("%d messages were seen", seen)
+				}
+			})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -18,13 +19,19 @@ func (p *pass) tick(now time.Time) error {
 	if !p.until.IsZero() && now.After(p.until) {
 		p.until = time.Time{}
 	}
-	if !p.blocked && now.Sub(p.began) > passLimit && (p.held > 0 || len(p.waiting) > 0) {
+	switch {
+	case p.Limited && len(p.waiting) > 0 && p.state != DestinationBusy && now.Sub(p.takenAt) > passLimit:
+		p.stop(ErrWaitedTooLong)
+	case !p.Limited && !p.blocked && now.Sub(p.began) > passLimit && (p.held > 0 || len(p.waiting) > 0):
 		p.stop(errPassOver)
 	}
 	if p.stopping && now.Sub(p.stoppedAt) > settleLimit {
-		return errNoAnswer
+		if len(p.outlet.inFlight) > 0 {
+			return errNoAnswer
+		}
+		p.holdWaiting()
 	}
-	if !p.blocked && !p.stopping {
+	if !p.blocked && p.mayPublish() {
 		if err := p.lookAtQueues(now); err != nil {
 			return err
 		}
@@ -36,8 +43,11 @@ func (p *pass) tick(now time.Time) error {
 	return p.publish()
 }
 
-// lookAtQueues asks how deep the destination is, and whether the source is empty.
+// lookAtQueues asks how many messages are deleted, how deep the destination is, and whether the source is empty.
 func (p *pass) lookAtQueues(now time.Time) error {
+	if err := p.makeSure(now); err != nil {
+		return err
+	}
 	if p.watchesDepth() && (p.room <= 0 && now.Sub(p.lastDepth) >= 10*tick || now.Sub(p.lastDepth) >= depthInterval) {
 		if err := p.lookAtDestination(now); err != nil {
 			return err
@@ -60,13 +70,16 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 	if err != nil {
 		return err
 	}
-	heldByOthers := declared.Consumers > p.intake.consumers() && idle < unnoticed
+	if isUncounted(declared) && p.intake.consumers() > 0 {
+		return nil
+	}
+	heldByOthers := p.look == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
 	p.drained = exists && declared.Messages == 0 && !heldByOthers
 	return nil
 }
 
 func (p *pass) watchesDepth() bool {
-	return p.Destination != "" && p.Settings().MaxDepth >= 0 && !p.DryRun && p.taken < p.bound
+	return p.Destination != "" && p.Settings().MaxDepth >= 0 && !p.DryRun && (p.taken < p.bound || len(p.waiting) > 0)
 }
 
 // lookAtDestination finds out how many messages the destination may get. One that is missing is found by the next copy as well.
@@ -76,10 +89,14 @@ func (p *pass) lookAtDestination(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	p.room = max(0, p.Settings().MaxDepth-declared.Messages-len(p.outlet.inFlight))
+	limit := p.Settings().MaxDepth
+	p.room = max(0, limit-declared.Messages-len(p.outlet.inFlight))
+	if p.state == DestinationBusy && 10*p.room < limit { // with each message that leaves, the transfer would begin and stop again
+		p.room = 0
+	}
 	switch {
 	case exists && p.room == 0:
-		p.setState(DestinationBusy, "")
+		p.setState(DestinationBusy, fmt.Sprintf("queue %q has %d ready messages or about as many", p.Destination, limit))
 	case p.state == DestinationBusy:
 		p.setState(Moving, "")
 	}
@@ -87,19 +104,36 @@ func (p *pass) lookAtDestination(now time.Time) error {
 }
 
 // giveBack ends the intake, channel by channel. Whoever holds messages counts as a consumer, so the count tells when a queue has heard of
-// the end of a channel.
-func (p *pass) giveBack() {
+// the end of a channel. The error says that the broker may not know of each acknowledgement.
+func (p *pass) giveBack() error {
+	if !p.Limited && !p.blocked {
+		err := p.intake.sweep(func() (int, error) {
+			source, exists, err := p.declared(p.Queue)
+			if exists && isUncounted(source) { // what is held makes this a consumer
+				return firstSweep, nil
+			}
+			return source.Messages, err
+		})
+		if err != nil {
+			p.Log.V(1).Info("Messages may have lost their places", "queue", p.Queue, "reason", err.Error())
+		}
+	}
 	before, _, err := p.declared(p.Queue)
-	p.intake.close(func() {
+	before.Consumers = max(before.Consumers, p.intake.consumers())
+	return p.intake.close(func() {
 		for begun := time.Now(); err == nil && time.Since(begun) < settleLimit; time.Sleep(time.Millisecond) {
 			now, exists, failed := p.declared(p.Queue)
-			if failed != nil || !exists || now.Consumers < before.Consumers {
+			if failed != nil || !exists || now.Consumers < before.Consumers && !isUncounted(now) {
 				before, err = now, failed
 				return
 			}
 		}
 	})
 }
+
+// isUncounted says whether the numbers of a queue that has messages or consumers tell nothing: a quorum queue that is too busy to count
+// says zero for both.
+func isUncounted(queue amqp.Queue) bool { return queue.Messages == 0 && queue.Consumers == 0 }
 
 // declared counts the messages of a queue that wait for a consumer, and the consumers; false if there is no such queue.
 func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err error) {
@@ -143,7 +177,11 @@ func (p *pass) setState(state State, detail string) {
 // now is the progress. The messages that stay are counted anew in each pass; until as many are found as before, the former counts hold.
 func (p *pass) now() Progress {
 	progress := Progress{
-		State: p.state, Detail: p.detail, Moved: p.moved, Failures: p.failures, InFlight: len(p.inFlight()), Skipped: map[string]int{},
+		State: p.state, Detail: p.detail, Moved: p.moved, Failures: p.failures, InFlight: len(p.inFlight()), Unsure: p.unsure,
+		Skipped: map[string]int{},
+	}
+	if p.Delete {
+		progress.Unsure += p.moved - p.sure
 	}
 	counted := p.skipped
 	if sum(counted) < sum(p.progress.Skipped) {

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -53,6 +54,19 @@ func (p *pass) outletClosed() error {
 	return p.publish()
 }
 
+// consumerEnded says why no more messages come: the connection has ended, or the queue was deleted.
+func (p *pass) consumerEnded() error {
+	if !p.connection.Connection.IsClosed() {
+		return fmt.Errorf("queue %q: %w", p.Queue, errConsumerCancelled)
+	}
+	select {
+	case reason := <-p.closed:
+		return p.connectionClosed(reason)
+	case <-time.After(answerLimit):
+		return p.Errs.OfOperation(amqp.ErrClosed)
+	}
+}
+
 // connectionClosed says why the connection has ended, and who is to blame.
 func (p *pass) connectionClosed(reason *amqp.Error) error {
 	if reason == nil {
@@ -61,7 +75,8 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	under := slices.Collect(maps.Values(p.outlet.inFlight))
 	unreadable := reason.Code == amqp.InternalError || reason.Code == amqp.FrameError && !reason.Server
 	switch {
-	case unreadable && len(under) == 0:
+	// With one message at a time, none is delivered while a copy is under way.
+	case unreadable && (len(under) == 0 || p.intake.capacity() > 1):
 		return fmt.Errorf("queue %q: %w: %s", p.Queue, errCrashed, reason.Reason)
 	case !unreadable && (!reason.Server || reason.Code == amqp.ConnectionForced):
 		return p.Errs.OfOperation(reason)
@@ -88,11 +103,30 @@ func (p *pass) ended(err error) error {
 	p.crashes++
 	first := p.atATime == 1 && p.moved == p.movedBefore
 	if p.holds() {
-		first = p.crashes > maxCrashes
+		first = p.crashes > maxCrashes || p.look != nil
 	}
 	if first {
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	p.atATime = max(1, p.prefetch()/2)
 	return err
+}
+
+// putOff has messages wait for their turn again, after a pause.
+func (p *pass) putOff(state State, detail string, refused ...*item) {
+	p.requeue(refused)
+	p.setState(state, detail)
+	if p.until.IsZero() {
+		p.pause = min(max(firstPause, 2*p.pause), lastPause)
+		p.until = time.Now().Add(p.pause)
+	}
+}
+
+// requeue has messages wait for their turn, in the order of the queue.
+func (p *pass) requeue(again []*item) {
+	p.waiting = append(p.waiting, again...)
+	slices.SortFunc(p.waiting, func(a, b *item) int {
+		byChannel := cmp.Compare(slices.Index(p.intake.channels, a.from), slices.Index(p.intake.channels, b.from))
+		return cmp.Or(byChannel, cmp.Compare(a.message.DeliveryTag, b.message.DeliveryTag))
+	})
 }

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -16,7 +17,10 @@ type intake struct {
 	connection *amqpconn.Conn
 	queue      string
 	channels   []*intakeChannel // in the order in which they took
+	closed     int              // messages that were acknowledged on channels that are closed
 	ending     bool             // nothing is to be delivered beyond the prefetch of the current channel
+	// fresh says that a message has come that was never delivered before: the queue has no more of those that were given back.
+	fresh bool
 }
 
 // intakeChannel is a channel with one consumer.
@@ -42,11 +46,11 @@ const consumerTag = "warren-transfer"
 // open takes further messages on another channel, and closes those that are not needed any more.
 func (in *intake) open(prefetch int) error {
 	in.channels = slices.DeleteFunc(in.channels, func(channel *intakeChannel) bool {
-		done := channel.delivered == channel.acknowledged
-		if done {
-			in.end(channel)
+		if channel.delivered != channel.acknowledged || in.end(channel) != nil {
+			return false
 		}
-		return done
+		in.closed += int(channel.acknowledged)
+		return true
 	})
 	channel, err := in.connection.Connection.Channel()
 	if err != nil {
@@ -91,9 +95,27 @@ func (in *intake) refill(prefetch int) error {
 // endFull withholds acknowledgements from now on: each would bring another message.
 func (in *intake) endFull() { in.ending, in.current().last = true, true }
 
-// stop ends deliveries, and acknowledges what was confirmed. What comes in the meantime is held. If the consumer went on, the queue would
-// give that what other channels give back.
+// hasEnded says after endFull whether nothing more is delivered.
+func (in *intake) hasEnded() bool {
+	current := in.current()
+	return current.cancelled || current.isFull()
+}
+
+// stop ends deliveries, and acknowledges what was confirmed. If the consumer went on, the queue would give that what other channels give
+// back.
 func (in *intake) stop() error {
+	if err := in.endCurrent(); err != nil {
+		return err
+	}
+	err := in.flush(false)
+	if in.hasAcknowledged() {
+		time.Sleep(quiet) // a queue that has much to do forgets acknowledgements that the end of their channel follows closely
+	}
+	return err
+}
+
+// endCurrent ends deliveries on the current channel, and holds what comes in the meantime.
+func (in *intake) endCurrent() error {
 	current := in.current()
 	current.last = true
 	idle := time.NewTimer(quiet)
@@ -102,7 +124,7 @@ func (in *intake) stop() error {
 		select {
 		case message, more := <-current.deliveries:
 			if open = more; more {
-				current.keep(message.DeliveryTag)
+				in.keep(&message)
 			}
 			idle.Reset(quiet)
 		case <-idle.C:
@@ -115,11 +137,45 @@ func (in *intake) stop() error {
 		}
 	}
 	for message := range current.deliveries {
-		current.keep(message.DeliveryTag)
+		in.keep(&message)
 	}
-	err := in.flush(false)
-	time.Sleep(quiet) // a queue that has much to do forgets acknowledgements that the end of their channel follows closely
-	return err
+	return nil
+}
+
+// sweep takes what was given back before and still waits, so that all can be given back in order: a quorum queue has those messages in a
+// line of their own, which it delivers first, and adds at its end what is given back. Left says how many messages wait. Each channel takes
+// more than the one before, and not many more than there are: those that are taken without need are in the line from then on.
+func (in *intake) sweep(left func() (int, error)) error {
+	end := time.Now().Add(sweepLimit)
+	for prefetch := firstSweep; in.holds() && !in.fresh && time.Now().Before(end); prefetch = min(2*prefetch, maxHeld) {
+		waiting, err := left()
+		if err != nil || waiting == 0 {
+			return err
+		}
+		if err := in.open(min(prefetch, waiting)); err != nil {
+			return err
+		}
+		if err := in.endCurrent(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// firstSweep is how many messages the first channel of a sweep takes.
+	firstSweep = 64
+	// sweepLimit is how long a sweep may take. What a queue has beyond loses its place to what is given back.
+	sweepLimit = 5 * time.Second
+)
+
+// holds says whether there are messages that will be given back.
+func (in *intake) holds() bool {
+	return slices.ContainsFunc(in.channels, func(channel *intakeChannel) bool { return channel.delivered > channel.acknowledged })
+}
+
+func (in *intake) hasAcknowledged() bool {
+	return slices.ContainsFunc(in.channels, func(channel *intakeChannel) bool { return channel.acknowledged > 0 })
 }
 
 // quiet is after how long without a message none is on its way, and after how long an acknowledgement has arrived.
@@ -133,10 +189,16 @@ func (c *intakeChannel) cancel() error {
 	return c.channel.Cancel(consumerTag, false)
 }
 
+// took takes note of a message that has come on the current channel.
+func (in *intake) took(message *amqp.Delivery) {
+	in.current().delivered++
+	in.fresh = in.fresh || !message.Redelivered
+}
+
 // keep holds a message that nobody has looked at.
-func (c *intakeChannel) keep(tag uint64) {
-	c.delivered++
-	c.hold(tag)
+func (in *intake) keep(message *amqp.Delivery) {
+	in.took(message)
+	in.current().hold(message.DeliveryTag)
 }
 
 // flush acknowledges what was confirmed. idle says that no message has come for a while: then the queue has no more, and the current
@@ -168,20 +230,48 @@ func (in *intake) consumers() (count int) {
 
 // end closes a channel. The broker has taken note of every acknowledgement when it answers a question on the same channel; an
 // acknowledgement right before the end of a channel can be forgotten.
-func (in *intake) end(channel *intakeChannel) {
-	_, _ = channel.channel.QueueDeclarePassive(in.queue, true, false, false, false, nil)
+func (in *intake) end(channel *intakeChannel) error {
+	err := in.askOn(channel)
 	_ = channel.channel.Close()
+	return err
+}
+
+func (in *intake) askOn(channel *intakeChannel) error {
+	_, err := channel.channel.QueueDeclarePassive(in.queue, true, false, false, false, nil)
+	return err
+}
+
+// ask returns when the broker has taken note of what was acknowledged.
+func (in *intake) ask() error {
+	for _, channel := range in.channels {
+		if err := in.askOn(channel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acknowledged is how many messages were acknowledged.
+func (in *intake) acknowledged() int {
+	count := in.closed
+	for _, channel := range in.channels {
+		count += int(channel.acknowledged)
+	}
+	return count
 }
 
 // close gives back what is held, in order. A queue puts messages back in the order in which it hears of the ends of channels, which is not
-// that in which they end: returned has to wait until the queue has heard.
-func (in *intake) close(returned func()) {
-	for _, channel := range in.channels {
-		in.end(channel)
-		if channel.held > 0 && channel != in.current() {
+// that in which they end: returned has to wait until the queue has heard. The error says that the broker may not know of each
+// acknowledgement.
+func (in *intake) close(returned func()) error {
+	errs := make([]error, len(in.channels))
+	for i, channel := range in.channels {
+		errs[i] = in.end(channel)
+		if channel.held > 0 {
 			returned()
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // hold keeps a message until the channel is closed.

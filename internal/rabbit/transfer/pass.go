@@ -1,11 +1,9 @@
 package transfer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -40,6 +38,9 @@ type pass struct {
 	questions  *amqp.Channel // for passive declarations; nil until needed
 
 	movedBefore int
+	// sure is how many messages were deleted as far as the broker knows; asked is how many were acknowledged when it was asked last.
+	sure, asked int
+	askedAt     time.Time
 	began       time.Time
 	bound       int // messages are taken at most
 	taken       int
@@ -60,6 +61,7 @@ type pass struct {
 	until      time.Time     // nothing is published before
 	unflushed  int
 	idleSince  time.Time // nothing has come since, though there was room
+	takenAt    time.Time // the last message was taken
 	lastLook   time.Time // at the queue
 	lastReport time.Time
 	lastDepth  time.Time
@@ -87,7 +89,8 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 		transfer: t, connection: connection, intake: &intake{connection: connection, queue: t.Queue},
 		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
 		blocking:    connection.Connection.NotifyBlocked(make(chan amqp.Blocking, 8)),
-		movedBefore: t.moved, began: now, idleSince: now, bound: t.left(), skipped: map[string]int{}, state: Moving,
+		movedBefore: t.moved, sure: t.moved, asked: t.moved, askedAt: now, began: now, idleSince: now, bound: t.left(),
+		skipped: map[string]int{}, state: Moving,
 	}
 	defer connection.Close(answerLimit)
 	// Whatever the library waits for ends with the socket: a broker that blocks publishers does not answer.
@@ -98,10 +101,14 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	}
 	defer func() { t.report(p.now()) }()
 	if err != nil {
-		t.unsure += min(t.moved-p.movedBefore, p.intake.capacity())
+		p.doubt()
 		return false, p.ended(err)
 	}
-	p.giveBack()
+	if err := p.giveBack(); err != nil && p.Delete {
+		p.doubt()
+		return false, err
+	}
+	p.sure = p.moved
 	if errors.Is(p.stopReason, errPassOver) {
 		return false, nil
 	}
@@ -116,6 +123,11 @@ func (t *transfer) with(state State, detail string) Progress {
 }
 
 func (p *pass) open() (err error) {
+	if p.look != nil {
+		if err := p.countReady(); err != nil {
+			return err
+		}
+	}
 	if p.outlet, err = openOutlet(p.connection); err != nil {
 		return err
 	}
@@ -137,6 +149,8 @@ func (p *pass) prefetch() int {
 	switch {
 	case p.Limited:
 		return 1
+	case p.DryRun: // a channel that gets no more messages than are wanted is cancelled without waiting
+		return min(p.sizes.fitting(maxHeld), max(1, p.bound-p.taken))
 	case p.holds():
 		return p.sizes.fitting(maxHeld)
 	}
@@ -207,8 +221,8 @@ func (p *pass) finished() bool {
 	switch {
 	case moving > 0, len(p.waiting) > 0 && p.mayPublish():
 		return false
-	case p.stopping && p.Limited: // a message may be on its way
-		return p.intake.current().isFull() || time.Since(p.idleSince) > quiet
+	case p.stopping && p.Limited: // a message may be on its way, which the end of the consumer would give back
+		return p.intake.hasEnded() || p.drained || time.Since(p.stoppedAt) > settleLimit
 	}
 	return p.stopping || p.drained || p.taken >= p.bound || p.reachedLimit(0)
 }
@@ -227,18 +241,24 @@ func (p *pass) mayPublish() bool { return !p.stopping || p.Limited }
 func (p *pass) take(message amqp.Delivery, open bool) error {
 	from := p.intake.current()
 	if !open {
-		if !from.cancelled { // by the broker, when the queue is deleted
-			return fmt.Errorf("queue %q: %w", p.Queue, errConsumerCancelled)
+		if !from.cancelled {
+			return p.consumerEnded()
 		}
 		return p.intake.open(p.prefetch())
 	}
 	p.taken++
-	from.delivered++
+	p.intake.took(&message)
 	if p.Limited && p.taken >= p.bound {
 		p.intake.endFull()
 	}
 	p.idleSince = time.Now()
+	p.takenAt = p.idleSince
 	p.sizes.add(len(message.Body))
+	if p.look != nil {
+		p.visit(&message)
+		p.hold(from, message.DeliveryTag)
+		return p.intake.refill(p.prefetch())
+	}
 	switch skip := p.skips(&message); {
 	case skip == failedBefore:
 		p.hold(from, message.DeliveryTag)
@@ -275,14 +295,28 @@ func (p *pass) hold(from *intakeChannel, tag uint64) {
 	}
 }
 
-// publish sends what waits, as far as pace, window and destination allow.
+// holdWaiting gives up on what waits.
+func (p *pass) holdWaiting() {
+	for _, item := range p.waiting {
+		p.hold(item.from, item.message.DeliveryTag)
+	}
+	p.waiting = nil
+}
+
+// publish sends or deletes what waits, as far as pace, window and destination allow.
 func (p *pass) publish() error {
 	for len(p.waiting) > 0 && !p.blocked && p.mayPublish() && p.until.IsZero() &&
 		len(p.outlet.inFlight) < p.window() && p.hasRoom() && p.pace.next() {
 		next := p.waiting[0]
 		p.waiting = p.waiting[1:]
+		if p.Delete {
+			if err := p.settle(next); err != nil {
+				return err
+			}
+			continue
+		}
 		p.seq++
-		route, message, err := p.Judge.Copy(&next.message, p.seq)
+		route, message, err := p.Copier.Copy(&next.message, p.seq)
 		reason, text := "", ""
 		switch {
 		case err != nil:
@@ -303,7 +337,9 @@ func (p *pass) publish() error {
 }
 
 // hasRoom says whether the destination may get another message.
-func (p *pass) hasRoom() bool { return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 }
+func (p *pass) hasRoom() bool {
+	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 || p.Limited && (p.stopping || time.Since(p.takenAt) > passLimit)
+}
 
 // giveUp leaves a message that cannot be moved where it is.
 func (p *pass) giveUp(failed *item, reason, text string) {
@@ -332,36 +368,23 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	case !confirm.Ack:
 		p.putOff(DestinationFull, fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination), moved)
 	default:
-		p.moved++
 		p.careful = max(0, p.careful-1)
 		p.pause = 0
 		p.setState(Moving, "")
-		moved.from.confirm(moved.message.DeliveryTag)
-		if p.unflushed++; p.unflushed >= min(flushLimit, (p.intake.current().prefetch+1)/2) {
-			p.unflushed = 0
-			if err := p.intake.flush(false); err != nil {
-				return err
-			}
+		if err := p.settle(moved); err != nil {
+			return err
 		}
 	}
 	return p.publish()
 }
 
-// putOff has messages wait for their turn again, after a pause.
-func (p *pass) putOff(state State, detail string, refused ...*item) {
-	p.requeue(refused)
-	p.setState(state, detail)
-	if p.until.IsZero() {
-		p.pause = min(max(firstPause, 2*p.pause), lastPause)
-		p.until = time.Now().Add(p.pause)
+// settle has a message acknowledged that was moved, or that is to be deleted: by the acknowledgement the queue loses it.
+func (p *pass) settle(done *item) error {
+	p.moved++
+	done.from.confirm(done.message.DeliveryTag)
+	if p.unflushed++; p.unflushed < min(flushLimit, (p.intake.current().prefetch+1)/2) {
+		return nil
 	}
-}
-
-// requeue has messages wait for their turn, in the order of the queue.
-func (p *pass) requeue(again []*item) {
-	p.waiting = append(p.waiting, again...)
-	slices.SortFunc(p.waiting, func(a, b *item) int {
-		byChannel := cmp.Compare(slices.Index(p.intake.channels, a.from), slices.Index(p.intake.channels, b.from))
-		return cmp.Or(byChannel, cmp.Compare(a.message.DeliveryTag, b.message.DeliveryTag))
-	})
+	p.unflushed = 0
+	return p.intake.flush(false)
 }

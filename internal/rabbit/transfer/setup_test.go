@@ -108,7 +108,7 @@ func start(t *testing.T, vh *brokers.VHost, change func(*Config)) *run {
 	errs := brokererr.Errors{Username: vh.Broker.Username, Password: vh.Broker.Password, VHost: vh.Name}
 	config := Config{
 		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: errs, Log: testr.NewWithOptions(t, testr.Options{Verbosity: 1}), Queue: source, Destination: destination,
-		Judge: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: vh.Ready(source), MaxFailures: 10,
+		Judge: toDestination{}, Copier: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: vh.Ready(source), MaxFailures: 10,
 		Report: func(progress Progress) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -231,10 +231,10 @@ func sorted(numbers []string) []string {
 	return slices.Compact(byValue)
 }
 
-// look takes messages and gives them back.
-func look(t *testing.T, vh *brokers.VHost, queue string, count int) {
+// redeliver takes messages and gives them back.
+func redeliver(t *testing.T, vh *brokers.VHost, queue string, count int) {
 	t.Helper()
-	channel, closeConnection := connect(t, vh, "look")
+	channel, closeConnection := connect(t, vh, "redeliver")
 	defer closeConnection()
 	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
 	if err != nil {

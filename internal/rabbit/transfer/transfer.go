@@ -26,8 +26,9 @@ type Config struct {
 	Queue string
 	// Destination is the queue that they come to, whose depth is watched; empty if there may be several.
 	Destination string
-	// Judge decides about each message.
-	Judge Judge
+	// Judge decides about each message, and Copier says how it is published. A transfer that deletes, or only counts, needs no Copier.
+	Judge  Judge
+	Copier Copier
 	// Settings are asked for again and again: they may change while the transfer runs.
 	Settings func() Settings
 
@@ -36,8 +37,11 @@ type Config struct {
 	Total, Moved int
 	// Limit is how many are moved at most, earlier runs included; no limit if zero.
 	Limit int
-	// DryRun counts the messages that would be moved, and moves none.
+	// DryRun counts the messages that would be moved or deleted, and moves or deletes none.
 	DryRun bool
+	// Delete has messages deleted instead of moved. Then the transfer ends with ErrInterrupted as soon as nobody knows any more how many
+	// were deleted.
+	Delete bool
 	// Selective says that messages may stay that are not moved: more are taken at a time then.
 	Selective bool
 	// Limited says that the queue may delete messages that are given back. They are taken one at a time then, and a transfer that is
@@ -54,11 +58,15 @@ type Config struct {
 type Judge interface {
 	// Skips says in a word why a message stays where it is; empty if the message is to be moved.
 	Skips(message *amqp.Delivery) string
+	// ID identifies a message.
+	ID(message *amqp.Delivery) string
+}
+
+// Copier makes copies of messages.
+type Copier interface {
 	// Copy is the message as it is published, as the seq-th of this run. The number has to be in the header SeqHeader of the copy. An
 	// error says why the message cannot be moved.
 	Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error)
-	// ID identifies a message.
-	ID(message *amqp.Delivery) string
 }
 
 // Settings are what may change while a transfer runs.
@@ -93,7 +101,7 @@ type Progress struct {
 	State State
 	// Detail says more of the state: why the broker refuses, or cannot be reached.
 	Detail string
-	// Moved counts the messages that were moved, by earlier runs too; in a dry run those that would be.
+	// Moved counts the messages that were moved or deleted, by earlier runs too; in a dry run those that would be.
 	Moved int
 	// Skipped counts the messages that stay, by the word of the Judge.
 	Skipped map[string]int
@@ -101,6 +109,9 @@ type Progress struct {
 	Failures []Failure
 	// InFlight is how many copies wait for their confirm.
 	InFlight int
+	// Unsure is how many of Moved may be in the queue again: their acknowledgement may have been lost. While a transfer deletes, it tells
+	// of those that the broker need not have heard of yet.
+	Unsure int
 }
 
 // Examined is how many messages were looked at.
@@ -133,6 +144,11 @@ var (
 	ErrTooManyFailures = errors.New("too many messages could not be moved")
 	// ErrUnreadable: the broker cannot deliver the message at the head of the queue over AMQP 0-9-1.
 	ErrUnreadable = errors.New("the broker cannot deliver a message of the queue")
+	// ErrWaitedTooLong: the destination does not take the message that a limited transfer has, and RabbitMQ ends consumers that hold a
+	// message for too long.
+	ErrWaitedTooLong = errors.New("the destination has not taken a message for ten minutes")
+	// ErrInterrupted: the connection has ended while messages were deleted, and the broker may have forgotten acknowledgements.
+	ErrInterrupted = errors.New("the connection has ended while messages were deleted")
 	// ErrUnknownReturn: the broker has returned a message that is none of this transfer, or lacks SeqHeader.
 	ErrUnknownReturn = errors.New("the broker has returned an unknown message")
 )
@@ -169,6 +185,8 @@ type transfer struct {
 	// none.
 	crashes, atATime int
 	progress         Progress
+	// look is nil where messages are moved.
+	look *look
 }
 
 // Run moves messages until all were looked at, the limit is reached, or the context ends; in every case it settles first what it has
@@ -180,6 +198,8 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 		moved := t.moved
 		done, err := t.pass(ctx)
 		switch {
+		case t.Delete && t.unsure > 0:
+			return t.progress, errors.Join(ErrInterrupted, err)
 		case done, ctx.Err() != nil, isFinal(err):
 			return t.progress, err
 		case err == nil: // what is held was held for long enough
@@ -199,7 +219,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 
 // isFinal says whether it is of no use to try again.
 func isFinal(err error) bool {
-	final := []error{ErrTooManyFailures, ErrUnreadable, ErrUnknownReturn, brokererr.ErrAccessRefused}
+	final := []error{ErrTooManyFailures, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn, brokererr.ErrAccessRefused}
 	return slices.ContainsFunc(final, func(reason error) bool { return errors.Is(err, reason) })
 }
 

@@ -81,7 +81,7 @@ func TestUnknownReturn(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
 		vh.Publish("", source, bodies(20)...)
-		_, err := start(t, vh, func(c *Config) { c.Judge = unnumbered{} }).Wait()
+		_, err := start(t, vh, func(c *Config) { c.Copier = unnumbered{} }).Wait()
 		if !errors.Is(err, ErrUnknownReturn) {
 			t.Errorf("got %v", err)
 		}
@@ -135,6 +135,20 @@ func TestLimit(t *testing.T) {
 		topologytest.Equal(t, "moved, by an earlier run too", 30, progress.Moved)
 		topologytest.Equal(t, "destination", bodies(20), drained(t, vh, destination, 20))
 		topologytest.Equal(t, "source", bodies(100)[20:], drained(t, vh, source, 80))
+	})
+}
+
+// Somebody has looked at all messages before, such as a dry run. What stays keeps its place in front of what was not reached.
+func TestLimitAfterALook(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(100)...)
+		redeliver(t, vh, source, 100)
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(100))
+		_, err := start(t, vh, func(c *Config) { c.Limit, c.Judge = 5, toDestination{skip: odd} }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "destination", []string{"0", "2", "4", "6", "8"}, drained(t, vh, destination, 5))
+		want := slices.DeleteFunc(bodies(100), func(body string) bool { return slices.Contains([]string{"0", "2", "4", "6", "8"}, body) })
+		topologytest.Equal(t, "source", want, drained(t, vh, source, 95))
 	})
 }
 
@@ -230,7 +244,7 @@ func TestPoison(t *testing.T) {
 		vh.Publish("", source, "reply", "user")
 		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 130_900)}})
 		vh.Publish("", source, bodies(600)[300:]...)
-		running := start(t, vh, func(c *Config) { c.Judge = poisonous{} })
+		running := start(t, vh, func(c *Config) { c.Copier = poisonous{} })
 		progress, err := running.Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "destination", bodies(600), sorted(bodiesOf(drain(t, vh, destination))))
@@ -270,7 +284,7 @@ func TestUnreadable(t *testing.T) {
 		vh.Publish("", source, "before")
 		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 131_015)}})
 		vh.Publish("", source, "behind")
-		look(t, vh, source, 3)
+		redeliver(t, vh, source, 3)
 		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(3))
 		_, err := start(t, vh, func(*Config) {}).Wait()
 		if !errors.Is(err, ErrUnreadable) {
@@ -307,6 +321,38 @@ func TestStop(t *testing.T) {
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "destination", bodies(progress.Moved), drained(t, vh, destination, progress.Moved))
 		topologytest.Equal(t, "source", bodies(2000)[progress.Moved:], drained(t, vh, source, 2000-progress.Moved))
+	})
+}
+
+// The last message is taken when the destination has enough to do already.
+func TestDestinationIsBusyForTheLastMessage(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", destination, bodies(5)...)
+		vh.Publish("", source, "last")
+		running := start(t, vh, func(c *Config) { c.Settings = func() Settings { return Settings{MaxDepth: 5} } })
+		running.awaits(DestinationBusy)
+		vh.Purge(destination)
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 1, progress.Moved)
+	})
+}
+
+// A transfer that is stopped while the destination is busy moves the message that it has, one more than may be, rather than give it back.
+func TestLimitedSourceAndBusyDestination(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(source)
+		vh.DeclareQueue(source, quorum(vh, map[string]any{"x-delivery-limit": 0}))
+		vh.Publish("", source, bodies(10)...)
+		running := start(t, vh, func(c *Config) {
+			c.Limited, c.Settings = true, func() Settings { return Settings{MaxDepth: 3} }
+		})
+		running.awaits(DestinationBusy)
+		running.Stop()
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "destination", bodies(progress.Moved), drained(t, vh, destination, progress.Moved))
+		topologytest.Equal(t, "source", bodies(10)[progress.Moved:], drained(t, vh, source, 10-progress.Moved))
 	})
 }
 

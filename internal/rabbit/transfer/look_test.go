@@ -1,0 +1,139 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// looked looks at the source, as changed, and returns the bodies that were seen.
+func looked(ctx context.Context, t *testing.T, vh *brokers.VHost, change func(*LookConfig)) ([]string, Looked, error) {
+	t.Helper()
+	seen := []string{}
+	config := LookConfig{
+		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: testr.New(t), Queue: source, Most: 100_000,
+		Visit: func(message *amqp.Delivery) bool {
+			seen = append(seen, string(message.Body))
+			return true
+		},
+	}
+	change(&config)
+	found, err := Look(ctx, config)
+	return seen, found, err
+}
+
+// Each look sees the same messages in the same order, and leaves them so: also one that is less deep than one before.
+func TestLook(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(5000)...)
+		for _, most := range []int{1, 20, 3000, 30, 100_000, 2500, 10} {
+			for range 3 {
+				seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = most })
+				topologytest.Equal(t, "error", nil, err)
+				topologytest.Equal(t, "found", Looked{Ready: 5000}, found)
+				topologytest.Equal(t, "seen", bodies(5000)[:min(most, 5000)], seen)
+			}
+		}
+		topologytest.Equal(t, "source", bodies(5000), drained(t, vh, source, 5000))
+	})
+}
+
+func TestLookAtAnEmptyQueue(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found", Looked{}, found)
+		topologytest.Equal(t, "seen", []string{}, seen)
+	})
+}
+
+func TestLookThatHasSeenEnough(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(1000)...)
+		seen := 0
+		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			c.Visit = func(*amqp.Delivery) bool {
+				seen++
+				return seen < 30
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "seen", 30, seen)
+		topologytest.Equal(t, "source", bodies(1000), drained(t, vh, source, 1000))
+	})
+}
+
+// Whoever asked has gone: the messages are given back at once.
+func TestLookThatIsStopped(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(1000)...)
+		ctx, stop := context.WithCancel(t.Context())
+		_, _, err := looked(ctx, t, vh, func(c *LookConfig) {
+			c.Visit = func(*amqp.Delivery) bool {
+				stop()
+				return true
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "source", bodies(1000), drained(t, vh, source, 1000))
+	})
+}
+
+// What another consumer holds cannot be seen, and is not waited for.
+func TestLookBesideAConsumer(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(10)...)
+		channel, closeConnection := connect(t, vh, "consume")
+		defer closeConnection()
+		if err := channel.Qos(4, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		messages, err := channel.Consume(source, "", false, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			<-messages
+		}
+		began := time.Now()
+		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found", Looked{Ready: 6, Consumers: 1}, found)
+		topologytest.Equal(t, "seen", bodies(10)[4:], seen)
+		if took := time.Since(began); took > within {
+			t.Errorf("the look took %v", took)
+		}
+	})
+}
+
+func TestLookAtAQueueThatIsMissing(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Queue = "absent" })
+		if !errors.Is(err, brokererr.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestLookAtAnUnreadableMessage(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 131_015)}})
+		redeliver(t, vh, source, 1)
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1))
+		_, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		if !errors.Is(err, ErrUnreadable) {
+			t.Errorf("got %v", err)
+		}
+		topologytest.Equal(t, "found", Looked{Ready: 1}, found)
+	})
+}
