@@ -45,6 +45,8 @@ type record struct {
 	owns   []mark
 	// waits are the objects that the ConsumerQueue waits for; see waitsFor.
 	waits []mark
+	// deadLetters is the dead-letter queue that the ConsumerQueue wants and owns; empty for none.
+	deadLetters string
 
 	mu         sync.Mutex
 	candidates []versionedCandidate
@@ -91,7 +93,7 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue) {
 	for _, entry := range topology.OwnedView(cq.Status.Topology) {
 		owned[topology.IDOf(entry)] = true
 	}
-	fresh := &record{cq: cq, owns: marksOf(owned)}
+	fresh := &record{cq: cq, owns: marksOf(owned), deadLetters: deadLetterQueueName(cq)}
 	key := client.ObjectKeyFromObject(cq)
 	x.mu.RLock()
 	known := x.records[key]

@@ -9,9 +9,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// brokerDeliveryLimit is the limit of a quorum queue without x-delivery-limit, from RabbitMQ 4.0 on.
-const brokerDeliveryLimit = 20
-
 // Advisories are the traps that a spec has by itself on a broker of the given version. There are none where the spec has no topology.
 func Advisories(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Advisory {
 	spec, err := resolve(cq, version)
@@ -36,7 +33,7 @@ func limitBelowAttempts(spec resolved) (limit int64, isLow bool) {
 	if spec.strategy != v1alpha1.RetryStrategyReject || !spec.splitsByReason || !spec.version.AtLeast(vhost.RabbitMQ43) {
 		return 0, false
 	}
-	limit = brokerDeliveryLimit
+	limit = BrokerDeliveryLimit
 	if given := spec.queue.DeliveryLimit; given != nil {
 		switch {
 		case given.Type == intstr.Int:

@@ -15,6 +15,9 @@ const (
 
 	// UnlimitedDeliveries is x-delivery-limit of a queue without a limit, from RabbitMQ 4.0 on.
 	UnlimitedDeliveries = int64(-1)
+
+	// BrokerDeliveryLimit is the delivery limit of a quorum queue for which none is set, from RabbitMQ 4.0 on.
+	BrokerDeliveryLimit = int64(20)
 )
 
 // Argument is one row of the table of queue arguments: everything that Desired, Diff, the messages, the advisories about

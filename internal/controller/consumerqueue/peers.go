@@ -12,11 +12,12 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/ownership"
 )
 
 // indexPeers keeps the index of ownership, and has those ConsumerQueues reconciled that another one concerns: they lost a
-// conflict, which may be over; or they are about to delete what it may have come to want. The list that a manager begins with is
-// enqueued here, too.
+// conflict, which may be over; they are about to delete what it may have come to want; or it is the first to share their dead-letter
+// queue, or the last that did. The list that a manager begins with is enqueued here, too.
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {
 		for _, key := range r.index.Affected(changed, leaves) {
@@ -43,10 +44,27 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 			if concerns {
 				enqueue(q, after, leaves)
 			}
+			r.enqueueSharers(q, client.ObjectKeyFromObject(after), ownership.DeadLetterQueueOf(before), ownership.DeadLetterQueueOf(after))
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q requests) {
-			enqueue(q, e.Object.(*v1alpha1.ConsumerQueue), true)
-			r.index.Remove(client.ObjectKeyFromObject(e.Object))
+			deleted := e.Object.(*v1alpha1.ConsumerQueue)
+			enqueue(q, deleted, true)
+			key := client.ObjectKeyFromObject(deleted)
+			r.index.Remove(key)
+			r.enqueueSharers(q, key, ownership.DeadLetterQueueOf(deleted), ownership.DeadLetterQueue{})
 		},
+	}
+}
+
+// enqueueSharers has the status written of those that share a dead-letter queue with a ConsumerQueue alone, if that one got or left
+// the queue. Of thousands that share a queue nobody is reconciled when one comes or goes.
+func (r *Reconciler) enqueueSharers(q requests, of client.ObjectKey, before, after ownership.DeadLetterQueue) {
+	if before == after {
+		return
+	}
+	for _, queue := range []ownership.DeadLetterQueue{before, after} {
+		if sharer, exists := r.index.LastSharer(of, queue); exists {
+			trigger.Enqueue(q, trigger.Resync, reconcile.Request{NamespacedName: sharer})
+		}
 	}
 }

@@ -80,7 +80,8 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 	elsewhere.Name, elsewhere.Spec = "elsewhere", v1alpha1.ConsumerQueueSpec{}
 	holder := controllertest.Synced(t, "holder", withGrave, "")
 	leaving := controllertest.BeingDeleted(controllertest.Synced(t, "leaving", withGrave, ""))
-	r := &Reconciler{index: indexOf(waiting, elsewhere, leaving, controllertest.Synced(t, "content", withGrave, ""), holder)}
+	content, happy := controllertest.Synced(t, "content", withGrave, ""), controllertest.Synced(t, "happy", withGrave, "")
+	r := &Reconciler{index: indexOf(waiting, elsewhere, leaving, content, happy, holder)}
 	edited, seen, let, begun := holder.DeepCopy(), holder.DeepCopy(), holder.DeepCopy(), controllertest.BeingDeleted(holder.DeepCopy())
 	begun.Generation++
 	edited.Generation++

@@ -115,7 +115,8 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 func (v *vhostScope) tell(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan, before []v1alpha1.Change, applied error,
 ) error {
-	comparison.Advisories = slices.Concat(comparison.Advisories, v.sharedVHost(), topology.Advisories(v.cq, v.version))
+	comparison.Advisories = slices.Concat(comparison.Advisories,
+		v.sharedVHost(), v.sharedDeadLetterQueue(), topology.Advisories(v.cq, v.version))
 	decided.Failed = failedObjects(applied)
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)
@@ -152,6 +153,7 @@ func (v *vhostScope) diffInput() plan.Input {
 		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(v.cq, v.version) },
 		Unwanted: v.peers.Unwanted, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
 		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
+		Version:     v.version,
 	}
 }
 

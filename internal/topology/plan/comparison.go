@@ -25,6 +25,8 @@ type Input struct {
 	Shared func(v1alpha1.TopologyEntry) bool
 	// ClearPolicy is the command that deletes a policy. Without it there are no advisories about fences.
 	ClearPolicy func(name string) string
+	// Version is that of the broker. Without it there are no advisories about dead letters.
+	Version vhost.Version
 }
 
 // Entry is an object of a comparison: as status.topology tells of it, and as it is desired.

@@ -8,25 +8,26 @@ import (
 // MayLimitDeliveries says whether the broker may drop messages of a queue, or dead-letter them, because they were delivered and given
 // back too often. A policy of which Warren cannot tell whether it matches counts.
 func MayLimitDeliveries(name string, queue vhost.Queue, policies []vhost.Policy, version vhost.Version) bool {
-	if queue.Type() != vhost.TypeQuorum {
-		return false
+	_, limited := settingsOf(name, queue, policies).deliveryLimit(version)
+	return limited
+}
+
+// deliveryLimit is how often the broker lets a message of the queue be delivered and given back; false if there is no limit.
+func (s settings) deliveryLimit(version vhost.Version) (found limit, limited bool) {
+	if s.queue.Type() != vhost.TypeQuorum {
+		return limit{}, false
 	}
-	// Before RabbitMQ 4.0 there is no limit unless one is set, and a negative one is exceeded at once. From 4.0 on there is one unless a
-	// negative one is set.
-	limits := func(value int64) bool { return value >= 0 || !version.AtLeast(vhost.RabbitMQ40) }
-	own, isSet := vhost.Normal(queue.Arguments[vhost.ArgDeliveryLimit]).(int64)
-	limited := isSet && limits(own)
-	unlimited := isSet && !limits(own) || !isSet && !version.AtLeast(vhost.RabbitMQ40)
-	for _, operator := range []bool{false, true} {
-		effective, possible := policiesOf(topology.Queue{Name: name}, policies, operator)
-		if effective != nil {
-			possible = append(possible, effective)
-		}
-		for _, policy := range possible {
-			value, set := vhost.Normal(policy.Definition[vhost.KeyDeliveryLimit]).(int64)
-			limited = limited || set && limits(value)
-			unlimited = unlimited || set && policy == effective && !limits(value)
-		}
+	const argument, key = vhost.ArgDeliveryLimit, vhost.KeyDeliveryLimit
+	if !version.AtLeast(vhost.RabbitMQ40) {
+		// There is no limit unless one is set, and a negative one is exceeded at once.
+		return s.lowest(argument, key, func(int64) bool { return true })
 	}
-	return limited || !unlimited
+	// There is a limit unless a negative one is set.
+	if found, limited = s.lowest(argument, key, notNegative); limited {
+		return found, true
+	}
+	if unlimited, set := s.lowest(argument, key, negative); set && unlimited.match == vhost.MatchYes {
+		return limit{}, false
+	}
+	return limit{value: topology.BrokerDeliveryLimit}, true
 }

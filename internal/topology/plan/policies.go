@@ -15,7 +15,7 @@ func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Adv
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
 		for _, operator := range []bool{false, true} {
-			effective, possible := policiesOf(queue, policies, operator)
+			effective, possible := policiesOf(queue.Name, policies, operator)
 			for _, policy := range possible {
 				advisories = append(advisories, shadows(policy, queue, vhost.MatchUnknown)...)
 			}
@@ -30,13 +30,13 @@ func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Adv
 // policiesOf is the policy (or operator policy) that holds for a queue, and those that would hold instead if they match,
 // which Warren cannot tell. One policy holds for a queue: of those that match its name, one with the highest priority
 // (RabbitMQ documentation, "Policies").
-func policiesOf(queue topology.Queue, policies []vhost.Policy, operator bool) (effective *vhost.Policy, possible []*vhost.Policy) {
+func policiesOf(queue string, policies []vhost.Policy, operator bool) (effective *vhost.Policy, possible []*vhost.Policy) {
 	for i := range policies {
 		policy := &policies[i]
 		if policy.Operator != operator || effective != nil && !policy.Outranks(effective) {
 			continue
 		}
-		switch policy.Match(queue.Name, vhost.TypeQuorum) {
+		switch policy.Match(queue, vhost.TypeQuorum) {
 		case vhost.MatchYes:
 			effective = policy
 		case vhost.MatchUnknown:
@@ -88,16 +88,30 @@ func policyWins(combine topology.Combine, policy, argument any) bool {
 	return !vhost.SameValue(policy, argument)
 }
 
-// shadows lists what a policy changes about a queue if the policy matches.
-func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha1.Advisory {
-	subject, reason := fmt.Sprintf("policy %q", p.Name), v1alpha1.AdvisoryReasonPolicy
+// introduced is how an advisory begins that is about a policy, and its reason.
+func introduced(p *vhost.Policy, match vhost.Match) (subject string, reason v1alpha1.AdvisoryReason) {
+	subject, reason = displayed(p), v1alpha1.AdvisoryReasonPolicy
 	if p.Operator {
-		subject, reason = "operator "+subject, v1alpha1.AdvisoryReasonOperatorPolicy
+		reason = v1alpha1.AdvisoryReasonOperatorPolicy
 	}
 	if match == vhost.MatchUnknown {
 		reason = v1alpha1.AdvisoryReasonPolicyMayApply
 		subject += " may apply (Warren cannot tell whether its pattern matches): it"
 	}
+	return subject, reason
+}
+
+// displayed is what messages call a policy.
+func displayed(p *vhost.Policy) string {
+	if p.Operator {
+		return fmt.Sprintf("operator policy %q", p.Name)
+	}
+	return fmt.Sprintf("policy %q", p.Name)
+}
+
+// shadows lists what a policy changes about a queue if the policy matches.
+func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha1.Advisory {
+	subject, reason := introduced(p, match)
 	var advisories []v1alpha1.Advisory
 	for _, row := range policyRows {
 		value, set := p.Definition[row.PolicyKey]

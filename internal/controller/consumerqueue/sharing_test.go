@@ -1,0 +1,123 @@
+package consumerqueue
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+func TestSharedDeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	shared := []v1alpha1.Advisory{{
+		Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: "grave",
+		Message: `queue "grave" is the dead-letter queue of other ConsumerQueues too: a Redrive leaves a parked message that does not tell by the ` +
+			"header x-failure-queue whose it is, unless spec.select.reasons names Parked, and then takes those of all; have consumers set the " +
+			"header, or give each ConsumerQueue a dead-letter queue of its own",
+	}}
+	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }
+	for name, test := range map[string]struct {
+		one    *v1alpha1.ConsumerQueue
+		others []*v1alpha1.ConsumerQueue
+		want   []v1alpha1.Advisory
+	}{
+		"nobody else is there":           {one: synced("one", withGrave)},
+		"another one has the queue":      {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", withGrave)}, shared},
+		"several others have the queue":  {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", withGrave), synced("third", withGrave)}, shared},
+		"another one has another queue":  {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", `{}`)}, nil},
+		"the other one is being deleted": {synced("one", withGrave), []*v1alpha1.ConsumerQueue{controllertest.BeingDeleted(synced("other", withGrave))}, nil},
+		"the other one has a use for it no more": {
+			synced("one", withGrave), []*v1alpha1.ConsumerQueue{controllertest.Synced(t, "other", withGrave, `{}`)}, nil,
+		},
+		"the other one only wants the queue": {synced("one", withGrave), []*v1alpha1.ConsumerQueue{controllertest.Named(t, "shop", "other", withGrave)}, nil},
+		"there is no dead-letter queue":      {synced("one", `{deadLetter: {policy: Disabled}, retry: {policy: None}}`), []*v1alpha1.ConsumerQueue{synced("other", withGrave)}, nil},
+		"another one shares an exchange only": {
+			synced("one", `{deadLetter: {exchange: {name: dead, type: direct}}}`),
+			[]*v1alpha1.ConsumerQueue{synced("other", `{deadLetter: {exchange: {name: dead, type: direct}}}`)},
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			desired, err := topology.Desired(test.one, topologytest.V43)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := &vhostScope{desired: desired, peers: viewOf(test.one, test.others...)}
+			topologytest.Equal(t, "advisories", test.want, v.sharedDeadLetterQueue())
+		})
+	}
+}
+
+// Who comes to share a dead-letter queue that one had alone, and the last who leaves, have that one reconciled; others do not.
+func TestWhoeverSharesAloneIsWoken(t *testing.T) {
+	t.Parallel()
+	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }
+	one, other, third := synced("one", withGrave), synced("other", withGrave), synced("third", withGrave)
+	wants, elsewhere := controllertest.Named(t, "shop", "other", withGrave), synced("elsewhere", withGrave)
+	elsewhere.Status.VHost = "another"
+	for name, test := range map[string]struct {
+		known         []*v1alpha1.ConsumerQueue
+		before, after *v1alpha1.ConsumerQueue // after is nil for one that is gone
+		want          []string
+	}{
+		"another one gets the queue":            {[]*v1alpha1.ConsumerQueue{one}, wants, other, []string{"shop/one"}},
+		"a third one gets the queue":            {[]*v1alpha1.ConsumerQueue{one, third}, wants, other, nil},
+		"the other one leaves":                  {[]*v1alpha1.ConsumerQueue{one}, other, controllertest.BeingDeleted(other.DeepCopy()), []string{"shop/one"}},
+		"the other one is gone":                 {[]*v1alpha1.ConsumerQueue{one}, other, nil, []string{"shop/one"}},
+		"the other one takes another queue":     {[]*v1alpha1.ConsumerQueue{one}, other, controllertest.Synced(t, "other", withGrave, `{}`), []string{"shop/one"}},
+		"one of three leaves":                   {[]*v1alpha1.ConsumerQueue{one, third}, other, controllertest.BeingDeleted(other.DeepCopy()), nil},
+		"the other one stays":                   {[]*v1alpha1.ConsumerQueue{one}, other, other, nil},
+		"one in another vhost does not count":   {[]*v1alpha1.ConsumerQueue{elsewhere}, wants, other, nil},
+		"one in another vhost is no third one":  {[]*v1alpha1.ConsumerQueue{one, elsewhere}, wants, other, []string{"shop/one"}},
+		"one that lost the queue is none, too":  {[]*v1alpha1.ConsumerQueue{one, controllertest.Named(t, "shop", "rival", withBigGrave)}, wants, other, []string{"shop/one"}},
+		"one that does not want it is none too": {[]*v1alpha1.ConsumerQueue{one, controllertest.Synced(t, "old", withGrave, `{}`)}, wants, other, []string{"shop/one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, queue := &Reconciler{index: indexOf(append(test.known, test.before)...)}, &enqueued{}
+			if test.after == nil {
+				r.indexPeers().Delete(t.Context(), event.DeleteEvent{Object: test.before}, queue)
+			} else {
+				r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}, queue)
+			}
+			topologytest.Equal(t, "reconciled", test.want, queue.once())
+		})
+	}
+}
+
+// What the broker shows of the dead-letter queue comes into the status with the first look, goes with its cause, and leaves Ready alone.
+func TestRiskyDeadLettersAreTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{deadLetter: {queue: {messageTTL: 1h}}}`))
+	codes := func() []v1alpha1.AdvisoryCode {
+		t.Helper()
+		if _, err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		var found []v1alpha1.AdvisoryCode
+		for _, advisory := range w.get().Status.Advisories {
+			found = append(found, advisory.Code)
+		}
+		topologytest.Equal(t, "Ready", "True", string(conditions.Ready(w.get().Status.Conditions).Status))
+		return found
+	}
+	topologytest.Equal(t, "at first", []v1alpha1.AdvisoryCode{v1alpha1.AdvisoryDeadLettersExpire}, codes())
+	version := w.get().ResourceVersion
+	codes()
+	topologytest.Equal(t, "version of a status that stays", version, w.get().ResourceVersion)
+	limit := vhost.Policy{Name: "p", Pattern: vhost.ReadPattern(`\.dlq$`), ApplyTo: "queues", Definition: vhost.Arguments{vhost.KeyDeliveryLimit: 5}}
+	w.broker.Change(func(s *snapshot.Snapshot) { s.Policies = []vhost.Policy{limit} })
+	topologytest.Equal(t, "under a policy", []v1alpha1.AdvisoryCode{
+		v1alpha1.AdvisoryShadowedByPolicy, v1alpha1.AdvisoryDeadLettersCanBeLost, v1alpha1.AdvisoryDeadLettersExpire,
+	}, codes())
+	w.broker.Change(func(s *snapshot.Snapshot) { s.Policies = nil })
+	topologytest.Equal(t, "without the policy", []v1alpha1.AdvisoryCode{v1alpha1.AdvisoryDeadLettersExpire}, codes())
+}

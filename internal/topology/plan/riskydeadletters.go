@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// riskyDeadLetters lists how dead letters can be lost that are in a dead-letter queue. A queue that is no quorum queue must be recreated,
+// which the changes say.
+func riskyDeadLetters(desired topology.Topology, observed vhost.Observed, version vhost.Version) []v1alpha1.Advisory {
+	if version == (vhost.Version{}) {
+		return nil
+	}
+	var advisories []v1alpha1.Advisory
+	add := func(advisory *v1alpha1.Advisory) {
+		if advisory != nil {
+			advisories = append(advisories, *advisory)
+		}
+	}
+	for _, queue := range desired.Queues {
+		found, exists := observed.Queues[queue.Name]
+		if queue.Role != v1alpha1.RoleDeadLetter || !exists || found.Type() != vhost.TypeQuorum {
+			continue
+		}
+		dlq := settingsOf(queue.Name, found, observed.Policies)
+		add(lostByLooking(dlq, version))
+		add(expiring(dlq))
+		add(dropped(dlq))
+	}
+	return advisories
+}
+
+// lostByLooking is the advisory that looking at dead letters may delete them.
+func lostByLooking(dlq settings, version vhost.Version) *v1alpha1.Advisory {
+	found, limited := dlq.deliveryLimit(version)
+	if !limited {
+		return nil
+	}
+	effect := "each look at a dead letter that gives the message back counts"
+	if version.AtLeast(vhost.RabbitMQ43) {
+		effect = "rejects in other queues count too, so the first look at a dead letter that gives the message back can exceed the limit"
+	}
+	clause, reason := found.introduced(dlq.name)
+	return &v1alpha1.Advisory{
+		Code: v1alpha1.AdvisoryDeadLettersCanBeLost, Reason: reason, Name: dlq.name,
+		Message: fmt.Sprintf("%s: the broker deletes what exceeds the limit, and on this version (%s) %s; %s", clause, version, effect,
+			found.remedy("set deadLetter.queue.deliveryLimit to Unlimited")),
+	}
+}
+
+// expiring is the advisory that dead letters do not stay.
+func expiring(dlq settings) *v1alpha1.Advisory {
+	found, expires := dlq.lowest(vhost.ArgMessageTTL, vhost.KeyMessageTTL, notNegative)
+	if !expires {
+		return nil
+	}
+	clause, reason := found.introduced(dlq.name)
+	return &v1alpha1.Advisory{
+		Code: v1alpha1.AdvisoryDeadLettersExpire, Reason: reason, Name: dlq.name,
+		Message: fmt.Sprintf("%s: a dead letter is gone after %d ms, and nothing can move it back any more; "+
+			"move dead letters before, or %s", clause, found.value, found.remedy("remove deadLetter.queue.messageTTL")),
+	}
+}
+
+// dropped is the advisory that a full dead-letter queue drops its oldest dead letters. One that refuses what is published loses none:
+// what is dead-lettered at least once waits, and what is dead-lettered at most once is taken beyond the length.
+func dropped(dlq settings) *v1alpha1.Advisory {
+	length, bounded := dlq.lowest(vhost.ArgMaxLength, vhost.KeyMaxLength, notNegative)
+	if !bounded {
+		length, bounded = dlq.lowest(vhost.ArgMaxLengthBytes, vhost.KeyMaxLengthBytes, notNegative)
+	}
+	overflow, by := dlq.overflow(length)
+	if !bounded || overflow == vhost.OverflowRejectPublish {
+		return nil
+	}
+	clause, reason := length.introduced(dlq.name)
+	remedy := length.remedy("set deadLetter.queue.overflow to RejectPublish")
+	if length.policy == nil && by != nil {
+		subject, byPolicy := introduced(by, vhost.MatchYes)
+		clause += fmt.Sprintf(", and %s sets overflow %s", subject, vhost.Display(overflow))
+		reason, remedy = byPolicy, leaveOut(by)
+	}
+	return &v1alpha1.Advisory{
+		Code: v1alpha1.AdvisoryDeadLettersDropped, Reason: reason, Name: dlq.name,
+		Message: clause + ": once the queue is full, it drops the oldest dead letters, and says so to nobody; " + remedy,
+	}
+}

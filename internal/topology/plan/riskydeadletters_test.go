@@ -1,0 +1,196 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// risks is how dead letters can be lost, by version; what a broker has besides the topology of the spec is in policies and then.
+type risks struct {
+	spec     string
+	policies []vhost.Policy
+	then     func(o vhost.Observed)
+	// on310, on40 and on43 are the reasons and messages of the advisories of one code.
+	on310, on40, on43 []string
+}
+
+// on sets what is expected on each version.
+func (r risks) on(want ...string) risks {
+	r.on310, r.on40, r.on43 = want, want, want
+	return r
+}
+
+// expect compares the reasons and messages of the advisories of a code, which are all about queue orders.dlq.
+func expect(t *testing.T, code v1alpha1.AdvisoryCode, tests map[string]risks) {
+	t.Helper()
+	for name, test := range tests {
+		for version, want := range map[vhost.Version][]string{topologytest.V310: test.on310, topologytest.V40: test.on40, topologytest.V43: test.on43} {
+			t.Run(name+" on "+version.String(), func(t *testing.T) {
+				t.Parallel()
+				topo := topologytest.Desired(t, test.spec, version)
+				observed := topologytest.Observe(t, topo)
+				observed.Policies = test.policies
+				if test.then != nil {
+					test.then(observed)
+				}
+				var got []string
+				for _, advisory := range plan.Diff(topo, observed, plan.Input{Version: version}).Advisories {
+					if advisory.Code == code {
+						topologytest.Equal(t, "name", "orders.dlq", advisory.Name)
+						got = append(got, string(advisory.Reason)+": "+advisory.Message)
+					}
+				}
+				topologytest.Equal(t, "advisories", want, got)
+			})
+		}
+	}
+}
+
+func ofDLQ(key string, value any) []vhost.Policy {
+	return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern(`\.dlq$`), ApplyTo: "queues", Definition: vhost.Arguments{key: value}}}
+}
+
+// mayMatch is a policy whose pattern Warren cannot read.
+func mayMatch(definition vhost.Arguments) []vhost.Policy {
+	return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("^[[:alpha:].]+$"), ApplyTo: "queues", Definition: definition}}
+}
+
+func byOperator(policies []vhost.Policy) []vhost.Policy {
+	for i := range policies {
+		policies[i].Operator = true
+	}
+	return policies
+}
+
+func withArgument(name string, value any) func(vhost.Observed) {
+	return func(o vhost.Observed) { topologytest.SetArgument(&o, "orders.dlq", name, value) }
+}
+
+func TestDeadLettersCanBeLost(t *testing.T) {
+	t.Parallel()
+	const (
+		on310 = ": the broker deletes what exceeds the limit, and on this version (3.10) each look at a dead letter that gives the message back counts; "
+		on40  = ": the broker deletes what exceeds the limit, and on this version (4.0) each look at a dead letter that gives the message back counts; "
+		on43  = ": the broker deletes what exceeds the limit, and on this version (4.3) rejects in other queues count too, so the first look at a " +
+			"dead letter that gives the message back can exceed the limit; "
+		recreate = "set deadLetter.queue.deliveryLimit to Unlimited and have the queue recreated"
+		leave    = `take the queue out of the pattern of policy "p"`
+	)
+	each := func(clause, remedy string) risks {
+		return risks{on310: []string{clause + on310 + remedy}, on40: []string{clause + on40 + remedy}, on43: []string{clause + on43 + remedy}}
+	}
+	of := func(r risks, spec string, policies []vhost.Policy, then func(vhost.Observed)) risks {
+		r.spec, r.policies, r.then = spec, policies, then
+		return r
+	}
+	const byDefault = `BrokerDefault: queue "orders.dlq" has the broker's default limit of 20 deliveries`
+	expect(t, v1alpha1.AdvisoryDeadLettersCanBeLost, map[string]risks{
+		"by default there is no limit": {spec: `{}`},
+		"unlimited":                    {spec: `{deadLetter: {queue: {deliveryLimit: Unlimited}}}`},
+		"no dead-letter queue":         {spec: topologytest.Alone},
+		"the default of the broker": {
+			spec: `{deadLetter: {queue: {deliveryLimit: BrokerDefault}}}`,
+			on40: []string{byDefault + on40 + recreate}, on43: []string{byDefault + on43 + recreate},
+		},
+		"a limit of its own": of(each(`Argument: queue "orders.dlq" has x-delivery-limit 5`, recreate),
+			`{deadLetter: {queue: {deliveryLimit: 5}}}`, nil, nil),
+		"a queue that was there, without a limit": {
+			spec: `{}`, then: func(o vhost.Observed) {
+				o.Queues["orders.dlq"] = vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgQueueType: "quorum"}}
+			},
+			on40: []string{byDefault + on40 + recreate}, on43: []string{byDefault + on43 + recreate},
+		},
+		"a queue that was there, with -1": {
+			spec: `{}`, then: withArgument(vhost.ArgDeliveryLimit, -1),
+			on310: []string{`Argument: queue "orders.dlq" has x-delivery-limit -1` + on310 + recreate},
+		},
+		"a classic queue that was there": {spec: `{}`, then: withArgument(vhost.ArgQueueType, "classic")},
+		"the queue is missing":           {spec: `{}`, then: func(o vhost.Observed) { delete(o.Queues, "orders.dlq") }},
+		"a policy": of(each(`Policy: policy "p" sets delivery-limit 5 for queue "orders.dlq"`, leave),
+			`{}`, ofDLQ("delivery-limit", 5), nil),
+		"an operator policy": of(each(`OperatorPolicy: operator policy "p" sets delivery-limit 5 for queue "orders.dlq"`,
+			`take the queue out of the pattern of operator policy "p"`), `{}`, byOperator(ofDLQ("delivery-limit", 5)), nil),
+		"a policy that may match": of(each(`PolicyMayApply: policy "p" may apply (Warren cannot tell whether its pattern matches): it sets `+
+			`delivery-limit 5 for queue "orders.dlq"`, leave), `{}`, mayMatch(vhost.Arguments{"delivery-limit": 5}), nil),
+		"a policy that may match beside an argument": of(each(`Argument: queue "orders.dlq" has x-delivery-limit 9`, recreate),
+			`{deadLetter: {queue: {deliveryLimit: 9}}}`, mayMatch(vhost.Arguments{"delivery-limit": 5}), nil),
+		"the lower of policy and operator policy": of(each(`OperatorPolicy: operator policy "p" sets delivery-limit 5 for queue "orders.dlq"`,
+			`take the queue out of the pattern of operator policy "p"`), `{}`,
+			append(byOperator(ofDLQ("delivery-limit", 5)), ofDLQ("delivery-limit", 6)...), nil),
+		"a policy that takes the default away": {
+			spec: `{deadLetter: {queue: {deliveryLimit: BrokerDefault}}}`, policies: ofDLQ("delivery-limit", -1),
+			on310: []string{`Policy: policy "p" sets delivery-limit -1 for queue "orders.dlq"` + on310 + leave},
+		},
+		"a policy for others": {spec: `{}`, policies: []vhost.Policy{
+			{Name: "p", Pattern: vhost.ReadPattern("^invoices"), ApplyTo: "queues", Definition: vhost.Arguments{"delivery-limit": 5}},
+		}},
+		"a limit of the main queue": {spec: `{queue: {deliveryLimit: 5}}`},
+	})
+}
+
+func TestDeadLettersExpire(t *testing.T) {
+	t.Parallel()
+	const (
+		argument = `Argument: queue "orders.dlq" has x-message-ttl 86400000: a dead letter is gone after 86400000 ms, and nothing can move it back ` +
+			`any more; move dead letters before, or remove deadLetter.queue.messageTTL and have the queue recreated`
+		policy = `Policy: policy "p" sets message-ttl 60000 for queue "orders.dlq": a dead letter is gone after 60000 ms, and nothing can ` +
+			`move it back any more; move dead letters before, or take the queue out of the pattern of policy "p"`
+	)
+	expect(t, v1alpha1.AdvisoryDeadLettersExpire, map[string]risks{
+		"by default none":                {spec: `{}`},
+		"a TTL of the main queue":        {spec: `{queue: {messageTTL: 1m}}`},
+		"no dead-letter queue":           {spec: topologytest.Alone, policies: ofDLQ("message-ttl", 60000)},
+		"an argument":                    risks{spec: `{deadLetter: {queue: {messageTTL: 24h}}}`}.on(argument),
+		"a policy":                       risks{spec: `{}`, policies: ofDLQ("message-ttl", 60000)}.on(policy),
+		"a policy shortens the argument": risks{spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, policies: ofDLQ("message-ttl", 60000)}.on(policy),
+		"a policy that is longer":        risks{spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, policies: ofDLQ("message-ttl", 86400001)}.on(argument),
+		"a policy that sets no number":   {spec: `{}`, policies: ofDLQ("message-ttl", "soon")},
+		"a policy that does nothing":     {spec: `{}`, policies: ofDLQ("message-ttl", -1)},
+		"a classic queue that was there": {spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, then: withArgument(vhost.ArgQueueType, "classic")},
+	})
+}
+
+func TestDeadLettersDropped(t *testing.T) {
+	t.Parallel()
+	const (
+		oldest = ": once the queue is full, it drops the oldest dead letters, and says so to nobody; "
+		refuse = oldest + "set deadLetter.queue.overflow to RejectPublish and have the queue recreated"
+		leave  = oldest + `take the queue out of the pattern of policy "p"`
+	)
+	full := vhost.Arguments{"max-length": 10, "overflow": "reject-publish"}
+	expect(t, v1alpha1.AdvisoryDeadLettersDropped, map[string]risks{
+		"by default there is no length": {spec: `{}`},
+		"a length, which refuses":       {spec: `{deadLetter: {queue: {maxLength: 10}}}`},
+		"a size, which refuses":         {spec: `{deadLetter: {queue: {maxLengthBytes: 1Gi}}}`},
+		"at most once, and a length":    {spec: `{deadLetterStrategy: AtMostOnce, deadLetter: {queue: {maxLength: 10}}}`},
+		"a length of the main queue":    {spec: `{queue: {maxLength: 10}}`},
+		"no dead-letter queue":          {spec: topologytest.Alone, policies: ofDLQ("max-length", 10)},
+
+		"a length and DropHead": risks{spec: `{deadLetter: {queue: {maxLength: 10, overflow: DropHead}}}`}.
+			on(`Argument: queue "orders.dlq" has x-max-length 10` + refuse),
+		"a size and DropHead": risks{spec: `{deadLetter: {queue: {maxLengthBytes: 1Ki, overflow: DropHead}}}`}.
+			on(`Argument: queue "orders.dlq" has x-max-length-bytes 1024` + refuse),
+		"DropHead without a length": {spec: `{deadLetter: {queue: {overflow: DropHead}}}`},
+		"a queue that was there":    risks{spec: `{}`, then: withArgument(vhost.ArgMaxLength, 10)}.on(`Argument: queue "orders.dlq" has x-max-length 10` + refuse),
+		"a policy sets a length":    risks{spec: `{}`, policies: ofDLQ("max-length", 10)}.on(`Policy: policy "p" sets max-length 10 for queue "orders.dlq"` + leave),
+		"a policy sets a size": risks{spec: `{}`, policies: ofDLQ("max-length-bytes", 10)}.
+			on(`Policy: policy "p" sets max-length-bytes 10 for queue "orders.dlq"` + leave),
+		"a policy sets drop-head": risks{spec: `{deadLetter: {queue: {maxLength: 10}}}`, policies: ofDLQ("overflow", "drop-head")}.
+			on(`Policy: queue "orders.dlq" has x-max-length 10, and policy "p" sets overflow drop-head` + leave),
+		"a policy sets reject-publish":         {spec: `{deadLetter: {queue: {maxLength: 10, overflow: DropHead}}}`, policies: ofDLQ("overflow", "reject-publish")},
+		"a policy sets both, and refuses":      {spec: `{}`, policies: []vhost.Policy{{Name: "p", ApplyTo: "queues", Definition: full}}},
+		"a policy that may match sets both":    {spec: `{}`, policies: mayMatch(full)},
+		"a policy that may match sets neither": {spec: `{}`, policies: mayMatch(vhost.Arguments{"message-ttl": 1})},
+		"a policy that may match sets a length": risks{spec: `{}`, policies: mayMatch(vhost.Arguments{"max-length": 10})}.
+			on(`PolicyMayApply: policy "p" may apply (Warren cannot tell whether its pattern matches): it sets max-length 10 for queue "orders.dlq"` + leave),
+		"an operator policy wins over a policy": risks{
+			spec:     `{deadLetter: {queue: {maxLength: 10}}}`,
+			policies: append(ofDLQ("overflow", "reject-publish"), byOperator(ofDLQ("overflow", "drop-head"))...),
+		}.on(`OperatorPolicy: queue "orders.dlq" has x-max-length 10, and operator policy "p" sets overflow drop-head` + oldest +
+			`take the queue out of the pattern of operator policy "p"`),
+	})
+}

@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// settings are what a queue at the broker is set to, by its arguments and by policies.
+type settings struct {
+	name  string
+	queue vhost.Queue
+	// holding are the operator policy and the policy that hold for the queue; possible are those that hold instead if they match,
+	// which Warren cannot tell.
+	holding, possible []*vhost.Policy
+}
+
+func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) settings {
+	s := settings{name: name, queue: queue}
+	for _, operator := range []bool{true, false} {
+		effective, possible := policiesOf(name, policies, operator)
+		if effective != nil {
+			s.holding = append(s.holding, effective)
+		}
+		s.possible = append(s.possible, possible...)
+	}
+	return s
+}
+
+// limit is a number that an argument, a policy or the default of the broker sets.
+type limit struct {
+	value int64
+	// key is the name of the argument, or the key of the policy; empty for the default of the broker.
+	key string
+	// policy is nil where no policy sets the number.
+	policy *vhost.Policy
+	match  vhost.Match
+}
+
+// lowest is the lowest number of those that count, which is the one that comes into effect. Policies that may match are asked only where
+// nothing else sets such a number.
+func (s settings) lowest(argument, key string, counts func(int64) bool) (found limit, exists bool) {
+	consider := func(value any, candidate limit) {
+		number, isNumber := vhost.Normal(value).(int64)
+		if isNumber && counts(number) && (!exists || number < found.value) {
+			candidate.value = number
+			found, exists = candidate, true
+		}
+	}
+	consider(s.queue.Arguments[argument], limit{key: argument, match: vhost.MatchYes})
+	for _, policy := range s.holding {
+		consider(policy.Definition[key], limit{key: key, policy: policy, match: vhost.MatchYes})
+	}
+	if exists {
+		return found, true
+	}
+	for _, policy := range s.possible {
+		consider(policy.Definition[key], limit{key: key, policy: policy, match: vhost.MatchUnknown})
+	}
+	return found, exists
+}
+
+func notNegative(value int64) bool { return value >= 0 }
+
+func negative(value int64) bool { return value < 0 }
+
+// overflow is what the queue does when it is full, and the policy that says so, if one does: a policy wins over the argument. Where a
+// policy that may match sets the length, what else the policy sets counts: both come into effect, or neither does.
+func (s settings) overflow(length limit) (value any, by *vhost.Policy) {
+	policies := s.holding
+	if length.policy != nil && length.match == vhost.MatchUnknown {
+		policies = append([]*vhost.Policy{length.policy}, policies...)
+	}
+	for _, policy := range policies {
+		if value, set := policy.Definition[vhost.KeyOverflow]; set {
+			return value, policy
+		}
+	}
+	return s.queue.Arguments[vhost.ArgOverflow], nil
+}
+
+// introduced is how an advisory begins that is about a limit of a queue, and its reason.
+func (l limit) introduced(queue string) (clause string, reason v1alpha1.AdvisoryReason) {
+	switch {
+	case l.policy != nil:
+		subject, reason := introduced(l.policy, l.match)
+		return fmt.Sprintf("%s sets %s %d for queue %q", subject, l.key, l.value, queue), reason
+	case l.key == "":
+		return fmt.Sprintf("queue %q has the broker's default limit of %d deliveries", queue, l.value), v1alpha1.AdvisoryReasonBrokerDefault
+	}
+	return fmt.Sprintf("queue %q has %s %d", queue, l.key, l.value), v1alpha1.AdvisoryReasonArgument
+}
+
+// remedy is what to do about a limit: to leave the queue out of the policy, or else to change the spec.
+func (l limit) remedy(change string) string {
+	if l.policy != nil {
+		return leaveOut(l.policy)
+	}
+	return change + " and have the queue recreated"
+}
+
+func leaveOut(policy *vhost.Policy) string {
+	return "take the queue out of the pattern of " + displayed(policy)
+}

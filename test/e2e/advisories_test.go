@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// traps are the advisories of a ConsumerQueue, as "code reason queue".
+func (w *world) traps(name string) []string {
+	GinkgoHelper()
+	var all []string
+	for _, advisory := range w.Get(name).Status.Advisories {
+		all = append(all, string(advisory.Code)+" "+string(advisory.Reason)+" "+advisory.Name)
+	}
+	return all
+}
+
+var _ = Describe("A dead-letter queue", func() {
+	onEachBroker("that Warren declares has no advisory, whatever the strategy", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		for name, spec := range map[string]string{
+			"publish": `{}`, "reject": `{retry: {strategy: Reject}}`, "requeue": `{retry: {strategy: Requeue}}`, "none": `{retry: {policy: None}}`,
+			"bounded": `{deadLetter: {queue: {maxLength: 1000}}}`, "lax": `{deadLetterStrategy: AtMostOnce, deadLetter: {queue: {maxLength: 10}}}`,
+		} {
+			w.Queue(name, spec)
+			w.Ready(name)
+			Expect(w.traps(name)).To(BeEmpty(), name)
+		}
+	})
+
+	onEachBroker("has an advisory for each way in which the spec lets dead letters be lost", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5, messageTTL: 24h, maxLength: 10, overflow: DropHead}}}`)
+		w.Queue("default", `{deadLetter: {queue: {deliveryLimit: BrokerDefault}}}`)
+		w.Ready("orders")
+		w.Ready("default")
+		Expect(w.traps("orders")).To(Equal([]string{
+			"DeadLettersCanBeLost Argument orders.dlq", "DeadLettersExpire Argument orders.dlq", "DeadLettersDropped Argument orders.dlq",
+		}))
+		if versionOf(broker).AtLeast(vhost.RabbitMQ40) {
+			Expect(w.traps("default")).To(Equal([]string{"DeadLettersCanBeLost BrokerDefault default.dlq"}))
+		} else {
+			Expect(w.traps("default")).To(BeEmpty())
+		}
+	})
+
+	onEachBroker("has an advisory for what policies do, as long as they do", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.VHost.SetPolicy("short", brokers.Policy{
+			Pattern: `\.dlq$`, ApplyTo: "queues", Definition: map[string]any{"message-ttl": 60000, "max-length": 100},
+		})
+		w.VHost.SetOperatorPolicy("limits", brokers.Policy{
+			Pattern: `\.dlq$`, ApplyTo: "queues", Definition: map[string]any{"delivery-limit": 5},
+		})
+		Eventually(w.traps).WithArguments("orders").Should(ContainElements(
+			"DeadLettersCanBeLost OperatorPolicy orders.dlq", "DeadLettersExpire Policy orders.dlq", "DeadLettersDropped Policy orders.dlq"))
+		w.Ready("orders")
+
+		By("refusing what is too much in the place of dropping the oldest")
+		w.VHost.SetPolicy("short", brokers.Policy{
+			Pattern: `\.dlq$`, ApplyTo: "queues", Definition: map[string]any{"max-length": 100, "overflow": "reject-publish"},
+		})
+		Eventually(w.traps).WithArguments("orders").Should(ConsistOf(HavePrefix("ShadowedByPolicy"), HavePrefix("ShadowedByPolicy"),
+			HavePrefix("ShadowedByPolicy"), Equal("DeadLettersCanBeLost OperatorPolicy orders.dlq")))
+
+		By("taking the policies away")
+		w.VHost.DeletePolicy("short")
+		w.VHost.DeleteOperatorPolicy("limits")
+		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
+	})
+
+	onEachBroker("that was there without a limit of its own is limited from 4.0 on", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"})
+		w.Queue("orders", `{}`)
+		if !versionOf(broker).AtLeast(vhost.RabbitMQ40) {
+			w.Ready("orders")
+			Expect(w.traps("orders")).To(BeEmpty())
+			return
+		}
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		Expect(w.traps("orders")).To(Equal([]string{"DeadLettersCanBeLost BrokerDefault orders.dlq"}))
+	})
+
+	onEachBroker("that is shared has an advisory with each who shares it, until one is left", func(broker brokers.Broker) {
+		const shared = "SharedDeadLetterQueue  graveyard"
+		w := newWorld(broker)
+		for _, name := range []string{"orders", "invoices"} {
+			w.Queue(name, `{deadLetter: {queue: {name: graveyard}}}`)
+		}
+		w.Queue("returns", `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`)
+		for _, name := range []string{"orders", "invoices"} {
+			w.Ready(name)
+			Eventually(w.traps).WithArguments(name).Should(Equal([]string{shared}))
+		}
+		w.Eventually("returns", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonConflict))
+		Expect(w.traps("returns")).To(BeEmpty())
+		w.Delete("invoices")
+		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
+	})
+})
