@@ -70,10 +70,14 @@ const (
 	// ReasonResponseTooLarge: an answer of the management API exceeds its limit.
 	ReasonResponseTooLarge = "ResponseTooLarge"
 
-	// ReasonQueued: another Redrive has its turn at the dead-letter queue, or the connection has enough of them.
+	// ReasonQueued: another Redrive or Purge has its turn at the dead-letter queue, or the connection has enough of them.
 	ReasonQueued = "Queued"
 	// ReasonMoving: messages are being moved.
 	ReasonMoving = "Moving"
+	// ReasonCounting: the messages that a Purge is about are being counted.
+	ReasonCounting = "Counting"
+	// ReasonDeleting: messages are being deleted.
+	ReasonDeleting = "Deleting"
 	// ReasonSourceMissing: the dead-letter queue does not exist, or is not the ConsumerQueue's yet.
 	ReasonSourceMissing = "SourceMissing"
 	// ReasonDestinationMissing: the queue that messages are moved to does not exist.
@@ -84,27 +88,34 @@ const (
 	ReasonDestinationBusy = "DestinationBusy"
 	// ReasonBlocked: the broker takes no messages from anybody.
 	ReasonBlocked = "Blocked"
-	// ReasonCompleted: all messages were looked at, and those moved that were to be.
+	// ReasonCompleted: all messages were looked at, and those moved or deleted that were to be.
 	ReasonCompleted = "Completed"
-	// ReasonDryRun: all messages were looked at, and none was moved.
+	// ReasonDryRun: all messages were looked at, and none was moved or deleted.
 	ReasonDryRun = "DryRun"
 	// ReasonCancelled: spec.cancel was set.
 	ReasonCancelled = "Cancelled"
+	// ReasonMoreThanExpected: more messages match than spec.limit; none was deleted.
+	ReasonMoreThanExpected = "MoreThanExpected"
+	// ReasonInterrupted: the manager or its connection died while messages were deleted, so nobody knows how many are.
+	ReasonInterrupted = "Interrupted"
 	// ReasonTooManyFailures: spec.maxFailures messages could not be moved.
 	ReasonTooManyFailures = "TooManyFailures"
 	// ReasonUnreadableMessage: the broker cannot deliver a message of the dead-letter queue.
 	ReasonUnreadableMessage = "UnreadableMessage"
+	// ReasonWaitedTooLong: the destination took no message for so long that the dead-letter queue, which has a delivery limit, might have
+	// deleted one.
+	ReasonWaitedTooLong = "WaitedTooLong"
 	// ReasonUnknownReturn: the broker returned a message that the Redrive had not published.
 	ReasonUnknownReturn = "UnknownReturn"
 	// ReasonConsumerQueueNotFound: there is no such ConsumerQueue.
 	ReasonConsumerQueueNotFound = "ConsumerQueueNotFound"
 	// ReasonConsumerQueueNotReady: the ConsumerQueue has not been compared with the broker yet.
 	ReasonConsumerQueueNotReady = "ConsumerQueueNotReady"
-	// ReasonConsumerQueueGone: the ConsumerQueue was deleted after the Redrive had begun.
+	// ReasonConsumerQueueGone: the ConsumerQueue was deleted after the Redrive or Purge had begun.
 	ReasonConsumerQueueGone = "ConsumerQueueGone"
-	// ReasonConnectionChanged: the BrokerConnection leads to another vhost or cluster than when the Redrive began.
+	// ReasonConnectionChanged: the BrokerConnection leads to another vhost or cluster than when the Redrive or Purge began.
 	ReasonConnectionChanged = "ConnectionChanged"
-	// ReasonSourceChanged: the ConsumerQueue has another dead-letter queue than when the Redrive began.
+	// ReasonSourceChanged: the ConsumerQueue has another dead-letter queue than when the Redrive or Purge began.
 	ReasonSourceChanged = "SourceChanged"
 	// ReasonNoDeadLetterQueue: the ConsumerQueue has no dead-letter queue.
 	ReasonNoDeadLetterQueue = "NoDeadLetterQueue"

@@ -24,6 +24,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&BrokerConnection{}, &BrokerConnectionList{},
 		&ConsumerQueue{}, &ConsumerQueueList{},
 		&Redrive{}, &RedriveList{},
+		&Purge{}, &PurgeList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

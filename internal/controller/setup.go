@@ -10,7 +10,11 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/consumerqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/purge"
 	"github.com/warren-mq/warren/internal/controller/redrive"
+	"github.com/warren-mq/warren/internal/controller/transfers"
+	"github.com/warren-mq/warren/internal/deadletterapi"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
@@ -22,6 +26,8 @@ type Options struct {
 	MaxManagementResponse int64
 	// MessageCountsInterval is how often the messages of a vhost's queues are counted, at most; never if zero.
 	MessageCountsInterval time.Duration
+	// DeadLetters say how the dead-letter API is served.
+	DeadLetters deadletterapi.Options
 }
 
 // Setup adds Warren's controllers to a manager.
@@ -46,9 +52,19 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)
 	}
-	redrives, err := redrive.Setup(mgr, connections, queues.SharesQueue)
+	finder := deadletterqueue.NewFinder(mgr.GetClient(), connections, queues.SharesQueue)
+	tasks := transfers.NewTasks(connections.Lifetime())
+	redrives, err := transfers.Setup(mgr, transfers.Redrive, redrive.Start, tasks, finder)
 	if err != nil {
 		return fmt.Errorf("set up Redrives: %w", err)
 	}
-	return addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics, redrives.EmitMetrics)
+	purges, err := transfers.Setup(mgr, transfers.Purge, purge.Start, tasks, finder)
+	if err != nil {
+		return fmt.Errorf("set up Purges: %w", err)
+	}
+	if err := deadletterapi.Setup(mgr, finder, options.DeadLetters); err != nil {
+		return fmt.Errorf("set up the dead-letter API: %w", err)
+	}
+	return addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics, redrives.EmitMetrics,
+		redrive.EmitInFlight(tasks), purges.EmitMetrics)
 }

@@ -44,7 +44,7 @@ var (
 		"kind", "effect")
 )
 
-// Redrives.
+// Redrives and Purges.
 var (
 	RedriveMessages = counter("warren_redrive_messages_total",
 		"Dead letters of ConsumerQueues that were looked at: kind is Redrive, and result is moved, skipped or failed. A dry run counts "+
@@ -53,6 +53,10 @@ var (
 	RedriveInFlight = gauge("warren_redrive_in_flight",
 		"Messages that a Redrive has published and the broker has not confirmed yet. A Redrive that moves nothing has no series.",
 		"namespace", "name")
+	PurgeMessages = counter("warren_purge_messages_total",
+		"Dead letters of ConsumerQueues that Purges were about: result is deleted, as far as the broker is known to have done so, or "+
+			"skipped. A dry run counts none.",
+		"namespace", "consumerqueue", "result")
 )
 
 // Brokers.

@@ -131,9 +131,10 @@ var _ = Describe("A policy that shadows an argument", func() {
 		w.VHost.SetPolicy("limits", brokers.Policy{
 			Pattern: `\.dlq$`, ApplyTo: "queues", Definition: map[string]any{"delivery-limit": 5},
 		})
-		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
-			HaveField("Code", v1alpha1.AdvisoryShadowedByPolicy), HaveField("Name", "orders.dlq"),
-			HaveField("Message", MatchRegexp(`policy "limits" sets delivery-limit 5 over the queue's (unlimited|none): dead letters can be lost`)))))
+		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(ConsistOf(
+			SatisfyAll(HaveField("Code", v1alpha1.AdvisoryShadowedByPolicy), HaveField("Name", "orders.dlq"),
+				HaveField("Message", MatchRegexp(`policy "limits" sets delivery-limit 5 over the queue's (unlimited|none): dead letters can be lost`))),
+			SatisfyAll(HaveField("Code", v1alpha1.AdvisoryDeadLettersCanBeLost), HaveField("Reason", v1alpha1.AdvisoryReasonPolicy))))
 		w.Ready("orders")
 		w.VHost.DeletePolicy("limits")
 		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(BeEmpty())

@@ -122,7 +122,7 @@ var _ = Describe("The samples", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for _, file := range files {
 			name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-			if name == "kustomization" || name == "redrive" || strings.HasPrefix(name, "brokerconnection") {
+			if name == "kustomization" || name == "redrive" || name == "purge" || strings.HasPrefix(name, "brokerconnection") {
 				continue // these are applied below
 			}
 			Expect(samples).To(HaveKey(name))
@@ -137,6 +137,7 @@ var _ = Describe("The samples", func() {
 		kube.Kubectl("apply", "--server-side", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "brokerconnection-rabbitmqcluster.yaml"))
 		kube.Kubectl("apply", "--server-side", "--dry-run=server", "-k", filepath.Join("..", "..", "config", "samples"))
 		kube.Kubectl("create", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "redrive.yaml"))
+		kube.Kubectl("create", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "purge.yaml"))
 	})
 
 	It("lead a connection to the broker once the Secret tells where it is", func() {

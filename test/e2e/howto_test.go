@@ -195,11 +195,28 @@ var _ = Describe("The how-to", func() {
 		Expect([]int{w.VHost.Ready("orders"), w.VHost.Ready("orders.dlq")}).To(Equal([]int{12, 0}))
 	})
 
+	It("on dead letters that nobody wants counts them, and deletes as many as expected", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.deadLetters("orders", 12)
+		w.parked("orders.dlq", numbered(3)...)
+		page := w.follow("purge-dead-letters.md", "Step by step")
+		Expect(page.step()).To(ContainSubstring("12 of 15 messages would be deleted, 3 skipped (NotSelected)"))
+		Expect(page.step()).To(ContainSubstring("12 of 12 messages that match deleted, 3 skipped (NotSelected)"))
+		page.end()
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
+	})
+
 	It("on definitions.json has a ConsumerQueue that is in sync with the file, which stays Ready as Warren corrects", func() {
 		w := newWorld(matrix[0])
 		page := w.follow("move-from-definitions-json.md", "Step by step")
+		page.finds(BuildPlugin())
 		w.VHost.Import(json.RawMessage(page.next("json")))
+		page.has("definitions.json", []byte(page.next("json")))
 		before := w.holds()
+		Expect(page.step()).To(SatisfyAll(ContainSubstring("ConsumerQueues for RabbitMQ 4.3: 1\n"), Not(ContainSubstring("Differs"))))
+		Expect(page.wrote("orders.yaml")).To(MatchYAML(page.next("yaml")), "what the page shows is what comes out")
 		page.step()
 		Expect(w.Get("orders").Status.Changes).To(BeEmpty())
 		page.step()

@@ -75,6 +75,19 @@ func (r *reader) has(name string, content []byte) {
 	Expect(os.WriteFile(filepath.Join(r.folder, name), content, 0o600)).To(Succeed())
 }
 
+// finds has commands found in a folder, too.
+func (r *reader) finds(folder string) {
+	r.environment = append(r.environment, "PATH="+strings.Join([]string{folder, os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("PATH")}, ":"))
+}
+
+// wrote returns a file that the commands have written.
+func (r *reader) wrote(name string) string {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(r.folder, name))
+	Expect(err).NotTo(HaveOccurred())
+	return string(content)
+}
+
 // next returns the next block of a language, without following it.
 func (r *reader) next(language string) string {
 	GinkgoHelper()

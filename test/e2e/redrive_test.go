@@ -339,13 +339,18 @@ var _ = Describe("A Redrive", func() {
 		w.GetRedrive("long")
 	})
 
-	It("moves a message no more often than maxRedrives, however often it is asked to", func() {
+	It("moves a message once, and by all Redrives no more often than maxRedrives, however often a consumer fails", func() {
 		w := newWorld(matrix[0])
-		w.Queue("orders", `{}`)
+		w.Queue("orders", `{retry: {delayTiers: [{delay: 1s}]}}`)
 		w.Ready("orders")
 		w.deadLetters("orders", 10)
-		traffic.Consume(GinkgoTB(), w.VHost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Reject })
-		for i := range 4 {
+		traffic.Consume(GinkgoTB(), w.VHost, "orders", func(d traffic.Delivery) traffic.Action {
+			if d.Attempt == 1 {
+				return traffic.Retry(traffic.ToQueue("orders.retry.1s"))
+			}
+			return traffic.Reject
+		})
+		for i := range 5 {
 			name := fmt.Sprintf("again-%d", i)
 			w.Redrive(name, `{consumerQueueRef: {name: orders}, rate: Unlimited, maxRedrives: 2}`)
 			moved := 10

@@ -45,10 +45,15 @@ type shared struct {
 	KubeConfig string
 	// Log is the file that the manager's log is in.
 	Log string
+	// DeadLetters is where the manager serves the dead-letter API.
+	DeadLetters DeadLetterServer
 }
 
-// managerLog is the file that the manager's log is in.
-var managerLog string
+var (
+	// managerLog is the file that the manager's log is in.
+	managerLog       string
+	deadLetterServer DeadLetterServer
+)
 
 var _ = SynchronizedBeforeSuite(func() []byte {
 	log := filepath.Join(GinkgoT().TempDir(), "manager.log")
@@ -71,20 +76,23 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
-	Expect(controller.Setup(ctx, mgr, controller.Options{MessageCountsInterval: time.Second})).To(Succeed())
+	deadLetters := NewDeadLetterServer()
+	Expect(controller.Setup(ctx, mgr, controller.Options{
+		MessageCountsInterval: time.Second, DeadLetters: deadLetters.Options(),
+	})).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
 		Eventually(stopped).Should(Receive(BeNil()), "the manager stops in good order")
 	})
-	given, err := json.Marshal(shared{KubeConfig: server.KubeConfig, Log: log})
+	given, err := json.Marshal(shared{KubeConfig: server.KubeConfig, Log: log, DeadLetters: deadLetters})
 	Expect(err).NotTo(HaveOccurred())
 	return given
 }, func(given []byte) {
 	from := shared{}
 	Expect(json.Unmarshal(given, &from)).To(Succeed())
-	managerLog, kube = from.Log, Connect(from.KubeConfig)
+	managerLog, kube, deadLetterServer = from.Log, Connect(from.KubeConfig), from.DeadLetters
 	if GinkgoParallelProcess() > 1 {
 		LogTo(GinkgoWriter)
 	}

@@ -65,11 +65,11 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 
 	It("takes little memory of the manager and few writes of its status, however many messages there are", func() {
 		r := newRedrive(newWorld(shared))
-		writes, before := r.countWrites(), r.memory()
+		writes, before := r.countWrites(), memoryOf(r.manager)
 		peak := before
 		r.begin()
 		Eventually(func() *v1alpha1.Redrive {
-			peak = max(peak, r.memory())
+			peak = max(peak, memoryOf(r.manager))
 			return r.GetRedrive("again")
 		}).WithTimeout(deadline.For(10 * time.Minute)).WithPolling(100 * time.Millisecond).
 			Should(Condition("Ready", metav1.ConditionTrue, "Completed"))
@@ -150,27 +150,35 @@ func (r *redrive) expectMoved(twiceAtMost int) {
 // moved is how often each message is in the main queue.
 func (r *redrive) moved() []int {
 	GinkgoHelper()
-	connection, err := r.VHost.Connect("account")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	Expect(err).NotTo(HaveOccurred())
-	ready := r.VHost.Ready("orders")
-	messages, err := channel.Consume("orders", "", true, false, false, false, nil)
-	Expect(err).NotTo(HaveOccurred())
 	moved := make([]int, redriven)
-	for range ready {
-		number, err := strconv.Atoi(string((<-messages).Body))
-		Expect(err).NotTo(HaveOccurred())
+	for _, number := range r.numbersIn("orders") {
 		moved[number]++
 	}
 	return moved
 }
 
-// memory is what the manager has of the machine's memory, in bytes.
-func (r *redrive) memory() int {
+// numbersIn takes all messages out of a queue, in their order.
+func (r *redrive) numbersIn(queue string) []int {
 	GinkgoHelper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.manager.Command.Process.Pid))
+	connection, err := r.VHost.Connect("account")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	numbers := make([]int, r.VHost.Ready(queue))
+	messages, err := channel.Consume(queue, "", true, false, false, false, nil)
+	Expect(err).NotTo(HaveOccurred())
+	for i := range numbers {
+		numbers[i], err = strconv.Atoi(string((<-messages).Body))
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return numbers
+}
+
+// memoryOf is what a manager has of the machine's memory, in bytes.
+func memoryOf(manager *Manager) int {
+	GinkgoHelper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", manager.Command.Process.Pid))
 	Expect(err).NotTo(HaveOccurred())
 	_, rest, _ := strings.Cut(string(status), "VmRSS:")
 	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])

@@ -30,7 +30,7 @@ func (w *world) countWrites() *writes {
 	DeferCleanup(end)
 	for kind, list := range map[string]client.ObjectList{
 		"ConsumerQueue/": &v1alpha1.ConsumerQueueList{}, "BrokerConnection/": &v1alpha1.BrokerConnectionList{},
-		"Redrive/": &v1alpha1.RedriveList{},
+		"Redrive/": &v1alpha1.RedriveList{}, "Purge/": &v1alpha1.PurgeList{},
 	} {
 		watcher, err := kube.Watch(watching, list, client.InNamespace(w.Namespace))
 		Expect(err).NotTo(HaveOccurred())

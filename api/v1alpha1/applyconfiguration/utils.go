@@ -64,6 +64,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.HeaderRequirementApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MessageCounts"):
 		return &apiv1alpha1.MessageCountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Purge"):
+		return &apiv1alpha1.PurgeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PurgeSpec"):
+		return &apiv1alpha1.PurgeSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PurgeStatus"):
+		return &apiv1alpha1.PurgeStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueSettings"):
 		return &apiv1alpha1.QueueSettingsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QueueSpec"):
@@ -96,6 +102,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.TLSSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TopologyEntry"):
 		return &apiv1alpha1.TopologyEntryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TransferStatus"):
+		return &apiv1alpha1.TransferStatusApplyConfiguration{}
 
 	}
 	return nil

@@ -207,7 +207,7 @@ var promises = map[string]func(t *testing.T, b side){
 		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		config := transfer.Config{
-			Queue: "orders", Destination: "other", Judge: toOther{}, Total: 1, MaxFailures: 1,
+			Queue: "orders", Destination: "other", Judge: toOther{}, Copier: toOther{}, Total: 1, MaxFailures: 1,
 			Settings: func() transfer.Settings { return transfer.Settings{MaxDepth: -1} }, Report: func(transfer.Progress) {},
 		}
 		looked := config
@@ -226,6 +226,37 @@ var promises = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "moved", 1, progress.Moved)
 		b.awaitReady(t, "orders", 0)
 		b.awaitReady(t, "other", 1)
+	},
+	"messages are deleted": func(t *testing.T, b side) {
+		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		b.publish("orders")
+		config := transfer.Config{
+			Queue: "orders", Judge: toOther{}, Total: 1, Limit: 1, Delete: true,
+			Settings: func() transfer.Settings { return transfer.Settings{MaxDepth: -1} }, Report: func(transfer.Progress) {},
+		}
+		progress, err := b.Transfer(t.Context(), b.cluster(), config)
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "deleted", 1, progress.Moved)
+		b.awaitReady(t, "orders", 0)
+	},
+	"messages are looked at and stay": func(t *testing.T, b side) {
+		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		b.publish("orders")
+		seen := 0
+		config := transfer.LookConfig{Queue: "orders", Most: 10, Visit: func(*amqp.Delivery) bool {
+			seen++
+			return true
+		}}
+		looked, err := b.Look(t.Context(), b.cluster(), config)
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "looked", transfer.Looked{Ready: 1}, looked)
+		topologytest.Equal(t, "seen", 1, seen)
+		b.awaitReady(t, "orders", 1)
+		config.Queue = "absent"
+		_, err = b.Look(t.Context(), b.cluster(), config)
+		topologytest.Equal(t, "reason of absent", true, errors.Is(err, brokererr.ErrNotFound))
+		_, err = b.Look(t.Context(), "another", config)
+		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
 	},
 	"routes are followed from exchange to exchange": func(t *testing.T, b side) {
 		events := topology.Exchange{Name: "events", Type: v1alpha1.ExchangeTopic, Declare: true}
@@ -276,7 +307,7 @@ func TestContractOfTheBrokerInMemory(t *testing.T) {
 			t.Parallel()
 			b := brokerstest.New(topologytest.V43, "/", "uid")
 			test(t, side{
-				Broker: b, publish: func(queue string) { b.SetMessages(queue, 1) },
+				Broker: b, publish: func(queue string) { b.SetLetters(queue, amqp.Delivery{Body: []byte("a message")}) },
 				declareQueue: func(name string, arguments map[string]any) {
 					b.Change(func(s *snapshot.Snapshot) {
 						s.PutQueue(name, vhost.Queue{Durable: true, Arguments: vhost.Normalize(arguments)})

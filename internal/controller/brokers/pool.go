@@ -76,6 +76,8 @@ type Broker interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 	// Transfer moves messages; see rabbit.Connection.Transfer.
 	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
+	// Look shows messages; see rabbit.Connection.Look.
+	Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error)
 	// CountReady counts messages; see rabbit.Connection.CountReady.
 	CountReady(ctx context.Context, cluster, queue string) (ready int, exists bool, err error)
 	// LastDeletion is when DeleteEmpty last deleted queues; zero if it never did.

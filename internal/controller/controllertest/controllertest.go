@@ -90,7 +90,7 @@ func ClientBuilder(t testing.TB, indexes []AddIndexes, objects ...client.Object)
 		copies[i] = object.DeepCopyObject().(client.Object)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(copies...).
-		WithStatusSubresource(&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}, &v1alpha1.Redrive{})
+		WithStatusSubresource(&v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}, &v1alpha1.Redrive{}, &v1alpha1.Purge{})
 	for _, add := range indexes {
 		if err := add(t.Context(), builderIndexer{builder}); err != nil {
 			t.Fatal(err)
@@ -233,3 +233,12 @@ var (
 	Orders   = client.ObjectKey{Namespace: "shop", Name: "orders"}
 	Invoices = client.ObjectKey{Namespace: "shop", Name: "invoices"}
 )
+
+// InSync is a ConsumerQueue named orders that is in sync with its spec, at the broker of package brokerstest.
+func InSync(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
+	t.Helper()
+	cq := Synced(t, "orders", spec, "")
+	cq.Status.ObservedGeneration = cq.Generation
+	cq.Status.ClusterName, cq.Status.ClusterEndpoint = "rabbit@memory", "memory:5672"
+	return cq
+}

@@ -2,14 +2,13 @@ package redrive
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/controller/transfers"
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
@@ -42,55 +41,25 @@ func (j judge) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Pub
 
 func (j judge) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
-// judgeOf makes the judge of a Redrive. Its error says what is wrong with the selection.
-func judgeOf(redrive *v1alpha1.Redrive, m move) (judge, error) {
-	selector, err := deadletter.Compile(selectionOf(redrive.Spec.Select))
-	if err != nil {
-		return judge{}, fmt.Errorf("spec.select.%w", err)
+// judgeOf makes the judge of a Redrive.
+func judgeOf(redrive *v1alpha1.Redrive, m transfers.Move) (judge, *transfers.Halt) {
+	selector, wrong := transfers.Compile(redrive.Spec.Select)
+	if wrong != nil {
+		return judge{}, wrong
 	}
 	rules := deadletter.Rules{
-		Source: m.source, Selector: selector, RedriveID: string(redrive.UID), MaxRedrives: numberOf(redrive.Spec.MaxRedrives, -1),
+		Source: m.Source, Selector: selector, RedriveID: string(redrive.UID),
+		MaxRedrives: transfers.NumberOf(redrive.Spec.MaxRedrives, -1),
 	}
-	if m.limited { // what stays may be deleted, so nothing does
+	if m.Limited { // what stays may be deleted, so nothing does
 		rules.RedriveID, rules.MaxRedrives = "", -1
 	}
 	return judge{
 		rules: rules,
 		stamp: deadletter.Stamp{
-			ID: string(redrive.UID), Name: redrive.Namespace + "/" + redrive.Name, From: m.turn.queue,
+			ID: string(redrive.UID), Name: redrive.Namespace + "/" + redrive.Name, From: m.Turn.Queue,
 			By: redrive.Spec.RequestedBy, Reason: redrive.Spec.Reason, Remove: redrive.Spec.RemoveHeaders,
 		},
-		to: m.to(), now: time.Now,
+		to: m.To(), now: time.Now,
 	}, nil
-}
-
-// selectionOf is the selection of a Redrive in the words of package deadletter.
-func selectionOf(given *v1alpha1.DeadLetterSelection) deadletter.Selection {
-	if given == nil {
-		return deadletter.Selection{}
-	}
-	selection := deadletter.Selection{IDs: given.IDs, Where: given.Where}
-	for _, reason := range given.Reasons {
-		selection.Reasons = append(selection.Reasons, deadletter.Reason(reason))
-	}
-	for _, header := range given.Headers {
-		selection.Headers = append(selection.Headers, deadletter.HeaderRequirement{
-			Name: header.Name, Operator: deadletter.Operator(header.Operator), Values: header.Values,
-		})
-	}
-	if given.DiedAfter != nil {
-		selection.DiedAfter = given.DiedAfter.Time
-	}
-	if given.DiedBefore != nil {
-		selection.DiedBefore = given.DiedBefore.Time
-	}
-	return selection
-}
-
-// numberOf is the number of a field that may be Unlimited, which is this number then.
-func numberOf(field *intstr.IntOrString, unlimited int) int {
-	if field == nil || field.Type == intstr.String {
-		return unlimited
-	}
-	return field.IntValue()
 }

@@ -1,17 +1,10 @@
 package redrive
 
 import (
-	"context"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/transfers"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
-
-const kind = "Redrive"
 
 // counts are the messages of a transfer that metrics count already.
 type counts struct {
@@ -25,7 +18,7 @@ func newCounts(namespace, consumerQueue string, config transfer.Config) counts {
 	if config.DryRun {
 		return counts{}
 	}
-	return counts{labels: []string{namespace, consumerQueue, kind}, moved: config.Moved}
+	return counts{labels: []string{namespace, consumerQueue, string(transfers.Redrive)}, moved: config.Moved}
 }
 
 // add counts what has come since the last report. A dry run moves nothing that could be counted.
@@ -53,18 +46,11 @@ func (c *counts) add(progress transfer.Progress) {
 	}
 }
 
-// EmitMetrics emits what is known of all Redrives.
-func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
-	for key, running := range r.tasks.begun() {
-		metrics.RedriveInFlight.Emit(emit, float64(running.progress.InFlight), key.Namespace, key.Name)
+// EmitInFlight emits how many messages of each Redrive wait for their confirm.
+func EmitInFlight(tasks *transfers.Tasks) func(metrics.Emit) {
+	return func(emit metrics.Emit) {
+		for key, running := range tasks.Begun(transfers.Redrive) {
+			metrics.RedriveInFlight.Emit(emit, float64(running.Progress.InFlight), key.Namespace, key.Name)
+		}
 	}
-	list := &v1alpha1.RedriveList{}
-	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has ended
-		return
-	}
-	tally := conditions.NewTally(kind)
-	for i := range list.Items {
-		tally.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
-	}
-	tally.Emit(emit)
 }

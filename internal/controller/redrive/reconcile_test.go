@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,132 +14,60 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/transfers"
+	"github.com/warren-mq/warren/internal/controller/transfers/transferstest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
-	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// world is a reconciler with an API server and a broker in memory, a ConsumerQueue named orders that is in sync, and a Redrive named
-// again.
-type world struct {
-	t          *testing.T
-	api        client.WithWatch
-	broker     *brokerstest.Broker
-	mover      *mover // takes the place of the broker's Transfer; nil for that of the broker
-	reconciler *Reconciler
-	events     *controllertest.EventLog
-	shares     bool
-	told       controllertest.Told
-}
-
-// slowBroker has transfers that go on until they are told to end.
-type slowBroker struct {
-	*brokerstest.Broker
-	*mover
-}
-
-func (b slowBroker) Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
-	return b.mover.Transfer(ctx, cluster, config)
-}
-
-var again = client.ObjectKey{Namespace: "shop", Name: "again"}
+// world has a ConsumerQueue named orders that is in sync, and a Redrive named again.
+type world struct{ *transferstest.World }
 
 func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, redriveSpec string) *world {
 	t.Helper()
-	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
-	bc.UID = "uid"
-	bc.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConnected, ObservedGeneration: bc.Generation,
-	}}
 	redrive := redriveOf("again", 1, func(r *v1alpha1.Redrive) {
 		if err := yaml.UnmarshalStrict([]byte(redriveSpec), &r.Spec); err != nil {
 			t.Fatal(err)
 		}
-		r.Generation = 1
 	})
-	objects := []client.Object{bc, redrive}
-	w := &world{t: t, broker: brokerstest.New(vhost.RabbitMQ43, "/", "uid"), events: &controllertest.EventLog{}, told: controllertest.NewTold()}
-	if cq != nil {
-		objects = append(objects, cq)
-		topo, err := topology.Desired(cq, topologytest.V43)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.broker.Change(func(s *snapshot.Snapshot) {
-			for _, queue := range topo.Queues {
-				s.PutQueue(queue.Name, vhost.Queue{Durable: true, Arguments: vhost.Normalize(queue.Arguments)})
-			}
-		})
-	}
-	w.api = controllertest.Client(t, []controllertest.AddIndexes{AddIndexes, brokers.AddIndexes}, objects...)
-	w.restart()
-	return w
+	return &world{transferstest.NewWorld(t, cq, transfers.Redrive, Start, redrive)}
 }
 
-// restart makes a reconciler that remembers nothing.
-func (w *world) restart() {
-	w.t.Helper()
-	pool := brokers.NewPool(w.api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (brokers.Broker, error) {
-		if w.mover != nil {
-			return slowBroker{w.broker, w.mover}, nil
-		}
-		return w.broker, nil
-	})
-	if _, err := pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, rabbit.Config{Owner: "uid"}); err != nil {
-		w.t.Fatal(err)
-	}
-	w.reconciler = &Reconciler{
-		client: w.api, recorder: w.events, pool: pool, tasks: newTasks(w.t.Context(), w.told.Tell), now: time.Now, log: logr.Discard(),
-		sharesQueue: func(context.Context, *v1alpha1.ConsumerQueue, string, vhost.Version) (bool, bool) {
-			return w.shares, true
-		},
-	}
-}
-
-func (w *world) reconcile() *v1alpha1.Redrive {
-	w.t.Helper()
-	if _, err := w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: again}); err != nil {
-		w.t.Fatal(err)
-	}
-	return w.get()
-}
-
-func (w *world) get() *v1alpha1.Redrive {
-	w.t.Helper()
-	redrive := &v1alpha1.Redrive{}
-	if err := w.api.Get(w.t.Context(), again, redrive); err != nil {
-		w.t.Fatal(err)
+func redriveOf(name string, second int, change func(*v1alpha1.Redrive)) *v1alpha1.Redrive {
+	redrive := transferstest.Created(&v1alpha1.Redrive{}, name, second)
+	if change != nil {
+		change(redrive)
 	}
 	return redrive
 }
 
-// inSync is a ConsumerQueue that is in sync with its spec.
-func inSync(t *testing.T, spec string) *v1alpha1.ConsumerQueue {
-	t.Helper()
-	cq := controllertest.Synced(t, "orders", spec, "")
-	cq.Status.ObservedGeneration = cq.Generation
-	return cq
+func (w *world) reconcile() *v1alpha1.Redrive {
+	w.T.Helper()
+	w.Reconcile()
+	return w.get()
 }
+
+func (w *world) get() *v1alpha1.Redrive {
+	w.T.Helper()
+	redrive := &v1alpha1.Redrive{}
+	if err := w.API.Get(w.T.Context(), again, redrive); err != nil {
+		w.T.Fatal(err)
+	}
+	return redrive
+}
+
+var again = transferstest.Again
 
 const all = `{consumerQueueRef: {name: orders}}`
 
 // ready is what Ready says, with the condition that tells of progress.
-func ready(redrive *v1alpha1.Redrive) string {
-	text := ""
-	for _, name := range []string{"Ready", "Reconciling", "Stalled", "Suspended"} {
-		if c := meta.FindStatusCondition(redrive.Status.Conditions, name); c != nil {
-			text += name + "=" + string(c.Status) + " " + c.Reason + " "
-		}
-	}
-	return text
-}
+func ready(redrive *v1alpha1.Redrive) string { return transferstest.Ready(redrive.Status.Conditions) }
 
 func TestWhyARedriveMovesNothing(t *testing.T) {
 	t.Parallel()
@@ -172,6 +99,10 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 		"the ConsumerQueue is suspended": {
 			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Spec.Suspend = new(true) },
 			want: "Ready=Unknown Suspended Suspended=True Suspended ",
+		},
+		"the ConsumerQueue was compared with another cluster": {
+			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Status.ClusterName = "rabbit@other" },
+			want: "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
 		},
 		"the dead-letter queue is missing": {
 			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Status.Topology = nil },
@@ -212,7 +143,7 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cq := inSync(t, `{}`)
+			cq := controllertest.InSync(t, `{}`)
 			if test.cq != nil {
 				test.cq(cq)
 			}
@@ -221,21 +152,21 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 				spec = test.spec
 			}
 			w := newWorld(t, cq, spec)
-			w.broker.SetMessages("orders.dlq", 9)
+			w.Broker.SetMessages("orders.dlq", 9)
 			if test.broker != nil {
-				test.broker(w.broker)
+				test.broker(w.Broker)
 			}
 			if test.redrive != nil {
 				redrive := w.get()
 				test.redrive(redrive)
-				if err := w.api.Status().Update(t.Context(), redrive); err != nil {
+				if err := w.API.Status().Update(t.Context(), redrive); err != nil {
 					t.Fatal(err)
 				}
 			}
 			redrive := w.reconcile()
 			topologytest.Equal(t, "conditions", test.want, ready(redrive))
 			topologytest.Equal(t, "observedGeneration", 1, redrive.Status.ObservedGeneration)
-			topologytest.Equal(t, "transfers", 0, len(w.reconciler.tasks.begun()))
+			topologytest.Equal(t, "transfers", 0, len(w.Reconciler.Tasks.Begun(transfers.Redrive)))
 			wrote := redrive.ResourceVersion
 			if redrive.Status.CompletionTime == nil {
 				topologytest.Equal(t, "written a second time", wrote, w.reconcile().ResourceVersion)
@@ -247,19 +178,18 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 // Whoever goes on after a crash must know how far to go: what is to be moved is written before the first message is.
 func TestTheTotalIsWrittenBeforeAnythingIsMoved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inSync(t, `{}`), all)
-	w.mover = newMover()
-	w.restart()
-	w.broker.SetMessages("orders.dlq", 9)
-	w.reconciler.client = refusing{w.api}
-	if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
+	w := newWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.Reconciler.Client = refusing{w.API}
+	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
 		t.Fatal("the status cannot be written, and nobody says so")
 	}
-	topologytest.Equal(t, "transfers without a status", 0, len(w.mover.begun))
-	w.reconciler.client = w.api
+	topologytest.Equal(t, "transfers without a status", 0, len(w.Mover.Begun))
+	w.Reconciler.Client = w.API
 	redrive := w.reconcile()
 	topologytest.Equal(t, "total", 9, *redrive.Status.Total)
-	topologytest.Equal(t, "total of the transfer", 9, (<-w.mover.begun).Total)
+	topologytest.Equal(t, "total of the transfer", 9, (<-w.Mover.Begun).Total)
 }
 
 // refusing is an API server that takes no status.
@@ -276,54 +206,51 @@ func (refusingWriter) Update(context.Context, client.Object, ...client.SubResour
 // A manager that takes over knows from the status how much was moved, and counts no messages again: those that came since stay.
 func TestAnotherManagerGoesOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inSync(t, `{}`), all)
-	w.mover = newMover()
-	w.restart()
-	w.broker.SetMessages("orders.dlq", 9)
+	w := newWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
 	w.reconcile()
-	config := <-w.mover.begun
+	config := <-w.Mover.Begun
 	config.Report(transfer.Progress{State: transfer.Moving, Moved: 4})
-	w.reconciler.now = func() time.Time { return time.Now().Add(10 * time.Second) } // a write is due
+	w.Reconciler.Now = func() time.Time { return time.Now().Add(10 * time.Second) } // a write is due
 	topologytest.Equal(t, "moved", 4, *w.reconcile().Status.Moved)
 
-	w.broker.SetMessages("orders.dlq", 100)
-	w.mover = newMover()
-	w.restart()
+	w.Broker.SetMessages("orders.dlq", 100)
+	w.HoldTransfers()
 	redrive := w.reconcile()
-	config = <-w.mover.begun
+	config = <-w.Mover.Begun
 	topologytest.Equal(t, "total", 9, config.Total)
 	topologytest.Equal(t, "moved before", 4, config.Moved)
 	topologytest.Equal(t, "total of the status", 9, *redrive.Status.Total)
 	topologytest.Equal(t, "moved of the status", 4, *redrive.Status.Moved)
-	w.mover.end <- nil
+	w.Mover.End <- nil
 	for *w.get().Status.Moved == 4 || w.get().Status.CompletionTime == nil {
-		topologytest.Equal(t, "woken", again, <-w.told)
+		topologytest.Equal(t, "woken", again, <-w.Told)
 		w.reconcile()
 	}
 	topologytest.Equal(t, "conditions", "Ready=True Completed ", ready(w.get()))
-	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Redriven"}, w.events.Reasons)
+	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Redriven"}, w.Events.Reasons)
 }
 
 // A manager that stops waits until its transfers have settled what they have published, and says how far they came.
 func TestAManagerThatStopsWritesHowFarItCame(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inSync(t, `{}`), all)
-	w.mover = newMover()
-	w.restart()
-	w.broker.SetMessages("orders.dlq", 9)
+	w := newWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
 	stopping, stop := context.WithCancel(t.Context())
-	w.reconciler.tasks = newTasks(stopping, w.told.Tell)
+	w.Reconciler.Tasks = w.Tasks(stopping)
 	w.reconcile()
-	<-w.mover.begun
+	<-w.Mover.Begun
 	stopped := make(chan error)
-	go func() { stopped <- w.reconciler.Start(stopping) }()
+	go func() { stopped <- w.Reconciler.Start(stopping) }()
 	stop()
 	topologytest.Equal(t, "error", nil, <-stopped)
 	redrive := w.get()
 	topologytest.Equal(t, "moved", 1, *redrive.Status.Moved)
 	topologytest.Equal(t, "conditions", "Ready=Unknown Moving Reconciling=True Moving ", ready(redrive))
 	w.reconcile()
-	topologytest.Equal(t, "transfers begun by a manager that stops", 0, len(w.mover.begun))
+	topologytest.Equal(t, "transfers begun by a manager that stops", 0, len(w.Mover.Begun))
 }
 
 func TestWhoHasToWaitForWhom(t *testing.T) {
@@ -337,15 +264,14 @@ func TestWhoHasToWaitForWhom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, inSync(t, `{}`), all)
-			w.mover = newMover()
-			w.restart()
+			w := newWorld(t, controllertest.InSync(t, `{}`), all)
+			w.HoldTransfers()
 			older := redriveOf("older", 0, func(r *v1alpha1.Redrive) {
 				if err := yaml.UnmarshalStrict([]byte(test.spec), &r.Spec); err != nil {
 					t.Fatal(err)
 				}
 			})
-			if err := w.api.Create(t.Context(), older); err != nil {
+			if err := w.API.Create(t.Context(), older); err != nil {
 				t.Fatal(err)
 			}
 			topologytest.Equal(t, "reason", test.want, meta.FindStatusCondition(w.reconcile().Status.Conditions, "Ready").Reason)
@@ -353,45 +279,74 @@ func TestWhoHasToWaitForWhom(t *testing.T) {
 	}
 }
 
+// A manager that has just started has no connection yet, and its BrokerConnection is Ready all the same.
+func TestAConnectionThatIsBeingMadeIsNotWaitedForLong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.InSync(t, `{}`), all)
+	w.Broker.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} })
+	result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "looked at again after", time.Second, result.RequeueAfter)
+}
+
 // A connection with other credentials is another one: the transfer begins again there, with what is left.
 func TestATransferFollowsItsConnection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inSync(t, `{}`), all)
-	w.mover = newMover()
-	w.restart()
-	w.broker.SetMessages("orders.dlq", 9)
+	w := newWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
 	w.reconcile()
-	<-w.mover.begun
-	before := w.mover
-	w.mover = newMover()
-	if _, err := w.reconciler.pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, rabbit.Config{Owner: "uid", Password: "new"}); err != nil {
+	<-w.Mover.Begun
+	before := w.Mover
+	w.Mover = brokerstest.NewMover(w.Broker)
+	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, rabbit.Config{Owner: "uid", Password: "new"}); err != nil {
 		t.Fatal(err)
 	}
 	w.reconcile()
-	topologytest.Equal(t, "woken when the old transfer has settled", again, <-w.told)
+	topologytest.Equal(t, "woken when the old transfer has settled", again, <-w.Told)
 	w.reconcile()
-	topologytest.Equal(t, "moved by the old one", 1, (<-w.mover.begun).Moved)
-	topologytest.Equal(t, "begun at the old connection", 0, len(before.begun))
+	topologytest.Equal(t, "moved by the old one", 1, (<-w.Mover.Begun).Moved)
+	topologytest.Equal(t, "begun at the old connection", 0, len(before.Begun))
+}
+
+// Somebody gives a Redrive that has ended a time to live: kstatus goes by the generation.
+func TestARedriveThatHasEndedKeepsUpWithItsGeneration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.InSync(t, `{}`), all)
+	redrive := w.get()
+	redrive.Generation = 2
+	if err := w.API.Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	redrive.Status.CompletionTime, redrive.Status.ObservedGeneration = new(metav1.Now()), 1
+	redrive.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Completed", ObservedGeneration: 1}}
+	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	redrive = w.reconcile()
+	topologytest.Equal(t, "observedGeneration", 2, redrive.Status.ObservedGeneration)
+	topologytest.Equal(t, "conditions", []string{`Ready=True Completed "", 2`}, controllertest.Lines(redrive.Status.Conditions))
+	topologytest.Equal(t, "Events", 0, len(w.Events.Reasons))
 }
 
 func TestARedriveIsDeletedWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inSync(t, `{}`), `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 60}`)
+	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 60}`)
 	redrive := w.get()
 	redrive.Status.CompletionTime = new(metav1.NewTime(time.Now().Add(-30 * time.Second)))
-	if err := w.api.Status().Update(t.Context(), redrive); err != nil {
+	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
 		t.Fatal(err)
 	}
-	result, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
+	result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
 	topologytest.Equal(t, "error", nil, err)
 	if result.RequeueAfter < 25*time.Second || result.RequeueAfter > 35*time.Second {
 		t.Errorf("looked at again after %v", result.RequeueAfter)
 	}
-	w.reconciler.now = func() time.Time { return time.Now().Add(time.Minute) }
-	if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err != nil {
+	w.Reconciler.Now = func() time.Time { return time.Now().Add(time.Minute) }
+	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.api.Get(t.Context(), again, &v1alpha1.Redrive{}); !apierrors.IsNotFound(err) {
+	if err := w.API.Get(t.Context(), again, &v1alpha1.Redrive{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Redrive is still there: %v", err)
 	}
 }

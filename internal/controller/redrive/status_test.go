@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/transfers"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -24,7 +24,7 @@ func TestRecord(t *testing.T) {
 			ID: fmt.Sprint(i), Reason: transfer.FailureRefused, Message: strings.Repeat("x", 2000),
 		})
 	}
-	status := &v1alpha1.RedriveStatus{Skipped: map[string]int64{"CameBack": 1}}
+	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Skipped: map[string]int64{"CameBack": 1}}}
 	record(status, progress)
 	topologytest.Equal(t, "moved", 5, *status.Moved)
 	topologytest.Equal(t, "failed", 12, *status.Failed)
@@ -33,6 +33,10 @@ func TestRecord(t *testing.T) {
 	topologytest.Equal(t, "failures that are listed", 10, len(status.Failures))
 	topologytest.Equal(t, "first failure", "0 Refused", status.Failures[0].ID+" "+status.Failures[0].Reason)
 	topologytest.Equal(t, "message is cut", true, len(status.Failures[0].Message) <= 1024)
+	status.Total = new(int64(100))
+	recordStopped(status, transfer.Progress{Moved: 50, Unsure: 3})
+	topologytest.Equal(t, "total, with what may be in the queue again", 103, *status.Total)
+	topologytest.Equal(t, "moved when stopped", 50, *status.Moved)
 	record(status, transfer.Progress{})
 	topologytest.Equal(t, "skipped of none", nil, status.Skipped)
 	topologytest.Equal(t, "failures of none", nil, status.Failures)
@@ -40,6 +44,10 @@ func TestRecord(t *testing.T) {
 
 func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
 	t.Parallel()
+	w := Start(redriveOf("again", 1, nil), nil)
+	valueOf := func(state transfer.State, detail, to string) conditions.Value {
+		return w.Doing(transfer.Progress{State: state, Detail: detail}, transfers.Move{Turn: transfers.Turn{Queue: "orders.dlq"}, Destination: to})
+	}
 	for name, test := range map[string]struct {
 		state      transfer.State
 		detail, to string
@@ -52,43 +60,27 @@ func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
 		"its destination fills": {transfer.DestinationFull, "queue full", "orders", conditions.Unknown("DestinationFull", "queue full")},
 		"the broker blocks":     {transfer.Blocked, "low on memory", "orders", conditions.Unknown("Blocked", "low on memory")},
 	} {
-		topologytest.Equal(t, name, test.want, doing(test.state, test.detail, "orders.dlq", test.to))
+		topologytest.Equal(t, name, test.want, valueOf(test.state, test.detail, test.to))
 	}
 	for state, reason := range map[transfer.State]string{
 		transfer.SourceMissing: v1alpha1.ReasonSourceMissing, transfer.DestinationMissing: v1alpha1.ReasonDestinationMissing,
 		transfer.DestinationFull: v1alpha1.ReasonDestinationFull, transfer.DestinationBusy: v1alpha1.ReasonDestinationBusy,
 		transfer.Blocked: v1alpha1.ReasonBlocked,
 	} {
-		topologytest.Equal(t, "reason of "+string(state), reason, doing(state, "why", "", "").Reason)
+		topologytest.Equal(t, "reason of "+string(state), reason, valueOf(state, "why", "").Reason)
 	}
-}
-
-// A million messages at full speed take about a minute, and at 100 a second three hours.
-func TestWritesOfAStatusAreBounded(t *testing.T) {
-	t.Parallel()
-	for takes, most := range map[time.Duration]int{62 * time.Second: 13, 10000 * time.Second: 350} {
-		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		writes, written := 0, start
-		for now := start; now.Before(start.Add(takes)); now = now.Add(250 * time.Millisecond) {
-			if untilWrite(now, start, written, false) == 0 {
-				writes, written = writes+1, now
-			}
-		}
-		if writes > most || writes < most/2 {
-			t.Errorf("%d writes in %v, want at most %d", writes, takes, most)
-		}
-	}
-	late := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
-	start := late.Add(-time.Hour)
-	topologytest.Equal(t, "wait for a number", 30*time.Second, untilWrite(late, start, late, false))
-	topologytest.Equal(t, "wait for another state", 5*time.Second, untilWrite(late, start, late, true))
-	topologytest.Equal(t, "wait after a long time", time.Duration(0), untilWrite(late, start, start, false))
+	dry := Start(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = new(true) }), nil)
+	topologytest.Equal(t, "message of a dry run", `looks at the messages of queue "orders.dlq"`,
+		dry.Doing(transfer.Progress{}, transfers.Move{Turn: transfers.Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
 }
 
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	status := &v1alpha1.RedriveStatus{
-		Total: new(int64(9)), Moved: new(int64(5)), Failed: new(int64(1)), Skipped: map[string]int64{"NotSelected": 2, "CameBack": 1}, Source: "orders.dlq",
+		TransferStatus: v1alpha1.TransferStatus{
+			Total: new(int64(9)), Skipped: map[string]int64{"NotSelected": 2, "CameBack": 1}, Source: "orders.dlq",
+		},
+		Moved: new(int64(5)), Failed: new(int64(1)),
 	}
 	const done = "5 of 9 messages moved, 1 skipped (CameBack), 2 skipped (NotSelected), 1 could not be moved"
 	for name, test := range map[string]struct {
@@ -100,24 +92,25 @@ func TestOutcome(t *testing.T) {
 		final    bool
 		message  string
 	}{
-		"done":                    {nil, false, "True", "Completed", conditions.ProgressNone, true, done},
-		"counted":                 {nil, true, "True", "DryRun", conditions.ProgressNone, true, strings.Replace(done, "moved", "would be moved", 1)},
-		"too many failures":       {fmt.Errorf("%w", transfer.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
-		"an unreadable message":   {transfer.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
-		"an unknown return":       {transfer.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
-		"no permission":           {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},
-		"the broker is elsewhere": {errors.New("another cluster"), false, "Unknown", "BrokerUnreachable", conditions.Reconciling, false, "another cluster"},
+		"done":                             {nil, false, "True", "Completed", conditions.ProgressNone, true, done},
+		"counted":                          {nil, true, "True", "DryRun", conditions.ProgressNone, true, strings.Replace(done, "moved", "would be moved", 1)},
+		"too many failures":                {fmt.Errorf("%w", transfer.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
+		"an unreadable message":            {transfer.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
+		"a destination that takes nothing": {transfer.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
+		"an unknown return":                {transfer.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
+		"no permission":                    {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},
+		"the broker is elsewhere":          {errors.New("another cluster"), false, "Unknown", "BrokerUnreachable", conditions.Reconciling, false, "another cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := outcome(status, test.dryRun, test.err)
-			topologytest.Equal(t, "status", test.status, got.value.Status)
-			topologytest.Equal(t, "reason", test.reason, got.value.Reason)
-			topologytest.Equal(t, "progress", test.progress, got.progress)
-			topologytest.Equal(t, "final", test.final, got.final)
-			topologytest.Equal(t, "tried again", !test.final, got.retry > 0)
-			if !strings.Contains(got.value.Message, test.message) {
-				t.Errorf("message %q lacks %q", got.value.Message, test.message)
+			topologytest.Equal(t, "status", test.status, got.Value.Status)
+			topologytest.Equal(t, "reason", test.reason, got.Value.Reason)
+			topologytest.Equal(t, "progress", test.progress, got.Progress)
+			topologytest.Equal(t, "final", test.final, got.Final)
+			topologytest.Equal(t, "tried again", !test.final, got.Retry > 0)
+			if !strings.Contains(got.Value.Message, test.message) {
+				t.Errorf("message %q lacks %q", got.Value.Message, test.message)
 			}
 		})
 	}

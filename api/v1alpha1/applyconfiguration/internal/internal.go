@@ -546,6 +546,124 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.Overflow
   scalar: string
+- name: com.github.warren-mq.warren.api.v1alpha1.Purge
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.PurgeSpec
+    - name: status
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.PurgeStatus
+      default:
+        conditions:
+        - lastTransitionTime: "1970-01-01T00:00:00Z"
+          message: not reconciled yet
+          reason: Pending
+          status: Unknown
+          type: Ready
+        observedGeneration: -1
+- name: com.github.warren-mq.warren.api.v1alpha1.PurgeSpec
+  map:
+    fields:
+    - name: cancel
+      type:
+        scalar: boolean
+      default: false
+    - name: consumerQueueRef
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.ConsumerQueueReference
+    - name: dryRun
+      type:
+        scalar: boolean
+      default: false
+    - name: limit
+      type:
+        scalar: numeric
+    - name: rate
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+      default: Unlimited
+    - name: reason
+      type:
+        scalar: string
+    - name: requestedBy
+      type:
+        scalar: string
+    - name: select
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.DeadLetterSelection
+    - name: suspend
+      type:
+        scalar: boolean
+      default: false
+    - name: ttlSecondsAfterFinished
+      type:
+        scalar: numeric
+- name: com.github.warren-mq.warren.api.v1alpha1.PurgeStatus
+  map:
+    fields:
+    - name: clusterEndpoint
+      type:
+        scalar: string
+    - name: clusterID
+      type:
+        scalar: string
+    - name: clusterName
+      type:
+        scalar: string
+    - name: completionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: deleted
+      type:
+        scalar: numeric
+    - name: deleting
+      type:
+        scalar: boolean
+    - name: examined
+      type:
+        scalar: numeric
+    - name: matched
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: skipped
+      type:
+        map:
+          elementType:
+            scalar: numeric
+    - name: source
+      type:
+        namedType: com.github.warren-mq.warren.api.v1alpha1.QueueName
+    - name: startTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: total
+      type:
+        scalar: numeric
+    - name: vhost
+      type:
+        scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.QueueName
   scalar: string
 - name: com.github.warren-mq.warren.api.v1alpha1.QueueSpec

@@ -7,10 +7,11 @@ import (
 	"sync"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -25,9 +26,10 @@ type Broker struct {
 
 	mu        sync.Mutex
 	health    rabbit.Health
-	messages  map[string]int // by queue
-	countedAt time.Time      // zero if messages are not counted
-	uncounted bool           // messages are never counted
+	messages  map[string]int             // by queue
+	letters   map[string][]amqp.Delivery // what Look shows, by queue
+	countedAt time.Time                  // zero if messages are not counted
+	uncounted bool                       // messages are never counted
 	failures  map[vhost.ID]error
 	interfere func(*snapshot.Snapshot)
 	refreshes int
@@ -42,7 +44,7 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 	store.Replace(snapshot.New(), "")
 	return &Broker{
 		store: store, owner: owner, vhost: vhostName, errs: brokererr.Errors{VHost: vhostName},
-		messages: map[string]int{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
+		messages: map[string]int{}, letters: map[string][]amqp.Delivery{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{
 			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},
 			Connected: true, Matched: true, SyncedAt: time.Now(), CurrentAt: time.Now(),
@@ -353,35 +355,6 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 	})
 	b.lastDeletion = time.Now()
 	return nil
-}
-
-// Transfer moves as many messages as it may, without looking at them.
-func (b *Broker) Transfer(_ context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
-	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
-		return transfer.Progress{}, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	moved := min(b.messages[config.Queue], config.Total-config.Moved)
-	if config.Limit > 0 {
-		moved = min(moved, config.Limit-config.Moved)
-	}
-	if !config.DryRun {
-		b.messages[config.Queue] -= moved
-		b.messages[config.Destination] += moved
-	}
-	return transfer.Progress{State: transfer.Moving, Moved: config.Moved + moved}, nil
-}
-
-// CountReady counts the messages of a queue.
-func (b *Broker) CountReady(_ context.Context, cluster, queue string) (ready int, exists bool, err error) {
-	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
-		return 0, false, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.store.View(func(s *snapshot.Snapshot) { _, exists = s.Queues[queue] })
-	return b.messages[queue], exists, b.failures[vhost.QueueID(queue)]
 }
 
 // LastDeletion is when DeleteEmpty last deleted queues.

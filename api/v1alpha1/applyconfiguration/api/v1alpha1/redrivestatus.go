@@ -19,39 +19,15 @@ import (
 //
 // RedriveStatus is how a Redrive fares.
 type RedriveStatusApplyConfiguration struct {
-	// conditions are Ready and, while they hold, Reconciling and Stalled.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// observedGeneration is the generation of the spec that the conditions speak of.
-	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// source is the dead-letter queue.
-	Source *apiv1alpha1.QueueName `json:"source,omitempty"`
+	TransferStatusApplyConfiguration `json:""`
 	// destination is the queue that messages are moved to; empty for destination.type Original.
 	Destination *apiv1alpha1.QueueName `json:"destination,omitempty"`
-	// vhost is the virtual host of both.
-	VHost *string `json:"vhost,omitempty"`
-	// clusterName is the RabbitMQ cluster that the queues are in.
-	ClusterName *string `json:"clusterName,omitempty"`
-	// clusterID is a hash of the id that the RabbitMQ cluster gave itself. With clusterName and clusterEndpoint it says where the queues
-	// are: a Redrive does not go on at another cluster.
-	ClusterID *string `json:"clusterID,omitempty"`
-	// clusterEndpoint is host:port of the AMQP address that leads to the cluster.
-	ClusterEndpoint *string `json:"clusterEndpoint,omitempty"`
-	// total is how many messages are looked at, at most: those that were ready when the Redrive began.
-	Total *int64 `json:"total,omitempty"`
-	// examined is how many messages were looked at.
-	Examined *int64 `json:"examined,omitempty"`
 	// moved is how many messages were moved; in a dry run, how many would be.
 	Moved *int64 `json:"moved,omitempty"`
 	// failed is how many messages could not be moved. They stay in the dead-letter queue.
 	Failed *int64 `json:"failed,omitempty"`
-	// skipped counts the messages that stay in the dead-letter queue, by the reason.
-	Skipped map[string]int64 `json:"skipped,omitempty"`
 	// failures are the first of the messages that could not be moved.
 	Failures []RedriveFailureApplyConfiguration `json:"failures,omitempty"`
-	// startTime is when the Redrive began to take messages.
-	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// completionTime is when the Redrive ended, well or badly. From then on nothing is moved.
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
 // RedriveStatusApplyConfiguration constructs a declarative configuration of the RedriveStatus type for use with
@@ -68,7 +44,7 @@ func (b *RedriveStatusApplyConfiguration) WithConditions(values ...*v1.Condition
 		if values[i] == nil {
 			panic("nil value passed to WithConditions")
 		}
-		b.Conditions = append(b.Conditions, *values[i])
+		b.TransferStatusApplyConfiguration.Conditions = append(b.TransferStatusApplyConfiguration.Conditions, *values[i])
 	}
 	return b
 }
@@ -77,7 +53,7 @@ func (b *RedriveStatusApplyConfiguration) WithConditions(values ...*v1.Condition
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *RedriveStatusApplyConfiguration) WithObservedGeneration(value int64) *RedriveStatusApplyConfiguration {
-	b.ObservedGeneration = &value
+	b.TransferStatusApplyConfiguration.ObservedGeneration = &value
 	return b
 }
 
@@ -85,7 +61,85 @@ func (b *RedriveStatusApplyConfiguration) WithObservedGeneration(value int64) *R
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Source field is set to the value of the last call.
 func (b *RedriveStatusApplyConfiguration) WithSource(value apiv1alpha1.QueueName) *RedriveStatusApplyConfiguration {
-	b.Source = &value
+	b.TransferStatusApplyConfiguration.Source = &value
+	return b
+}
+
+// WithVHost sets the VHost field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the VHost field is set to the value of the last call.
+func (b *RedriveStatusApplyConfiguration) WithVHost(value string) *RedriveStatusApplyConfiguration {
+	b.TransferStatusApplyConfiguration.VHost = &value
+	return b
+}
+
+// WithClusterName sets the ClusterName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterName field is set to the value of the last call.
+func (b *RedriveStatusApplyConfiguration) WithClusterName(value string) *RedriveStatusApplyConfiguration {
+	b.TransferStatusApplyConfiguration.ClusterName = &value
+	return b
+}
+
+// WithClusterID sets the ClusterID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterID field is set to the value of the last call.
+func (b *RedriveStatusApplyConfiguration) WithClusterID(value string) *RedriveStatusApplyConfiguration {
+	b.TransferStatusApplyConfiguration.ClusterID = &value
+	return b
+}
+
+// WithClusterEndpoint sets the ClusterEndpoint field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ClusterEndpoint field is set to the value of the last call.
+func (b *RedriveStatusApplyConfiguration) WithClusterEndpoint(value string) *RedriveStatusApplyConfiguration {
+	b.TransferStatusApplyConfiguration.ClusterEndpoint = &value
+	return b
+}
+
+// WithTotal sets the Total field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Total field is set to the value of the last call.
+func (b *RedriveStatusApplyConfiguration) WithTotal(value int64) *RedriveStatusApplyConfiguration {
+	b.TransferStatusApplyConfiguration.Total = &value
+	return b
+}
+
+// WithExamined sets the Examined field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Examined field is set to the value of the last call.
+func (b *RedriveStatusApplyConfiguration) WithExamined(value int64) *RedriveStatusApplyConfiguration {
+	b.TransferStatusApplyConfiguration.Examined = &value
+	return b
+}
+
+// WithSkipped puts the entries into the Skipped field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Skipped field,
+// overwriting an existing map entries in Skipped field with the same key.
+func (b *RedriveStatusApplyConfiguration) WithSkipped(entries map[string]int64) *RedriveStatusApplyConfiguration {
+	if b.TransferStatusApplyConfiguration.Skipped == nil && len(entries) > 0 {
+		b.TransferStatusApplyConfiguration.Skipped = make(map[string]int64, len(entries))
+	}
+	for k, v := range entries {
+		b.TransferStatusApplyConfiguration.Skipped[k] = v
+	}
+	return b
+}
+
+// WithStartTime sets the StartTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartTime field is set to the value of the last call.
+func (b *RedriveStatusApplyConfiguration) WithStartTime(value metav1.Time) *RedriveStatusApplyConfiguration {
+	b.TransferStatusApplyConfiguration.StartTime = &value
+	return b
+}
+
+// WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CompletionTime field is set to the value of the last call.
+func (b *RedriveStatusApplyConfiguration) WithCompletionTime(value metav1.Time) *RedriveStatusApplyConfiguration {
+	b.TransferStatusApplyConfiguration.CompletionTime = &value
 	return b
 }
 
@@ -94,54 +148,6 @@ func (b *RedriveStatusApplyConfiguration) WithSource(value apiv1alpha1.QueueName
 // If called multiple times, the Destination field is set to the value of the last call.
 func (b *RedriveStatusApplyConfiguration) WithDestination(value apiv1alpha1.QueueName) *RedriveStatusApplyConfiguration {
 	b.Destination = &value
-	return b
-}
-
-// WithVHost sets the VHost field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the VHost field is set to the value of the last call.
-func (b *RedriveStatusApplyConfiguration) WithVHost(value string) *RedriveStatusApplyConfiguration {
-	b.VHost = &value
-	return b
-}
-
-// WithClusterName sets the ClusterName field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterName field is set to the value of the last call.
-func (b *RedriveStatusApplyConfiguration) WithClusterName(value string) *RedriveStatusApplyConfiguration {
-	b.ClusterName = &value
-	return b
-}
-
-// WithClusterID sets the ClusterID field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterID field is set to the value of the last call.
-func (b *RedriveStatusApplyConfiguration) WithClusterID(value string) *RedriveStatusApplyConfiguration {
-	b.ClusterID = &value
-	return b
-}
-
-// WithClusterEndpoint sets the ClusterEndpoint field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ClusterEndpoint field is set to the value of the last call.
-func (b *RedriveStatusApplyConfiguration) WithClusterEndpoint(value string) *RedriveStatusApplyConfiguration {
-	b.ClusterEndpoint = &value
-	return b
-}
-
-// WithTotal sets the Total field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Total field is set to the value of the last call.
-func (b *RedriveStatusApplyConfiguration) WithTotal(value int64) *RedriveStatusApplyConfiguration {
-	b.Total = &value
-	return b
-}
-
-// WithExamined sets the Examined field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Examined field is set to the value of the last call.
-func (b *RedriveStatusApplyConfiguration) WithExamined(value int64) *RedriveStatusApplyConfiguration {
-	b.Examined = &value
 	return b
 }
 
@@ -161,20 +167,6 @@ func (b *RedriveStatusApplyConfiguration) WithFailed(value int64) *RedriveStatus
 	return b
 }
 
-// WithSkipped puts the entries into the Skipped field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, the entries provided by each call will be put on the Skipped field,
-// overwriting an existing map entries in Skipped field with the same key.
-func (b *RedriveStatusApplyConfiguration) WithSkipped(entries map[string]int64) *RedriveStatusApplyConfiguration {
-	if b.Skipped == nil && len(entries) > 0 {
-		b.Skipped = make(map[string]int64, len(entries))
-	}
-	for k, v := range entries {
-		b.Skipped[k] = v
-	}
-	return b
-}
-
 // WithFailures adds the given value to the Failures field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Failures field.
@@ -185,21 +177,5 @@ func (b *RedriveStatusApplyConfiguration) WithFailures(values ...*RedriveFailure
 		}
 		b.Failures = append(b.Failures, *values[i])
 	}
-	return b
-}
-
-// WithStartTime sets the StartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the StartTime field is set to the value of the last call.
-func (b *RedriveStatusApplyConfiguration) WithStartTime(value metav1.Time) *RedriveStatusApplyConfiguration {
-	b.StartTime = &value
-	return b
-}
-
-// WithCompletionTime sets the CompletionTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CompletionTime field is set to the value of the last call.
-func (b *RedriveStatusApplyConfiguration) WithCompletionTime(value metav1.Time) *RedriveStatusApplyConfiguration {
-	b.CompletionTime = &value
 	return b
 }

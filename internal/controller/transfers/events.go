@@ -1,4 +1,4 @@
-package redrive
+package transfers
 
 import (
 	"context"
@@ -11,22 +11,21 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// The reasons of Events on Redrives. They are recorded on transitions only.
+// The reasons of Events on Redrives and Purges. They are recorded on transitions only.
 const (
 	eventStarted   = "Started"
 	eventWaiting   = "Waiting"
 	eventCompleted = "Completed"
 	eventCancelled = "Cancelled"
 	eventFailed    = "Failed"
-	// eventRedriven is recorded on the ConsumerQueue.
-	eventRedriven = "Redriven"
 )
 
-// recordTransition records an Event if the Redrive does something else than a status from before says.
-func (s *scope) recordTransition(before v1alpha1.RedriveStatus) {
+// recordTransition records an Event if the object does something else than a status from before says.
+func (s *scope) recordTransition(before v1alpha1.TransferStatus) {
 	ready := conditions.Ready(s.status.Conditions)
 	was := conditions.Ready(before.Conditions)
 	switch {
+	case before.CompletionTime != nil: // only its generation is new
 	case s.status.CompletionTime != nil && ready.Status != "True":
 		s.addEvent(corev1.EventTypeWarning, eventFailed, ready.Message)
 	case s.status.CompletionTime != nil && ready.Reason == v1alpha1.ReasonCancelled:
@@ -35,12 +34,12 @@ func (s *scope) recordTransition(before v1alpha1.RedriveStatus) {
 		s.addEvent(corev1.EventTypeNormal, eventCompleted, ready.Message)
 	case before.Total == nil && s.status.Total != nil:
 		s.addEvent(corev1.EventTypeNormal, eventStarted, ready.Message)
-	case ready.Reason != was.Reason && isWaiting(ready.Reason):
+	case before.Total != nil && ready.Reason != was.Reason && isWaiting(ready.Reason):
 		s.addEvent(corev1.EventTypeNormal, eventWaiting, ready.Message)
 	}
 }
 
-// isWaiting says whether a Redrive with this reason has begun and waits.
+// isWaiting says whether an object with this reason has begun and waits.
 func isWaiting(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonDestinationMissing, v1alpha1.ReasonDestinationFull, v1alpha1.ReasonDestinationBusy, v1alpha1.ReasonBlocked,
@@ -51,20 +50,20 @@ func isWaiting(reason string) bool {
 }
 
 func (s *scope) addEvent(eventType, reason, note string) {
-	s.recorder.Eventf(s.redrive, nil, eventType, reason, "Redrive", "%s", conditions.Truncate(note, 1024))
+	s.Recorder.Eventf(s.before.Object, nil, eventType, reason, string(s.Kind), "%s", conditions.Truncate(note, 1024))
 }
 
-// tellConsumerQueue has an Event say on the ConsumerQueue how many of its dead letters were moved.
+// tellConsumerQueue has an Event say on the ConsumerQueue what became of its dead letters.
 func (s *scope) tellConsumerQueue(ctx context.Context) {
-	moved := number(s.status.Moved)
-	if moved == 0 || isSet(s.redrive.Spec.DryRun) {
+	reason, note := s.work.Deed()
+	if reason == "" {
 		return
 	}
 	cq := &v1alpha1.ConsumerQueue{}
-	key := client.ObjectKey{Namespace: s.redrive.Namespace, Name: s.redrive.Spec.ConsumerQueueRef.Name}
-	if err := s.client.Get(ctx, key, cq); err != nil { // it is gone
+	key := client.ObjectKey{Namespace: s.before.GetNamespace(), Name: s.before.ConsumerQueue}
+	if err := s.Client.Get(ctx, key, cq); err != nil { // it is gone
 		return
 	}
-	s.recorder.Eventf(cq, s.redrive, corev1.EventTypeNormal, eventRedriven, "Redrive", "%s",
-		fmt.Sprintf("Redrive %s: %s", s.redrive.Name, tally(s.status, "moved")))
+	s.Recorder.Eventf(cq, s.before.Object, corev1.EventTypeNormal, reason, string(s.Kind), "%s",
+		fmt.Sprintf("%s %s: %s", s.Kind, s.before.GetName(), note))
 }

@@ -1,4 +1,4 @@
-package redrive
+package transfers
 
 import (
 	"testing"
@@ -33,9 +33,9 @@ func TestWhichRedriveComesFirst(t *testing.T) {
 		"of two that have begun, the older": {redriveOf("b", 1, begun), redriveOf("a", 2, begun), true},
 		"no Redrive comes before itself":    {redriveOf("a", 1, nil), redriveOf("a", 1, nil), false},
 	} {
-		topologytest.Equal(t, name, test.want, isBefore(test.one, test.other))
+		topologytest.Equal(t, name, test.want, isBefore(ofRedrive(test.one), ofRedrive(test.other)))
 		if test.want {
-			topologytest.Equal(t, name+", the other way round", false, isBefore(test.other, test.one))
+			topologytest.Equal(t, name+", the other way round", false, isBefore(ofRedrive(test.other), ofRedrive(test.one)))
 		}
 	}
 }
@@ -60,6 +60,6 @@ func TestWhichRedriveWantsItsTurn(t *testing.T) {
 		"one that rests":          {condition(v1alpha1.ConditionSuspended), false},
 		"one that lacks anything": {condition(v1alpha1.ConditionStalled), false},
 	} {
-		topologytest.Equal(t, name, test.want, wantsTurn(redriveOf("a", 1, test.change)))
+		topologytest.Equal(t, name, test.want, wantsTurn(ofRedrive(redriveOf("a", 1, test.change))))
 	}
 }

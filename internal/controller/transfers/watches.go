@@ -1,7 +1,9 @@
-package redrive
+package transfers
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -17,17 +19,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
-// IndexConsumerQueue is, of a Redrive, the names of the ConsumerQueues that it takes messages from and moves them to.
+// IndexConsumerQueue is, of a Redrive or a Purge, the names of the ConsumerQueues that messages are taken from and moved to.
 const IndexConsumerQueue = "consumerQueue"
 
-// AddIndexes adds the index by which the cache is asked.
+// AddIndexes adds the indexes by which the cache is asked.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	return indexer.IndexField(ctx, &v1alpha1.Redrive{}, IndexConsumerQueue, func(object client.Object) []string {
+	ofRedrives := indexer.IndexField(ctx, &v1alpha1.Redrive{}, IndexConsumerQueue, func(object client.Object) []string {
 		spec := object.(*v1alpha1.Redrive).Spec
 		names := []string{spec.ConsumerQueueRef.Name}
 		if to := spec.Destination; to != nil && to.ConsumerQueueRef != nil && to.ConsumerQueueRef.Name != names[0] {
@@ -35,21 +37,25 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 		return names
 	})
+	ofPurges := indexer.IndexField(ctx, &v1alpha1.Purge{}, IndexConsumerQueue, func(object client.Object) []string {
+		return []string{object.(*v1alpha1.Purge).Spec.ConsumerQueueRef.Name}
+	})
+	return errors.Join(ofRedrives, ofPurges)
 }
 
-// Setup adds the controller of Redrives to a manager.
-func Setup(mgr ctrl.Manager, connections *brokers.Pool, sharesQueue SharesQueue) (*Reconciler, error) {
+// Setup adds the controller of a kind to a manager.
+func Setup(mgr ctrl.Manager, kind Kind, work Start, tasks *Tasks, finder *deadletterqueue.Finder) (*Reconciler, error) {
+	r := &Reconciler{
+		Kind: kind, Work: work, Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("warren"), Finder: finder, Tasks: tasks,
+		Now: time.Now, Log: mgr.GetLogger().WithName(string(kind)),
+	}
 	wakeups := make(chan event.TypedGenericEvent[client.ObjectKey])
-	wake := func(key client.ObjectKey) {
+	tasks.Wake(kind, func(key client.ObjectKey) {
 		select {
 		case wakeups <- event.TypedGenericEvent[client.ObjectKey]{Object: key}:
-		case <-connections.Lifetime().Done():
+		case <-tasks.lifetime.Done():
 		}
-	}
-	r := &Reconciler{
-		client: mgr.GetClient(), recorder: mgr.GetEventRecorder("warren"), pool: connections, sharesQueue: sharesQueue,
-		tasks: newTasks(connections.Lifetime(), wake), now: time.Now, log: mgr.GetLogger().WithName("redrives"),
-	}
+	})
 	if err := mgr.Add(r); err != nil {
 		return nil, err
 	}
@@ -61,19 +67,19 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, sharesQueue SharesQueue)
 		},
 	}
 	return r, ctrl.NewControllerManagedBy(mgr).
-		Named("redrive").
-		For(&v1alpha1.Redrive{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.ConsumerQueue{}, handler.EnqueueRequestsFromMapFunc(r.redrivesOfConsumerQueue),
-			builder.WithPredicates(concernsRedrives())).
-		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.redrivesOfConnection),
+		Named(strings.ToLower(string(kind))).
+		For(kind.empty(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ConsumerQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofConsumerQueue),
+			builder.WithPredicates(concernsTransfers())).
+		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.ofConnection),
 			builder.WithPredicates(usabilityChanged())).
 		WatchesRawSource(source.TypedChannel(wakeups, woken)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: trigger.ReconciliationTimeout}).
 		Complete(r)
 }
 
-// concernsRedrives lets pass what changes whether messages of a ConsumerQueue can be moved.
-func concernsRedrives() predicate.Predicate {
+// concernsTransfers lets pass what changes whether messages of a ConsumerQueue can be taken.
+func concernsTransfers() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.ConsumerQueue), e.ObjectNew.(*v1alpha1.ConsumerQueue)
 		return before.Generation != after.Generation || before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
@@ -82,7 +88,7 @@ func concernsRedrives() predicate.Predicate {
 	}}
 }
 
-// usabilityChanged lets pass what changes whether messages can be moved through a BrokerConnection.
+// usabilityChanged lets pass what changes whether messages can be taken through a BrokerConnection.
 func usabilityChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
@@ -91,28 +97,27 @@ func usabilityChanged() predicate.Predicate {
 	}}
 }
 
-// redrivesOfConsumerQueue are the Redrives that have to do with a ConsumerQueue.
-func (r *Reconciler) redrivesOfConsumerQueue(ctx context.Context, cq client.Object) []reconcile.Request {
-	return r.unfinished(ctx, cq.GetNamespace(), client.MatchingFields{IndexConsumerQueue: cq.GetName()})
+// ofConsumerQueue are the objects that have to do with a ConsumerQueue.
+func (r *Reconciler) ofConsumerQueue(ctx context.Context, cq client.Object) []reconcile.Request {
+	return r.unfinished(ctx, client.InNamespace(cq.GetNamespace()), client.MatchingFields{IndexConsumerQueue: cq.GetName()})
 }
 
-// redrivesOfConnection are the Redrives that may have to do with a BrokerConnection.
-func (r *Reconciler) redrivesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
-	return r.unfinished(ctx, bc.GetNamespace())
+// ofConnection are the objects that may have to do with a BrokerConnection.
+func (r *Reconciler) ofConnection(ctx context.Context, bc client.Object) []reconcile.Request {
+	return r.unfinished(ctx, client.InNamespace(bc.GetNamespace()))
 }
 
-// unfinished lists the Redrives of a namespace that have not ended.
-func (r *Reconciler) unfinished(ctx context.Context, namespace string, only ...client.ListOption) []reconcile.Request {
-	list := &v1alpha1.RedriveList{}
-	options := append([]client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}, only...)
-	if err := r.client.List(ctx, list, options...); err != nil {
-		log.FromContext(ctx).Error(err, "List Redrives", "namespace", namespace)
+// unfinished lists the objects that have not ended.
+func (r *Reconciler) unfinished(ctx context.Context, only ...client.ListOption) []reconcile.Request {
+	jobs, err := r.Kind.list(ctx, r.Client, only...)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Find who is concerned", "kind", r.Kind)
 		return nil
 	}
 	var requests []reconcile.Request
-	for i := range list.Items {
-		if list.Items[i].Status.CompletionTime == nil {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	for _, job := range jobs {
+		if job.Status.CompletionTime == nil {
+			requests = append(requests, reconcile.Request{NamespacedName: job.key().ObjectKey})
 		}
 	}
 	return requests

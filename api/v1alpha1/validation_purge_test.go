@@ -1,0 +1,85 @@
+package v1alpha1_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+const samePurge = "only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Purge"
+
+// upTo5 is the spec of a Purge with more than its source and limit.
+func upTo5(more string) string { return of("limit: 5, " + more) }
+
+// eachUpTo5 is upTo5 for several.
+func eachUpTo5(more ...string) []string {
+	specs := make([]string, len(more))
+	for i, one := range more {
+		specs[i] = upTo5(one)
+	}
+	return specs
+}
+
+var purgeRules = map[string]rule{
+	"consumerQueueRef and limit are all that is required": {
+		accepted: []string{upTo5("")},
+		refused: map[string]string{
+			`{limit: 5}`:                         "spec.consumerQueueRef: Required value",
+			`{consumerQueueRef: {}, limit: 5}`:   "spec.consumerQueueRef.name: Required value",
+			`{consumerQueueRef: {name: orders}}`: "spec.limit: Required value",
+			of(`limit: 0`):                       "spec.limit: Invalid value: 0: … should be greater than or equal to 1",
+			upTo5(`destination: {type: Main}`):   `unknown field "spec.destination"`,
+			upTo5(`maxRedrives: 1`):              `unknown field "spec.maxRedrives"`,
+		},
+	},
+	"select: as in a Redrive": {
+		accepted: eachUpTo5(`select: {}`, `select: {reasons: [Parked], where: "size > 1", ids: [k3v5qz7m2w4x6y2a]}`),
+		refused: map[string]string{
+			upTo5(`select: {reasons: [Bored]}`):                           `spec.select.reasons[0]: Unsupported value: "Bored"`,
+			upTo5(`select: {headers: [{name: x, operator: In}]}`):         needsValues,
+			upTo5(`select: {where: ""}`):                                  "spec.select.where: Invalid value: … should be at least 1 chars long",
+			upTo5(`select: {diedBefore: yesterday}`):                      "spec.select.diedBefore: Invalid value",
+			upTo5(`select: {headers: [{name: x, operator: DoesNotExi}]}`): `spec.select.headers[0].operator: Unsupported value: "DoesNotExi"`,
+		},
+	},
+	"rate: a number or Unlimited": {
+		accepted: eachUpTo5(`rate: 1`, `rate: 100000`, `rate: Unlimited`),
+		refused: map[string]string{
+			upTo5(`rate: 0`): badRate, upTo5(`rate: 100001`): badRate, upTo5(`rate: unlimited`): badRate, upTo5(`rate: "100"`): badRate,
+		},
+	},
+	"what is deleted is fixed": {
+		from: upTo5(`select: {reasons: [Rejected]}, dryRun: true`),
+		accepted: eachUpTo5(`select: {reasons: [Rejected]}, dryRun: true, rate: 1`,
+			`select: {reasons: [Rejected]}, dryRun: true, suspend: true, cancel: true, ttlSecondsAfterFinished: 60`),
+		refused: map[string]string{
+			upTo5(`dryRun: true`):                                                                  samePurge,
+			upTo5(`select: {reasons: [Expired]}, dryRun: true`):                                    samePurge,
+			upTo5(`select: {reasons: [Rejected]}, dryRun: false`):                                  samePurge,
+			of(`limit: 6, select: {reasons: [Rejected]}, dryRun: true`):                            samePurge,
+			upTo5(`select: {reasons: [Rejected]}, dryRun: true, requestedBy: a`):                   samePurge,
+			upTo5(`select: {reasons: [Rejected]}, dryRun: true, reason: why`):                      samePurge,
+			`{consumerQueueRef: {name: o}, limit: 5, select: {reasons: [Rejected]}, dryRun: true}`: samePurge,
+		},
+	},
+	"cancel cannot be taken back": {
+		from:     upTo5(`cancel: true`),
+		accepted: eachUpTo5(`cancel: true`),
+		refused: map[string]string{
+			upTo5(`cancel: false`):  "spec.cancel: Invalid value: … a cancelled Purge stays cancelled: create another Purge",
+			upTo5(`suspend: false`): "spec.cancel: Invalid value: … a cancelled Purge stays cancelled: create another Purge",
+		},
+	},
+}
+
+func TestPurgeValidation(t *testing.T) {
+	t.Parallel()
+	for _, sentence := range slices.Sorted(maps.Keys(purgeRules)) {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			r := purgeRules[sentence]
+			r.kind = "Purge"
+			r.check(t)
+		})
+	}
+}

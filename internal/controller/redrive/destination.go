@@ -1,0 +1,111 @@
+package redrive
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/transfers"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// Destine finds out where messages go, and whether they may be taken out of a dead-letter queue that limits deliveries.
+func (w *work) Destine(ctx context.Context, from deadletterqueue.Queue, m *transfers.Move) (*transfers.Halt, error) {
+	if leaves := w.whyMessagesStay(m.Source.Shared); m.Limited && leaves != "" {
+		return transfers.Stalled(v1alpha1.ReasonDeliveryLimited, fmt.Sprintf(
+			"queue %q has a delivery limit: the broker may delete messages that are looked at and stay, and some would stay, for %s. "+
+				"Move all of them, or have the queue recreated with deliveryLimit Unlimited", m.Turn.Queue, leaves)), nil
+	}
+	stop, err := w.findDestination(ctx, from, m)
+	if stop == nil && err == nil {
+		w.status.Destination = v1alpha1.QueueName(m.Destination)
+	}
+	return stop, err
+}
+
+// whyMessagesStay says because of which field messages may be looked at and stay; empty if all are moved.
+func (w *work) whyMessagesStay(shared bool) string {
+	spec := w.redrive.Spec
+	switch {
+	case w.job.DryRun:
+		return "spec.dryRun is set"
+	case spec.Select != nil:
+		return "spec.select is set"
+	case spec.Limit != nil:
+		return "spec.limit is set"
+	case shared:
+		return "other ConsumerQueues share the queue"
+	}
+	return ""
+}
+
+// findDestination finds out where messages go.
+func (w *work) findDestination(ctx context.Context, from deadletterqueue.Queue, m *transfers.Move) (*transfers.Halt, error) {
+	given := w.redrive.Spec.Destination
+	if given == nil {
+		given = &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToMain}
+	}
+	switch given.Type {
+	case v1alpha1.RedriveToOriginal:
+		return nil, nil
+	case v1alpha1.RedriveToRetry:
+		return toTier(from, given.Delay, m), nil
+	case v1alpha1.RedriveToConsumerQueue:
+		return w.toConsumerQueue(ctx, from, given.ConsumerQueueRef.Name, m)
+	}
+	toQueue(from.Names.Main, m)
+	return nil, nil
+}
+
+func toQueue(name string, m *transfers.Move) {
+	m.Destination, m.Route = name, contract.Route{RoutingKey: name}
+}
+
+// toTier has messages moved to a delay tier.
+func toTier(from deadletterqueue.Queue, delay v1alpha1.Duration, m *transfers.Move) *transfers.Halt {
+	wanted, err := delay.Parse()
+	if delay != "" && err != nil {
+		return transfers.Stalled(v1alpha1.ReasonInvalidDestination, fmt.Sprintf("spec.destination.delay: %v", err))
+	}
+	at := slices.IndexFunc(from.Names.Tiers, func(tier topology.TierRoute) bool { return delay == "" || tier.Delay == wanted })
+	if at < 0 {
+		delays := make([]string, len(from.Names.Tiers))
+		for i, tier := range from.Names.Tiers {
+			delays[i] = tier.Delay.String()
+		}
+		message := fmt.Sprintf("ConsumerQueue %q has no delay tier", from.ConsumerQueue.Name)
+		if len(delays) > 0 {
+			message = fmt.Sprintf("spec.destination.delay %s: ConsumerQueue %q has delay tiers of %s",
+				delay, from.ConsumerQueue.Name, quoted(delays))
+		}
+		return transfers.Stalled(v1alpha1.ReasonInvalidDestination, message)
+	}
+	m.Destination, m.Route = from.Names.Tiers[at].Queue, from.Names.Tiers[at].Route
+	return nil
+}
+
+// toConsumerQueue has messages moved to the main queue of another ConsumerQueue.
+func (w *work) toConsumerQueue(ctx context.Context, from deadletterqueue.Queue, name string, m *transfers.Move) (*transfers.Halt, error) {
+	cq, obstacle, err := w.finder.ConsumerQueue(ctx, client.ObjectKey{Namespace: w.redrive.Namespace, Name: name})
+	if obstacle != nil || err != nil {
+		return transfers.HaltOf(obstacle), err
+	}
+	if cq.ConnectionName() != from.ConsumerQueue.ConnectionName() {
+		return transfers.Stalled(v1alpha1.ReasonInvalidDestination, fmt.Sprintf(
+			"spec.destination.consumerQueueRef: ConsumerQueue %q has BrokerConnection %q, and messages come from %q",
+			name, cq.ConnectionName(), from.ConsumerQueue.ConnectionName())), nil
+	}
+	if obstacle := deadletterqueue.ComparedAt(from.Location, cq); obstacle != nil {
+		return transfers.HaltOf(obstacle), nil
+	}
+	if !deadletterqueue.HasQueue(cq, cq.QueueName()) {
+		return transfers.Waiting(v1alpha1.ReasonDestinationMissing, fmt.Sprintf("queue %q does not exist", cq.QueueName())), nil
+	}
+	toQueue(cq.QueueName(), m)
+	return nil, nil
+}

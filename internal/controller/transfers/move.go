@@ -1,0 +1,54 @@
+package transfers
+
+import (
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/ownership"
+)
+
+// Move says where messages are taken from and where they go.
+type Move struct {
+	Broker  brokers.Broker
+	Cluster string
+	Turn    Turn
+	// ConsumerQueue is the name of the ConsumerQueue, and Source tells its dead letters.
+	ConsumerQueue string
+	Source        deadletter.Source
+	// Destination is empty if each message goes where it was published first, or nowhere.
+	Destination string
+	Route       contract.Route
+	// Limited: the queue may lose messages that are given back.
+	Limited bool
+}
+
+// Turn is what one object at a time has: a queue. A connection has so many turns.
+type Turn struct {
+	Connection client.ObjectKey
+	Location   ownership.Location
+	Queue      string
+}
+
+// isAt says whether two turns may be at the same queue: connections may spell the way to a cluster differently.
+func (t Turn) isAt(other Turn) bool {
+	return t.Location.Cluster.MayBe(other.Location.Cluster) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
+}
+
+// To is where each message is published; nil if that depends on the message.
+func (m Move) To() *contract.Route {
+	if m.Destination == "" {
+		return nil
+	}
+	return &m.Route
+}
+
+// is says whether a transfer for one move serves another.
+func (m Move) is(other Move) bool {
+	return m.Broker == other.Broker && m.Turn == other.Turn && m.Destination == other.Destination && m.Route == other.Route &&
+		m.Limited == other.Limited && m.Source.Shared == other.Source.Shared && m.Source.Main == other.Source.Main &&
+		slices.Equal(m.Source.Tiers, other.Source.Tiers)
+}

@@ -1,0 +1,214 @@
+package transfers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/ssa"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// scope is one reconciliation of an object that has not ended.
+type scope struct {
+	*Reconciler
+
+	// before is the object as it was read, or written last.
+	before Job
+	work   Work
+	// status is that of the Work's object, which is being changed.
+	status *v1alpha1.TransferStatus
+}
+
+func (r *Reconciler) scopeOf(object client.Object) *scope {
+	changed := object.DeepCopyObject().(client.Object)
+	return &scope{
+		Reconciler: r, before: JobOf(object), work: r.Work(changed, r.Finder), status: JobOf(changed).Status,
+	}
+}
+
+func (s *scope) key() Key { return s.before.key() }
+
+// reconcile does what is next, and returns when to look again.
+func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
+	if s.Tasks.areEnding() { // whoever leads next goes on
+		return 0, nil
+	}
+	running := s.Tasks.look(s.key(), s.before.GetUID())
+	if why := s.work.Heed(running); why != nil {
+		return s.halt(ctx, *why)
+	}
+	wanted, why, err := s.resolve(ctx)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case running.runs() && (why == nil || why.harmless):
+		if why == nil && !running.Move.is(wanted) {
+			s.Tasks.stop(s.key()) // and begins again, as is wanted now
+		}
+		s.Tasks.change(s.key(), s.work.Settings())
+		return s.tell(ctx, running)
+	case running.runs(): // it settles what it has under way, and wakes the object then
+		s.Tasks.stop(s.key())
+		return s.tell(ctx, running)
+	case why != nil:
+		return s.halt(ctx, *why)
+	case running.HasBegun(): // what it has done is written before anybody forgets that
+		if err := s.write(ctx); err != nil {
+			return 0, err
+		}
+		s.Tasks.drop(s.key())
+	}
+	return s.start(ctx, wanted)
+}
+
+// keep says of an object that has ended that its newest generation was seen.
+func (s *scope) keep(ctx context.Context) error {
+	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
+	for _, condition := range s.status.Conditions {
+		writer.Keep(condition.Type)
+	}
+	return s.write(ctx)
+}
+
+// halt says why no messages are taken, and gives up the turn.
+func (s *scope) halt(ctx context.Context, why Halt) (time.Duration, error) {
+	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
+	if why.suspended {
+		writer.SetReady(conditions.Unknown(v1alpha1.ReasonSuspended, why.Value.Message), conditions.ProgressNone)
+		writer.Set(v1alpha1.ConditionSuspended, conditions.True(v1alpha1.ReasonSuspended, why.Value.Message))
+	} else {
+		writer.ClearSuspended()
+		writer.SetReady(why.Value, why.Progress)
+	}
+	if why.Final {
+		s.status.CompletionTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
+	}
+	if err := s.write(ctx); err != nil {
+		return 0, err
+	}
+	s.Tasks.drop(s.key())
+	if why.Final {
+		s.tellConsumerQueue(ctx)
+		return s.untilExpired(), nil
+	}
+	return why.Retry, nil
+}
+
+// untilExpired is how long an object that has just ended is kept; zero for ever.
+func (s *scope) untilExpired() time.Duration {
+	if s.before.TTL != nil {
+		return time.Duration(*s.before.TTL)*time.Second + time.Second
+	}
+	return 0
+}
+
+// start waits for the turn, and begins to take messages.
+func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
+	config, wrong := s.work.Config(m)
+	if wrong != nil {
+		return s.halt(ctx, *wrong)
+	}
+	s.setLocation(m)
+	if rival, queued, err := s.takeTurn(ctx, m); err != nil {
+		return 0, err
+	} else if queued {
+		return waitRetry, s.say(ctx, conditions.Unknown(v1alpha1.ReasonQueued, rival))
+	}
+	if stop := s.count(ctx, m); stop != nil {
+		return s.halt(ctx, *stop)
+	}
+	if err := s.announce(ctx, m); err != nil {
+		s.Tasks.drop(s.key())
+		return 0, err
+	}
+	config.Log, config.Queue, config.Total = s.Log.WithValues("name", s.key().ObjectKey), m.Turn.Queue, int(Number(s.status.Total))
+	s.Tasks.begin(s.key(), m, config, s.work.Settings(), s.Now())
+	return earlyInterval, nil
+}
+
+// announce writes what is about to be done before the first message is taken: whoever goes on after a crash must know. An object that was
+// refused is tried again, and said to go on when it does.
+func (s *scope) announce(ctx context.Context, m Move) error {
+	s.work.Plan()
+	if s.before.hasBegun() && conditions.Ready(s.status.Conditions).Reason == v1alpha1.ReasonPermissionDenied {
+		return s.write(ctx)
+	}
+	return s.say(ctx, s.work.Doing(transfer.Progress{}, m))
+}
+
+// setLocation records where the queues are.
+func (s *scope) setLocation(m Move) {
+	s.status.Source = v1alpha1.QueueName(m.Turn.Queue)
+	cluster := m.Broker.Health().Cluster.Keeping(recordedLocation(s.status).Cluster)
+	s.status.ClusterID, s.status.ClusterName, s.status.ClusterEndpoint = cluster.ID, cluster.Name, cluster.Endpoint
+	s.status.VHost = m.Turn.Location.VHost
+}
+
+// count finds out how many messages there are, once: those that come later are not taken.
+func (s *scope) count(ctx context.Context, m Move) *Halt {
+	if s.before.hasBegun() {
+		return nil
+	}
+	ready, exists, err := m.Broker.CountReady(ctx, m.Cluster, m.Turn.Queue)
+	if err != nil {
+		return WhyBrokerRefuses(err)
+	}
+	if !exists {
+		return Waiting(v1alpha1.ReasonSourceMissing, fmt.Sprintf("queue %q does not exist", m.Turn.Queue))
+	}
+	s.status.Total = new(int64(ready))
+	s.status.StartTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
+	return nil
+}
+
+// tell writes how a transfer fares, if that is due, and returns when to look again.
+func (s *scope) tell(ctx context.Context, running Task) (time.Duration, error) {
+	value := s.work.Doing(running.Progress, running.Move)
+	before := conditions.Ready(s.status.Conditions)
+	now := s.Now()
+	wait := untilWrite(now, s.status.StartTime.Time, running.writtenAt, before.Reason != value.Reason)
+	if wait > 0 && s.status.ObservedGeneration == s.before.GetGeneration() {
+		return wait, nil
+	}
+	if err := s.say(ctx, value); err != nil {
+		return 0, err
+	}
+	s.Tasks.wrote(s.key(), now)
+	return untilWrite(now, s.status.StartTime.Time, now, false), nil
+}
+
+// say writes a status with a value of Ready of an object that goes on.
+func (s *scope) say(ctx context.Context, value conditions.Value) error {
+	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
+	writer.ClearSuspended()
+	writer.SetReady(value, conditions.Reconciling)
+	return s.write(ctx)
+}
+
+// write writes the status if it has changed, then the Events that follow from the change.
+func (s *scope) write(ctx context.Context) error {
+	s.status.ObservedGeneration = s.before.GetGeneration()
+	changed := s.work.Job().Object
+	if equality.Semantic.DeepEqual(s.before.Object, changed) {
+		return nil
+	}
+	before := s.before
+	written := changed.DeepCopyObject().(client.Object)
+	written.SetManagedFields(nil) // the API server keeps them itself
+	if err := s.Client.Status().Update(ctx, written, ssa.FieldOwner); err != nil {
+		return err
+	}
+	s.Tasks.writes(s.Kind).Wrote(written)
+	changed.SetResourceVersion(written.GetResourceVersion())
+	s.before = JobOf(changed.DeepCopyObject().(client.Object))
+	s.recordTransition(*before.Status)
+	return nil
+}

@@ -1,0 +1,101 @@
+package transfers
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// Record takes over which messages were looked at, and why some stay.
+func Record(status *v1alpha1.TransferStatus, progress transfer.Progress) {
+	status.Examined = new(int64(progress.Examined()))
+	status.Skipped = nil
+	if len(progress.Skipped) > 0 {
+		status.Skipped = map[string]int64{}
+	}
+	for reason, count := range progress.Skipped {
+		status.Skipped[reason] = int64(count)
+	}
+}
+
+// Doing is the value of Ready while a transfer goes on: what it does, with the reason for that, or what keeps it from doing so.
+func Doing(progress transfer.Progress, reason, message string) conditions.Value {
+	switch progress.State {
+	case transfer.Connecting, transfer.Moving, "":
+		if progress.Detail != "" {
+			message = "connects again: " + progress.Detail
+		}
+		return conditions.Unknown(reason, message)
+	}
+	reason = string(progress.State) // the names of the other states are reasons, too
+	return conditions.Unknown(reason, progress.Detail)
+}
+
+// The pauses between two writes of a status while messages are taken.
+const (
+	firstMinute   = time.Minute
+	earlyInterval = 5 * time.Second
+	lateInterval  = 30 * time.Second
+)
+
+// untilWrite says how long a status that changed has to wait until it may be written: 350 writes for a Redrive that takes three hours are
+// enough. That a transfer does something else than before waits for less.
+func untilWrite(now, started, written time.Time, transition bool) time.Duration {
+	interval := lateInterval
+	if transition || now.Sub(started) < firstMinute {
+		interval = earlyInterval
+	}
+	return max(0, written.Add(interval).Sub(now))
+}
+
+// WhyEnded is the Halt where a transfer for a kind has ended by itself and cannot go on; tally says what was done.
+func WhyEnded(kind Kind, status *v1alpha1.TransferStatus, tally string, err error) *Halt {
+	if errors.Is(err, transfer.ErrUnreadable) {
+		return Failed(v1alpha1.ReasonUnreadableMessage, fmt.Sprintf(
+			"%s; the broker cannot deliver the message at the head of queue %q over AMQP 0-9-1, as with a UUID among the application "+
+				"properties of AMQP 1.0: take the message out with a client of AMQP 1.0, then create another %s",
+			tally, status.Source, kind))
+	}
+	return WhyBrokerRefuses(err)
+}
+
+// SkippedParts says how many messages stay, in a part of a sentence for each reason.
+func SkippedParts(status *v1alpha1.TransferStatus) []string {
+	parts := make([]string, 0, len(status.Skipped))
+	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
+		parts = append(parts, fmt.Sprintf("%d skipped (%s)", status.Skipped[reason], reason))
+	}
+	return parts
+}
+
+// Messages is a number of messages in words.
+func Messages(count int64) string {
+	if count == 1 {
+		return "1 message"
+	}
+	return fmt.Sprintf("%d messages", count)
+}
+
+// Number is a number of a status, zero where there is none yet.
+func Number(field *int64) int64 {
+	if field == nil {
+		return 0
+	}
+	return *field
+}
+
+// NumberOf is the number of a field that may be Unlimited, which is this number then.
+func NumberOf(field *intstr.IntOrString, unlimited int) int {
+	if field == nil || field.Type == intstr.String {
+		return unlimited
+	}
+	return field.IntValue()
+}

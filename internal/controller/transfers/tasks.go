@@ -1,0 +1,251 @@
+package transfers
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/controller/ssa"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// turnsOfConnection is how many transfers take messages through one BrokerConnection at a time.
+const turnsOfConnection = 4
+
+// Tasks are the Redrives and Purges that have their turn. Each transfer goes on by itself, and has its object reconciled when its state
+// changes and when it has ended.
+type Tasks struct {
+	// lifetime ends when the manager does.
+	lifetime context.Context // the life of the component, not of a call
+	wake     map[Kind]func(client.ObjectKey)
+	written  map[Kind]*ssa.WriteTracker
+
+	mu sync.Mutex
+	of map[Key]*Task
+	// queued are those that wait for a turn.
+	queued map[Key]bool
+}
+
+// Task is a turn, and the transfer that has begun in it. The zero Task is none.
+type Task struct {
+	uid  types.UID
+	turn Turn
+
+	Move     Move
+	cancel   context.CancelFunc // nil before the transfer has begun
+	done     chan struct{}      // closed when it has ended
+	settings transfer.Settings
+	// Stopped: the transfer was told to end early.
+	Stopped, Ended bool
+	Progress       transfer.Progress
+	// Err is why the transfer cannot go on.
+	Err error
+	// writtenAt is when the status was written last.
+	writtenAt time.Time
+	observe   func(transfer.Progress)
+}
+
+// HasBegun says whether there is a transfer, or was one.
+func (t Task) HasBegun() bool { return t.cancel != nil }
+
+// runs says whether the transfer has not ended yet.
+func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
+
+// NewTasks makes Tasks whose transfers end with a context.
+func NewTasks(lifetime context.Context) *Tasks {
+	return &Tasks{
+		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
+		written: map[Kind]*ssa.WriteTracker{Redrive: {}, Purge: {}},
+	}
+}
+
+// Wake says what has an object of a kind reconciled. It has to be called before anything is reconciled.
+func (t *Tasks) Wake(kind Kind, wake func(client.ObjectKey)) { t.wake[kind] = wake }
+
+// writes remembers what was written of the objects of a kind.
+func (t *Tasks) writes(kind Kind) *ssa.WriteTracker { return t.written[kind] }
+
+// look returns the task of an object as it is now; the zero task if there is none.
+func (t *Tasks) look(key Key, uid types.UID) Task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found := t.of[key]; found != nil && found.uid == uid {
+		return *found
+	}
+	return Task{}
+}
+
+// claim gives an object a turn. If the object has to wait, rival is the object that has the turn at the queue; empty if there is none, and
+// the connection has no more turns. The object is woken when another one gives its turn up.
+func (t *Tasks) claim(key Key, uid types.UID, wanted Turn) (rival Key, granted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch own := t.of[key]; {
+	case own == nil:
+	case own.uid == uid && !own.HasBegun(): // it had the turn, and nothing has begun
+		delete(t.of, key)
+	default: // the transfer of an object that had the same name is still settling
+		t.queued[key] = true
+		return key, false
+	}
+	taken := 0
+	for other, has := range t.of {
+		if has.turn.isAt(wanted) {
+			t.queued[key] = true
+			return other, false
+		}
+		if has.turn.Connection == wanted.Connection {
+			taken++
+		}
+	}
+	if taken >= turnsOfConnection {
+		t.queued[key] = true
+		return Key{}, false
+	}
+	delete(t.queued, key)
+	t.of[key] = &Task{uid: uid, turn: wanted}
+	return Key{}, true
+}
+
+// await has an object woken when another one gives its turn up.
+func (t *Tasks) await(key Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.queued[key] = true
+}
+
+// begin starts the transfer of an object that has its turn.
+func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer.Settings, now time.Time) {
+	ctx, cancel := context.WithCancel(t.lifetime)
+	t.mu.Lock()
+	begun := t.of[key]
+	begun.Move, begun.cancel, begun.done, begun.settings, begun.writtenAt = m, cancel, make(chan struct{}), settings, now
+	begun.Progress = transfer.Progress{Moved: config.Moved}
+	begun.observe = config.Report
+	t.mu.Unlock()
+	config.Settings = func() transfer.Settings {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return begun.settings
+	}
+	config.Report = func(progress transfer.Progress) {
+		if t.report(begun, progress) {
+			t.wakeUp(key)
+		}
+	}
+	go func() {
+		defer close(begun.done)
+		defer cancel()
+		progress, err := m.Broker.Transfer(ctx, m.Cluster, config)
+		t.report(begun, progress)
+		t.mu.Lock()
+		begun.Ended, begun.Err = true, err
+		t.mu.Unlock()
+		t.wakeUp(key)
+	}()
+}
+
+func (t *Tasks) wakeUp(key Key) { t.wake[key.Kind](key.ObjectKey) }
+
+// report takes note of how a transfer fares, and says whether it does something else now.
+func (t *Tasks) report(of *Task, progress transfer.Progress) (changed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of.observe(progress)
+	changed = of.Progress.State != progress.State
+	of.Progress = progress
+	return changed
+}
+
+// change gives a transfer that runs other settings.
+func (t *Tasks) change(key Key, settings transfer.Settings) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if running := t.of[key]; running != nil {
+		running.settings = settings
+	}
+}
+
+// areEnding says whether the manager stops, which ends all transfers early.
+func (t *Tasks) areEnding() bool { return t.lifetime.Err() != nil }
+
+// awaitEnd waits until all transfers have ended because the manager stops.
+func (t *Tasks) awaitEnd() {
+	<-t.lifetime.Done()
+	for _, kind := range []Kind{Redrive, Purge} {
+		for _, ending := range t.Begun(kind) {
+			<-ending.done
+		}
+	}
+}
+
+// stop tells the transfer of an object to settle what it has published, and to end.
+func (t *Tasks) stop(key Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if running := t.of[key]; running != nil && running.cancel != nil {
+		running.Stopped = true
+		running.cancel()
+	}
+}
+
+// wrote takes note that the status of an object was written.
+func (t *Tasks) wrote(key Key, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if running := t.of[key]; running != nil {
+		running.writtenAt = now
+	}
+}
+
+// drop gives up the turn of an object whose transfer has ended, or has not begun, and wakes those that wait for one.
+func (t *Tasks) drop(key Key) {
+	t.mu.Lock()
+	_, had := t.of[key]
+	had = had || t.queued[key]
+	delete(t.of, key)
+	delete(t.queued, key)
+	var woken []Key
+	if had {
+		woken = slices.Collect(maps.Keys(t.queued))
+		clear(t.queued)
+	}
+	t.mu.Unlock()
+	for _, waiting := range woken {
+		t.wakeUp(waiting)
+	}
+}
+
+// forget ends what an object has that is gone, or that had the same name as the one with this UID. A transfer that runs keeps the turn
+// until it has settled what it has published.
+func (t *Tasks) forget(key Key, but types.UID) {
+	t.mu.Lock()
+	old := t.of[key]
+	other := old != nil && old.uid != but
+	runs := other && old.runs()
+	t.mu.Unlock()
+	switch {
+	case runs:
+		t.stop(key)
+	case other, but == "":
+		t.drop(key)
+	}
+}
+
+// Begun returns the Tasks of a kind whose transfer has begun.
+func (t *Tasks) Begun(kind Kind) map[Key]Task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := map[Key]Task{}
+	for key, has := range t.of {
+		if key.Kind == kind && has.HasBegun() {
+			found[key] = *has
+		}
+	}
+	return found
+}

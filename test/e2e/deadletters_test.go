@@ -1,0 +1,314 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// viewer, editor and admin are the ClusterRoles of config/rbac that the built-in roles of these names have as their part.
+const (
+	viewer = "deadletterqueue_viewer_role"
+	editor = "deadletterqueue_editor_role"
+	admin  = "deadletterqueue_admin_role"
+)
+
+// looker asks with a role.
+func (w *world) looker(role string) *Looker {
+	GinkgoHelper()
+	return w.Looker(deadLetterServer, strings.ReplaceAll(role, "_", "-"), role)
+}
+
+// letters are the messages of an answer.
+func letters(list v1alpha1.DeadLetterList) []v1alpha1.DeadLetter {
+	GinkgoHelper()
+	found := make([]v1alpha1.DeadLetter, len(list.Items))
+	for i, item := range list.Items {
+		Expect(json.Unmarshal(item, &found[i])).To(Succeed())
+	}
+	return found
+}
+
+// ids are the IDs of messages, in their order.
+func ids(list v1alpha1.DeadLetterList) []string {
+	GinkgoHelper()
+	var found []string
+	for _, letter := range letters(list) {
+		found = append(found, letter.ID)
+	}
+	return found
+}
+
+var _ = Describe("The dead-letter API", func() {
+	onEachBroker("shows messages page by page, and leaves them as they were", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(50)...)
+		someone := w.looker(editor)
+		first, second := v1alpha1.DeadLetterList{}, v1alpha1.DeadLetterList{}
+		someone.Get("/orders/messages?limit=30", &first)
+		Expect(first.Queue).To(Equal("orders.dlq"))
+		Expect(first.Ready).To(BeEquivalentTo(50))
+		Expect(first.Partial).To(BeFalse())
+		Expect(*first.NextPosition).To(BeEquivalentTo(30))
+		for i, letter := range letters(first) {
+			Expect(letter.Position).To(BeEquivalentTo(i))
+			Expect(letter.Body).To(Equal(fmt.Sprintf(`{"n": %d}`, i)))
+			Expect(letter.Reason).To(Equal("Parked"))
+			Expect(letter.Headers).To(HaveKeyWithValue("n", BeEquivalentTo(i)))
+			Expect(letter.Warnings).To(ConsistOf(v1alpha1.WarningNoOrigin))
+		}
+		someone.Get("/orders/messages?position=30&limit=30", &second)
+		Expect(second.Items).To(HaveLen(20))
+		Expect(second.NextPosition).To(BeNil())
+		Expect(letters(second)[0].Body).To(Equal(`{"n": 30}`))
+
+		for range 25 { // RabbitMQ deletes at the 21st look what has a limit
+			again := v1alpha1.DeadLetterList{}
+			someone.Get("/orders/messages?limit=30", &again)
+			Expect(ids(again)).To(Equal(ids(first)))
+		}
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(50))
+		for i, message := range w.take("orders.dlq") {
+			Expect(string(message.Body)).To(Equal(fmt.Sprintf(`{"n": %d}`, i)))
+		}
+	})
+
+	onEachBroker("finds messages by their content", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.deadLetters("orders", 3)
+		w.parked("orders.dlq", numbered(10)...)
+		someone := w.looker(editor)
+		found := v1alpha1.DeadLetterList{}
+		someone.Get("/orders/messages?where=body.n+%3E%3D+4+%26%26+body.n+%3C+6", &found)
+		Expect(found.Items).To(HaveLen(2))
+		Expect(letters(found)[0].Position).To(BeEquivalentTo(7))
+		byID := v1alpha1.DeadLetterList{}
+		someone.Get("/orders/messages?id="+ids(found)[1], &byID)
+		Expect(ids(byID)).To(Equal(ids(found)[1:]))
+		rejected := v1alpha1.DeadLetterList{}
+		someone.Get("/orders/messages?reason=Rejected", &rejected)
+		Expect(rejected.Items).To(HaveLen(3))
+		origin := letters(rejected)[0].Origin
+		Expect(origin.Queue).To(Equal("orders"))
+		Expect(origin.DiedAt).NotTo(BeNil())
+		code, body := someone.Ask("/orders/messages?where=body.n")
+		Expect(code).To(Equal(http.StatusOK), "%s", body)
+		code, body = someone.Ask("/orders/messages?where=nothing")
+		Expect(code).To(Equal(http.StatusBadRequest))
+		Expect(string(body)).To(ContainSubstring("where: "))
+	})
+
+	onEachBroker("summarizes messages without their content", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.deadLetters("orders", 5)
+		tenant := func(name string) amqp.Publishing {
+			return amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{"tenant": name}, Body: []byte("unspeakable")}
+		}
+		w.parked("orders.dlq", tenant("acme"), tenant("acme"), tenant("umbrella"))
+		someone := w.looker(viewer)
+		queue := v1alpha1.DeadLetterQueue{}
+		someone.Get("/orders?groupBy=tenant", &queue)
+		Expect(*queue.Messages).To(BeEquivalentTo(8))
+		Expect(*queue.Consumers).To(BeZero())
+		Expect(queue.Summary.Examined).To(BeEquivalentTo(8))
+		Expect(queue.Summary.Groups).To(HaveLen(3))
+		Expect(queue.Summary.Groups[0]).To(SatisfyAll(
+			HaveField("Reason", "Rejected"), HaveField("Queue", "orders"), HaveField("Count", BeEquivalentTo(5)), HaveField("Value", BeNil()),
+			HaveField("Oldest", Not(BeNil()))))
+		Expect(queue.Summary.Groups[1]).To(SatisfyAll(
+			HaveField("Reason", "Parked"), HaveField("Count", BeEquivalentTo(2)), HaveField("Value", HaveValue(Equal("acme")))))
+		_, body := someone.Ask("/orders?groupBy=tenant")
+		Expect(string(body)).NotTo(ContainSubstring("unspeakable"))
+
+		list := v1alpha1.DeadLetterQueueList{}
+		Eventually(func() *int64 {
+			someone.Get("", &list)
+			return list.Items[0].Messages
+		}).Should(HaveValue(BeEquivalentTo(8)))
+		Expect(list.Items).To(HaveLen(1))
+		Expect(list.Items[0].Name).To(Equal("orders"))
+		Expect(list.Items[0].Queue).To(Equal("orders.dlq"))
+	})
+
+	onEachBroker("exports messages as they are", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		messages := numbered(3000)
+		messages[7].Headers["password"] = "secret-7"
+		messages[7].Body = []byte{0xff, 0x00}
+		w.parked("orders.dlq", messages...)
+		someone := w.looker(admin)
+		var code int
+		var body []byte
+		Eventually(func() int {
+			code, body = someone.Ask("/orders/export")
+			return code
+		}).Should(Equal(http.StatusOK))
+		lines := bufio.NewScanner(bytes.NewReader(body))
+		for i := range messages {
+			Expect(lines.Scan()).To(BeTrue())
+			letter := v1alpha1.ExportedDeadLetter{}
+			Expect(json.Unmarshal(lines.Bytes(), &letter)).To(Succeed())
+			Expect(letter.Position).To(BeEquivalentTo(i))
+			Expect(letter.Body).To(Equal(messages[i].Body))
+			Expect(letter.Headers["n"]).To(Equal(v1alpha1.TypedValue{Type: "long", Value: float64(i)}))
+			if i == 7 {
+				Expect(letter.Headers["password"].Value).To(Equal("secret-7"))
+			}
+		}
+		Expect(lines.Scan()).To(BeTrue())
+		end := v1alpha1.ExportEnd{}
+		Expect(json.Unmarshal(lines.Bytes(), &end)).To(Succeed())
+		Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: "ExportEnd", Count: 3000}))
+		Expect(lines.Scan()).To(BeFalse())
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3000))
+	})
+
+	onEachBroker("refuses to look where the broker deletes what is looked at", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(2)...)
+		someone := w.looker(admin)
+		for _, path := range []string{"/orders", "/orders/messages", "/orders/export"} {
+			Eventually(func(g Gomega) {
+				code, body := someone.Ask(path)
+				g.Expect(code).To(Equal(http.StatusConflict), "%s", body)
+				g.Expect(string(body)).To(ContainSubstring(`queue \"orders.dlq\" has a delivery limit`))
+			}).Should(Succeed())
+		}
+	})
+
+	onEachBroker("shows of a shared queue what is the ConsumerQueue's own", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{deadLetter: {queue: {name: shared.dlq}}}`)
+		w.Queue("bills", `{deadLetter: {queue: {name: shared.dlq}}}`)
+		w.Ready("orders")
+		w.Ready("bills")
+		from := func(queue string) amqp.Publishing {
+			return amqp.Publishing{Headers: amqp.Table{"x-failure-queue": queue}, Body: []byte(queue)}
+		}
+		w.parked("shared.dlq", from("orders"), from("bills"), from("bills"), amqp.Publishing{Body: []byte("whose?")})
+		someone := w.looker(editor)
+		found := v1alpha1.DeadLetterList{}
+		someone.Get("/orders/messages", &found)
+		Expect(letters(found)).To(ConsistOf(HaveField("Body", "orders")))
+		Expect(found.Skipped).To(Equal(map[string]int64{"OtherOrigin": 2, "NoOrigin": 1}))
+		Expect(found.Partial).To(BeFalse())
+		someone.Get("/orders/messages?reason=Parked", &found)
+		Expect(letters(found)).To(ConsistOf(HaveField("Body", "orders"), HaveField("Body", "whose?")))
+	})
+
+	onEachBroker("lets several look at a queue while a Redrive moves its messages", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(2000)...)
+		someone := w.looker(editor)
+		w.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 500, select: {where: "headers.n % 2 == 0"}}`)
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				defer GinkgoRecover()
+				for range 10 {
+					found := v1alpha1.DeadLetterList{}
+					someone.Get("/orders/messages?limit=100", &found)
+				}
+			})
+		}
+		both.Wait()
+		Expect(*w.completed("again").Moved).To(BeEquivalentTo(1000))
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(1000))
+		Expect(w.take("orders.dlq")).To(HaveEach(HaveField("Headers", HaveKeyWithValue("n", WithTransform(isOdd, BeTrue())))))
+		Expect(w.take("orders")).To(HaveLen(1000))
+	})
+
+	It("lets in whom RBAC lets, with a token that is meant for it", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		paths := []string{"", "/orders", "/orders/messages", "/orders/export"}
+		for role, want := range map[string][]int{
+			viewer: {http.StatusOK, http.StatusOK, http.StatusForbidden, http.StatusForbidden},
+			editor: {http.StatusOK, http.StatusOK, http.StatusOK, http.StatusForbidden},
+			admin:  {http.StatusOK, http.StatusOK, http.StatusOK, http.StatusOK},
+		} {
+			someone := w.looker(role)
+			for i, path := range paths {
+				code, body := someone.Ask(path)
+				Expect(code).To(Equal(want[i]), "%s %s: %s", role, path, body)
+			}
+		}
+		code, _ := w.Looker(deadLetterServer, "nobody", "").Ask("")
+		Expect(code).To(Equal(http.StatusForbidden))
+	})
+
+	It("refuses whoever brings no token that is meant for it", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		someone := w.looker(admin)
+		code, _ := someone.Ask("")
+		Expect(code).To(Equal(http.StatusOK))
+		const account = "deadletterqueue-admin-role"
+		for name, header := range map[string]http.Header{
+			"none":                        {},
+			"a token for the API server":  {"Authorization": {"Bearer " + w.Token(account)}},
+			"a token for another service": {"Authorization": {"Bearer " + w.Token(account, "other")}},
+			"a made-up token":             {"Authorization": {"Bearer abc"}},
+			"the header of a proxy":       {"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}},
+		} {
+			someone.Header = header
+			code, body := someone.Ask("/orders/messages")
+			Expect(code).To(Equal(http.StatusUnauthorized), "%s: %s", name, body)
+			status := metav1.Status{}
+			Expect(json.Unmarshal(body, &status)).To(Succeed())
+			Expect(status.Kind).To(Equal("Status"))
+			Expect(status.Message).To(ContainSubstring("--audience=warren"))
+		}
+		someone.Header = http.Header{v1alpha1.TokenHeader: {w.Token(account, v1alpha1.Audience)}}
+		code, _ = someone.Ask("")
+		Expect(code).To(Equal(http.StatusOK))
+	})
+
+	It("tells nobody but who asks of what messages hold", func() {
+		const secret = "payload-nobody-logs-4711"
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", amqp.Publishing{Headers: amqp.Table{"h": secret, "api-key": "k-" + secret}, Body: []byte(secret)})
+		someone := w.looker(admin)
+		found := v1alpha1.DeadLetterList{}
+		someone.Get("/orders/messages", &found)
+		Expect(letters(found)[0].Body).To(Equal(secret))
+		Expect(letters(found)[0].Headers).To(Equal(map[string]any{"h": secret, "api-key": "[redacted]"}))
+		someone.Get("/orders", &v1alpha1.DeadLetterQueue{})
+		code, _ := someone.Ask("/orders/messages?where=" + secret)
+		Expect(code).To(Equal(http.StatusBadRequest))
+		Expect(logged(secret)).To(BeEmpty())
+		Expect(logged("Somebody looked at dead letters")).To(ContainElement(SatisfyAll(
+			ContainSubstring(w.Namespace+"/orders"), ContainSubstring("system:serviceaccount:"+w.Namespace))))
+	})
+})
+
+func isOdd(number int64) bool { return number%2 == 1 }

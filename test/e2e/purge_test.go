@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+	"github.com/warren-mq/warren/test/traffic"
+)
+
+// numbersBut are the bodies of numbered messages but those from first to last.
+func numbersBut(count, first, last int) []string {
+	var left []string
+	for i := range count {
+		if i < first || i > last {
+			left = append(left, `{"n": `+strconv.Itoa(i)+`}`)
+		}
+	}
+	return left
+}
+
+// purged waits until a Purge has ended well, and returns what it has counted.
+func (w *world) purged(name string) v1alpha1.PurgeStatus {
+	GinkgoHelper()
+	purge := w.EventuallyPurge(name, Condition("Ready", metav1.ConditionTrue, "Completed"))
+	Expect(kstatusOf(purge)).To(Equal(status.CurrentStatus))
+	return purge.Status
+}
+
+// left are the bodies in the dead-letter queue of orders, when so many are ready.
+func (w *world) left(count int) []string {
+	GinkgoHelper()
+	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(count))
+	return bodies(w.take("orders.dlq"))
+}
+
+const someParked = `consumerQueueRef: {name: orders}, select: {reasons: [Parked], where: "headers.n >= 40 && body.n < 45"}`
+
+var _ = Describe("A Purge", func() {
+	onEachBroker("deletes those that are selected, and leaves the others in their order", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(50)...)
+		w.Purge("look", `{`+someParked+`, limit: 5, dryRun: true}`)
+		looked := w.EventuallyPurge("look", Condition("Ready", metav1.ConditionTrue, "DryRun"),
+			Message(Equal("5 of 50 messages would be deleted, 45 skipped (NotSelected)")))
+		Expect(*looked.Status.Matched).To(BeEquivalentTo(5))
+		Expect(*looked.Status.Deleted).To(BeZero())
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(50))
+
+		w.Purge("go", `{`+someParked+`, limit: 5, reason: they were mended by hand}`)
+		found := w.purged("go")
+		Expect(found.Source).To(BeEquivalentTo("orders.dlq"))
+		Expect(found.VHost).To(Equal(w.VHost.Name))
+		Expect(*found.Total).To(BeEquivalentTo(50))
+		Expect(*found.Examined).To(BeEquivalentTo(50))
+		Expect(*found.Matched).To(BeEquivalentTo(5))
+		Expect(*found.Deleted).To(BeEquivalentTo(5))
+		Expect(found.Deleting).To(BeNil())
+		Expect(found.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
+		Expect(found.StartTime).NotTo(BeNil())
+		Expect(found.CompletionTime).NotTo(BeNil())
+		Expect(w.VHost.Ready("orders")).To(BeZero())
+		Expect(w.left(45)).To(Equal(numbersBut(50, 40, 44)))
+		Expect(w.reasons("go")).To(Equal([]string{"Started", "Completed"}))
+		Expect(w.reasons("orders")).To(ContainElement("Purged"))
+	})
+
+	onEachBroker("deletes nothing where more match than its limit", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(50)...)
+		w.Purge("few", `{`+someParked+`, limit: 4}`)
+		few := w.EventuallyPurge("few", Condition("Ready", metav1.ConditionFalse, "MoreThanExpected"),
+			Condition("Stalled", metav1.ConditionTrue, "MoreThanExpected"),
+			Message(ContainSubstring("5 messages match, and spec.limit is 4: none was deleted")))
+		Expect(kstatusOf(few)).To(Equal(status.FailedStatus))
+		Expect(few.Status.CompletionTime).NotTo(BeNil())
+		Expect(*few.Status.Matched).To(BeEquivalentTo(5))
+		Expect(*few.Status.Deleted).To(BeZero())
+		Expect(w.reasons("few")).To(Equal([]string{"Started", "Failed"}))
+		Expect(w.left(50)).To(Equal(numbersBut(50, 50, 50)))
+	})
+
+	onEachBroker("deletes all of them, and not what has died since", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(40)...)
+		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 40, rate: 10}`)
+		w.EventuallyPurge("all", Condition("Ready", metav1.ConditionUnknown, "Deleting"), Condition("Reconciling", metav1.ConditionTrue, "Deleting"),
+			HaveField("Status.Deleting", HaveValue(BeTrue())))
+		w.parked("orders.dlq", numbered(45)[40:]...)
+		w.EditPurge("all", func(spec *v1alpha1.PurgeSpec) { spec.Rate.IntVal = 1000 })
+		Expect(*w.purged("all").Deleted).To(BeEquivalentTo(40))
+		Expect(w.left(5)).To(Equal(numbersBut(45, 0, 39)))
+	})
+
+	It("rests while it is suspended, goes on, and ends when it is cancelled", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(1000)...)
+		w.Purge("slow", `{consumerQueueRef: {name: orders}, limit: 1000, rate: 20}`)
+		w.EventuallyPurge("slow", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 5))))
+		w.EditPurge("slow", func(spec *v1alpha1.PurgeSpec) { spec.Suspend = new(true) })
+		rests := w.EventuallyPurge("slow", Condition("Ready", metav1.ConditionUnknown, "Suspended"),
+			Condition("Suspended", metav1.ConditionTrue, "Suspended"), NoCondition("Reconciling"))
+		deleted := int(*rests.Status.Deleted)
+		Expect(rests.Status.Deleting).To(BeNil())
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(1000 - deleted))
+		Consistently(func() int { return w.VHost.Ready("orders.dlq") }).WithTimeout(time.Second).Should(Equal(1000 - deleted))
+
+		w.EditPurge("slow", func(spec *v1alpha1.PurgeSpec) { spec.Suspend = nil })
+		w.EventuallyPurge("slow", HaveField("Status.Deleted", HaveValue(BeNumerically(">", deleted+5))))
+		w.EditPurge("slow", func(spec *v1alpha1.PurgeSpec) { spec.Cancel = new(true) })
+		ended := w.EventuallyPurge("slow", Condition("Ready", metav1.ConditionTrue, "Cancelled"), NoCondition("Suspended"))
+		deleted = int(*ended.Status.Deleted)
+		Expect(ended.Status.Deleting).To(BeNil())
+		Expect(w.left(1000 - deleted)).To(Equal(numbersBut(1000, 0, deleted-1)))
+		Expect(w.reasons("slow")).To(Equal([]string{"Started", "Cancelled"}))
+	})
+
+	It("waits while a Redrive moves messages of the same queue", func() {
+		w := newWorld(matrix[0])
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(50)...)
+		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 10, limit: 30}`)
+		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+		w.Purge("second", `{consumerQueueRef: {name: orders}, limit: 50}`)
+		second := w.EventuallyPurge("second", Condition("Ready", metav1.ConditionUnknown, "Queued"),
+			Condition("Reconciling", metav1.ConditionTrue, "Queued"), Message(ContainSubstring(`Redrive "first"`)))
+		Expect(second.Status.Total).To(BeNil())
+		w.EditRedrive("first", func(spec *v1alpha1.RedriveSpec) { spec.Rate.IntVal = 1000 })
+		Expect(*w.completed("first").Moved).To(BeEquivalentTo(30))
+		Expect(*w.purged("second").Deleted).To(BeEquivalentTo(20))
+		Expect(w.VHost.Ready("orders")).To(Equal(30))
+		Expect(w.left(0)).To(BeEmpty())
+	})
+
+	onEachBroker("does not look at messages that a delivery limit may delete, whatever is selected", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
+		w.Ready("orders")
+		w.parked("orders.dlq", numbered(10)...)
+		w.Purge("look", `{consumerQueueRef: {name: orders}, limit: 10, dryRun: true}`)
+		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 10}`)
+		for _, name := range []string{"look", "all"} {
+			stalled := w.EventuallyPurge(name, Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"),
+				Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"))
+			Expect(kstatusOf(stalled)).To(Equal(status.FailedStatus))
+			Expect(stalled.Status.Total).To(BeNil())
+		}
+		messages := w.take("orders.dlq")
+		Expect(messages).To(HaveLen(10))
+		for _, message := range messages {
+			Expect(message.Redelivered).To(BeFalse())
+		}
+	})
+
+	It("deletes from a shared queue only what its ConsumerQueue has lost", func() {
+		w := newWorld(matrix[0])
+		for _, name := range []string{"orders", "invoices"} {
+			w.Queue(name, `{deadLetter: {queue: {name: shop.dlq}}}`)
+			w.Ready(name)
+		}
+		for _, name := range []string{"orders", "invoices"} {
+			before := w.VHost.Ready("shop.dlq")
+			w.VHost.Publish("", name, "a", "b", "c")
+			consumer := traffic.Consume(GinkgoTB(), w.VHost, name, func(traffic.Delivery) traffic.Action { return traffic.Reject })
+			Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(before + 3))
+			consumer.Stop()
+		}
+		w.parked("shop.dlq", numbered(1)...)
+		w.Purge("mine", `{consumerQueueRef: {name: orders}, limit: 3}`)
+		found := w.purged("mine")
+		Expect(*found.Deleted).To(BeEquivalentTo(3))
+		Expect(found.Skipped).To(Equal(map[string]int64{"OtherOrigin": 3, "NoOrigin": 1}))
+		Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(4))
+
+		w.Purge("parked", `{consumerQueueRef: {name: orders}, limit: 3, select: {reasons: [Parked]}}`)
+		Expect(*w.purged("parked").Deleted).To(BeEquivalentTo(1))
+		Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(3))
+	})
+
+	It("says what it lacks, and that nothing matches", func() {
+		w := newWorld(matrix[0])
+		w.Purge("early", `{consumerQueueRef: {name: orders}, limit: 1}`)
+		w.EventuallyPurge("early", Condition("Ready", metav1.ConditionFalse, "ConsumerQueueNotFound"))
+		w.Queue("orders", `{}`)
+		Expect(*w.purged("early").Matched).To(BeZero())
+		w.Purge("unclear", `{consumerQueueRef: {name: orders}, limit: 1, select: {where: "size >"}}`)
+		w.EventuallyPurge("unclear", Condition("Ready", metav1.ConditionFalse, "InvalidSelector"), Message(ContainSubstring("spec.select.where")))
+	})
+})

@@ -1,0 +1,141 @@
+package faults
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// large is how many messages of 64 kB there are to look at.
+const large = 1000
+
+// looking is a manager that serves the dead-letter API, and somebody who may look at large messages in the queue of orders.
+type looking struct {
+	*world
+
+	manager *Manager
+	looker  *Looker
+	restart func()
+}
+
+func newLooking() *looking {
+	GinkgoHelper()
+	l := &looking{world: newWorld(shared)}
+	server := NewDeadLetterServer()
+	l.restart = func() {
+		GinkgoHelper()
+		l.manager = kube.StartManager(managerBinary, []string{l.Namespace}, append(server.Flags(), uncounted)...)
+	}
+	l.restart()
+	l.Queue("orders", ordinary)
+	l.settled(1)
+	body := strings.Repeat("x", 64_000)
+	for range 10 {
+		bodies := make([]string, large/10)
+		for i := range bodies {
+			bodies[i] = body
+		}
+		l.VHost.Publish("", "orders.dlq", bodies...)
+	}
+	l.looker = l.Looker(server, "looker", "deadletterqueue_admin_role")
+	Eventually(func() (int, error) { return l.status("/orders/messages?limit=1") }).Should(Equal(http.StatusOK))
+	return l
+}
+
+// status asks, and leaves the answer alone.
+func (l *looking) status(path string) (int, error) {
+	response, err := l.looker.TryOpen(path)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+// begin begins an export, of which it reads the first message.
+func (l *looking) begin() *http.Response {
+	GinkgoHelper()
+	response := l.looker.Open("/orders/export")
+	Expect(response.StatusCode).To(Equal(http.StatusOK))
+	_, err := io.ReadFull(response.Body, make([]byte, 64_000))
+	Expect(err).NotTo(HaveOccurred())
+	return response
+}
+
+// returned waits until all messages are ready again, and returns how long that took.
+func (l *looking) returned(within time.Duration) time.Duration {
+	GinkgoHelper()
+	began := time.Now()
+	Eventually(func() int { return l.VHost.Ready("orders.dlq") }).WithTimeout(deadline.For(within)).WithPolling(10 * time.Millisecond).
+		Should(Equal(large))
+	return time.Since(began)
+}
+
+var _ = Describe("A look at dead letters", Label("looks"), func() {
+	It("takes little memory of the manager, however large messages are", func() {
+		l := newLooking()
+		before := memoryOf(l.manager)
+		stop, peaked := make(chan struct{}), make(chan int)
+		go func() {
+			defer GinkgoRecover()
+			peak := before
+			for {
+				select {
+				case <-stop:
+					peaked <- peak
+					return
+				case <-time.After(5 * time.Millisecond):
+					peak = max(peak, memoryOf(l.manager))
+				}
+			}
+		}()
+		for range 3 {
+			list := v1alpha1.DeadLetterList{}
+			l.looker.Get("/orders/messages?limit=1000&bodyLimit=1000000", &list)
+			Expect(len(list.Items)).To(BeNumerically(">", 200))
+			Expect(list.NextPosition).NotTo(BeNil())
+			code, body := l.looker.Ask("/orders/export")
+			Expect(code).To(Equal(http.StatusOK))
+			Expect(len(body)).To(BeNumerically(">", large*64_000))
+		}
+		close(stop)
+		peak := <-peaked
+		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf(
+			"%d messages of 64 kB: the manager took %d MiB, and up to %d MiB more", large, before>>20, (peak-before)>>20))
+		Expect(peak - before).To(BeNumerically("<=", 100<<20))
+	})
+
+	It("gives messages back within a second when the client goes away", func() {
+		l := newLooking()
+		response := l.begin()
+		Expect(response.Body.Close()).To(Succeed())
+		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had gone", l.returned(time.Second)))
+	})
+
+	It("gives messages back when the client stops reading", func() {
+		l := newLooking()
+		response := l.begin()
+		defer func() { _ = response.Body.Close() }()
+		l.returned(30 * time.Second)
+	})
+
+	It("whose manager is killed loses no message", func() {
+		l := newLooking()
+		response := l.begin()
+		defer func() { _ = response.Body.Close() }()
+		l.manager.Kill()
+		l.returned(30 * time.Second)
+		l.restart()
+		list := v1alpha1.DeadLetterList{}
+		l.looker.Get("/orders/messages", &list)
+		Expect(list.Ready).To(BeEquivalentTo(large))
+	})
+})

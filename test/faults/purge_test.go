@@ -1,0 +1,102 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+var _ = Describe("A Purge", Label("redrive"), func() {
+	It("whose manager is killed deletes no more than its limit, and says how many at least", func() {
+		r := newRedrive(newWorld(shared))
+		even := redriven / 2
+		for i := range mishaps {
+			name := "killed-" + strconv.Itoa(i)
+			r.purge(name, even, even/10+1)
+			r.EventuallyPurge(name, HaveField("Status.Deleting", HaveValue(BeTrue())), HaveField("Status.Deleted", HaveValue(BeNumerically(">", i-1))))
+			r.manager.Kill()
+			r.manager = startManager(r.world)
+			even = r.expectInterrupted(name, even)
+		}
+		r.purge("rest", even, 0)
+		Eventually(r.GetPurge).WithArguments("rest").Should(Condition("Ready", metav1.ConditionTrue, "Completed"))
+		r.expectOdd(true)
+	})
+
+	It("whose manager is restarted goes on where it was", func() {
+		r := newRedrive(newWorld(shared))
+		r.purge("once", redriven/2, redriven/20+1)
+		r.EventuallyPurge("once", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0))))
+		r.manager.Stop()
+		stopped := r.GetPurge("once").Status
+		Expect(stopped.Deleting).To(BeNil())
+		Eventually(func() int { return r.VHost.Ready("orders.dlq") }).Should(BeEquivalentTo(redriven - int(*stopped.Deleted)))
+		r.manager = startManager(r.world)
+		ended := r.EventuallyPurge("once", Condition("Ready", metav1.ConditionTrue, "Completed"))
+		Expect(*ended.Status.Deleted).To(BeEquivalentTo(redriven / 2))
+		r.expectOdd(false)
+	})
+
+	It("whose connection is cut deletes no more than its limit, and says how many at least", func() {
+		r := newRedrive(newWorld(shared))
+		r.purge("cut", redriven/2, redriven/20+1)
+		r.EventuallyPurge("cut", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0))))
+		r.amqp.Cut()
+		r.expectInterrupted("cut", redriven/2)
+	})
+})
+
+// purge has messages with even numbers deleted, so many each second; as fast as can be if zero.
+func (r *redrive) purge(name string, limit, rate int) {
+	GinkgoHelper()
+	perSecond := strconv.Itoa(rate)
+	if rate == 0 {
+		perSecond = v1alpha1.Unlimited
+	}
+	r.Purge(name, fmt.Sprintf(
+		`{consumerQueueRef: {name: orders}, select: {where: "int(body) %% 2 == 0"}, limit: %d, rate: %s}`, limit, perSecond))
+}
+
+// expectInterrupted waits until a Purge has ended in the middle, and returns how many messages with even numbers are left of so many.
+func (r *redrive) expectInterrupted(name string, even int) (left int) {
+	GinkgoHelper()
+	var purge *v1alpha1.Purge
+	Eventually(func() *v1alpha1.Purge {
+		purge = r.GetPurge(name)
+		return purge
+	}).WithTimeout(deadline.For(time.Minute)).Should(Condition("Ready", metav1.ConditionFalse, "Interrupted"))
+	Expect(*purge.Status.Matched).To(BeEquivalentTo(even))
+	odd := redriven - redriven/2
+	Eventually(func() int {
+		left = r.VHost.Ready("orders.dlq") - odd
+		return even - left
+	}).Should(And(BeNumerically(">=", int(*purge.Status.Deleted)), BeNumerically("<=", even)))
+	AddReportEntry("Purge", ReportEntryVisibilityAlways, fmt.Sprintf(
+		"%d of %d deleted, at least %d by the status", even-left, even, *purge.Status.Deleted))
+	return left
+}
+
+// expectOdd expects the messages with odd numbers in the dead-letter queue, and no others. They are in their order unless something has
+// crashed.
+func (r *redrive) expectOdd(crashed bool) {
+	GinkgoHelper()
+	Eventually(func() int { return r.VHost.Ready("orders.dlq") }).Should(Equal(redriven - redriven/2))
+	var want []int
+	for i := 1; i < redriven; i += 2 {
+		want = append(want, i)
+	}
+	numbers := r.numbersIn("orders.dlq")
+	if crashed {
+		slices.Sort(numbers)
+	}
+	Expect(slices.Equal(numbers, want)).To(BeTrue(), "those that do not match are there")
+}
