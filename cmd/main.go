@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -16,11 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/metricsaccess"
 	"github.com/warren-mq/warren/cmd/options"
 	"github.com/warren-mq/warren/internal/buildinfo"
 	"github.com/warren-mq/warren/internal/controller"
+	"github.com/warren-mq/warren/internal/deadletterapi"
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
@@ -97,7 +102,7 @@ func run(given *options.Options) error {
 	ctx := ctrl.SetupSignalHandler()
 	if err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.MaxConcurrentReconciles, MaxManagementResponse: given.MaxManagementResponse(),
-		MessageCountsInterval: given.MessageCountsInterval,
+		MessageCountsInterval: given.MessageCountsInterval, DeadLetters: deadLetterOptions(given, caching),
 	}); err != nil {
 		return err
 	}
@@ -109,6 +114,16 @@ func run(given *options.Options) error {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// deadLetterOptions say how the dead-letter API is served. The Deployment tells the pod its own name.
+func deadLetterOptions(given *options.Options, caching cache.Options) deadletterapi.Options {
+	return deadletterapi.Options{
+		BindAddress: given.DeadLettersBindAddress, CertPath: given.DeadLettersCertPath, FrontProxy: given.DeadLettersFrontProxy,
+		Redact:     given.DeadLettersRedact,
+		Namespaces: slices.Collect(maps.Keys(caching.DefaultNamespaces)),
+		Pod:        deadletterapi.Pod{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")},
+	}
 }
 
 func metricsOptions(given *options.Options) (metricsserver.Options, error) {

@@ -11,6 +11,7 @@ mkdir -p "$files"/{admission,contract,crds,dashboards,rbac/user,rules}
 cp config/crd/bases/*.yaml "$files/crds/"
 # Of these, the chart takes the rules; names and bindings are its own.
 cp config/rbac/{role,leader_election_role,metrics_auth_role,metrics_reader_role}.yaml "$files/rbac/"
+cp config/dead-letters/active_role.yaml "$files/rbac/dead_letters_active_role.yaml"
 cp config/contract/role.yaml "$files/rbac/contract_role.yaml"
 cp config/contract/admission_policy.yaml "$files/contract/"
 cp config/admission/redrive_policy.yaml "$files/admission/"

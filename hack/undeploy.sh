@@ -46,8 +46,11 @@ release() {
     done
 }
 
+# While an API that the cluster aggregates does not answer, no namespace can be deleted.
+kube delete --ignore-not-found apiservice/v1alpha1.deadletters.messaging.warren.dev
 await
 kube delete --ignore-not-found --cascade=foreground --namespace warren-system deployment/warren-controller-manager
 for kind in "${KINDS[@]}"; do release "$kind"; done
 kube delete --ignore-not-found -k config/default
+kube delete --ignore-not-found --namespace kube-system rolebinding/warren-front-proxy-rolebinding
 say "gone; what it declared is left at the brokers"

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/warren-mq/warren/internal/deadletterapi"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
@@ -17,6 +18,10 @@ type Options struct {
 	MetricsBindAddress      string
 	MetricsSecure           bool
 	MetricsCertPath         string
+	DeadLettersBindAddress  string
+	DeadLettersCertPath     string
+	DeadLettersFrontProxy   bool
+	DeadLettersRedact       string
 	HealthProbeBindAddress  string
 	PprofBindAddress        string
 	LeaderElect             bool
@@ -43,6 +48,15 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.MetricsCertPath, "metrics-cert-path", "",
 		"The folder with tls.crt and tls.key that metrics are served with; a certificate made at the start if not given. "+
 			"Changed files are taken up.")
+	flags.StringVar(&o.DeadLettersBindAddress, "dead-letters-bind-address", "0",
+		"Where the dead-letter API is served by HTTPS, such as :8444; 0 turns that off.")
+	flags.StringVar(&o.DeadLettersCertPath, "dead-letters-cert-path", "",
+		"The folder with tls.crt and tls.key that the dead-letter API is served with; a certificate made at the start if not given. "+
+			"Changed files are taken up.")
+	flags.BoolVar(&o.DeadLettersFrontProxy, "dead-letters-front-proxy", false,
+		"Take the API server's word for who asks for dead letters, where it passes requests on. An APIService needs that.")
+	flags.StringVar(&o.DeadLettersRedact, "dead-letters-redact", deadletterapi.DefaultRedacted,
+		"A regular expression for the names of headers whose values the dead-letter API does not show, but for exports.")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081",
 		"Where /healthz and /readyz are served; neither asks a broker.")
 	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", "0",

@@ -33,7 +33,10 @@ func TestContractsRenderConfigContract(t *testing.T) {
 // For a single namespace and no right in the whole cluster, it renders exactly what config/namespaced does.
 func TestSingleNamespaceRendersConfigNamespaced(t *testing.T) {
 	t.Parallel()
-	values := []string{"--set=watchNamespaces={default}", "--set=metrics.enabled=false", "--set=rbac.userRoles=false", "--set=admissionPolicies.enabled=false"}
+	values := []string{
+		"--set=watchNamespaces={default}", "--set=metrics.enabled=false", "--set=deadLetters.enabled=false", "--set=rbac.userRoles=false",
+		"--set=admissionPolicies.enabled=false",
+	}
 	expectSame(t, kustomize(t, "config/namespaced"), render(t, "helm", append(values, sameImage...)...))
 }
 

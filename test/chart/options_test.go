@@ -30,14 +30,20 @@ func TestEveryOption(t *testing.T) {
 		{"Deployment", manager, container + ".image", "ghcr.io/warren-mq/warren@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
 		{"Deployment", manager, container + ".imagePullPolicy", "IfNotPresent"},
 		{"Deployment", manager, container + ".args", `["--leader-elect","--health-probe-bind-address=:8081",` +
-			`"--metrics-bind-address=:8443","--metrics-cert-path=/etc/warren/metrics","--watch-namespaces=team-a,team-b",` +
+			`"--metrics-bind-address=:8443","--metrics-cert-path=/etc/warren/metrics",` +
+			`"--dead-letters-bind-address=:8444","--dead-letters-cert-path=/etc/warren/dead-letters","--dead-letters-front-proxy","--dead-letters-redact=(?i)internal",` +
+			`"--watch-namespaces=team-a,team-b",` +
 			`"--max-concurrent-reconciles=16","--max-management-response=128Mi","--zap-log-level=debug","--zap-encoder=console",` +
 			`"--zap-time-encoding=iso8601"]`},
-		{"Deployment", manager, container + ".env", `[{"name":"GOMEMLIMIT","value":"1840MiB"},{"name":"HTTPS_PROXY","value":"http://proxy:3128"}]`},
+		{"Deployment", manager, container + ".env", `[{"name":"GOMEMLIMIT","value":"1840MiB"},` +
+			`{"name":"POD_NAMESPACE","valueFrom":{"fieldRef":{"fieldPath":"metadata.namespace"}}},` +
+			`{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},{"name":"HTTPS_PROXY","value":"http://proxy:3128"}]`},
 		{"Deployment", manager, container + ".resources.limits.memory", "2Gi"},
 		{"Deployment", manager, container + ".securityContext.readOnlyRootFilesystem", "true"},
 		{"Deployment", manager, container + ".volumeMounts[0].mountPath", "/etc/warren/metrics"},
+		{"Deployment", manager, container + ".volumeMounts[1].mountPath", "/etc/warren/dead-letters"},
 		{"Deployment", manager, ".spec.template.spec.volumes[0].secret.secretName", "warren-metrics-tls"},
+		{"Deployment", manager, ".spec.template.spec.volumes[1].secret.secretName", "warren-dead-letters-tls"},
 		{"Deployment", manager, ".spec.template.spec.imagePullSecrets", `[{"name":"registry"}]`},
 		{"Deployment", manager, ".spec.template.spec.serviceAccountName", "warren"},
 		{"Deployment", manager, ".spec.template.spec.terminationGracePeriodSeconds", "60"},
@@ -51,6 +57,7 @@ func TestEveryOption(t *testing.T) {
 		{"Deployment", manager, ".spec.template.metadata.labels.team", "platform"},
 		{"Deployment", manager, ".spec.template.metadata.annotations['example\\.com/logs']", "json"},
 		{"Deployment", manager, ".spec.replicas", "2"},
+		{"APIService", "v1alpha1.deadletters.messaging.warren.dev", ".spec.service", `{"name":"warren-dead-letters","namespace":"warren-system","port":8444}`},
 		{"ServiceAccount", "warren", ".metadata.annotations", `{"example.com/role":"warren"}`},
 		{"Service", metrics, ".metadata.annotations", `{"example.com/scrape":"true"}`},
 		{"Certificate", metrics, ".spec", `{"dnsNames":["` + metrics + `.warren-system.svc","` + metrics + `.warren-system.svc.cluster.local"],` +
@@ -60,7 +67,7 @@ func TestEveryOption(t *testing.T) {
 			`"honorLabels":true,"interval":"30s","path":"/metrics","port":"https","scheme":"https","scrapeTimeout":"10s",` +
 			`"tlsConfig":{"ca":{"secret":{"key":"ca.crt","name":"warren-metrics-tls"}},"serverName":"` + metrics + `.warren-system.svc"}}]`},
 		{"NetworkPolicy", manager, ".spec.ingress", `[{"from":[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}],` +
-			`"ports":[{"port":"metrics","protocol":"TCP"}]}]`},
+			`"ports":[{"port":"metrics","protocol":"TCP"}]},{"ports":[{"port":"dead-letters","protocol":"TCP"}]}]`},
 		{"NetworkPolicy", manager, ".spec.policyTypes", `["Ingress","Egress"]`},
 		{"NetworkPolicy", manager, ".spec.egress[1].ports[0].port", "53"},
 		{"PodDisruptionBudget", manager, ".spec.maxUnavailable", "1"},
@@ -140,7 +147,8 @@ func TestContractsInWatchedNamespaces(t *testing.T) {
 	found.get(t, "ValidatingAdmissionPolicy", contracts)
 }
 
-// In each of the namespaces that it watches, the manager has the same Role. It has no ClusterRole but the one for metrics.
+// In each of the namespaces that it watches, the manager has the same Role. It has no ClusterRole but those for metrics and for the
+// dead-letter API.
 func TestRolesInWatchedNamespaces(t *testing.T) {
 	t.Parallel()
 	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=rbac.userRoles=false")
@@ -159,9 +167,9 @@ func TestRolesInWatchedNamespaces(t *testing.T) {
 func TestWhatCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	for set, gone := range map[string][]string{
-		"crds.enabled=false":    {"CustomResourceDefinition"},
-		"rbac.create=false":     {"ClusterRoleBinding", "RoleBinding", "Role"},
-		"metrics.enabled=false": {"Service"},
+		"crds.enabled=false": {"CustomResourceDefinition"},
+		"rbac.create=false":  {"ClusterRoleBinding", "RoleBinding", "Role"},
+		"metrics.enabled=false,deadLetters.enabled=false":        {"Service"},
 		"serviceAccount.create=false,serviceAccount.name=theirs": {"ServiceAccount"},
 	} {
 		found := render(t, "helm", "--set="+set)
@@ -198,7 +206,8 @@ func TestTwoReleases(t *testing.T) {
 // Metrics without HTTPS ask nobody who comes.
 func TestInsecureMetrics(t *testing.T) {
 	t.Parallel()
-	found := render(t, "helm", "--set=metrics.secure=false", "--set=metrics.serviceMonitor.enabled=true", "--set=metrics.tls.secretName=unused")
+	found := render(t, "helm", "--set=metrics.secure=false", "--set=metrics.serviceMonitor.enabled=true", "--set=metrics.tls.secretName=unused",
+		"--set=deadLetters.enabled=false")
 	if got := at(t, found, "Deployment", manager, ".spec.template.spec.containers[0].args[3]"); got != "--metrics-secure=false" {
 		t.Errorf("the last argument is %s", got)
 	}

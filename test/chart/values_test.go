@@ -78,6 +78,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a name of no namespace":       {"watchNamespaces={Team_A}", "watchNamespaces"},
 		"a reader without a namespace": {"metrics.readers[0].name=prometheus", "namespace"},
 		"a certificate of no issuer":   {"metrics.tls.certManager.enabled=true", "metrics.tls.certManager.issuerRef.name is required"},
+		"an APIService without TLS":    {"deadLetters.apiService.enabled=true", "deadLetters.tls.secretName"},
 		"no ServiceAccount at all":     {"serviceAccount.create=false", "serviceAccount.name is required"},
 	} {
 		t.Run(name, func(t *testing.T) {

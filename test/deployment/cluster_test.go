@@ -24,13 +24,13 @@ type cluster struct {
 
 // startCluster starts an API server that is stopped with the suite or container. It has RBAC, as envtest's always have, and
 // no CRDs: they come with the manifests. Without WatchList, a beta feature that is on since Kubernetes 1.34, clients list and
-// then watch as they did before: that takes the permissions that they need with either.
-func startCluster() *cluster {
+// then watch as they did before: that takes the permissions that they need with either. Functions may change the environment before.
+func startCluster(change ...func(*envtest.Environment)) *cluster {
 	GinkgoHelper()
-	return &cluster{APIServer: StartAPIServer(func(environment *envtest.Environment) {
+	return &cluster{APIServer: StartAPIServer(append(change, func(environment *envtest.Environment) {
 		environment.CRDDirectoryPaths = nil
 		environment.ControlPlane.GetAPIServer().Configure().Append("feature-gates", "WatchList=false")
-	})}
+	})...)}
 }
 
 func (c *cluster) deployment() *appsv1.Deployment {

@@ -53,7 +53,8 @@ var _ = Describe("The Helm chart", func() {
 		By("uninstalling: CRDs, resources and queues stay, and nothing else")
 		r.stop()
 		r.helm("uninstall", "warren", "--wait")
-		Expect(r.left()).To(ConsistOf(HaveSuffix("/"+ConnectionsCRD), HaveSuffix("/"+QueuesCRD), HaveSuffix("/"+RedrivesCRD)))
+		Expect(r.left()).To(ConsistOf(HaveSuffix("/"+ConnectionsCRD), HaveSuffix("/"+QueuesCRD), HaveSuffix("/"+RedrivesCRD),
+			HaveSuffix("/"+PurgesCRD)))
 		Expect(w.Exists("orders")).To(BeTrue())
 		Expect(Observed(w.VHost).HasQueue("orders")).To(BeTrue())
 
@@ -69,7 +70,7 @@ var _ = Describe("The Helm chart", func() {
 		r.Kubectl("delete", "brokerconnections", "--all", "--namespace="+w.Namespace)
 		r.stop()
 		r.helm("uninstall", "warren", "--wait")
-		r.Kubectl("delete", "crd", QueuesCRD, ConnectionsCRD, RedrivesCRD)
+		r.Kubectl("delete", "crd", QueuesCRD, ConnectionsCRD, RedrivesCRD, PurgesCRD)
 		Expect(r.left()).To(BeEmpty())
 		Expect(w.VHost.Definitions().Queues).To(BeEmpty())
 	})

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -14,9 +15,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -30,6 +32,8 @@ type manager struct {
 	log     locked
 	metrics string
 	probes  string
+	// deadLetters is where the dead-letter API is served, and pod the name of the pod that the manager takes for its own.
+	deadLetters, pod string
 	// mounts are the folders of this machine that stand for those that the container mounts.
 	mounts map[string]*secretMount
 }
@@ -50,7 +54,7 @@ func startManager(c *cluster, further ...string) *manager {
 
 	command := exec.Command(binary, m.arguments(append(slices.Clone(pod.Containers[0].Args), further...))...)
 	command.Args = append(command.Args, "--leader-election-namespace="+deployment.Namespace, "--kubeconfig="+kubeconfig)
-	command.Env = environment(pod.Containers[0].Env)
+	command.Env = m.environment(c, deployment)
 	command.Dir = GinkgoT().TempDir()
 	command.Stdout, command.Stderr = &m.log, &m.log
 	m.Manager = Run(command)
@@ -85,6 +89,9 @@ func (m *manager) arguments(given []string) []string {
 		case "--metrics-bind-address":
 			m.metrics = freeAddress()
 			args[i] = flag + "=" + m.metrics
+		case "--dead-letters-bind-address":
+			m.deadLetters = freeAddress()
+			args[i] = flag + "=" + m.deadLetters
 		}
 		for path, mount := range m.mounts {
 			args[i] = strings.Replace(args[i], path, mount.folder, 1)
@@ -93,15 +100,39 @@ func (m *manager) arguments(given []string) []string {
 	return args
 }
 
-// environment is that of the container; an empty one is not the test's own.
-func environment(given []corev1.EnvVar) []string {
+// environment is that of the container; an empty one is not the test's own. A pod that nobody runs stands for that of the manager.
+func (m *manager) environment(c *cluster, deployment *appsv1.Deployment) []string {
 	GinkgoHelper()
 	list := []string{}
-	for _, variable := range given {
-		Expect(variable.ValueFrom).To(BeNil(), "variable %s: this test does not know where its value comes from", variable.Name)
-		list = append(list, variable.Name+"="+variable.Value)
+	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+		value := variable.Value
+		if from := variable.ValueFrom; from != nil {
+			Expect(from.FieldRef).NotTo(BeNil(), "variable %s: this test does not know where its value comes from", variable.Name)
+			switch from.FieldRef.FieldPath {
+			case "metadata.namespace":
+				value = deployment.Namespace
+			case "metadata.name":
+				m.pod = c.createPod(deployment)
+				value = m.pod
+			default:
+				Fail(variable.Name + ": this test does not know the field " + from.FieldRef.FieldPath)
+			}
+		}
+		list = append(list, variable.Name+"="+value)
 	}
 	return list
+}
+
+// createPod makes a pod as the Deployment does.
+func (c *cluster) createPod(deployment *appsv1.Deployment) string {
+	GinkgoHelper()
+	pod := podOf(deployment)
+	pod.Name, pod.GenerateName = "", "manager-"
+	Expect(c.Create(ctx(), pod)).To(Succeed())
+	DeferCleanup(func() {
+		Expect(c.Delete(context.Background(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+	})
+	return pod.Name
 }
 
 func freeAddress() string {

@@ -20,7 +20,7 @@ import (
 var (
 	reading   = []string{"get", "list", "watch"}
 	writing   = []string{"create", "delete", "deletecollection", "patch", "update"}
-	resources = []string{"brokerconnections", "consumerqueues", "redrives"}
+	resources = []string{"brokerconnections", "consumerqueues", "redrives", "purges"}
 )
 
 var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, func() {
@@ -35,6 +35,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		}
 	})
 
+	// Messages that a Purge deletes are gone, so who may only edit may not create one.
 	for name, verbs := range map[string][]string{
 		"view":  reading,
 		"edit":  slices.Concat(reading, writing),
@@ -43,6 +44,10 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		It(name+" may do as much with Warren's resources as with Kubernetes' own, there and nowhere else", func() {
 			user := "the-" + name
 			for _, resource := range resources {
+				verbs := verbs
+				if resource == "purges" && name == "edit" {
+					verbs = reading
+				}
 				for _, verb := range slices.Concat(reading, writing, []string{"whatever-comes"}) {
 					Expect(may(user, verb, resource, "", "shop")).To(Equal(slices.Contains(verbs, verb)), "%s %s", verb, resource)
 					Expect(may(user, verb, resource, "", "bank")).To(BeFalse(), "%s %s in another namespace", verb, resource)
@@ -85,6 +90,25 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 			return anonymous.Spec.RequestedBy
 		}).Should(Equal("the-edit"), "config/requested-by fills in who asks")
 		Expect(editor.Create(ctx(), redrive("the-admin"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+	})
+
+	It("admin asks for a Purge in nobody else's name, and edit for none", func() {
+		purge := func(by string) *v1alpha1.Purge {
+			return &v1alpha1.Purge{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "orders-"},
+				Spec: v1alpha1.PurgeSpec{
+					ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "orders"}, Limit: 1, RequestedBy: by,
+				},
+			}
+		}
+		admin := as("the-admin")
+		Eventually(func() error { return admin.Create(ctx(), purge("the-edit")) }).Should(SatisfyAll(
+			MatchError(apierrors.IsForbidden, "IsForbidden"),
+			MatchError(ContainSubstring("spec.requestedBy must be the-admin, who creates the Purge: correct or remove spec.requestedBy")),
+		))
+		Expect(admin.Create(ctx(), purge("the-admin"))).To(Succeed())
+		Expect(admin.Create(ctx(), purge(""))).To(Succeed())
+		Expect(as("the-edit").Create(ctx(), purge(""))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	})
 
 	It("edit makes and deletes ConsumerQueues, and leaves their status to Warren", func() {

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletterapi"
 	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -43,12 +45,14 @@ var works = []work{
 	{"connects by a RabbitmqCluster", (*shift).applyCluster, func(s *shift) error { return s.connected("by-cluster") }},
 	{"takes over another Secret", (*shift).changeSecret, (*shift).secretTakenOver},
 	{"serves metrics to those who may read them", nil, (*shift).servesMetrics},
+	{"serves the dead-letter API, and labels its pod", (*shift).addLooker, (*shift).servesDeadLetters},
 	{"mends drift", (*shift).drift, func(s *shift) error { return s.recorded("DriftCorrected", 1) }},
 	{"mends it over and over, and counts the Event", nil, (*shift).driftCounted},
 	{"writes a status although the resource has changed meanwhile", (*shift).requestAmidChanges, (*shift).requestHandled},
 	{"writes a contract", func(s *shift) { s.applyContract(5) }, func(s *shift) error { return s.contractWritten(5) }},
 	{"writes another contract", func(s *shift) { s.applyContract(7) }, func(s *shift) error { return s.contractWritten(7) }},
 	{"carries out a Redrive, and deletes it in time", (*shift).createRedrive, (*shift).redriveGone},
+	{"carries out a Purge, and deletes it in time", (*shift).createPurge, (*shift).purgeGone},
 	{"stays leader", nil, (*shift).renewed},
 	{"lets a ConsumerQueue go", (*shift).deleteQueue, (*shift).queueGone},
 }
@@ -69,6 +73,50 @@ func (s *shift) probed() error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// addLooker makes a ServiceAccount that may see dead-letter queues, where the API is served.
+func (s *shift) addLooker() {
+	if s.deadLetters == "" {
+		return
+	}
+	s.create(&corev1.ServiceAccount{}, "looker")
+	s.cluster.Kubectl("create", "rolebinding", "--namespace="+s.Namespace, "looker",
+		"--clusterrole=warren-deadletterqueue-viewer-role", "--serviceaccount="+s.Namespace+":looker")
+}
+
+// servesDeadLetters asks for the dead-letter queues of the namespace.
+func (s *shift) servesDeadLetters() error {
+	if s.deadLetters == "" {
+		return nil
+	}
+	pod := &corev1.Pod{}
+	if err := s.cluster.Get(ctx(), client.ObjectKey{Namespace: system, Name: s.pod}, pod); err != nil {
+		return err
+	}
+	if pod.Labels[deadletterapi.ActiveLabel] != "true" {
+		return fmt.Errorf("the labels of the pod are %v", pod.Labels)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that the manager made
+	defer transport.CloseIdleConnections()
+	url := "https://" + s.deadLetters + "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/" + s.Namespace + "/deadletterqueues"
+	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("X-Warren-Token", s.Token("looker", "warren"))
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK || !strings.Contains(string(content), `"queue":"orders.dlq"`) {
+		return fmt.Errorf("%d, %s", response.StatusCode, content)
+	}
+	return nil
 }
 
 func (s *shift) isLeader() error {
@@ -279,6 +327,22 @@ func (s *shift) redriveGone() error {
 	}
 	if ready := s.VHost.Ready("orders"); ready != 1 {
 		return fmt.Errorf("the main queue has %d messages", ready)
+	}
+	return nil
+}
+
+func (s *shift) createPurge() {
+	s.VHost.Publish("", "orders.dlq", "a message")
+	s.Purge("gone", `{consumerQueueRef: {name: orders}, limit: 1, ttlSecondsAfterFinished: 0}`)
+}
+
+func (s *shift) purgeGone() error {
+	purge := &v1alpha1.Purge{}
+	if err := s.cluster.Get(ctx(), s.key("gone"), purge); !apierrors.IsNotFound(err) {
+		return fmt.Errorf("the Purge is still there: %w, %+v", err, purge.Status.Conditions)
+	}
+	if ready := s.VHost.Ready("orders.dlq"); ready != 0 {
+		return fmt.Errorf("the dead-letter queue has %d messages", ready)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		c.helm("uninstall", "--wait")
 		Eventually(appears).WithTimeout(deadline.For(30 * time.Second)).Should(ConsistOf(
 			"CustomResourceDefinition <none> "+QueuesCRD, "CustomResourceDefinition <none> "+ConnectionsCRD,
-			"CustomResourceDefinition <none> "+RedrivesCRD,
+			"CustomResourceDefinition <none> "+RedrivesCRD, "CustomResourceDefinition <none> "+PurgesCRD,
 			"APIService <none> v1alpha1.messaging.warren.dev", // Kubernetes makes it for the CRDs
 			"ConsumerQueue team-a orders", "BrokerConnection team-a default",
 			"Namespace <none> "+system, "ConfigMap "+system+" kube-root-ca.crt", "ServiceAccount "+system+" default",
@@ -98,7 +98,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 	It("leaves nothing once CRDs and namespace are deleted too", func() {
 		c.Kube.Kubectl("delete", "consumerqueues,brokerconnections", "--all", "--namespace=team-a")
 		c.helm("uninstall", "--wait")
-		c.Kube.Kubectl("delete", "crd", QueuesCRD, ConnectionsCRD, RedrivesCRD)
+		c.Kube.Kubectl("delete", "crd", QueuesCRD, ConnectionsCRD, RedrivesCRD, PurgesCRD)
 		c.Kube.Kubectl("delete", "namespace", system)
 		Eventually(appears).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
 		Eventually(func() int { return c.VHost.Ready("orders") }).Should(Equal(2), "what holds messages is left at the broker")

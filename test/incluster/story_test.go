@@ -105,6 +105,14 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring("Forbidden")))
 	})
 
+	It("shows dead letters to a ServiceAccount that may see them, through the proxy of the API server, and to nobody else", func() {
+		c.VHost.Publish("", "orders.dlq", "dead")
+		DeferCleanup(func() { c.VHost.Purge("orders.dlq") })
+		Eventually(func() (string, error) { return c.deadLetters("edit") }).Should(ContainSubstring(`"body":"dead"`))
+		_, err := c.deadLetters("view")
+		Expect(err).To(MatchError(ContainSubstring(`cannot get resource \"deadletterqueues/messages\"`)))
+	})
+
 	It("goes on after its pod was killed", func() {
 		next := c.watchLeadership()
 		c.Kube.Kubectl("delete", "pod", "--namespace", system, c.pod(), "--grace-period=0", "--force")
@@ -134,6 +142,10 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Expect(took.to).To(Equal(standby[0].Name))
 		Expect(took.gap).To(BeNumerically("<", deadline.For(3*time.Second)), "the lease is given back, not waited for")
 		c.correctsDrift()
+		Eventually(func() error {
+			_, err := c.deadLetters("edit")
+			return err
+		}).Should(Succeed(), "the dead-letter API has moved along")
 	})
 
 	It("is removed by make undeploy without an object left, and its queues stay with their messages", func() {

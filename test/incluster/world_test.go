@@ -3,7 +3,9 @@ package incluster
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +16,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/netfault"
 	. "github.com/warren-mq/warren/test/testenv"
@@ -155,6 +159,31 @@ func (c *cluster) filledIn(sample string) string {
 	path := filepath.Join(GinkgoT().TempDir(), "brokerconnection.yaml")
 	Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
 	return path
+}
+
+// deadLetters asks for the messages in the dead-letter queue of the sample, as a ServiceAccount with a built-in role.
+func (c *cluster) deadLetters(role string) (string, error) {
+	GinkgoHelper()
+	c.Kube.Kubectl("create", "serviceaccount", role)
+	c.Kube.Kubectl("create", "rolebinding", role, "--clusterrole="+role, "--serviceaccount="+c.Namespace+":"+role)
+	defer c.Kube.Kubectl("delete", "serviceaccount/"+role, "rolebinding/"+role)
+	token := strings.TrimSpace(c.Kube.Kubectl("create", "token", role, "--audience="+deadletters.Audience))
+	path := "/api/v1/namespaces/" + system + "/services/https:warren-dead-letters:https/proxy/apis/" + deadletters.GroupVersion.String() +
+		"/namespaces/" + c.Namespace + "/" + deadletters.Resource + "/orders/" + deadletters.SubresourceMessages
+	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, c.Kube.Config.Host+path, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set(deadletters.TokenHeader, token)
+	proxied, err := rest.HTTPClientFor(c.Kube.Config)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := proxied.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return string(answer), nil
 }
 
 // objects lists all that the cluster holds but Events, or says why it cannot: a kind may go while it is read.

@@ -16,6 +16,7 @@ const (
 	QueuesCRD      = "consumerqueues.messaging.warren.dev"
 	ConnectionsCRD = "brokerconnections.messaging.warren.dev"
 	RedrivesCRD    = "redrives.messaging.warren.dev"
+	PurgesCRD      = "purges.messaging.warren.dev"
 )
 
 // OlderChart is a copy of a Helm chart as it could have been before: its CRD of ConsumerQueues lacks spec.queue.consumerTimeout.

@@ -27,6 +27,18 @@ func BuildManager() string {
 	return binary
 }
 
+// BuildPlugin builds kubectl-warren, and returns the folder that the binary is in: with the folder in PATH, kubectl finds the plugin.
+func BuildPlugin() string {
+	GinkgoHelper()
+	folder := GinkgoT().TempDir()
+	binary := filepath.Join(folder, "kubectl-warren")
+	command := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "./cmd/kubectl-warren")
+	command.Dir = Checkout
+	output, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "build kubectl-warren: %s", output)
+	return folder
+}
+
 // Manager is a process of the real manager.
 type Manager struct {
 	Command *exec.Cmd

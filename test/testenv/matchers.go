@@ -49,6 +49,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 		return object.Status.Conditions
 	case *v1alpha1.Redrive:
 		return object.Status.Conditions
+	case *v1alpha1.Purge:
+		return object.Status.Conditions
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (w *World) Clear() {
 func (w *World) Leave() {
 	GinkgoHelper()
 	w.Disconnect()
-	for _, kind := range []client.Object{&v1alpha1.Redrive{}, &v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}} {
+	for _, kind := range []client.Object{&v1alpha1.Redrive{}, &v1alpha1.Purge{}, &v1alpha1.ConsumerQueue{}, &v1alpha1.BrokerConnection{}} {
 		Expect(w.Kube.DeleteAllOf(context.Background(), kind, client.InNamespace(w.Namespace))).To(Succeed())
 	}
 }
@@ -185,6 +185,42 @@ func (w *World) EventuallyRedrive(name string, matchers ...types.GomegaMatcher) 
 		return redrive
 	}).Should(SatisfyAll(matchers...))
 	return redrive
+}
+
+// Purge creates a Purge whose spec is given as YAML.
+func (w *World) Purge(name, spec string) {
+	GinkgoHelper()
+	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
+	Expect(yaml.UnmarshalStrict([]byte(spec), &purge.Spec)).To(Succeed())
+	Expect(w.Kube.Create(ctx(), purge)).To(Succeed())
+}
+
+// EditPurge changes the spec of a Purge.
+func (w *World) EditPurge(name string, change func(*v1alpha1.PurgeSpec)) {
+	GinkgoHelper()
+	purge := w.GetPurge(name)
+	before := purge.DeepCopy()
+	change(&purge.Spec)
+	Expect(w.Kube.Patch(ctx(), purge, client.MergeFrom(before))).To(Succeed())
+}
+
+// GetPurge reads a Purge.
+func (w *World) GetPurge(name string) *v1alpha1.Purge {
+	GinkgoHelper()
+	purge := &v1alpha1.Purge{}
+	Expect(w.Kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: name}, purge)).To(Succeed())
+	return purge
+}
+
+// EventuallyPurge waits until a Purge matches, and returns it.
+func (w *World) EventuallyPurge(name string, matchers ...types.GomegaMatcher) *v1alpha1.Purge {
+	GinkgoHelper()
+	var purge *v1alpha1.Purge
+	Eventually(func() *v1alpha1.Purge {
+		purge = w.GetPurge(name)
+		return purge
+	}).Should(SatisfyAll(matchers...))
+	return purge
 }
 
 // Queues applies many ConsumerQueues, and returns their names.

@@ -1,0 +1,153 @@
+package deadletterapi
+
+import (
+	"bufio"
+	"encoding/json"
+	"math"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletter"
+)
+
+// exported is a message as it is.
+func exported(message *amqp.Delivery, position int) v1alpha1.ExportedDeadLetter {
+	return v1alpha1.ExportedDeadLetter{
+		Kind: v1alpha1.KindExportedDeadLetter, Position: int64(position), ID: deadletter.Fingerprint(message),
+		Exchange: text(message.Exchange), RoutingKey: text(message.RoutingKey), Properties: propertiesOf(message),
+		Headers: typedTable(message.Headers), Body: message.Body,
+	}
+}
+
+func typedTable(table amqp.Table) map[string]v1alpha1.TypedValue {
+	typed := make(map[string]v1alpha1.TypedValue, len(table))
+	for name, value := range table {
+		typed[text(name)] = typedValue(value)
+	}
+	return typed
+}
+
+// typedValue names types as https://www.rabbitmq.com/docs/amqp-0-9-1-errata#section_3 does.
+func typedValue(value any) v1alpha1.TypedValue {
+	of := func(name string, value any) v1alpha1.TypedValue { return v1alpha1.TypedValue{Type: name, Value: value} }
+	switch value := value.(type) {
+	case nil:
+		return of("void", nil)
+	case bool:
+		return of("boolean", value)
+	case int8:
+		return of("byte", value)
+	case uint8:
+		return of("unsignedbyte", value)
+	case int16:
+		return of("short", value)
+	case uint16:
+		return of("unsignedshort", value)
+	case int32:
+		return of("int", value)
+	case uint32:
+		return of("unsignedint", value)
+	case int64:
+		return of("long", value)
+	case float32:
+		return of("float", finite(float64(value)))
+	case float64:
+		return of("double", finite(value))
+	case amqp.Decimal:
+		return of("decimal", decimalText(value))
+	case time.Time:
+		return of("timestamp", value.UTC().Format(time.RFC3339))
+	case []byte:
+		return of("binary", value)
+	case amqp.Table:
+		return of("table", typedTable(value))
+	case []any:
+		list := make([]v1alpha1.TypedValue, len(value))
+		for i, item := range value {
+			list[i] = typedValue(item)
+		}
+		return of("array", list)
+	case string:
+		return typedText(value)
+	}
+	return of("unknown", nil) // the library knows no other types
+}
+
+// typedText is a text, or bytes if it is no UTF-8: AMQP has one type for both.
+func typedText(value string) v1alpha1.TypedValue {
+	if utf8.ValidString(value) {
+		return v1alpha1.TypedValue{Type: "longstr", Value: value}
+	}
+	return v1alpha1.TypedValue{Type: "longstr", Encoding: v1alpha1.Base64, Value: []byte(value)}
+}
+
+// stream writes the lines of an export as they come.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	lines   *bufio.Writer
+	encoder *json.Encoder
+	count   int64
+	err     error // the client has gone, or is too slow
+}
+
+func newStream(w http.ResponseWriter) *stream {
+	s := &stream{w: w, control: http.NewResponseController(w)}
+	s.lines = bufio.NewWriterSize(s, 64<<10)
+	s.encoder = json.NewEncoder(s.lines)
+	return s
+}
+
+// Write sends lines. The header goes with the first of them: until then the answer may become an error.
+func (s *stream) Write(lines []byte) (int, error) {
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
+	s.w.Header().Set("Content-Type", "application/x-ndjson")
+	setSecurityHeaders(s.w)
+	count, err := s.w.Write(lines)
+	if err == nil {
+		err = s.control.Flush()
+	}
+	return count, err
+}
+
+// add writes a message, and says whether the client takes more.
+func (s *stream) add(position int, letter deadletter.Letter) bool {
+	s.err = s.encoder.Encode(exported(letter.Delivery, position))
+	if s.err == nil {
+		s.count++
+	}
+	return s.err == nil
+}
+
+// end writes the last line.
+func (s *stream) end(seen v1alpha1.Seen, failure error) {
+	last := v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: s.count, Seen: seen}
+	if failure != nil {
+		last.Error = failure.Error()
+	}
+	_ = s.encoder.Encode(last)
+	_ = s.lines.Flush() // the client has gone
+}
+
+// export writes all messages as they are.
+func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
+	q, err := parse(r.URL.Query(), selectionParameters)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	q.depth = math.MaxInt
+	out := newStream(w)
+	_, looked, err := h.look(r.Context(), r, q, out.add)
+	if err != nil && out.count == 0 {
+		return nil, err
+	}
+	if out.err == nil {
+		out.end(looked.Seen, err)
+	}
+	return nil, nil
+}

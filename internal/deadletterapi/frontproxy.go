@@ -1,0 +1,86 @@
+package deadletterapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// frontProxy knows the API server as one that passes requests on: by the certificate that its ConfigMap in kube-system tells of. Such
+// requests name their sender in headers.
+type frontProxy struct {
+	authority *dynamiccertificates.ConfigMapCAController
+	headers   *headerrequest.RequestHeaderAuthRequestController
+	requests  authenticator.Request
+}
+
+// The ConfigMap in which every API server says how it passes requests on, and its keys. See
+// https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/.
+const (
+	frontProxyNamespace = "kube-system"
+	frontProxyConfigMap = "extension-apiserver-authentication"
+	keyAuthority        = "requestheader-client-ca-file"
+	keyUsername         = "requestheader-username-headers"
+	keyUID              = "requestheader-uid-headers"
+	keyGroup            = "requestheader-group-headers"
+	keyExtra            = "requestheader-extra-headers-prefix"
+	keyNames            = "requestheader-allowed-names"
+)
+
+func newFrontProxy(config *rest.Config, httpClient *http.Client) (*frontProxy, error) {
+	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the ConfigMap of the front proxy: %w", err)
+	}
+	authority, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
+		"front-proxy", frontProxyNamespace, frontProxyConfigMap, keyAuthority, client)
+	if err != nil {
+		return nil, fmt.Errorf("watch the certificates of the front proxy: %w", err)
+	}
+	headers := headerrequest.NewRequestHeaderAuthRequestController(
+		frontProxyConfigMap, frontProxyNamespace, client, keyUsername, keyUID, keyGroup, keyExtra, keyNames)
+	return &frontProxy{authority: authority, headers: headers, requests: headerrequest.NewDynamicVerifyOptionsSecure(
+		authority.VerifyOptions,
+		headerrequest.StringSliceProviderFunc(headers.AllowedClientNames), headerrequest.StringSliceProviderFunc(headers.UsernameHeaders),
+		headerrequest.StringSliceProviderFunc(headers.UIDHeaders), headerrequest.StringSliceProviderFunc(headers.GroupHeaders),
+		headerrequest.StringSliceProviderFunc(headers.ExtraHeaderPrefixes),
+	)}, nil
+}
+
+// start reads the ConfigMap, and takes up its changes until the context ends.
+func (p *frontProxy) start(ctx context.Context) error {
+	for _, read := range []func(context.Context) error{p.authority.RunOnce, p.headers.RunOnce} {
+		if err := read(ctx); err != nil {
+			return fmt.Errorf("read ConfigMap %s/%s for --dead-letters-front-proxy: %w", frontProxyNamespace, frontProxyConfigMap, err)
+		}
+	}
+	go p.authority.Run(ctx, 1)
+	go p.headers.Run(ctx, 1)
+	return nil
+}
+
+// identify returns the sender that the API server names; false if the request does not come from the API server.
+func (p *frontProxy) identify(r *http.Request) (sender authenticationv1.UserInfo, known bool, err error) {
+	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return sender, false, nil
+	}
+	response, known, err := p.requests.AuthenticateRequest(r)
+	if err != nil || !known {
+		return sender, false, err
+	}
+	user := response.User
+	sender = authenticationv1.UserInfo{
+		Username: user.GetName(), UID: user.GetUID(), Groups: user.GetGroups(), Extra: map[string]authenticationv1.ExtraValue{},
+	}
+	for key, values := range user.GetExtra() {
+		sender.Extra[key] = values
+	}
+	return sender, true, nil
+}

@@ -1,0 +1,255 @@
+package deadletterapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/deadletterapi/listing"
+)
+
+const (
+	// mostAnswer is how large an answer with messages may be, in bytes.
+	mostAnswer = 16 << 20
+	// reviewTime is how long the API server may take to say who asks and whether they may.
+	reviewTime = 10 * time.Second
+	// writeTime is how long a client may take for an answer, or for the next part of an export.
+	writeTime = 10 * time.Second
+)
+
+// Handler answers requests.
+type Handler struct {
+	reader client.Reader
+	finder *deadletterqueue.Finder
+	// admit returns the name of the sender of a request, or the error that answers the request.
+	admit func(context.Context, *http.Request, wish) (user string, err error)
+	looks looks
+	// redact matches the names of headers whose values are not shown.
+	redact *regexp.Regexp
+	// watches says whether the operator works in a namespace.
+	watches func(namespace string) bool
+	log     logr.Logger
+}
+
+// request is one of somebody who may ask.
+type request struct {
+	*http.Request
+	wish
+	user string
+}
+
+// answer is what a request gets: JSON, or nothing more if it was written already.
+type answer func(w http.ResponseWriter, r request) (any, error)
+
+// routes are the paths of the API.
+func (h *Handler) routes() http.Handler {
+	const base = "/apis/" + group + "/" + version
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	addDiscovery(mux)
+	mux.Handle("GET "+base+"/deadletterqueues", h.serve("list", "", h.queues))
+	mux.Handle("GET "+base+"/namespaces/{namespace}/deadletterqueues", h.serve("list", "", h.queues))
+	const named = "GET " + base + "/namespaces/{namespace}/deadletterqueues/{name}"
+	mux.Handle(named, h.serve("get", "", h.summary))
+	mux.Handle(named+"/messages", h.serve("get", v1alpha1.SubresourceMessages, h.messages))
+	mux.Handle(named+"/export", h.serve("get", v1alpha1.SubresourceExport, h.export))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			writeError(w, apierrors.NewMethodNotSupported(resource, r.Method))
+			return
+		}
+		writeError(w, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, resource, "", "no such path", 0, false))
+	})
+	return mux
+}
+
+// serve admits a request, and writes its answer.
+func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked := request{Request: r, wish: wish{verb, r.PathValue("namespace"), r.PathValue("name"), subresource}}
+		result, err := h.answer(w, &asked, answers)
+		switch {
+		case err != nil:
+			h.fail(w, asked, err)
+		case result != nil:
+			writeJSON(w, http.StatusOK, result)
+		}
+	})
+}
+
+func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), reviewTime)
+	defer cancel()
+	user, err := h.admit(ctx, r.Request, r.wish)
+	if err != nil {
+		return nil, err
+	}
+	r.user = user
+	if r.namespace != "" && !h.watches(r.namespace) {
+		return nil, conflict("the operator does not work in namespace %q", r.namespace)
+	}
+	return answers(w, *r)
+}
+
+// fail writes an error, and logs those that are not the client's.
+func (h *Handler) fail(w http.ResponseWriter, r request, err error) {
+	if _, told := errors.AsType[*apierrors.StatusError](err); !told {
+		h.log.Error(err, "Request failed", "path", r.URL.Path, "user", r.user)
+		err = apierrors.NewInternalError(errors.New("the operator's log tells why"))
+	}
+	writeError(w, err)
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	failure, _ := errors.AsType[*apierrors.StatusError](err)
+	status := failure.ErrStatus
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	writeJSON(w, int(status.Code), status)
+}
+
+// writeJSON writes an answer. Nobody may keep a copy.
+func writeJSON(w http.ResponseWriter, code int, body any) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
+	w.Header().Set("Content-Type", "application/json")
+	setSecurityHeaders(w)
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client has gone
+}
+
+func setSecurityHeaders(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+// queues lists dead-letter queues.
+func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
+	list, err := h.list(r.Context(), r.namespace)
+	if err != nil {
+		return nil, err
+	}
+	if wantsTable(r.Header.Get("Accept")) {
+		return tableOf(list.Items, time.Now()), nil
+	}
+	return list, nil
+}
+
+// target finds the queue that a request is about, and takes the turn at it.
+func (h *Handler) target(ctx context.Context, r request) (target, func(), error) {
+	found, obstacle, err := h.finder.Find(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name})
+	if err != nil {
+		return target{}, nil, err
+	}
+	var details deadletterqueue.Details
+	if obstacle == nil {
+		details, obstacle = h.finder.Inspect(ctx, found)
+	}
+	if obstacle != nil {
+		return target{}, nil, errorOf(*obstacle, r.name)
+	}
+	if err := check(found, details); err != nil {
+		return target{}, nil, err
+	}
+	end, err := h.looks.begin(found.Location.String() + " " + found.Names.Queue)
+	return target{found, details}, end, err
+}
+
+// look shows messages that are the ConsumerQueue's own, and logs who has looked at how many.
+func (h *Handler) look(
+	ctx context.Context, r request, q query, visit func(position int, letter deadletter.Letter) bool,
+) (target, lookedAt, error) {
+	at, end, err := h.target(ctx, r)
+	if err != nil {
+		return at, lookedAt{}, err
+	}
+	defer end()
+	rules := deadletter.Rules{Source: at.Source, Selector: q.selector, MaxRedrives: -1}
+	left := map[deadletter.SkipReason]int64{}
+	result := lookedAt{}
+	log := h.log.WithValues("consumerQueue", r.namespace+"/"+r.name)
+	looked, seen, err := at.look(ctx, log, q.most(at.Source.Shared), func(position int, letter deadletter.Letter) bool {
+		result.examined = position + 1
+		if position < q.position || !shows(rules, letter, left) {
+			return true
+		}
+		result.shown++
+		return visit(position, letter)
+	})
+	result.ready, result.consumers, result.Seen = looked.Ready, looked.Consumers, seen
+	result.Skipped = skips(left)
+	log.Info("Somebody looked at dead letters", "user", r.user, "queue", at.Names.Queue, "resource", v1alpha1.Resource,
+		"subresource", r.subresource, "examined", result.examined, "shown", result.shown)
+	return at, result, err
+}
+
+// lookedAt is what a look went through.
+type lookedAt struct {
+	v1alpha1.Seen
+	ready, consumers int
+	examined, shown  int
+}
+
+// summary counts the messages of a queue by groups.
+func (h *Handler) summary(_ http.ResponseWriter, r request) (any, error) {
+	q, err := parse(r.URL.Query(), summaryParameters)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if q.groupBy != "" && h.redact.MatchString(q.groupBy) {
+		return nil, apierrors.NewBadRequest("groupBy: the values of header \"" + q.groupBy + "\" are redacted")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
+	defer cancel()
+	counted := newCounter(q.groupBy)
+	began := time.Now()
+	at, looked, err := h.look(ctx, r, q, func(_ int, letter deadletter.Letter) bool {
+		counted.add(letter)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	queue, _ := listing.QueueOf(at.ConsumerQueue)
+	queue.Messages, queue.AsOf = new(int64(looked.ready)), new(metav1.NewTime(began.UTC()))
+	queue.Consumers = new(int64(looked.consumers))
+	queue.Summary = &v1alpha1.Summary{Examined: int64(looked.examined), Seen: looked.Seen, GroupBy: q.groupBy}
+	queue.Summary.Groups, queue.Summary.Others = counted.largest()
+	if wantsTable(r.Header.Get("Accept")) {
+		return tableOf([]v1alpha1.DeadLetterQueue{queue}, time.Now()), nil
+	}
+	return queue, nil
+}
+
+// messages shows a page of messages.
+func (h *Handler) messages(_ http.ResponseWriter, r request) (any, error) {
+	q, err := parse(r.URL.Query(), messageParameters)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
+	defer cancel()
+	q.paged, q.depth = true, mostDepth
+	page := page{query: q, redact: h.redact, room: mostAnswer}
+	at, looked, err := h.look(ctx, r, q, page.add)
+	if err == nil {
+		err = page.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return page.list(at.Names.Queue, looked), nil
+}

@@ -1,0 +1,352 @@
+package deadletterapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	amqp "github.com/rabbitmq/amqp091-go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	messaging "github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// world is a handler with an API server and a broker in memory, and a ConsumerQueue named orders that is in sync.
+type world struct {
+	t       *testing.T
+	handler *Handler
+	broker  *brokerstest.Broker
+	asked   wish
+	denied  error
+}
+
+const (
+	allQueues = "/apis/deadletters.messaging.warren.dev/v1alpha1/deadletterqueues"
+	ofShop    = "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/shop/deadletterqueues"
+)
+
+func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) *world {
+	t.Helper()
+	bc := controllertest.BrokerConnection(messaging.BrokerConnectionSpec{})
+	bc.UID = "uid"
+	bc.Status.Conditions = []metav1.Condition{{
+		Type: messaging.ConditionReady, Status: metav1.ConditionTrue, Reason: messaging.ReasonConnected, ObservedGeneration: bc.Generation,
+	}}
+	cq := controllertest.InSync(t, spec)
+	topo, err := topology.Desired(cq, topologytest.V43)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(cq)
+	w := &world{t: t, broker: brokerstest.New(vhost.RabbitMQ43, "/", "uid")}
+	if err := w.broker.Apply(t.Context(), topo); err != nil {
+		t.Fatal(err)
+	}
+	api := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, bc, cq)
+	pool := brokers.NewPool(api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (brokers.Broker, error) {
+		return w.broker, nil
+	})
+	if _, err := pool.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{Owner: "uid"}); err != nil {
+		t.Fatal(err)
+	}
+	alone := func(context.Context, *messaging.ConsumerQueue, string, vhost.Version) (bool, bool) {
+		return false, true
+	}
+	w.handler = &Handler{
+		reader: api, finder: deadletterqueue.NewFinder(api, pool, alone), looks: looks{busy: map[string]bool{}}, redact: defaults,
+		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
+		admit: func(_ context.Context, _ *http.Request, asked wish) (string, error) {
+			w.asked = asked
+			return "alice", w.denied
+		},
+	}
+	return w
+}
+
+// replace has somebody else recreate the dead-letter queue with other arguments.
+func (w *world) replace(arguments vhost.Arguments) {
+	w.broker.Change(func(s *snapshot.Snapshot) {
+		s.DropQueue("orders.dlq")
+		s.PutQueue("orders.dlq", vhost.Queue{Durable: true, Arguments: arguments})
+	})
+}
+
+func unchanged(*messaging.ConsumerQueue) {}
+
+// get asks, and reads the answer into a value.
+func (w *world) get(path, accept string, into any) *http.Response {
+	w.t.Helper()
+	recorder, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	request.Header.Set("Accept", accept)
+	w.handler.routes().ServeHTTP(recorder, request)
+	if err := json.Unmarshal(recorder.Body.Bytes(), into); err != nil {
+		w.t.Fatalf("%v: %s", err, recorder.Body)
+	}
+	return recorder.Result()
+}
+
+// refusal is an error as it arrives.
+type refusal struct {
+	Code    int32
+	Reason  metav1.StatusReason
+	Message string
+	Retry   string
+}
+
+func (w *world) refusal(path string) refusal {
+	w.t.Helper()
+	status := metav1.Status{}
+	response := w.get(path, "", &status)
+	topologytest.Equal(w.t, "kind", "Status", status.Kind)
+	topologytest.Equal(w.t, "code", response.StatusCode, int(status.Code))
+	return refusal{status.Code, status.Reason, status.Message, response.Header.Get("Retry-After")}
+}
+
+// Each path asks for its own right.
+func TestWhatIsAskedOfRBAC(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]wish{
+		allQueues:                    {verb: "list"},
+		ofShop:                       {verb: "list", namespace: "shop"},
+		ofShop + "/orders":           {verb: "get", namespace: "shop", name: "orders"},
+		ofShop + "/orders/messages":  {verb: "get", namespace: "shop", name: "orders", subresource: "messages"},
+		ofShop + "/orders/export":    {verb: "get", namespace: "shop", name: "orders", subresource: "export"},
+		ofShop + "/orders/messages/": {},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, `{}`, unchanged)
+			w.denied = forbidden("alice", want)
+			recorder := httptest.NewRecorder()
+			w.handler.routes().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+			if w.asked != want {
+				t.Errorf("asked %+v, want %+v", w.asked, want)
+			}
+			if code := recorder.Code; code != http.StatusForbidden && code != http.StatusNotFound {
+				t.Errorf("the answer is %d", code)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	const messages = ofShop + "/orders/messages"
+	for name, test := range map[string]struct {
+		spec   string
+		cq     func(*messaging.ConsumerQueue)
+		change func(*world)
+		path   string
+		want   refusal
+	}{
+		"no such ConsumerQueue": {
+			path: ofShop + "/bills/messages",
+			want: refusal{404, metav1.StatusReasonNotFound, `deadletterqueues.deadletters.messaging.warren.dev "bills" not found`, ""},
+		},
+		"no such path": {
+			path: "/apis/deadletters.messaging.warren.dev/v1/namespaces/shop/deadletterqueues",
+			want: refusal{404, metav1.StatusReasonNotFound, "the server could not find the requested resource (get deadletterqueues.deadletters.messaging.warren.dev)", ""},
+		},
+		"a namespace of others": {
+			path: "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/elsewhere/deadletterqueues/orders/messages",
+			want: refusal{409, metav1.StatusReasonConflict, `the operator does not work in namespace "elsewhere"`, ""},
+		},
+		"suspended": {
+			cq:   func(cq *messaging.ConsumerQueue) { cq.Spec.Suspend = new(true) },
+			want: refusal{409, metav1.StatusReasonConflict, `ConsumerQueue "orders" is suspended`, ""},
+		},
+		"not compared yet": {
+			cq: func(cq *messaging.ConsumerQueue) { cq.Generation++ },
+			want: refusal{
+				503, metav1.StatusReasonServiceUnavailable, `ConsumerQueue "orders" has not been compared with the broker yet`, "1",
+			},
+		},
+		"no dead-letter queue": {
+			spec: `{deadLetter: {policy: Disabled}}`,
+			want: refusal{
+				409, metav1.StatusReasonConflict,
+				`ConsumerQueue "orders" has no dead-letter queue: spec.deadLetter.policy is Disabled`, "",
+			},
+		},
+		"the queue is gone": {
+			change: func(w *world) { w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders.dlq") }) },
+			want:   refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq" does not exist`, "30"},
+		},
+		"a delivery limit": {
+			spec: `{deadLetter: {queue: {deliveryLimit: 5}}}`,
+			want: refusal{
+				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a delivery limit: the broker may delete messages that are looked at. ` +
+					"Move all of them with a Redrive, or have the queue recreated with deliveryLimit Unlimited", "",
+			},
+		},
+		"a classic queue": {
+			change: func(w *world) {
+				w.replace(vhost.Arguments{})
+			},
+			want: refusal{
+				409, metav1.StatusReasonConflict,
+				`queue "orders.dlq" is a classic queue: only messages of a quorum queue keep their order when somebody looks`, "",
+			},
+		},
+		"a single active consumer": {
+			change: func(w *world) {
+				w.replace(vhost.Arguments{"x-queue-type": "quorum", "x-delivery-limit": int64(-1), "x-single-active-consumer": true})
+			},
+			want: refusal{
+				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a single active consumer: whoever looks gets no messages while ` +
+					"somebody consumes. Have the queue recreated without x-single-active-consumer", "",
+			},
+		},
+		"somebody else looks": {
+			change: func(w *world) {
+				found, _, err := w.handler.finder.Find(w.t.Context(), client.ObjectKey{Namespace: "shop", Name: "orders"})
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				if _, err := w.handler.looks.begin(found.Location.String() + " orders.dlq"); err != nil {
+					w.t.Fatal(err)
+				}
+			},
+			want: refusal{429, metav1.StatusReasonTooManyRequests, "somebody else looks at the queue; try again", "1"},
+		},
+		"a wrong parameter": {
+			path: messages + "?limit=none",
+			want: refusal{400, metav1.StatusReasonBadRequest, `limit: "none" must be a number from 1 to 1000`, ""},
+		},
+		"groups by a header that is redacted": {
+			path: ofShop + "/orders?groupBy=api-key",
+			want: refusal{400, metav1.StatusReasonBadRequest, `groupBy: the values of header "api-key" are redacted`, ""},
+		},
+		"not known": {
+			change: func(w *world) { w.denied = apierrors.NewUnauthorized(howToAuthenticate) },
+			want:   refusal{401, metav1.StatusReasonUnauthorized, howToAuthenticate, ""},
+		},
+		"the API server cannot be asked": {
+			change: func(w *world) { w.denied = errors.New("create TokenReview: connection refused") },
+			want:   refusal{500, metav1.StatusReasonInternalError, "Internal error occurred: the operator's log tells why", ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.spec == "" {
+				test.spec = `{}`
+			}
+			if test.cq == nil {
+				test.cq = unchanged
+			}
+			w := newWorld(t, test.spec, test.cq)
+			w.broker.SetLetters("orders.dlq", rejected("1"))
+			if test.change != nil {
+				test.change(w)
+			}
+			path := messages
+			if test.path != "" {
+				path = test.path
+			}
+			topologytest.Equal(t, "refusal", test.want, w.refusal(path))
+		})
+	}
+}
+
+func TestOnlyGet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, unchanged)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		recorder := httptest.NewRecorder()
+		w.handler.routes().ServeHTTP(recorder, httptest.NewRequest(method, ofShop, http.NoBody))
+		topologytest.Equal(t, method, http.StatusMethodNotAllowed, recorder.Code)
+	}
+}
+
+// kubectl get asks for a table.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, func(cq *messaging.ConsumerQueue) {
+		cq.Status.Messages = &messaging.MessageCounts{DeadLettered: new(int64(3)), AsOf: metav1.NewTime(time.Now().Add(-50 * time.Hour))}
+	})
+	w.broker.SetLetters("orders.dlq", rejected("1"))
+	const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+	for path, want := range map[string][]any{
+		allQueues: {"orders", "orders.dlq", "3", "2d2h"}, ofShop: {"orders", "orders.dlq", "3", "2d2h"},
+	} {
+		got := metav1.Table{}
+		w.get(path, table, &got)
+		topologytest.Equal(t, path+" kind", "Table", got.Kind)
+		topologytest.Equal(t, path+" cells", want, got.Rows[0].Cells)
+	}
+	one := metav1.Table{}
+	w.get(ofShop+"/orders", table, &one)
+	topologytest.Equal(t, "cells of one", []any{"orders", "orders.dlq", "1"}, one.Rows[0].Cells[:3])
+	got := v1alpha1.DeadLetterQueueList{}
+	w.get(ofShop, "application/json", &got)
+	topologytest.Equal(t, "kind", v1alpha1.KindDeadLetterQueueList, got.Kind)
+}
+
+// What kubectl and the API server ask for before anything else.
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, unchanged)
+	groups, group, resources := metav1.APIGroupList{}, metav1.APIGroup{}, metav1.APIResourceList{}
+	w.get("/apis", "", &groups)
+	w.get("/apis/deadletters.messaging.warren.dev", "", &group)
+	w.get("/apis/deadletters.messaging.warren.dev/v1alpha1", "", &resources)
+	topologytest.Equal(t, "groups", []metav1.APIGroup{{Name: group.Name, Versions: group.Versions, PreferredVersion: group.PreferredVersion}},
+		[]metav1.APIGroup{{Name: groups.Groups[0].Name, Versions: groups.Groups[0].Versions, PreferredVersion: groups.Groups[0].PreferredVersion}})
+	topologytest.Equal(t, "version", v1alpha1.GroupVersion.String(), resources.GroupVersion)
+	topologytest.Equal(t, "resources", 3, len(resources.APIResources))
+}
+
+func TestNobodyKeepsACopy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, unchanged)
+	w.broker.SetLetters("orders.dlq", rejected("1"))
+	for _, path := range []string{"/orders", "/orders/messages"} {
+		response := w.get(ofShop+path, "", &map[string]any{})
+		topologytest.Equal(t, path+" cache", "no-store", response.Header.Get("Cache-Control"))
+		topologytest.Equal(t, path+" sniff", "nosniff", response.Header.Get("X-Content-Type-Options"))
+	}
+}
+
+// The look of a request that fails ends, too.
+func TestLooksEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, unchanged)
+	w.broker.SetLetters("orders.dlq", amqp.Delivery{})
+	w.broker.Fail(vhost.QueueID("orders.dlq"), errors.New("no connection"))
+	topologytest.Equal(t, "refusal", refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq": no connection`, "1"},
+		w.refusal(ofShop+"/orders/messages"))
+	topologytest.Equal(t, "busy", 0, len(w.handler.looks.busy))
+}
+
+func TestLooksAtATime(t *testing.T) {
+	t.Parallel()
+	l := looks{busy: map[string]bool{}}
+	var ends []func()
+	for _, queue := range []string{"a", "b", "c", "d"} {
+		end, err := l.begin(queue)
+		topologytest.Equal(t, "error of "+queue, nil, err)
+		ends = append(ends, end)
+	}
+	_, err := l.begin("e")
+	topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
+	ends[0]()
+	_, err = l.begin("e")
+	topologytest.Equal(t, "error when one has ended", nil, err)
+}

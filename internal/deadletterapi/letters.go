@@ -1,0 +1,88 @@
+package deadletterapi
+
+import (
+	"encoding/base64"
+	"regexp"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletter"
+)
+
+// typeAMQP10 is the type that RabbitMQ gives messages that were published over AMQP 1.0.
+const typeAMQP10 = "amqp-1.0"
+
+// describe is what the API tells of a message, with at most so many bytes of its body.
+func describe(letter deadletter.Letter, position, bodyLimit int, secret *regexp.Regexp) v1alpha1.DeadLetter {
+	described := v1alpha1.DeadLetter{
+		Position: int64(position), ID: deadletter.Fingerprint(letter.Delivery), Reason: string(letter.Reason),
+		Origin: originOf(letter.Origin), Redrives: int64(letter.Redrives), Properties: propertiesOf(letter.Delivery),
+		Headers: plain(letter.Headers, secret), Size: int64(len(letter.Body)), Warnings: warningsOf(letter),
+	}
+	described.Body, described.BodyEncoding, described.BodyTruncated = bodyOf(letter.Body, bodyLimit)
+	return described
+}
+
+// bodyOf writes the beginning of a body. A character is not cut into two.
+func bodyOf(body []byte, limit int) (written string, encoding v1alpha1.Encoding, truncated bool) {
+	begin := body[:min(len(body), limit)]
+	truncated = len(begin) < len(body)
+	if !utf8.Valid(body) {
+		return base64.StdEncoding.EncodeToString(begin), v1alpha1.Base64, truncated
+	}
+	for !utf8.Valid(begin) {
+		begin = begin[:len(begin)-1]
+	}
+	return string(begin), v1alpha1.UTF8, truncated
+}
+
+func originOf(origin deadletter.Origin) v1alpha1.Origin {
+	known := v1alpha1.Origin{Queue: text(origin.Queue), DiedAt: timeOf(origin.DiedAt)}
+	if origin.Routed {
+		known.Exchange, known.RoutingKey = new(text(origin.Exchange)), new(text(origin.RoutingKey))
+	}
+	return known
+}
+
+func timeOf(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(at.UTC()))
+}
+
+// propertiesOf are the properties that a message has, by the names of AMQP in camel case.
+func propertiesOf(message *amqp.Delivery) map[string]any {
+	properties := deadletter.Properties(message)
+	for name, value := range properties {
+		switch value := value.(type) {
+		case string:
+			properties[name] = text(value)
+		case time.Time:
+			properties[name] = value.UTC().Format(time.RFC3339)
+		}
+	}
+	return properties
+}
+
+func warningsOf(letter deadletter.Letter) []v1alpha1.Warning {
+	var warnings []v1alpha1.Warning
+	for _, warning := range []struct {
+		name  v1alpha1.Warning
+		holds bool
+	}{
+		{v1alpha1.WarningExpiresInQueue, letter.Expiration != ""},
+		{v1alpha1.WarningCameBack, letter.Redrives > 0},
+		{v1alpha1.WarningNoOrigin, letter.Origin.Queue == ""},
+		{v1alpha1.WarningAMQP10, letter.Type == typeAMQP10},
+	} {
+		if warning.holds {
+			warnings = append(warnings, warning.name)
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,56 @@
+package deadletterapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletter"
+)
+
+// page gathers the messages of an answer.
+type page struct {
+	query
+	redact *regexp.Regexp
+	room   int // for items, in bytes
+	items  []json.RawMessage
+	size   int
+	// next is where the next page begins; zero if nothing was left out.
+	next int
+	err  error
+}
+
+// add takes a message into the page, and says whether there is room for more.
+func (p *page) add(position int, letter deadletter.Letter) bool {
+	item, err := json.Marshal(describe(letter, position, p.bodyLimit, p.redact))
+	if err != nil {
+		p.err = fmt.Errorf("write the message at position %d: %w", position, err)
+		return false
+	}
+	if len(p.items) > 0 && p.size+len(item) > p.room {
+		p.next = position
+		return false
+	}
+	p.items = append(p.items, item)
+	p.size += len(item)
+	if len(p.items) == p.limit {
+		p.next = position + 1
+		return false
+	}
+	return true
+}
+
+// list is the answer.
+func (p *page) list(queue string, looked lookedAt) v1alpha1.DeadLetterList {
+	list := v1alpha1.DeadLetterList{
+		TypeMeta: typeOf(v1alpha1.KindDeadLetterList), Queue: queue, Ready: int64(looked.ready), Seen: looked.Seen, Items: p.items,
+	}
+	if list.Items == nil {
+		list.Items = []json.RawMessage{}
+	}
+	if p.next > 0 && p.next < looked.ready {
+		list.NextPosition = new(int64(p.next))
+	}
+	return list
+}

@@ -1,0 +1,88 @@
+package deadletterapi
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		given string
+		want  query
+	}{
+		"nothing": {"", query{limit: 20, bodyLimit: 4096, depth: 10_000}},
+		"all": {
+			"position=40&limit=1000&bodyLimit=0&depth=100000&groupBy=tenant&timeout=30s",
+			query{position: 40, limit: 1000, bodyLimit: 0, depth: 100_000, groupBy: "tenant"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			values, err := url.ParseQuery(test.given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := parse(values, append(messageParameters, summaryParameters...))
+			topologytest.Equal(t, "error", nil, err)
+			if difference := cmp.Diff(test.want, got, cmp.AllowUnexported(query{}), cmpopts.IgnoreFields(query{}, "selector")); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"limt=5":         "limt: unknown parameter; known are [position limit bodyLimit id reason where]",
+		"limit=0":        `limit: "0" must be a number from 1 to 1000`,
+		"limit=1001":     `limit: "1001" must be a number from 1 to 1000`,
+		"position=-1":    `position: "-1" must be a number from 0 to 100000`,
+		"bodyLimit=many": `bodyLimit: "many" must be a number from 0 to 1048576`,
+		"reason=Lost":    `reason: "Lost" must be one of [Rejected Expired MaxLength DeliveryLimit Parked]`,
+		"id=7":           `ids: "7" is no id of a dead letter: an id has 16 characters of a-z and 2-7`,
+		"where=1":        "where: is of type int and must be true or false",
+	} {
+		t.Run(given, func(t *testing.T) {
+			t.Parallel()
+			values, err := url.ParseQuery(given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = parse(values, messageParameters)
+			if err == nil || err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+// A page looks no deeper than it has to.
+func TestMost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		where  string
+		paged  bool
+		shared bool
+		want   int
+	}{
+		"a page":                   {paged: true, want: 50},
+		"a page of what is chosen": {paged: true, where: "size > 1", want: 1000},
+		"a page of a shared queue": {paged: true, shared: true, want: 1000},
+		"a summary":                {want: 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q, err := parse(url.Values{"position": {"30"}, "limit": {"20"}, "where": {test.where}}, messageParameters)
+			topologytest.Equal(t, "error", nil, err)
+			q.paged, q.depth = test.paged, 1000
+			topologytest.Equal(t, "most", test.want, q.most(test.shared))
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package deadletterapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	messaging "github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletterapi/listing"
+)
+
+// list tells of the dead-letter queues of a namespace, or of all, from what the operator knows: no broker is asked.
+func (h *Handler) list(ctx context.Context, namespace string) (*v1alpha1.DeadLetterQueueList, error) {
+	found := &messaging.ConsumerQueueList{}
+	if err := h.reader.List(ctx, found, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list ConsumerQueues: %w", err)
+	}
+	return listing.List(found.Items), nil
+}
+
+func typeOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: v1alpha1.GroupVersion.String()}
+}
+
+// wantsTable says whether a client such as kubectl asks for a table to print.
+func wantsTable(accept string) bool {
+	for wanted := range strings.SplitSeq(accept, ",") {
+		parameters := strings.ReplaceAll(wanted, " ", "")
+		if strings.HasPrefix(parameters, "application/json") && strings.Contains(parameters, ";as=Table") &&
+			strings.Contains(parameters, ";v=v1;") && strings.Contains(parameters, ";g=meta.k8s.io") {
+			return true
+		}
+	}
+	return false
+}
+
+// tableOf prints queues for kubectl get.
+func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
+	table := &metav1.Table{
+		TypeMeta: metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},
+		ColumnDefinitions: []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: "the ConsumerQueue"},
+			{Name: "Queue", Type: "string", Description: "the dead-letter queue at the broker"},
+			{Name: "Messages", Type: "string", Description: "how many messages there were"},
+			{Name: "Counted", Type: "string", Description: "how long ago they were counted"},
+		},
+		Rows: []metav1.TableRow{},
+	}
+	for i := range queues {
+		queue := &queues[i]
+		messages, counted := "<unknown>", "<unknown>"
+		if queue.Messages != nil {
+			messages, counted = fmt.Sprint(*queue.Messages), ago(now, queue.AsOf)
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{
+			Cells: []any{queue.Name, queue.Queue, messages, counted},
+			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: metav1.SchemeGroupVersion.String()},
+				ObjectMeta: queue.ObjectMeta,
+			}},
+		})
+	}
+	return table
+}
+
+// ago is a span of time as kubectl prints ages.
+func ago(now time.Time, then *metav1.Time) string { return duration.HumanDuration(now.Sub(then.Time)) }

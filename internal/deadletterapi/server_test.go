@@ -1,0 +1,104 @@
+package deadletterapi
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+func labelOf(t *testing.T, c client.Client) string {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "warren-system", Name: "manager-0"}, pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod.Labels[ActiveLabel]
+}
+
+// The pod of a manager that served before its container was restarted is not taken for the one that serves.
+func TestLabel(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name, pod.Labels = "warren-system", "manager-0", map[string]string{ActiveLabel: "true", "app": "warren"}
+	c := fake.NewClientBuilder().WithObjects(pod).Build()
+	l := label{pod: Pod{"warren-system", "manager-0"}, client: c, log: logr.Discard(), cleared: make(chan struct{})}
+	if err := l.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	topologytest.Equal(t, "at the start", "", labelOf(t, c))
+	l.set(t.Context())
+	topologytest.Equal(t, "while it serves", "true", labelOf(t, c))
+	l.clear(t.Context())
+	topologytest.Equal(t, "in the end", "", labelOf(t, c))
+}
+
+// Outside of a cluster there is no pod.
+func TestNoLabelWithoutAPod(t *testing.T) {
+	t.Parallel()
+	l := label{cleared: make(chan struct{})}
+	if err := l.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.set(t.Context())
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	certificates, err := certificatesOf("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleared := make(chan struct{})
+	close(cleared)
+	s := &server{
+		address: address, handler: newWorld(t, `{}`, unchanged).handler, certificates: certificates, label: label{cleared: cleared},
+		log: logr.Discard(),
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} // a certificate of its own
+	defer transport.CloseIdleConnections()
+	asks := &http.Client{Transport: transport}
+	body := ""
+	for end := time.Now().Add(deadline.For(10 * time.Second)); body == "" && time.Now().Before(end); {
+		response, err := asks.Get("https://" + address + "/healthz")
+		if err != nil { // it has to start first
+			continue
+		}
+		content, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		body = string(content)
+		topologytest.Equal(t, "protocol", "HTTP/1.1", response.Proto)
+	}
+	topologytest.Equal(t, "answer", "ok", body)
+	stop()
+	topologytest.Equal(t, "error", nil, <-ended)
+}
+
+func TestNoCertificate(t *testing.T) {
+	t.Parallel()
+	_, err := certificatesOf(t.TempDir())
+	if err == nil || !strings.HasPrefix(err.Error(), "load the certificate of --dead-letters-cert-path: ") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,101 @@
+package deadletterapi
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletter"
+)
+
+const (
+	// mostGroups is how many groups a summary tells of.
+	mostGroups = 100
+	// mostKept is how many groups are told apart while messages are counted: each message may have a value of its own.
+	mostKept = 10_000
+)
+
+// groupKey is what the messages of a group have in common.
+type groupKey struct {
+	reason deadletter.Reason
+	queue  string
+	value  string
+	has    bool // the header
+}
+
+// counter counts messages by groups.
+type counter struct {
+	header string // that tells groups apart; empty if none does
+	groups map[groupKey]*v1alpha1.Group
+	order  []groupKey // in which they came
+	others int64
+}
+
+func newCounter(header string) *counter {
+	return &counter{header: header, groups: map[groupKey]*v1alpha1.Group{}}
+}
+
+// add counts a message.
+func (c *counter) add(letter deadletter.Letter) {
+	key := groupKey{reason: letter.Reason, queue: letter.Origin.Queue}
+	if c.header != "" {
+		key.value, key.has = deadletter.HeaderText(letter.Headers[c.header])
+	}
+	group := c.groups[key]
+	if group == nil {
+		if len(c.groups) == mostKept {
+			c.others++
+			return
+		}
+		group = &v1alpha1.Group{Reason: string(key.reason), Queue: text(key.queue), SampleID: deadletter.Fingerprint(letter.Delivery)}
+		if key.has {
+			group.Value = new(text(key.value))
+		}
+		c.groups[key] = group
+		c.order = append(c.order, key)
+	}
+	group.Count++
+	if letter.Redrives > 0 {
+		group.Redriven++
+	}
+	group.Oldest = extreme(group.Oldest, letter.Origin.DiedAt, time.Time.Before)
+	group.Newest = extreme(group.Newest, letter.Origin.DiedAt, time.Time.After)
+}
+
+// extreme is the one of two times that is further out.
+func extreme(known *metav1.Time, at time.Time, further func(time.Time, time.Time) bool) *metav1.Time {
+	if at.IsZero() || known != nil && !further(at, known.Time) {
+		return known
+	}
+	return timeOf(at)
+}
+
+// largest are the groups with the most messages, and how many messages are in none of them.
+func (c *counter) largest() (groups []v1alpha1.Group, others int64) {
+	keys := slices.Clone(c.order)
+	slices.SortStableFunc(keys, func(a, b groupKey) int { return cmp.Compare(c.groups[b].Count, c.groups[a].Count) })
+	groups, others = []v1alpha1.Group{}, c.others
+	for i, key := range keys {
+		if i < mostGroups {
+			groups = append(groups, *c.groups[key])
+		} else {
+			others += c.groups[key].Count
+		}
+	}
+	return groups, others
+}
+
+// skips counts the messages that are left out, by the words of package deadletter.
+func skips(counted map[deadletter.SkipReason]int64) map[string]int64 {
+	if len(counted) == 0 {
+		return nil
+	}
+	words := map[string]int64{}
+	for reason, count := range counted {
+		words[string(reason)] = count
+	}
+	return words
+}

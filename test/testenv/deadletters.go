@@ -1,0 +1,174 @@
+package testenv
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletterapi"
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// DeadLetterServer is where a manager serves the dead-letter API, and how clients know it.
+type DeadLetterServer struct {
+	Address string
+	// Folder has tls.crt and tls.key.
+	Folder string
+}
+
+// NewDeadLetterServer picks an address of this machine, and makes a certificate. Call it once for a suite.
+func NewDeadLetterServer() DeadLetterServer {
+	GinkgoHelper()
+	return newDeadLetterServer(net.IPv4(127, 0, 0, 1))
+}
+
+func newDeadLetterServer(ip net.IP) DeadLetterServer {
+	GinkgoHelper()
+	listener, err := (&net.ListenConfig{}).Listen(ctx(), "tcp", net.JoinHostPort(ip.String(), "0"))
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	crt, key, err := cert.GenerateSelfSignedCertKey(ip.String(), []net.IP{ip}, nil)
+	Expect(err).NotTo(HaveOccurred())
+	folder := GinkgoT().TempDir()
+	Expect(os.WriteFile(filepath.Join(folder, "tls.crt"), crt, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(folder, "tls.key"), key, 0o600)).To(Succeed())
+	return DeadLetterServer{Address: listener.Addr().String(), Folder: folder}
+}
+
+// Flags are those of a manager that serves there.
+func (s DeadLetterServer) Flags() []string {
+	return []string{"--dead-letters-bind-address=" + s.Address, "--dead-letters-cert-path=" + s.Folder}
+}
+
+// Options are those of a manager that serves there.
+func (s DeadLetterServer) Options() deadletterapi.Options {
+	return deadletterapi.Options{BindAddress: s.Address, CertPath: s.Folder, Redact: deadletterapi.DefaultRedacted}
+}
+
+// Client trusts the certificate.
+func (s DeadLetterServer) Client() *http.Client {
+	GinkgoHelper()
+	trusted := x509.NewCertPool()
+	crt, err := os.ReadFile(filepath.Join(s.Folder, "tls.crt"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(trusted.AppendCertsFromPEM(crt)).To(BeTrue())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted}}
+	DeferCleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: deadline.For(40 * time.Second)}
+}
+
+// Looker is a ServiceAccount that asks the dead-letter API of a namespace.
+type Looker struct {
+	server    DeadLetterServer
+	client    *http.Client
+	namespace string
+	// Header is sent with each request.
+	Header http.Header
+}
+
+// Looker makes a ServiceAccount with a ClusterRole of config/rbac in the namespace, none if the role is empty.
+func (w *World) Looker(server DeadLetterServer, name, role string) *Looker {
+	GinkgoHelper()
+	w.Account(name, role)
+	looker := &Looker{server: server, client: server.Client(), namespace: w.Namespace, Header: http.Header{}}
+	looker.Header.Set("Authorization", "Bearer "+w.Token(name, v1alpha1.Audience))
+	return looker
+}
+
+// Account makes a ServiceAccount with a ClusterRole of config/rbac in the namespace, none if the role is empty.
+func (w *World) Account(name, role string) {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
+	Expect(w.Kube.Create(ctx(), account)).To(Succeed())
+	if role != "" {
+		w.bind(account, role)
+	}
+}
+
+// Token is a token of a ServiceAccount of the namespace for an audience; for the API server if there is none.
+func (w *World) Token(name string, audiences ...string) string {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	Expect(w.Kube.SubResource("token").Create(ctx(), account, request)).To(Succeed())
+	return request.Status.Token
+}
+
+// bind gives an account a ClusterRole of config/rbac, in its namespace.
+func (w *World) bind(account *corev1.ServiceAccount, file string) {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(Checkout, "config", "rbac", file+".yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict(text, role)).To(Succeed())
+	if err := w.Kube.Create(ctx(), role); !apierrors.IsAlreadyExists(err) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+	}
+	Expect(w.Kube.Create(ctx(), binding)).To(Succeed())
+}
+
+// Ask asks for a path below the dead-letter queues of the namespace, such as /orders/messages.
+func (l *Looker) Ask(path string) (code int, body []byte) {
+	GinkgoHelper()
+	response := l.Open(path)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return response.StatusCode, body
+}
+
+// Open is Ask for an answer whose body the caller reads and closes.
+func (l *Looker) Open(path string) *http.Response {
+	GinkgoHelper()
+	response, err := l.TryOpen(path)
+	Expect(err).NotTo(HaveOccurred())
+	return response
+}
+
+// TryOpen is Open for a server that may not be there.
+func (l *Looker) TryOpen(path string) (*http.Response, error) {
+	GinkgoHelper()
+	url := fmt.Sprintf("https://%s/apis/%s/namespaces/%s/deadletterqueues%s", l.server.Address, v1alpha1.GroupVersion, l.namespace, path)
+	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, url, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	request.Header = l.Header.Clone()
+	return l.client.Do(request)
+}
+
+// Get is Ask for an answer that is there, once the operator knows the queue and nobody else looks.
+func (l *Looker) Get(path string, into any) {
+	GinkgoHelper()
+	var body []byte
+	Eventually(func(g Gomega) {
+		response, err := l.TryOpen(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = response.Body.Close() }()
+		body, err = io.ReadAll(response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.StatusCode).To(Equal(http.StatusOK), "%s", body)
+	}).Should(Succeed())
+	Expect(json.Unmarshal(body, into)).To(Succeed())
+}

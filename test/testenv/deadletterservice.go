@@ -1,0 +1,95 @@
+package testenv
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// WarrenNamespace and DeadLetterService are where the manifests install Warren, and the Service of the dead-letter API there.
+const (
+	WarrenNamespace   = "warren-system"
+	DeadLetterService = "warren-dead-letters"
+)
+
+// NewProxiedDeadLetterServer is NewDeadLetterServer for clients that come through the proxy of the API server, which connects to no
+// loopback address: the Service, and the right of everybody to use the proxy, are as the manifests have them. There is a pod with the
+// address, and no container.
+func NewProxiedDeadLetterServer(kube *APIServer) DeadLetterServer {
+	GinkgoHelper()
+	s := newDeadLetterServer(outerAddress())
+	host, text, err := net.SplitHostPort(s.Address)
+	Expect(err).NotTo(HaveOccurred())
+	port, err := strconv.ParseInt(text, 10, 32)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(kube.Create(ctx(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: WarrenNamespace}})).To(Succeed())
+	service := &corev1.Service{}
+	fromDeadLetterManifest("service.yaml", service)
+	service.Namespace, service.Name, service.Spec.Selector = WarrenNamespace, DeadLetterService, nil
+	Expect(kube.Create(ctx(), service)).To(Succeed())
+	family := discoveryv1.AddressTypeIPv4
+	if net.ParseIP(host).To4() == nil {
+		family = discoveryv1.AddressTypeIPv6
+	}
+	Expect(kube.Create(ctx(), &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: WarrenNamespace, Name: DeadLetterService, Labels: map[string]string{discoveryv1.LabelServiceName: DeadLetterService},
+		},
+		AddressType: family,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{host}, TargetRef: podAt(kube, host)}},
+		Ports: []discoveryv1.EndpointPort{{
+			Name: new(service.Spec.Ports[0].Name), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP),
+		}},
+	})).To(Succeed())
+	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	fromDeadLetterManifest("proxy_role.yaml", role)
+	fromDeadLetterManifest("proxy_role_binding.yaml", binding)
+	role.Namespace, binding.Namespace = WarrenNamespace, WarrenNamespace
+	Expect(kube.Create(ctx(), role)).To(Succeed())
+	Expect(kube.Create(ctx(), binding)).To(Succeed())
+	return s
+}
+
+// podAt is a pod that has the address, as far as the API server can tell: its proxy connects to addresses of pods alone.
+func podAt(kube *APIServer, address string) *corev1.ObjectReference {
+	GinkgoHelper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: WarrenNamespace, Name: "controller-manager"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "warren"}}},
+	}
+	Expect(kube.Create(ctx(), pod)).To(Succeed())
+	pod.Status.PodIP, pod.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
+	Expect(kube.Status().Update(ctx(), pod)).To(Succeed())
+	return &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+}
+
+func fromDeadLetterManifest(file string, into any) {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(Checkout, "config", "dead-letters", file))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(yaml.UnmarshalStrict(content, into)).To(Succeed())
+}
+
+// outerAddress is an address of this machine that others reach it by.
+func outerAddress() net.IP {
+	GinkgoHelper()
+	addresses, err := net.InterfaceAddrs()
+	Expect(err).NotTo(HaveOccurred())
+	for _, address := range addresses {
+		network, isNetwork := address.(*net.IPNet)
+		if isNetwork && network.IP.IsGlobalUnicast() {
+			return network.IP
+		}
+	}
+	Fail("this machine has only loopback addresses: the proxy of an API server connects to none of them")
+	return nil
+}
