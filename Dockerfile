@@ -8,6 +8,7 @@ WORKDIR /src
 
 # Dependencies change less often than code: a layer of their own.
 COPY go.mod go.sum go.work ./
+COPY cmd/kubectl-warren/go.mod cmd/kubectl-warren/go.sum cmd/kubectl-warren/
 COPY consumer/go.mod consumer/go.sum consumer/
 COPY examples/orders/go.mod examples/orders/go.sum examples/orders/
 RUN go mod download

@@ -44,7 +44,7 @@ test: ## Run all tests on real parts, and check the coverage.
 		-ldflags=-w $(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
 		./internal/rabbit ./test/deployment ./test/monitoring $$(go list ./... | grep -vE '/test/(gitops|incluster)$$')
 	hack/coverage.sh cover.out
-	$(MAKE) --no-print-directory test-consumer
+	$(MAKE) --no-print-directory test-consumer test-plugin
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
@@ -56,6 +56,11 @@ test-consumer: ## Run the tests of the consumer library that need no broker; the
 	go test -race -shuffle=on $(TESTFLAGS) ./consumer/...
 	go build -o /dev/null ./examples/orders
 	GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on $(TESTFLAGS) ./...
+
+.PHONY: test-plugin
+test-plugin: ## Run the tests of kubectl warren that need no cluster; the others are in test/plugin.
+	go vet ./cmd/kubectl-warren/...
+	go test -race -shuffle=on $(TESTFLAGS) ./cmd/kubectl-warren/...
 
 .PHONY: test-image
 test-image: ## Run the tests of the image: it is the same in two checkouts, for both architectures.
@@ -87,12 +92,12 @@ bench-transfer: ## Measure how messages are moved against a bare copy that acks 
 	hack/with-parts.sh newest go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/transfer
 
 .PHONY: chaos-redrive
-chaos-redrive: ## Count what a Redrive loses and repeats while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
+chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
 	hack/with-parts.sh newest go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.
-	@for package in $$(go list ./internal/... ./consumer/...); do \
+	@for package in $$(go list ./internal/... ./consumer/... ./cmd/kubectl-warren/...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package; \
@@ -117,6 +122,7 @@ lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer/otelconsumer && GOWORK=off ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
+	cd cmd/kubectl-warren && ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate
@@ -130,7 +136,7 @@ generate: ## Generate Go code, deep copies and apply configurations, and the JSO
 
 .PHONY: manifests
 manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.
-	$(CONTROLLER_GEN) crd rbac:roleName=manager-role paths=./api/... paths=./internal/... paths=./cmd/... \
+	$(CONTROLLER_GEN) crd rbac:roleName=manager-role paths=./api/v1alpha1 paths=./internal/... paths=./cmd/... \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
 	go run ./hack/cel api/v1alpha1/rules.cel config/crd/bases/*.yaml
 	sed 's/^kind: ClusterRole$$/kind: Role/' config/rbac/role.yaml >config/namespaced/watched/role.yaml
@@ -165,8 +171,9 @@ verify: ## Check that generated files are fresh.
 ##@ Build
 
 .PHONY: build
-build: ## Build the manager into bin/.
+build: ## Build the manager and kubectl-warren into bin/.
 	go build -ldflags "$$(hack/image.sh flags)" -o bin/manager ./cmd
+	go build -ldflags "$$(hack/image.sh flags)" -o bin/kubectl-warren ./cmd/kubectl-warren
 
 .PHONY: image
 image: ## Build the image IMG into dist/, for amd64 and arm64, without Docker; PLATFORMS=host is faster.
@@ -179,6 +186,10 @@ image-push: ## Push the image that `make image` wrote.
 .PHONY: docker-build
 docker-build: ## Build the image IMG with Docker and the Dockerfile.
 	VERSION='$(VERSION)' hack/image.sh arguments | xargs -0 $(CONTAINER_TOOL) build -t $(IMG) .
+
+.PHONY: plugin
+plugin: ## Build the archives of kubectl-warren, for five platforms, and the manifest for krew into dist/; PLATFORMS=host is faster.
+	PLATFORMS='$(PLATFORMS)' VERSION='$(VERSION)' hack/plugin.sh
 
 .PHONY: build-installer
 build-installer: overlay ## Write all manifests with the image IMG into dist/install.yaml.
@@ -196,7 +207,7 @@ chart-push: ## Push the packaged chart to REGISTRY, such as oci://ghcr.io/warren
 
 .PHONY: checksums
 checksums: ## List the checksums of what is published in dist/checksums.txt.
-	cd dist && sha256sum install.yaml *.tgz image-*.tar sbom-*.cdx.json >checksums.txt
+	cd dist && sha256sum install.yaml *.tgz image-*.tar sbom-*.cdx.json kubectl-warren* >checksums.txt
 
 ##@ Deploy to the cluster of the current kubectl context
 

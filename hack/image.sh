@@ -13,28 +13,11 @@
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=hack/describe.sh
+. "$HACK_DIR/describe.sh"
 
 CHECKOUT="$HACK_DIR/.."
 OUTPUT="${OUTPUT:-$HACK_DIR/../dist}"
-
-in_checkout() { git -C "$CHECKOUT" "$@" 2>/dev/null; }
-
-# describe sets what is known about the commit. A checkout without git, such as an archive, has to be told its version.
-# Nothing depends on how much of the history or of the tags a clone has.
-describe() {
-  REVISION=$(in_checkout rev-parse HEAD || echo unknown)
-  EPOCH=${SOURCE_DATE_EPOCH:-$(in_checkout log -1 --format=%ct || echo 0)}
-  if [[ -z ${VERSION:-} ]]; then
-    VERSION=$(in_checkout describe --tags --exact-match ||
-      echo "v0.0.0-$(TZ=UTC0 in_checkout log -1 --date=format-local:%Y%m%d%H%M%S --format=%cd || echo 0)-${REVISION:0:12}")
-    [[ -z $(in_checkout status --porcelain) ]] || VERSION+=-dirty
-  fi
-}
-
-flags() {
-  local package=github.com/warren-mq/warren/internal/buildinfo
-  echo "-s -w -X $package.version=$VERSION -X $package.revision=$REVISION"
-}
 
 arguments() { printf -- '--build-arg=%s\0' "VERSION=$VERSION" "REVISION=$REVISION" "LDFLAGS=$(flags)"; }
 

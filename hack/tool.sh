@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs a pinned tool, built once per machine from a module of its own in hack/:
 #
-#   hack/tool.sh argocd|controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|hugo|kind|kubeconform|kustomize|
-#                kustomize-controller|setup-envtest|source-controller [ARGUMENT…]
+#   hack/tool.sh argocd|controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|hugo|kind|krew|kubeconform|
+#                kustomize|kustomize-controller|setup-envtest|source-controller [ARGUMENT…]
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -18,6 +18,7 @@ case $name in
   helm-docs) module=helm package=github.com/norwoodj/helm-docs/cmd/helm-docs ;;
   hugo) module=site package=github.com/gohugoio/hugo ;;
   kind) module=kind package=sigs.k8s.io/kind ;;
+  krew) module=krew package=sigs.k8s.io/krew/cmd/krew ;;
   kubeconform) module=tools package=github.com/yannh/kubeconform/cmd/kubeconform ;;
   kustomize-controller | source-controller) module=flux package=github.com/fluxcd/$name ;;
   kustomize) module=tools package=sigs.k8s.io/kustomize/kustomize/v5 ;;

@@ -42,12 +42,16 @@ func run(ctx context.Context) error {
 	}
 	defer cluster.stop()
 
-	tour := &tour{kubectl: cluster.kubectl, broker: broker}
+	deadLetters, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	tour := &tour{kubectl: cluster.kubectl, broker: broker, deadLetters: deadLetters}
 	if err := tour.install(ctx); err != nil {
 		return err
 	}
 	say("Starting the operator; its log is in %s", relative(filepath.Join(folder, "manager.log")))
-	operator, err := startOperator(folder, cluster.kubeconfig)
+	operator, err := startOperator(folder, cluster.kubeconfig, "--dead-letters-bind-address="+deadLetters)
 	if err != nil {
 		return err
 	}

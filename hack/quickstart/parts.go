@@ -58,13 +58,14 @@ type operator struct {
 	err     error
 }
 
-func startOperator(folder, kubeconfig string) (*operator, error) {
+func startOperator(folder, kubeconfig string, flags ...string) (*operator, error) {
 	path := filepath.Join(folder, "manager.log")
 	log, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("write the operator's log: %w", err)
 	}
-	command := exec.Command(filepath.Join(folder, "manager"), "--kubeconfig", kubeconfig, "--health-probe-bind-address=0")
+	arguments := append([]string{"--kubeconfig", kubeconfig, "--health-probe-bind-address=0"}, flags...)
+	command := exec.Command(filepath.Join(folder, "manager"), arguments...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to handle
 	if err := command.Start(); err != nil {

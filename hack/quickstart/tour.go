@@ -16,6 +16,8 @@ import (
 type tour struct {
 	kubectl func(ctx context.Context, input string, args ...string) (string, error)
 	broker  *broker
+	// deadLetters is where the operator serves the dead-letter API.
+	deadLetters string
 }
 
 func (t *tour) install(ctx context.Context) error {
@@ -116,43 +118,6 @@ func (t *tour) drift(ctx context.Context) error {
 	}
 	return t.show(ctx, "get", "events.events.k8s.io", "-o",
 		"custom-columns=TYPE:.type,REASON:.reason,OBJECT:.regarding.name,NOTE:.note")
-}
-
-// moved is the Redrive of the tour.
-const moved = `apiVersion: messaging.warren.dev/v1alpha1
-kind: Redrive
-metadata:
-  name: again
-spec:
-  consumerQueueRef: {name: orders}
-  reason: the payment API is back
-`
-
-func (t *tour) redrive(ctx context.Context) error {
-	say("Dead letters: a consumer rejects three messages")
-	if err := t.broker.failToConsume("orders", "order 1", "order 2", "order 3"); err != nil {
-		return err
-	}
-	if err := t.awaitMessages(ctx, "orders.dlq", 3); err != nil {
-		return err
-	}
-	fmt.Println("Queue orders.dlq has them. The cause is mended, and a Redrive moves them back:")
-	fmt.Print(moved)
-	fmt.Println("$ kubectl create -f -")
-	output, err := t.kubectl(ctx, moved, "create", "-f", "-")
-	fmt.Print(output)
-	if err != nil {
-		return err
-	}
-	for _, args := range [][]string{
-		{"wait", "--for=condition=Ready", "redrive/again", "--timeout=60s"},
-		{"get", "redrives", "-o", "wide"},
-	} {
-		if err := t.show(ctx, args...); err != nil {
-			return err
-		}
-	}
-	return t.awaitMessages(ctx, "orders", 3)
 }
 
 // awaitMessages waits until a queue has so many messages. The broker's statistics are seconds old.

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// cluster is the API server that kubectl's flags lead to.
+type cluster struct {
+	flags *genericclioptions.ConfigFlags
+}
+
+func newCluster() *cluster {
+	return &cluster{flags: genericclioptions.NewConfigFlags(true)}
+}
+
+// namespace is the one of --namespace, or of the context.
+func (c *cluster) namespace() (string, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// connect makes a client. Nothing is sent yet.
+func (c *cluster) connect() (client.WithWatch, error) {
+	config, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // the API server has its own limits
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}
+
+// session is a client and the namespace to work in.
+type session struct {
+	client.WithWatch
+
+	namespace string
+}
+
+func (c *cluster) open() (session, error) {
+	namespace, err := c.namespace()
+	if err != nil {
+		return session{}, err
+	}
+	kube, err := c.connect()
+	return session{WithWatch: kube, namespace: namespace}, err
+}
+
+// consumerQueue reads a ConsumerQueue of the namespace.
+func (s session) consumerQueue(ctx context.Context, name string) (*v1alpha1.ConsumerQueue, error) {
+	cq := &v1alpha1.ConsumerQueue{}
+	return cq, s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, cq)
+}
+
+// consumerQueues lists the ConsumerQueues of the namespace, or of all.
+func (s session) consumerQueues(ctx context.Context, all bool) (*v1alpha1.ConsumerQueueList, error) {
+	list := &v1alpha1.ConsumerQueueList{}
+	return list, s.List(ctx, list, s.inNamespace(all)...)
+}
+
+func (s session) inNamespace(all bool) []client.ListOption {
+	if all {
+		return nil
+	}
+	return []client.ListOption{client.InNamespace(s.namespace)}
+}
+
+// where names the namespace of a list in a sentence.
+func (s session) where(all bool) string {
+	if all {
+		return "in any namespace"
+	}
+	return fmt.Sprintf("in namespace %q", s.namespace)
+}
+
+// connection reads the BrokerConnection of a ConsumerQueue.
+func (s session) connection(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
+	bc := &v1alpha1.BrokerConnection{}
+	return bc, s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: cq.ConnectionName()}, bc)
+}
+
+// brokerVersion is the version of the broker that a ConsumerQueue is at.
+func (s session) brokerVersion(ctx context.Context, cq *v1alpha1.ConsumerQueue) (vhost.Version, error) {
+	bc, err := s.connection(ctx, cq)
+	if err != nil {
+		return vhost.Version{}, fmt.Errorf("the version of the broker is told by BrokerConnection %q: %w", cq.ConnectionName(), err)
+	}
+	if bc.Status.BrokerVersion == "" {
+		return vhost.Version{}, fmt.Errorf("BrokerConnection %q does not tell the version of its broker yet: wait until it is Ready, "+
+			"or give --broker-version with -f to plan without a cluster", bc.Name)
+	}
+	return vhost.ParseVersion(bc.Status.BrokerVersion)
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for shell, want := range map[string]string{
+		"bash": "__start_kubectl-warren", "zsh": "#compdef kubectl-warren", "fish": "complete -c kubectl-warren",
+		"powershell": "Register-ArgumentCompleter -CommandName 'kubectl-warren'",
+	} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			got := run(t, "", "completion", shell)
+			if got.code != 0 || !strings.Contains(got.out, want) {
+				t.Errorf("exit code %d, no %q in %d bytes", got.code, want, len(got.out))
+			}
+		})
+	}
+}
+
+// What __complete, which all scripts call, offers.
+func TestCompletions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"commands": {[]string{"d"}, "diff\tSay what differs between a ConsumerQueue and the broker, by object and argument\ndlq\tLook into dead-letter queues, and move dead letters back\n:4\n"},
+		"formats":  {[]string{"plan", "-o", ""}, "table\nwide\njson\nyaml\n:4\n"},
+		"reasons":  {[]string{"dlq", "redrive", "orders", "--died-reason", ""}, "Rejected\nExpired\nMaxLength\nDeliveryLimit\nParked\n:4\n"},
+		"shells":   {[]string{"completion", "p"}, "powershell\n:4\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := run(t, "", append([]string{"__complete"}, test.args...)...)
+			if got.out != test.want {
+				t.Errorf("%q, want %q", got.out, test.want)
+			}
+		})
+	}
+}
+
+func TestTagOf(t *testing.T) {
+	t.Parallel()
+	for image, want := range map[string]string{
+		"ghcr.io/warren-mq/warren:v1.2.3":            "v1.2.3",
+		"localhost:5000/warren":                      "",
+		"localhost:5000/warren:v1@sha256:0123456789": "v1",
+		"warren@sha256:0123456789":                   "",
+		"":                                           "",
+	} {
+		if got := tagOf(image); got != want {
+			t.Errorf("%q has tag %q, want %q", image, got, want)
+		}
+	}
+}

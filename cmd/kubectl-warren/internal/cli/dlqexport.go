@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+)
+
+type exportLettersCommand struct {
+	*cluster
+	genericiooptions.IOStreams
+	letterFlags
+
+	door doorFlags
+	file string
+}
+
+func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	e := &exportLettersCommand{cluster: c, IOStreams: streams}
+	cmd := &cobra.Command{
+		Use:   "export NAME",
+		Short: "Write dead letters as they are, a line of JSON for each",
+		Long: "Write all messages of the dead-letter queue of a ConsumerQueue, a line of JSON for each, with all properties, typed " +
+			"headers and the whole body; nothing is redacted. The last line is of kind ExportEnd. Exit code 1 means that messages are " +
+			"missing.",
+		Example: "  kubectl warren dlq export orders >orders.ndjson\n\n" +
+			"  # orders.ndjson appears when all messages are there\n" +
+			"  kubectl warren dlq export orders --file orders.ndjson",
+		Args:              usage(cobra.ExactArgs(1)),
+		ValidArgsFunction: c.completeConsumerQueue,
+	}
+	cmd.Flags().StringVar(&e.file, "file", "", "write to this file, which is FILE.part until all messages are there")
+	e.add(cmd)
+	e.door.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		query, err := e.query()
+		if err != nil {
+			return err
+		}
+		return e.run(cmd.Context(), args[0], query)
+	}
+	return cmd
+}
+
+func (e *exportLettersCommand) run(ctx context.Context, name string, query url.Values) error {
+	asked, _, err := e.deadLetters(ctx, e.door, saying(e.ErrOut))
+	if err != nil {
+		return err
+	}
+	body, err := asked.Get(ctx, name, v1alpha1.SubresourceExport, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	if e.file == "" {
+		return e.write(e.Out, body, "on stdout")
+	}
+	return e.writeFile(body)
+}
+
+// writeFile writes to a file by another name, until all messages are there. Only its owner may read what nobody has redacted.
+func (e *exportLettersCommand) writeFile(body io.Reader) error {
+	part := e.file + ".part"
+	file, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(e.write(file, body, "in "+part), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part, e.file)
+}
+
+// write copies an export. Its error says what is missing, and where what came is.
+func (e *exportLettersCommand) write(out io.Writer, body io.Reader, where string) error {
+	count, end, err := copyExport(out, body)
+	if err == nil {
+		for _, line := range seenLines(v1alpha1.Seen{Skipped: end.Skipped}) {
+			printf(e.ErrOut, "%s\n", line)
+		}
+		err = missing(end)
+	}
+	if err != nil {
+		return fmt.Errorf("the export is not complete: %w. What came is %s: %s", err, where, messages(count))
+	}
+	printf(e.ErrOut, "Exported %s.\n", messages(count))
+	return nil
+}
+
+// missing says why an export that has come to its end lacks messages.
+func missing(end v1alpha1.ExportEnd) error {
+	switch {
+	case end.Error != "":
+		return errors.New(end.Error)
+	case end.Partial:
+		return errors.New(partialText(end.PartialReason))
+	}
+	return nil
+}
+
+// copyExport copies the whole lines of an export, and returns how many messages came, and the last line. It is an error if that line does
+// not come, or tells of another number of messages.
+func copyExport(out io.Writer, in io.Reader) (count int64, end v1alpha1.ExportEnd, err error) {
+	lines := bufio.NewReaderSize(in, 64<<10)
+	var last []byte
+	for {
+		line, failure := lines.ReadBytes('\n')
+		if failure != nil {
+			err = failure
+			break
+		}
+		if last != nil {
+			count++
+		}
+		last = line
+		if _, err := out.Write(printableJSON(line)); err != nil {
+			return count, end, err
+		}
+	}
+	if json.Unmarshal(bytes.TrimSpace(last), &end) == nil && end.Kind == v1alpha1.KindExportEnd {
+		if end.Count != count {
+			return count, end, fmt.Errorf("%d of %s have come", count, messages(end.Count))
+		}
+		return count, end, nil
+	}
+	if last != nil {
+		count++
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return count, v1alpha1.ExportEnd{}, fmt.Errorf("it broke off: %w", err)
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+const exportedLine = `{"kind":"ExportedDeadLetter","position":0,"body":"AA=="}` + "\n"
+
+// An export is complete when its last line says so; otherwise the error says what is missing, and the file keeps another name.
+func TestExports(t *testing.T) {
+	t.Parallel()
+	cut := func(text string) io.Reader {
+		return io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("connection reset")))
+	}
+	for name, test := range map[string]struct {
+		answer io.Reader
+		want   string // what is written
+		errOut string
+		failed string
+	}{
+		"complete": {
+			answer: strings.NewReader(exportedLine + exportedLine + `{"kind":"ExportEnd","count":2,"partial":false}` + "\n"),
+			want:   exportedLine + exportedLine + `{"kind":"ExportEnd","count":2,"partial":false}` + "\n", errOut: "Exported 2 messages.\n",
+		},
+		"empty": {
+			answer: strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false}` + "\n"),
+			want:   `{"kind":"ExportEnd","count":0,"partial":false}` + "\n", errOut: "Exported 0 messages.\n",
+		},
+		"of a shared queue": {
+			answer: strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false,"skipped":{"OtherOrigin":3}}` + "\n"),
+			want:   `{"kind":"ExportEnd","count":0,"partial":false,"skipped":{"OtherOrigin":3}}` + "\n",
+			errOut: "Left out, as others share the queue: 3 from queues of other ConsumerQueues (OtherOrigin).\nExported 0 messages.\n",
+		},
+		"control characters": {
+			answer: strings.NewReader("{\"body\":\"\u009b2J\"}\n" + `{"kind":"ExportEnd","count":1,"partial":false}` + "\n"),
+			want:   `{"body":"\u009b2J"}` + "\n" + `{"kind":"ExportEnd","count":1,"partial":false}` + "\n", errOut: "Exported 1 message.\n",
+		},
+		"partial": {
+			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":true,"partialReason":"HeldByConsumers"}` + "\n"),
+			want:   exportedLine + `{"kind":"ExportEnd","count":1,"partial":true,"partialReason":"HeldByConsumers"}` + "\n",
+			failed: "the export is not complete: others consume the queue; what they hold cannot be seen. What came is in FILE.part: 1 message",
+		},
+		"ended by an error": {
+			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":false,"error":"the broker is gone"}` + "\n"),
+			want:   exportedLine + `{"kind":"ExportEnd","count":1,"partial":false,"error":"the broker is gone"}` + "\n",
+			failed: "the export is not complete: the broker is gone. What came is in FILE.part: 1 message",
+		},
+		"without its end": {
+			answer: strings.NewReader(exportedLine), want: exportedLine,
+			failed: "the export is not complete: it broke off: unexpected EOF. What came is in FILE.part: 1 message",
+		},
+		"without anything": {
+			answer: strings.NewReader(""),
+			failed: "the export is not complete: it broke off: unexpected EOF. What came is in FILE.part: 0 messages",
+		},
+		"cut within a line": {
+			answer: cut(exportedLine + exportedLine[:20]), want: exportedLine,
+			failed: "the export is not complete: it broke off: connection reset. What came is in FILE.part: 1 message",
+		},
+		"cut within the last line": {
+			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":false}`), want: exportedLine,
+			failed: "the export is not complete: it broke off: unexpected EOF. What came is in FILE.part: 1 message",
+		},
+		"with another number of messages": {
+			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":2,"partial":false}` + "\n"),
+			want:   exportedLine + `{"kind":"ExportEnd","count":2,"partial":false}` + "\n",
+			failed: "the export is not complete: 1 of 2 messages have come. What came is in FILE.part: 1 message",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "orders.ndjson")
+			errOut := &bytes.Buffer{}
+			command := &exportLettersCommand{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}, file: path}
+			err := command.writeFile(test.answer)
+			written, other := path, path+".part"
+			if test.failed != "" {
+				written, other = other, written
+			}
+			failed := ""
+			if err != nil {
+				failed = strings.ReplaceAll(err.Error(), path, "FILE")
+			}
+			if difference := cmp.Diff([]string{test.failed, test.errOut}, []string{failed, errOut.String()}); difference != "" {
+				t.Errorf("error and stderr (-want +got):\n%s", difference)
+			}
+			content, err := os.ReadFile(written)
+			if difference := cmp.Diff(test.want, string(content)); difference != "" || err != nil {
+				t.Errorf("%v; file (-want +got):\n%s", err, difference)
+			}
+			if _, err := os.Stat(other); !os.IsNotExist(err) {
+				t.Errorf("%s is there, too: %v", other, err)
+			}
+		})
+	}
+}
+
+// A file that is complete is not lost to an export that is not.
+func TestExportKeepsAFormerOne(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "orders.ndjson")
+	if err := os.WriteFile(path, []byte("former"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := &exportLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path}
+	if err := command.writeFile(strings.NewReader(exportedLine)); err == nil {
+		t.Error("an export without its end is no error")
+	}
+	if content, err := os.ReadFile(path); err != nil || string(content) != "former" {
+		t.Errorf("file %q, %v", content, err)
+	}
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+)
+
+type peekCommand struct {
+	*cluster
+	genericiooptions.IOStreams
+	letterFlags
+
+	door   doorFlags
+	output *output
+}
+
+func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	p := &peekCommand{cluster: c, IOStreams: streams}
+	cmd := &cobra.Command{
+		Use:   "peek NAME",
+		Short: "Print dead letters, which stay where they are",
+		Long: "Print messages of the dead-letter queue of a ConsumerQueue, from its head. They stay there, in their order. What a " +
+			"terminal would take for more than text is printed as an escape, such as \\x1b. -o json prints the answer of the " +
+			"dead-letter API.",
+		Example: "  # The first 20\n" +
+			"  kubectl warren dlq peek orders\n\n" +
+			"  # Rejected orders from Germany\n" +
+			"  kubectl warren dlq peek orders --died-reason Rejected --where 'body.order.country == \"DE\"'\n\n" +
+			"  # The whole body of a message\n" +
+			"  kubectl warren dlq peek orders --id k3v5qz7m2w4x6y2a --body-limit 1048576",
+		Args:              usage(cobra.ExactArgs(1)),
+		ValidArgsFunction: c.completeConsumerQueue,
+	}
+	flags := cmd.Flags()
+	flags.Int("position", 0, "begin with the message at this position, from the head of the queue")
+	flags.Int("limit", 0, "print so many messages at most (default 20)")
+	flags.Int("body-limit", 0, "print so many bytes of each body at most (default 4096)")
+	p.add(cmd)
+	p.door.add(cmd)
+	p.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		query, err := p.query()
+		if err != nil {
+			return err
+		}
+		numbers(query, cmd, map[string]string{"position": "position", "limit": "limit", "body-limit": "bodyLimit"})
+		return p.run(cmd.Context(), args[0], query)
+	}
+	return cmd
+}
+
+func (p *peekCommand) run(ctx context.Context, name string, query url.Values) error {
+	if err := p.output.validate(); err != nil {
+		return err
+	}
+	answer, _, err := p.ask(ctx, p.door, p.ErrOut, name, v1alpha1.SubresourceMessages, query)
+	if err != nil {
+		return err
+	}
+	if printed, err := p.output.printedAnswer(p.Out, answer); printed || err != nil {
+		return err
+	}
+	list := v1alpha1.DeadLetterList{}
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return fmt.Errorf("the answer of the dead-letter API is no list of messages: %w", err)
+	}
+	letters, err := lettersOf(list)
+	if err != nil {
+		return err
+	}
+	if p.output.format == formatName {
+		for _, letter := range letters {
+			printf(p.Out, "%s\n", printable(letter.ID))
+		}
+		return nil
+	}
+	if err := printLetters(p.Out, list, letters, time.Now()); err != nil {
+		return err
+	}
+	if list.NextPosition != nil {
+		printf(p.ErrOut, "\nThere are more: the same again with --position %d.\n", *list.NextPosition)
+	}
+	return nil
+}

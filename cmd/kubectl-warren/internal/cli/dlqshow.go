@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+)
+
+type showCommand struct {
+	*cluster
+	genericiooptions.IOStreams
+
+	door   doorFlags
+	output *output
+}
+
+func newDLQShow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	s := &showCommand{cluster: c, IOStreams: streams}
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Count dead letters by why and where they died",
+		Long: "Count the dead letters of a ConsumerQueue by why and where they died, and by the values of a header if you like. REDRIVEN " +
+			"counts those that were moved back before, and failed again. SAMPLE is the ID of a message of the group.",
+		Example: "  # What went wrong, in the words of the consumers\n" +
+			"  kubectl warren dlq show orders --group-by x-failure-kind",
+		Args:              usage(cobra.ExactArgs(1)),
+		ValidArgsFunction: c.completeConsumerQueue,
+	}
+	groupBy := cmd.Flags().String("group-by", "", "a header whose values make groups of their own")
+	cmd.Flags().Int("depth", 0, "look at so many messages at most (default 10000)")
+	s.door.add(cmd)
+	s.output = addOutput(cmd, formatTable, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		query := url.Values{}
+		if *groupBy != "" {
+			query.Set("groupBy", *groupBy)
+		}
+		numbers(query, cmd, map[string]string{"depth": "depth"})
+		return s.run(cmd.Context(), args[0], query)
+	}
+	return cmd
+}
+
+func (s *showCommand) run(ctx context.Context, name string, query url.Values) error {
+	if err := s.output.validate(); err != nil {
+		return err
+	}
+	answer, namespace, err := s.ask(ctx, s.door, s.ErrOut, name, "", query)
+	if err != nil {
+		return err
+	}
+	if printed, err := s.output.printedAnswer(s.Out, answer); printed || err != nil {
+		return err
+	}
+	queue := v1alpha1.DeadLetterQueue{}
+	if err := json.Unmarshal(answer, &queue); err != nil || queue.Summary == nil {
+		return fmt.Errorf("the answer of the dead-letter API is no summary: %w", err)
+	}
+	if err := printSummary(s.Out, queue, time.Now(), isColoured(s.Out)); err != nil {
+		return err
+	}
+	printf(s.ErrOut, "%s", nextOf(queue, namespace))
+	return nil
+}
+
+// ask returns the whole answer of the dead-letter API.
+func (c *cluster) ask(
+	ctx context.Context, door doorFlags, errOut io.Writer, name, subresource string, query url.Values,
+) (answer []byte, namespace string, err error) {
+	asked, namespace, err := c.deadLetters(ctx, door, saying(errOut))
+	if err != nil {
+		return nil, "", err
+	}
+	body, err := asked.Get(ctx, name, subresource, query)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = body.Close() }()
+	answer, err = io.ReadAll(body)
+	return answer, namespace, err
+}
+
+// saying prints why a command waits.
+func saying(errOut io.Writer) func(string) {
+	return func(sentence string) { printf(errOut, "Waiting: %s\n", printable(sentence)) }
+}
+
+func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, coloured bool) error {
+	summary := queue.Summary
+	printf(out, "Queue %s: %s", printable(queue.Queue), messages(number(queue.Messages)))
+	if summary.Examined != number(queue.Messages) {
+		printf(out, ", %d looked at", summary.Examined)
+	}
+	printf(out, ".\n")
+	for _, line := range seenLines(summary.Seen) {
+		printf(out, "%s\n", line)
+	}
+	if len(summary.Groups) == 0 {
+		return nil
+	}
+	printf(out, "\n")
+	head := []string{"REASON", "QUEUE"}
+	if summary.GroupBy != "" {
+		head = append(head, strings.ToUpper(printable(summary.GroupBy)))
+	}
+	rows := newTable(coloured, append(head, "COUNT", "REDRIVEN", "OLDEST", "NEWEST", "SAMPLE")...)
+	for _, group := range summary.Groups {
+		row := []cell{text(printable(group.Reason)), text(queueText(group.Queue))}
+		if summary.GroupBy != "" {
+			row = append(row, text(headerText(group.Value)))
+		}
+		rows.add(append(row, text(decimal(group.Count)), redrivenCell(group.Redriven),
+			text(age(now, group.Oldest)), text(age(now, group.Newest)), text(printable(group.SampleID)))...)
+	}
+	if err := rows.print(out); err != nil {
+		return err
+	}
+	if summary.Others > 0 {
+		printf(out, "%s in smaller groups.\n", messages(summary.Others))
+	}
+	return nil
+}
+
+func redrivenCell(count int64) cell {
+	if count > 0 {
+		return cell{decimal(count), yellow}
+	}
+	return text("0")
+}
+
+// queueText is where messages died, as far as they tell.
+func queueText(name string) string {
+	if name == "" {
+		return "-"
+	}
+	return printable(name)
+}
+
+// headerText is the value of a header. A message may lack the header, or have an empty text there.
+func headerText(value *string) string {
+	switch {
+	case value == nil:
+		return "<none>"
+	case *value == "":
+		return `""`
+	}
+	return printable(*value)
+}
+
+// age is how long ago something was, as kubectl prints ages.
+func age(now time.Time, at *metav1.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return duration.HumanDuration(now.Sub(at.Time))
+}
+
+// plainWord is a name or a value that means itself in a shell, and in the flag --header. Values are written by whoever publishes.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._:/@-]+$`)
+
+// nextOf says what can be done with the largest group.
+func nextOf(queue v1alpha1.DeadLetterQueue, namespace string) string {
+	if len(queue.Summary.Groups) == 0 || !plainWord.MatchString(queue.Summary.Groups[0].SampleID) {
+		return ""
+	}
+	group := queue.Summary.Groups[0]
+	next := fmt.Sprintf("\nTo look at the sample of the first group:\n  kubectl warren dlq peek %s --namespace %s --id %s\n",
+		queue.Name, namespace, group.SampleID)
+	selection, isPlain := groupFlags(queue.Summary.GroupBy, group)
+	if !isPlain {
+		return next
+	}
+	return next + fmt.Sprintf("To count the group, and to move it back if you agree:\n  kubectl warren dlq redrive %s --namespace %s %s\n",
+		queue.Name, namespace, selection)
+}
+
+// groupFlags are the flags of a Redrive that mean a group; false if the value of the header cannot be written in a shell without care.
+func groupFlags(groupBy string, group v1alpha1.Group) (flags string, isPlain bool) {
+	flags = "--died-reason " + group.Reason
+	if group.Queue != "" {
+		flags += fmt.Sprintf(` --where 'origin.queue == "%s"'`, group.Queue)
+	}
+	isPlain = plainWord.MatchString(group.Reason) && (group.Queue == "" || plainWord.MatchString(group.Queue))
+	switch {
+	case groupBy == "":
+		return flags, isPlain
+	case group.Value == nil:
+		return flags + fmt.Sprintf(" --header '!%s'", groupBy), isPlain && plainWord.MatchString(groupBy)
+	}
+	return flags + fmt.Sprintf(" --header %s=%s", groupBy, *group.Value),
+		isPlain && plainWord.MatchString(groupBy) && plainWord.MatchString(*group.Value)
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+)
+
+// The exit codes. Zero is success.
+const (
+	// exitError: something went wrong, and stderr says what.
+	exitError = 1
+	// exitDiffers: plan and diff have found differences.
+	exitDiffers = 2
+	// exitFailed: a Redrive ended badly.
+	exitFailed = 3
+	// exitCancelled: a Redrive was cancelled.
+	exitCancelled = 4
+	// exitUsage: the command was called in a wrong way.
+	exitUsage = 5
+)
+
+// exit ends the program with a code. Its error is nil where all has been said already.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+func usageError(format string, values ...any) error {
+	return &exit{exitUsage, fmt.Errorf(format, values...)}
+}
+
+// usage has a command called with wrong arguments end as one called in a wrong way.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError("want `%s` (%w); see %s --help", cmd.UseLine(), err, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// onlyCommands is for commands that do nothing by themselves.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		message += fmt.Sprintf("; did you mean %s?", strings.Join(similar, ", "))
+	}
+	return usageError("%s; see %s --help", message, cmd.CommandPath())
+}
+
+// codeOf prints why a command has ended, and returns the exit code.
+func codeOf(err error, out io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	ends, ok := errors.AsType[*exit](err)
+	if !ok {
+		ends = &exit{exitError, err}
+	}
+	if ends.err != nil {
+		printf(out, "error: %s\n", strings.Join(printableLines(explain(ends.err)), "\n"))
+	}
+	return ends.code
+}
+
+// explain adds to an error of the API server what can be done about it.
+func explain(err error) string {
+	if told, ok := errors.AsType[*deadletterclient.Error](err); ok {
+		return told.Error()
+	}
+	switch {
+	case meta.IsNoMatchError(err), isUnknownResource(err):
+		return "the API server does not know Warren's resources: is Warren installed in this cluster, and --context the right one?"
+	case apierrors.IsNotFound(err):
+		return err.Error() + ": `kubectl warren status -A` lists the ConsumerQueues of all namespaces"
+	case apierrors.IsForbidden(err):
+		return err.Error() + ": ask for a role in the namespace; view is enough to look, edit to move dead letters"
+	}
+	return err.Error()
+}
+
+// isUnknownResource says whether the API server has no such resource, rather than no such object.
+func isUnknownResource(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && apierrors.IsNotFound(err) && (status.Status().Details == nil || status.Status().Details.Name == "")
+}

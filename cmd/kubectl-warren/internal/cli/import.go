@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+type importCommand struct {
+	genericiooptions.IOStreams
+
+	cluster                                 *cluster
+	version, vhost, connection, driftPolicy string
+}
+
+func newImport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	i := &importCommand{IOStreams: streams, cluster: c}
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Print ConsumerQueues for the queues of a definitions.json of RabbitMQ",
+		Long: "Print ConsumerQueues for the queues of a definitions.json of RabbitMQ, as YAML on stdout. FILE may be - for stdin. No " +
+			"cluster and no broker is asked.\n\n" +
+			"Which queue is a main queue, a delay tier or a dead-letter queue follows from where dead letters go; names tell only where " +
+			"that does not. Each ConsumerQueue is then compared with the file by the operator's own planner. On stderr is what differs, " +
+			"what the file does not tell, and what has no place in a ConsumerQueue: read it before you apply anything.",
+		Example: "  rabbitmqctl export_definitions definitions.json\n" +
+			"  kubectl warren import definitions.json --vhost shop >consumerqueues.yaml",
+		Args: usage(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error { return i.run(args[0]) },
+	}
+	cmd.Flags().StringVar(&i.version, "broker-version", "",
+		"the RabbitMQ that the queues are on, such as 4.3 (default the one that wrote FILE)")
+	cmd.Flags().StringVar(&i.vhost, "vhost", "", "the vhost to take queues from, where FILE has several")
+	cmd.Flags().StringVar(&i.connection, "connection", "", "the BrokerConnection of the ConsumerQueues (default \"default\")")
+	cmd.Flags().StringVar(&i.driftPolicy, "drift-policy", string(v1alpha1.DriftPolicyReport),
+		"Report: Warren writes nothing to the broker until you change that; or Correct")
+	return cmd
+}
+
+func (i *importCommand) run(name string) error {
+	if !slices.Contains([]string{string(v1alpha1.DriftPolicyReport), string(v1alpha1.DriftPolicyCorrect)}, i.driftPolicy) {
+		return usageError("--drift-policy is %q: want Report or Correct", i.driftPolicy)
+	}
+	content, err := i.read(name)
+	if err != nil {
+		return err
+	}
+	file, err := definitions.Parse(content)
+	if err != nil {
+		return err
+	}
+	options, err := i.options(file)
+	if err != nil {
+		return err
+	}
+	queues, findings := definitions.Import(file, options)
+	if err := printQueues(i.Out, queues); err != nil {
+		return err
+	}
+	printFindings(i.ErrOut, len(queues), options.Version, findings)
+	return nil
+}
+
+func (i *importCommand) read(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(i.In)
+	}
+	return os.ReadFile(name)
+}
+
+func (i *importCommand) options(file definitions.File) (definitions.Options, error) {
+	options := definitions.Options{
+		VHost: i.vhost, Connection: i.connection, Namespace: *i.cluster.flags.Namespace, DriftPolicy: v1alpha1.DriftPolicy(i.driftPolicy),
+	}
+	text := i.version
+	if text == "" {
+		text = file.Version()
+	}
+	if text == "" {
+		return options, usageError("the file does not tell which RabbitMQ wrote it: give --broker-version, such as 4.3")
+	}
+	var err error
+	if options.Version, err = vhost.ParseVersion(text); err != nil {
+		return options, usageError("--broker-version: %w", err)
+	}
+	vhosts := file.VHosts()
+	switch {
+	case len(vhosts) == 0:
+		return options, fmt.Errorf("the file has neither queues nor exchanges")
+	case i.vhost == "" && len(vhosts) > 1:
+		return options, usageError("the file has several vhosts: choose one by --vhost, of %s", quotedList(vhosts))
+	case i.vhost == "":
+		options.VHost = vhosts[0]
+	case slices.Equal(vhosts, []string{""}):
+		options.VHost = "" // the file of one vhost does not name it
+	case !slices.Contains(vhosts, i.vhost):
+		return options, usageError("--vhost is %q: the file has %s", i.vhost, quotedList(vhosts))
+	}
+	return options, nil
+}
+
+func quotedList(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// manifest is a ConsumerQueue as somebody writes one: without status.
+type manifest struct {
+	APIVersion string                     `json:"apiVersion"`
+	Kind       string                     `json:"kind"`
+	Metadata   manifestMetadata           `json:"metadata"`
+	Spec       v1alpha1.ConsumerQueueSpec `json:"spec"`
+}
+
+type manifestMetadata struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+func printQueues(out io.Writer, queues []*v1alpha1.ConsumerQueue) error {
+	for n, cq := range queues {
+		content, err := yaml.Marshal(manifest{
+			APIVersion: cq.APIVersion, Kind: cq.Kind, Metadata: manifestMetadata{cq.Name, cq.Namespace}, Spec: cq.Spec,
+		})
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			printf(out, "---\n")
+		}
+		printf(out, "%s", content)
+	}
+	return nil
+}
+
+var findingTitles = []struct {
+	kind  definitions.Kind
+	title string
+}{
+	{definitions.Differs, "Differs from the file, so that Warren would not be in sync"},
+	{definitions.Assumed, "Not in the file, please check"},
+	{definitions.LeftOut, "Has no place in a ConsumerQueue, and stays in the file"},
+}
+
+func printFindings(out io.Writer, count int, version vhost.Version, findings []definitions.Finding) {
+	printf(out, "ConsumerQueues for RabbitMQ %s: %d\n", version, count)
+	for _, each := range findingTitles {
+		titled := false
+		for _, finding := range findings {
+			if finding.Kind != each.kind {
+				continue
+			}
+			if !titled {
+				printf(out, "\n%s:\n", each.title)
+				titled = true
+			}
+			if finding.ConsumerQueue != "" {
+				printf(out, "- %s: %s\n", finding.ConsumerQueue, finding.Message)
+			} else {
+				printf(out, "- %s\n", finding.Message)
+			}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+)
+
+// now is when the tests print.
+var now = time.Date(2026, 11, 24, 4, 0, 0, 0, time.UTC)
+
+// answered reads an answer of the dead-letter API from testdata.
+func answered(t *testing.T, name string, into any) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return content
+}
+
+// What is printed of answers of the dead-letter API, word for word.
+func TestLettersPrinted(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"letters", "letters-hostile", "letters-none"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list := v1alpha1.DeadLetterList{}
+			answered(t, name, &list)
+			letters, err := lettersOf(list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, printed(t, func(out *bytes.Buffer) error { return printLetters(out, list, letters, now) }))
+		})
+	}
+}
+
+func TestSummariesPrinted(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"summary", "summary-plain", "summary-hostile", "summary-none"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			queue := v1alpha1.DeadLetterQueue{}
+			answered(t, name, &queue)
+			text := printed(t, func(out *bytes.Buffer) error { return printSummary(out, queue, now, false) })
+			golden(t, name, text+"--- stderr\n"+nextOf(queue, "shop"))
+		})
+	}
+}
+
+func TestDeadLetterQueuesPrinted(t *testing.T) {
+	t.Parallel()
+	list := v1alpha1.DeadLetterQueueList{}
+	answered(t, "queues", &list)
+	for name, all := range map[string]bool{"queues": false, "queues-all": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			golden(t, name, printed(t, func(out *bytes.Buffer) error { return printDeadLetterQueues(out, list.Items, now, all, false) }))
+		})
+	}
+}
+
+// -o json and yaml print all that an answer has, also what this version does not know.
+func TestAnswersPrinted(t *testing.T) {
+	t.Parallel()
+	const answer = `{"kind":"DeadLetterList","newField":9007199254740993,"items":[{"body":"<&>` + "\u009b" + `"}]}` + "\n"
+	for format, want := range map[string]string{
+		formatJSON: "{\n  \"kind\": \"DeadLetterList\",\n  \"newField\": 9007199254740993,\n  \"items\": [\n    {\n      \"body\": \"<&>\\u009b\"\n    }\n  ]\n}\n",
+		formatYAML: "items:\n- body: \"<&>\\x9B\"\nkind: DeadLetterList\nnewField: 9007199254740993\n",
+	} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			got := printed(t, func(out *bytes.Buffer) error {
+				_, err := (&output{format: format}).printedAnswer(out, []byte(answer))
+				return err
+			})
+			if difference := cmp.Diff(want, got); difference != "" {
+				t.Errorf("-want +got:\n%s", difference)
+			}
+		})
+	}
+}
+
+// Where the values of a header are anything but plain words, no command with them is offered to be copied into a shell.
+func TestGroupFlags(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		groupBy string
+		group   v1alpha1.Group
+		want    string
+	}{
+		"a reason":             {"", v1alpha1.Group{Reason: "Parked"}, "--died-reason Parked"},
+		"a queue":              {"", v1alpha1.Group{Reason: "Rejected", Queue: "orders"}, `--died-reason Rejected --where 'origin.queue == "orders"'`},
+		"a value":              {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a.b/c-1")}, "--died-reason Parked --header kind=a.b/c-1"},
+		"no header":            {"kind", v1alpha1.Group{Reason: "Parked"}, "--died-reason Parked --header '!kind'"},
+		"a command as value":   {"kind", v1alpha1.Group{Reason: "Parked", Value: new("$(reboot)")}, ""},
+		"a list as value":      {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a,b")}, ""},
+		"an empty value":       {"kind", v1alpha1.Group{Reason: "Parked", Value: new("")}, ""},
+		"a command as queue":   {"", v1alpha1.Group{Reason: "Parked", Queue: "'; reboot"}, ""},
+		"a command as header":  {"`reboot`", v1alpha1.Group{Reason: "Parked"}, ""},
+		"a comparison in name": {"a=b", v1alpha1.Group{Reason: "Parked", Value: new("c")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags, isPlain := groupFlags(test.groupBy, test.group)
+			if isPlain != (test.want != "") || isPlain && flags != test.want {
+				t.Errorf("flags %q, %t, want %q", flags, isPlain, test.want)
+			}
+		})
+	}
+}
+
+// JSON that is nested deeply is printed as it is: indented, it would be spaces.
+func TestDeepBody(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
+	if difference := cmp.Diff([]string{deep}, bodyLines(v1alpha1.DeadLetter{Body: deep, BodyEncoding: v1alpha1.UTF8})); difference != "" {
+		t.Errorf("-want +got:\n%s", difference)
+	}
+}

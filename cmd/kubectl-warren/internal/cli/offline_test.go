@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What kubectl warren prints without a cluster, word for word, and how it ends.
+func TestOffline(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args  string
+		stdin string // a file of testdata
+		code  int
+	}{
+		"plan":              {args: "plan -f testdata/orders.yaml --broker-version 4.3", code: exitDiffers},
+		"plan-310":          {args: "plan -f testdata/orders.yaml --broker-version 3.10.8", code: exitDiffers},
+		"plan-wide":         {args: "plan -f testdata/orders.yaml --broker-version 4.3 -o wide", code: exitDiffers},
+		"plan-json":         {args: "plan -f testdata/two.yaml --broker-version 4.3 -o json", code: exitDiffers},
+		"plan-yaml":         {args: "plan -f testdata/orders.yaml --broker-version 4.3 -o yaml", code: exitDiffers},
+		"plan-stdin":        {args: "plan -f - --broker-version 4.3", stdin: "two.yaml", code: exitDiffers},
+		"plan-typo":         {args: "plan -f testdata/typo.yaml --broker-version 4.3", code: exitError},
+		"plan-no-file":      {args: "plan -f testdata/none.yaml --broker-version 4.3", code: exitError},
+		"plan-version":      {args: "plan -f testdata/orders.yaml --broker-version four", code: exitUsage},
+		"plan-nothing":      {args: "plan", code: exitUsage},
+		"plan-both":         {args: "plan orders -f testdata/orders.yaml", code: exitUsage},
+		"plan-cluster":      {args: "plan orders --broker-version 4.3", code: exitUsage},
+		"plan-format":       {args: "plan -f testdata/orders.yaml --broker-version 4.3 -o xml", code: exitUsage},
+		"export":            {args: "export -f testdata/two.yaml --broker-version 4.3"},
+		"export-vhost":      {args: "export -f testdata/orders.yaml --broker-version 3.10 --vhost shop"},
+		"export-version":    {args: "export -f testdata/orders.yaml", code: exitUsage},
+		"export-nothing":    {args: "export", code: exitUsage},
+		"import":            {args: "import testdata/definitions.json --connection shop"},
+		"import-correct":    {args: "import - --drift-policy Correct --namespace shop --broker-version 4.0", stdin: "definitions.json"},
+		"import-vhosts":     {args: "import testdata/two-vhosts.json --broker-version 4.3", code: exitUsage},
+		"import-vhost":      {args: "import testdata/two-vhosts.json --broker-version 4.3 --vhost z", code: exitUsage},
+		"import-version":    {args: "import testdata/two-vhosts.json --vhost x", code: exitUsage},
+		"import-policy":     {args: "import testdata/definitions.json --drift-policy Ignore", code: exitUsage},
+		"import-no-file":    {args: "import testdata/none.json", code: exitError},
+		"import-other-file": {args: "import testdata/orders.yaml", code: exitError},
+		"completion":        {args: "completion --for-kubectl"},
+		"completion-none":   {args: "completion", code: exitUsage},
+		"completion-shell":  {args: "completion tcsh", code: exitUsage},
+		"redrive-to":        {args: "dlq redrive orders --to elsewhere", code: exitUsage},
+		"dlq":               {args: "dlq look orders", code: exitUsage},
+		"show-nothing":      {args: "dlq show", code: exitUsage},
+		"peek-reason":       {args: "dlq peek orders --died-reason boredom", code: exitUsage},
+		"peek-limit":        {args: "dlq peek orders --limit many", code: exitUsage},
+		"peek-format":       {args: "dlq peek orders -o wide", code: exitUsage},
+		"peek-unreachable":  {args: "dlq peek orders", code: exitError},
+		"ls-name":           {args: "dlq ls orders", code: exitUsage},
+		"flag":              {args: "tree orders --colour", code: exitUsage},
+		"command":           {args: "stats", code: exitUsage},
+		"tree-nothing":      {args: "tree", code: exitUsage},
+		"status-both":       {args: "status orders -A", code: exitUsage},
+		"status-watch":      {args: "status -w -o json", code: exitUsage},
+		"unreachable":       {args: "diff orders", code: exitError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stdin := ""
+			if test.stdin != "" {
+				content, err := os.ReadFile(filepath.Join("testdata", test.stdin))
+				if err != nil {
+					t.Fatal(err)
+				}
+				stdin = string(content)
+			}
+			got := run(t, stdin, strings.Fields(test.args)...)
+			if got.code != test.code {
+				t.Errorf("exit code is %d, want %d", got.code, test.code)
+			}
+			golden(t, name, got.out+"--- stderr\n"+got.errOut)
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// recorded are statuses that the operator wrote at a real broker, and that the tests of Argo CD's health checks use, too.
+const recorded = "../../../../../config/argocd/resource_customizations/messaging.warren.dev/ConsumerQueue/testdata/"
+
+// What is printed about ConsumerQueues of a cluster, word for word.
+func TestPrinted(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{recorded + "healthy", recorded + "recreation_required", recorded + "pending", "foreign"} {
+		cq := load(t, name)
+		for what, print := range map[string]func(*bytes.Buffer) error{
+			"tree":   func(out *bytes.Buffer) error { return printTree(out, cq, false) },
+			"diff":   func(out *bytes.Buffer) error { return printDiff(out, cq, true, false) },
+			"status": func(out *bytes.Buffer) error { return printStatus(out, cq, false) },
+			"list": func(out *bytes.Buffer) error {
+				return printStatuses(out, []v1alpha1.ConsumerQueue{*cq}, tableLook{namespaces: true, wide: true, head: true})
+			},
+			"planned": func(out *bytes.Buffer) error {
+				made, err := preview.AgainstStatus(cq, cq, vhost.RabbitMQ43, nil)
+				if err != nil {
+					return err
+				}
+				return printPreview(out, made, false, false)
+			},
+		} {
+			t.Run(what+" "+cq.Name, func(t *testing.T) {
+				t.Parallel()
+				golden(t, what+"-"+baseOf(name), printed(t, print))
+			})
+		}
+	}
+}
+
+// Colours stand around words and change no width.
+func TestColours(t *testing.T) {
+	t.Parallel()
+	golden(t, "coloured", printed(t, func(out *bytes.Buffer) error { return printTree(out, load(t, "foreign"), true) }))
+}
+
+func TestCompared(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		recorded + "healthy":           "",
+		recorded + "pending":           `ConsumerQueue "orders" has not been compared with the broker: Ready is Unknown (Pending): not reconciled yet`,
+		recorded + "former_generation": "ConsumerQueue \"orders\" has changed since Warren compared it with the broker: try again in a moment, or see `kubectl warren status orders`",
+	} {
+		t.Run(baseOf(name), func(t *testing.T) {
+			t.Parallel()
+			got := ""
+			if err := checkCompared(load(t, name)); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}

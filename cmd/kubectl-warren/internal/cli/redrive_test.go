@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// What the flags of a redrive become.
+func TestRedriveFlags(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		args []string
+		// want is the spec as YAML, without consumerQueueRef; or the beginning of an error of usage.
+		want, refused string
+	}{
+		"all of them":    {want: "{}"},
+		"fingerprints":   {args: []string{"--id=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}, want: "select: {ids: [aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb]}"},
+		"reasons":        {args: []string{"--died-reason=rejected", "--died-reason=MAXLENGTH"}, want: "select: {reasons: [Rejected, MaxLength]}"},
+		"another reason": {args: []string{"--died-reason=boredom"}, refused: `--died-reason is "boredom": want one of Rejected, Expired, MaxLength, DeliveryLimit, Parked`},
+		"a header":       {args: []string{"--header=x-tenant"}, want: "select: {headers: [{name: x-tenant, operator: Exists}]}"},
+		"no header":      {args: []string{"--header=!x-tenant"}, want: "select: {headers: [{name: x-tenant, operator: DoesNotExist}]}"},
+		"a header's values": {
+			args: []string{"--header=x-tenant=acme,globex", "--header=x-kind!=a=b"},
+			want: "select: {headers: [{name: x-tenant, operator: In, values: [acme, globex]}, {name: x-kind, operator: NotIn, values: [a=b]}]}",
+		},
+		"a header without a name": {args: []string{"--header==acme"}, refused: `--header is "=acme": want NAME, !NAME, NAME=VALUE or NAME!=VALUE`},
+		"an expression":           {args: []string{"--where=size > 5, age"}, want: `select: {where: "size > 5, age"}`},
+		"times": {
+			args: []string{"--died-after=2h", "--died-before=2026-01-31T11:30:00Z"},
+			want: `select: {diedAfter: "2026-01-31T10:00:00Z", diedBefore: "2026-01-31T11:30:00Z"}`,
+		},
+		"another time":         {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": want a time such as 2026-01-31T08:00:00Z, or 2h for two hours ago`},
+		"how many":             {args: []string{"--limit=5", "--rate=20"}, want: "{limit: 5, rate: 20}"},
+		"as fast as can be":    {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
+		"a limit below one":    {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
+		"another rate":         {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number of messages a second, or unlimited`},
+		"a tier":               {args: []string{"--to=Retry", "--delay=5m"}, want: "destination: {type: Retry, delay: 5m}"},
+		"the first tier":       {args: []string{"--to=retry"}, want: "destination: {type: Retry}"},
+		"a delay without tier": {args: []string{"--delay=5m"}, refused: "--delay belongs to --to retry: remove --delay, or add --to retry"},
+		"where it came from":   {args: []string{"--to=original"}, want: "destination: {type: Original}"},
+		"another":              {args: []string{"--to=consumerqueue/quarantine"}, want: "destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}"},
+		"another without name": {args: []string{"--to=consumerqueue/"}, refused: `--to is "consumerqueue/": want main, retry, original or consumerqueue/NAME`},
+		"a queue":              {args: []string{"--to=orders"}, refused: `--to is "orders": want main, retry, original or consumerqueue/NAME`},
+		"why":                  {args: []string{"--reason=the API is back"}, want: "reason: the API is back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags, cmd := &redriveFlags{}, &cobra.Command{}
+			flags.add(cmd)
+			if err := cmd.ParseFlags(test.args); err != nil {
+				t.Fatal(err)
+			}
+			got, err := flags.spec("orders", now)
+			if test.refused != "" {
+				wantUsage(t, err, test.refused)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := v1alpha1.RedriveSpec{}
+			if err := yaml.UnmarshalStrict([]byte(test.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			want.ConsumerQueueRef.Name = "orders"
+			equal := cmp.Comparer(func(a, b *metav1.Time) bool { return a.Equal(b) })
+			if difference := cmp.Diff(want, got, equal); difference != "" {
+				t.Errorf("spec (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+func wantUsage(t *testing.T, err error, message string) {
+	t.Helper()
+	ends, ok := errors.AsType[*exit](err)
+	if !ok || ends.code != exitUsage || ends.Error() != message {
+		t.Errorf("want wrong usage, %q, got %v", message, err)
+	}
+}
+
+// redriveIn is a Redrive with a status.
+func redriveIn(t *testing.T, status string) *v1alpha1.Redrive {
+	t.Helper()
+	redrive := &v1alpha1.Redrive{}
+	if err := yaml.UnmarshalStrict([]byte(status), &redrive.Status); err != nil {
+		t.Fatal(err)
+	}
+	return redrive
+}
+
+const ended = `completionTime: "2026-01-31T12:00:00Z", `
+
+func TestStages(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status string
+		want   stage
+		line   string
+	}{
+		"new":       {`{}`, goesOn, "Pending"},
+		"queued":    {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, goesOn, `Queued: waits for Redrive "a"`},
+		"moving":    {`{total: 20, examined: 9, moved: 5, failed: 1, conditions: [{type: Ready, status: "Unknown", reason: Moving}]}`, goesOn, "5 of 20 moved, 3 skipped, 1 failed"},
+		"held up":   {`{total: 20, conditions: [{type: Ready, status: "Unknown", reason: DestinationFull, message: is full}]}`, goesOn, "0 of 20 moved, DestinationFull: is full"},
+		"completed": {`{` + ended + `total: 2, examined: 2, moved: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, completed, "2 of 2 moved"},
+		"cancelled": {`{` + ended + `total: 2, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, cancelled, "0 of 2 moved"},
+		"failed":    {`{` + ended + `total: 2, failed: 2, conditions: [{type: Ready, status: "False", reason: TooManyFailures}, {type: Stalled, status: "True"}]}`, failed, "0 of 2 moved, 2 failed"},
+		"stalled":   {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, stalled, "InvalidSelector: m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redrive := redriveIn(t, test.status)
+			if got := stageOf(redrive); got != test.want {
+				t.Errorf("stage %q, want %q", got, test.want)
+			}
+			if got := progressText(redrive); got != test.line {
+				t.Errorf("progress %q, want %q", got, test.line)
+			}
+		})
+	}
+}
+
+func TestRemaining(t *testing.T) {
+	t.Parallel()
+	redrive := redriveIn(t, "{total: 100, examined: 40, moved: 40}")
+	for name, test := range map[string]struct {
+		moved int64
+		want  string
+	}{
+		"nothing moved yet": {0, ""},
+		"20 in 10 s":        {20, ", about 30s left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := remaining(redrive, test.moved, 10*time.Second); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestRateText(t *testing.T) {
+	t.Parallel()
+	for want, rate := range map[string]*intstr.IntOrString{
+		"100 a second":                     nil,
+		"20 a second":                      new(intstr.FromInt32(20)),
+		"as fast as the broker takes them": new(intstr.FromString("Unlimited")),
+	} {
+		if got := rateText(v1alpha1.RedriveSpec{Rate: rate}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// Run runs the command that the arguments ask for, and returns the exit code.
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	root := newRoot(streams)
+	root.SetArgs(args)
+	return codeOf(root.ExecuteContext(ctx), streams.ErrOut)
+}
+
+func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-warren",
+		Short: "Look at ConsumerQueues, and move dead letters back",
+		Long: "Look at ConsumerQueues, see what a change would do at the broker, look into dead-letter queues, and move " +
+			"dead letters back.\n\n" +
+			"Exit codes: 0 done; 1 error; 2 plan or diff found differences; 3 a Redrive failed; 4 a Redrive was cancelled; 5 wrong usage.",
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl warren"},
+		Args:              onlyCommands,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError("%w; see %s --help", err, cmd.CommandPath())
+	})
+	c := newCluster()
+	c.flags.AddFlags(root.PersistentFlags())
+	root.AddCommand(
+		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newDLQ(c, streams),
+		newExport(c, streams), newImport(c, streams), newVersion(c, streams), newCompletion(streams),
+	)
+	return root
+}

@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+type statusCommand struct {
+	*cluster
+	genericiooptions.IOStreams
+
+	output     *output
+	all, watch bool
+}
+
+func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	s := &statusCommand{cluster: c, IOStreams: streams}
+	cmd := &cobra.Command{
+		Use:   "status [NAME]",
+		Short: "Show how ConsumerQueues fare",
+		Long: "Show how the ConsumerQueues of the namespace fare, or all about one. OBJECTS counts those that are as desired, and all of " +
+			"the topology. DEAD is how many messages the dead-letter queue had when Warren last wrote that down.",
+		Args:              usage(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: c.completeConsumerQueue,
+		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },
+	}
+	s.output = addOutput(cmd, formatTable, formatWide, formatJSON, formatYAML, formatName)
+	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "show the ConsumerQueues of all namespaces")
+	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "go on, and print what changes")
+	return cmd
+}
+
+func (s *statusCommand) run(ctx context.Context, args []string) error {
+	switch {
+	case s.all && len(args) > 0:
+		return usageError("a NAME and --all-namespaces do not go together")
+	case s.watch && (s.output.format == formatJSON || s.output.format == formatYAML):
+		return usageError("--watch prints a table: remove --output %s", s.output.format)
+	}
+	if err := s.output.validate(); err != nil {
+		return err
+	}
+	kube, err := s.open()
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 && !s.watch {
+		return s.one(ctx, kube, args[0])
+	}
+	return s.list(ctx, kube, args)
+}
+
+func (s *statusCommand) one(ctx context.Context, kube session, name string) error {
+	cq, err := kube.consumerQueue(ctx, name)
+	if err != nil {
+		return err
+	}
+	if s.output.format == formatName {
+		printf(s.Out, "%s\n", resourceName(cq))
+		return nil
+	}
+	if printed, err := s.output.printed(s.Out, cq.Status); printed || err != nil {
+		return err
+	}
+	return printStatus(s.Out, cq, isColoured(s.Out))
+}
+
+func resourceName(cq *v1alpha1.ConsumerQueue) string {
+	return "consumerqueue.messaging.warren.dev/" + cq.Name
+}
+
+func (s *statusCommand) list(ctx context.Context, kube session, args []string) error {
+	options := kube.inNamespace(s.all)
+	if len(args) > 0 {
+		options = append(options, client.MatchingFields{"metadata.name": args[0]})
+	}
+	list := &v1alpha1.ConsumerQueueList{}
+	if err := kube.List(ctx, list, options...); err != nil {
+		return err
+	}
+	if printed, err := s.output.printed(s.Out, summaries(list.Items)); printed || err != nil {
+		return err
+	}
+	if len(list.Items) == 0 && !s.watch {
+		printf(s.ErrOut, "There is no ConsumerQueue %s.\n", kube.where(s.all))
+		return nil
+	}
+	if err := s.printRows(list.Items, true); err != nil || !s.watch {
+		return err
+	}
+	return s.follow(ctx, kube, list.ResourceVersion, options)
+}
+
+// follow prints a row for each change until the command is stopped. The API server ends each watch after some minutes, and a new one goes
+// on where the former left off.
+func (s *statusCommand) follow(ctx context.Context, kube session, from string, options []client.ListOption) error {
+	for ctx.Err() == nil {
+		at := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true}}
+		watching, err := kube.Watch(ctx, &v1alpha1.ConsumerQueueList{}, append(slices.Clip(options), at)...)
+		if err == nil {
+			from, err = s.printEvents(watching, from)
+			watching.Stop()
+		}
+		if err != nil && ctx.Err() == nil { // otherwise the command was stopped on purpose
+			return err
+		}
+	}
+	return nil
+}
+
+// printEvents prints what changes until the watch ends, and returns the resource version that it came to.
+func (s *statusCommand) printEvents(watching watch.Interface, from string) (string, error) {
+	for event := range watching.ResultChan() {
+		cq, ok := event.Object.(*v1alpha1.ConsumerQueue)
+		if !ok {
+			return from, apierrors.FromObject(event.Object)
+		}
+		from = cq.ResourceVersion
+		var err error
+		switch event.Type {
+		case watch.Bookmark:
+		case watch.Deleted:
+			printf(s.Out, "%s deleted\n", resourceName(cq))
+		default:
+			err = s.printRows([]v1alpha1.ConsumerQueue{*cq}, false)
+		}
+		if err != nil {
+			return from, err
+		}
+	}
+	return from, nil
+}
+
+func (s *statusCommand) printRows(queues []v1alpha1.ConsumerQueue, withHead bool) error {
+	if s.output.format == formatName {
+		for i := range queues {
+			printf(s.Out, "%s\n", resourceName(&queues[i]))
+		}
+		return nil
+	}
+	return printStatuses(s.Out, queues, tableLook{
+		namespaces: s.all, wide: s.output.format == formatWide, head: withHead, coloured: isColoured(s.Out),
+	})
+}
+
+// summary of a ConsumerQueue, as status prints it as JSON and YAML.
+type statusSummary struct {
+	Namespace    string                 `json:"namespace"`
+	Name         string                 `json:"name"`
+	Queue        string                 `json:"queue"`
+	Ready        metav1.ConditionStatus `json:"ready"`
+	Reason       string                 `json:"reason"`
+	Message      string                 `json:"message,omitempty"`
+	Drifted      metav1.ConditionStatus `json:"drifted"`
+	Recreate     metav1.ConditionStatus `json:"recreationRequired"`
+	InSync       int                    `json:"inSync"`
+	Objects      int                    `json:"objects"`
+	DeadLettered *int64                 `json:"deadLettered,omitempty"`
+	Advisories   int                    `json:"advisories,omitempty"`
+}
+
+func summaries(queues []v1alpha1.ConsumerQueue) []statusSummary {
+	list := make([]statusSummary, len(queues))
+	for i := range queues {
+		list[i] = summaryOf(&queues[i])
+	}
+	return list
+}
+
+func summaryOf(cq *v1alpha1.ConsumerQueue) statusSummary {
+	condition := func(kind string) metav1.Condition {
+		if found := meta.FindStatusCondition(cq.Status.Conditions, kind); found != nil {
+			return *found
+		}
+		return metav1.Condition{Status: metav1.ConditionUnknown}
+	}
+	ready := condition(v1alpha1.ConditionReady)
+	summary := statusSummary{
+		Namespace: cq.Namespace, Name: cq.Name, Queue: cq.QueueName(), Ready: ready.Status, Reason: ready.Reason, Message: ready.Message,
+		Drifted: condition(v1alpha1.ConditionDrifted).Status, Recreate: condition(v1alpha1.ConditionRecreationRequired).Status,
+		Advisories: len(cq.Status.Advisories),
+	}
+	for _, entry := range cq.Status.Topology {
+		if entry.State == v1alpha1.StateForeign || entry.State == v1alpha1.StateOrphaned {
+			continue
+		}
+		summary.Objects++
+		if entry.State == v1alpha1.StateInSync {
+			summary.InSync++
+		}
+	}
+	if cq.Status.Messages != nil {
+		summary.DeadLettered = cq.Status.Messages.DeadLettered
+	}
+	return summary
+}
+
+var conditionColour = map[metav1.ConditionStatus]colour{
+	metav1.ConditionTrue: green, metav1.ConditionFalse: red, metav1.ConditionUnknown: yellow,
+}
+
+// badIfTrue colours a condition that is good news when it is False.
+var badIfTrue = map[metav1.ConditionStatus]colour{metav1.ConditionTrue: red, metav1.ConditionUnknown: yellow}
+
+type tableLook struct{ namespaces, wide, head, coloured bool }
+
+func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLook) error {
+	head := []string{"NAME", "QUEUE", "READY", "REASON", "DRIFTED", "RECREATE", "OBJECTS", "DEAD"}
+	if look.namespaces {
+		head = append([]string{"NAMESPACE"}, head...)
+	}
+	if look.wide {
+		head = append(head, "ADVISORIES", "MESSAGE")
+	}
+	if !look.head {
+		head = nil
+	}
+	rows := newTable(look.coloured, head...)
+	for _, each := range summaries(queues) {
+		row := []cell{
+			text(each.Name), text(each.Queue),
+			{string(each.Ready), conditionColour[each.Ready]},
+			text(each.Reason),
+			{string(each.Drifted), badIfTrue[each.Drifted]},
+			{string(each.Recreate), badIfTrue[each.Recreate]},
+			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadCell(each.DeadLettered),
+		}
+		if look.namespaces {
+			row = append([]cell{text(each.Namespace)}, row...)
+		}
+		if look.wide {
+			row = append(row, text(strconv.Itoa(each.Advisories)), text(each.Message))
+		}
+		rows.add(row...)
+	}
+	return rows.print(out)
+}
+
+func deadCell(count *int64) cell {
+	switch {
+	case count == nil:
+		return text("-")
+	case *count > 0:
+		return cell{strconv.FormatInt(*count, 10), yellow}
+	}
+	return text("0")
+}

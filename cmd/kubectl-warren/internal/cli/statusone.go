@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// printStatus prints all about one ConsumerQueue but its single objects.
+func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error {
+	status, summary := cq.Status, summaryOf(cq)
+	rows := newTable(coloured)
+	rows.add(text("Queue:"), text(fmt.Sprintf("%s in vhost %q", cq.QueueName(), status.VHost)))
+	rows.add(text("Connection:"), text(cq.ConnectionName()))
+	rows.add(text("Ready:"), cell{string(summary.Ready) + ", " + summary.Reason, conditionColour[summary.Ready]})
+	rows.add(text("Objects:"), text(fmt.Sprintf("%d of %d in sync", summary.InSync, summary.Objects)))
+	rows.add(text("Changes:"), text(strconv.Itoa(len(status.Changes)+int(status.ChangesOmitted))))
+	if counts := status.Messages; counts != nil {
+		rows.add(text("Messages:"), text(fmt.Sprintf("%s in the main queue, %s in delay tiers, %s in the dead-letter queue",
+			orDash(counts.Main), orDash(counts.Delayed), orDash(counts.DeadLettered))))
+	}
+	if err := rows.print(out); err != nil {
+		return err
+	}
+	printf(out, "\n")
+	conditions := newTable(coloured, "CONDITION", "STATUS", "REASON", "MESSAGE")
+	for _, condition := range status.Conditions {
+		style := conditionColour[condition.Status]
+		if condition.Type != v1alpha1.ConditionReady {
+			style = badIfTrue[condition.Status]
+		}
+		conditions.add(text(condition.Type), cell{string(condition.Status), style}, text(condition.Reason), text(condition.Message))
+	}
+	if err := conditions.print(out); err != nil {
+		return err
+	}
+	return printAdvisories(out, status.Advisories, coloured)
+}
+
+func printAdvisories(out io.Writer, advisories []v1alpha1.Advisory, coloured bool) error {
+	if len(advisories) == 0 {
+		return nil
+	}
+	printf(out, "\n")
+	rows := newTable(coloured, "ADVISORY", "NAME", "MESSAGE")
+	for _, advisory := range advisories {
+		rows.add(cell{string(advisory.Code), yellow}, text(advisory.Name), text(advisory.Message))
+	}
+	return rows.print(out)
+}
+
+func orDash(count *int64) string {
+	if count == nil {
+		return "-"
+	}
+	return strconv.FormatInt(*count, 10)
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/tree"
+)
+
+func newTree(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tree NAME",
+		Short: "Show the topology of a ConsumerQueue as a tree, with the state of each object",
+		Long: "Show the topology of a ConsumerQueue as a tree, with the state of each object as the status has it: where messages come " +
+			"from, the main queue, and below it the delay tiers, the dead-letter exchange and the dead-letter queue.",
+		Args:              usage(cobra.ExactArgs(1)),
+		ValidArgsFunction: c.completeConsumerQueue,
+	}
+	output := addOutput(cmd, formatTable, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := output.validate(); err != nil {
+			return err
+		}
+		return showTree(cmd.Context(), c, streams, output, args[0])
+	}
+	return cmd
+}
+
+func showTree(ctx context.Context, c *cluster, streams genericiooptions.IOStreams, output *output, name string) error {
+	kube, err := c.open()
+	if err != nil {
+		return err
+	}
+	cq, err := kube.consumerQueue(ctx, name)
+	if err != nil {
+		return err
+	}
+	if printed, err := output.printed(streams.Out, tree.Of(cq)); printed || err != nil {
+		return err
+	}
+	return printTree(streams.Out, cq, isColoured(streams.Out))
+}
+
+func printTree(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error {
+	rows := newTable(coloured, "OBJECT", "ROLE", "STATE")
+	for i, line := range tree.Of(cq).Lines() {
+		state := cell{string(line.State), stateColour[line.State]}
+		if i == 0 {
+			state = readyCell(cq)
+		}
+		rows.add(text(line.Branch+line.Kind+" "+line.Name), text(string(line.Role)), state)
+	}
+	if err := rows.print(out); err != nil {
+		return err
+	}
+	if cq.Status.TopologyOmitted > 0 {
+		printf(out, "\nThe status leaves out further objects: %d.\n", cq.Status.TopologyOmitted)
+	}
+	return nil
+}
+
+var stateColour = map[v1alpha1.ObjectState]colour{
+	v1alpha1.StateInSync: green, v1alpha1.StateMissing: red, v1alpha1.StateRecreationRequired: red,
+	v1alpha1.StateForeign: faint, v1alpha1.StateOrphaned: yellow, v1alpha1.StateUnknown: yellow,
+}
+
+// readyCell says whether a ConsumerQueue is Ready, and why.
+func readyCell(cq *v1alpha1.ConsumerQueue) cell {
+	ready := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil {
+		return cell{"Ready Unknown", yellow}
+	}
+	return cell{"Ready " + string(ready.Status) + ", " + ready.Reason, conditionColour[ready.Status]}
+}

@@ -1,0 +1,148 @@
+// Package deadletterclient asks the dead-letter API about the queues of a namespace: at the API server where that serves the API, otherwise
+// through the API server's proxy, with a token of a ServiceAccount of the namespace.
+package deadletterclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+)
+
+// Options say who asks, and where.
+type Options struct {
+	// Namespace is that of the ConsumerQueues.
+	Namespace string
+	// ServiceAccount of the namespace is who asks, unless the API server serves the API itself.
+	ServiceAccount string
+	// WarrenNamespace and Service are where the manager's Service is.
+	WarrenNamespace, Service string
+	// Say is told, once for each request, why an answer has to be waited for.
+	Say func(sentence string)
+}
+
+// Client asks the dead-letter API.
+type Client struct {
+	options Options
+	core    corev1.CoreV1Interface
+	// base is the path at the API server below which the API is.
+	base string
+	// token is empty where the API server knows who asks.
+	token string
+	// wait waits, or returns why waiting has ended early.
+	wait func(context.Context, time.Duration) error
+}
+
+const (
+	// mostTries is how often a request is sent that is told to try again soon, and mostDelay when that is no longer soon.
+	mostTries = 10
+	mostDelay = 5 * time.Second
+	// tokenSeconds is how long a token is valid: the least that API servers give. A look that goes on may outlive its token.
+	tokenSeconds = 600
+)
+
+// Connect finds out where the API is, and gets a token if one is needed.
+func Connect(ctx context.Context, config *rest.Config, options Options) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // the dead-letter API knows no other
+	core, err := corev1.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{options: options, core: core, wait: wait}
+	served, err := c.isServed(ctx)
+	if err != nil || served {
+		return c, err
+	}
+	c.base = fmt.Sprintf("/api/v1/namespaces/%s/services/https:%s:https/proxy", options.WarrenNamespace, options.Service)
+	c.token, err = c.createToken(ctx)
+	return c, err
+}
+
+// isServed says whether the API server serves the API. A group that is there, but not available, is reached by the proxy.
+func (c *Client) isServed(ctx context.Context) (bool, error) {
+	err := c.core.RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version).
+		MaxRetries(0).Do(ctx).Error()
+	if _, answered := errors.AsType[*apierrors.StatusError](err); answered {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (c *Client) createToken(ctx context.Context) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: []string{v1alpha1.Audience}, ExpirationSeconds: new(int64(tokenSeconds)),
+	}}
+	created, err := c.core.ServiceAccounts(c.options.Namespace).
+		CreateToken(ctx, c.options.ServiceAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", c.explainToken(err)
+	}
+	return created.Status.Token, nil
+}
+
+// Get asks for the dead-letter queue of a ConsumerQueue, or for a subresource of the queue. The caller closes the answer. Errors tell what
+// can be done about them.
+func (c *Client) Get(ctx context.Context, name, subresource string, query url.Values) (io.ReadCloser, error) {
+	if wrong := content.IsPathSegmentName(name); len(wrong) > 0 {
+		return nil, fmt.Errorf("%q is no name of a ConsumerQueue: %v", name, wrong)
+	}
+	for tries := 1; ; tries++ {
+		answer, err := c.request(name, subresource, query).Stream(ctx)
+		if err == nil {
+			return answer, nil
+		}
+		seconds, again := apierrors.SuggestsClientDelay(err)
+		delay := time.Duration(seconds) * time.Second
+		if !again || delay > mostDelay || tries == mostTries {
+			return nil, c.explain(err, subresource)
+		}
+		if tries == 1 {
+			c.options.Say(err.Error())
+		}
+		if err := c.wait(ctx, delay); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) request(name, subresource string, query url.Values) *rest.Request {
+	segments := []string{
+		c.base, "apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version,
+		"namespaces", c.options.Namespace, v1alpha1.Resource, name,
+	}
+	if subresource != "" {
+		segments = append(segments, subresource)
+	}
+	request := c.core.RESTClient().Get().AbsPath(segments...).MaxRetries(0)
+	for parameter, values := range query {
+		for _, value := range values {
+			request.Param(parameter, value)
+		}
+	}
+	if c.token != "" {
+		request.SetHeader(v1alpha1.TokenHeader, c.token)
+	}
+	return request
+}
+
+func wait(ctx context.Context, delay time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(delay):
+		return nil
+	}
+}

@@ -1,0 +1,320 @@
+package deadletterclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+)
+
+const (
+	group   = "/apis/deadletters.messaging.warren.dev/v1alpha1"
+	token   = "/api/v1/namespaces/shop/serviceaccounts/warren-dead-letters/token" //nolint:gosec // a path
+	proxied = "/api/v1/namespaces/warren-system/services/https:warren-dead-letters:https/proxy"
+	orders  = group + "/namespaces/shop/deadletterqueues/orders"
+)
+
+// apiServer answers requests in the way of an API server, and notes them.
+type apiServer struct {
+	*httptest.Server
+
+	// served says that the API server serves the dead-letter API itself.
+	served bool
+	// tokens answers requests for a token, unless it is nil.
+	tokens *apierrors.StatusError
+	// answers are those of the dead-letter API, in their order; the last one stays.
+	answers []http.HandlerFunc
+	asked   []string
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == group && s.served:
+		writeJSON(w, http.StatusOK, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}})
+	case r.URL.Path == group:
+		http.NotFound(w, r)
+	case r.URL.Path == token && s.tokens != nil:
+		failure(s.tokens)(w, r)
+	case r.URL.Path == token:
+		s.createToken(w, r)
+	default:
+		s.asked = append(s.asked, r.URL.RequestURI()+" "+r.Header.Get(v1alpha1.TokenHeader))
+		answer := s.answers[0]
+		if len(s.answers) > 1 {
+			s.answers = s.answers[1:]
+		}
+		answer(w, r)
+	}
+}
+
+func (s *apiServer) createToken(w http.ResponseWriter, r *http.Request) {
+	request := &authenticationv1.TokenRequest{}
+	content, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.Unmarshal(content, request)
+	}
+	if err != nil || !cmp.Equal(request.Spec.Audiences, []string{"warren"}) || *request.Spec.ExpirationSeconds != 600 {
+		failure(apierrors.NewBadRequest("another token was expected"))(w, r)
+		return
+	}
+	request.TypeMeta = metav1.TypeMeta{Kind: "TokenRequest", APIVersion: "authentication.k8s.io/v1"}
+	request.Status.Token = "t-1"
+	writeJSON(w, http.StatusCreated, request)
+}
+
+func writeJSON(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func failure(err *apierrors.StatusError) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		status := err.ErrStatus
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		writeJSON(w, int(status.Code), status)
+	}
+}
+
+func plainText(code int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, code) }
+}
+
+func success(w http.ResponseWriter, _ *http.Request) {
+	_, _ = w.Write([]byte(`{"kind":"DeadLetterQueue"}`))
+}
+
+// start starts the server, and returns what leads to it.
+func (s *apiServer) start(t *testing.T) *rest.Config {
+	t.Helper()
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return &rest.Config{Host: s.URL, QPS: -1}
+}
+
+// client is one that notes how long it would wait, and what it says.
+func client(t *testing.T, s *apiServer) (*Client, *[]string, error) {
+	t.Helper()
+	said := &[]string{}
+	c, err := Connect(t.Context(), s.start(t), Options{
+		Namespace: "shop", ServiceAccount: "warren-dead-letters", WarrenNamespace: "warren-system", Service: "warren-dead-letters",
+		Say: func(sentence string) { *said = append(*said, sentence) },
+	})
+	if c != nil {
+		c.wait = func(_ context.Context, delay time.Duration) error {
+			*said = append(*said, delay.String())
+			return nil
+		}
+	}
+	return c, said, err
+}
+
+func TestWhereItAsks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		served bool
+		want   []string
+	}{
+		"the API server, where it serves the API": {true, []string{orders + "/messages?id=a&id=b "}},
+		"the proxy, with a token, elsewhere":      {false, []string{proxied + orders + "/messages?id=a&id=b t-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &apiServer{served: test.served, answers: []http.HandlerFunc{success}}
+			c, said, err := client(t, server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := c.Get(t.Context(), "orders", v1alpha1.SubresourceMessages, url.Values{"id": {"a", "b"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := io.ReadAll(answer)
+			if err != nil || string(content) != `{"kind":"DeadLetterQueue"}` {
+				t.Errorf("answer %s, %v", content, err)
+			}
+			if difference := cmp.Diff(test.want, server.asked); difference != "" || len(*said) > 0 {
+				t.Errorf("requests (-want +got):\n%s; said %v", difference, *said)
+			}
+		})
+	}
+}
+
+func TestNoToken(t *testing.T) {
+	t.Parallel()
+	accounts := schema.GroupResource{Resource: "serviceaccounts"}
+	for name, test := range map[string]struct {
+		answer *apierrors.StatusError
+		want   string
+	}{
+		"no ServiceAccount": {apierrors.NewNotFound(accounts, "warren-dead-letters"), `serviceaccounts "warren-dead-letters" not found
+The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Make one, once:
+  kubectl --namespace shop create serviceaccount warren-dead-letters
+  kubectl --namespace shop create rolebinding warren-dead-letters-edit --clusterrole=edit --serviceaccount=shop:warren-dead-letters
+With the role view instead of edit, it sees counts and no messages. Another ServiceAccount is taken with --service-account.`},
+		"no right": {apierrors.NewForbidden(accounts, "warren-dead-letters", errors.New("no")), `serviceaccounts "warren-dead-letters" is forbidden: no
+The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none of "warren-dead-letters": ask for the role edit in namespace "shop", or for the verb create on serviceaccounts/token.`},
+		"nobody knows the user": {apierrors.NewUnauthorized("Unauthorized"), "Unauthorized"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := client(t, &apiServer{tokens: test.answer})
+			wantError(t, err, test.want)
+		})
+	}
+}
+
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	got := ""
+	if err != nil {
+		got = err.Error()
+	}
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Errorf("error (-want +got):\n%s", difference)
+	}
+}
+
+func later(seconds int32) *apierrors.StatusError {
+	err := apierrors.NewServiceUnavailable("the broker is not ready")
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: seconds}
+	return err
+}
+
+// What is said of answers that are no success. Each is that of the manager, or of the API server on the way to the manager.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	services := schema.GroupResource{Resource: "services"}
+	queues := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource}
+	forbidden := failure(apierrors.NewForbidden(queues, "orders", errors.New("no")))
+	const nobody = "\n" + `Nobody answers at Service "warren-dead-letters" in namespace "warren-system". Is Warren in another namespace (--warren-namespace, --warren-service)? Otherwise the manager does not run, is older than the dead-letter API, or does not serve it. The one that does is shown by:
+  kubectl --namespace warren-system get pods --selector messaging.warren.dev/active=true`
+	const isForbidden = `deadletterqueues.deadletters.messaging.warren.dev "orders" is forbidden: no` + "\n"
+	const grant = isForbidden + "Give the ServiceAccount the role:\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
+	for name, test := range map[string]struct {
+		answer      http.HandlerFunc
+		subresource string
+		served      bool
+		want        string
+	}{
+		"no such ConsumerQueue": {answer: failure(apierrors.NewNotFound(queues, "orders")), want: `deadletterqueues.deadletters.messaging.warren.dev "orders" not found
+` + "`kubectl warren dlq ls -A` lists the dead-letter queues of all namespaces."},
+		"no Service": {answer: failure(apierrors.NewNotFound(services, "warren-dead-letters")), want: `services "warren-dead-letters" not found` + nobody},
+		"no right on the proxy": {answer: failure(apierrors.NewForbidden(services, "https:warren-dead-letters:https", errors.New("no"))), want: `services "https:warren-dead-letters:https" is forbidden: no
+Everybody may get services/proxy of this one Service by the Role warren-dead-letters-proxy-role: is the Role still in namespace "warren-system", and Warren nowhere else (--warren-namespace, --warren-service)?`},
+		"no endpoints": {
+			answer: failure(apierrors.NewNotFound(schema.GroupResource{Resource: "endpoints"}, "warren-dead-letters")),
+			want:   `endpoints "warren-dead-letters" not found` + nobody,
+		},
+		"no manager": {
+			answer: failure(apierrors.NewServiceUnavailable(`no endpoints available for service "warren-dead-letters"`)),
+			want:   `no endpoints available for service "warren-dead-letters"` + nobody,
+		},
+		"a manager that cannot be reached": {
+			answer: plainText(http.StatusServiceUnavailable, "error trying to reach service: dial tcp 10.0.0.7:8444: connect: connection refused"),
+			want:   "error trying to reach service: dial tcp 10.0.0.7:8444: connect: connection refused" + nobody,
+		},
+		"a manager that fails":      {answer: plainText(http.StatusBadGateway, "bad gateway"), want: "bad gateway"},
+		"no right to count":         {answer: forbidden, want: grant + "view --clusterrole=view --serviceaccount=shop:warren-dead-letters"},
+		"no right to look":          {answer: forbidden, subresource: v1alpha1.SubresourceMessages, want: grant + "edit --clusterrole=edit --serviceaccount=shop:warren-dead-letters"},
+		"no right to export":        {answer: forbidden, subresource: v1alpha1.SubresourceExport, want: grant + "deadletterqueue-admin-role --clusterrole=warren-deadletterqueue-admin-role --serviceaccount=shop:warren-dead-letters"},
+		"no right at the API":       {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to look at messages, admin to export them.`},
+		"a token that is refused":   {answer: failure(apierrors.NewUnauthorized("give a token for the audience warren")), want: "give a token for the audience warren"},
+		"a parameter":               {answer: failure(apierrors.NewBadRequest(`limit: "0" must be a number from 1 to 1000`)), want: `limit: "0" must be a number from 1 to 1000`},
+		"a queue with a limit":      {answer: failure(apierrors.NewConflict(queues, "orders", errors.New("the queue has a delivery limit"))), want: `Operation cannot be fulfilled on deadletterqueues.deadletters.messaging.warren.dev "orders": the queue has a delivery limit`},
+		"a broker that is not well": {answer: failure(later(30)), want: "the broker is not ready\nTry again in 30 s."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &apiServer{served: test.served, answers: []http.HandlerFunc{test.answer}}
+			c, said, err := client(t, server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.Get(t.Context(), "orders", test.subresource, nil)
+			wantError(t, err, test.want)
+			if len(server.asked) != 1 || len(*said) != 0 {
+				t.Errorf("asked %v, said %v, want one request without a word", server.asked, *said)
+			}
+		})
+	}
+}
+
+func TestTriesAgain(t *testing.T) {
+	t.Parallel()
+	busy := failure(apierrors.NewTooManyRequests("somebody else looks at the queue; try again", 1))
+	for name, test := range map[string]struct {
+		answers []http.HandlerFunc
+		want    string
+		said    []string
+		asked   int
+	}{
+		"until its turn comes": {
+			answers: []http.HandlerFunc{busy, failure(later(2)), success},
+			said:    []string{"somebody else looks at the queue; try again", "1s", "2s"}, asked: 3,
+		},
+		"not for ever": {
+			answers: []http.HandlerFunc{busy}, want: "somebody else looks at the queue; try again\nAsked 10 times.",
+			said: append([]string{"somebody else looks at the queue; try again"}, strings.Fields(strings.Repeat("1s ", 9))...), asked: 10,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &apiServer{answers: test.answers}
+			c, said, err := client(t, server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.Get(t.Context(), "orders", "", nil)
+			wantError(t, err, test.want)
+			if difference := cmp.Diff(test.said, *said); difference != "" || len(server.asked) != test.asked {
+				t.Errorf("asked %d times, want %d; said (-want +got):\n%s", len(server.asked), test.asked, difference)
+			}
+		})
+	}
+}
+
+// Ctrl-C ends waiting.
+func TestStoppedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{answers: []http.HandlerFunc{failure(apierrors.NewTooManyRequests("try again", 5))}}
+	c, _, err := client(t, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c.wait, c.options.Say = wait, func(string) { cancel() }
+	if _, err := c.Get(ctx, "orders", "", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+// A name leads to no other path.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{answers: []http.HandlerFunc{success}}
+	c, _, err := client(t, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"..", "a/b", "a%2fb"} {
+		if _, err := c.Get(t.Context(), name, "", nil); err == nil || len(server.asked) > 0 {
+			t.Errorf("name %q: no error, or asked %v", name, server.asked)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package deadletterclient
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+)
+
+// Error is an answer that is no success, with what can be done about it.
+type Error struct {
+	err    error
+	remedy string
+}
+
+func (e *Error) Error() string {
+	if e.remedy == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + "\n" + e.remedy
+}
+
+func (e *Error) Unwrap() error { return e.err }
+
+// role is what a ServiceAccount needs: part of the built-in role, but for exports, for which admin would be too much. Whoever has the role
+// edit can act as any ServiceAccount of the namespace.
+var role = map[string]string{
+	"":                           "view",
+	v1alpha1.SubresourceMessages: "edit",
+	v1alpha1.SubresourceExport:   "warren-deadletterqueue-admin-role",
+}
+
+func (c *Client) explainToken(err error) error {
+	account, namespace := c.options.ServiceAccount, c.options.Namespace
+	switch {
+	case apierrors.IsNotFound(err):
+		return &Error{err, fmt.Sprintf(`The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Make one, once:
+  kubectl --namespace %s create serviceaccount %s
+%s
+With the role view instead of edit, it sees counts and no messages. Another ServiceAccount is taken with --service-account.`,
+			namespace, account, c.bindCommand("edit"))}
+	case apierrors.IsForbidden(err):
+		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none "+
+			"of %q: ask for the role edit in namespace %q, or for the verb create on serviceaccounts/token.", account, namespace)}
+	}
+	return err
+}
+
+func (c *Client) bindCommand(role string) string {
+	account, namespace := c.options.ServiceAccount, c.options.Namespace
+	return fmt.Sprintf("  kubectl --namespace %s create rolebinding %s-%s --clusterrole=%s --serviceaccount=%s:%s",
+		namespace, account, strings.TrimPrefix(role, "warren-"), role, namespace, account)
+}
+
+// explain adds to an answer that is no success what can be done about it. What the manager says of 400, 401, 409 and 429 tells that by
+// itself.
+func (c *Client) explain(err error, subresource string) error {
+	failure, answered := errors.AsType[*apierrors.StatusError](err)
+	if !answered {
+		return err
+	}
+	status := failure.Status()
+	return &Error{errors.New(messageOf(status)), c.remedy(err, status, subresource)}
+}
+
+func (c *Client) remedy(err error, status metav1.Status, subresource string) string {
+	// Older API servers say of a Service that is missing that its endpoints are not found, and newer ones that it has none.
+	fromProxy := status.Details != nil && slices.Contains([]string{"services", "endpoints"}, status.Details.Kind)
+	seconds, again := apierrors.SuggestsClientDelay(err)
+	switch {
+	case fromProxy && apierrors.IsNotFound(err), apierrors.IsServiceUnavailable(err) && !again:
+		return fmt.Sprintf("Nobody answers at Service %q in namespace %q. Is Warren in another namespace (--warren-namespace, "+
+			"--warren-service)? Otherwise the manager does not run, is older than the dead-letter API, or does not serve it. The one that "+
+			"does is shown by:\n  kubectl --namespace %[2]s get pods --selector messaging.warren.dev/active=true",
+			c.options.Service, c.options.WarrenNamespace)
+	case fromProxy && apierrors.IsForbidden(err):
+		return fmt.Sprintf("Everybody may get services/proxy of this one Service by the Role warren-dead-letters-proxy-role: is the Role "+
+			"still in namespace %q, and Warren nowhere else (--warren-namespace, --warren-service)?", c.options.WarrenNamespace)
+	case apierrors.IsNotFound(err):
+		return "`kubectl warren dlq ls -A` lists the dead-letter queues of all namespaces."
+	case apierrors.IsForbidden(err) && c.token != "":
+		return "Give the ServiceAccount the role:\n" + c.bindCommand(role[subresource])
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("Ask for the role in namespace %q: view is enough to count, edit to look at messages, admin to export them.",
+			c.options.Namespace)
+	case again && seconds > int(mostDelay.Seconds()):
+		return fmt.Sprintf("Try again in %d s.", seconds)
+	case again:
+		return fmt.Sprintf("Asked %d times.", mostTries)
+	}
+	return ""
+}
+
+// messageOf is what an answer says. That of a proxy which reaches nobody is plain text.
+func messageOf(status metav1.Status) string {
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			if cause.Type == metav1.CauseTypeUnexpectedServerResponse && cause.Message != "unknown" && cause.Message != "" {
+				return cause.Message
+			}
+		}
+	}
+	return status.Message
+}

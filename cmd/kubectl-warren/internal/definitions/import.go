@@ -1,0 +1,205 @@
+package definitions
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Kind says what a Finding is about.
+type Kind string
+
+// The values of Kind.
+const (
+	// Differs: an object of a ConsumerQueue is not as the file has it.
+	Differs Kind = "Differs"
+	// Assumed: the file does not tell, and what was made of it should be looked at.
+	Assumed Kind = "Assumed"
+	// LeftOut: the file has something that no ConsumerQueue has.
+	LeftOut Kind = "LeftOut"
+)
+
+// Finding is something about a file that somebody should know.
+type Finding struct {
+	Kind Kind
+	// ConsumerQueue is the name of the resource, empty for LeftOut.
+	ConsumerQueue string
+	Message       string
+}
+
+// Options of Import.
+type Options struct {
+	// VHost is the vhost of the file to take queues from, empty for a file of one vhost.
+	VHost string
+	// Version is the RabbitMQ that the ConsumerQueues are for.
+	Version vhost.Version
+	// Namespace and Connection are written into each ConsumerQueue, where given.
+	Namespace, Connection string
+	DriftPolicy           v1alpha1.DriftPolicy
+}
+
+// Import makes ConsumerQueues of the queues of a vhost, and says what the file does not tell, and where file and ConsumerQueues differ.
+// Each is compared with the file by the operator's planner; what cannot be a ConsumerQueue at all is left out and said.
+func Import(file File, options Options) ([]*v1alpha1.ConsumerQueue, []Finding) {
+	observed := file.observed(options.VHost)
+	roles := rolesOf(observed)
+	var queues []*v1alpha1.ConsumerQueue
+	var findings []Finding
+	covered := vhost.IDs{}
+	names := map[string]bool{}
+	for _, main := range roles.mains() {
+		if why := unfit(observed.Queues[main]); why != "" {
+			findings = append(findings, Finding{Kind: LeftOut, Message: fmt.Sprintf("queue %q %s", main, why)})
+			covered[vhost.QueueID(main)] = true
+			continue
+		}
+		cq := newConsumerQueue(main, names, options)
+		cq.Spec = roles.specOf(main)
+		desired, err := topology.Desired(cq, options.Version)
+		if err != nil {
+			findings = append(findings, Finding{Kind: LeftOut, Message: fmt.Sprintf("queue %q cannot be a ConsumerQueue: %v", main, err)})
+			covered[vhost.QueueID(main)] = true
+			continue
+		}
+		findings = append(findings, roles.assumptions(cq, main)...)
+		findings = append(findings, differences(cq.Name, desired, observed)...)
+		cover(covered, desired)
+		simplify(cq, options.Version)
+		cq.Spec.DriftPolicy = options.DriftPolicy
+		if options.Connection != "" {
+			cq.Spec.ConnectionRef = &v1alpha1.ConnectionReference{Name: options.Connection}
+		}
+		queues = append(queues, cq)
+	}
+	return queues, append(findings, leftOut(file, options.VHost, covered)...)
+}
+
+// unfit says why a queue cannot be the main queue of a ConsumerQueue, whatever is done.
+func unfit(queue vhost.Queue) string {
+	switch {
+	case queue.Type() == "stream":
+		return "is a stream: a ConsumerQueue has quorum queues"
+	case !queue.Durable || queue.AutoDelete:
+		return "is transient or auto-delete: a ConsumerQueue has durable queues"
+	}
+	return ""
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
+
+// newConsumerQueue is called as its main queue, as far as Kubernetes takes that name.
+func newConsumerQueue(main string, taken map[string]bool, options Options) *v1alpha1.ConsumerQueue {
+	base := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(main), "-"), "-.")
+	if base == "" {
+		base = "queue"
+	}
+	name := base
+	for i := 2; taken[name]; i++ {
+		name = fmt.Sprintf("%s-%d", base, i)
+	}
+	taken[name] = true
+	return &v1alpha1.ConsumerQueue{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ConsumerQueue"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: options.Namespace},
+	}
+}
+
+// differences compares a topology with the file.
+func differences(name string, desired topology.Topology, observed vhost.Observed) []Finding {
+	none := func(string, []vhost.Binding) []vhost.ID { return nil } // what nobody wants is said once, in the end
+	comparison := plan.Diff(desired, observed, plan.Input{Unwanted: none})
+	findings := make([]Finding, 0, len(comparison.Changes))
+	for _, change := range comparison.Changes {
+		message := change.Message
+		if change.Effect == v1alpha1.EffectRecreate {
+			message = fmt.Sprintf("%s %q: %s", strings.ToLower(string(change.Kind)), change.Name, message)
+		}
+		findings = append(findings, Finding{Kind: Differs, ConsumerQueue: name, Message: message})
+	}
+	return findings
+}
+
+func cover(covered vhost.IDs, desired topology.Topology) {
+	for _, exchange := range desired.Exchanges {
+		covered[exchange.ID()] = true
+	}
+	for _, queue := range desired.Queues {
+		covered[queue.ID()] = true
+	}
+	for _, binding := range desired.Bindings {
+		covered[binding.ID()] = true
+	}
+}
+
+// assumptions say what the file does not tell about a ConsumerQueue.
+func (r *roles) assumptions(cq *v1alpha1.ConsumerQueue, main string) []Finding {
+	var findings []Finding
+	assume := func(format string, values ...any) {
+		findings = append(findings, Finding{Kind: Assumed, ConsumerQueue: cq.Name, Message: fmt.Sprintf(format, values...)})
+	}
+	retry := cq.Spec.Retry
+	switch retry.Strategy {
+	case v1alpha1.RetryStrategyPublish:
+		assume("the strategy is Publish: consumers publish failed messages to %s; maxAttempts, which consumers keep, is not in the file",
+			strings.Join(r.tiers[main], ", "))
+	case v1alpha1.RetryStrategyReject:
+		assume("the strategy is Reject: consumers reject failed messages into %s; maxAttempts, which consumers keep, is not in the file",
+			strings.Join(r.tiers[main], ", "))
+		if found, parks := r.deadLetter[main]; parks && cq.Spec.DeadLetter.Exchange != nil {
+			assume("queue %q is taken for the dead-letter queue that consumers park in: its name says so, and no argument leads there",
+				found.queue)
+		}
+	case v1alpha1.RetryStrategyRequeue:
+		assume("the strategy is Requeue: the queue has x-delivery-limit and no delay tier, so consumers requeue by basic.reject")
+	}
+	if letter, sends := r.letters(main); sends && r.ttl(main) > 0 && len(r.tiers[main]) == 0 {
+		assume("queue %q has a TTL and dead-letters to %v, and is taken for a main queue: if messages only wait there, it is the delay "+
+			"tier of another queue", main, r.leads(letter))
+	}
+	return findings
+}
+
+// leftOut says what of a vhost no ConsumerQueue has.
+func leftOut(file File, vhostName string, covered vhost.IDs) []Finding {
+	var findings []Finding
+	add := func(format string, values ...any) {
+		findings = append(findings, Finding{Kind: LeftOut, Message: fmt.Sprintf(format, values...)})
+	}
+	for _, queue := range file.Queues {
+		if queue.VHost == vhostName && !covered[vhost.QueueID(queue.Name)] {
+			add("queue %q is no part of a ConsumerQueue", queue.Name)
+		}
+	}
+	for _, exchange := range file.Exchanges {
+		if exchange.VHost == vhostName && !covered[vhost.ExchangeID(exchange.Name)] {
+			add("exchange %q is no part of a ConsumerQueue", exchange.Name)
+		}
+	}
+	for _, binding := range file.Bindings {
+		switch at := binding.atBroker(); {
+		case binding.VHost != vhostName || binding.Source == "":
+		case at.ToExchange:
+			add("the binding of exchange %q to exchange %q, key %q, stays in the file",
+				binding.Destination, binding.Source, binding.RoutingKey)
+		case !covered[at.ID()]:
+			add("the binding of queue %q to exchange %q, key %q, is no part of a ConsumerQueue",
+				binding.Destination, binding.Source, binding.RoutingKey)
+		}
+	}
+	for _, policy := range file.Policies {
+		if policy.VHost == vhostName {
+			add("policy %q (%s) stays in the file: Warren reads no settings from policies", policy.Name,
+				strings.Join(policy.Definition.Keys(), ", "))
+		}
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int { return strings.Compare(a.Message, b.Message) })
+	return findings
+}

@@ -1,0 +1,111 @@
+package preview
+
+import (
+	"maps"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// compare has the planner compare and decide, and lists each object with what becomes of it.
+func (p *Preview) compare(
+	cq *v1alpha1.ConsumerQueue, desired topology.Topology, found reported, input plan.Input, known topology.Inventory,
+) {
+	comparison := plan.Diff(desired, found.observed, input)
+	if comparison.Upgraded {
+		p.note("what differs is as this spec asks for it on an older RabbitMQ: it works as it is, and Warren is Ready")
+	}
+	decided := plan.Decide(comparison, known, cq.Spec.DriftPolicy)
+	actions := map[vhost.ID]plan.Action{}
+	for _, action := range decided.Actions {
+		actions[action.Entry.ID()] = action
+	}
+	left := settle(desired, found.observed, input, known, cq.Spec.DriftPolicy)
+	maps.Copy(actions, left.removals)
+	for _, entry := range comparison.Entries {
+		id := entry.ID()
+		object := objectOf(entry)
+		switch {
+		case found.uncertain[id]:
+			object.Action, object.State = Unknown, v1alpha1.StateUnknown
+			object.Message = "the status does not tell how this object is now"
+		case entry.State == v1alpha1.StateInSync:
+			object.Action = Unchanged
+		case entry.State == v1alpha1.StateForeign:
+			object.Action, object.Message = Keep, "no ConsumerQueue wants this binding, and Warren does not remove it"
+		case entry.State == v1alpha1.StateRecreationRequired:
+			object.Action, object.Message = Recreate, recreation(comparison.Upgraded)
+			object.Differences = differences(id, comparison.Changes)
+		default:
+			object.Action, object.Message = decision(actions[id], left.blocked[id])
+		}
+		p.Objects = append(p.Objects, object)
+	}
+}
+
+func objectOf(entry plan.Entry) Object {
+	object := Object{
+		State: entry.State, Kind: entry.Kind, Name: entry.Name, Source: entry.Source, Destination: entry.Destination,
+		RoutingKey: entry.RoutingKey, Role: entry.Role,
+	}
+	switch {
+	case entry.Exchange != nil:
+		object.Type = entry.Exchange.Type
+	case entry.Queue != nil:
+		object.Arguments = entry.Queue.Arguments
+	case entry.Kind == v1alpha1.KindBinding:
+		object.Arguments = topology.BindingOf(entry.TopologyEntry).Arguments
+	}
+	return object
+}
+
+func differences(id vhost.ID, changes []v1alpha1.Change) []Difference {
+	own := changesOf(id, changes)
+	list := make([]Difference, 0, len(own))
+	for _, change := range own {
+		list = append(list, Difference{Path: change.Path, Desired: change.Desired, Observed: change.Observed})
+	}
+	return list
+}
+
+func recreation(upgraded bool) string {
+	if upgraded {
+		return "as this spec asks for the object on an older RabbitMQ: it works, and is recreated when you delete it"
+	}
+	return "cannot be changed: the object stays as it is until you delete it, then Warren declares it again"
+}
+
+// decision is what the planner decided about an object that is missing or no longer desired.
+func decision(action plan.Action, blockedBy string) (Action, string) {
+	switch action.Verb {
+	case plan.Declare:
+		return Declare, ""
+	case plan.Bind:
+		return Bind, ""
+	case plan.BindSource:
+		return Bind, "after all else is there"
+	case plan.Unbind:
+		return Unbind, "orphaned: no longer in the spec"
+	case plan.Delete:
+		return Delete, "orphaned: no longer in the spec"
+	case plan.DeleteWhenEmpty:
+		return DeleteWhenEmpty, "orphaned: no longer in the spec; goes when it is provably empty"
+	}
+	switch action.Reason {
+	case plan.ReasonBlocked:
+		return Keep, "orphaned: stays, " + blockedBy
+	case plan.ReasonReportOnly:
+		return Wait, "spec.driftPolicy is Report: Warren writes nothing"
+	case plan.ReasonNotOurs:
+		return Wait, "the exchange must exist: declare it, or give the binding's exchange a type"
+	case plan.ReasonRecreationRequired:
+		return Wait, "nothing new is declared while an object must be recreated"
+	case plan.ReasonEndRecreated:
+		return Wait, "the exchange or queue must be recreated first"
+	case plan.ReasonEndMissing:
+		return Wait, "the exchange or queue is missing and is not declared"
+	}
+	return Unknown, ""
+}

@@ -1,0 +1,112 @@
+package preview
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// mostSteps is how many reconciliations are worked out at most: new objects are declared, bindings go, then queues, then exchanges.
+const mostSteps = 8
+
+// settled is what becomes of the objects that left the spec, after as many reconciliations as that takes.
+type settled struct {
+	removals map[vhost.ID]plan.Action
+	// blocked says why those stay that stay.
+	blocked map[vhost.ID]string
+}
+
+// settle has the planner decide again and again, as the operator does, with a broker on which each former plan was carried out. The
+// operator removes what left the spec only when what comes instead is there: a single plan would say that it stays.
+func settle(
+	desired topology.Topology, observed vhost.Observed, input plan.Input, known topology.Inventory, policy v1alpha1.DriftPolicy,
+) settled {
+	observed = copyOf(observed)
+	s := settled{removals: map[vhost.ID]plan.Action{}, blocked: map[vhost.ID]string{}}
+	for range mostSteps {
+		comparison := plan.Diff(desired, observed, input)
+		clear(s.blocked)
+		for _, orphan := range comparison.Orphans {
+			s.blocked[orphan.ID()] = orphan.BlockedBy.Message
+		}
+		changed := false
+		for _, action := range plan.Decide(comparison, known, policy).Actions {
+			changed = carryOut(action, &observed) || changed
+			switch action.Verb {
+			case plan.Unbind, plan.Delete, plan.DeleteWhenEmpty:
+				s.removals[action.Entry.ID()] = action
+			}
+		}
+		if !changed {
+			break
+		}
+		observed.DeadLetters = deadLettersOf(observed)
+	}
+	return s
+}
+
+// carryOut does to a broker what an action says, and says whether that is anything. A queue is taken to be empty.
+func carryOut(action plan.Action, observed *vhost.Observed) bool {
+	entry := action.Entry
+	switch action.Verb {
+	case plan.Declare:
+		if entry.Exchange != nil {
+			observed.Exchanges[entry.Name] = vhost.Exchange{Type: string(entry.Exchange.Type), Durable: true}
+		} else {
+			observed.Queues[entry.Name] = vhost.Queue{Durable: true, Arguments: entry.Queue.Arguments}
+		}
+	case plan.Bind, plan.BindSource:
+		bind(observed, entry.Binding.AtBroker())
+	case plan.Unbind:
+		unbind(observed, func(binding vhost.Binding) bool { return binding.Is(entry.ID()) })
+	case plan.Delete:
+		delete(observed.Exchanges, entry.Name)
+		unbind(observed, func(binding vhost.Binding) bool { return binding.Source == entry.Name })
+	case plan.DeleteWhenEmpty:
+		delete(observed.Queues, entry.Name)
+		unbind(observed, func(binding vhost.Binding) bool { return binding.Destination == entry.Name })
+	default:
+		return false
+	}
+	return true
+}
+
+func bind(observed *vhost.Observed, binding vhost.Binding) {
+	observed.BindingsTo[binding.Destination] = append(observed.BindingsTo[binding.Destination], binding)
+	observed.BindingsFrom[binding.Source] = append(observed.BindingsFrom[binding.Source], binding)
+}
+
+func unbind(observed *vhost.Observed, goes func(vhost.Binding) bool) {
+	for _, bindings := range []map[string][]vhost.Binding{observed.BindingsTo, observed.BindingsFrom} {
+		for name := range bindings {
+			bindings[name] = slices.DeleteFunc(bindings[name], goes)
+		}
+	}
+}
+
+func copyOf(observed vhost.Observed) vhost.Observed {
+	observed.Exchanges, observed.Queues = maps.Clone(observed.Exchanges), maps.Clone(observed.Queues)
+	to, from := map[string][]vhost.Binding{}, map[string][]vhost.Binding{}
+	for name, bindings := range observed.BindingsTo {
+		to[name] = slices.Clone(bindings)
+	}
+	for name, bindings := range observed.BindingsFrom {
+		from[name] = slices.Clone(bindings)
+	}
+	observed.BindingsTo, observed.BindingsFrom = to, from
+	return observed
+}
+
+func deadLettersOf(observed vhost.Observed) []vhost.DeadLetter {
+	var letters []vhost.DeadLetter
+	for _, name := range slices.Sorted(maps.Keys(observed.Queues)) {
+		if letter, sends := vhost.DeadLettersOf(name, observed.Queues[name], nil); sends {
+			letters = append(letters, letter)
+		}
+	}
+	return letters
+}

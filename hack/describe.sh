@@ -1,0 +1,21 @@
+# shellcheck shell=bash
+# Shared by the scripts in hack/ that build what is published: which commit CHECKOUT is of, and what binaries are told of that.
+
+in_checkout() { git -C "$CHECKOUT" "$@" 2>/dev/null; }
+
+# describe sets what is known about the commit. A checkout without git, such as an archive, has to be told its version.
+# Nothing depends on how much of the history or of the tags a clone has.
+describe() {
+  REVISION=$(in_checkout rev-parse HEAD || echo unknown)
+  EPOCH=${SOURCE_DATE_EPOCH:-$(in_checkout log -1 --format=%ct || echo 0)}
+  if [[ -z ${VERSION:-} ]]; then
+    VERSION=$(in_checkout describe --tags --exact-match ||
+      echo "v0.0.0-$(TZ=UTC0 in_checkout log -1 --date=format-local:%Y%m%d%H%M%S --format=%cd || echo 0)-${REVISION:0:12}")
+    [[ -z $(in_checkout status --porcelain) ]] || VERSION+=-dirty
+  fi
+}
+
+flags() {
+  local package=github.com/warren-mq/warren/internal/buildinfo
+  echo "-s -w -X $package.version=$VERSION -X $package.revision=$REVISION"
+}

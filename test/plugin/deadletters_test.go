@@ -1,0 +1,114 @@
+package plugin
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
+)
+
+// editor has in the namespace of a test what the built-in role edit gives, but for the rights on dead letters, which the ServiceAccount
+// has. The controllers that would put the parts of edit together do not run here.
+const editor = "--as=editor"
+
+func (w *world) letEdit() {
+	GinkgoHelper()
+	for _, role := range []string{"system:aggregate-to-view", "system:aggregate-to-edit", "consumerqueue-viewer-role"} {
+		kube.Kubectl("create", "rolebinding", strings.ReplaceAll(role, ":", "-"), "--namespace="+w.Namespace, "--clusterrole="+role, "--user=editor")
+	}
+	Eventually(func() int { return w.warren("dlq", "ls", editor).Code }).Should(Equal(0))
+}
+
+var _ = Describe("kubectl warren dlq, looking", func() {
+	It("lists, counts, prints and exports dead letters for whoever may edit in the namespace", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.letEdit()
+		w.park("orders.dlq", 3)
+
+		missing := w.warren("dlq", "show", "orders", editor)
+		Expect(missing).To(SatisfyAll(HaveField("Code", 1),
+			HaveField("ErrOut", ContainSubstring("kubectl --namespace "+w.Namespace+" create serviceaccount warren-dead-letters\n")),
+			HaveField("ErrOut", ContainSubstring("--clusterrole=edit --serviceaccount="+w.Namespace+":warren-dead-letters\n"))))
+		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
+
+		Eventually(func() string { return w.warren("dlq", "ls", editor).Out }).Should(MatchRegexp(
+			`^NAME     QUEUE        MESSAGES   COUNTED\norders   orders\.dlq   3          \d+m?s\n$`))
+		Expect(w.warren("dlq", "ls", "-A").Out).To(ContainSubstring(w.Namespace))
+
+		shown := w.warren("dlq", "show", "orders", "--group-by=n", editor)
+		Expect(shown).To(SatisfyAll(HaveField("Code", 0),
+			HaveField("Out", HavePrefix("Queue orders.dlq: 3 messages.\n\nREASON   QUEUE   N   COUNT   REDRIVEN   OLDEST   NEWEST   SAMPLE\n")),
+			HaveField("ErrOut", ContainSubstring("--died-reason Parked --header n=0\n"))))
+
+		list := deadletters.DeadLetterList{}
+		peeked := w.warren("dlq", "peek", "orders", "--position=1", "--limit=1", "-o", "json", editor)
+		Expect(json.Unmarshal([]byte(peeked.Out), &list)).To(Succeed(), peeked.ErrOut)
+		Expect(list).To(SatisfyAll(HaveField("Kind", "DeadLetterList"), HaveField("Items", HaveLen(1)), HaveField("NextPosition", HaveValue(BeEquivalentTo(2)))))
+		ids := strings.Fields(w.warren("dlq", "peek", "orders", "--where=headers.n > 0", "-o", "name", editor).Out)
+		Expect(ids).To(HaveLen(2))
+		letter := w.warren("dlq", "peek", "orders", "--id="+ids[1], "--died-reason=parked", editor)
+		Expect(letter.Out).To(HavePrefix("Queue orders.dlq: 3 messages, 1 printed.\n\nPosition:     2\nID:           " + ids[1] + "\nReason:       Parked\n"))
+		Expect(letter.Out).To(ContainSubstring("\nHeaders:      n: 2\n"))
+		Expect(letter.Out).To(HaveSuffix("\nBody:         8 bytes\n  {\n    \"n\": 2\n  }\n"))
+
+		refused := w.warren("dlq", "export", "orders", editor)
+		Expect(refused).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/export"`)),
+			HaveField("ErrOut", ContainSubstring("--clusterrole=warren-deadletterqueue-admin-role"))))
+		w.Account("exporter", "deadletterqueue_admin_role")
+		path := filepath.Join(GinkgoT().TempDir(), "orders.ndjson")
+		exported := w.warren("dlq", "export", "orders", "--service-account=exporter", "--file="+path, editor)
+		Expect(exported).To(Equal(ended{ErrOut: "Exported 3 messages.\n"}))
+		content, err := os.ReadFile(path)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Split(string(content), "\n")).To(SatisfyAll(HaveLen(5), HaveExactElements(
+			ContainSubstring(`"position":0`), ContainSubstring(`"position":1`), ContainSubstring(`"position":2`),
+			Equal(`{"kind":"ExportEnd","count":3,"partial":false}`), BeEmpty())))
+		Expect(path + ".part").NotTo(BeAnExistingFile())
+
+		moved := w.warren("dlq", "redrive", "orders", "--id="+ids[1], "--died-reason=parked", "--yes")
+		Expect(moved).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("Completed: 1 of 3 messages moved"))))
+	})
+
+	It("lets a ServiceAccount with the role view count, and not read", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.letEdit()
+		w.park("orders.dlq", 2)
+		w.Account("warren-dead-letters", "deadletterqueue_viewer_role")
+		Expect(w.warren("dlq", "show", "orders", editor)).To(SatisfyAll(
+			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
+		Expect(w.warren("dlq", "peek", "orders", editor)).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/messages"`)),
+			HaveField("ErrOut", ContainSubstring("Give the ServiceAccount the role:\n  kubectl --namespace "+w.Namespace+
+				" create rolebinding warren-dead-letters-edit --clusterrole=edit"))))
+	})
+
+	It("says what is in the way of a look", func() {
+		w := newWorld()
+		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
+		w.letEdit()
+		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
+		for because, args := range map[string][]string{
+			`queue "orders.dlq" has a delivery limit`:       {"orders"},
+			`"none" not found`:                              {"none"},
+			`limit: "5000" must be a number from 1 to 1000`: {"orders", "--limit=5000"},
+			`where: `: {"orders", "--where=nothing"},
+			`Nobody answers at Service "warren-dead-letters" in`: {"orders", "--warren-namespace=default", "--as=admin", "--as-group=system:masters"},
+			`warren-dead-letters-proxy-role`:                     {"orders", "--warren-namespace=default"},
+			`serviceaccounts "nobody" not found`:                 {"orders", "--service-account=nobody"},
+			`you may create none of "warren-dead-letters"`:       {"orders", "--as=stranger"},
+		} {
+			peeked := w.warren(append([]string{"dlq", "peek", editor}, args...)...)
+			Expect(peeked).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))))
+		}
+		Expect(w.warren("dlq", "peek", "orders", "--died-reason=boredom")).To(HaveField("Code", 5))
+		Expect(w.warren("__complete", "dlq", "peek", "").Out).To(HavePrefix("orders\n"))
+	})
+})

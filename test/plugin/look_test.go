@@ -1,0 +1,146 @@
+package plugin
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+const ordersYAML = `
+apiVersion: messaging.warren.dev/v1alpha1
+kind: ConsumerQueue
+metadata:
+  name: orders
+spec:
+`
+
+var _ = Describe("kubectl warren", func() {
+	It("shows a ConsumerQueue that is in sync", func() {
+		w := newWorld()
+		w.queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]}`)
+		Expect(w.warren("plan", "orders")).To(SatisfyAll(
+			HaveField("Code", 0), HaveField("Out", ContainSubstring("9 unchanged.")), HaveField("ErrOut", BeEmpty())))
+		Expect(w.warren("diff", "orders")).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("are in sync"))))
+		Expect(w.warren("tree", "orders")).To(SatisfyAll(
+			HaveField("Code", 0),
+			HaveField("Out", MatchRegexp(`ConsumerQueue orders +Ready True, InSync`)),
+			HaveField("Out", MatchRegexp(`Binding shop -> orders "order.placed" +Source +InSync`)),
+			HaveField("Out", MatchRegexp(`Queue orders.dlq +DeadLetter +InSync`)),
+		))
+		Expect(w.warren("status")).To(SatisfyAll(
+			HaveField("Code", 0), HaveField("Out", MatchRegexp(`orders +orders +True +InSync +False +False +9/9`))))
+		Expect(w.warren("status", "orders", "-o", "json").Out).To(ContainSubstring(`"queueName": "orders"`))
+		Expect(w.warren("status", "-A", "-o", "name").Out).To(ContainSubstring("consumerqueue.messaging.warren.dev/orders\n"))
+	})
+
+	It("says of a changed file what then comes to be", func() {
+		w := newWorld()
+		w.queue("orders", `{retry: {delayTiers: [{delay: 30s}]}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [a]}]}`)
+		changed := file("changed.yaml", ordersYAML+
+			"  retry: {delayTiers: [{delay: 1m}]}\n  bindings: [{exchange: {name: shop, type: topic}, routingKeys: [b]}]\n")
+		Expect(w.warren("plan", "-f", changed)).To(SatisfyAll(
+			HaveField("Code", 2),
+			HaveField("Out", MatchRegexp(`bind +Binding +shop -> orders +routing key "b"`)),
+			HaveField("Out", MatchRegexp(`unbind +Binding +shop -> orders +routing key "a"`)),
+			HaveField("Out", MatchRegexp(`declare +Queue +orders.retry.1m`)),
+			HaveField("Out", MatchRegexp(`delete when empty +Queue +orders.retry.30s`)),
+			HaveField("Out", ContainSubstring("2 to declare or bind, 2 to remove, 5 unchanged.")),
+		))
+		kube.Kubectl("apply", "--server-side", "--force-conflicts", "--namespace="+w.Namespace, "-f", changed)
+		w.Ready("orders")
+		w.ExpectExactly()
+		Expect(w.warren("plan", "-f", changed)).To(HaveField("Code", 0))
+	})
+
+	It("says that a queue has to be recreated, before and after the file is applied", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		changed := file("changed.yaml", ordersYAML+"  queue: {messageTTL: 5m}\n")
+		Expect(w.warren("plan", "-f", changed)).To(SatisfyAll(
+			HaveField("Code", 2), HaveField("Out", MatchRegexp(`recreate +Queue +orders +x-message-ttl: not set, should be 300000`))))
+		kube.Kubectl("apply", "--server-side", "--force-conflicts", "--namespace="+w.Namespace, "-f", changed)
+		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
+		Expect(w.warren("diff", "orders")).To(SatisfyAll(
+			HaveField("Code", 2), HaveField("Out", MatchRegexp(`Queue +orders +arguments.x-message-ttl +300000 +not set +Recreate`))))
+		Expect(w.warren("plan", "orders")).To(SatisfyAll(
+			HaveField("Code", 2), HaveField("Out", MatchRegexp(`recreate +Queue +orders +x-message-ttl: not set, should be 300000`))))
+
+		found := struct {
+			Changes []struct{ Path, Desired, Effect string }
+		}{}
+		Expect(json.Unmarshal([]byte(w.warren("diff", "orders", "-o", "json").Out), &found)).To(Succeed())
+		Expect(found.Changes).To(ConsistOf(SatisfyAll(
+			HaveField("Path", "arguments.x-message-ttl"), HaveField("Desired", "300000"), HaveField("Effect", "Recreate"))))
+	})
+
+	It("plans for the broker of the BrokerConnection where there is no such ConsumerQueue yet", func() {
+		w := newWorld()
+		Eventually(w.Connection).Should(Condition("Ready", metav1.ConditionTrue, "Connected"))
+		planned := w.warren("plan", "-f", file("orders.yaml", ordersYAML+"  deadLetter: {policy: Disabled}\n"))
+		Expect(planned).To(SatisfyAll(HaveField("Code", 2), HaveField("Out", MatchRegexp(`declare +Queue +orders +x-delivery-limit=-1`))))
+		Expect(w.warren("plan", "-f", file("other.yaml", ordersYAML+"  connectionRef: {name: elsewhere}\n"))).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`BrokerConnection "elsewhere"`))))
+	})
+
+	It("prints what changes while it watches", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		watching := w.command("status", "--watch")
+		pipe, err := watching.StdoutPipe()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(watching.Start()).To(Succeed())
+		lines := bufio.NewScanner(pipe)
+		Expect(lines.Scan()).To(BeTrue())
+		Expect(lines.Text()).To(HavePrefix("NAME"))
+		Expect(lines.Scan()).To(BeTrue())
+		Expect(lines.Text()).To(HavePrefix("orders"))
+		w.Queue("payments", `{}`)
+		for lines.Scan() {
+			if fields := fmt.Sprint(lines.Text()); len(fields) > 0 && fields[:4] == "paym" {
+				break
+			}
+		}
+		Expect(lines.Text()).To(HavePrefix("payments"))
+		Expect(watching.Process.Signal(interrupt)).To(Succeed())
+		for lines.Scan() { // until the end
+		}
+		Expect(watching.Wait()).To(Succeed(), "Ctrl-C is no error")
+	})
+
+	It("is of use to who may only look", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		for _, role := range []string{"brokerconnection", "consumerqueue", "redrive"} {
+			kube.Kubectl("create", "rolebinding", role, "--namespace="+w.Namespace, "--clusterrole="+role+"-viewer-role", "--user=viewer")
+		}
+		Eventually(func() int { return w.warren("status", "--as=viewer").Code }).Should(Equal(0))
+		for _, verb := range []string{"plan", "diff", "tree", "status"} {
+			Expect(w.warren(verb, "orders", "--as=viewer")).To(HaveField("Code", 0), verb)
+		}
+		changed := file("changed.yaml", ordersYAML+"  queue: {messageTTL: 5m}\n")
+		Expect(w.warren("plan", "-f", changed, "--as=viewer")).To(HaveField("Code", 2))
+		Expect(w.warren("status", "-A", "--as=viewer")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("view is enough to look, edit to move dead letters"))))
+		Expect(w.warren("dlq", "redrive", "orders", "--yes", "--as=viewer")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
+			HaveField("ErrOut", ContainSubstring("edit to move dead letters"))))
+	})
+
+	It("says what is missing", func() {
+		w := newWorld()
+		Expect(w.warren("tree", "none")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`"none" not found`)),
+			HaveField("ErrOut", ContainSubstring("kubectl warren status -A"))))
+		Expect(w.warren("status")).To(SatisfyAll(
+			HaveField("Code", 0), HaveField("ErrOut", ContainSubstring("There is no ConsumerQueue in namespace"))))
+		Expect(w.warren("__complete", "tree", "").Out).NotTo(ContainSubstring("orders"))
+		w.queue("orders", `{}`)
+		Expect(w.warren("__complete", "tree", "").Out).To(HavePrefix("orders\n"))
+	})
+})

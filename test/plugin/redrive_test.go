@@ -1,0 +1,195 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// interrupt is what Ctrl-C sends.
+var interrupt = os.Interrupt
+
+// park publishes messages to a dead-letter queue, whose header n counts from zero.
+func (w *world) park(queue string, count int) {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("park")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(channel.Confirm(false)).To(Succeed())
+	var last *amqp.DeferredConfirmation
+	for i := range count {
+		last, err = channel.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{
+			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"n": int64(i)}, Body: fmt.Appendf(nil, `{"n": %d}`, i),
+		})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Expect(last.WaitContext(ctx())).To(BeTrue())
+	Eventually(func() int { return w.VHost.Ready(queue) }).Should(Equal(count))
+}
+
+// redrives lists the Redrives of the namespace.
+func (w *world) redrives() []v1alpha1.Redrive {
+	GinkgoHelper()
+	list := &v1alpha1.RedriveList{}
+	Expect(kube.List(ctx(), list, client.InNamespace(w.Namespace))).To(Succeed())
+	return list.Items
+}
+
+// running is `kubectl warren dlq redrive` while it goes on.
+type running struct {
+	command     *exec.Cmd
+	out, errOut *bytes.Buffer
+}
+
+// start begins to move the messages of orders.dlq, so slowly that the test can do something meanwhile.
+func (w *world) start() *running {
+	GinkgoHelper()
+	r := &running{command: w.command("dlq", "redrive", "orders", "--yes", "--rate=5"), out: &bytes.Buffer{}, errOut: &bytes.Buffer{}}
+	r.command.Stdout, r.command.Stderr = r.out, r.errOut
+	Expect(r.command.Start()).To(Succeed())
+	Eventually(func() int { return w.VHost.Ready("orders") }).Should(BeNumerically(">", 0))
+	return r
+}
+
+// wait waits for the end of the command.
+func (r *running) wait() ended {
+	GinkgoHelper()
+	_ = r.command.Wait() // the code tells
+	return ended{r.out.String(), r.errOut.String(), r.command.ProcessState.ExitCode()}
+}
+
+var _ = Describe("kubectl warren dlq", func() {
+	It("counts, asks, moves, and leaves a record", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 20)
+		arguments := []string{"dlq", "redrive", "orders", "--where=headers.n < 5", "--died-reason=parked", "--reason=the API is back"}
+
+		counted := w.warren(append(arguments, "--dry-run")...)
+		Expect(counted).To(Equal(ended{Out: "Queue orders.dlq: 5 of 20 messages would be moved, 15 skipped (NotSelected).\n", ErrOut: counted.ErrOut}))
+		Expect(w.redrives()).To(BeEmpty(), "the dry run is deleted")
+
+		refused := w.answer("n\n", arguments...)
+		Expect(refused).To(SatisfyAll(HaveField("Code", 1),
+			HaveField("ErrOut", ContainSubstring("Move 5 messages from orders.dlq to orders, 100 a second? [y/N]")),
+			HaveField("ErrOut", ContainSubstring("no message was moved"))))
+		Expect(w.warren(arguments...)).To(HaveField("Code", 1), "nobody answers")
+		Expect(w.redrives()).To(BeEmpty())
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(20))
+
+		moved := w.answer("y\n", arguments...)
+		Expect(moved).To(SatisfyAll(HaveField("Code", 0),
+			HaveField("Out", ContainSubstring("Completed: 5 of 20 messages moved, 15 skipped (NotSelected)"))))
+		Eventually(func() int { return w.VHost.Ready("orders") }).Should(Equal(5))
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(15))
+		Expect(w.redrives()).To(ConsistOf(HaveField("Spec", SatisfyAll(
+			HaveField("RequestedBy", "admin"), HaveField("Reason", "the API is back"), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))),
+			HaveField("Select.Where", "headers.n < 5"), HaveField("Select.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
+
+		none := w.warren("dlq", "redrive", "orders", "--where=headers.n == 77", "--yes")
+		Expect(none).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("0 of 15 messages would be moved"))))
+	})
+
+	It("moves elsewhere, and prints the Redrive", func() {
+		w := newWorld()
+		w.queue("orders", `{retry: {delayTiers: [{delay: 1h}]}}`)
+		w.park("orders.dlq", 7)
+		printed := w.warren("dlq", "redrive", "orders", "--yes", "--limit=3", "--to=retry", "--rate=unlimited", "-o", "json")
+		Expect(printed).To(HaveField("Code", 0))
+		redrive := v1alpha1.Redrive{}
+		Expect(json.Unmarshal([]byte(printed.Out), &redrive)).To(Succeed())
+		Expect(redrive.Kind).To(Equal("Redrive"))
+		Expect(redrive.Status.Moved).To(HaveValue(BeEquivalentTo(3)))
+		Eventually(func() int { return w.VHost.Ready("orders.retry.1h") }).Should(Equal(3))
+	})
+
+	It("leaves a Redrive alone on Ctrl-C, follows it again, and cancels it", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 200)
+		detached := w.start()
+		name := w.redrives()[0].Name
+		Expect(detached.command.Process.Signal(interrupt)).To(Succeed())
+		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 0),
+			HaveField("ErrOut", ContainSubstring("goes on without this command")),
+			HaveField("ErrOut", ContainSubstring("kubectl warren dlq cancel "+name))))
+		Expect(w.warren("__complete", "dlq", "cancel", "").Out).To(HavePrefix(name + "\n"))
+
+		following := &running{command: w.command("dlq", "follow", name), out: &bytes.Buffer{}, errOut: &bytes.Buffer{}}
+		following.command.Stdout, following.command.Stderr = following.out, following.errOut
+		Expect(following.command.Start()).To(Succeed())
+		cancelled := w.warren("dlq", "cancel", name)
+		Expect(cancelled).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", HavePrefix("Cancelled: "))))
+		Expect(following.wait()).To(SatisfyAll(HaveField("Code", 4), HaveField("Out", ContainSubstring("Cancelled: "))))
+		Expect(w.warren("dlq", "cancel", name)).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("has ended already: Cancelled"))))
+		Expect(w.warren("dlq", "follow", name)).To(HaveField("Code", 4))
+	})
+
+	It("ends as failed where the ConsumerQueue is deleted meanwhile", func() {
+		w := newWorld()
+		w.queue("orders", `{deletionPolicy: Retain}`)
+		w.park("orders.dlq", 200)
+		going := w.start()
+		w.Delete("orders")
+		Expect(going.wait()).To(SatisfyAll(HaveField("Code", 3), HaveField("Out", ContainSubstring("ConsumerQueueGone"))))
+	})
+
+	It("says what the operator says of a selection that cannot be understood", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		Expect(w.warren("dlq", "redrive", "orders", "--where=headers.n <")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("InvalidSelector: spec.select.where"))))
+		Expect(w.warren("dlq", "redrive", "orders", "--id=short")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("spec.select.ids[0]"))))
+		Expect(w.warren("dlq", "redrive", "none", "--yes")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`"none" not found`))))
+		Expect(w.redrives()).To(BeEmpty())
+	})
+
+	It("offers what works where messages cannot be counted", func() {
+		w := newWorld()
+		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
+		w.park("orders.dlq", 4)
+		refused := w.warren("dlq", "redrive", "orders", "--died-reason=Parked", "--yes")
+		Expect(refused).To(SatisfyAll(HaveField("Code", 1),
+			HaveField("ErrOut", ContainSubstring(`queue "orders.dlq" has a delivery limit`)),
+			HaveField("ErrOut", ContainSubstring("kubectl warren dlq redrive orders"))))
+		Expect(w.warren("dlq", "redrive", "orders", "--dry-run")).To(HaveField("Code", 1))
+		moved := w.answer("yes\n", "dlq", "redrive", "orders")
+		Expect(moved).To(SatisfyAll(HaveField("Code", 0),
+			HaveField("Out", ContainSubstring("The messages cannot be counted")),
+			HaveField("ErrOut", ContainSubstring("uncounted, one at a time? [y/N]")),
+			HaveField("Out", ContainSubstring("Completed: 4 of 4 messages moved"))))
+	})
+
+	It("returns at once with --detach, and says who has the turn", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 100)
+		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 5}`)
+		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+		waiting := w.command("dlq", "redrive", "orders", "--yes", "--detach", "-o", "name")
+		out, errOut := &bytes.Buffer{}, &lines{}
+		waiting.Stdout, waiting.Stderr = out, errOut
+		Expect(waiting.Start()).To(Succeed())
+		Eventually(errOut.String).Should(ContainSubstring(`Queued: `))
+		Expect(w.warren("dlq", "cancel", "first")).To(HaveField("Code", 0))
+		Expect(waiting.Wait()).To(Succeed())
+		Expect(strings.TrimSpace(out.String())).To(HavePrefix("redrive.messaging.warren.dev/orders-"))
+	})
+})

@@ -1,0 +1,152 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+var (
+	broker brokers.Broker
+	kube   *APIServer
+	// plugins is the folder that kubectl finds the plugin in.
+	plugins string
+)
+
+func TestPlugin(t *testing.T) {
+	SetUpGomega(30 * time.Second)
+	broker = brokers.All(t)[0]
+	RunSpecs(t, "kubectl warren")
+}
+
+type shared struct{ KubeConfig, Plugins string }
+
+var _ = SynchronizedBeforeSuite(func() []byte {
+	LogTo(GinkgoWriter)
+	folder := BuildPlugin()
+	server := StartAPIServer()
+	for _, role := range []string{"brokerconnection", "consumerqueue", "redrive"} {
+		server.Kubectl("apply", "-f", filepath.Join(Checkout, "config", "rbac", role+"_viewer_role.yaml"))
+	}
+	startManager(server)
+	given, err := json.Marshal(shared{server.KubeConfig, folder})
+	Expect(err).NotTo(HaveOccurred())
+	return given
+}, func(given []byte) {
+	from := shared{}
+	Expect(json.Unmarshal(given, &from)).To(Succeed())
+	kube, plugins = Connect(from.KubeConfig), from.Plugins
+})
+
+// startManager runs the operator in this process, for all namespaces, until the suite ends.
+func startManager(server *APIServer) {
+	GinkgoHelper()
+	caching, err := controller.CacheOptions("")
+	Expect(err).NotTo(HaveOccurred())
+	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
+		Scheme: Scheme(), Cache: caching, Metrics: metricsserver.Options{BindAddress: "0"},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	deadLetters := NewProxiedDeadLetterServer(server)
+	ctx, cancel := context.WithCancel(context.Background())
+	Expect(controller.Setup(ctx, mgr, controller.Options{
+		MessageCountsInterval: time.Second, DeadLetters: deadLetters.Options(),
+	})).To(Succeed())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(stopped).Should(Receive(BeNil()), "the manager stops in good order")
+	})
+}
+
+// world is a test's own namespace and vhost.
+type world struct{ *World }
+
+func newWorld() *world {
+	GinkgoHelper()
+	w := &world{NewWorld(kube, broker.NewVHost(GinkgoTB()))}
+	DeferCleanup(w.Leave)
+	w.Secret(broker.Username, broker.Password)
+	w.Connect(v1alpha1.BrokerConnectionSpec{})
+	return w
+}
+
+// queue applies a ConsumerQueue and waits until it is Ready.
+func (w *world) queue(name, spec string) {
+	GinkgoHelper()
+	w.Queue(name, spec)
+	w.Ready(name)
+}
+
+// ended is how a command ended.
+type ended struct {
+	Out, ErrOut string
+	Code        int
+}
+
+// command is `kubectl warren` in the namespace of the test.
+func (w *world) command(args ...string) *exec.Cmd {
+	args = slices.Concat([]string{"warren", args[0], "--namespace=" + w.Namespace}, args[1:])
+	command := exec.CommandContext(GinkgoT().Context(), KubectlPath(), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+kube.KubeConfig, "PATH="+plugins+":"+os.Getenv("PATH"))
+	return command
+}
+
+// warren runs `kubectl warren` to its end.
+func (w *world) warren(args ...string) ended { return w.answer("", args...) }
+
+// answer runs `kubectl warren` with something on stdin.
+func (w *world) answer(stdin string, args ...string) ended {
+	GinkgoHelper()
+	command := w.command(args...)
+	command.Stdin = bytes.NewBufferString(stdin)
+	return run(command)
+}
+
+func run(command *exec.Cmd) ended {
+	GinkgoHelper()
+	out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
+	command.Stdout, command.Stderr = out, errOut
+	err := command.Run()
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return ended{out.String(), errOut.String(), command.ProcessState.ExitCode()}
+}
+
+// file writes a file, and returns its path.
+func file(name, content string) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), name)
+	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	return path
+}
+
+func ctx() context.Context { return GinkgoT().Context() }
+
+// version is that of the broker.
+func version() vhost.Version {
+	GinkgoHelper()
+	parsed, err := vhost.ParseVersion(broker.Version)
+	Expect(err).NotTo(HaveOccurred())
+	return parsed
+}
