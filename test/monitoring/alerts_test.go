@@ -148,6 +148,15 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		}).Should(HaveLen(1))
 	})
 
+	It("counts what a Purge deletes", func() {
+		well.VHost.Publish("", "orders.dlq", "sixth", "seventh")
+		Eventually(func() int { return well.VHost.Ready("orders.dlq") }).Should(Equal(2))
+		well.Purge("away", `{consumerQueueRef: {name: orders}, limit: 2}`)
+		Eventually(func() model.Vector {
+			return prometheus.query(`warren_purge_messages_total{consumerqueue="orders", result="deleted"} == 2`)
+		}).Should(HaveLen(1))
+	})
+
 	It("tells of a fence that stands, here one that this user may not take down", func() {
 		fence := fmt.Sprintf("warren-fence-%d-ABCDEF:someone:orders", time.Now().Add(-2*time.Minute).Unix())
 		fenced.VHost.SetPolicy(fence, brokers.Policy{
