@@ -15,6 +15,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 type exportLettersCommand struct {
@@ -86,7 +88,7 @@ func (e *exportLettersCommand) writeFile(body io.Reader) error {
 func (e *exportLettersCommand) write(out io.Writer, body io.Reader, where string) error {
 	count, end, err := copyExport(out, body)
 	if err == nil {
-		for _, line := range seenLines(v1alpha1.Seen{Skipped: end.Skipped}) {
+		for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped}) {
 			printf(e.ErrOut, "%s\n", line)
 		}
 		err = missing(end)
@@ -104,7 +106,7 @@ func missing(end v1alpha1.ExportEnd) error {
 	case end.Error != "":
 		return errors.New(end.Error)
 	case end.Partial:
-		return errors.New(partialText(end.PartialReason))
+		return errors.New(letters.PartialText(end.PartialReason))
 	}
 	return nil
 }
@@ -124,7 +126,7 @@ func copyExport(out io.Writer, in io.Reader) (count int64, end v1alpha1.ExportEn
 			count++
 		}
 		last = line
-		if _, err := out.Write(printableJSON(line)); err != nil {
+		if _, err := out.Write(printable.JSON(line)); err != nil {
 			return count, end, err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 type peekCommand struct {
@@ -72,17 +74,17 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 	if err := json.Unmarshal(answer, &list); err != nil {
 		return fmt.Errorf("the answer of the dead-letter API is no list of messages: %w", err)
 	}
-	letters, err := lettersOf(list)
+	decoded, err := letters.Decode(list)
 	if err != nil {
 		return err
 	}
 	if p.output.format == formatName {
-		for _, letter := range letters {
-			printf(p.Out, "%s\n", printable(letter.ID))
+		for _, letter := range decoded {
+			printf(p.Out, "%s\n", printable.Text(letter.ID))
 		}
 		return nil
 	}
-	if err := printLetters(p.Out, list, letters, time.Now()); err != nil {
+	if err := printLetters(p.Out, list, decoded, time.Now()); err != nil {
 		return err
 	}
 	if list.NextPosition != nil {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 type showCommand struct {
@@ -94,17 +96,17 @@ func (c *cluster) ask(
 
 // saying prints why a command waits.
 func saying(errOut io.Writer) func(string) {
-	return func(sentence string) { printf(errOut, "Waiting: %s\n", printable(sentence)) }
+	return func(sentence string) { printf(errOut, "Waiting: %s\n", printable.Text(sentence)) }
 }
 
 func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, coloured bool) error {
 	summary := queue.Summary
-	printf(out, "Queue %s: %s", printable(queue.Queue), messages(number(queue.Messages)))
+	printf(out, "Queue %s: %s", printable.Text(queue.Queue), messages(number(queue.Messages)))
 	if summary.Examined != number(queue.Messages) {
 		printf(out, ", %d looked at", summary.Examined)
 	}
 	printf(out, ".\n")
-	for _, line := range seenLines(summary.Seen) {
+	for _, line := range letters.SeenLines(summary.Seen) {
 		printf(out, "%s\n", line)
 	}
 	if len(summary.Groups) == 0 {
@@ -113,16 +115,16 @@ func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, 
 	printf(out, "\n")
 	head := []string{"REASON", "QUEUE"}
 	if summary.GroupBy != "" {
-		head = append(head, strings.ToUpper(printable(summary.GroupBy)))
+		head = append(head, strings.ToUpper(printable.Text(summary.GroupBy)))
 	}
 	rows := newTable(coloured, append(head, "COUNT", "REDRIVEN", "OLDEST", "NEWEST", "SAMPLE")...)
 	for _, group := range summary.Groups {
-		row := []cell{text(printable(group.Reason)), text(queueText(group.Queue))}
+		row := []cell{text(printable.Text(group.Reason)), text(queueText(group.Queue))}
 		if summary.GroupBy != "" {
 			row = append(row, text(headerText(group.Value)))
 		}
 		rows.add(append(row, text(decimal(group.Count)), redrivenCell(group.Redriven),
-			text(age(now, group.Oldest)), text(age(now, group.Newest)), text(printable(group.SampleID)))...)
+			text(age(now, group.Oldest)), text(age(now, group.Newest)), text(printable.Text(group.SampleID)))...)
 	}
 	if err := rows.print(out); err != nil {
 		return err
@@ -145,7 +147,7 @@ func queueText(name string) string {
 	if name == "" {
 		return "-"
 	}
-	return printable(name)
+	return printable.Text(name)
 }
 
 // headerText is the value of a header. A message may lack the header, or have an empty text there.
@@ -156,7 +158,7 @@ func headerText(value *string) string {
 	case *value == "":
 		return `""`
 	}
-	return printable(*value)
+	return printable.Text(*value)
 }
 
 // age is how long ago something was, as kubectl prints ages.

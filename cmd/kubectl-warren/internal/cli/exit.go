@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 // The exit codes. Zero is success.
@@ -81,7 +82,7 @@ func codeOf(err error, out io.Writer) int {
 		ends = &exit{exitError, err}
 	}
 	if ends.err != nil {
-		printf(out, "error: %s\n", strings.Join(printableLines(explain(ends.err)), "\n"))
+		printf(out, "error: %s\n", strings.Join(printable.Lines(explain(ends.err)), "\n"))
 	}
 	return ends.code
 }

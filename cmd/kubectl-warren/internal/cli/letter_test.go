@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 )
 
 // now is when the tests print.
@@ -38,11 +39,11 @@ func TestLettersPrinted(t *testing.T) {
 			t.Parallel()
 			list := v1alpha1.DeadLetterList{}
 			answered(t, name, &list)
-			letters, err := lettersOf(list)
+			decoded, err := letters.Decode(list)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name, printed(t, func(out *bytes.Buffer) error { return printLetters(out, list, letters, now) }))
+			golden(t, name, printed(t, func(out *bytes.Buffer) error { return printLetters(out, list, decoded, now) }))
 		})
 	}
 }
@@ -126,7 +127,7 @@ func TestGroupFlags(t *testing.T) {
 func TestDeepBody(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
-	if difference := cmp.Diff([]string{deep}, bodyLines(v1alpha1.DeadLetter{Body: deep, BodyEncoding: v1alpha1.UTF8})); difference != "" {
+	if difference := cmp.Diff([]string{deep}, letters.BodyLines(v1alpha1.DeadLetter{Body: deep, BodyEncoding: v1alpha1.UTF8})); difference != "" {
 		t.Errorf("-want +got:\n%s", difference)
 	}
 }

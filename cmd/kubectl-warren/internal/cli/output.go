@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 // The formats of -o.
@@ -71,10 +73,10 @@ func (o *output) printedAnswer(out io.Writer, answer []byte) (bool, error) {
 		if err := json.Indent(indented, bytes.TrimSpace(answer), "", "  "); err != nil {
 			return true, fmt.Errorf("the answer is no JSON: %w", err)
 		}
-		_, err := out.Write(append(printableJSON(indented.Bytes()), '\n'))
+		_, err := out.Write(append(printable.JSON(indented.Bytes()), '\n'))
 		return true, err
 	case formatYAML:
-		text, err := yaml.JSONToYAML(yamlJSON(answer))
+		text, err := yaml.JSONToYAML(printable.YAMLJSON(answer))
 		if err == nil {
 			_, err = out.Write(text)
 		}

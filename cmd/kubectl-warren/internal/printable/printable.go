@@ -1,4 +1,4 @@
-package cli
+package printable
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable writes a text in one line that a terminal takes for nothing but text: control characters, such as those that begin an escape
+// Text writes a text in one line that a terminal takes for nothing but text: control characters, such as those that begin an escape
 // sequence, and characters that turn the direction of writing become escapes. What messages hold is written by whoever publishes.
-func printable(value string) string {
+func Text(value string) string {
 	if utf8.ValidString(value) && strings.IndexFunc(value, isUnprintable) < 0 {
 		return value
 	}
@@ -27,13 +27,13 @@ func printable(value string) string {
 	return line.String()
 }
 
-// printableLines is printable for a text that keeps its lines and tabs.
-func printableLines(value string) []string {
+// Lines is Text for a text that keeps its lines and tabs.
+func Lines(value string) []string {
 	lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(value, "\r\n", "\n"), "\n"), "\n")
 	for i, line := range lines {
 		parts := strings.Split(line, "\t")
 		for j, part := range parts {
-			parts[j] = printable(part)
+			parts[j] = Text(part)
 		}
 		lines[i] = strings.Join(parts, "\t")
 	}
@@ -42,14 +42,14 @@ func printableLines(value string) []string {
 
 func isUnprintable(character rune) bool { return !unicode.IsPrint(character) }
 
-// printableJSON writes the same JSON so that a terminal takes it for nothing but text. Outside of texts JSON has nothing to escape.
-func printableJSON(content []byte) []byte {
+// JSON writes the same JSON so that a terminal takes it for nothing but text. Outside of texts JSON has nothing to escape.
+func JSON(content []byte) []byte {
 	return escapedJSON(content, math.MaxInt32)
 }
 
-// yamlJSON writes the same JSON so that YAML can be made of it, which knows escapes of single characters up to U+FFFF, and no others. YAML
+// YAMLJSON writes the same JSON so that YAML can be made of it, which knows escapes of single characters up to U+FFFF, and no others. YAML
 // escapes control characters by itself.
-func yamlJSON(content []byte) []byte {
+func YAMLJSON(content []byte) []byte {
 	return escapedJSON(content, 0xffff)
 }
 

@@ -1,0 +1,142 @@
+package letters
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+)
+
+// Decode reads the messages of an answer. Numbers stay as they were written.
+func Decode(list v1alpha1.DeadLetterList) ([]v1alpha1.DeadLetter, error) {
+	letters := make([]v1alpha1.DeadLetter, len(list.Items))
+	for i, item := range list.Items {
+		decoder := json.NewDecoder(bytes.NewReader(item))
+		decoder.UseNumber()
+		if err := decoder.Decode(&letters[i]); err != nil {
+			return nil, fmt.Errorf("read message %d of the answer: %w", i, err)
+		}
+	}
+	return letters, nil
+}
+
+// OriginText is where a message was before it died, in a part of a sentence; empty if the message does not tell.
+func OriginText(origin v1alpha1.Origin) string {
+	var known []string
+	if origin.Queue != "" {
+		known = append(known, fmt.Sprintf(`queue "%s"`, printable.Text(origin.Queue)))
+	}
+	if origin.Exchange != nil {
+		known = append(known, fmt.Sprintf(`exchange "%s"`, printable.Text(*origin.Exchange)))
+	}
+	if origin.RoutingKey != nil {
+		known = append(known, fmt.Sprintf(`routing key "%s"`, printable.Text(*origin.RoutingKey)))
+	}
+	return strings.Join(known, ", ")
+}
+
+var warningTexts = map[v1alpha1.Warning]string{
+	v1alpha1.WarningExpiresInQueue: "the message has an expiration, and is deleted when that is over",
+	v1alpha1.WarningCameBack:       "the message was moved back before, and failed again",
+	v1alpha1.WarningNoOrigin:       "the message does not tell which queue it comes from",
+	v1alpha1.WarningAMQP10:         "the message was published over AMQP 1.0; not all of it can be seen or moved over AMQP 0-9-1",
+}
+
+// WarningText is a warning with what it means.
+func WarningText(warning v1alpha1.Warning) string {
+	if known := warningTexts[warning]; known != "" {
+		return string(warning) + ", " + known
+	}
+	return printable.Text(string(warning))
+}
+
+// PropertiesText are the properties by name.
+func PropertiesText(properties map[string]any) string {
+	words := make([]string, 0, len(properties))
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		words = append(words, printable.Text(name)+" "+ValueText(properties[name]))
+	}
+	return strings.Join(words, ", ")
+}
+
+// HeaderLines are the headers, sorted, one a line; of x-death each entry has a line of its own.
+func HeaderLines(headers map[string]any) []string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		deaths, isList := headers[name].([]any)
+		if name != "x-death" || !isList {
+			lines = append(lines, printable.Text(name)+": "+ValueText(headers[name]))
+			continue
+		}
+		for _, death := range deaths {
+			lines = append(lines, "x-death: "+deathText(death))
+		}
+	}
+	return lines
+}
+
+// deathText is an entry of x-death in words. What RabbitMQ would not write so is printed as JSON: any client can write the header.
+func deathText(value any) string {
+	entry, _ := value.(map[string]any)
+	reason, hasReason := entry["reason"].(string)
+	queue, hasQueue := entry["queue"].(string)
+	if !hasReason || !hasQueue {
+		return ValueText(value)
+	}
+	line := fmt.Sprintf(`%s in queue "%s"`, printable.Text(reason), printable.Text(queue))
+	if count, counted := entry["count"].(json.Number); counted {
+		line += fmt.Sprintf(", count %s", printable.Text(count.String()))
+	}
+	if first, timed := entry["time"].(string); timed {
+		line += ", first at " + printable.Text(first)
+	}
+	if exchange, routed := entry["exchange"].(string); routed {
+		line += fmt.Sprintf(`, from exchange "%s"`, printable.Text(exchange))
+	}
+	if keys, routed := entry["routing-keys"]; routed {
+		line += " with routing keys " + ValueText(keys)
+	}
+	return line
+}
+
+// ValueText is a value of JSON: a text as it is, all else as JSON.
+func ValueText(value any) string {
+	if known, isText := value.(string); isText {
+		return printable.Text(known)
+	}
+	buffer := &bytes.Buffer{}
+	encoder := json.NewEncoder(buffer)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return printable.Text(fmt.Sprint(value))
+	}
+	return printable.Text(strings.TrimSuffix(buffer.String(), "\n"))
+}
+
+// mostGrowth is how many times longer than a body its JSON may become by being indented: JSON can be nested so deeply that there are only
+// spaces to see.
+const mostGrowth = 8
+
+// BodyLines is a body as lines: JSON indented, other text as it is, and all else as a hex dump.
+func BodyLines(letter v1alpha1.DeadLetter) []string {
+	if letter.Body == "" {
+		return nil
+	}
+	if letter.BodyEncoding == v1alpha1.Base64 {
+		if content, err := base64.StdEncoding.DecodeString(letter.Body); err == nil {
+			return printable.Lines(hex.Dump(content))
+		}
+	}
+	indented := &bytes.Buffer{}
+	if err := json.Indent(indented, []byte(letter.Body), "", "  "); err == nil && indented.Len() < mostGrowth*len(letter.Body)+64 {
+		return printable.Lines(indented.String())
+	}
+	return printable.Lines(letter.Body)
+}

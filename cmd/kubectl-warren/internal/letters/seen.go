@@ -1,0 +1,54 @@
+package letters
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+)
+
+// partialTexts say why there are messages that could not be seen.
+var partialTexts = map[v1alpha1.PartialReason]string{
+	v1alpha1.PartialHeldByConsumers: "others consume the queue; what they hold cannot be seen",
+	v1alpha1.PartialDepth:           "there are more messages; what is further down was not looked at",
+	v1alpha1.PartialTime:            "the look took too long; the rest was not looked at",
+	v1alpha1.PartialUnreadable:      "RabbitMQ cannot deliver a message over AMQP 0-9-1, nor what stands behind it",
+}
+
+// skippedTexts say which messages of a shared queue were left out.
+var skippedTexts = map[string]string{
+	"OtherOrigin": "from queues of other ConsumerQueues",
+	"NoOrigin":    "of unknown origin, which the reason Parked selects",
+}
+
+// SeenLines say what an answer does not tell of.
+func SeenLines(seen v1alpha1.Seen) []string {
+	var lines []string
+	if seen.Partial {
+		reason := printable.Text(string(seen.PartialReason))
+		lines = append(lines, fmt.Sprintf("Not all messages were seen: %s (%s).", PartialText(seen.PartialReason), reason))
+	}
+	left := make([]string, 0, len(seen.Skipped))
+	for _, reason := range slices.Sorted(maps.Keys(seen.Skipped)) {
+		because := skippedTexts[reason]
+		if because == "" {
+			because = "for another reason"
+		}
+		left = append(left, fmt.Sprintf("%d %s (%s)", seen.Skipped[reason], because, printable.Text(reason)))
+	}
+	if len(left) > 0 {
+		lines = append(lines, "Left out, as others share the queue: "+strings.Join(left, ", ")+".")
+	}
+	return lines
+}
+
+// PartialText is why there are messages that could not be seen.
+func PartialText(reason v1alpha1.PartialReason) string {
+	if known := partialTexts[reason]; known != "" {
+		return known
+	}
+	return "for a reason that this version of kubectl warren does not know"
+}
