@@ -49,18 +49,25 @@ func (w *world) redrives() []v1alpha1.Redrive {
 	return list.Items
 }
 
-// running is `kubectl warren dlq redrive` while it goes on.
+// running is `kubectl warren` while it goes on.
 type running struct {
 	command     *exec.Cmd
 	out, errOut *bytes.Buffer
 }
 
-// start begins to move the messages of orders.dlq, so slowly that the test can do something meanwhile.
-func (w *world) start() *running {
+// start starts a command.
+func (w *world) start(args ...string) *running {
 	GinkgoHelper()
-	r := &running{command: w.command("dlq", "redrive", "orders", "--yes", "--rate=5"), out: &bytes.Buffer{}, errOut: &bytes.Buffer{}}
+	r := &running{command: w.command(args...), out: &bytes.Buffer{}, errOut: &bytes.Buffer{}}
 	r.command.Stdout, r.command.Stderr = r.out, r.errOut
 	Expect(r.command.Start()).To(Succeed())
+	return r
+}
+
+// move begins to move the messages of orders.dlq, so slowly that the test can do something meanwhile.
+func (w *world) move() *running {
+	GinkgoHelper()
+	r := w.start("dlq", "redrive", "orders", "--yes", "--rate=5")
 	Eventually(func() int { return w.VHost.Ready("orders") }).Should(BeNumerically(">", 0))
 	return r
 }
@@ -121,7 +128,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 200)
-		detached := w.start()
+		detached := w.move()
 		name := w.redrives()[0].Name
 		Expect(detached.command.Process.Signal(interrupt)).To(Succeed())
 		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 0),
@@ -129,9 +136,7 @@ var _ = Describe("kubectl warren dlq", func() {
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq cancel "+name))))
 		Expect(w.warren("__complete", "dlq", "cancel", "").Out).To(HavePrefix(name + "\n"))
 
-		following := &running{command: w.command("dlq", "follow", name), out: &bytes.Buffer{}, errOut: &bytes.Buffer{}}
-		following.command.Stdout, following.command.Stderr = following.out, following.errOut
-		Expect(following.command.Start()).To(Succeed())
+		following := w.start("dlq", "follow", name)
 		cancelled := w.warren("dlq", "cancel", name)
 		Expect(cancelled).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", HavePrefix("Cancelled: "))))
 		Expect(following.wait()).To(SatisfyAll(HaveField("Code", 4), HaveField("Out", ContainSubstring("Cancelled: "))))
@@ -144,7 +149,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		w := newWorld()
 		w.queue("orders", `{deletionPolicy: Retain}`)
 		w.park("orders.dlq", 200)
-		going := w.start()
+		going := w.move()
 		w.Delete("orders")
 		Expect(going.wait()).To(SatisfyAll(HaveField("Code", 3), HaveField("Out", ContainSubstring("ConsumerQueueGone"))))
 	})

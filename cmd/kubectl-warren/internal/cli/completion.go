@@ -27,9 +27,9 @@ func newCompletion(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion (--for-kubectl | " + strings.Join(shells, " | ") + ")",
 		Short: "Print what completes commands, flags and names",
-		Long: "Print what completes commands, flags and the names of ConsumerQueues and Redrives. With --for-kubectl, print the script " +
-			"by which kubectl completes `kubectl warren`: it has to be on PATH, by the name kubectl_complete-warren. The others complete " +
-			"kubectl-warren where it is called by that name.",
+		Long: "Print what completes commands, flags and the names of ConsumerQueues, Redrives and Purges. With --for-kubectl, print " +
+			"the script by which kubectl completes `kubectl warren`: it has to be on PATH, by the name kubectl_complete-warren. The " +
+			"others complete kubectl-warren where it is called by that name.",
 		Example: "  kubectl warren completion --for-kubectl >~/.local/bin/kubectl_complete-warren\n" +
 			"  chmod +x ~/.local/bin/kubectl_complete-warren",
 		Args:      usage(cobra.MaximumNArgs(1)),

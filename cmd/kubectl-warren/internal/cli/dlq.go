@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -16,29 +15,29 @@ import (
 func newDLQ(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "Look into dead-letter queues, and move dead letters back",
+		Short: "Look into dead-letter queues, and move or delete dead letters",
 		Args:  onlyCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newDLQList(c, streams), newDLQShow(c, streams), newPeek(c, streams), newDLQExport(c, streams))
-	cmd.AddCommand(newRedrive(c, streams), newFollow(c, streams), newCancel(c, streams))
+	cmd.AddCommand(newRedrive(c, streams), newPurge(c, streams), newFollow(c, streams), newCancel(c, streams))
 	return cmd
 }
 
 func newFollow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "follow REDRIVE",
-		Short: "Print how a Redrive fares until it has ended",
-		Long: "Print how a Redrive fares until it has ended. Ctrl-C ends only the printing. Exit code 3 means that the Redrive has " +
-			"failed or waits for somebody to mend something, 4 that it was cancelled.",
+		Use:   "follow (REDRIVE | purge/PURGE)",
+		Short: "Print how a Redrive or a Purge fares until it has ended",
+		Long: "Print how a Redrive or a Purge fares until it has ended. Ctrl-C ends only the printing. Exit code 3 means that the " +
+			"Redrive or the Purge has failed or waits for somebody to mend something, 4 that it was cancelled.",
 		Args:              usage(cobra.ExactArgs(1)),
-		ValidArgsFunction: c.completeRedrive,
+		ValidArgsFunction: c.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kube, err := c.open()
+			kube, named, err := c.openJob(args[0])
 			if err != nil {
 				return err
 			}
-			_, err = follow(cmd.Context(), kube, streams, args[0])
+			_, err = follow(cmd.Context(), kube, streams, named)
 			return err
 		},
 	}
@@ -46,55 +45,57 @@ func newFollow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 
 func newCancel(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
-		Use:               "cancel REDRIVE",
-		Short:             "End a Redrive; what was moved stays moved",
+		Use:               "cancel (REDRIVE | purge/PURGE)",
+		Short:             "End a Redrive or a Purge; what was moved stays moved, and what was deleted is gone",
 		Args:              usage(cobra.ExactArgs(1)),
-		ValidArgsFunction: c.completeRedrive,
+		ValidArgsFunction: c.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kube, err := c.open()
+			kube, named, err := c.openJob(args[0])
 			if err != nil {
 				return err
 			}
-			return cancelRedrive(cmd.Context(), kube, streams, args[0])
+			return cancelJob(cmd.Context(), kube, streams, named)
 		},
 	}
 }
 
-func cancelRedrive(ctx context.Context, kube session, streams genericiooptions.IOStreams, name string) error {
-	redrive, err := kube.redrive(ctx, name)
+// openJob opens a session for the job that an argument names.
+func (c *cluster) openJob(argument string) (session, job, error) {
+	kube, err := c.open()
+	if err != nil {
+		return kube, nil, err
+	}
+	named, err := jobNamed(argument, kube.namespace)
+	return kube, named, err
+}
+
+func cancelJob(ctx context.Context, kube session, streams genericiooptions.IOStreams, named job) error {
+	now, err := kube.read(ctx, named)
 	if err != nil {
 		return err
 	}
-	if stageOf(redrive).ended() {
-		return fmt.Errorf("the Redrive %q has ended already: %s", name, readyText(redrive))
+	name := now.object().GetName()
+	if stageOf(now).ended() {
+		return fmt.Errorf("the %s %q has ended already: %s", now.kind(), name, readyText(now))
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cancel":true}}`))
-	if err := kube.Patch(ctx, redrive, patch); err != nil {
+	if err := kube.Patch(ctx, now.object(), patch); err != nil {
 		return err
 	}
-	ended, err := kube.await(ctx, name, func(now *v1alpha1.Redrive) bool { return stageOf(now).ended() }, streams.ErrOut)
+	ended, err := kube.await(ctx, named, func(now job) bool { return stageOf(now).ended() }, streams.ErrOut)
 	if err != nil {
 		return err
 	}
 	if ended == nil {
-		printf(streams.ErrOut, "Redrive %q ends by itself.\n", name)
+		printf(streams.ErrOut, "%s %q ends by itself.\n", named.kind(), name)
 		return nil
 	}
 	printf(streams.Out, "%s\n", readyText(ended))
 	return nil
 }
 
-// redrive reads a Redrive of the namespace.
-func (s session) redrive(ctx context.Context, name string) (*v1alpha1.Redrive, error) {
-	redrive := &v1alpha1.Redrive{}
-	return redrive, s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, redrive)
-}
-
-// pollInterval is how often a Redrive is read while a command waits for it. Warren writes its status every 5 s at most.
-const pollInterval = 500 * time.Millisecond
-
-// completeRedrive completes the first argument of a command with the names of Redrives that have not ended.
-func (c *cluster) completeRedrive(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeJob completes the first argument of a command with the names of Redrives and Purges that have not ended.
+func (c *cluster) completeJob(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -102,15 +103,28 @@ func (c *cluster) completeRedrive(cmd *cobra.Command, args []string, _ string) (
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	list := &v1alpha1.RedriveList{}
-	if err := kube.List(cmd.Context(), list, kube.inNamespace(false)...); err != nil {
-		return nil, cobra.ShellCompDirectiveError
+	redrives, purges := &v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}
+	for _, list := range []client.ObjectList{redrives, purges} {
+		if err := kube.List(cmd.Context(), list, kube.inNamespace(false)...); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
 	}
 	var names []string
-	for i := range list.Items {
-		if !stageOf(&list.Items[i]).ended() {
-			names = append(names, list.Items[i].Name)
+	for _, listed := range jobsOf(redrives.Items, purges.Items) {
+		if !stageOf(listed).ended() {
+			names = append(names, listed.argument())
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func jobsOf(redrives []v1alpha1.Redrive, purges []v1alpha1.Purge) []job {
+	jobs := make([]job, 0, len(redrives)+len(purges))
+	for i := range redrives {
+		jobs = append(jobs, redriveJob{&redrives[i]})
+	}
+	for i := range purges {
+		jobs = append(jobs, purgeJob{&purges[i]})
+	}
+	return jobs
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,9 +21,9 @@ const (
 	exitError = 1
 	// exitDiffers: plan and diff have found differences.
 	exitDiffers = 2
-	// exitFailed: a Redrive ended badly.
+	// exitFailed: a Redrive or a Purge ended badly.
 	exitFailed = 3
-	// exitCancelled: a Redrive was cancelled.
+	// exitCancelled: a Redrive or a Purge was cancelled.
 	exitCancelled = 4
 	// exitUsage: the command was called in a wrong way.
 	exitUsage = 5
@@ -95,12 +96,25 @@ func explain(err error) string {
 	switch {
 	case meta.IsNoMatchError(err), isUnknownResource(err):
 		return "the API server does not know Warren's resources: is Warren installed in this cluster, and --context the right one?"
+	case apierrors.IsNotFound(err) && slices.Contains([]string{"redrives", "purges"}, resourceOf(err)):
+		return err.Error() + ": `kubectl get redrives,purges` lists those of the namespace; the name of a Purge is written purge/NAME"
 	case apierrors.IsNotFound(err):
 		return err.Error() + ": `kubectl warren status -A` lists the ConsumerQueues of all namespaces"
+	case apierrors.IsForbidden(err) && resourceOf(err) == "purges":
+		return err.Error() + ": only the role admin in the namespace lets you delete dead letters; view is enough to look at Purges"
 	case apierrors.IsForbidden(err):
 		return err.Error() + ": ask for a role in the namespace; view is enough to look, edit to move dead letters"
 	}
 	return err.Error()
+}
+
+// resourceOf is the resource that an error of the API server is about, such as purges; empty if the API server does not say.
+func resourceOf(err error) string {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.Status().Details == nil {
+		return ""
+	}
+	return status.Status().Details.Kind
 }
 
 // isUnknownResource says whether the API server has no such resource, rather than no such object.

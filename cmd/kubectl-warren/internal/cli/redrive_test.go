@@ -90,13 +90,13 @@ func wantUsage(t *testing.T, err error, message string) {
 }
 
 // redriveIn is a Redrive with a status.
-func redriveIn(t *testing.T, status string) *v1alpha1.Redrive {
+func redriveIn(t *testing.T, status string) job {
 	t.Helper()
 	redrive := &v1alpha1.Redrive{}
 	if err := yaml.UnmarshalStrict([]byte(status), &redrive.Status); err != nil {
 		t.Fatal(err)
 	}
-	return redrive
+	return redriveJob{redrive}
 }
 
 const ended = `completionTime: "2026-01-31T12:00:00Z", `
@@ -132,20 +132,23 @@ func TestStages(t *testing.T) {
 
 func TestRemaining(t *testing.T) {
 	t.Parallel()
-	redrive := redriveIn(t, "{total: 100, examined: 40, moved: 40}")
 	for name, test := range map[string]struct {
-		moved int64
-		want  string
+		done, left int64
+		want       string
 	}{
-		"nothing moved yet": {0, ""},
-		"20 in 10 s":        {20, ", about 30s left"},
+		"nothing moved yet": {0, 60, ""},
+		"20 in 10 s":        {20, 60, ", about 30s left"},
+		"all moved":         {20, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := remaining(redrive, test.moved, 10*time.Second); got != test.want {
+			if got := remaining(test.done, test.left, 10*time.Second); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
+	}
+	if got, want := redriveIn(t, "{total: 100, examined: 40, moved: 30}").pace(), (pace{true, 30, 60}); got != want {
+		t.Errorf("pace %v, want %v", got, want)
 	}
 }
 

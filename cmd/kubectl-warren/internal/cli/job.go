@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// job is a Redrive or a Purge: Warren carries out either once, and a command waits for the end.
+type job interface {
+	// object is the Redrive or the Purge itself.
+	object() client.Object
+	// fresh is an empty job of the same kind.
+	fresh() job
+	// kind is Redrive or Purge.
+	kind() string
+	// argument is what `dlq follow` and `dlq cancel` take.
+	argument() string
+	status() *v1alpha1.TransferStatus
+	// counts says how far the job is; only where the total is known.
+	counts() string
+	pace() pace
+	// remarks are what there is to say at the end besides the message.
+	remarks() []string
+}
+
+// pace is how far a job is, to guess how long the job will take.
+type pace struct {
+	// begun says that messages are being moved or deleted.
+	begun      bool
+	done, left int64
+}
+
+// jobNamed is the job that an argument of `dlq follow` or `dlq cancel` names: NAME or redrive/NAME for a Redrive, purge/NAME for a Purge.
+func jobNamed(argument, namespace string) (job, error) {
+	resource, name, given := strings.Cut(argument, "/")
+	if !given {
+		resource, name = "redrive", argument
+	}
+	resource, _, _ = strings.Cut(strings.ToLower(resource), ".") // -o name prints the group, too
+	metadata := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	switch {
+	case name == "" || strings.Contains(name, "/"):
+	case resource == "redrive" || resource == "redrives":
+		return redriveJob{&v1alpha1.Redrive{ObjectMeta: metadata}}, nil
+	case resource == "purge" || resource == "purges":
+		return purgeJob{&v1alpha1.Purge{ObjectMeta: metadata}}, nil
+	}
+	return nil, usageError("%q is neither a Redrive nor a Purge: want NAME or redrive/NAME for a Redrive, purge/NAME for a Purge", argument)
+}
+
+// stage is how far a job is.
+type stage string
+
+const (
+	goesOn    stage = "goes on"
+	completed stage = "completed"
+	cancelled stage = "cancelled"
+	failed    stage = "failed"
+	// stalled: the job does nothing until somebody mends something.
+	stalled stage = "stalled"
+)
+
+func (s stage) ended() bool { return s == completed || s == cancelled || s == failed }
+
+func stageOf(j job) stage {
+	status, ready := j.status(), readyOf(j)
+	switch {
+	case status.CompletionTime == nil && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled):
+		return stalled
+	case status.CompletionTime == nil || ready == nil:
+		return goesOn
+	case ready.Reason == v1alpha1.ReasonCancelled:
+		return cancelled
+	case ready.Status == metav1.ConditionTrue:
+		return completed
+	}
+	return failed
+}
+
+// readyOf is the condition Ready of a job; nil while there is none.
+func readyOf(j job) *metav1.Condition {
+	return meta.FindStatusCondition(j.status().Conditions, v1alpha1.ConditionReady)
+}
+
+// readyText is why a job is Ready or not, with the message.
+func readyText(j job) string {
+	ready := readyOf(j)
+	if ready == nil {
+		return "Pending"
+	}
+	return ready.Reason + ": " + ready.Message
+}
+
+func messageOf(j job) string {
+	ready := readyOf(j)
+	if ready == nil {
+		return ""
+	}
+	return ready.Message
+}
+
+// read reads a job again.
+func (s session) read(ctx context.Context, j job) (job, error) {
+	now := j.fresh()
+	return now, s.Get(ctx, client.ObjectKeyFromObject(j.object()), now.object())
+}
+
+// pollInterval is how often a job is read while a command waits for the job. Warren writes the status every 5 s at most.
+const pollInterval = 500 * time.Millisecond
+
+// await reads a job again and again until the job is as wanted, and returns the job; nil if the command is stopped before. That the API
+// server does not answer for a while is said once.
+func (s session) await(ctx context.Context, j job, wanted func(job) bool, errOut io.Writer) (job, error) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	cut := false
+	for {
+		now, err := s.read(ctx, j)
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil
+		case err == nil && wanted(now):
+			return now, nil
+		case err == nil:
+			cut = false
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+			return nil, err
+		case !cut:
+			cut = true
+			printf(errOut, "The API server does not answer, trying again: %v\n", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func number(field *int64) int64 {
+	if field == nil {
+		return 0
+	}
+	return *field
+}
+
+func isSet(field *bool) bool { return field != nil && *field }

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// jobCommand is what `dlq redrive` and `dlq purge` have in common: both count by a dry run, ask, create a job and follow the job.
+type jobCommand struct {
+	*cluster
+	genericiooptions.IOStreams
+
+	output *output
+	// say is where sentences go: stdout, unless that is to have the job and nothing else.
+	say                 io.Writer
+	yes, dryRun, detach bool
+}
+
+// For how long jobs are kept after they have ended: what was moved or deleted is on record for a day, what was counted only in case that
+// this command could not delete the dry run.
+const (
+	keepJob    = int32(24 * 60 * 60)
+	keepDryRun = int32(10 * 60)
+)
+
+func (c *jobCommand) addFlags(cmd *cobra.Command, kind string) {
+	c.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
+	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only count")
+	cmd.Flags().BoolVar(&c.detach, "detach", false, "do not wait until the "+kind+" has ended")
+}
+
+// begin connects, and checks that there is such a ConsumerQueue.
+func (c *jobCommand) begin(ctx context.Context, consumerQueue string) (session, error) {
+	if err := c.output.validate(); err != nil {
+		return session{}, err
+	}
+	c.say = c.Out
+	if c.output.format != formatTable {
+		c.say = c.ErrOut
+	}
+	kube, err := c.open()
+	if err != nil {
+		return kube, err
+	}
+	_, err = kube.consumerQueue(ctx, consumerQueue)
+	return kube, err
+}
+
+// requester is who the API server takes the user for; empty if the API server does not say.
+func (c *jobCommand) requester(ctx context.Context, kube session, kind string) string {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := kube.Create(ctx, review); err != nil {
+		printf(c.ErrOut, "The API server does not say who you are, so the %s will not tell who asked: %v\n", kind, err)
+		return ""
+	}
+	return review.Status.UserInfo.Username
+}
+
+// generated is the metadata of an object whose name the API server completes.
+func (s session) generated(prefix string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: s.namespace, GenerateName: prefix}
+}
+
+// count creates a job that only counts, waits until the job has counted, and deletes the job.
+func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, error) {
+	if err := kube.Create(ctx, dryRun.object()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if err := client.IgnoreNotFound(kube.Delete(ending, dryRun.object())); err != nil {
+			printf(c.ErrOut, "%s %q, which has counted, could not be deleted: %v\n", dryRun.kind(), dryRun.object().GetName(), err)
+		}
+	}()
+	progress := &progress{out: c.ErrOut, terminal: isTerminal(c.ErrOut)}
+	counted, err := kube.await(ctx, dryRun, func(now job) bool {
+		if stage := stageOf(now); stage.ended() || stage == stalled {
+			return true
+		}
+		progress.show(now, time.Now())
+		return false
+	}, c.ErrOut)
+	progress.end()
+	if err == nil && counted == nil {
+		err = errors.New("stopped while the messages were counted; all of them stay where they are")
+	}
+	return counted, err
+}
+
+// sayCount prints what a dry run has counted. A dry run that could not count is an error.
+func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
+	if stageOf(counted) != completed {
+		return fmt.Errorf("the dead letters of ConsumerQueue %q cannot be counted: %s", consumerQueue, readyText(counted))
+	}
+	printf(c.say, "Queue %s: %s.\n", counted.status().Source, messageOf(counted))
+	return nil
+}
+
+// ask prints a question, and returns the answer without spaces; none if the command is stopped.
+func (c *jobCommand) ask(ctx context.Context, question string) string {
+	printf(c.ErrOut, "%s ", question)
+	answered := make(chan string, 1)
+	go func() { // reading cannot be stopped, and the process ends soon
+		answer, _ := bufio.NewReader(c.In).ReadString('\n')
+		answered <- strings.TrimSpace(answer)
+	}()
+	select {
+	case answer := <-answered:
+		return answer
+	case <-ctx.Done():
+		printf(c.ErrOut, "\n")
+		return ""
+	}
+}
+
+// carryOut creates a job and follows the job.
+func (c *jobCommand) carryOut(ctx context.Context, kube session, created job) error {
+	if err := kube.Create(ctx, created.object()); err != nil {
+		return err
+	}
+	printf(c.ErrOut, "%s %s/%s created.\n", created.kind(), created.object().GetNamespace(), created.object().GetName())
+	if c.detach {
+		return c.print(created)
+	}
+	last, ends := follow(ctx, kube, genericiooptions.IOStreams{Out: c.say, ErrOut: c.ErrOut}, created)
+	if last == nil {
+		last = created
+	}
+	return errors.Join(c.print(last), ends)
+}
+
+func (c *jobCommand) print(j job) error {
+	object := j.object()
+	if c.output.format == formatName {
+		printf(c.Out, "%s.messaging.warren.dev/%s\n", strings.ToLower(j.kind()), object.GetName())
+		return nil
+	}
+	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(j.kind()))
+	object.SetManagedFields(nil)
+	_, err := c.output.printed(c.Out, object)
+	return err
+}
+
+func messages(count int64) string {
+	if count == 1 {
+		return "1 message"
+	}
+	return fmt.Sprintf("%d messages", count)
+}

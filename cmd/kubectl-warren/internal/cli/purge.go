@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+type purgeCommand struct {
+	jobCommand
+	purgeFlags
+}
+
+func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	p := &purgeCommand{jobCommand: jobCommand{cluster: c, IOStreams: streams}}
+	cmd := &cobra.Command{
+		Use:   "purge NAME --limit N",
+		Short: "Delete dead letters of a ConsumerQueue; nobody can get them back",
+		Long: "Delete dead letters of a ConsumerQueue: those that the flags select, or all of them. Nobody can get them back. The " +
+			"messages are counted first, by a dry run, which leaves them in their order. If more than --limit match, none is deleted. " +
+			"Otherwise you are asked to type their number, a Purge is created, and its progress is printed. The Purge deletes no more " +
+			"messages than you have typed, or with --yes than --limit. Ctrl-C ends only the printing. The Purge itself is deleted a day " +
+			"after it has ended.\n\n" +
+			"It takes the role admin in the namespace.\n\n" +
+			"Exit code 3 means that the Purge has failed or waits for somebody to mend something, 4 that it was cancelled.",
+		Example: "  # Count what died more than 30 days ago\n" +
+			"  kubectl warren dlq purge orders --died-before 720h --dry-run\n\n" +
+			"  # Delete them: no more than you expect\n" +
+			"  kubectl warren dlq purge orders --died-before 720h --limit 412 --reason 'older than 30 days'",
+		Args:              usage(cobra.ExactArgs(1)),
+		ValidArgsFunction: c.completeConsumerQueue,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
+	}
+	p.add(cmd)
+	p.addFlags(cmd, "Purge")
+	return cmd
+}
+
+// purgeFlags are the flags that become the spec of a Purge.
+type purgeFlags struct {
+	selectFlags
+
+	limit        int32
+	rate, reason string
+}
+
+func (f *purgeFlags) add(cmd *cobra.Command) {
+	f.selectFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.Int32Var(&f.limit, "limit", 0, "the number of messages that you expect: if more match, none is deleted; --dry-run needs no limit")
+	flags.StringVar(&f.rate, "rate", "", "delete so many messages a second, or unlimited (default unlimited)")
+	flags.StringVar(&f.reason, "reason", "", "why you delete the messages; the Purge has the reason in its spec")
+}
+
+// spec is the spec of a Purge of a ConsumerQueue. The limit is zero where none is given.
+func (f *purgeFlags) spec(consumerQueue string, now time.Time) (v1alpha1.PurgeSpec, error) {
+	spec := v1alpha1.PurgeSpec{
+		ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: consumerQueue}, Limit: f.limit, Reason: f.reason,
+	}
+	selection, err := f.selection(now)
+	if err != nil {
+		return spec, err
+	}
+	spec.Select = selection
+	if f.limit < 0 {
+		return spec, usageError("--limit is %d: want at least 1", f.limit)
+	}
+	spec.Rate, err = rateOf(f.rate)
+	return spec, err
+}
+
+func (p *purgeCommand) run(ctx context.Context, name string) error {
+	spec, err := p.spec(name, time.Now())
+	if err != nil {
+		return err
+	}
+	if spec.Limit == 0 && !p.dryRun {
+		return usageError("want --limit N, the number of messages that you expect; " +
+			"the same command with --dry-run instead of --limit tells how many match")
+	}
+	kube, err := p.begin(ctx, name)
+	if err != nil {
+		return err
+	}
+	spec.RequestedBy = p.requester(ctx, kube, "Purge")
+	counted, err := p.counted(ctx, kube, spec)
+	if err != nil {
+		return err
+	}
+	matched := number(counted.Matched)
+	if err := withinLimit(matched, spec.Limit); err != nil || matched == 0 || p.dryRun {
+		return err
+	}
+	if !p.yes {
+		spec.Limit = int32(matched) // what matches from now on is more than the user agrees to
+		if err := p.confirm(ctx, counted.Source, spec); err != nil {
+			return err
+		}
+	}
+	spec.TTLSecondsAfterFinished = new(keepJob)
+	return p.carryOut(ctx, kube, purgeJob{&v1alpha1.Purge{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
+}
+
+// counted has the messages counted by a dry run, whatever the limit.
+func (p *purgeCommand) counted(ctx context.Context, kube session, spec v1alpha1.PurgeSpec) (v1alpha1.PurgeStatus, error) {
+	name := spec.ConsumerQueueRef.Name
+	counting := &v1alpha1.Purge{ObjectMeta: kube.generated(name + "-count-"), Spec: spec}
+	counting.Spec.DryRun, counting.Spec.Limit, counting.Spec.TTLSecondsAfterFinished = new(true), math.MaxInt32, new(keepDryRun)
+	counted, err := p.count(ctx, kube, purgeJob{counting})
+	if err != nil {
+		return v1alpha1.PurgeStatus{}, err
+	}
+	return counted.(purgeJob).purge.Status, p.sayCount(counted, name)
+}
+
+// withinLimit is an error where more messages match than the user expects. A limit of zero is none.
+func withinLimit(matched int64, limit int32) error {
+	if limit == 0 || matched <= int64(limit) {
+		return nil
+	}
+	return fmt.Errorf("%s match, and --limit is %d: none is deleted. Select fewer messages, or give a higher --limit",
+		messages(matched), limit)
+}
+
+// confirm asks for the number of messages, which nobody types by habit. Another answer is an error.
+func (p *purgeCommand) confirm(ctx context.Context, queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) error {
+	want := strconv.Itoa(int(spec.Limit))
+	if p.ask(ctx, purgeQuestion(queue, spec)) == want {
+		return nil
+	}
+	return fmt.Errorf("no message was deleted: type %s, the number of messages, or give --yes", want)
+}
+
+func purgeQuestion(queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) string {
+	rate := ""
+	if spec.Rate != nil && spec.Rate.StrVal != v1alpha1.Unlimited {
+		rate = ", " + spec.Rate.String() + " a second"
+	}
+	return fmt.Sprintf("Delete %s from %s%s? There is no way back. Type the number of messages to delete:",
+		messages(int64(spec.Limit)), queue, rate)
+}

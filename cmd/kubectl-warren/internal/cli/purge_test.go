@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// What the flags of a purge become. Those that select messages are the flags of a redrive, and tested there.
+func TestPurgeFlags(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		// want is the spec as YAML, without consumerQueueRef; or an error of usage.
+		want, refused string
+	}{
+		"nothing": {want: "{}"},
+		"some of them": {
+			args: []string{"--limit=12", "--died-reason=parked", "--header=!x-tenant", "--where=size > 5"},
+			want: "{limit: 12, select: {reasons: [Parked], headers: [{name: x-tenant, operator: DoesNotExist}], where: size > 5}}",
+		},
+		"slowly":              {args: []string{"--limit=12", "--rate=20"}, want: "{limit: 12, rate: 20}"},
+		"as fast as can be":   {args: []string{"--limit=12", "--rate=unlimited"}, want: "{limit: 12, rate: Unlimited}"},
+		"why":                 {args: []string{"--reason=too old"}, want: "reason: too old"},
+		"a limit below one":   {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
+		"another rate":        {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number of messages a second, or unlimited`},
+		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h for two hours ago`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags, cmd := &purgeFlags{}, &cobra.Command{}
+			flags.add(cmd)
+			if err := cmd.ParseFlags(test.args); err != nil {
+				t.Fatal(err)
+			}
+			got, err := flags.spec("orders", time.Now())
+			if test.refused != "" {
+				wantUsage(t, err, test.refused)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := v1alpha1.PurgeSpec{}
+			if err := yaml.UnmarshalStrict([]byte(test.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			want.ConsumerQueueRef.Name = "orders"
+			if difference := cmp.Diff(want, got); difference != "" {
+				t.Errorf("spec (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+// purgeIn is a Purge with a status.
+func purgeIn(t *testing.T, status string) purgeJob {
+	t.Helper()
+	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders-wl7xb"}}
+	if err := yaml.UnmarshalStrict([]byte(status), &purge.Status); err != nil {
+		t.Fatal(err)
+	}
+	return purgeJob{purge}
+}
+
+func TestStagesOfAPurge(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status string
+		want   stage
+		line   string
+		pace   pace
+	}{
+		"new":      {`{}`, goesOn, "Pending", pace{}},
+		"queued":   {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, goesOn, `Queued: waits for Redrive "a"`, pace{}},
+		"counting": {`{total: 20, examined: 9, skipped: {NotSelected: 4, OtherOrigin: 2}, conditions: [{type: Ready, status: "Unknown", reason: Counting}]}`, goesOn, "9 of 20 looked at, 6 skipped", pace{}},
+		"deleting": {
+			`{total: 20, examined: 20, matched: 14, deleted: 5, deleting: true, skipped: {NotSelected: 6}, conditions: [{type: Ready, status: "Unknown", reason: Deleting}]}`,
+			goesOn, "5 of 14 deleted, 6 skipped",
+			pace{true, 5, 9},
+		},
+		"held up between": {`{total: 20, examined: 20, matched: 20, deleted: 0, conditions: [{type: Ready, status: "Unknown", reason: Queued, message: m}]}`, goesOn, "0 of 20 deleted, Queued: m", pace{true, 0, 20}},
+		"completed":       {`{` + ended + `total: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, completed, "2 of 2 deleted", pace{true, 2, 0}},
+		"cancelled":       {`{` + ended + `total: 2, matched: 2, deleted: 1, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, cancelled, "1 of 2 deleted", pace{true, 1, 1}},
+		"too many":        {`{` + ended + `total: 2, matched: 2, deleted: 0, conditions: [{type: Ready, status: "False", reason: MoreThanExpected}, {type: Stalled, status: "True"}]}`, failed, "0 of 2 deleted", pace{true, 0, 2}},
+		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, deleting: true, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, failed, "1 of 2 deleted", pace{true, 1, 1}},
+		"stalled":         {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, stalled, "InvalidSelector: m", pace{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			purge := purgeIn(t, test.status)
+			if got := stageOf(purge); got != test.want {
+				t.Errorf("stage %q, want %q", got, test.want)
+			}
+			if got := progressText(purge); got != test.line {
+				t.Errorf("progress %q, want %q", got, test.line)
+			}
+			if got := purge.pace(); got != test.pace {
+				t.Errorf("pace %v, want %v", got, test.pace)
+			}
+		})
+	}
+}
+
+// A dry run is never said to delete.
+func TestProgressOfACount(t *testing.T) {
+	t.Parallel()
+	counted := purgeIn(t, `{total: 20, examined: 20, matched: 14, deleted: 0, skipped: {NotSelected: 6}}`)
+	counted.purge.Spec.DryRun = new(true)
+	if got, want := progressText(counted), "20 of 20 looked at, 6 skipped"; got != want {
+		t.Errorf("progress %q, want %q", got, want)
+	}
+}
+
+// What is printed at the end of a Purge, word for word, and the exit code.
+func TestEndsOfAPurge(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status string
+		code   int
+	}{
+		"completed": {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
+		"cancelled": {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
+		"failed":    {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.limit is 2: none was deleted"}]}`, exitFailed},
+		"stalled":   {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+			if got := codeOf(sayEnd(streams, purgeIn(t, test.status)), errOut); got != test.code {
+				t.Errorf("exit code is %d, want %d", got, test.code)
+			}
+			golden(t, "purge-"+name, out.String()+"--- stderr\n"+errOut.String())
+		})
+	}
+}
+
+func TestMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		matched int64
+		limit   int32
+		want    string
+	}{
+		{12, 12, ""},
+		{1 << 40, 0, ""},
+		{13, 12, "13 messages match, and --limit is 12: none is deleted. Select fewer messages, or give a higher --limit"},
+	} {
+		got := ""
+		if err := withinLimit(test.matched, test.limit); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%d of at most %d: %q, want %q", test.matched, test.limit, got, test.want)
+		}
+	}
+}
+
+// Only the number of messages is an answer that deletes.
+func TestNumberTyped(t *testing.T) {
+	t.Parallel()
+	for answer, deletes := range map[string]bool{
+		"12\n": true, "12 \n": true, "12": true, "y\n": false, "yes\n": false, "\n": false, "": false, "1\n": false, "120\n": false, "0012\n": false,
+	} {
+		errOut := &bytes.Buffer{}
+		p := &purgeCommand{jobCommand: jobCommand{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(answer), ErrOut: errOut}}}
+		err := p.confirm(t.Context(), "orders.dlq", v1alpha1.PurgeSpec{Limit: 12})
+		if deletes != (err == nil) {
+			t.Errorf("%q: %v", answer, err)
+		}
+		if err != nil && err.Error() != "no message was deleted: type 12, the number of messages, or give --yes" {
+			t.Errorf("%q: %v", answer, err)
+		}
+		if want := "Delete 12 messages from orders.dlq? There is no way back. Type the number of messages to delete: "; errOut.String() != want {
+			t.Errorf("%q, want %q", errOut, want)
+		}
+	}
+}
+
+func TestPurgeQuestion(t *testing.T) {
+	t.Parallel()
+	for want, spec := range map[string]v1alpha1.PurgeSpec{
+		"Delete 1 message from q? There is no way back. Type the number of messages to delete:":               {Limit: 1, Rate: new(intstr.FromString("Unlimited"))},
+		"Delete 2 messages from q, 20 a second? There is no way back. Type the number of messages to delete:": {Limit: 2, Rate: new(intstr.FromInt32(20))},
+	} {
+		if got := purgeQuestion("q", spec); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestJobNamed(t *testing.T) {
+	t.Parallel()
+	for argument, want := range map[string]string{
+		"orders-1": "Redrive orders-1", "redrive/orders-1": "Redrive orders-1", "redrives/orders-1": "Redrive orders-1",
+		"purge/orders-1": "Purge orders-1", "Purges/orders-1": "Purge orders-1", "purge.messaging.warren.dev/orders-1": "Purge orders-1",
+		"": "", "/": "", "purge/": "", "purge/a/b": "", "consumerqueue/orders": "",
+	} {
+		got := ""
+		named, err := jobNamed(argument, "shop")
+		if err == nil {
+			got = named.kind() + " " + named.object().GetName()
+		} else {
+			wantUsage(t, err, `"`+argument+`" is neither a Redrive nor a Purge: want NAME or redrive/NAME for a Redrive, purge/NAME for a Purge`)
+		}
+		if got != want {
+			t.Errorf("%q is %q, want %q", argument, got, want)
+		}
+	}
+}
+
+// What users are told who lack a role, or have mistaken a name.
+func TestErrorsExplained(t *testing.T) {
+	t.Parallel()
+	of := func(resource string) schema.GroupResource {
+		return v1alpha1.GroupVersion.WithResource(resource).GroupResource()
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no role for Purges": {
+			apierrors.NewForbidden(of("purges"), "", errors.New("not you")),
+			"only the role admin in the namespace lets you delete dead letters; view is enough to look at Purges",
+		},
+		"no role for Redrives": {
+			apierrors.NewForbidden(of("redrives"), "", errors.New("not you")),
+			"ask for a role in the namespace; view is enough to look, edit to move dead letters",
+		},
+		"no such Redrive": {
+			apierrors.NewNotFound(of("redrives"), "orders-1"),
+			"`kubectl get redrives,purges` lists those of the namespace; the name of a Purge is written purge/NAME",
+		},
+		"no such ConsumerQueue": {
+			apierrors.NewNotFound(of("consumerqueues"), "orders"), "`kubectl warren status -A` lists the ConsumerQueues of all namespaces",
+		},
+	} {
+		if got, want := explain(test.err), test.err.Error()+": "+test.want; got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// purgeJob is a Purge as a job.
+type purgeJob struct{ purge *v1alpha1.Purge }
+
+func (p purgeJob) object() client.Object            { return p.purge }
+func (p purgeJob) fresh() job                       { return purgeJob{&v1alpha1.Purge{}} }
+func (p purgeJob) kind() string                     { return "Purge" }
+func (p purgeJob) argument() string                 { return "purge/" + p.purge.Name }
+func (p purgeJob) status() *v1alpha1.TransferStatus { return &p.purge.Status.TransferStatus }
+func (p purgeJob) remarks() []string                { return nil }
+
+// counts says how many messages were looked at, and once all were counted, how many of those that match were deleted.
+func (p purgeJob) counts() string {
+	status := p.purge.Status
+	line := fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
+	if status.Matched != nil && !isSet(p.purge.Spec.DryRun) {
+		line = fmt.Sprintf("%d of %d deleted", number(status.Deleted), *status.Matched)
+	}
+	skipped := int64(0)
+	for _, count := range status.Skipped {
+		skipped += count
+	}
+	if skipped > 0 {
+		line += fmt.Sprintf(", %d skipped", skipped)
+	}
+	return line
+}
+
+func (p purgeJob) pace() pace {
+	status := p.purge.Status
+	return pace{
+		begun: status.Matched != nil, done: number(status.Deleted), left: number(status.Matched) - number(status.Deleted),
+	}
+}

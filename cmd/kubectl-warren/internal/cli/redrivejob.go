@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// redriveJob is a Redrive as a job.
+type redriveJob struct{ redrive *v1alpha1.Redrive }
+
+func (r redriveJob) object() client.Object            { return r.redrive }
+func (r redriveJob) fresh() job                       { return redriveJob{&v1alpha1.Redrive{}} }
+func (r redriveJob) kind() string                     { return "Redrive" }
+func (r redriveJob) argument() string                 { return r.redrive.Name }
+func (r redriveJob) status() *v1alpha1.TransferStatus { return &r.redrive.Status.TransferStatus }
+
+func (r redriveJob) counts() string {
+	status := r.redrive.Status
+	line := fmt.Sprintf("%d of %d moved", number(status.Moved), number(status.Total))
+	if isSet(r.redrive.Spec.DryRun) {
+		line = fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
+	}
+	if left := number(status.Examined) - number(status.Moved) - number(status.Failed); left > 0 {
+		line += fmt.Sprintf(", %d skipped", left)
+	}
+	if count := number(status.Failed); count > 0 {
+		line += fmt.Sprintf(", %d failed", count)
+	}
+	return line
+}
+
+func (r redriveJob) pace() pace {
+	status := r.redrive.Status
+	return pace{begun: status.Total != nil, done: number(status.Moved), left: number(status.Total) - number(status.Examined)}
+}
+
+func (r redriveJob) remarks() []string {
+	failures := r.redrive.Status.Failures
+	remarks := make([]string, len(failures))
+	for i, failure := range failures {
+		remarks[i] = fmt.Sprintf("message %s stays: %s: %s", failure.ID, failure.Reason, failure.Message)
+	}
+	return remarks
+}

@@ -1,0 +1,197 @@
+package plugin
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// purges lists the Purges of the namespace.
+func (w *world) purges() []v1alpha1.Purge {
+	GinkgoHelper()
+	list := &v1alpha1.PurgeList{}
+	Expect(kube.List(ctx(), list, client.InNamespace(w.Namespace))).To(Succeed())
+	return list.Items
+}
+
+// remain takes all messages out of orders.dlq when so many are ready, and returns their headers n.
+func (w *world) remain(count int) []string {
+	GinkgoHelper()
+	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(count))
+	numbers := make([]string, count)
+	connection, err := w.VHost.Connect("remain")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	messages, err := channel.ConsumeWithContext(ctx(), "orders.dlq", "", true, false, false, false, nil)
+	Expect(err).NotTo(HaveOccurred())
+	for i := range numbers {
+		message := <-messages
+		numbers[i] = strconv.FormatInt(message.Headers["n"].(int64), 10)
+	}
+	return numbers
+}
+
+// purge begins to delete the messages of orders.dlq, so slowly that the test can do something meanwhile, and returns the Purge's name.
+func (w *world) purge() (*running, string) {
+	GinkgoHelper()
+	r := w.start("dlq", "purge", "orders", "--yes", "--limit=200", "--rate=5")
+	Eventually(w.purges).Should(ContainElement(HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0)))))
+	return r, w.purges()[0].Name
+}
+
+var _ = Describe("kubectl warren dlq purge", func() {
+	It("counts, asks for the number, deletes what is selected, and leaves a record", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 8)
+		selected := []string{"dlq", "purge", "orders", "--where=headers.n >= 3 && body.n < 6", "--died-reason=parked", "--reason=mended by hand"}
+		limited := slices.Concat(selected, []string{"--limit=5"})
+
+		counted := w.warren(append(selected, "--dry-run")...)
+		Expect(counted).To(Equal(ended{Out: "Queue orders.dlq: 3 of 8 messages would be deleted, 5 skipped (NotSelected).\n", ErrOut: counted.ErrOut}))
+		Expect(w.purges()).To(BeEmpty(), "the dry run is deleted")
+
+		for _, answer := range []string{"", "y\n", "yes\n", "5\n", "30\n"} {
+			Expect(w.answer(answer, limited...)).To(SatisfyAll(HaveField("Code", 1),
+				HaveField("ErrOut", ContainSubstring("Delete 3 messages from orders.dlq? There is no way back. Type the number of messages to delete: ")),
+				HaveField("ErrOut", ContainSubstring("no message was deleted: type 3"))))
+		}
+		Expect(w.purges()).To(BeEmpty())
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(8))
+
+		Expect(w.answer("3\n", limited...)).To(SatisfyAll(HaveField("Code", 0),
+			HaveField("Out", ContainSubstring("Completed: 3 of 3 messages that match deleted, 5 skipped (NotSelected)"))))
+		Expect(w.purges()).To(ConsistOf(HaveField("Spec", SatisfyAll(
+			HaveField("RequestedBy", "admin"), HaveField("Reason", "mended by hand"), HaveField("Limit", BeEquivalentTo(3)),
+			HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))), HaveField("Rate.StrVal", "Unlimited"),
+			HaveField("Select.Where", "headers.n >= 3 && body.n < 6"), HaveField("Select.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
+
+		Expect(w.warren(append(limited, "--yes")...)).To(Equal(ended{
+			Out: "Queue orders.dlq: 0 of 5 messages would be deleted, 5 skipped (NotSelected).\n",
+		}), "there is nothing to ask")
+		Expect(w.purges()).To(HaveLen(1))
+		Expect(w.remain(5)).To(Equal([]string{"0", "1", "2", "6", "7"}))
+	})
+
+	It("refuses where more match than --limit, and asks for the limit", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 8)
+		for _, flag := range []string{"--yes", "--dry-run"} {
+			Expect(w.warren("dlq", "purge", "orders", "--limit=7", flag)).To(SatisfyAll(HaveField("Code", 1),
+				HaveField("Out", ContainSubstring("8 of 8 messages would be deleted")),
+				HaveField("ErrOut", ContainSubstring("8 messages match, and --limit is 7: none is deleted"))))
+		}
+		Expect(w.warren("dlq", "purge", "orders", "--yes")).To(SatisfyAll(HaveField("Code", 5),
+			HaveField("ErrOut", ContainSubstring("--dry-run instead of --limit tells how many match"))))
+		Expect(w.purges()).To(BeEmpty())
+		Expect(w.remain(8)).To(HaveLen(8))
+	})
+
+	It("prints the Purge, whose limit is that of --limit where nobody was asked", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 4)
+		printed := w.warren("dlq", "purge", "orders", "--yes", "--limit=9", "--id=aaaaaaaaaaaaaaaa", "-o", "json")
+		Expect(printed).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", BeEmpty())), "nothing matches")
+		printed = w.warren("dlq", "purge", "orders", "--yes", "--limit=9", "--rate=1000", "-o", "json")
+		Expect(printed).To(HaveField("Code", 0))
+		purge := v1alpha1.Purge{}
+		Expect(json.Unmarshal([]byte(printed.Out), &purge)).To(Succeed())
+		Expect(purge).To(SatisfyAll(HaveField("Kind", "Purge"), HaveField("Spec.Limit", BeEquivalentTo(9)),
+			HaveField("Status.Deleted", HaveValue(BeEquivalentTo(4)))))
+		Expect(w.remain(0)).To(BeEmpty())
+	})
+
+	It("leaves a Purge alone on Ctrl-C, follows it again, and cancels it", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 200)
+		detached, name := w.purge()
+		Expect(detached.command.Process.Signal(interrupt)).To(Succeed())
+		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 0),
+			HaveField("ErrOut", ContainSubstring("Purge \""+name+"\" goes on without this command")),
+			HaveField("ErrOut", ContainSubstring("kubectl warren dlq follow purge/"+name)),
+			HaveField("ErrOut", ContainSubstring("kubectl warren dlq cancel purge/"+name))))
+		Expect(w.warren("__complete", "dlq", "cancel", "").Out).To(HavePrefix("purge/" + name + "\n"))
+		Expect(w.warren("dlq", "follow", name)).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("the name of a Purge is written purge/NAME"))))
+
+		following := w.start("dlq", "follow", "purge/"+name)
+		Expect(w.warren("dlq", "cancel", "purge/"+name)).To(SatisfyAll(
+			HaveField("Code", 0), HaveField("Out", MatchRegexp(`^Cancelled: cancelled: \d+ of 200 messages that match deleted\n$`))))
+		Expect(following.wait()).To(SatisfyAll(HaveField("Code", 4), HaveField("Out", ContainSubstring("Cancelled: "))))
+		Expect(w.warren("dlq", "cancel", "purge/"+name)).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("has ended already: Cancelled"))))
+	})
+
+	It("ends as failed where the ConsumerQueue is deleted meanwhile, and as cancelled where somebody cancels", func() {
+		w := newWorld()
+		w.queue("orders", `{deletionPolicy: Retain}`)
+		w.park("orders.dlq", 200)
+		cancelled, name := w.purge()
+		w.EditPurge(name, func(spec *v1alpha1.PurgeSpec) { spec.Cancel = new(true) })
+		Expect(cancelled.wait()).To(SatisfyAll(HaveField("Code", 4), HaveField("Out", ContainSubstring("Cancelled: "))))
+		kube.Kubectl("delete", "purge", "--namespace="+w.Namespace, name)
+
+		failed, _ := w.purge()
+		w.Delete("orders")
+		Expect(failed.wait()).To(SatisfyAll(HaveField("Code", 3), HaveField("Out", ContainSubstring("ConsumerQueueGone"))))
+	})
+
+	It("is for who has the role admin", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.letEdit()
+		w.park("orders.dlq", 2)
+		for _, flag := range []string{"--dry-run", "--yes"} {
+			Expect(w.warren("dlq", "purge", "orders", "--limit=2", flag, editor)).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+				HaveField("ErrOut", ContainSubstring(`User "editor" cannot create resource "purges"`)),
+				HaveField("ErrOut", ContainSubstring("only the role admin in the namespace lets you delete dead letters"))))
+		}
+		Expect(w.purges()).To(BeEmpty())
+		Expect(w.remain(2)).To(HaveLen(2))
+	})
+
+	It("says what the operator says where nothing can be counted", func() {
+		w := newWorld()
+		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
+		w.park("orders.dlq", 4)
+		for because, args := range map[string][]string{
+			`DeliveryLimited: queue "orders.dlq" has a delivery limit`: {"orders"},
+			"spec.select.ids[0]": {"orders", "--id=short"},
+			`"none" not found`:   {"none"},
+		} {
+			Expect(w.warren(append([]string{"dlq", "purge", "--limit=9", "--yes"}, args...)...)).To(SatisfyAll(
+				HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(because))))
+		}
+		Expect(w.purges()).To(BeEmpty())
+		Expect(w.remain(4)).To(HaveLen(4))
+	})
+
+	It("returns at once with --detach, and says who has the turn", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 100)
+		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 5}`)
+		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+		waiting, out, errOut := w.command("dlq", "purge", "orders", "--yes", "--limit=100", "--detach", "-o", "name"), &lines{}, &lines{}
+		waiting.Stdout, waiting.Stderr = out, errOut
+		Expect(waiting.Start()).To(Succeed())
+		Eventually(errOut.String).Should(ContainSubstring(`Queued: Redrive "first"`))
+		Expect(w.warren("dlq", "cancel", "redrive/first")).To(HaveField("Code", 0))
+		Expect(waiting.Wait()).To(Succeed())
+		Expect(out.String()).To(HavePrefix("purge.messaging.warren.dev/orders-"))
+		Expect(w.warren("__complete", "dlq", "purge", "").Out).To(HavePrefix("orders\n"))
+	})
+})
