@@ -75,14 +75,14 @@ func cancelJob(ctx context.Context, kube session, streams genericiooptions.IOStr
 		return err
 	}
 	name := now.object().GetName()
-	if stageOf(now).ended() {
+	if outcomeOf(now).Ended() {
 		return fmt.Errorf("the %s %q has ended already: %s", now.kind(), name, readyText(now))
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cancel":true}}`))
 	if err := kube.Patch(ctx, now.object(), patch); err != nil {
 		return err
 	}
-	ended, err := kube.await(ctx, named, func(now job) bool { return stageOf(now).ended() }, streams.ErrOut)
+	ended, err := kube.await(ctx, named, func(now job) bool { return outcomeOf(now).Ended() }, streams.ErrOut)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *cluster) completeJob(cmd *cobra.Command, args []string, _ string) ([]co
 	}
 	var names []string
 	for _, listed := range jobsOf(redrives.Items, purges.Items) {
-		if !stageOf(listed).ended() {
+		if !outcomeOf(listed).Ended() {
 			names = append(names, listed.argument())
 		}
 	}

@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +12,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 type exportLettersCommand struct {
@@ -86,61 +83,13 @@ func (e *exportLettersCommand) writeFile(body io.Reader) error {
 
 // write copies an export. Its error says what is missing, and where what came is.
 func (e *exportLettersCommand) write(out io.Writer, body io.Reader, where string) error {
-	count, end, err := copyExport(out, body)
-	if err == nil {
-		for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped}) {
-			printf(e.ErrOut, "%s\n", line)
-		}
-		err = missing(end)
+	count, end, err := deadletterclient.CopyExport(out, body)
+	for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped}) {
+		printf(e.ErrOut, "%s\n", line)
 	}
 	if err != nil {
 		return fmt.Errorf("the export is not complete: %w. What came is %s: %s", err, where, messages(count))
 	}
 	printf(e.ErrOut, "Exported %s.\n", messages(count))
 	return nil
-}
-
-// missing says why an export that has come to its end lacks messages.
-func missing(end v1alpha1.ExportEnd) error {
-	switch {
-	case end.Error != "":
-		return errors.New(end.Error)
-	case end.Partial:
-		return errors.New(letters.PartialText(end.PartialReason))
-	}
-	return nil
-}
-
-// copyExport copies the whole lines of an export, and returns how many messages came, and the last line. It is an error if that line does
-// not come, or tells of another number of messages.
-func copyExport(out io.Writer, in io.Reader) (count int64, end v1alpha1.ExportEnd, err error) {
-	lines := bufio.NewReaderSize(in, 64<<10)
-	var last []byte
-	for {
-		line, failure := lines.ReadBytes('\n')
-		if failure != nil {
-			err = failure
-			break
-		}
-		if last != nil {
-			count++
-		}
-		last = line
-		if _, err := out.Write(printable.JSON(line)); err != nil {
-			return count, end, err
-		}
-	}
-	if json.Unmarshal(bytes.TrimSpace(last), &end) == nil && end.Kind == v1alpha1.KindExportEnd {
-		if end.Count != count {
-			return count, end, fmt.Errorf("%d of %s have come", count, messages(end.Count))
-		}
-		return count, end, nil
-	}
-	if last != nil {
-		count++
-	}
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return count, v1alpha1.ExportEnd{}, fmt.Errorf("it broke off: %w", err)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
 )
 
 // follow prints how a job fares until the job has ended, and returns the job; nil if the command is stopped before.
@@ -17,8 +18,7 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 	progress := &progress{out: streams.ErrOut, terminal: isTerminal(streams.ErrOut)}
 	last, err := kube.await(ctx, j, func(now job) bool {
 		progress.show(now, time.Now())
-		stage := stageOf(now)
-		return stage.ended() || stage == stalled
+		return outcomeOf(now).IsOver()
 	}, streams.ErrOut)
 	progress.end()
 	if err != nil {
@@ -39,12 +39,12 @@ func sayEnd(streams genericiooptions.IOStreams, j job) error {
 	for _, remark := range j.remarks() {
 		printf(streams.Out, "  %s\n", remark)
 	}
-	switch stageOf(j) {
-	case cancelled:
+	switch outcomeOf(j) {
+	case outcome.Cancelled:
 		return &exit{code: exitCancelled}
-	case failed:
+	case outcome.Failed:
 		return &exit{code: exitFailed}
-	case stalled:
+	case outcome.Stalled:
 		printf(streams.ErrOut, "The %s goes on by itself when the cause is mended. To end it: "+
 			"kubectl warren dlq cancel %s --namespace %s\n", j.kind(), j.argument(), j.object().GetNamespace())
 		return &exit{code: exitFailed}
@@ -97,7 +97,7 @@ func progressText(j job) string {
 		return readyText(j)
 	}
 	line := j.counts()
-	if ready := readyOf(j); ready != nil && !slices.Contains(working, ready.Reason) && !stageOf(j).ended() {
+	if ready := readyOf(j); ready != nil && !slices.Contains(working, ready.Reason) && !outcomeOf(j).Ended() {
 		line += ", " + readyText(j)
 	}
 	return line

@@ -36,20 +36,20 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// outcome is what a command printed, and its exit code.
-type outcome struct {
+// result is what a command printed, and its exit code.
+type result struct {
 	out, errOut string
 	code        int
 }
 
 // run runs kubectl warren without a cluster: a command that asks one fails.
-func run(t *testing.T, stdin string, args ...string) outcome {
+func run(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	streams.In = strings.NewReader(stdin)
 	nowhere := filepath.Join("testdata", "nowhere.kubeconfig")
 	code := Run(t.Context(), slices.Concat(args[:1], []string{"--kubeconfig=" + nowhere}, args[1:]), streams)
-	return outcome{out.String(), errOut.String(), code}
+	return result{out.String(), errOut.String(), code}
 }
 
 // load reads a ConsumerQueue with its status.

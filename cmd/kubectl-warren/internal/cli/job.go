@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
 )
 
 // job is a Redrive or a Purge: Warren carries out either once, and a command waits for the end.
@@ -57,34 +58,8 @@ func jobNamed(argument, namespace string) (job, error) {
 	return nil, usageError("%q is neither a Redrive nor a Purge: want NAME or redrive/NAME for a Redrive, purge/NAME for a Purge", argument)
 }
 
-// stage is how far a job is.
-type stage string
-
-const (
-	goesOn    stage = "goes on"
-	completed stage = "completed"
-	cancelled stage = "cancelled"
-	failed    stage = "failed"
-	// stalled: the job does nothing until somebody mends something.
-	stalled stage = "stalled"
-)
-
-func (s stage) ended() bool { return s == completed || s == cancelled || s == failed }
-
-func stageOf(j job) stage {
-	status, ready := j.status(), readyOf(j)
-	switch {
-	case status.CompletionTime == nil && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled):
-		return stalled
-	case status.CompletionTime == nil || ready == nil:
-		return goesOn
-	case ready.Reason == v1alpha1.ReasonCancelled:
-		return cancelled
-	case ready.Status == metav1.ConditionTrue:
-		return completed
-	}
-	return failed
-}
+// outcomeOf is how far a job is.
+func outcomeOf(j job) outcome.Outcome { return outcome.Of(*j.status()) }
 
 // readyOf is the condition Ready of a job; nil while there is none.
 func readyOf(j job) *metav1.Condition {

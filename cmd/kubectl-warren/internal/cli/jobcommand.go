@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
 )
 
 // jobCommand is what `dlq redrive` and `dlq purge` have in common: both count by a dry run, ask, create a job and follow the job.
@@ -89,7 +90,7 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, 
 	}()
 	progress := &progress{out: c.ErrOut, terminal: isTerminal(c.ErrOut)}
 	counted, err := kube.await(ctx, dryRun, func(now job) bool {
-		if stage := stageOf(now); stage.ended() || stage == stalled {
+		if outcomeOf(now).IsOver() {
 			return true
 		}
 		progress.show(now, time.Now())
@@ -104,7 +105,7 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, 
 
 // sayCount prints what a dry run has counted. A dry run that could not count is an error.
 func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
-	if stageOf(counted) != completed {
+	if outcomeOf(counted) != outcome.Completed {
 		return fmt.Errorf("the dead letters of ConsumerQueue %q cannot be counted: %s", consumerQueue, readyText(counted))
 	}
 	printf(c.say, "Queue %s: %s.\n", counted.status().Source, messageOf(counted))

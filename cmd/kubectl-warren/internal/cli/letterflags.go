@@ -87,13 +87,18 @@ func (c *cluster) deadLetters(ctx context.Context, flags doorFlags, say func(str
 	if err != nil {
 		return nil, "", err
 	}
+	connected, err := c.deadLettersOf(ctx, namespace, flags, say)
+	return connected, namespace, err
+}
+
+// deadLettersOf connects to the dead-letter API for the queues of a namespace.
+func (c *cluster) deadLettersOf(ctx context.Context, namespace string, flags doorFlags, say func(string)) (*deadletterclient.Client, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	connected, err := deadletterclient.Connect(ctx, config, deadletterclient.Options{
+	return deadletterclient.Connect(ctx, config, deadletterclient.Options{
 		Namespace: namespace, ServiceAccount: flags.serviceAccount,
 		WarrenNamespace: flags.warrenNamespace, Service: flags.warrenService, Say: say,
 	})
-	return connected, namespace, err
 }

@@ -38,7 +38,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	c.flags.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newDLQ(c, streams),
-		newExport(c, streams), newImport(c, streams), newVersion(c, streams), newCompletion(streams),
+		newExport(c, streams), newImport(c, streams), newUI(c, streams), newVersion(c, streams), newCompletion(streams),
 	)
 	return root
 }

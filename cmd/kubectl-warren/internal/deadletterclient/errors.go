@@ -3,6 +3,7 @@ package deadletterclient
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -16,7 +17,11 @@ import (
 type Error struct {
 	err    error
 	remedy string
+	code   int
 }
+
+// Code is the HTTP status of the answer; zero if there was none.
+func (e *Error) Code() int { return e.code }
 
 func (e *Error) Error() string {
 	if e.remedy == "" {
@@ -43,10 +48,10 @@ func (c *Client) explainToken(err error) error {
   kubectl --namespace %s create serviceaccount %s
 %s
 With the role view instead of edit, it sees counts and no messages. Another ServiceAccount is taken with --service-account.`,
-			namespace, account, c.bindCommand("edit"))}
+			namespace, account, c.bindCommand("edit")), http.StatusNotFound}
 	case apierrors.IsForbidden(err):
 		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none "+
-			"of %q: ask for the role edit in namespace %q, or for the verb create on serviceaccounts/token.", account, namespace)}
+			"of %q: ask for the role edit in namespace %q, or for the verb create on serviceaccounts/token.", account, namespace), http.StatusForbidden}
 	}
 	return err
 }
@@ -65,7 +70,7 @@ func (c *Client) explain(err error, subresource string) error {
 		return err
 	}
 	status := failure.Status()
-	return &Error{errors.New(messageOf(status)), c.remedy(err, status, subresource)}
+	return &Error{errors.New(messageOf(status)), c.remedy(err, status, subresource), int(status.Code)}
 }
 
 func (c *Client) remedy(err error, status metav1.Status, subresource string) string {

@@ -120,6 +120,39 @@ func ValueText(value any) string {
 	return printable.Text(strings.TrimSuffix(buffer.String(), "\n"))
 }
 
+// failureHeaders are those in which consumers say what went wrong: Warren's library, Spring, MassTransit.
+var failureHeaders = []string{"x-failure-message", "x-exception-message", "MT-Fault-Message"}
+
+// mostSummary is how long a Summary is, in characters.
+const mostSummary = 160
+
+// Failure is what the consumer says went wrong; empty if the message does not tell.
+func Failure(letter v1alpha1.DeadLetter) string {
+	for _, name := range failureHeaders {
+		if said, isText := letter.Headers[name].(string); isText && said != "" {
+			return printable.Text(said)
+		}
+	}
+	return ""
+}
+
+// Summary is a line that tells messages apart: what the consumer says went wrong, or the beginning of the body.
+func Summary(letter v1alpha1.DeadLetter) string {
+	summary := Failure(letter)
+	switch {
+	case summary != "":
+	case letter.BodyEncoding == v1alpha1.Base64:
+		summary = fmt.Sprintf("%d bytes that are no text", letter.Size)
+	default:
+		summary = letter.Body
+	}
+	line := []rune(strings.Join(strings.Fields(summary), " "))
+	if len(line) > mostSummary {
+		line = append(line[:mostSummary-1], '…')
+	}
+	return printable.Text(string(line))
+}
+
 // mostGrowth is how many times longer than a body its JSON may become by being indented: JSON can be nested so deeply that there are only
 // spaces to see.
 const mostGrowth = 8

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/ui"
+)
+
+func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	door, port := doorFlags{}, uint16(0)
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Look at dead letters in a browser, and move them back",
+		Long: "Serve pages on 127.0.0.1 until Ctrl-C: which queues have dead letters, what is in a queue and why, and each message; and move " +
+			"dead letters back, or delete them. The pages act with your own kubeconfig, and nothing is installed in the cluster. The URL " +
+			"that is printed lets one browser in, once.",
+		Example: "  kubectl warren ui --namespace shop",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return serveUI(cmd.Context(), c, door, port, streams)
+		},
+	}
+	cmd.Flags().Uint16Var(&port, "port", 0, "the port of 127.0.0.1; any that is free if zero")
+	door.add(cmd)
+	return cmd
+}
+
+func serveUI(ctx context.Context, c *cluster, door doorFlags, port uint16, streams genericiooptions.IOStreams) error {
+	kube, err := c.open()
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return fmt.Errorf("--port is %d: %w", port, err)
+	}
+	server := ui.NewServer(ui.Config{
+		Kube: kube.WithWatch, Namespace: kube.namespace, Explain: explain,
+		DeadLetters: func(ctx context.Context, namespace string) (*deadletterclient.Client, error) {
+			return c.deadLettersOf(ctx, namespace, door, func(string) {})
+		},
+	}, listener.Addr().String())
+	printf(streams.Out, "%s\n", server.URL())
+	printf(streams.ErrOut, "The pages are served until Ctrl-C. The URL lets one browser in, once.\n")
+	return server.Serve(ctx, listener)
+}

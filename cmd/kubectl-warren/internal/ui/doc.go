@@ -1,0 +1,13 @@
+// Package ui serves `kubectl warren ui`: dead letters in a browser, on 127.0.0.1, with the rights of the user's own kubeconfig. Nothing of
+// a message is kept.
+//
+//   - server.go: the paths, and the listener
+//   - guard.go: requests of the user's own browser, and no others
+//   - render.go: templates and errors
+//   - queues.go, queue.go, message.go: the three views
+//   - export.go: all messages as a file
+//   - selection.go, request.go: which messages are meant, counting them, and asking for a Redrive or a Purge
+//   - transfer.go, progress.go: how a Redrive or a Purge fares
+//
+// assets/ has htmx and its extension for server-sent events as npm has them (htmx.org, htmx-ext-sse; 0BSD), with their versions in their names.
+package ui

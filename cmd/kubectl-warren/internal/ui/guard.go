@@ -1,0 +1,96 @@
+package ui
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+)
+
+// guard lets in the browser that was given the URL, and nobody else: other programs and users of the machine can reach the port, and so
+// can pages of other sites in the same browser.
+type guard struct {
+	address string
+	hosts   []string
+	// token is in the URL, and is taken once. session is in the cookie that takes its place.
+	token, session string
+	used           atomic.Bool
+	crossOrigin    *http.CrossOriginProtection
+}
+
+func newGuard(address string) *guard {
+	_, port, _ := net.SplitHostPort(address)
+	return &guard{
+		address: address, hosts: []string{address, net.JoinHostPort("localhost", port)}, token: rand.Text(), session: rand.Text(),
+		crossOrigin: http.NewCrossOriginProtection(),
+	}
+}
+
+func (g *guard) url() string { return "http://" + g.address + "/?" + tokenParameter + "=" + g.token }
+
+const tokenParameter = "token"
+
+// cookie is the name of the cookie. Cookies know no ports, and another page of ours may be open.
+func (g *guard) cookie() string {
+	_, port, _ := net.SplitHostPort(g.address)
+	return "kubectl-warren-ui-" + port
+}
+
+// policy has a page load, send and run nothing but what this server has.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
+	"frame-ancestors 'none'"
+
+func setSecurityHeaders(header http.Header) {
+	header.Set("Content-Security-Policy", policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "same-origin")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+}
+
+// protect answers requests of others.
+func (g *guard) protect(pages http.Handler) http.Handler {
+	pages = g.crossOrigin.Handler(pages)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setSecurityHeaders(w.Header())
+		switch {
+		case !slices.Contains(g.hosts, r.Host): // a name of somebody else that leads here: DNS rebinding
+			http.Error(w, "This is not the host that `kubectl warren ui` has printed.", http.StatusMisdirectedRequest)
+		case g.isKnown(r):
+			pages.ServeHTTP(w, r)
+		case g.admits(r):
+			g.enter(w)
+		default:
+			http.Error(w, "Open the URL that `kubectl warren ui` has printed. It works once: start the command again for another browser.",
+				http.StatusUnauthorized)
+		}
+	})
+}
+
+func (g *guard) isKnown(r *http.Request) bool {
+	cookie, err := r.Cookie(g.cookie())
+	return err == nil && isSame(cookie.Value, g.session)
+}
+
+// admits says whether a request has the token, which nobody has used yet.
+func (g *guard) admits(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == "/" && isSame(r.URL.Query().Get(tokenParameter), g.token) &&
+		g.used.CompareAndSwap(false, true)
+}
+
+func isSame(given, want string) bool {
+	return subtle.ConstantTimeCompare([]byte(given), []byte(want)) == 1
+}
+
+// enter gives the cookie. The page leads on by itself, for a browser sends no strict cookie after a redirect from another site.
+func (g *guard) enter(w http.ResponseWriter) {
+	http.SetCookie(w, &http.Cookie{
+		Name: g.cookie(), Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write([]byte(`<!doctype html><meta http-equiv="refresh" content="0;url=/"><a href="/">Dead letters</a>`))
+}

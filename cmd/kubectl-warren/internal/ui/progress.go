@@ -1,0 +1,70 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// progress sends how a Redrive or a Purge fares each time that its status changes, as server-sent events, until it has ended.
+func (s *Server) progress(w http.ResponseWriter, r *http.Request) error {
+	object, err := s.found(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	if err := send(w, transferOf(object)); err != nil {
+		return nil //nolint:nilerr // the browser has gone
+	}
+	// What breaks off is begun again by the browser, with the status of then.
+	_ = s.follow(r.Context(), object, func(now transfer) bool { return send(w, now) == nil && !now.Ended() })
+	return nil
+}
+
+// follow watches a Redrive or a Purge for as long as visit says so.
+func (s *Server) follow(ctx context.Context, object client.Object, visit func(transfer) bool) error {
+	list := client.ObjectList(&v1alpha1.RedriveList{})
+	if _, isPurge := object.(*v1alpha1.Purge); isPurge {
+		list = &v1alpha1.PurgeList{}
+	}
+	changes, err := s.Kube.Watch(ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()})
+	if err != nil {
+		return err
+	}
+	defer changes.Stop()
+	for change := range changes.ResultChan() {
+		now, known := change.Object.(client.Object)
+		if !known || change.Type == watch.Deleted {
+			return nil
+		}
+		if !visit(transferOf(now)) {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// send sends an event: progress, or end if it is the last one.
+func send(w http.ResponseWriter, now transfer) error {
+	fragment := &bytes.Buffer{}
+	if err := templates["transfer"].ExecuteTemplate(fragment, "progress", now); err != nil {
+		return err
+	}
+	lines := strings.ReplaceAll(fragment.String(), "\n", "\ndata: ")
+	if _, err := fmt.Fprintf(w, "event: progress\ndata: %s\n\n", lines); err != nil {
+		return err
+	}
+	if now.Ended() {
+		if _, err := fmt.Fprint(w, "event: end\ndata: end\n\n"); err != nil {
+			return err
+		}
+	}
+	return http.NewResponseController(w).Flush()
+}

@@ -1,0 +1,256 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/internal/deadletterapi/listing"
+)
+
+const (
+	// defaultGroup is the header that groups tell apart unless somebody chooses another: Warren's consumer library sets it.
+	defaultGroup = "x-failure-kind"
+	pageLimit    = 20
+	// snippet is how many bytes of a body are asked for where messages are listed.
+	snippet = 200
+	// recently is for how long a Redrive or a Purge that has ended is shown with its queue.
+	recently = time.Hour
+)
+
+// queuePage is the second view: what is in one dead-letter queue, and why.
+type queuePage struct {
+	Namespace, Name, Queue string
+	Messages, Consumers    int64
+	Trouble                string
+	Advisories             []v1alpha1.Advisory
+	Transfers              []transfer
+	// Refused is why nobody can look; MessagesRefused is why only counts are shown.
+	Refused, MessagesRefused []string
+	// Notices tell of messages that were not seen.
+	Notices []string
+
+	GroupBy string
+	// HasValues says that the header of GroupBy tells groups apart.
+	HasValues bool
+	Groups    []group
+	Others    int64
+
+	Selection selection
+	Letters   []letterRow
+	Position  int64
+	Previous  string // links; empty if there is no such page
+	Next      string
+}
+
+// group is a row of the summary.
+type group struct {
+	deadletters.Group
+	OldestAt, NewestAt time.Time
+	Sample             string
+	// Query selects the group.
+	Query string
+}
+
+// letterRow is a message in a list.
+type letterRow struct {
+	deadletters.DeadLetter
+	DiedAt time.Time
+	Text   string
+}
+
+func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
+	namespace, name := r.PathValue("namespace"), r.PathValue("queue")
+	cq := &v1alpha1.ConsumerQueue{}
+	if err := s.Kube.Get(r.Context(), client.ObjectKey{Namespace: namespace, Name: name}, cq); err != nil {
+		return err
+	}
+	queue, has := listing.QueueOf(cq)
+	if !has {
+		return &problem{http.StatusNotFound, fmt.Sprintf("ConsumerQueue %q has no dead-letter queue.", name)}
+	}
+	page := queuePage{Namespace: namespace, Name: name, Queue: queue.Queue, Messages: number(queue.Messages), Trouble: troubleOf(cq)}
+	for _, advisory := range cq.Status.Advisories {
+		if advisory.Name == queue.Queue {
+			page.Advisories = append(page.Advisories, advisory)
+		}
+	}
+	page.addTransfers(s.transfers(r.Context(), namespace))
+	code := http.StatusOK
+	if err := page.look(r, s); err != nil {
+		page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
+	}
+	return renderAs(w, code, "queue", page)
+}
+
+// addTransfers takes those that go on, or have ended a short while ago. Who may not see them, sees none.
+func (p *queuePage) addTransfers(all []transfer, _ error) {
+	for _, each := range all {
+		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Created) < recently) {
+			p.Transfers = append(p.Transfers, each)
+		}
+	}
+}
+
+// look asks the dead-letter API.
+func (p *queuePage) look(r *http.Request, s *Server) error {
+	asked, err := s.DeadLetters(r.Context(), p.Namespace)
+	if err != nil {
+		return err
+	}
+	p.GroupBy = defaultGroup
+	if r.URL.Query().Has("groupBy") {
+		p.GroupBy = r.URL.Query().Get("groupBy")
+	}
+	if err := p.summarize(r.Context(), asked); err != nil {
+		return err
+	}
+	if err := p.list(r.Context(), asked, r.URL.Query()); err != nil {
+		p.MessagesRefused = printable.Lines(s.Explain(err))
+		return nil
+	}
+	p.addSamples(r.Context(), asked)
+	return nil
+}
+
+// summarize counts the messages.
+func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Client) error {
+	query := url.Values{}
+	if p.GroupBy != "" {
+		query.Set("groupBy", p.GroupBy)
+	}
+	counted := deadletters.DeadLetterQueue{}
+	if err := ask(ctx, asked, p.Name, "", query, &counted); err != nil {
+		return err
+	}
+	if counted.Summary == nil {
+		return errors.New("the answer of the dead-letter API is no summary")
+	}
+	p.Messages, p.Consumers = number(counted.Messages), number(counted.Consumers)
+	p.Notices, p.Others = letters.SeenLines(counted.Summary.Seen), counted.Summary.Others
+	if counted.Summary.Examined < p.Messages {
+		p.Notices = append(p.Notices, fmt.Sprintf("The groups are those of the first %s messages.", thousands(counted.Summary.Examined)))
+	}
+	for _, each := range counted.Summary.Groups {
+		row := group{Group: each, OldestAt: timeOf(each.Oldest), NewestAt: timeOf(each.Newest)}
+		row.Query = p.selectionOf(each).values().Encode()
+		p.Groups = append(p.Groups, row)
+		p.HasValues = p.HasValues || each.Value != nil
+	}
+	return nil
+}
+
+// selectionOf selects the messages of a group.
+func (p *queuePage) selectionOf(of deadletters.Group) selection {
+	selected := selection{Reasons: []string{of.Reason}}
+	if of.Queue != "" {
+		selected.Where = ofQueue(of.Queue)
+	}
+	switch {
+	case p.GroupBy == "":
+	case of.Value == nil:
+		selected.Header, selected.Operator = p.GroupBy, "DoesNotExist"
+	default:
+		selected.Header, selected.Operator, selected.Value = p.GroupBy, "In", *of.Value
+	}
+	return selected
+}
+
+// list asks for a page of messages.
+func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, given url.Values) error {
+	p.Selection = selectionOf(given)
+	position, _ := strconv.ParseInt(given.Get("position"), 10, 64) // what is no number is the beginning
+	p.Position = max(0, position)
+	query := p.filter()
+	query.Set("position", strconv.FormatInt(p.Position, 10))
+	query.Set("limit", strconv.Itoa(pageLimit))
+	query.Set("bodyLimit", strconv.Itoa(snippet))
+	answer := deadletters.DeadLetterList{}
+	if err := ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer); err != nil {
+		return err
+	}
+	decoded, err := letters.Decode(answer)
+	if err != nil {
+		return err
+	}
+	for _, letter := range decoded {
+		p.Letters = append(p.Letters, letterRow{letter, timeOf(letter.Origin.DiedAt), letters.Summary(letter)})
+	}
+	if answer.NextPosition != nil {
+		p.Next = p.pageAt(*answer.NextPosition)
+	}
+	if p.Position > 0 {
+		p.Previous = p.pageAt(max(0, p.Position-pageLimit))
+	}
+	return nil
+}
+
+// filter is what the dead-letter API selects by, which knows no headers.
+func (p *queuePage) filter() url.Values {
+	return selection{IDs: p.Selection.IDs, Reasons: p.Selection.Reasons, Where: p.Selection.Where}.values()
+}
+
+func (p *queuePage) pageAt(position int64) string {
+	query := p.filter()
+	query.Set("groupBy", p.GroupBy)
+	query.Set("position", strconv.FormatInt(position, 10))
+	return "?" + query.Encode() + "#messages"
+}
+
+// addSamples shows what a message of each group says. Messages that are alike share an ID, so there may be more than groups.
+func (p *queuePage) addSamples(ctx context.Context, asked *deadletterclient.Client) {
+	query := url.Values{"limit": {strconv.Itoa(5 * pageLimit)}, "bodyLimit": {strconv.Itoa(snippet)}}
+	for _, each := range p.Groups {
+		query.Add(parameterID, each.SampleID)
+	}
+	answer := deadletters.DeadLetterList{}
+	if len(p.Groups) == 0 || ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer) != nil {
+		return // the groups are worth showing all the same
+	}
+	samples := map[string]string{}
+	decoded, _ := letters.Decode(answer)
+	for _, letter := range decoded {
+		samples[letter.ID] = letters.Summary(letter)
+	}
+	for i := range p.Groups {
+		p.Groups[i].Sample = samples[p.Groups[i].SampleID]
+	}
+}
+
+// ask reads an answer of the dead-letter API.
+func ask(ctx context.Context, asked *deadletterclient.Client, name, subresource string, query url.Values, into any) error {
+	body, err := asked.Get(ctx, name, subresource, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	answer, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("read the answer of the dead-letter API: %w", err)
+	}
+	return nil
+}
+
+func timeOf(at *metav1.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return at.Time
+}

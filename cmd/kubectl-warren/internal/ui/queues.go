@@ -1,0 +1,85 @@
+package ui
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletterapi/listing"
+)
+
+// queuesPage is the first view: which queues have dead letters.
+type queuesPage struct {
+	Namespace string // empty for all
+	// Full have dead letters, the most first. Empty have none, and of Uncounted nobody knows.
+	Full, Empty, Uncounted []queueRow
+	Total                  int64
+}
+
+// queueRow is a dead-letter queue.
+type queueRow struct {
+	Namespace, Name, Queue string
+	Messages               int64
+	Counted                time.Time
+	// Trouble is why the ConsumerQueue is not Ready; empty if it is.
+	Trouble string
+	// Going are the Redrives and Purges that have not ended.
+	Going []transfer
+}
+
+func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
+	namespace := r.PathValue("namespace")
+	list := &v1alpha1.ConsumerQueueList{}
+	if err := s.Kube.List(r.Context(), list, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	transfers, err := s.transfers(r.Context(), namespace)
+	if err != nil && !apierrors.IsForbidden(err) { // to look at queues takes no right to look at those
+		return err
+	}
+	page := queuesPage{Namespace: namespace}
+	for i := range list.Items {
+		page.add(&list.Items[i], transfers)
+	}
+	slices.SortStableFunc(page.Full, func(a, b queueRow) int { return cmp.Compare(b.Messages, a.Messages) })
+	return render(w, "queues", page)
+}
+
+func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, transfers []transfer) {
+	queue, has := listing.QueueOf(cq)
+	if !has {
+		return
+	}
+	row := queueRow{Namespace: cq.Namespace, Name: cq.Name, Queue: queue.Queue, Trouble: troubleOf(cq)}
+	for _, each := range transfers {
+		if each.Namespace == cq.Namespace && each.ConsumerQueue == cq.Name && !each.Ended() && !each.DryRun {
+			row.Going = append(row.Going, each)
+		}
+	}
+	if queue.Messages == nil {
+		p.Uncounted = append(p.Uncounted, row)
+		return
+	}
+	row.Messages, row.Counted = *queue.Messages, queue.AsOf.Time
+	p.Total += row.Messages
+	if row.Messages == 0 {
+		p.Empty = append(p.Empty, row)
+		return
+	}
+	p.Full = append(p.Full, row)
+}
+
+// troubleOf says why a ConsumerQueue is not Ready; empty if it is.
+func troubleOf(cq *v1alpha1.ConsumerQueue) string {
+	for _, condition := range cq.Status.Conditions {
+		if condition.Type == v1alpha1.ConditionReady && condition.Status != "True" {
+			return condition.Reason + ": " + condition.Message
+		}
+	}
+	return ""
+}

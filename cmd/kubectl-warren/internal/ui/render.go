@@ -1,0 +1,149 @@
+package ui
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// templates are the pages by name, each with the frame that all have.
+var templates = parseTemplates("queues", "queue", "message", "request", "confirm", "transfer", "error")
+
+func parseTemplates(names ...string) map[string]*template.Template {
+	frame := template.Must(template.New("frame").Funcs(template.FuncMap{
+		"ago": ago, "count": thousands, "plural": plural, "path": path, "stamp": stamp, "text": printable.Text, "value": letters.ValueText,
+		"died": diedText, "int64": func(number int) int64 { return int64(number) }, "warning": letters.WarningText,
+	}).ParseFS(templateFiles, "templates/frame.html", "templates/parts.html"))
+	pages := map[string]*template.Template{}
+	for _, name := range names {
+		pages[name] = template.Must(template.Must(frame.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
+	}
+	return pages
+}
+
+// render writes a page. A page that cannot be made becomes an error, and no half page.
+func render(w http.ResponseWriter, name string, data any) error {
+	return renderAs(w, http.StatusOK, name, data)
+}
+
+func renderAs(w http.ResponseWriter, code int, name string, data any) error {
+	page := &bytes.Buffer{}
+	if err := templates[name].ExecuteTemplate(page, "frame", data); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = page.WriteTo(w) // the browser has gone
+	return nil
+}
+
+var errNoPage = &problem{http.StatusNotFound, "There is no such page."}
+
+// problem is an error that a page tells of as it is.
+type problem struct {
+	code int
+	text string
+}
+
+func (p *problem) Error() string { return p.text }
+
+// errorPage says what went wrong.
+type errorPage struct {
+	Title string
+	Lines []string
+}
+
+// fail tells of an error, with what can be done about it.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	code := codeOf(err)
+	title := "That did not work"
+	switch code {
+	case http.StatusForbidden:
+		title = "You may not do that"
+	case http.StatusNotFound:
+		title = "Not found"
+	}
+	if err := renderAs(w, code, "error", errorPage{title, printable.Lines(s.Explain(err))}); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// codeOf is the HTTP status of an answer that tells of an error.
+func codeOf(err error) int {
+	if known, ok := errors.AsType[*problem](err); ok {
+		return known.code
+	}
+	if told, ok := errors.AsType[*deadletterclient.Error](err); ok && told.Code() != 0 {
+		return told.Code()
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
+		return int(status.Status().Code)
+	}
+	return http.StatusBadGateway
+}
+
+// path joins the parts of a path, each of which may hold anything.
+func path(parts ...string) string {
+	var joined strings.Builder
+	for _, part := range parts {
+		joined.WriteString("/" + url.PathEscape(part))
+	}
+	return joined.String()
+}
+
+func namespacePath(namespace string) string { return path("namespaces", namespace) }
+
+// thousands writes a number in groups of three digits.
+func thousands(number int64) string {
+	digits := strconv.FormatInt(number, 10)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
+
+// plural is a number with its noun.
+func plural(number int64, noun string) string {
+	if number == 1 {
+		return "1 " + noun
+	}
+	return thousands(number) + " " + noun + "s"
+}
+
+// ago is how long ago something was.
+func ago(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(time.Since(at)) + " ago"
+}
+
+// stamp is a time as machines write it.
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// reasonTexts say what the reasons mean.
+var reasonTexts = map[string]string{
+	"Rejected":      "a consumer rejected the message",
+	"Expired":       "the message waited longer than its TTL",
+	"MaxLength":     "the queue was full",
+	"DeliveryLimit": "the message was delivered too often",
+	"Parked":        "a consumer published the message to the dead-letter queue",
+}
+
+func diedText(reason string) string { return reasonTexts[reason] }

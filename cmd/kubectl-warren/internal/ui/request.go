@@ -1,0 +1,297 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+)
+
+const (
+	// countTime is how long messages are counted at most.
+	countTime = time.Minute
+	// keepCount and keepTransfer are for how long a Redrive or a Purge is kept after its end, in seconds. One that only counts is deleted at
+	// once; the time is for when that fails.
+	keepCount    = int32(600)
+	keepTransfer = int32(86400)
+	// mostLimit is the largest limit that there is.
+	mostLimit = int32(1<<31 - 1)
+)
+
+// request is what somebody asks for: the fields of the form.
+type request struct {
+	selection
+	Kind            kind
+	Namespace, Name string
+	// To is Main, Retry, Original, or queue/NAME.
+	To, Rate, Limit, Why string
+}
+
+// The values of To. Another ConsumerQueue is toQueue with its name.
+const (
+	toMain     = "Main"
+	toRetry    = "Retry"
+	toOriginal = "Original"
+	toQueue    = "queue/"
+)
+
+func requestOf(r *http.Request, given url.Values) (request, error) {
+	q := request{
+		selection: selectionOf(given), Kind: kind(r.PathValue("kind")), Namespace: r.PathValue("namespace"), Name: r.PathValue("queue"),
+		To: given.Get("to"), Rate: given.Get("rate"), Limit: given.Get("limit"), Why: strings.TrimSpace(given.Get("why")),
+	}
+	if q.Kind.empty() == nil {
+		return q, errNoPage
+	}
+	if q.Header == "" {
+		q.Operator, q.Value = "", ""
+	}
+	if !q.comparesValue() {
+		q.Value = ""
+	}
+	return q, nil
+}
+
+// Fields are the fields of the form, for the page that comes next.
+func (q request) Fields() url.Values {
+	fields := q.values()
+	for name, value := range map[string]string{"to": q.To, "rate": q.Rate, "limit": q.Limit, "why": q.Why} {
+		fields.Set(name, value)
+	}
+	return fields
+}
+
+// Verb is what is done with the messages.
+func (q request) Verb() string {
+	if q.Kind == purge {
+		return "Delete"
+	}
+	return "Move"
+}
+
+// requestPage is the form.
+type requestPage struct {
+	request
+	Reasons []reasonChoice
+	// Others are the ConsumerQueues that messages can be moved to.
+	Others []string
+}
+
+// reasonChoice is a box to tick.
+type reasonChoice struct {
+	Name   string
+	Chosen bool
+}
+
+// reasons in the order in which the form has them.
+var reasons = []string{"Rejected", "DeliveryLimit", "Expired", "MaxLength", "Parked"}
+
+// askFor shows the form.
+func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
+	asked, err := requestOf(r, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	page := requestPage{request: asked}
+	for _, reason := range reasons {
+		page.Reasons = append(page.Reasons, reasonChoice{reason, slices.Contains(asked.selection.Reasons, reason)})
+	}
+	list := &v1alpha1.ConsumerQueueList{}
+	if err := s.Kube.List(r.Context(), list, client.InNamespace(asked.Namespace)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if name := list.Items[i].Name; name != asked.Name {
+			page.Others = append(page.Others, name)
+		}
+	}
+	return render(w, "request", page)
+}
+
+// confirmPage is the question, once the messages were counted.
+type confirmPage struct {
+	request
+	Counted transfer
+	// Count is how many messages will be moved or deleted.
+	Count int64
+	// Uncounted says that the messages cannot be counted, and all of them can be moved.
+	Uncounted bool
+}
+
+// request counts the messages that are meant, or has them moved or deleted after they were counted.
+func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return &problem{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
+	}
+	asked, err := requestOf(r, r.PostForm)
+	if err != nil {
+		return err
+	}
+	if r.PostForm.Has("counted") {
+		return s.create(w, r, asked)
+	}
+	object, err := asked.object(s.requester(r.Context()))
+	if err != nil {
+		return err
+	}
+	page := confirmPage{request: asked}
+	if page.Counted, err = s.count(r.Context(), onlyCounting(object)); err != nil {
+		return err
+	}
+	page.Count = page.Counted.Done
+	if limit, err := strconv.ParseInt(asked.Limit, 10, 64); err == nil {
+		page.Count = min(page.Count, limit)
+	}
+	page.Uncounted = page.Counted.Reason == v1alpha1.ReasonDeliveryLimited && asked.Kind == redrive && asked.IsAll() && asked.Limit == ""
+	if page.Counted.Outcome != outcome.Completed && !page.Uncounted {
+		return &problem{http.StatusConflict, "The messages cannot be counted: " + page.Counted.Reason + ": " + page.Counted.Message}
+	}
+	return render(w, "confirm", page)
+}
+
+// create has messages moved or deleted. Whoever deletes has typed the number.
+func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) error {
+	if asked.Kind == purge {
+		counted, typed := r.PostForm.Get("counted"), strings.ReplaceAll(strings.TrimSpace(r.PostForm.Get("typed")), ",", "")
+		if typed != counted {
+			return &problem{http.StatusBadRequest, fmt.Sprintf(
+				"Nothing was deleted: %q was typed, and %s messages match. Go back, and type that number if they are to be deleted.", typed, counted)}
+		}
+		asked.Limit = counted
+	}
+	object, err := asked.object(s.requester(r.Context()))
+	if err != nil {
+		return err
+	}
+	if err := s.Kube.Create(r.Context(), object); err != nil {
+		return err
+	}
+	to := path("namespaces", asked.Namespace, "transfers", string(asked.Kind), object.GetName())
+	http.Redirect(w, r, to, http.StatusSeeOther)
+	return nil
+}
+
+// requester is who the API server takes the user for; empty if it does not say.
+func (s *Server) requester(ctx context.Context) string {
+	review := &authenticationv1.SelfSubjectReview{}
+	if s.Kube.Create(ctx, review) != nil {
+		return "" // the Redrive says unknown then
+	}
+	return review.Status.UserInfo.Username
+}
+
+// object is the Redrive or the Purge that is asked for.
+func (q request) object(requester string) (client.Object, error) {
+	limit, err := q.limit()
+	if err != nil {
+		return nil, err
+	}
+	meta := metav1.ObjectMeta{Namespace: q.Namespace, GenerateName: q.Name + "-"}
+	from := v1alpha1.ConsumerQueueReference{Name: q.Name}
+	if q.Kind == purge {
+		spec := v1alpha1.PurgeSpec{
+			ConsumerQueueRef: from, Select: q.spec(), Limit: mostLimit, RequestedBy: requester, Reason: q.Why,
+			TTLSecondsAfterFinished: new(keepTransfer),
+		}
+		if limit != nil {
+			spec.Limit = *limit
+		}
+		return &v1alpha1.Purge{ObjectMeta: meta, Spec: spec}, nil
+	}
+	rate, err := q.rate()
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.Redrive{ObjectMeta: meta, Spec: v1alpha1.RedriveSpec{
+		ConsumerQueueRef: from, Destination: q.destination(), Select: q.spec(), Limit: limit, Rate: rate,
+		RequestedBy: requester, Reason: q.Why, TTLSecondsAfterFinished: new(keepTransfer),
+	}}, nil
+}
+
+func (q request) limit() (*int32, error) {
+	if q.Limit == "" {
+		return nil, nil
+	}
+	limit, err := strconv.ParseInt(q.Limit, 10, 32)
+	if err != nil || limit < 1 {
+		return nil, &problem{http.StatusBadRequest, fmt.Sprintf("At most: %q must be a number from 1, or empty for all.", q.Limit)}
+	}
+	return new(int32(limit)), nil
+}
+
+func (q request) rate() (*intstr.IntOrString, error) {
+	if q.Rate == "" {
+		return nil, nil
+	}
+	if strings.EqualFold(q.Rate, v1alpha1.Unlimited) {
+		return new(intstr.FromString(v1alpha1.Unlimited)), nil
+	}
+	rate, err := strconv.ParseInt(q.Rate, 10, 32)
+	if err != nil || rate < 1 {
+		return nil, &problem{http.StatusBadRequest, fmt.Sprintf("Messages a second: %q must be a number from 1, or Unlimited.", q.Rate)}
+	}
+	return new(intstr.FromInt32(int32(rate))), nil
+}
+
+func (q request) destination() *v1alpha1.RedriveDestination {
+	if name, isQueue := strings.CutPrefix(q.To, toQueue); isQueue {
+		return &v1alpha1.RedriveDestination{
+			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: name},
+		}
+	}
+	if q.To == "" || q.To == toMain {
+		return nil
+	}
+	return &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveDestinationType(q.To)}
+}
+
+// onlyCounting makes an object one that counts and is deleted.
+func onlyCounting(object client.Object) client.Object {
+	object.SetGenerateName(object.GetGenerateName() + "count-")
+	switch object := object.(type) {
+	case *v1alpha1.Redrive:
+		object.Spec.DryRun, object.Spec.Limit, object.Spec.TTLSecondsAfterFinished = new(true), nil, new(keepCount)
+	case *v1alpha1.Purge:
+		object.Spec.DryRun, object.Spec.Limit, object.Spec.TTLSecondsAfterFinished = new(true), mostLimit, new(keepCount)
+	}
+	return object
+}
+
+// count creates an object that counts, waits for what it finds, and deletes it.
+func (s *Server) count(ctx context.Context, object client.Object) (transfer, error) {
+	if err := s.Kube.Create(ctx, object); err != nil {
+		return transfer{}, err
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = s.Kube.Delete(ending, object) // otherwise its TTL ends it
+	}()
+	waiting, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	last := transferOf(object)
+	for waiting.Err() == nil && !last.Outcome.IsOver() {
+		if err := s.follow(waiting, object, func(now transfer) bool {
+			last = now
+			return !now.Outcome.IsOver()
+		}); err != nil && waiting.Err() == nil {
+			return last, err
+		}
+	}
+	if !last.Outcome.IsOver() {
+		return last, &problem{http.StatusGatewayTimeout, "The messages were not counted within a minute: " + last.Reason + ": " + last.Message}
+	}
+	return last, nil
+}

@@ -1,0 +1,111 @@
+package ui
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// selection says which messages are meant, as forms and links have it: all that is given must hold.
+type selection struct {
+	IDs, Reasons []string
+	// Header, Operator and Value are a requirement of one header; none if Header is empty.
+	Header, Operator, Value string
+	Where                   string
+}
+
+// The parameters of a selection. Those of the dead-letter API have the same names.
+const (
+	parameterID       = "id"
+	parameterReason   = "reason"
+	parameterHeader   = "header"
+	parameterOperator = "operator"
+	parameterValue    = "value"
+	parameterWhere    = "where"
+)
+
+func selectionOf(values url.Values) selection {
+	return selection{
+		IDs: values[parameterID], Reasons: values[parameterReason],
+		Header: values.Get(parameterHeader), Operator: values.Get(parameterOperator), Value: values.Get(parameterValue),
+		Where: strings.TrimSpace(values.Get(parameterWhere)),
+	}
+}
+
+// IsAll says whether all messages are meant.
+func (s selection) IsAll() bool {
+	return len(s.IDs)+len(s.Reasons) == 0 && s.Header == "" && s.Where == ""
+}
+
+// comparesValue says whether the operator wants a value.
+func (s selection) comparesValue() bool { return s.Operator == "In" || s.Operator == "NotIn" }
+
+// spec is the selection of a Redrive or a Purge; nil for all messages.
+func (s selection) spec() *v1alpha1.DeadLetterSelection {
+	if s.IsAll() {
+		return nil
+	}
+	spec := &v1alpha1.DeadLetterSelection{IDs: s.IDs, Where: s.Where}
+	for _, reason := range s.Reasons {
+		spec.Reasons = append(spec.Reasons, v1alpha1.DeadLetterReason(reason))
+	}
+	if s.Header != "" {
+		requirement := v1alpha1.HeaderRequirement{Name: s.Header, Operator: s.Operator}
+		if s.comparesValue() {
+			requirement.Values = []string{s.Value}
+		}
+		spec.Headers = []v1alpha1.HeaderRequirement{requirement}
+	}
+	return spec
+}
+
+// values are the parameters of a link that means the selection.
+func (s selection) values() url.Values {
+	values := url.Values{}
+	for name, given := range map[string][]string{parameterID: s.IDs, parameterReason: s.Reasons} {
+		if len(given) > 0 {
+			values[name] = given
+		}
+	}
+	for name, given := range map[string]string{
+		parameterHeader: s.Header, parameterOperator: s.Operator, parameterValue: s.Value, parameterWhere: s.Where,
+	} {
+		if given != "" {
+			values.Set(name, given)
+		}
+	}
+	return values
+}
+
+// Words say in words which messages are meant.
+func (s selection) Words() []string {
+	var words []string
+	if len(s.IDs) > 0 {
+		words = append(words, plural(int64(len(s.IDs)), "chosen message"))
+	}
+	if len(s.Reasons) > 0 {
+		words = append(words, "reason "+strings.Join(s.Reasons, " or "))
+	}
+	switch s.Operator {
+	case "In":
+		words = append(words, "header "+s.Header+" is "+s.Value)
+	case "NotIn":
+		words = append(words, "header "+s.Header+" is not "+s.Value)
+	case "Exists":
+		words = append(words, "with header "+s.Header)
+	case "DoesNotExist":
+		words = append(words, "without header "+s.Header)
+	}
+	if s.Where != "" {
+		words = append(words, s.Where)
+	}
+	return words
+}
+
+// ofQueue is the CEL expression for messages that died in a queue. What JSON writes as text, CEL reads as the same text.
+func ofQueue(name string) string {
+	quoted, _ := json.Marshal(name) // a text can always be written
+	return "origin.queue == " + string(quoted)
+}

@@ -1,0 +1,94 @@
+package ui
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+)
+
+// Config is what the pages work with.
+type Config struct {
+	// Kube acts as the user.
+	Kube client.WithWatch
+	// Namespace is shown first.
+	Namespace string
+	// DeadLetters connects to the dead-letter API for the queues of a namespace.
+	DeadLetters func(ctx context.Context, namespace string) (*deadletterclient.Client, error)
+	// Explain says what an error means, and what can be done about it.
+	Explain func(error) string
+}
+
+//go:embed assets
+var assets embed.FS
+
+// Server serves the pages.
+type Server struct {
+	Config
+	guard *guard
+}
+
+// NewServer makes a Server for an address of this machine, host:port.
+func NewServer(config Config, address string) *Server { return &Server{config, newGuard(address)} }
+
+// URL is where the pages begin. It lets a browser in, once.
+func (s *Server) URL() string { return s.guard.url() }
+
+// Serve serves the pages until the context ends.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.Serve(listener)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// mostForm is how large a form may be: a thousand IDs fit.
+const mostForm = 1 << 20
+
+// Handler answers all requests.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /assets/", http.FileServerFS(assets))
+	const namespace = "/namespaces/{namespace}"
+	const queue = namespace + "/queues/{queue}"
+	for pattern, answer := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /{$}":                     s.toNamespace,
+		"GET /all":                     s.queues,
+		"GET " + namespace:             s.queues,
+		"GET " + queue:                 s.queue,
+		"GET " + queue + "/export":     s.export,
+		"GET " + queue + "/{kind}":     s.askFor,
+		"POST " + queue + "/{kind}":    s.request,
+		"GET " + queue + "/ids/{id}":   s.message,
+		"GET " + transferPath:          s.transfer,
+		"GET " + transferPath + "/now": s.progress,
+		"POST " + transferPath:         s.cancel,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+			if err := answer(w, r); err != nil {
+				s.fail(w, err)
+			}
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { s.fail(w, errNoPage) })
+	return s.guard.protect(mux)
+}
+
+func (s *Server) toNamespace(w http.ResponseWriter, r *http.Request) error {
+	http.Redirect(w, r, namespacePath(s.Namespace), http.StatusSeeOther)
+	return nil
+}

@@ -1,0 +1,183 @@
+package ui
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+)
+
+// kind says what is done with dead letters, as it stands in paths.
+type kind string
+
+const (
+	redrive kind = "redrive"
+	purge   kind = "purge"
+)
+
+// transfer is a Redrive or a Purge: what both tell.
+type transfer struct {
+	Kind                                         kind
+	Namespace, Name, ConsumerQueue, Source, Dest string
+	DryRun                                       bool
+	RequestedBy, Why                             string
+	Created                                      time.Time
+
+	// Begun says that the numbers are known: Done messages were moved or deleted, of Total that are looked at, of which Examined were.
+	Begun                 bool
+	Done, Examined, Total int64
+	Skipped               []skipped
+	Failed                int64
+	Failures              []v1alpha1.RedriveFailure
+
+	Outcome outcome.Outcome
+	Reason  string
+	Message string
+}
+
+// skipped is how many messages stay for a reason.
+type skipped struct {
+	Reason string
+	Count  int64
+}
+
+// Ended says whether no more messages are taken.
+func (t transfer) Ended() bool { return t.Outcome.Ended() }
+
+// Noun is the kind as users know it.
+func (t transfer) Noun() string {
+	if t.Kind == purge {
+		return "Purge"
+	}
+	return "Redrive"
+}
+
+// Deed is what happens to the messages.
+func (t transfer) Deed() string {
+	if t.Kind == purge {
+		return "deleted"
+	}
+	return "moved"
+}
+
+func redriveOf(r *v1alpha1.Redrive) transfer {
+	t := transfer{Kind: redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, Dest: string(r.Status.Destination)}
+	t.DryRun, t.RequestedBy, t.Why = isSet(r.Spec.DryRun), r.Spec.RequestedBy, r.Spec.Reason
+	t.Done, t.Failed, t.Failures = number(r.Status.Moved), number(r.Status.Failed), r.Status.Failures
+	t.take(r, r.Status.TransferStatus)
+	return t
+}
+
+func purgeOf(p *v1alpha1.Purge) transfer {
+	t := transfer{Kind: purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name}
+	t.DryRun, t.RequestedBy, t.Why = isSet(p.Spec.DryRun), p.Spec.RequestedBy, p.Spec.Reason
+	t.Done = number(p.Status.Deleted)
+	if t.DryRun {
+		t.Done = number(p.Status.Matched)
+	}
+	t.take(p, p.Status.TransferStatus)
+	return t
+}
+
+// take takes over what both kinds tell.
+func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
+	t.Namespace, t.Name, t.Created = object.GetNamespace(), object.GetName(), object.GetCreationTimestamp().Time
+	t.Source, t.Begun = string(status.Source), status.Total != nil
+	t.Total, t.Examined = number(status.Total), number(status.Examined)
+	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
+		t.Skipped = append(t.Skipped, skipped{reason, status.Skipped[reason]})
+	}
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil {
+		t.Reason, t.Message = ready.Reason, ready.Message
+	}
+	t.Outcome = outcome.Of(status)
+}
+
+// transferOf reads what a Redrive or a Purge tells.
+func transferOf(object client.Object) transfer {
+	if deletes, isPurge := object.(*v1alpha1.Purge); isPurge {
+		return purgeOf(deletes)
+	}
+	return redriveOf(object.(*v1alpha1.Redrive))
+}
+
+// empty is an object of the kind; nil if there is no such kind.
+func (k kind) empty() client.Object {
+	switch k {
+	case redrive:
+		return &v1alpha1.Redrive{}
+	case purge:
+		return &v1alpha1.Purge{}
+	}
+	return nil
+}
+
+// transfers lists the Redrives and Purges of a namespace, the newest first.
+func (s *Server) transfers(ctx context.Context, namespace string) ([]transfer, error) {
+	redrives, purges := &v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}
+	for _, list := range []client.ObjectList{redrives, purges} {
+		if err := s.Kube.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+	}
+	var all []transfer
+	for i := range redrives.Items {
+		all = append(all, redriveOf(&redrives.Items[i]))
+	}
+	for i := range purges.Items {
+		all = append(all, purgeOf(&purges.Items[i]))
+	}
+	slices.SortStableFunc(all, func(a, b transfer) int { return b.Created.Compare(a.Created) })
+	return all, nil
+}
+
+const transferPath = "/namespaces/{namespace}/transfers/{kind}/{name}"
+
+// found reads the object that a path names.
+func (s *Server) found(r *http.Request) (client.Object, error) {
+	object := kind(r.PathValue("kind")).empty()
+	if object == nil {
+		return nil, errNoPage
+	}
+	return object, s.Kube.Get(r.Context(), client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, object)
+}
+
+// transfer shows how a Redrive or a Purge fares.
+func (s *Server) transfer(w http.ResponseWriter, r *http.Request) error {
+	object, err := s.found(r)
+	if err != nil {
+		return err
+	}
+	return render(w, "transfer", transferOf(object))
+}
+
+// cancel ends a Redrive or a Purge.
+func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
+	object, err := s.found(r)
+	if err != nil {
+		return err
+	}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cancel":true}}`))
+	if err := s.Kube.Patch(r.Context(), object, patch); err != nil {
+		return err
+	}
+	http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
+	return nil
+}
+
+func isSet(field *bool) bool { return field != nil && *field }
+
+func number(field *int64) int64 {
+	if field == nil {
+		return 0
+	}
+	return *field
+}

@@ -1,0 +1,341 @@
+package plugin
+
+import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// letter is a message that a consumer parked, with what the consumer says of the failure.
+type letter struct{ kind, message, body string }
+
+var failures = []letter{
+	{"transient", "payment API: 503 Service Unavailable", `{"order":{"id":4711,"country":"DE","lines":[{"sku":"A-1","amount":2}]}}`},
+	{"transient", "payment API: 503 Service Unavailable", `{"order":{"id":4712,"country":"FR","lines":[{"sku":"B-7","amount":1}]}}`},
+	{"transient", "payment API: i/o timeout", `{"order":{"id":4713,"country":"DE","lines":[{"sku":"C-3","amount":9}]}}`},
+	{"permanent", "order 4714: unknown country XX", `{"order":{"id":4714,"country":"XX","lines":[]}}`},
+}
+
+// fail publishes messages to orders.dlq as Warren's consumer library parks them.
+func (w *world) fail(letters ...letter) {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("fail")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(channel.Confirm(false)).To(Succeed())
+	before := w.VHost.Ready("orders.dlq")
+	for _, each := range letters {
+		confirm, err := channel.PublishWithDeferredConfirm("", "orders.dlq", true, false, amqp.Publishing{
+			DeliveryMode: amqp.Persistent, ContentType: "application/json", Body: []byte(each.body),
+			Headers: amqp.Table{"x-failure-kind": each.kind, "x-failure-message": each.message, "tenant": "acme"},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(confirm.WaitContext(ctx())).To(BeTrue())
+	}
+	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(before + len(letters)))
+}
+
+// failing is a world with failed messages, and a ServiceAccount that may look at them.
+func failing(letters ...letter) *world {
+	GinkgoHelper()
+	w := newWorld()
+	w.queue("orders", `{}`)
+	w.queue("invoices", `{}`)
+	w.fail(letters...)
+	w.Account("warren-dead-letters", "deadletterqueue_admin_role")
+	Eventually(func() int64 {
+		if counted := w.Get("orders").Status.Messages; counted != nil && counted.DeadLettered != nil {
+			return *counted.DeadLettered
+		}
+		return -1
+	}).Should(BeEquivalentTo(1+min(len(letters)-1, 8)), "counted")
+	return w
+}
+
+var _ = Describe("kubectl warren ui", func() {
+	It("shows what failed, why and how much, and moves a group back to the end", func() {
+		w := failing(failures...)
+		b := open(w.serve(), 1200)
+		Expect(b.text()).To(SatisfyAll(HavePrefix("4 dead letters in "+w.Namespace), ContainSubstring("orders orders.dlq 4"),
+			ContainSubstring("1 queue without dead letters")))
+		b.screenshot("ui-queues")
+
+		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
+		Expect(b.text()).To(SatisfyAll(ContainSubstring("3 Parked a consumer published the message to the dead-letter queue transient"),
+			ContainSubstring("payment API: 503 Service Unavailable"), ContainSubstring("1 Parked a consumer published the message to the dead-letter queue permanent")))
+		b.screenshot("ui-queue")
+		b.dark()
+		b.screenshot("ui-queue-dark")
+
+		b.follow(`//table[1]//tr[td//code="permanent"]//td[contains(@class, "sample")]/a`, "Parked: a consumer published")
+		Expect(b.text()).To(SatisfyAll(ContainSubstring(`"country": "XX"`), ContainSubstring("x-failure-message: order 4714: unknown country XX"),
+			ContainSubstring("contentType application/json")))
+		b.screenshot("ui-message")
+
+		b.follow(`//nav//a[text()="orders"]`, "orders: 4 dead letters")
+		b.follow(`//table[1]//tr[td//code="transient"]//a[contains(@class, "button")]`, "Move dead letters of orders back")
+		b.run(chromedp.SetValue("#rate", "2"), chromedp.SendKeys("#why", "INC-4711: the payment API is back"))
+		b.screenshot("ui-redrive")
+		b.follow(`//button[text()="Count"]`, "Move 3 messages?")
+		Expect(b.text()).To(ContainSubstring("3 of 4 messages would be moved, 1 skipped (NotSelected)"))
+		Expect(w.redrives()).To(BeEmpty(), "the one that counts is deleted")
+		b.screenshot("ui-confirm")
+		b.follow(`//button[text()="Move 3 messages"]`, "3 moved Completed")
+		Expect(b.text()).To(ContainSubstring("3 of 4 messages moved"))
+		b.screenshot("ui-progress")
+
+		Expect(w.redrives()).To(ConsistOf(HaveField("Spec", SatisfyAll(HaveField("RequestedBy", "admin"),
+			HaveField("Reason", "INC-4711: the payment API is back"), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400)))))))
+		Eventually(func() int { return w.VHost.Ready("orders") }).Should(Equal(3))
+		b.follow(`//a[text()="Look at the queue again"]`, "orders: 1 dead letter")
+	})
+
+	It("shows how a Redrive goes on without being asked again, and cancels it", func() {
+		w := failing(failures...)
+		w.park("invoices.dlq", 200)
+		w.Redrive("slow", `{consumerQueueRef: {name: invoices}, rate: 5}`)
+		b := open(w.serve(), 1200)
+		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/transfers/redrive/slow"))
+		Eventually(b.text).Should(MatchRegexp(`^[1-9]\d* moved of 200 Moving`))
+		b.follow(`//button[text()="Cancel"]`, "Cancelled")
+		Expect(w.EventuallyRedrive("slow", HaveField("Spec.Cancel", HaveValue(BeTrue())))).NotTo(BeNil())
+	})
+
+	It("moves the messages that are chosen", func() {
+		w := failing(failures...)
+		b := open(w.serve(), 1200)
+		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
+		b.run(chromedp.Click(`//input[@aria-label="Choose the message at position 1"]`), chromedp.Click(`//input[@aria-label="Choose the message at position 3"]`))
+		b.follow(`//button[text()="Move the chosen back…"]`, "2 chosen messages")
+		b.follow(`//button[text()="Count"]`, "Move 2 messages?")
+		b.follow(`//button[text()="Move 2 messages"]`, "2 moved Completed")
+		Expect(w.VHost.Ready("orders")).To(Equal(2))
+	})
+
+	It("deletes only when the number is typed", func() {
+		w := failing(failures...)
+		b := open(w.serve(), 1200)
+		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
+		b.follow(`//a[text()="Delete…"]`, "Delete dead letters of orders")
+		b.run(chromedp.SendKeys("#where", `body.order.country == "XX"`))
+		b.follow(`//button[text()="Count"]`, "Delete 1 message?")
+		b.screenshot("ui-purge")
+		b.run(chromedp.SendKeys("#typed", "4"))
+		b.follow(`//button[text()="Delete 1 message for ever"]`, "Nothing was deleted")
+		Expect(w.VHost.Ready("orders.dlq")).To(Equal(4))
+		b.run(chromedp.NavigateBack(), chromedp.WaitVisible("#typed"), chromedp.SetValue("#typed", "1"))
+		b.follow(`//button[text()="Delete 1 message for ever"]`, "1 deleted Completed")
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
+	})
+
+	It("says in words what somebody may not do", func() {
+		w := failing(failures...)
+		w.letEdit()
+		b := open(w.serve("--as=editor"), 1200)
+		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
+		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/orders/redrive"))
+		b.follow(`//button[text()="Count"]`, "You may not do that")
+		Expect(b.text()).To(SatisfyAll(ContainSubstring(`User "editor" cannot create resource "redrives"`), ContainSubstring("ask for a role in the namespace")))
+		b.run(chromedp.Navigate(base(b) + "/all"))
+		Expect(b.text()).To(SatisfyAll(HavePrefix("You may not do that"), ContainSubstring("consumerqueues.messaging.warren.dev is forbidden")))
+
+		stranger := open(w.serve("--as=stranger"), 1200)
+		Expect(stranger.text()).To(HavePrefix("You may not do that"))
+	})
+
+	It("shows counts, and why no messages, to a ServiceAccount with the role view", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.fail(failures...)
+		w.Account("warren-dead-letters", "deadletterqueue_viewer_role")
+		b := open(w.serve(), 1200)
+		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/orders"))
+		Expect(b.text()).To(SatisfyAll(ContainSubstring("3 Parked"), ContainSubstring(`cannot get resource "deadletterqueues/messages"`)))
+		Expect(b.text()).NotTo(ContainSubstring("payment API"))
+	})
+
+	It("says why nobody can look into a queue with a delivery limit, and still moves all of it", func() {
+		w := newWorld()
+		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
+		w.fail(failures...)
+		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
+		b := open(w.serve(), 1200)
+		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/orders"))
+		Expect(b.text()).To(SatisfyAll(ContainSubstring("has a delivery limit"), ContainSubstring("DeadLettersCanBeLost")))
+		b.follow(`//a[text()="Move back…"]`, "Move dead letters of orders back")
+		b.follow(`//button[text()="Count"]`, "Move all messages, uncounted?")
+		b.follow(`//button[text()="Move all"]`, "4 moved Completed")
+	})
+
+	It("takes what messages hold for text", func() {
+		const attack = `<script>document.title="owned"</script><img src=x onerror="document.title='owned'">`
+		w := failing(letter{kind: attack, message: attack, body: attack}, letter{kind: `"><b>`, message: "javascript:alert(1)", body: `{"a":"` + "\u202e" + `</pre><script>"}`})
+		b := open(w.serve(), 1200)
+		b.follow(`//a[text()="orders"]`, "orders: 2 dead letters")
+		Expect(b.text()).To(ContainSubstring(`<script>document.title="owned"</script>`))
+		for range 2 {
+			Expect(evaluate[int](b, `document.querySelectorAll("main script, main img, main b").length`)).To(BeZero())
+			Expect(evaluate[string](b, `document.title`)).NotTo(ContainSubstring("owned"))
+			b.run(chromedp.Click(`(//td[contains(@class, "sample")]/a | //nav/a[text()="orders"])[last()]`), chromedp.WaitVisible("h1"))
+		}
+		Expect(evaluate[string](b, `(() => {
+			const script = document.createElement("script")
+			script.textContent = "document.title = 'owned'"
+			document.body.append(script)
+			return document.title
+		})()`)).NotTo(Equal("owned"), "the policy forbids inline code")
+	})
+
+	It("can be used by keyboard alone", func() {
+		w := failing(failures...)
+		b := open(w.serve(), 1200)
+		b.tabTo("orders")
+		b.run(chromedp.KeyEvent(kb.Enter))
+		Eventually(b.text).Should(ContainSubstring("orders: 4 dead letters"))
+		b.tabTo("Move back…")
+		b.run(chromedp.KeyEvent(kb.Enter))
+		Eventually(b.text).Should(ContainSubstring("Move dead letters of orders back"))
+		b.tabTo("Count")
+		b.run(chromedp.KeyEvent(kb.Enter))
+		Eventually(b.text).Should(ContainSubstring("Move 4 messages?"))
+		Expect(evaluate[string](b, `document.activeElement.textContent`)).To(Equal("Move 4 messages"), "the answer has the focus")
+		b.run(chromedp.KeyEvent(kb.Enter))
+		Eventually(b.text).Should(ContainSubstring("4 moved Completed"))
+	})
+
+	It("fits on a phone, in light and dark", func() {
+		w := failing(failures...)
+		b := open(w.serve(), 320)
+		for _, page := range []string{"", "/queues/orders", "/queues/orders/redrive", "/queues/orders/purge"} {
+			b.run(chromedp.Navigate(base(b)+"/namespaces/"+w.Namespace+page), chromedp.WaitVisible("h1"))
+			Expect(evaluate[int](b, `document.documentElement.scrollWidth`)).To(Equal(320), "nothing is beside the screen: %s", page)
+		}
+		b.run(chromedp.Navigate(base(b)+"/namespaces/"+w.Namespace+"/queues/orders"), chromedp.WaitVisible("h1"))
+		b.screenshot("ui-phone")
+		light := evaluate[string](b, `getComputedStyle(document.body).backgroundColor`)
+		b.dark()
+		Expect(evaluate[string](b, `getComputedStyle(document.body).backgroundColor`)).NotTo(Equal(light))
+		b.run(chromedp.Click(`(//td[contains(@class, "sample")]/a)[1]`), chromedp.WaitVisible("pre"))
+		Expect(evaluate[int](b, `document.documentElement.scrollWidth`)).To(Equal(320), "a message")
+	})
+
+	It("works without JavaScript", func() {
+		w := failing(failures...)
+		client, base := w.visitor()
+		answer := post(client, base+"/namespaces/"+w.Namespace+"/queues/orders/redrive", base, url.Values{"reason": {"Parked"}})
+		Expect(answer).To(SatisfyAll(HaveHTTPStatus(http.StatusOK), HaveHTTPBody(ContainSubstring("Move 4 messages?"))))
+		answer = post(client, base+"/namespaces/"+w.Namespace+"/queues/orders/redrive", base, url.Values{"reason": {"Parked"}, "counted": {"4"}})
+		Expect(answer).To(SatisfyAll(HaveHTTPStatus(http.StatusOK), HaveHTTPBody(ContainSubstring("<h1>"))))
+		name := answer.Request.URL.Path[strings.LastIndex(answer.Request.URL.Path, "/")+1:]
+		w.EventuallyRedrive(name, HaveField("Status.Moved", HaveValue(BeEquivalentTo(4))), HaveField("Status.CompletionTime", Not(BeNil())))
+	})
+
+	It("exports all messages", func() {
+		w := failing(failures...)
+		client, base := w.visitor()
+		answer := get(client, base+"/namespaces/"+w.Namespace+"/queues/orders/export")
+		Expect(answer).To(SatisfyAll(HaveHTTPStatus(http.StatusOK), HaveHTTPHeaderWithValue("Content-Disposition", "attachment; filename=orders.ndjson")))
+		content, err := io.ReadAll(answer.Body)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Split(string(content), "\n")).To(HaveExactElements(ContainSubstring(`"position":0`), ContainSubstring(`"position":1`),
+			ContainSubstring(`"position":2`), ContainSubstring(`"position":3`), ContainSubstring(`"kind":"ExportEnd","count":4`), BeEmpty()))
+	})
+
+	It("lets in the browser that has the URL, once, and no other site", func() {
+		w := failing(failures...)
+		entry := w.serve()
+		parsed, err := url.Parse(entry)
+		Expect(err).NotTo(HaveOccurred())
+		base := "http://" + parsed.Host
+		queue := base + "/namespaces/" + w.Namespace + "/queues/orders"
+
+		stranger := &http.Client{}
+		for _, path := range []string{"/", "/all", "/assets/style.css", "/?token=guess"} {
+			Expect(get(stranger, base+path)).To(HaveHTTPStatus(http.StatusUnauthorized), path)
+		}
+		jar, err := cookiejar.New(nil)
+		Expect(err).NotTo(HaveOccurred())
+		known := &http.Client{Jar: jar}
+		entered := get(known, entry)
+		Expect(entered).To(HaveHTTPStatus(http.StatusOK))
+		Expect(entered.Header.Get("Set-Cookie")).To(SatisfyAll(ContainSubstring("HttpOnly"), ContainSubstring("SameSite=Strict")))
+		page := get(known, queue)
+		Expect(page).To(SatisfyAll(HaveHTTPStatus(http.StatusOK),
+			HaveHTTPHeaderWithValue("Content-Security-Policy", ContainSubstring("default-src 'none'; script-src 'self';")),
+			HaveHTTPHeaderWithValue("Cache-Control", "no-store"), HaveHTTPHeaderWithValue("X-Frame-Options", "DENY")))
+		Expect(get(stranger, entry)).To(HaveHTTPStatus(http.StatusUnauthorized), "the URL was used")
+
+		By("a name of another site that leads to this address")
+		request, err := http.NewRequestWithContext(ctx(), http.MethodGet, queue, http.NoBody)
+		Expect(err).NotTo(HaveOccurred())
+		request.Host = "rebound.example.com"
+		answer, err := known.Do(request)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(answer).To(HaveHTTPStatus(http.StatusMisdirectedRequest))
+
+		By("a form of another site, should a browser send the cookie")
+		Expect(post(known, queue+"/redrive", "http://evil.example.com", url.Values{"counted": {"4"}})).To(HaveHTTPStatus(http.StatusForbidden))
+		Expect(w.redrives()).To(BeEmpty())
+	})
+})
+
+// tabTo presses Tab until a link or a button with this text has the focus.
+func (b browser) tabTo(text string) {
+	GinkgoHelper()
+	for range 60 {
+		b.run(chromedp.KeyEvent(kb.Tab))
+		if evaluate[string](b, `document.activeElement.textContent.trim()`) == text {
+			return
+		}
+	}
+	Fail("Tab does not lead to " + text)
+}
+
+// base is the address of the page.
+func base(b browser) string { return evaluate[string](b, `location.origin`) }
+
+// visitor is a client that was let in, and the address.
+func (w *world) visitor() (client *http.Client, base string) {
+	GinkgoHelper()
+	entry := w.serve()
+	jar, err := cookiejar.New(nil)
+	Expect(err).NotTo(HaveOccurred())
+	client = &http.Client{Jar: jar}
+	Expect(get(client, entry)).To(HaveHTTPStatus(http.StatusOK))
+	return client, strings.Split(entry, "/?")[0]
+}
+
+func get(client *http.Client, address string) *http.Response {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, address, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	return do(client, request)
+}
+
+// post sends a form, as a page of the origin would.
+func post(client *http.Client, address, origin string, form url.Values) *http.Response {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx(), http.MethodPost, address, strings.NewReader(form.Encode()))
+	Expect(err).NotTo(HaveOccurred())
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Origin", origin)
+	return do(client, request)
+}
+
+func do(client *http.Client, request *http.Request) *http.Response {
+	GinkgoHelper()
+	answer, err := client.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(answer.Body.Close)
+	return answer
+}
