@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
@@ -29,7 +30,7 @@ type messagePage struct {
 	HeaderLines []string
 	Text, Hex   string
 	// Query selects the message.
-	Query string
+	Query template.URL
 }
 
 func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
@@ -55,7 +56,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 	return render(w, "message", messagePage{
 		Namespace: namespace, Name: name, Queue: answer.Queue, DeadLetter: letter, OriginText: letters.OriginText(letter.Origin), Failure: letters.Failure(letter),
 		HeaderLines: letters.HeaderLines(letter.Headers), Text: strings.Join(letters.BodyLines(letter), "\n"), Hex: hexOf(letter),
-		Query: selection{IDs: []string{letter.ID}}.values().Encode(),
+		Query: template.URL(selection{IDs: []string{letter.ID}}.values().Encode()),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"net/http"
 	"net/url"
@@ -63,7 +64,7 @@ type group struct {
 	OldestAt, NewestAt time.Time
 	Sample             string
 	// Query selects the group.
-	Query string
+	Query template.URL
 }
 
 // letterRow is a message in a list.
@@ -147,7 +148,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 	}
 	for _, each := range counted.Summary.Groups {
 		row := group{Group: each, OldestAt: timeOf(each.Oldest), NewestAt: timeOf(each.Newest)}
-		row.Query = p.selectionOf(each).values().Encode()
+		row.Query = template.URL(p.selectionOf(each).values().Encode())
 		p.Groups = append(p.Groups, row)
 		p.HasValues = p.HasValues || each.Value != nil
 	}

@@ -128,6 +128,8 @@ type confirmPage struct {
 	Count int64
 	// Uncounted says that the messages cannot be counted, and all of them can be moved.
 	Uncounted bool
+	// Mistyped is what somebody typed instead of the number.
+	Mistyped string
 }
 
 // request counts the messages that are meant, or has them moved or deleted after they were counted.
@@ -139,14 +141,16 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	page := confirmPage{request: asked}
 	if r.PostForm.Has("counted") {
-		return s.create(w, r, asked)
+		if page.Mistyped = mistyped(asked, r.PostForm); page.Mistyped == "" {
+			return s.create(w, r, asked)
+		}
 	}
 	object, err := asked.object(s.requester(r.Context()))
 	if err != nil {
 		return err
 	}
-	page := confirmPage{request: asked}
 	if page.Counted, err = s.count(r.Context(), onlyCounting(object)); err != nil {
 		return err
 	}
@@ -161,15 +165,18 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	return render(w, "confirm", page)
 }
 
-// create has messages moved or deleted. Whoever deletes has typed the number.
+// mistyped is what somebody has typed who deletes messages, and who has not typed how many there are; empty if all is well.
+func mistyped(asked request, given url.Values) string {
+	if typed := strings.TrimSpace(given.Get("typed")); asked.Kind == purge && strings.ReplaceAll(typed, ",", "") != given.Get("counted") {
+		return strconv.Quote(typed)
+	}
+	return ""
+}
+
+// create has messages moved or deleted.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) error {
-	if asked.Kind == purge {
-		counted, typed := r.PostForm.Get("counted"), strings.ReplaceAll(strings.TrimSpace(r.PostForm.Get("typed")), ",", "")
-		if typed != counted {
-			return &problem{http.StatusBadRequest, fmt.Sprintf(
-				"Nothing was deleted: %q was typed, and %s messages match. Go back, and type that number if they are to be deleted.", typed, counted)}
-		}
-		asked.Limit = counted
+	if asked.Kind == purge { // no more than was counted
+		asked.Limit = r.PostForm.Get("counted")
 	}
 	object, err := asked.object(s.requester(r.Context()))
 	if err != nil {
