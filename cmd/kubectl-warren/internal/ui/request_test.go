@@ -1,0 +1,164 @@
+package ui
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+// asked is the object that a form asks for.
+func asked(t *testing.T, of kind, form string) (client.Object, error) {
+	t.Helper()
+	values, err := url.ParseQuery(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+	r.SetPathValue("kind", string(of))
+	r.SetPathValue("namespace", "shop")
+	r.SetPathValue("queue", "orders")
+	q, err := requestOf(r, values)
+	if err != nil {
+		return nil, err
+	}
+	return q.object("alice")
+}
+
+func TestRedrivesOfForms(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		form string
+		want v1alpha1.RedriveSpec
+	}{
+		"all, as fast as usual": {"to=Main&rate=100&limit=&why=", v1alpha1.RedriveSpec{Rate: new(intstr.FromInt32(100))}},
+		"a group": {
+			"reason=Rejected&header=kind&operator=In&value=a%2Cb&where=size+%3C+9&to=Retry&rate=unlimited&limit=5&why=INC-1",
+			v1alpha1.RedriveSpec{
+				Select: &v1alpha1.DeadLetterSelection{
+					Reasons: []v1alpha1.DeadLetterReason{"Rejected"}, Where: "size < 9",
+					Headers: []v1alpha1.HeaderRequirement{{Name: "kind", Operator: "In", Values: []string{"a,b"}}},
+				},
+				Destination: &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToRetry},
+				Rate:        new(intstr.FromString("Unlimited")), Limit: new(int32(5)), Reason: "INC-1",
+			},
+		},
+		"those without a header": {
+			"header=kind&operator=DoesNotExist&value=left+over", v1alpha1.RedriveSpec{Select: &v1alpha1.DeadLetterSelection{
+				Headers: []v1alpha1.HeaderRequirement{{Name: "kind", Operator: "DoesNotExist"}},
+			}},
+		},
+		"an operator without a header": {"header=&operator=In&value=x", v1alpha1.RedriveSpec{}},
+		"chosen messages":              {"id=a&id=b", v1alpha1.RedriveSpec{Select: &v1alpha1.DeadLetterSelection{IDs: []string{"a", "b"}}}},
+		"to another ConsumerQueue": {"to=queue/quarantine", v1alpha1.RedriveSpec{Destination: &v1alpha1.RedriveDestination{
+			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: "quarantine"},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := asked(t, redrive, test.form)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.ConsumerQueueRef.Name, test.want.RequestedBy = "orders", "alice"
+			test.want.TTLSecondsAfterFinished = new(keepTransfer)
+			if difference := cmp.Diff(test.want, got.(*v1alpha1.Redrive).Spec); difference != "" {
+				t.Errorf("spec (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+// What only counts leaves out the limit, which the answer may exceed.
+func TestOnlyCounting(t *testing.T) {
+	t.Parallel()
+	for _, of := range []kind{redrive, purge} {
+		object, err := asked(t, of, "limit=3&reason=Parked")
+		if err != nil {
+			t.Fatal(err)
+		}
+		onlyCounting(object)
+		if got := object.GetGenerateName(); got != "orders-count-" {
+			t.Errorf("%s: the name begins with %q", of, got)
+		}
+		switch object := object.(type) {
+		case *v1alpha1.Redrive:
+			if !isSet(object.Spec.DryRun) || object.Spec.Limit != nil {
+				t.Errorf("Redrive: dryRun %v, limit %v", object.Spec.DryRun, object.Spec.Limit)
+			}
+		case *v1alpha1.Purge:
+			if !isSet(object.Spec.DryRun) || object.Spec.Limit != mostLimit {
+				t.Errorf("Purge: dryRun %v, limit %d", object.Spec.DryRun, object.Spec.Limit)
+			}
+		}
+	}
+}
+
+func TestFormsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind kind
+		form string
+		want string
+	}{
+		"a limit of zero":  {redrive, "limit=0", `At most: "0" must be a number from 1, or empty for all.`},
+		"a rate in words":  {redrive, "rate=fast", `Messages a second: "fast" must be a number from 1, or Unlimited.`},
+		"an unknown thing": {"edit", "", "There is no such page."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := asked(t, test.kind, test.form); err == nil || err.Error() != test.want {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMistyped(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind                 kind
+		counted, typed, want string
+	}{
+		"the number":              {purge, "1204", "1204", ""},
+		"the number as shown":     {purge, "1204", " 1,204 ", ""},
+		"another number":          {purge, "1204", "1205", `"1205"`},
+		"nothing":                 {purge, "1204", "", `""`},
+		"to move takes no number": {redrive, "1204", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			given := url.Values{"counted": {test.counted}, "typed": {test.typed}}
+			if got := mistyped(request{Kind: test.kind}, given); got != test.want {
+				t.Errorf("mistyped %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A link that means a selection means the same when it comes back.
+func TestSelectionsOfLinks(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]selection{
+		"all":              {},
+		"a group":          {Reasons: []string{"Rejected"}, Header: "x-kind", Operator: "In", Value: `a&b="c"`, Where: ofQueue("orders \"new\" 1/2")},
+		"without a header": {Reasons: []string{"Parked"}, Header: "x-kind", Operator: "DoesNotExist"},
+		"chosen":           {IDs: []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			values, err := url.ParseQuery(want.values().Encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(want, selectionOf(values)); difference != "" {
+				t.Errorf("selection (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
