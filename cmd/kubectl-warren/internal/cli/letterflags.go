@@ -92,7 +92,9 @@ func (c *cluster) deadLetters(ctx context.Context, flags doorFlags, say func(str
 }
 
 // deadLettersOf connects to the dead-letter API for the queues of a namespace.
-func (c *cluster) deadLettersOf(ctx context.Context, namespace string, flags doorFlags, say func(string)) (*deadletterclient.Client, error) {
+func (c *cluster) deadLettersOf(
+	ctx context.Context, namespace string, flags doorFlags, say func(string),
+) (*deadletterclient.Client, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, err

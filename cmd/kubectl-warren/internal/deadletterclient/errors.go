@@ -51,7 +51,8 @@ With the role view instead of edit, it sees counts and no messages. Another Serv
 			namespace, account, c.bindCommand("edit")), http.StatusNotFound}
 	case apierrors.IsForbidden(err):
 		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none "+
-			"of %q: ask for the role edit in namespace %q, or for the verb create on serviceaccounts/token.", account, namespace), http.StatusForbidden}
+			"of %q: ask for the role edit in namespace %q, or for the verb create on serviceaccounts/token.",
+			account, namespace), http.StatusForbidden}
 	}
 	return err
 }

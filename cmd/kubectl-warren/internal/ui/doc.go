@@ -9,5 +9,6 @@
 //   - selection.go, request.go: which messages are meant, counting them, and asking for a Redrive or a Purge
 //   - transfer.go, progress.go: how a Redrive or a Purge fares
 //
-// assets/ has htmx and its extension for server-sent events as npm has them (htmx.org, htmx-ext-sse; 0BSD), with their versions in their names.
+// assets/ has htmx and its extension for server-sent events as npm has them (htmx.org, htmx-ext-sse; 0BSD), with their versions in their
+// names.
 package ui

@@ -54,7 +54,8 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 	}
 	letter := decoded[0]
 	return render(w, "message", messagePage{
-		Namespace: namespace, Name: name, Queue: answer.Queue, DeadLetter: letter, OriginText: letters.OriginText(letter.Origin), Failure: letters.Failure(letter),
+		Namespace: namespace, Name: name, Queue: answer.Queue, DeadLetter: letter,
+		OriginText: letters.OriginText(letter.Origin), Failure: letters.Failure(letter),
 		HeaderLines: letters.HeaderLines(letter.Headers), Text: strings.Join(letters.BodyLines(letter), "\n"), Hex: hexOf(letter),
 		Query: template.URL(selection{IDs: []string{letter.ID}}.values().Encode()),
 	})

@@ -34,7 +34,8 @@ func (s *Server) follow(ctx context.Context, object client.Object, visit func(tr
 	if _, isPurge := object.(*v1alpha1.Purge); isPurge {
 		list = &v1alpha1.PurgeList{}
 	}
-	changes, err := s.Kube.Watch(ctx, list, client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()})
+	only := client.MatchingFields{"metadata.name": object.GetName()}
+	changes, err := s.Kube.Watch(ctx, list, client.InNamespace(object.GetNamespace()), only)
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ import (
 const (
 	// countTime is how long messages are counted at most.
 	countTime = time.Minute
-	// keepCount and keepTransfer are for how long a Redrive or a Purge is kept after its end, in seconds. One that only counts is deleted at
-	// once; the time is for when that fails.
+	// keepCount and keepTransfer are for how long a Redrive or a Purge is kept after its end, in seconds. One that only counts is deleted
+	// at once; the time is for when that fails.
 	keepCount    = int32(600)
 	keepTransfer = int32(86400)
 	// mostLimit is the largest limit that there is.
@@ -106,7 +106,7 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 	}
 	page := requestPage{request: asked}
 	for _, reason := range reasons {
-		page.Reasons = append(page.Reasons, reasonChoice{reason, slices.Contains(asked.selection.Reasons, reason)})
+		page.Reasons = append(page.Reasons, reasonChoice{reason, slices.Contains(asked.Reasons, reason)})
 	}
 	list := &v1alpha1.ConsumerQueueList{}
 	if err := s.Kube.List(r.Context(), list, client.InNamespace(asked.Namespace)); err != nil {
@@ -298,7 +298,8 @@ func (s *Server) count(ctx context.Context, object client.Object) (transfer, err
 		}
 	}
 	if !last.Outcome.IsOver() {
-		return last, &problem{http.StatusGatewayTimeout, "The messages were not counted within a minute: " + last.Reason + ": " + last.Message}
+		text := "The messages were not counted within a minute: " + last.Reason + ": " + last.Message
+		return last, &problem{http.StatusGatewayTimeout, text}
 	}
 	return last, nil
 }
