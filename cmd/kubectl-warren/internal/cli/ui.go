@@ -19,8 +19,8 @@ func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "ui",
 		Short: "Look at dead letters in a browser, and move them back",
 		Long: "Serve pages on 127.0.0.1 until Ctrl-C: which queues have dead letters, what is in a queue and why, and each message; and " +
-			"move dead letters back, or delete them. The pages act with your own kubeconfig, and nothing is installed in the cluster. The URL " +
-			"that is printed lets one browser in, once.",
+			"move dead letters back, or delete them. The pages act with your own kubeconfig, and nothing is installed in the cluster. " +
+			"The URL that is printed lets one browser in, once.",
 		Example: "  kubectl warren ui --namespace shop",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
