@@ -87,7 +87,7 @@ chaos-consumer: ## Count what the consumer library loses and repeats while conne
 	hack/with-parts.sh newest go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
 .PHONY: bench-transfer
-bench-transfer: ## Measure how messages are moved against a bare copy that acks each message, three times in turns, and how rates are kept.
+bench-transfer: ## Measure how messages are moved against a bare copy and the Shovel plugin, three times in turns, and how rates are kept.
 	hack/with-parts.sh all go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/transfer
 	hack/with-parts.sh newest go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/transfer
 

@@ -148,7 +148,7 @@ $(cluster_configuration)
 CONF
 }
 
-PLUGINS='[rabbitmq_management,rabbitmq_event_exchange].'
+PLUGINS='[rabbitmq_management,rabbitmq_event_exchange,rabbitmq_shovel].'
 
 # A dead-letter worker that hears of a policy when its queue has just been deleted is restarted a hundred times within the
 # second. Then its supervisor gives up for all queues of the node (rabbitmq-server#16652), and tests of others fail. Here the

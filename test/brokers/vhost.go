@@ -258,6 +258,18 @@ func (v *VHost) DeleteOperatorPolicy(name string) {
 	v.Broker.call(v.tb, http.MethodDelete, nil, "operator-policies", v.Name, name)
 }
 
+// SetParameter makes or replaces a runtime parameter of a plugin, such as a shovel.
+func (v *VHost) SetParameter(component, name string, value map[string]any) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodPut, map[string]any{"value": value}, "parameters", component, v.Name, name)
+}
+
+// DeleteParameter deletes a runtime parameter.
+func (v *VHost) DeleteParameter(component, name string) {
+	v.tb.Helper()
+	v.Broker.call(v.tb, http.MethodDelete, nil, "parameters", component, v.Name, name)
+}
+
 // Publish publishes messages with the given bodies, persistent, and returns when the broker has confirmed them all.
 func (v *VHost) Publish(exchange, routingKey string, bodies ...string) {
 	v.tb.Helper()

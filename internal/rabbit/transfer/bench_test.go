@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"math"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,9 +18,9 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// BenchmarkMove moves a queue's messages as a Redrive does, and by a bare program that does nothing but consume, publish, wait for confirms
-// and ack, in turns: -benchtime=3x are three turns. rate/bare is the geometric mean of the ratios, where/all that of a Redrive with an
-// expression on headers to one without.
+// BenchmarkMove moves a queue's messages as a Redrive does, by a bare program that does nothing but consume, publish, wait for confirms and
+// ack, and by the Shovel plugin, in turns: -benchtime=3x are three turns. rate/bare and rate/shovel are the geometric means of the ratios,
+// where/all that of a Redrive with an expression on headers to one without.
 func BenchmarkMove(b *testing.B) {
 	everything, selected := redriveAll(b, ""), redriveAll(b, `!("x-exception" in headers) && size > 0`)
 	for _, broker := range brokers.All(b) {
@@ -34,16 +35,18 @@ func BenchmarkMove(b *testing.B) {
 				for i := range bodies {
 					bodies[i] = strings.Repeat("x", size.bytes)
 				}
-				bare, moved, chosen := 0.0, 0.0, 0.0
+				bare, moved, chosen, shovelled := 0.0, 0.0, 0.0, 0.0
 				for b.Loop() {
 					bare += math.Log(perSecond(b, vh, bodies, moveBare))
 					moved += math.Log(perSecond(b, vh, bodies, moveByTransfer(everything)))
 					chosen += math.Log(perSecond(b, vh, bodies, moveByTransfer(selected)))
+					shovelled += math.Log(perSecond(b, vh, bodies, moveByShovel))
 				}
 				n := float64(b.N)
 				b.ReportMetric(0, "ns/op")
 				b.ReportMetric(math.Exp(moved/n), "msg/s")
 				b.ReportMetric(math.Exp((moved-bare)/n), "rate/bare")
+				b.ReportMetric(math.Exp((moved-shovelled)/n), "rate/shovel")
 				b.ReportMetric(math.Exp((chosen-moved)/n), "where/all")
 			})
 		}
@@ -163,6 +166,27 @@ func moveBare(b *testing.B, vh *brokers.VHost, count int) {
 		}
 		if err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// moveByShovel has the broker's own plugin move the messages, with confirms, and as many under way as a transfer has.
+func moveByShovel(b *testing.B, vh *brokers.VHost, count int) {
+	b.Helper()
+	const name = "bench"
+	uri, err := url.Parse(vh.Broker.AMQPURI)
+	if err != nil {
+		b.Fatal(err)
+	}
+	uri.User, uri.Path, uri.RawPath = url.UserPassword(vh.Broker.Username, vh.Broker.Password), "/"+vh.Name, "/"+url.PathEscape(vh.Name)
+	vh.SetParameter("shovel", name, map[string]any{
+		"src-protocol": "amqp091", "src-uri": uri.String(), "src-queue": source, "src-prefetch-count": maxWindow,
+		"dest-protocol": "amqp091", "dest-uri": uri.String(), "dest-queue": destination, "ack-mode": "on-confirm",
+	})
+	defer vh.DeleteParameter("shovel", name)
+	for deadline := time.Now().Add(5 * time.Minute); vh.Ready(destination) < count; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatal("the Shovel has not moved all messages within five minutes")
 		}
 	}
 }
