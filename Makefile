@@ -87,9 +87,10 @@ chaos-consumer: ## Count what the consumer library loses and repeats while conne
 	hack/with-parts.sh newest go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
 .PHONY: bench-transfer
-bench-transfer: ## Measure how messages are moved against a bare copy and the Shovel plugin, three times in turns, and how rates are kept.
+bench-transfer: ## Measure how messages are moved against a bare copy and the Shovel plugin, three times in turns, how rates are kept, and how long a dry run takes.
 	hack/with-parts.sh all go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/transfer
 	hack/with-parts.sh newest go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/transfer
+	hack/with-parts.sh all go test -run='^$$' -bench=DryRun -benchtime=1x -timeout=30m ./internal/rabbit/transfer
 
 .PHONY: chaos-redrive
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.

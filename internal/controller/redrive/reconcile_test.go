@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,6 +116,13 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 		"the broker refuses to count": {
 			broker: func(b *brokerstest.Broker) { b.Fail(vhost.QueueID("orders.dlq"), brokererr.ErrAccessRefused) },
 			want:   "Ready=False PermissionDenied Stalled=True PermissionDenied ",
+		},
+		"the dead-letter queue is too busy to count its messages": {
+			broker: func(b *brokerstest.Broker) {
+				b.SetLetters("orders.dlq", amqp.Delivery{})
+				b.SetUncounted("orders.dlq")
+			},
+			want: "Ready=Unknown BrokerUnreachable Reconciling=True BrokerUnreachable ",
 		},
 		"the connection is being made": {
 			broker: func(b *brokerstest.Broker) { b.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} }) },

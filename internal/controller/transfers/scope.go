@@ -2,9 +2,11 @@ package transfers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -164,8 +166,35 @@ func (s *scope) count(ctx context.Context, m Move) *Halt {
 	if !exists {
 		return Waiting(v1alpha1.ReasonSourceMissing, fmt.Sprintf("queue %q does not exist", m.Turn.Queue))
 	}
+	if ready == 0 && !m.Limited {
+		if stop := s.whyUncounted(ctx, m); stop != nil {
+			return stop
+		}
+	}
 	s.status.Total = new(int64(ready))
 	s.status.StartTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
+	return nil
+}
+
+// whyUncounted is the Halt where a queue has messages that the broker has not counted: a quorum queue that is busy says zero. An object that
+// takes zero for the number would end at once, and say that there was nothing to do.
+func (s *scope) whyUncounted(ctx context.Context, m Move) *Halt {
+	counted := true
+	_, err := m.Broker.Look(ctx, m.Cluster, transfer.LookConfig{
+		Log: s.Log, Queue: m.Turn.Queue, Most: 1,
+		Visit: func(*amqp.Delivery) bool {
+			counted = false
+			return false
+		},
+	})
+	switch {
+	case !counted, errors.Is(err, transfer.ErrUnreadable):
+		stop := Waiting(v1alpha1.ReasonBrokerUnreachable, fmt.Sprintf("queue %q is too busy to count its messages", m.Turn.Queue))
+		stop.Retry = soonRetry
+		return stop
+	case err != nil:
+		return WhyBrokerRefuses(err)
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/url"
 	"strconv"
@@ -188,6 +189,43 @@ func moveByShovel(b *testing.B, vh *brokers.VHost, count int) {
 		if time.Now().After(deadline) {
 			b.Fatal("the Shovel has not moved all messages within five minutes")
 		}
+	}
+}
+
+// BenchmarkDryRun counts 300,000 messages of 200 B, as a dry run with an expression does, and then looks whether all are there, in order.
+func BenchmarkDryRun(b *testing.B) {
+	const count = 300_000
+	judge := redriveAll(b, `!("x-exception" in headers) && size > 0`)
+	for _, broker := range brokers.All(b) {
+		b.Run(broker.Version, func(b *testing.B) {
+			vh := broker.NewVHost(b)
+			vh.DeclareQueue(source, quorum(vh, nil))
+			vh.DeclareQueue(destination, quorum(vh, nil))
+			bodies := make([]string, count)
+			for i := range bodies {
+				bodies[i] = fmt.Sprintf("%0200d", i)
+			}
+			vh.Publish("", source, bodies...)
+			for b.Loop() {
+				config := configFor(b, vh, judge, count)
+				config.DryRun, config.Selective = true, true
+				progress, err := Run(b.Context(), config)
+				if err != nil || progress.Moved != count {
+					b.Fatalf("%d messages were counted: %v", progress.Moved, err)
+				}
+			}
+			next := 0
+			_, err := Look(b.Context(), LookConfig{
+				Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, Most: count,
+				Visit: func(message *amqp.Delivery) bool {
+					next++
+					return string(message.Body) == bodies[next-1]
+				},
+			})
+			if err != nil || next != count {
+				b.Fatalf("message %d is not in its place: %v", next-1, err)
+			}
+		})
 	}
 }
 

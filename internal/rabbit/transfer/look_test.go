@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,45 @@ func TestLook(t *testing.T) {
 		topologytest.Equal(t, "source", bodies(5000), drained(t, vh, source, 5000))
 	})
 }
+
+// However often somebody looks, and however deep, messages stay, in their order: RabbitMQ would drop a message of a limited queue by the
+// 21st look.
+func TestManyLooks(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(500)...)
+		for look := range 200 {
+			most := []int{10, 500, 1, 250}[look%4]
+			seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = most })
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "found", Looked{Ready: 500}, found)
+			topologytest.Equal(t, "seen", bodies(500)[:most], seen)
+		}
+		topologytest.Equal(t, "source", bodies(500), drained(t, vh, source, 500))
+	})
+}
+
+// Looks while messages are moved lose none, and have none moved twice.
+func TestLooksBesideATransfer(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 20_000
+		vh.Publish("", source, bodies(messages)...)
+		moving := start(t, vh, func(*Config) {})
+		looks := 0
+		for moving.Progress().Moved < messages/2 {
+			_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = 50 })
+			topologytest.Equal(t, "error", nil, err)
+			looks++
+		}
+		NewWithT(t).Expect(looks).To(BeNumerically(">", 1))
+		progress, err := moving.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", messages, progress.Moved)
+		NewWithT(t).Expect(drained(t, vh, destination, messages)).To(WithTransform(ordered, Equal(ordered(bodies(messages)))))
+	})
+}
+
+// ordered are texts in the order of their letters.
+func ordered(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
 
 func TestLookAtAnEmptyQueue(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {

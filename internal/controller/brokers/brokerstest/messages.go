@@ -38,6 +38,13 @@ func (b *Broker) SetLetters(queue string, letters ...amqp.Delivery) {
 	b.letters[queue], b.messages[queue] = letters, len(letters)
 }
 
+// SetUncounted has a queue say that it has no messages, as one does that is too busy to count them.
+func (b *Broker) SetUncounted(queue string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.messages[queue] = 0
+}
+
 // Look shows the messages of SetLetters.
 func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
 	ready, exists, err := b.CountReady(ctx, cluster, config.Queue)
