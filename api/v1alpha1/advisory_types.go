@@ -2,7 +2,7 @@ package v1alpha1
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue;RedriveImpossible
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -29,6 +29,8 @@ const (
 	AdvisoryDeadLettersDropped AdvisoryCode = "DeadLettersDropped"
 	// AdvisorySharedDeadLetterQueue: other ConsumerQueues have the same dead-letter queue.
 	AdvisorySharedDeadLetterQueue AdvisoryCode = "SharedDeadLetterQueue"
+	// AdvisoryRedriveImpossible: the broker refuses to have dead letters moved or deleted.
+	AdvisoryRedriveImpossible AdvisoryCode = "RedriveImpossible"
 )
 
 // AdvisoryReason says in one word why there is an advisory.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/transfers"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 )
 
 // addIndexes adds the indexes by which the cache is asked.
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	err := errors.Join(brokers.AddIndexes(ctx, indexer), brokerconnection.AddIndexes(ctx, indexer), transfers.AddIndexes(ctx, indexer))
+	err := errors.Join(brokers.AddIndexes(ctx, indexer), brokerconnection.AddIndexes(ctx, indexer), deadletterqueue.AddIndexes(ctx, indexer))
 	if err != nil {
 		return fmt.Errorf("add indexes: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -104,6 +105,25 @@ var _ = Describe("A dead-letter queue", func() {
 		w.Eventually("returns", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonConflict))
 		Expect(w.traps("returns")).To(BeEmpty())
 		w.Delete("invoices")
+		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
+	})
+
+	onEachBroker("that may not be read has an advisory once somebody tries, until a Redrive gets on", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		user := broker.NewUser(GinkgoTB(), "administrator")
+		w.VHost.Grant(user, ".*", ".*", `^(?!orders\.dlq$).*`)
+		w.Secret(user.Username, user.Password)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		Expect(w.traps("orders")).To(BeEmpty())
+		w.parked("orders.dlq", numbered(3)...)
+		w.Redrive("again", `{consumerQueueRef: {name: orders}}`)
+		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonPermissionDenied))
+		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"RedriveImpossible  orders.dlq"}))
+		w.Ready("orders")
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		w.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromInt32(1000)) }) // otherwise a minute passes
+		w.EventuallyRedrive("again", HaveField("Status.Moved", HaveValue(BeEquivalentTo(3))))
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 })

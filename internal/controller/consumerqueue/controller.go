@@ -19,6 +19,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/ssa"
 	"github.com/warren-mq/warren/internal/controller/trigger"
@@ -80,6 +81,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest(), notAtStart())).
 		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged(), notAtStart())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
+		Watches(&v1alpha1.Redrive{}, refusedTransfers(), builder.WithPredicates(deadletterqueue.RefusalChanged())).
+		Watches(&v1alpha1.Purge{}, refusedTransfers(), builder.WithPredicates(deadletterqueue.RefusalChanged())).
 		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, wakeUp())).
 		WatchesRawSource(source.Channel(r.pool.MessageCountEvents, r.messageCountHandler())).
 		WithOptions(controller.Options{

@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -58,7 +59,7 @@ func TestReadinessChanged(t *testing.T) {
 // status.ConsumerQueueEvents is how many ConsumerQueues use the connection.
 func TestQueuesOfConnection(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes},
+	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes},
 		controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{connectionRef: {name: default}}`),
 		controllertest.Named(t, "shop", "c", `{connectionRef: {name: other}}`), controllertest.Named(t, "elsewhere", "d", `{}`),
 	)}
@@ -82,10 +83,10 @@ func TestReconcileConsumerQueue(t *testing.T) {
 		ready  string
 		err    string
 	}{
-		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes})},
-		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, deleted)},
+		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes})},
+		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes}, deleted)},
 		"the API server is tired": {client: controllertest.BrokenClient(t), err: "get ConsumerQueue: the API server is tired"},
-		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
+		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,10 +1,16 @@
 package consumerqueue
 
 import (
+	"context"
 	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	consumercontract "github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 )
 
 // sharedDeadLetterQueue is the advisory that other ConsumerQueues have the dead-letter queue too. It names none of them, so that the
@@ -24,4 +30,30 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 		})
 	}
 	return advisories
+}
+
+// redriveImpossible is the advisory that the broker refuses what a Redrive or a Purge needs, learnt from one that was tried.
+func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory, error) {
+	refusal, err := deadletterqueue.Refusal(ctx, v.client, client.ObjectKeyFromObject(v.cq))
+	if err != nil || refusal == "" {
+		return nil, err
+	}
+	var advisories []v1alpha1.Advisory
+	for _, queue := range v.desired.Queues {
+		if queue.Role == v1alpha1.RoleDeadLetter {
+			advisories = append(advisories, v1alpha1.Advisory{
+				Code: v1alpha1.AdvisoryRedriveImpossible, Name: queue.Name,
+				Message: fmt.Sprintf("dead letters cannot be moved or deleted: %s. The user of BrokerConnection %q needs the permission read "+
+					"on queue %q, and write on the exchange amq.default", refusal, v.cq.ConnectionName(), queue.Name),
+			})
+		}
+	}
+	return advisories, nil
+}
+
+// refusedTransfers has the ConsumerQueue of a Redrive or a Purge reconciled.
+func refusedTransfers() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: deadletterqueue.ConsumerQueueOf(object)}}
+	})
 }

@@ -115,8 +115,12 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 func (v *vhostScope) tell(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan, before []v1alpha1.Change, applied error,
 ) error {
+	impossible, err := v.redriveImpossible(ctx)
+	if err != nil {
+		return err
+	}
 	comparison.Advisories = slices.Concat(comparison.Advisories,
-		v.sharedVHost(), v.sharedDeadLetterQueue(), topology.Advisories(v.cq, v.version))
+		v.sharedVHost(), v.sharedDeadLetterQueue(), impossible, topology.Advisories(v.cq, v.version))
 	decided.Failed = failedObjects(applied)
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 )
 
 // errStaleCache ends a reconciliation that has to know more than the cache does.
@@ -42,7 +43,7 @@ func (s *scope) takeTurn(ctx context.Context, m Move) (why string, queued bool, 
 func (s *scope) whoComesFirst(ctx context.Context) (first Job, waits bool, err error) {
 	for _, kind := range []Kind{Redrive, Purge} {
 		jobs, err := kind.list(ctx, s.Client, client.InNamespace(s.before.GetNamespace()),
-			client.MatchingFields{IndexConsumerQueue: s.before.ConsumerQueue})
+			client.MatchingFields{deadletterqueue.IndexConsumerQueue: s.before.ConsumerQueue})
 		if err != nil {
 			return Job{}, false, err
 		}

@@ -2,7 +2,6 @@ package transfers
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -23,25 +22,6 @@ import (
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 )
-
-// IndexConsumerQueue is, of a Redrive or a Purge, the names of the ConsumerQueues that messages are taken from and moved to.
-const IndexConsumerQueue = "consumerQueue"
-
-// AddIndexes adds the indexes by which the cache is asked.
-func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	ofRedrives := indexer.IndexField(ctx, &v1alpha1.Redrive{}, IndexConsumerQueue, func(object client.Object) []string {
-		spec := object.(*v1alpha1.Redrive).Spec
-		names := []string{spec.ConsumerQueueRef.Name}
-		if to := spec.Destination; to != nil && to.ConsumerQueueRef != nil && to.ConsumerQueueRef.Name != names[0] {
-			names = append(names, to.ConsumerQueueRef.Name)
-		}
-		return names
-	})
-	ofPurges := indexer.IndexField(ctx, &v1alpha1.Purge{}, IndexConsumerQueue, func(object client.Object) []string {
-		return []string{object.(*v1alpha1.Purge).Spec.ConsumerQueueRef.Name}
-	})
-	return errors.Join(ofRedrives, ofPurges)
-}
 
 // Setup adds the controller of a kind to a manager.
 func Setup(mgr ctrl.Manager, kind Kind, work Start, tasks *Tasks, finder *deadletterqueue.Finder) (*Reconciler, error) {
@@ -99,7 +79,7 @@ func usabilityChanged() predicate.Predicate {
 
 // ofConsumerQueue are the objects that have to do with a ConsumerQueue.
 func (r *Reconciler) ofConsumerQueue(ctx context.Context, cq client.Object) []reconcile.Request {
-	return r.unfinished(ctx, client.InNamespace(cq.GetNamespace()), client.MatchingFields{IndexConsumerQueue: cq.GetName()})
+	return r.unfinished(ctx, client.InNamespace(cq.GetNamespace()), client.MatchingFields{deadletterqueue.IndexConsumerQueue: cq.GetName()})
 }
 
 // ofConnection are the objects that may have to do with a BrokerConnection.

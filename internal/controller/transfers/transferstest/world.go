@@ -79,7 +79,7 @@ func NewWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, kind transfers.Kind, wor
 			}
 		})
 	}
-	w.API = controllertest.Client(t, []controllertest.AddIndexes{transfers.AddIndexes, brokers.AddIndexes}, objects...)
+	w.API = controllertest.Client(t, []controllertest.AddIndexes{deadletterqueue.AddIndexes, brokers.AddIndexes}, objects...)
 	w.Restart()
 	return w
 }
