@@ -14,7 +14,8 @@ import (
 
 // addIndexes adds the indexes by which the cache is asked.
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	err := errors.Join(brokers.AddIndexes(ctx, indexer), brokerconnection.AddIndexes(ctx, indexer), deadletterqueue.AddIndexes(ctx, indexer))
+	err := errors.Join(
+		brokers.AddIndexes(ctx, indexer), brokerconnection.AddIndexes(ctx, indexer), deadletterqueue.AddIndexes(ctx, indexer))
 	if err != nil {
 		return fmt.Errorf("add indexes: %w", err)
 	}

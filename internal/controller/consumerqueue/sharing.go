@@ -43,8 +43,8 @@ func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory
 		if queue.Role == v1alpha1.RoleDeadLetter {
 			advisories = append(advisories, v1alpha1.Advisory{
 				Code: v1alpha1.AdvisoryRedriveImpossible, Name: queue.Name,
-				Message: fmt.Sprintf("dead letters cannot be moved or deleted: %s. The user of BrokerConnection %q needs the permission read "+
-					"on queue %q, and write on the exchange amq.default", refusal, v.cq.ConnectionName(), queue.Name),
+				Message: fmt.Sprintf("dead letters cannot be moved or deleted: %s. The user of BrokerConnection %q needs the permission "+
+					"read on queue %q, and write on the exchange amq.default", refusal, v.cq.ConnectionName(), queue.Name),
 			})
 		}
 	}

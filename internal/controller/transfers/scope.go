@@ -176,8 +176,8 @@ func (s *scope) count(ctx context.Context, m Move) *Halt {
 	return nil
 }
 
-// whyUncounted is the Halt where a queue has messages that the broker has not counted: a quorum queue that is busy says zero. An object that
-// takes zero for the number would end at once, and say that there was nothing to do.
+// whyUncounted is the Halt where a queue has messages that the broker has not counted: a quorum queue that is busy says zero. An object
+// that takes zero for the number would end at once, and say that there was nothing to do.
 func (s *scope) whyUncounted(ctx context.Context, m Move) *Halt {
 	counted := true
 	_, err := m.Broker.Look(ctx, m.Cluster, transfer.LookConfig{
