@@ -64,7 +64,8 @@ func (p *pass) lookAtQueues(now time.Time) error {
 }
 
 // lookAtSource finds out whether the queue has no more messages. What others hold may come back: a connection that was cut, this
-// transfer's own included, holds messages until the broker notices.
+// transfer's own included, holds messages until the broker notices. A queue is believed to be empty when it says so twice and nothing has come
+// in between: on a busy machine, messages that have left the queue may wait here to be taken.
 func (p *pass) lookAtSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {
@@ -74,7 +75,11 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 		return nil
 	}
 	heldByOthers := p.look == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
-	p.drained = exists && declared.Messages == 0 && !heldByOthers
+	p.drained = exists && declared.Messages == 0 && !heldByOthers && p.emptySince == p.taken
+	p.emptySince = never
+	if declared.Messages == 0 {
+		p.emptySince = p.taken
+	}
 	return nil
 }
 

@@ -65,6 +65,25 @@ func TestManyLooks(t *testing.T) {
 	})
 }
 
+// On a busy machine, messages that have left the queue wait for their turn here for longer than a queue is given to deliver the next one.
+func TestLookOfASlowClient(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(30)...)
+		seen := []string{}
+		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			c.Visit = func(message *amqp.Delivery) bool {
+				seen = append(seen, string(message.Body))
+				if len(seen)%5 == 1 {
+					<-time.After(idleLimit + 100*time.Millisecond)
+				}
+				return true
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "seen", bodies(30), seen)
+	})
+}
+
 // Looks while messages are moved lose none, and have none moved twice.
 func TestLooksBesideATransfer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {

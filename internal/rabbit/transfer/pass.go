@@ -63,10 +63,14 @@ type pass struct {
 	idleSince  time.Time // nothing has come since, though there was room
 	takenAt    time.Time // the last message was taken
 	lastLook   time.Time // at the queue
+	emptySince int       // how many messages were taken when the queue said that it has no more; never if it did not
 	lastReport time.Time
 	lastDepth  time.Time
 	room       int // how many messages the destination may still get
 }
+
+// never is no number of messages.
+const never = -1
 
 // Why a pass stops.
 var (
@@ -90,7 +94,7 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
 		blocking:    connection.Connection.NotifyBlocked(make(chan amqp.Blocking, 8)),
 		movedBefore: t.moved, sure: t.moved, asked: t.moved, askedAt: now, began: now, idleSince: now, bound: t.left(),
-		skipped: map[string]int{}, state: Moving,
+		skipped: map[string]int{}, state: Moving, emptySince: never,
 	}
 	defer connection.Close(answerLimit)
 	// Whatever the library waits for ends with the socket: a broker that blocks publishers does not answer.
