@@ -123,7 +123,13 @@ func TestCompileRefuses(t *testing.T) {
 		"an expression that does not parse":    {Selection{Where: `headers.`}, "where: ERROR: <input>:1:9: Syntax error"},
 		"an expression of unknown words":       {Selection{Where: `payload.size > 3`}, "where: ERROR: <input>:1:1: undeclared reference to 'payload'"},
 		"an expression that is no truth value": {Selection{Where: `size`}, "where: is of type int and must be true or false"},
-		"an expression that is too long":       {Selection{Where: strings.Repeat("(", 2049)}, "where: is 2049 bytes long, at most 2048 are allowed"},
+		"an expression that makes texts longer": {
+			Selection{Where: `string(body).replace("", "aaaaaaaaaaaaaaaa") == ""`}, "where: calls replace, which is not allowed",
+		},
+		"an expression that does so within another": {
+			Selection{Where: `[1, 2].exists(i, headers.h.split("").size() == i)`}, "where: calls split, which is not allowed",
+		},
+		"an expression that is too long": {Selection{Where: strings.Repeat("(", 2049)}, "where: is 2049 bytes long, at most 2048 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
@@ -58,11 +60,29 @@ func compileWhere(expression string) (*where, error) {
 	if kind := checked.OutputType(); kind != cel.BoolType && kind != cel.DynType {
 		return nil, fmt.Errorf("is of type %v and must be true or false", kind)
 	}
+	if name := growingCall(checked); name != "" {
+		return nil, fmt.Errorf("calls %s, which is not allowed: of a text it can make one that takes all memory. Compare the text as it "+
+			"is, for example by contains, startsWith or matches", name)
+	}
 	program, err := environment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(whereCost))
 	if err != nil {
 		return nil, err
 	}
 	return &where{program}, nil
+}
+
+// growing are functions that make more of a text than there was, before CEL has charged anything for that.
+var growing = []string{"replace", "join", "format", "split", "strings.quote"}
+
+// growingCall is the name of a function of growing that an expression calls; empty if there is none.
+func growingCall(checked *cel.Ast) string {
+	called := ""
+	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(expression ast.Expr) {
+		if expression.Kind() == ast.CallKind && slices.Contains(growing, expression.AsCall().FunctionName()) {
+			called = expression.AsCall().FunctionName()
+		}
+	}))
+	return called
 }
 
 // skips says why the expression does not mean a message; empty if the expression does.

@@ -164,7 +164,7 @@ var _ = Describe("A Redrive", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(13))
 	})
 
-	It("moves to a tier, to another ConsumerQueue, and to where each message was published first", func() {
+	It("moves to a tier, and to another ConsumerQueue", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{retry: {strategy: Reject, delayTiers: [{delay: 1h}]}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}]}`)
 		w.Queue("quarantine", `{}`)
@@ -187,6 +187,36 @@ var _ = Describe("A Redrive", func() {
 		w.Redrive("nowhere", `{consumerQueueRef: {name: orders}, destination: {type: Retry, delay: 5m}}`)
 		w.EventuallyRedrive("nowhere", Condition("Ready", metav1.ConditionFalse, "InvalidDestination"),
 			Condition("Stalled", metav1.ConditionTrue, "InvalidDestination"), Message(ContainSubstring(`delay tiers of "1h0m0s"`)))
+	})
+
+	onEachBroker("moves to where each message was published first, and leaves what may not go there", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.VHost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
+		w.Queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}]}`)
+		w.Ready("orders")
+		w.VHost.Publish("shop", "placed", "a", "b")
+		consumer := traffic.Consume(GinkgoTB(), w.VHost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Reject })
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
+		consumer.Stop()
+		w.VHost.Bind("shop", "audit", "placed", nil)
+		w.parked("orders.dlq",
+			amqp.Publishing{Body: []byte("gone"), Headers: amqp.Table{"x-original-exchange": "nowhere", "x-original-routing-key": "placed"}},
+			amqp.Publishing{Body: []byte("forbidden"), Headers: amqp.Table{"x-original-exchange": "amq.rabbitmq.trace", "x-original-routing-key": "a"}},
+			amqp.Publishing{Body: []byte("unknown")})
+		w.Redrive("home", `{consumerQueueRef: {name: orders}, destination: {type: Original}}`)
+		found := w.completed("home")
+		Expect(found).To(SatisfyAll(HaveField("Destination", BeEmpty()), HaveField("Moved", HaveValue(BeEquivalentTo(2))),
+			HaveField("Failed", HaveValue(BeEquivalentTo(3))),
+			HaveField("Failures", ConsistOf(HaveField("Reason", "Refused"), HaveField("Reason", "Refused"), HaveField("Reason", "NoRoute")))))
+		for _, queue := range []string{"orders", "audit"} { // whoever is bound by now gets a copy, too
+			for i, message := range w.take(queue) {
+				Expect(string(message.Body)).To(Equal([]string{"a", "b"}[i]))
+				Expect(message.Exchange).To(Equal("shop"))
+				Expect(message.RoutingKey).To(Equal("placed"))
+				Expect(message.Headers).NotTo(SatisfyAny(HaveKey("x-death"), HaveKey("CC")))
+			}
+		}
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
 	})
 
 	It("waits while another one moves messages of the same queue", func() {

@@ -30,7 +30,7 @@ func (p *pass) outletClosed() error {
 	if reason == nil || p.connection.Connection.IsClosed() {
 		return p.connectionClosed(reason)
 	}
-	if reason.Code == amqp.AccessRefused {
+	if reason.Code == amqp.AccessRefused && p.Destination != "" { // otherwise each message has its own exchange
 		return p.Errs.OfOperation(reason)
 	}
 	if err := p.outlet.takeReturns(); err != nil {
