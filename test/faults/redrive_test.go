@@ -63,6 +63,18 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(mishaps * window)
 	})
 
+	It("whose broker takes no messages stands still, goes on by itself, and moves none twice", Long, func() {
+		private := brokers.NewPrivate(GinkgoTB())
+		r := newRedrive(newStraightWorld(private.Broker))
+		const memory = "{resource_limit, memory, node()}"
+		r.suffer(func() {
+			private.Eval("rabbit_alarm:set_alarm({" + memory + ", []}).")
+			r.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, v1alpha1.ReasonBlocked))
+			private.Eval("rabbit_alarm:clear_alarm(" + memory + ").")
+		})
+		r.expectMoved(0)
+	})
+
 	It("takes little memory of the manager and few writes of its status, however many messages there are", func() {
 		r := newRedrive(newWorld(shared))
 		writes, before := r.countWrites(), memoryOf(r.manager)
