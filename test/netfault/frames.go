@@ -15,6 +15,7 @@ type Method struct{ Class, Method uint16 }
 // Methods that tests ask for.
 var (
 	ChannelOpenOK = Method{20, 11}
+	BasicDeliver  = Method{60, 60}
 	BasicAck      = Method{60, 80} // of a consumer, and the broker's confirm
 )
 
@@ -40,6 +41,8 @@ const (
 	Repeat
 	// Cut closes the connection instead.
 	Cut
+	// Hold keeps the frame, and all that follow on its channel, until Release.
+	Hold
 )
 
 // FrameProxy passes AMQP connections on to a broker, and has a test decide about each frame.
@@ -50,9 +53,11 @@ type FrameProxy struct {
 	decide func(Frame) Verdict
 	target string
 
-	mu    sync.Mutex
-	open  []net.Conn
-	ended bool
+	mu       sync.Mutex
+	open     []net.Conn
+	lanes    []*lane
+	released bool
+	ended    bool
 }
 
 // NewFrameProxy starts a proxy that ends with the test. It calls decide from the goroutines of several connections.
@@ -107,9 +112,65 @@ func (p *FrameProxy) end() {
 	}
 }
 
+// Release passes on all frames that were kept. No more are kept from then on.
+func (p *FrameProxy) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = true
+	for _, lane := range p.lanes {
+		lane.release()
+	}
+}
+
+// lane is one direction of a connection.
+type lane struct {
+	mu sync.Mutex
+	to io.Writer
+	// kept are frames by their channel.
+	kept map[uint16][]byte
+}
+
+// lane makes the lane to one side.
+func (p *FrameProxy) lane(to io.Writer) *lane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	made := &lane{to: to, kept: map[uint16][]byte{}}
+	p.lanes = append(p.lanes, made)
+	return made
+}
+
+// holds says whether frames may still be kept.
+func (p *FrameProxy) holds() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.released
+}
+
+// write passes a frame on, unless it is to be kept, or one before it on the same channel was.
+func (l *lane) write(channel uint16, frame []byte, hold bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kept, holding := l.kept[channel]; hold || holding {
+		l.kept[channel] = append(kept, frame...)
+		return nil
+	}
+	_, err := l.to.Write(frame)
+	return err
+}
+
+func (l *lane) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, frames := range l.kept {
+		_, _ = l.to.Write(frames) // the connection has ended
+	}
+	clear(l.kept)
+}
+
 // pass passes on what comes from one side, frame by frame: type, channel, size, payload, end.
 func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
 	const headerSize, endSize, methodFrame, methodSize = 7, 1, 1, 4
+	lane := p.lane(to)
 	for {
 		frame := make([]byte, headerSize)
 		if _, err := io.ReadFull(from, frame); err != nil {
@@ -119,10 +180,10 @@ func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
 		if _, err := io.ReadFull(from, payload); err != nil {
 			return
 		}
-		verdict := Pass
+		verdict, channel := Pass, binary.BigEndian.Uint16(frame[1:])
 		if frame[0] == methodFrame && len(payload) >= methodSize {
 			method := Method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])}
-			verdict = p.decide(Frame{method, binary.BigEndian.Uint16(frame[1:]), fromBroker})
+			verdict = p.decide(Frame{method, channel, fromBroker})
 		}
 		frame = append(frame, payload...)
 		switch verdict {
@@ -132,9 +193,9 @@ func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
 			return
 		case Repeat:
 			frame = append(frame, frame...)
-		case Pass:
+		case Pass, Hold:
 		}
-		if _, err := to.Write(frame); err != nil {
+		if lane.write(channel, frame, verdict == Hold && p.holds()) != nil {
 			return
 		}
 	}

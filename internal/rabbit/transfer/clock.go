@@ -65,7 +65,7 @@ func (p *pass) lookAtQueues(now time.Time) error {
 
 // lookAtSource finds out whether the queue has no more messages. What others hold may come back: a connection that was cut, this
 // transfer's own included, holds messages until the broker notices. A queue is believed to be empty when it says so twice and nothing has
-// come in between: on a busy machine, messages that have left the queue may wait here to be taken.
+// come in between: what a busy broker has taken out of the queue may still be on its way.
 func (p *pass) lookAtSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {

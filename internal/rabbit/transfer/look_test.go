@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
 )
 
 // looked looks at the source, as changed, and returns the bodies that were seen.
@@ -65,22 +67,23 @@ func TestManyLooks(t *testing.T) {
 	})
 }
 
-// On a busy machine, messages that have left the queue wait for their turn here for longer than a queue is given to deliver the next one.
-func TestLookOfASlowClient(t *testing.T) {
+// What a busy broker has taken out of a queue, and not delivered yet, is not in the queue any more: the queue says that it is empty.
+func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, bodies(30)...)
-		seen := []string{}
-		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) {
-			c.Visit = func(message *amqp.Delivery) bool {
-				seen = append(seen, string(message.Body))
-				if len(seen)%5 == 1 {
-					<-time.After(idleLimit + 100*time.Millisecond)
-				}
-				return true
+		vh.Publish("", source, bodies(10)...) // no more than are taken at a time at first
+		var proxy *netfault.FrameProxy
+		late := sync.OnceFunc(func() { time.AfterFunc(idleLimit*3/2, func() { proxy.Release() }) })
+		proxy = netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+			if f.Method != netfault.BasicDeliver {
+				return netfault.Pass
 			}
+			late()
+			return netfault.Hold
 		})
+		seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Dial = dialer(t, vh, proxy.URI) })
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "seen", bodies(30), seen)
+		topologytest.Equal(t, "found", Looked{Ready: 10}, found)
+		topologytest.Equal(t, "seen", bodies(10), seen)
 	})
 }
 
