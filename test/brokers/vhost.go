@@ -273,14 +273,23 @@ func (v *VHost) DeleteParameter(component, name string) {
 // Publish publishes messages with the given bodies, persistent, and returns when the broker has confirmed them all.
 func (v *VHost) Publish(exchange, routingKey string, bodies ...string) {
 	v.tb.Helper()
+	messages := make([]amqp.Publishing, len(bodies))
+	for i, body := range bodies {
+		messages[i] = amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)}
+	}
+	v.Send(exchange, routingKey, messages...)
+}
+
+// Send publishes messages, and returns when the broker has confirmed them all.
+func (v *VHost) Send(exchange, routingKey string, messages ...amqp.Publishing) {
+	v.tb.Helper()
 	v.amqp(func(ch *amqp.Channel) error {
 		if err := ch.Confirm(false); err != nil {
 			return err
 		}
 		var confirmations []*amqp.DeferredConfirmation
-		for _, body := range bodies {
-			confirmation, err := ch.PublishWithDeferredConfirm(exchange, routingKey, false, false,
-				amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
+		for _, message := range messages {
+			confirmation, err := ch.PublishWithDeferredConfirm(exchange, routingKey, false, false, message)
 			if err != nil {
 				return err
 			}

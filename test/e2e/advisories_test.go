@@ -116,7 +116,7 @@ var _ = Describe("A dead-letter queue", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		Expect(w.traps("orders")).To(BeEmpty())
-		w.parked("orders.dlq", numbered(3)...)
+		w.VHost.Send("", "orders.dlq", numbered(3)...)
 		w.Redrive("again", `{consumerQueueRef: {name: orders}}`)
 		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonPermissionDenied))
 		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"RedriveImpossible  orders.dlq"}))

@@ -57,7 +57,7 @@ var _ = Describe("The dead-letter API", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(50)...)
+		w.VHost.Send("", "orders.dlq", numbered(50)...)
 		someone := w.looker(editor)
 		first, second := v1alpha1.DeadLetterList{}, v1alpha1.DeadLetterList{}
 		someone.Get("/orders/messages?limit=30", &first)
@@ -93,7 +93,7 @@ var _ = Describe("The dead-letter API", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.deadLetters("orders", 3)
-		w.parked("orders.dlq", numbered(10)...)
+		w.VHost.Send("", "orders.dlq", numbered(10)...)
 		someone := w.looker(editor)
 		found := v1alpha1.DeadLetterList{}
 		someone.Get("/orders/messages?where=body.n+%3E%3D+4+%26%26+body.n+%3C+6", &found)
@@ -123,7 +123,7 @@ var _ = Describe("The dead-letter API", func() {
 		tenant := func(name string) amqp.Publishing {
 			return amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{"tenant": name}, Body: []byte("unspeakable")}
 		}
-		w.parked("orders.dlq", tenant("acme"), tenant("acme"), tenant("umbrella"))
+		w.VHost.Send("", "orders.dlq", tenant("acme"), tenant("acme"), tenant("umbrella"))
 		someone := w.looker(viewer)
 		queue := v1alpha1.DeadLetterQueue{}
 		someone.Get("/orders?groupBy=tenant", &queue)
@@ -156,7 +156,7 @@ var _ = Describe("The dead-letter API", func() {
 		messages := numbered(3000)
 		messages[7].Headers["password"] = "secret-7"
 		messages[7].Body = []byte{0xff, 0x00}
-		w.parked("orders.dlq", messages...)
+		w.VHost.Send("", "orders.dlq", messages...)
 		someone := w.looker(admin)
 		var code int
 		var body []byte
@@ -188,7 +188,7 @@ var _ = Describe("The dead-letter API", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(2)...)
+		w.VHost.Send("", "orders.dlq", numbered(2)...)
 		someone := w.looker(admin)
 		for _, path := range []string{"/orders", "/orders/messages", "/orders/export"} {
 			Eventually(func(g Gomega) {
@@ -208,7 +208,7 @@ var _ = Describe("The dead-letter API", func() {
 		from := func(queue string) amqp.Publishing {
 			return amqp.Publishing{Headers: amqp.Table{"x-failure-queue": queue}, Body: []byte(queue)}
 		}
-		w.parked("shared.dlq", from("orders"), from("bills"), from("bills"), amqp.Publishing{Body: []byte("whose?")})
+		w.VHost.Send("", "shared.dlq", from("orders"), from("bills"), from("bills"), amqp.Publishing{Body: []byte("whose?")})
 		someone := w.looker(editor)
 		found := v1alpha1.DeadLetterList{}
 		someone.Get("/orders/messages", &found)
@@ -223,7 +223,7 @@ var _ = Describe("The dead-letter API", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(2000)...)
+		w.VHost.Send("", "orders.dlq", numbered(2000)...)
 		someone := w.looker(editor)
 		w.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 500, select: {where: "headers.n % 2 == 0"}}`)
 		var both sync.WaitGroup
@@ -296,7 +296,7 @@ var _ = Describe("The dead-letter API", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", amqp.Publishing{Headers: amqp.Table{"h": secret, "api-key": "k-" + secret}, Body: []byte(secret)})
+		w.VHost.Send("", "orders.dlq", amqp.Publishing{Headers: amqp.Table{"h": secret, "api-key": "k-" + secret}, Body: []byte(secret)})
 		someone := w.looker(admin)
 		found := v1alpha1.DeadLetterList{}
 		someone.Get("/orders/messages", &found)

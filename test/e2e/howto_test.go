@@ -200,7 +200,7 @@ var _ = Describe("The how-to", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.deadLetters("orders", 12)
-		w.parked("orders.dlq", numbered(3)...)
+		w.VHost.Send("", "orders.dlq", numbered(3)...)
 		page := w.follow("purge-dead-letters.md", "With kubectl, step by step")
 		Expect(page.step()).To(ContainSubstring("12 of 15 messages would be deleted, 3 skipped (NotSelected)"))
 		Expect(page.step()).To(ContainSubstring("12 of 12 messages that match deleted, 3 skipped (NotSelected)"))

@@ -48,7 +48,7 @@ var _ = Describe("A Purge", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(50)...)
+		w.VHost.Send("", "orders.dlq", numbered(50)...)
 		w.Purge("look", `{`+someParked+`, limit: 5, dryRun: true}`)
 		looked := w.EventuallyPurge("look", Condition("Ready", metav1.ConditionTrue, "DryRun"),
 			Message(Equal("5 of 50 messages would be deleted, 45 skipped (NotSelected)")))
@@ -78,7 +78,7 @@ var _ = Describe("A Purge", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(50)...)
+		w.VHost.Send("", "orders.dlq", numbered(50)...)
 		w.Purge("few", `{`+someParked+`, limit: 4}`)
 		few := w.EventuallyPurge("few", Condition("Ready", metav1.ConditionFalse, "MoreThanExpected"),
 			Condition("Stalled", metav1.ConditionTrue, "MoreThanExpected"),
@@ -95,11 +95,11 @@ var _ = Describe("A Purge", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(40)...)
+		w.VHost.Send("", "orders.dlq", numbered(40)...)
 		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 40, rate: 10}`)
 		w.EventuallyPurge("all", Condition("Ready", metav1.ConditionUnknown, "Deleting"), Condition("Reconciling", metav1.ConditionTrue, "Deleting"),
 			HaveField("Status.Deleting", HaveValue(BeTrue())))
-		w.parked("orders.dlq", numbered(45)[40:]...)
+		w.VHost.Send("", "orders.dlq", numbered(45)[40:]...)
 		w.EditPurge("all", func(spec *v1alpha1.PurgeSpec) { spec.Rate.IntVal = 1000 })
 		Expect(*w.purged("all").Deleted).To(BeEquivalentTo(40))
 		Expect(w.left(5)).To(Equal(numbersBut(45, 0, 39)))
@@ -109,7 +109,7 @@ var _ = Describe("A Purge", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(1000)...)
+		w.VHost.Send("", "orders.dlq", numbered(1000)...)
 		w.Purge("slow", `{consumerQueueRef: {name: orders}, limit: 1000, rate: 20}`)
 		w.EventuallyPurge("slow", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 5))))
 		w.EditPurge("slow", func(spec *v1alpha1.PurgeSpec) { spec.Suspend = new(true) })
@@ -134,7 +134,7 @@ var _ = Describe("A Purge", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(50)...)
+		w.VHost.Send("", "orders.dlq", numbered(50)...)
 		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 10, limit: 30}`)
 		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		w.Purge("second", `{consumerQueueRef: {name: orders}, limit: 50}`)
@@ -152,7 +152,7 @@ var _ = Describe("A Purge", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(10)...)
+		w.VHost.Send("", "orders.dlq", numbered(10)...)
 		w.Purge("look", `{consumerQueueRef: {name: orders}, limit: 10, dryRun: true}`)
 		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 10}`)
 		for _, name := range []string{"look", "all"} {
@@ -181,7 +181,7 @@ var _ = Describe("A Purge", func() {
 			Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(before + 3))
 			consumer.Stop()
 		}
-		w.parked("shop.dlq", numbered(1)...)
+		w.VHost.Send("", "shop.dlq", numbered(1)...)
 		w.Purge("mine", `{consumerQueueRef: {name: orders}, limit: 3}`)
 		found := w.purged("mine")
 		Expect(*found.Deleted).To(BeEquivalentTo(3))

@@ -30,22 +30,6 @@ func (w *world) deadLetters(queue string, count int) {
 	consumer.Stop()
 }
 
-// parked publishes messages with headers to a dead-letter queue, as consumers do.
-func (w *world) parked(queue string, messages ...amqp.Publishing) {
-	GinkgoHelper()
-	connection, err := w.VHost.Connect("park")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(channel.Confirm(false)).To(Succeed())
-	for _, message := range messages {
-		confirmation, err := channel.PublishWithDeferredConfirm("", queue, true, false, message)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(confirmation.WaitContext(ctx())).To(BeTrue())
-	}
-}
-
 // numbered are messages whose bodies and header n count from zero.
 func numbered(count int) []amqp.Publishing {
 	messages := make([]amqp.Publishing, count)
@@ -128,7 +112,7 @@ var _ = Describe("A Redrive", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(50)...)
+		w.VHost.Send("", "orders.dlq", numbered(50)...)
 		const selected = `{consumerQueueRef: {name: orders}, select: {reasons: [Parked], where: "headers.n >= 40 && body.n < 45"}, dryRun: %t}`
 		w.Redrive("look", fmt.Sprintf(selected, true))
 		looked := w.EventuallyRedrive("look", Condition("Ready", metav1.ConditionTrue, "DryRun"))
@@ -157,7 +141,7 @@ var _ = Describe("A Redrive", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(20)...)
+		w.VHost.Send("", "orders.dlq", numbered(20)...)
 		w.Redrive("some", `{consumerQueueRef: {name: orders}, limit: 7}`)
 		Expect(*w.completed("some").Moved).To(BeEquivalentTo(7))
 		Expect(bodies(w.take("orders"))).To(HaveLen(7))
@@ -174,12 +158,12 @@ var _ = Describe("A Redrive", func() {
 		if tier == "" {
 			tier = "orders.retry.1h"
 		}
-		w.parked("orders.dlq", numbered(1)...)
+		w.VHost.Send("", "orders.dlq", numbered(1)...)
 		w.Redrive("tier", `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`)
 		Expect(w.completed("tier").Destination).To(BeEquivalentTo(tier))
 		Expect(w.VHost.Ready(tier)).To(Equal(1))
 
-		w.parked("orders.dlq", numbered(2)...)
+		w.VHost.Send("", "orders.dlq", numbered(2)...)
 		w.Redrive("aside", `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}}`)
 		Expect(w.completed("aside").Destination).To(BeEquivalentTo("quarantine"))
 		Expect(w.VHost.Ready("quarantine")).To(Equal(2))
@@ -199,7 +183,7 @@ var _ = Describe("A Redrive", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
 		consumer.Stop()
 		w.VHost.Bind("shop", "audit", "placed", nil)
-		w.parked("orders.dlq",
+		w.VHost.Send("", "orders.dlq",
 			amqp.Publishing{Body: []byte("gone"), Headers: amqp.Table{"x-original-exchange": "nowhere", "x-original-routing-key": "placed"}},
 			amqp.Publishing{Body: []byte("forbidden"), Headers: amqp.Table{"x-original-exchange": "amq.rabbitmq.trace", "x-original-routing-key": "a"}},
 			amqp.Publishing{Body: []byte("unknown")})
@@ -223,7 +207,7 @@ var _ = Describe("A Redrive", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(50)...)
+		w.VHost.Send("", "orders.dlq", numbered(50)...)
 		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 10}`)
 		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		w.Redrive("second", `{consumerQueueRef: {name: orders}}`)
@@ -240,7 +224,7 @@ var _ = Describe("A Redrive", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(200)...)
+		w.VHost.Send("", "orders.dlq", numbered(200)...)
 		w.Redrive("slow", `{consumerQueueRef: {name: orders}, rate: 20}`)
 		Eventually(func() int { return w.VHost.Ready("orders") }).Should(BeNumerically(">", 5))
 		w.EditRedrive("slow", func(spec *v1alpha1.RedriveSpec) { spec.Suspend = new(true) })
@@ -265,7 +249,7 @@ var _ = Describe("A Redrive", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(10)...)
+		w.VHost.Send("", "orders.dlq", numbered(10)...)
 		w.Redrive("look", `{consumerQueueRef: {name: orders}, dryRun: true}`)
 		w.Redrive("some", `{consumerQueueRef: {name: orders}, select: {reasons: [Parked]}}`)
 		for _, name := range []string{"look", "some"} {
@@ -291,7 +275,7 @@ var _ = Describe("A Redrive", func() {
 			Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(before + 3))
 			consumer.Stop()
 		}
-		w.parked("shop.dlq", numbered(1)...)
+		w.VHost.Send("", "shop.dlq", numbered(1)...)
 		w.Redrive("mine", `{consumerQueueRef: {name: orders}}`)
 		found := w.completed("mine")
 		Expect(*found.Moved).To(BeEquivalentTo(3))
@@ -321,7 +305,7 @@ var _ = Describe("A Redrive", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{queue: {maxLength: 5}}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(20)...)
+		w.VHost.Send("", "orders.dlq", numbered(20)...)
 		w.Redrive("full", `{consumerQueueRef: {name: orders}, rate: Unlimited}`)
 		w.EventuallyRedrive("full", Condition("Ready", metav1.ConditionUnknown, "DestinationFull"),
 			Condition("Reconciling", metav1.ConditionTrue, "DestinationFull"))
@@ -333,7 +317,7 @@ var _ = Describe("A Redrive", func() {
 
 		w.Queue("invoices", `{}`)
 		w.Ready("invoices")
-		w.parked("invoices.dlq", numbered(20)...)
+		w.VHost.Send("", "invoices.dlq", numbered(20)...)
 		w.Redrive("busy", `{consumerQueueRef: {name: invoices}, rate: Unlimited, maxDestinationDepth: 5}`)
 		w.EventuallyRedrive("busy", Condition("Ready", metav1.ConditionUnknown, "DestinationBusy"))
 		Expect(w.VHost.Ready("invoices")).To(BeNumerically("<=", 5))
@@ -345,7 +329,7 @@ var _ = Describe("A Redrive", func() {
 		w := newWorld(matrix[0])
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		w.parked("orders.dlq", numbered(100)...)
+		w.VHost.Send("", "orders.dlq", numbered(100)...)
 		w.Redrive("late", `{consumerQueueRef: {name: orders}, rate: 10}`)
 		w.EventuallyRedrive("late", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		w.Delete("orders")

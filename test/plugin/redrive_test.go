@@ -24,20 +24,13 @@ var interrupt = os.Interrupt
 // park publishes messages to a dead-letter queue, whose header n counts from zero.
 func (w *world) park(queue string, count int) {
 	GinkgoHelper()
-	connection, err := w.VHost.Connect("park")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(channel.Confirm(false)).To(Succeed())
-	var last *amqp.DeferredConfirmation
-	for i := range count {
-		last, err = channel.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{
+	messages := make([]amqp.Publishing, count)
+	for i := range messages {
+		messages[i] = amqp.Publishing{
 			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"n": int64(i)}, Body: fmt.Appendf(nil, `{"n": %d}`, i),
-		})
-		Expect(err).NotTo(HaveOccurred())
+		}
 	}
-	Expect(last.WaitContext(ctx())).To(BeTrue())
+	w.VHost.Send("", queue, messages...)
 	Eventually(func() int { return w.VHost.Ready(queue) }).Should(Equal(count))
 }
 

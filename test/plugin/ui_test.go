@@ -27,20 +27,12 @@ var failures = []letter{
 // fail publishes messages to orders.dlq as Warren's consumer library parks them.
 func (w *world) fail(letters ...letter) {
 	GinkgoHelper()
-	connection, err := w.VHost.Connect("fail")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(channel.Confirm(false)).To(Succeed())
 	before := w.VHost.Ready("orders.dlq")
 	for _, each := range letters {
-		confirm, err := channel.PublishWithDeferredConfirm("", "orders.dlq", true, false, amqp.Publishing{
+		w.VHost.Send("", "orders.dlq", amqp.Publishing{
 			DeliveryMode: amqp.Persistent, ContentType: "application/json", Body: []byte(each.body),
 			Headers: amqp.Table{"x-failure-kind": each.kind, "x-failure-message": each.message, "tenant": "acme"},
 		})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(confirm.WaitContext(ctx())).To(BeTrue())
 	}
 	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(before + len(letters)))
 }
