@@ -67,21 +67,9 @@ func claimsOf(cq *v1alpha1.ConsumerQueue) (Claims, vhost.IDs) {
 			}
 			last = forms
 		}
-		addIDs(desired, wants)
+		desired.AddIDs(wants)
 	}
 	return claims, wants
-}
-
-func addIDs(desired topology.Topology, ids vhost.IDs) {
-	for _, exchange := range desired.Exchanges {
-		ids[exchange.ID()] = true
-	}
-	for _, queue := range desired.Queues {
-		ids[queue.ID()] = true
-	}
-	for _, binding := range desired.Bindings {
-		ids[binding.ID()] = true
-	}
 }
 
 // formsOf are the forms in which a topology claims its subjects. FindConflict finds no conflict over a subject between two

@@ -209,8 +209,8 @@ func (a Argument) fieldOf(role v1alpha1.Role) string {
 	return a.Field
 }
 
-// compactDelay renders a delay in milliseconds as it appears in names: normalized, without zeros; 90 minutes are 1h30m.
-func compactDelay(milliseconds int64) string {
+// CompactDelay renders a delay in milliseconds as it appears in names: normalized, without zeros; 90 minutes are 1h30m.
+func CompactDelay(milliseconds int64) string {
 	var text strings.Builder
 	for _, unit := range []struct {
 		size   int64

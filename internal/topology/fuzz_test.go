@@ -43,9 +43,9 @@ func FuzzDuration(f *testing.F) {
 		if err != nil || time.Duration(count)*time.Millisecond != parsed {
 			t.Errorf("%q is %d ms (%v)", text, count, err)
 		}
-		back, err := v1alpha1.Duration(compactDelay(count)).Parse()
+		back, err := v1alpha1.Duration(CompactDelay(count)).Parse()
 		if err != nil || back != parsed {
-			t.Errorf("%q is written as %s, which is %v (%v)", text, compactDelay(count), back, err)
+			t.Errorf("%q is written as %s, which is %v (%v)", text, CompactDelay(count), back, err)
 		}
 	})
 }
@@ -73,7 +73,7 @@ func FuzzNameLengths(f *testing.F) {
 		cq.Spec.Retry = nil
 		wantShort(t, cq)
 		if counted := len(main) + 7 + countedByCEL(time.Duration(delay)*time.Millisecond); counted <= 255 {
-			cq.Spec.Retry = &v1alpha1.RetrySpec{DelayTiers: []v1alpha1.DelayTier{{Delay: v1alpha1.Duration(compactDelay(delay))}}}
+			cq.Spec.Retry = &v1alpha1.RetrySpec{DelayTiers: []v1alpha1.DelayTier{{Delay: v1alpha1.Duration(CompactDelay(delay))}}}
 			wantShort(t, cq)
 		}
 	})

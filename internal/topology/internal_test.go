@@ -17,7 +17,7 @@ func FuzzCompactDelay(f *testing.F) {
 		if delay < 1 || delay >= 1<<32 {
 			return // refused by validation
 		}
-		compact := compactDelay(delay)
+		compact := CompactDelay(delay)
 		back, err := milliseconds(v1alpha1.Duration(compact))
 		if err != nil || back != delay {
 			t.Errorf("%d ms is %s, which is %d ms (%v)", delay, compact, back, err)

@@ -60,6 +60,19 @@ type Topology struct {
 	Return *ReturnRoute
 }
 
+// AddIDs adds the objects of the topology to others.
+func (t Topology) AddIDs(ids vhost.IDs) {
+	for _, exchange := range t.Exchanges {
+		ids[exchange.ID()] = true
+	}
+	for _, queue := range t.Queues {
+		ids[queue.ID()] = true
+	}
+	for _, binding := range t.Bindings {
+		ids[binding.ID()] = true
+	}
+}
+
 // ReturnRoute is the route that messages take when their delay is over.
 type ReturnRoute struct {
 	Exchange string

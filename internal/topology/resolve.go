@@ -155,7 +155,7 @@ func resolveTiers(spec *resolved, given []v1alpha1.DelayTier) error {
 		}
 		resolved := tier{queue: string(want.QueueName), delay: delay}
 		if resolved.queue == "" {
-			resolved.queue = spec.main + ".retry." + compactDelay(delay)
+			resolved.queue = spec.main + ".retry." + CompactDelay(delay)
 		}
 		resolved.key = resolved.queue
 		if want.RoutingKey != nil {

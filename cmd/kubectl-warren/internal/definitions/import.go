@@ -71,7 +71,7 @@ func Import(file File, options Options) ([]*v1alpha1.ConsumerQueue, []Finding) {
 		}
 		findings = append(findings, roles.assumptions(cq, main)...)
 		findings = append(findings, differences(cq.Name, desired, observed)...)
-		cover(covered, desired)
+		desired.AddIDs(covered)
 		simplify(cq, options.Version)
 		cq.Spec.DriftPolicy = options.DriftPolicy
 		if options.Connection != "" {
@@ -125,18 +125,6 @@ func differences(name string, desired topology.Topology, observed vhost.Observed
 		findings = append(findings, Finding{Kind: Differs, ConsumerQueue: name, Message: message})
 	}
 	return findings
-}
-
-func cover(covered vhost.IDs, desired topology.Topology) {
-	for _, exchange := range desired.Exchanges {
-		covered[exchange.ID()] = true
-	}
-	for _, queue := range desired.Queues {
-		covered[queue.ID()] = true
-	}
-	for _, binding := range desired.Bindings {
-		covered[binding.ID()] = true
-	}
 }
 
 // assumptions say what the file does not tell about a ConsumerQueue.

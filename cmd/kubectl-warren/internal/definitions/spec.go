@@ -1,7 +1,6 @@
 package definitions
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -256,15 +255,5 @@ func durationOf(milliseconds int64) v1alpha1.Duration {
 	if milliseconds == 0 {
 		return "0ms"
 	}
-	var text strings.Builder
-	for _, unit := range []struct {
-		size   int64
-		suffix string
-	}{{3600_000, "h"}, {60_000, "m"}, {1000, "s"}, {1, "ms"}} {
-		if count := milliseconds / unit.size; count > 0 {
-			fmt.Fprintf(&text, "%d%s", count, unit.suffix)
-		}
-		milliseconds %= unit.size
-	}
-	return v1alpha1.Duration(text.String())
+	return v1alpha1.Duration(topology.CompactDelay(milliseconds))
 }
