@@ -8,14 +8,10 @@ import (
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 )
 
-const (
-	group   = "deadletters.messaging.warren.dev"
-	version = "v1alpha1"
-)
-
 // addDiscovery tells the API server, and clients that come through it, which resources there are.
 func addDiscovery(mux *http.ServeMux) {
-	versioned := metav1.GroupVersionForDiscovery{GroupVersion: group + "/" + version, Version: version}
+	group, version := v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version
+	versioned := metav1.GroupVersionForDiscovery{GroupVersion: v1alpha1.GroupVersion.String(), Version: version}
 	own := metav1.APIGroup{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: group,
 		Versions: []metav1.GroupVersionForDiscovery{versioned}, PreferredVersion: versioned,
@@ -25,8 +21,8 @@ func addDiscovery(mux *http.ServeMux) {
 			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{own},
 		},
 		"/apis/" + group: own,
-		"/apis/" + group + "/" + version: metav1.APIResourceList{
-			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: group + "/" + version,
+		"/apis/" + v1alpha1.GroupVersion.String(): metav1.APIResourceList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: v1alpha1.GroupVersion.String(),
 			APIResources: []metav1.APIResource{
 				{
 					Name: v1alpha1.Resource, SingularName: "deadletterqueue", Namespaced: true, Kind: v1alpha1.KindDeadLetterQueue,

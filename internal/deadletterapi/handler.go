@@ -55,13 +55,13 @@ type answer func(w http.ResponseWriter, r request) (any, error)
 
 // routes are the paths of the API.
 func (h *Handler) routes() http.Handler {
-	const base = "/apis/" + group + "/" + version
+	base := "GET /apis/" + v1alpha1.GroupVersion.String()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	addDiscovery(mux)
-	mux.Handle("GET "+base+"/deadletterqueues", h.serve("list", "", h.queues))
-	mux.Handle("GET "+base+"/namespaces/{namespace}/deadletterqueues", h.serve("list", "", h.queues))
-	const named = "GET " + base + "/namespaces/{namespace}/deadletterqueues/{name}"
+	mux.Handle(base+"/deadletterqueues", h.serve("list", "", h.queues))
+	mux.Handle(base+"/namespaces/{namespace}/deadletterqueues", h.serve("list", "", h.queues))
+	named := base + "/namespaces/{namespace}/deadletterqueues/{name}"
 	mux.Handle(named, h.serve("get", "", h.summary))
 	mux.Handle(named+"/messages", h.serve("get", v1alpha1.SubresourceMessages, h.messages))
 	mux.Handle(named+"/export", h.serve("get", v1alpha1.SubresourceExport, h.export))

@@ -44,7 +44,7 @@ func (p *page) add(position int, letter deadletter.Letter) bool {
 // list is the answer.
 func (p *page) list(queue string, looked lookedAt) v1alpha1.DeadLetterList {
 	list := v1alpha1.DeadLetterList{
-		TypeMeta: typeOf(v1alpha1.KindDeadLetterList), Queue: queue, Ready: int64(looked.ready), Seen: looked.Seen, Items: p.items,
+		TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterList), Queue: queue, Ready: int64(looked.ready), Seen: looked.Seen, Items: p.items,
 	}
 	if list.Items == nil {
 		list.Items = []json.RawMessage{}

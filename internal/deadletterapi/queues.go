@@ -25,10 +25,6 @@ func (h *Handler) list(ctx context.Context, namespace string) (*v1alpha1.DeadLet
 	return listing.List(found.Items), nil
 }
 
-func typeOf(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{Kind: kind, APIVersion: v1alpha1.GroupVersion.String()}
-}
-
 // wantsTable says whether a client such as kubectl asks for a table to print.
 func wantsTable(accept string) bool {
 	for wanted := range strings.SplitSeq(accept, ",") {

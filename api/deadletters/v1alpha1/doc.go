@@ -2,10 +2,18 @@
 // read from the broker while somebody asks.
 package v1alpha1
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // GroupVersion is that of all answers.
 var GroupVersion = schema.GroupVersion{Group: "deadletters.messaging.warren.dev", Version: "v1alpha1"}
+
+// TypeOf is the type of an answer of this kind.
+func TypeOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: kind, APIVersion: GroupVersion.String()}
+}
 
 // Resource is what the rules of RBAC name, with the subresources below.
 const Resource = "deadletterqueues"

@@ -13,7 +13,7 @@ import (
 
 // List tells of the dead-letter queues of ConsumerQueues, in their order. Those without a dead-letter queue are left out.
 func List(queues []messaging.ConsumerQueue) *v1alpha1.DeadLetterQueueList {
-	list := &v1alpha1.DeadLetterQueueList{TypeMeta: typeOf(v1alpha1.KindDeadLetterQueueList), Items: []v1alpha1.DeadLetterQueue{}}
+	list := &v1alpha1.DeadLetterQueueList{TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterQueueList), Items: []v1alpha1.DeadLetterQueue{}}
 	for i := range queues {
 		if queue, has := QueueOf(&queues[i]); has {
 			list.Items = append(list.Items, queue)
@@ -29,7 +29,7 @@ func QueueOf(cq *messaging.ConsumerQueue) (v1alpha1.DeadLetterQueue, bool) {
 		return v1alpha1.DeadLetterQueue{}, false
 	}
 	queue := v1alpha1.DeadLetterQueue{
-		TypeMeta: typeOf(v1alpha1.KindDeadLetterQueue), Queue: names.Queue,
+		TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterQueue), Queue: names.Queue,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: cq.Namespace, Name: cq.Name, UID: cq.UID, CreationTimestamp: cq.CreationTimestamp, Labels: cq.Labels,
 		},
@@ -38,8 +38,4 @@ func QueueOf(cq *messaging.ConsumerQueue) (v1alpha1.DeadLetterQueue, bool) {
 		queue.Messages, queue.AsOf = counted.DeadLettered, counted.AsOf.DeepCopy()
 	}
 	return queue, true
-}
-
-func typeOf(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{Kind: kind, APIVersion: v1alpha1.GroupVersion.String()}
 }
