@@ -15,11 +15,10 @@ FOLDER="$WARREN_CACHE/debian/chromium-bookworm"
 
 provide() {
   local name
-  if [[ -x $FOLDER/chromium ]]; then
-    echo "$FOLDER/chromium"
-    return
-  elif debian_available && [[ -n $(debian_mirror) ]]; then
+  if [[ ! -x $FOLDER/chromium ]] && debian_available && [[ -n $(debian_mirror) ]]; then
     unpack
+  fi
+  if [[ -x $FOLDER/chromium ]]; then
     echo "$FOLDER/chromium"
     return
   fi
@@ -31,16 +30,14 @@ provide() {
 
 # The C library is the machine's, as its loader is: all other libraries and the fonts come with Chromium.
 unpack() {
-  local work="$FOLDER.work" begin=$SECONDS package
+  local work="$FOLDER.work" begin=$SECONDS
   rm -rf "$work"
   mkdir -p "$work"/apt/{lists,archives}/partial "$work/root"
   say "unpacking Chromium from Debian bookworm (once per machine, usually under a minute)…"
   quietly "$WARREN_CACHE/logs/chromium.log" download "$work/apt" ||
     die "Chromium cannot be fetched from $(debian_mirror); check that mirror, or choose another by WARREN_DEBIAN_MIRROR"
-  for package in "$work"/apt/archives/*.deb; do
-    case ${package##*/} in libc6_* | libc-bin_*) continue ;; esac
-    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$work/root" --no-same-owner
-  done
+  rm -f "$work"/apt/archives/libc{6,-bin}_*.deb
+  debian_extract "$work/root" "$work"/apt/archives/*.deb
   write_launcher >"$work/root/chromium"
   chmod +x "$work/root/chromium"
   rm -rf "$FOLDER"

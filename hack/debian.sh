@@ -33,20 +33,27 @@ debian_apt() {
 
 # debian_programs NAME FOLDER PACKAGE[=VERSION]…: unpacks packages of bookworm, and none that they depend on, into the folder.
 debian_programs() {
-  local name=$1 folder=$2 work="$2.work" begin=$SECONDS package
+  local name=$1 folder=$2 work="$2.work" begin=$SECONDS
   shift 2
   rm -rf "$work"
   mkdir -p "$work"/apt/{lists,archives}/partial "$work/root"
   say "unpacking $name from Debian bookworm (once per machine, usually under a minute)…"
   quietly "$WARREN_CACHE/logs/$name.log" debian_packages "$work/apt" "$@" ||
     die "$name (${*//\*/}) cannot be fetched from $(debian_mirror); check that mirror, or choose another by WARREN_DEBIAN_MIRROR"
-  for package in "$work"/apt/*.deb; do
-    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$work/root" --no-same-owner
-  done
+  debian_extract "$work/root" "$work"/apt/*.deb
   rm -rf "$folder"
   mv "$work/root" "$folder"
   rm -rf "$work"
   say "unpacked $name in $((SECONDS - begin)) s"
+}
+
+# debian_extract ROOT FILE…: unpacks package files.
+debian_extract() {
+  local root=$1 package
+  shift
+  for package in "$@"; do
+    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$root" --no-same-owner
+  done
 }
 
 # debian_packages FOLDER PACKAGE…: the files alone.
