@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -58,6 +59,13 @@ func (c *cluster) open() (session, error) {
 	}
 	kube, err := c.connect()
 	return session{WithWatch: kube, namespace: namespace}, err
+}
+
+// username is who the API server takes the user for.
+func (s session) username(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	err := s.Create(ctx, review)
+	return review.Status.UserInfo.Username, err
 }
 
 // consumerQueue reads a ConsumerQueue of the namespace.

@@ -85,12 +85,7 @@ func (c *cluster) ask(
 	if err != nil {
 		return nil, "", err
 	}
-	body, err := asked.Get(ctx, name, subresource, query)
-	if err != nil {
-		return nil, "", err
-	}
-	defer func() { _ = body.Close() }()
-	answer, err = io.ReadAll(body)
+	answer, err = asked.Read(ctx, name, subresource, query)
 	return answer, namespace, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // follow prints how a job fares until the job has ended, and returns the job; nil if the command is stopped before.
@@ -40,11 +40,11 @@ func sayEnd(streams genericiooptions.IOStreams, j job) error {
 		printf(streams.Out, "  %s\n", remark)
 	}
 	switch outcomeOf(j) {
-	case outcome.Cancelled:
+	case jobs.Cancelled:
 		return &exit{code: exitCancelled}
-	case outcome.Failed:
+	case jobs.Failed:
 		return &exit{code: exitFailed}
-	case outcome.Stalled:
+	case jobs.Stalled:
 		printf(streams.ErrOut, "The %s goes on by itself when the cause is mended. To end it: "+
 			"kubectl warren dlq cancel %s --namespace %s\n", j.kind(), j.argument(), j.object().GetNamespace())
 		return &exit{code: exitFailed}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // job is a Redrive or a Purge: Warren carries out either once, and a command waits for the end.
@@ -59,7 +59,7 @@ func jobNamed(argument, namespace string) (job, error) {
 }
 
 // outcomeOf is how far a job is.
-func outcomeOf(j job) outcome.Outcome { return outcome.Of(*j.status()) }
+func outcomeOf(j job) jobs.Outcome { return jobs.OutcomeOf(*j.status()) }
 
 // readyOf is the condition Ready of a job; nil while there is none.
 func readyOf(j job) *metav1.Condition {

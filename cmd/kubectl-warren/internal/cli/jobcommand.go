@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // jobCommand is what `dlq redrive` and `dlq purge` have in common: both count by a dry run, ask, create a job and follow the job.
@@ -29,13 +28,6 @@ type jobCommand struct {
 	say                 io.Writer
 	yes, dryRun, detach bool
 }
-
-// For how long jobs are kept after they have ended: what was moved or deleted is on record for a day, what was counted only in case that
-// this command could not delete the dry run.
-const (
-	keepJob    = int32(24 * 60 * 60)
-	keepDryRun = int32(10 * 60)
-)
 
 func (c *jobCommand) addFlags(cmd *cobra.Command, kind string) {
 	c.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
@@ -63,12 +55,11 @@ func (c *jobCommand) begin(ctx context.Context, consumerQueue string) (session, 
 
 // requester is who the API server takes the user for; empty if the API server does not say.
 func (c *jobCommand) requester(ctx context.Context, kube session, kind string) string {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := kube.Create(ctx, review); err != nil {
+	name, err := kube.username(ctx)
+	if err != nil {
 		printf(c.ErrOut, "The API server does not say who you are, so the %s will not tell who asked: %v\n", kind, err)
-		return ""
 	}
-	return review.Status.UserInfo.Username
+	return name
 }
 
 // generated is the metadata of an object whose name the API server completes.
@@ -76,8 +67,9 @@ func (s session) generated(prefix string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.namespace, GenerateName: prefix}
 }
 
-// count creates a job that only counts, waits until the job has counted, and deletes the job.
+// count has a job count and do nothing else, waits until the job has counted, and deletes the job.
 func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, error) {
+	jobs.MakeDryRun(dryRun.object())
 	if err := kube.Create(ctx, dryRun.object()); err != nil {
 		return nil, err
 	}
@@ -105,7 +97,7 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, 
 
 // sayCount prints what a dry run has counted. A dry run that could not count is an error.
 func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
-	if outcomeOf(counted) != outcome.Completed {
+	if outcomeOf(counted) != jobs.Completed {
 		return fmt.Errorf("the dead letters of ConsumerQueue %q cannot be counted: %s", consumerQueue, readyText(counted))
 	}
 	printf(c.say, "Queue %s: %s.\n", counted.status().Source, messageOf(counted))

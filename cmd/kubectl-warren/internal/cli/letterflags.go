@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 )
 
 // letterFlags are the flags that select messages, to look at as to move.
@@ -17,26 +18,23 @@ type letterFlags struct {
 	where            string
 }
 
-// deadLetterReasons are the values of --died-reason.
-var deadLetterReasons = []string{"Rejected", "Expired", "MaxLength", "DeliveryLimit", "Parked"}
-
 func (f *letterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ids, "id", nil, "only the messages with these fingerprints")
-	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages that died of this: "+strings.Join(deadLetterReasons, ", "))
+	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages that died of this: "+strings.Join(letters.Reasons, ", "))
 	flags.StringVar(&f.where, "where", "", `only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
-	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(deadLetterReasons, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(letters.Reasons, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // reasons are those of --died-reason, as the API writes them.
 func (f *letterFlags) reasons() ([]string, error) {
 	var reasons []string
 	for _, given := range f.diedReasons {
-		at := slices.IndexFunc(deadLetterReasons, func(reason string) bool { return strings.EqualFold(reason, given) })
+		at := slices.IndexFunc(letters.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })
 		if at < 0 {
-			return nil, usageError("--died-reason is %q: want one of %s", given, strings.Join(deadLetterReasons, ", "))
+			return nil, usageError("--died-reason is %q: want one of %s", given, strings.Join(letters.Reasons, ", "))
 		}
-		reasons = append(reasons, deadLetterReasons[at])
+		reasons = append(reasons, letters.Reasons[at])
 	}
 	return reasons, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 type purgeCommand struct {
@@ -104,16 +104,14 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	spec.TTLSecondsAfterFinished = new(keepJob)
+	spec.TTLSecondsAfterFinished = new(jobs.KeepSeconds)
 	return p.carryOut(ctx, kube, purgeJob{&v1alpha1.Purge{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
 }
 
 // counted has the messages counted by a dry run, whatever the limit.
 func (p *purgeCommand) counted(ctx context.Context, kube session, spec v1alpha1.PurgeSpec) (v1alpha1.PurgeStatus, error) {
 	name := spec.ConsumerQueueRef.Name
-	counting := &v1alpha1.Purge{ObjectMeta: kube.generated(name + "-count-"), Spec: spec}
-	counting.Spec.DryRun, counting.Spec.Limit, counting.Spec.TTLSecondsAfterFinished = new(true), math.MaxInt32, new(keepDryRun)
-	counted, err := p.count(ctx, kube, purgeJob{counting})
+	counted, err := p.count(ctx, kube, purgeJob{&v1alpha1.Purge{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
 	if err != nil {
 		return v1alpha1.PurgeStatus{}, err
 	}

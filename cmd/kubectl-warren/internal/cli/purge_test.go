@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // What the flags of a purge become. Those that select messages are the flags of a redrive, and tested there.
@@ -81,30 +81,30 @@ func TestStagesOfAPurge(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status string
-		want   outcome.Outcome
+		want   jobs.Outcome
 		line   string
 		pace   pace
 	}{
-		"new":      {`{}`, outcome.Pending, "Pending", pace{}},
-		"queued":   {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, outcome.Pending, `Queued: waits for Redrive "a"`, pace{}},
-		"counting": {`{total: 20, examined: 9, skipped: {NotSelected: 4, OtherOrigin: 2}, conditions: [{type: Ready, status: "Unknown", reason: Counting}]}`, outcome.Pending, "9 of 20 looked at, 6 skipped", pace{}},
+		"new":      {`{}`, jobs.Pending, "Pending", pace{}},
+		"queued":   {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, jobs.Pending, `Queued: waits for Redrive "a"`, pace{}},
+		"counting": {`{total: 20, examined: 9, skipped: {NotSelected: 4, OtherOrigin: 2}, conditions: [{type: Ready, status: "Unknown", reason: Counting}]}`, jobs.Pending, "9 of 20 looked at, 6 skipped", pace{}},
 		"deleting": {
 			`{total: 20, examined: 20, matched: 14, deleted: 5, deleting: true, skipped: {NotSelected: 6}, conditions: [{type: Ready, status: "Unknown", reason: Deleting}]}`,
-			outcome.Pending, "5 of 14 deleted, 6 skipped",
+			jobs.Pending, "5 of 14 deleted, 6 skipped",
 			pace{true, 5, 9},
 		},
-		"held up between": {`{total: 20, examined: 20, matched: 20, deleted: 0, conditions: [{type: Ready, status: "Unknown", reason: Queued, message: m}]}`, outcome.Pending, "0 of 20 deleted, Queued: m", pace{true, 0, 20}},
-		"completed":       {`{` + ended + `total: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, outcome.Completed, "2 of 2 deleted", pace{true, 2, 0}},
-		"cancelled":       {`{` + ended + `total: 2, matched: 2, deleted: 1, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, outcome.Cancelled, "1 of 2 deleted", pace{true, 1, 1}},
-		"too many":        {`{` + ended + `total: 2, matched: 2, deleted: 0, conditions: [{type: Ready, status: "False", reason: MoreThanExpected}, {type: Stalled, status: "True"}]}`, outcome.Failed, "0 of 2 deleted", pace{true, 0, 2}},
-		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, deleting: true, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, outcome.Failed, "1 of 2 deleted", pace{true, 1, 1}},
-		"stalled":         {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, outcome.Stalled, "InvalidSelector: m", pace{}},
+		"held up between": {`{total: 20, examined: 20, matched: 20, deleted: 0, conditions: [{type: Ready, status: "Unknown", reason: Queued, message: m}]}`, jobs.Pending, "0 of 20 deleted, Queued: m", pace{true, 0, 20}},
+		"completed":       {`{` + ended + `total: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 deleted", pace{true, 2, 0}},
+		"cancelled":       {`{` + ended + `total: 2, matched: 2, deleted: 1, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, jobs.Cancelled, "1 of 2 deleted", pace{true, 1, 1}},
+		"too many":        {`{` + ended + `total: 2, matched: 2, deleted: 0, conditions: [{type: Ready, status: "False", reason: MoreThanExpected}, {type: Stalled, status: "True"}]}`, jobs.Failed, "0 of 2 deleted", pace{true, 0, 2}},
+		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, deleting: true, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 of 2 deleted", pace{true, 1, 1}},
+		"stalled":         {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, jobs.Stalled, "InvalidSelector: m", pace{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			purge := purgeIn(t, test.status)
 			if got := outcomeOf(purge); got != test.want {
-				t.Errorf("outcome.Outcome %q, want %q", got, test.want)
+				t.Errorf("jobs.Outcome %q, want %q", got, test.want)
 			}
 			if got := progressText(purge); got != test.line {
 				t.Errorf("progress %q, want %q", got, test.line)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 type redriveCommand struct {
@@ -60,16 +61,14 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 	if err := r.confirm(ctx, question); err != nil {
 		return err
 	}
-	spec.TTLSecondsAfterFinished = new(keepJob)
+	spec.TTLSecondsAfterFinished = new(jobs.KeepSeconds)
 	return r.carryOut(ctx, kube, redriveJob{&v1alpha1.Redrive{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
 }
 
 // question has the messages counted by a dry run, and returns what to ask; empty if there is nothing to ask.
 func (r *redriveCommand) question(ctx context.Context, kube session, spec v1alpha1.RedriveSpec) (string, error) {
 	name, limit := spec.ConsumerQueueRef.Name, spec.Limit
-	counting := &v1alpha1.Redrive{ObjectMeta: kube.generated(name + "-count-"), Spec: spec}
-	counting.Spec.DryRun, counting.Spec.Limit, counting.Spec.TTLSecondsAfterFinished = new(true), nil, new(keepDryRun)
-	counted, err := r.count(ctx, kube, redriveJob{counting})
+	counted, err := r.count(ctx, kube, redriveJob{&v1alpha1.Redrive{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
 	if err != nil {
 		return "", err
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // What the flags of a redrive become.
@@ -106,23 +106,23 @@ func TestStages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status string
-		want   outcome.Outcome
+		want   jobs.Outcome
 		line   string
 	}{
-		"new":       {`{}`, outcome.Pending, "Pending"},
-		"queued":    {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, outcome.Pending, `Queued: waits for Redrive "a"`},
-		"moving":    {`{total: 20, examined: 9, moved: 5, failed: 1, conditions: [{type: Ready, status: "Unknown", reason: Moving}]}`, outcome.Pending, "5 of 20 moved, 3 skipped, 1 failed"},
-		"held up":   {`{total: 20, conditions: [{type: Ready, status: "Unknown", reason: DestinationFull, message: is full}]}`, outcome.Pending, "0 of 20 moved, DestinationFull: is full"},
-		"completed": {`{` + ended + `total: 2, examined: 2, moved: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, outcome.Completed, "2 of 2 moved"},
-		"cancelled": {`{` + ended + `total: 2, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, outcome.Cancelled, "0 of 2 moved"},
-		"failed":    {`{` + ended + `total: 2, failed: 2, conditions: [{type: Ready, status: "False", reason: TooManyFailures}, {type: Stalled, status: "True"}]}`, outcome.Failed, "0 of 2 moved, 2 failed"},
-		"stalled":   {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, outcome.Stalled, "InvalidSelector: m"},
+		"new":       {`{}`, jobs.Pending, "Pending"},
+		"queued":    {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, jobs.Pending, `Queued: waits for Redrive "a"`},
+		"moving":    {`{total: 20, examined: 9, moved: 5, failed: 1, conditions: [{type: Ready, status: "Unknown", reason: Moving}]}`, jobs.Pending, "5 of 20 moved, 3 skipped, 1 failed"},
+		"held up":   {`{total: 20, conditions: [{type: Ready, status: "Unknown", reason: DestinationFull, message: is full}]}`, jobs.Pending, "0 of 20 moved, DestinationFull: is full"},
+		"completed": {`{` + ended + `total: 2, examined: 2, moved: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 moved"},
+		"cancelled": {`{` + ended + `total: 2, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, jobs.Cancelled, "0 of 2 moved"},
+		"failed":    {`{` + ended + `total: 2, failed: 2, conditions: [{type: Ready, status: "False", reason: TooManyFailures}, {type: Stalled, status: "True"}]}`, jobs.Failed, "0 of 2 moved, 2 failed"},
+		"stalled":   {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, jobs.Stalled, "InvalidSelector: m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redrive := redriveIn(t, test.status)
 			if got := outcomeOf(redrive); got != test.want {
-				t.Errorf("outcome.Outcome %q, want %q", got, test.want)
+				t.Errorf("jobs.Outcome %q, want %q", got, test.want)
 			}
 			if got := progressText(redrive); got != test.line {
 				t.Errorf("progress %q, want %q", got, test.line)

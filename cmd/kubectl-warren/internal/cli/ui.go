@@ -42,7 +42,7 @@ func serveUI(ctx context.Context, c *cluster, door doorFlags, port uint16, strea
 		return fmt.Errorf("--port is %d: %w", port, err)
 	}
 	server := ui.NewServer(ui.Config{
-		Kube: kube.WithWatch, Namespace: kube.namespace, Explain: explain,
+		Kube: kube.WithWatch, Namespace: kube.namespace, Username: kube.username, Explain: explain,
 		DeadLetters: func(ctx context.Context, namespace string) (*deadletterclient.Client, error) {
 			return c.deadLettersOf(ctx, namespace, door, func(string) {})
 		},

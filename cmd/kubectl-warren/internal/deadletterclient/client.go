@@ -118,6 +118,16 @@ func (c *Client) Get(ctx context.Context, name, subresource string, query url.Va
 	}
 }
 
+// Read is Get for an answer that is read as a whole.
+func (c *Client) Read(ctx context.Context, name, subresource string, query url.Values) ([]byte, error) {
+	answer, err := c.Get(ctx, name, subresource, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Close() }()
+	return io.ReadAll(answer)
+}
+
 func (c *Client) request(name, subresource string, query url.Values) *rest.Request {
 	segments := []string{
 		c.base, "apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version,

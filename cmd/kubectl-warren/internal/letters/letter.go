@@ -12,6 +12,7 @@ import (
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/consumer/contract"
 )
 
 // Decode reads the messages of an answer. Numbers stay as they were written.
@@ -121,7 +122,7 @@ func ValueText(value any) string {
 }
 
 // failureHeaders are those in which consumers say what went wrong: Warren's library, Spring, MassTransit.
-var failureHeaders = []string{"x-failure-message", "x-exception-message", "MT-Fault-Message"}
+var failureHeaders = []string{contract.HeaderFailureMessage, "x-exception-message", "MT-Fault-Message"}
 
 // mostSummary is how long a Summary is, in characters.
 const mostSummary = 160

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,12 +19,13 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
 const (
 	// defaultGroup is the header that groups tell apart unless somebody chooses another: Warren's consumer library sets it.
-	defaultGroup = "x-failure-kind"
+	defaultGroup = contract.HeaderFailureKind
 	pageLimit    = 20
 	// snippet is how many bytes of a body are asked for where messages are listed.
 	snippet = 200
@@ -90,7 +90,8 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 			page.Advisories = append(page.Advisories, advisory)
 		}
 	}
-	page.addTransfers(s.transfers(r.Context(), namespace))
+	transfers, _ := s.transfers(r.Context(), namespace) // whoever may not see them sees none
+	page.addTransfers(transfers)
 	code := http.StatusOK
 	if err := page.look(r, s); err != nil {
 		page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
@@ -98,8 +99,8 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	return renderAs(w, code, "queue", page)
 }
 
-// addTransfers takes those that go on, or have ended a short while ago. Who may not see them, sees none.
-func (p *queuePage) addTransfers(all []transfer, _ error) {
+// addTransfers takes those that go on, or have ended a short while ago.
+func (p *queuePage) addTransfers(all []transfer) {
 	for _, each := range all {
 		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Created) < recently) {
 			p.Transfers = append(p.Transfers, each)
@@ -212,34 +213,43 @@ func (p *queuePage) pageAt(position int64) string {
 	return "?" + query.Encode() + "#messages"
 }
 
-// addSamples shows what a message of each group says. Messages that are alike share an ID, so there may be more than groups.
+// addSamples shows what a message of each group says. Those that are not listed on the page are asked for.
 func (p *queuePage) addSamples(ctx context.Context, asked *deadletterclient.Client) {
-	query := url.Values{"limit": {strconv.Itoa(5 * pageLimit)}, "bodyLimit": {strconv.Itoa(snippet)}}
-	for _, each := range p.Groups {
-		query.Add(parameterID, each.SampleID)
-	}
-	answer := deadletters.DeadLetterList{}
-	if len(p.Groups) == 0 || ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer) != nil {
-		return // the groups are worth showing all the same
-	}
 	samples := map[string]string{}
-	decoded, _ := letters.Decode(answer)
-	for _, letter := range decoded {
-		samples[letter.ID] = letters.Summary(letter)
+	for _, listed := range p.Letters {
+		samples[listed.ID] = listed.Text
+	}
+	var missing []string
+	for _, each := range p.Groups {
+		if _, listed := samples[each.SampleID]; !listed {
+			missing = append(missing, each.SampleID)
+		}
+	}
+	if len(missing) > 0 {
+		p.readSamples(ctx, asked, missing, samples)
 	}
 	for i := range p.Groups {
 		p.Groups[i].Sample = samples[p.Groups[i].SampleID]
 	}
 }
 
+// readSamples reads the messages with these IDs. Messages that are alike share an ID, so there may be more of them. Groups are worth
+// showing without a sample, so an error is none.
+func (p *queuePage) readSamples(ctx context.Context, asked *deadletterclient.Client, ids []string, samples map[string]string) {
+	query := url.Values{parameterID: ids, "limit": {strconv.Itoa(5 * pageLimit)}, "bodyLimit": {strconv.Itoa(snippet)}}
+	answer := deadletters.DeadLetterList{}
+	if ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer) != nil {
+		return
+	}
+	decoded, _ := letters.Decode(answer)
+	for _, letter := range decoded {
+		samples[letter.ID] = letters.Summary(letter)
+	}
+}
+
 // ask reads an answer of the dead-letter API.
 func ask(ctx context.Context, asked *deadletterclient.Client, name, subresource string, query url.Values, into any) error {
-	body, err := asked.Get(ctx, name, subresource, query)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Close() }()
-	answer, err := io.ReadAll(body)
+	answer, err := asked.Read(ctx, name, subresource, query)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -42,25 +44,27 @@ func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
 	if err != nil && !apierrors.IsForbidden(err) { // to look at queues takes no right to look at those
 		return err
 	}
+	going := map[client.ObjectKey][]transfer{}
+	for _, each := range transfers {
+		if !each.Ended() && !each.DryRun {
+			of := client.ObjectKey{Namespace: each.Namespace, Name: each.ConsumerQueue}
+			going[of] = append(going[of], each)
+		}
+	}
 	page := queuesPage{Namespace: namespace}
 	for i := range list.Items {
-		page.add(&list.Items[i], transfers)
+		page.add(&list.Items[i], going[client.ObjectKeyFromObject(&list.Items[i])])
 	}
 	slices.SortStableFunc(page.Full, func(a, b queueRow) int { return cmp.Compare(b.Messages, a.Messages) })
 	return render(w, "queues", page)
 }
 
-func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, transfers []transfer) {
+func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, going []transfer) {
 	queue, has := listing.QueueOf(cq)
 	if !has {
 		return
 	}
-	row := queueRow{Namespace: cq.Namespace, Name: cq.Name, Queue: queue.Queue, Trouble: troubleOf(cq)}
-	for _, each := range transfers {
-		if each.Namespace == cq.Namespace && each.ConsumerQueue == cq.Name && !each.Ended() && !each.DryRun {
-			row.Going = append(row.Going, each)
-		}
-	}
+	row := queueRow{Namespace: cq.Namespace, Name: cq.Name, Queue: queue.Queue, Trouble: troubleOf(cq), Going: going}
 	if queue.Messages == nil {
 		p.Uncounted = append(p.Uncounted, row)
 		return
@@ -76,10 +80,9 @@ func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, transfers []transfer) {
 
 // troubleOf says why a ConsumerQueue is not Ready; empty if it is.
 func troubleOf(cq *v1alpha1.ConsumerQueue) string {
-	for _, condition := range cq.Status.Conditions {
-		if condition.Type == v1alpha1.ConditionReady && condition.Status != "True" {
-			return condition.Reason + ": " + condition.Message
-		}
+	ready := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		return ""
 	}
-	return ""
+	return ready.Reason + ": " + ready.Message
 }

@@ -28,7 +28,7 @@ var templates = parseTemplates("queues", "queue", "message", "request", "confirm
 func parseTemplates(names ...string) map[string]*template.Template {
 	frame := template.Must(template.New("frame").Funcs(template.FuncMap{
 		"ago": ago, "count": thousands, "plural": plural, "path": path, "stamp": stamp, "text": printable.Text, "value": letters.ValueText,
-		"died": diedText, "int64": func(number int) int64 { return int64(number) }, "warning": letters.WarningText,
+		"died": letters.ReasonText, "int64": func(number int) int64 { return int64(number) }, "warning": letters.WarningText,
 	}).ParseFS(templateFiles, "templates/frame.html", "templates/parts.html"))
 	pages := map[string]*template.Template{}
 	for _, name := range names {
@@ -136,14 +136,3 @@ func ago(at time.Time) string {
 
 // stamp is a time as machines write it.
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// reasonTexts say what the reasons mean.
-var reasonTexts = map[string]string{
-	"Rejected":      "a consumer rejected the message",
-	"Expired":       "the message waited longer than its TTL",
-	"MaxLength":     "the queue was full",
-	"DeliveryLimit": "the message was delivered too often",
-	"Parked":        "a consumer published the message to the dead-letter queue",
-}
-
-func diedText(reason string) string { return reasonTexts[reason] }

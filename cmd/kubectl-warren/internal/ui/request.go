@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,24 +11,18 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 )
 
 const (
 	// countTime is how long messages are counted at most.
 	countTime = time.Minute
-	// keepCount and keepTransfer are for how long a Redrive or a Purge is kept after its end, in seconds. One that only counts is deleted
-	// at once; the time is for when that fails.
-	keepCount    = int32(600)
-	keepTransfer = int32(86400)
-	// mostLimit is the largest limit that there is.
-	mostLimit = int32(1<<31 - 1)
 )
 
 // request is what somebody asks for: the fields of the form.
@@ -95,9 +90,6 @@ type reasonChoice struct {
 	Chosen bool
 }
 
-// reasons in the order in which the form has them.
-var reasons = []string{"Rejected", "DeliveryLimit", "Expired", "MaxLength", "Parked"}
-
 // askFor shows the form.
 func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 	asked, err := requestOf(r, r.URL.Query())
@@ -105,7 +97,7 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	page := requestPage{request: asked}
-	for _, reason := range reasons {
+	for _, reason := range letters.Reasons {
 		page.Reasons = append(page.Reasons, reasonChoice{reason, slices.Contains(asked.Reasons, reason)})
 	}
 	list := &v1alpha1.ConsumerQueueList{}
@@ -151,7 +143,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if page.Counted, err = s.count(r.Context(), onlyCounting(object)); err != nil {
+	if page.Counted, err = s.count(r.Context(), object); err != nil {
 		return err
 	}
 	page.Count = page.Counted.Done
@@ -159,7 +151,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 		page.Count = min(page.Count, limit)
 	}
 	page.Uncounted = page.Counted.Reason == v1alpha1.ReasonDeliveryLimited && asked.Kind == redrive && asked.IsAll() && asked.Limit == ""
-	if page.Counted.Outcome != outcome.Completed && !page.Uncounted {
+	if page.Counted.Outcome != jobs.Completed && !page.Uncounted {
 		return &problem{http.StatusConflict, "The messages cannot be counted: " + page.Counted.Reason + ": " + page.Counted.Message}
 	}
 	return render(w, "confirm", page)
@@ -192,11 +184,11 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 
 // requester is who the API server takes the user for; empty if it does not say.
 func (s *Server) requester(ctx context.Context) string {
-	review := &authenticationv1.SelfSubjectReview{}
-	if s.Kube.Create(ctx, review) != nil {
-		return "" // the Redrive says unknown then
+	name, err := s.Username(ctx)
+	if err != nil {
+		return "" // nobody is named then
 	}
-	return review.Status.UserInfo.Username
+	return name
 }
 
 // object is the Redrive or the Purge that is asked for.
@@ -209,8 +201,8 @@ func (q request) object(requester string) (client.Object, error) {
 	from := v1alpha1.ConsumerQueueReference{Name: q.Name}
 	if q.Kind == purge {
 		spec := v1alpha1.PurgeSpec{
-			ConsumerQueueRef: from, Select: q.spec(), Limit: mostLimit, RequestedBy: requester, Reason: q.Why,
-			TTLSecondsAfterFinished: new(keepTransfer),
+			ConsumerQueueRef: from, Select: q.spec(), Limit: math.MaxInt32, RequestedBy: requester, Reason: q.Why,
+			TTLSecondsAfterFinished: new(jobs.KeepSeconds),
 		}
 		if limit != nil {
 			spec.Limit = *limit
@@ -223,7 +215,7 @@ func (q request) object(requester string) (client.Object, error) {
 	}
 	return &v1alpha1.Redrive{ObjectMeta: meta, Spec: v1alpha1.RedriveSpec{
 		ConsumerQueueRef: from, Destination: q.destination(), Select: q.spec(), Limit: limit, Rate: rate,
-		RequestedBy: requester, Reason: q.Why, TTLSecondsAfterFinished: new(keepTransfer),
+		RequestedBy: requester, Reason: q.Why, TTLSecondsAfterFinished: new(jobs.KeepSeconds),
 	}}, nil
 }
 
@@ -264,20 +256,9 @@ func (q request) destination() *v1alpha1.RedriveDestination {
 	return &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveDestinationType(q.To)}
 }
 
-// onlyCounting makes an object one that counts and is deleted.
-func onlyCounting(object client.Object) client.Object {
-	object.SetGenerateName(object.GetGenerateName() + "count-")
-	switch object := object.(type) {
-	case *v1alpha1.Redrive:
-		object.Spec.DryRun, object.Spec.Limit, object.Spec.TTLSecondsAfterFinished = new(true), nil, new(keepCount)
-	case *v1alpha1.Purge:
-		object.Spec.DryRun, object.Spec.Limit, object.Spec.TTLSecondsAfterFinished = new(true), mostLimit, new(keepCount)
-	}
-	return object
-}
-
-// count creates an object that counts, waits for what it finds, and deletes it.
+// count has an object count and do nothing else, waits for what it finds, and deletes it.
 func (s *Server) count(ctx context.Context, object client.Object) (transfer, error) {
+	jobs.MakeDryRun(object)
 	if err := s.Kube.Create(ctx, object); err != nil {
 		return transfer{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // asked is the object that a form asks for.
@@ -66,36 +67,11 @@ func TestRedrivesOfForms(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.want.ConsumerQueueRef.Name, test.want.RequestedBy = "orders", "alice"
-			test.want.TTLSecondsAfterFinished = new(keepTransfer)
+			test.want.TTLSecondsAfterFinished = new(jobs.KeepSeconds)
 			if difference := cmp.Diff(test.want, got.(*v1alpha1.Redrive).Spec); difference != "" {
 				t.Errorf("spec (-want +got):\n%s", difference)
 			}
 		})
-	}
-}
-
-// What only counts leaves out the limit, which the answer may exceed.
-func TestOnlyCounting(t *testing.T) {
-	t.Parallel()
-	for _, of := range []kind{redrive, purge} {
-		object, err := asked(t, of, "limit=3&reason=Parked")
-		if err != nil {
-			t.Fatal(err)
-		}
-		onlyCounting(object)
-		if got := object.GetGenerateName(); got != "orders-count-" {
-			t.Errorf("%s: the name begins with %q", of, got)
-		}
-		switch object := object.(type) {
-		case *v1alpha1.Redrive:
-			if !isSet(object.Spec.DryRun) || object.Spec.Limit != nil {
-				t.Errorf("Redrive: dryRun %v, limit %v", object.Spec.DryRun, object.Spec.Limit)
-			}
-		case *v1alpha1.Purge:
-			if !isSet(object.Spec.DryRun) || object.Spec.Limit != mostLimit {
-				t.Errorf("Purge: dryRun %v, limit %d", object.Spec.DryRun, object.Spec.Limit)
-			}
-		}
 	}
 }
 

@@ -19,6 +19,8 @@ type Config struct {
 	Kube client.WithWatch
 	// Namespace is shown first.
 	Namespace string
+	// Username is who the API server takes the user for.
+	Username func(context.Context) (string, error)
 	// DeadLetters connects to the dead-letter API for the queues of a namespace.
 	DeadLetters func(ctx context.Context, namespace string) (*deadletterclient.Client, error)
 	// Explain says what an error means, and what can be done about it.

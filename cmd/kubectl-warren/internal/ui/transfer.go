@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/outcome"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // kind says what is done with dead letters, as it stands in paths.
@@ -37,7 +37,7 @@ type transfer struct {
 	Failed                int64
 	Failures              []v1alpha1.RedriveFailure
 
-	Outcome outcome.Outcome
+	Outcome jobs.Outcome
 	Reason  string
 	Message string
 }
@@ -98,7 +98,7 @@ func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
 	if ready != nil {
 		t.Reason, t.Message = ready.Reason, ready.Message
 	}
-	t.Outcome = outcome.Of(status)
+	t.Outcome = jobs.OutcomeOf(status)
 }
 
 // transferOf reads what a Redrive or a Purge tells.

@@ -1,5 +1,4 @@
-// Package outcome says how far a Redrive or a Purge is, by its status. It does no I/O.
-package outcome
+package jobs
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,8 +20,8 @@ const (
 	Stalled Outcome = "stalled"
 )
 
-// Of is the outcome that a status tells of.
-func Of(status v1alpha1.TransferStatus) Outcome {
+// OutcomeOf is the outcome that a status tells of.
+func OutcomeOf(status v1alpha1.TransferStatus) Outcome {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case status.CompletionTime == nil && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled):
