@@ -176,7 +176,7 @@ func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, g *group,
 // lastCheck makes sure that nobody came while the first sentinel was taken out: the others are ready, and its holder is the
 // only consumer. From here to the deletion it must not take long.
 func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
-	for range attempts {
+	for _, limit := range promptness {
 		begun := time.Now()
 		now, exists, err := passiveDeclare(channel, queue)
 		switch rest := d.count(queue, 0) - 1; {
@@ -189,11 +189,11 @@ func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
 		case now.ready < rest || now.consumers < 1:
 			return d.unproven(guardTaken, queue)
 		}
-		if time.Since(begun) < promptness {
+		if time.Since(begun) < limit {
 			return nil
 		}
 	}
-	return d.slow("queue %q: the broker does not answer within %v", queue, promptness)
+	return d.slow("queue %q: the broker does not answer within %v", queue, promptness[len(promptness)-1])
 }
 
 // takeFirst takes out the first sentinel, to see that nobody ever had it: then nobody had the second, which still

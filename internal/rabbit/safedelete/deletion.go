@@ -16,13 +16,18 @@ const (
 	// budget is the time from the first sentinel to the last deletion. Others take a fence for left behind after
 	// timing.stray, which is far longer.
 	budget = 10 * time.Second
-	// promptness is how long the last check before a deletion may take.
-	promptness = 100 * time.Millisecond
 	// undoing is the time that undoing may take.
 	undoing = 10 * time.Second
 	// attempts is how often at most a proof is tried.
 	attempts = 4
 )
+
+// promptness is how long the last check before a deletion may take, at the first attempt, the second and so on. The shorter the
+// check, the less can happen between the broker's count and the deletion, so a long one counts only where the broker is far
+// away or busy.
+var promptness = []time.Duration{
+	10 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+}
 
 // The steps of a deletion, as tests call them.
 const (
