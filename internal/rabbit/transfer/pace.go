@@ -12,7 +12,7 @@ const (
 	maxWindow = 500
 	// maxHeld is how many messages a selective transfer takes on a channel, most of which may stay.
 	maxHeld = 2048
-	// firstPrefetch is how many messages are taken before anything is known of their size.
+	// firstPrefetch is how many messages are taken before anything is known of their sizes.
 	firstPrefetch = 16
 	// maxBytes bounds the bodies that were delivered and are not settled.
 	maxBytes = 16 << 20
@@ -58,15 +58,22 @@ func (p *pace) window() int {
 	return min(maxWindow, max(1, p.rate/4))
 }
 
-// sizes tells how large messages are.
-type sizes struct{ messages, bytes int }
+// sizes tells how large messages are of late.
+type sizes struct {
+	messages int
+	average  float64 // bytes of one message, with overhead
+}
 
-// overhead is what the headers of a message take, and what the library keeps of it, at a guess.
-const overhead = 256
+const (
+	// overhead is what the headers of a message take, and what the library keeps of a message, at a guess.
+	overhead = 256
+	// recent is how many messages it takes to forget the sizes of those before: a queue may hold many small messages, then large ones.
+	recent = 64
+)
 
 func (s *sizes) add(body int) {
 	s.messages++
-	s.bytes += body + overhead
+	s.average += (float64(body+overhead) - s.average) / float64(min(s.messages, recent))
 }
 
 // fitting is how many messages fit into maxBytes, at most limit. It is a power of two where it is less, for a number that changes with each
@@ -75,7 +82,7 @@ func (s *sizes) fitting(limit int) int {
 	if s.messages < firstPrefetch {
 		return min(firstPrefetch, limit)
 	}
-	fitting := maxBytes * s.messages / s.bytes
+	fitting := int(maxBytes / s.average)
 	if fitting >= limit {
 		return limit
 	}

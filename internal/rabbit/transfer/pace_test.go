@@ -1,0 +1,40 @@
+package transfer
+
+import "testing"
+
+// As many messages are taken at a time as fit into 16 MiB, by the sizes of the last few.
+func TestHowManyMessagesFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		bodies []alike
+		limit  int
+		want   int
+	}{
+		"nothing is known yet":             {nil, 500, 16},
+		"nothing is known, and few may be": {nil, 4, 4},
+		"a few are known":                  {[]alike{{15, 10 << 20}}, 500, 16},
+		"small messages":                   {[]alike{{100, 1000}}, 500, 500},
+		"64 kB":                            {[]alike{{100, 64_000}}, 500, 256},
+		"10 MiB":                           {[]alike{{100, 10 << 20}}, 500, 1},
+		"larger than all that may be":      {[]alike{{100, 100 << 20}}, 500, 1},
+		"a large message among small ones": {[]alike{{1000, 1000}, {1, 1 << 20}}, 500, 500},
+		"large messages after many small ones": {
+			[]alike{{100_000, 1000}, {64, 1 << 20}}, 500, 16,
+		},
+		"small messages after large ones": {[]alike{{1000, 1 << 20}, {500, 1000}}, 500, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s sizes
+			for _, r := range c.bodies {
+				for range r.messages {
+					s.add(r.bytes)
+				}
+			}
+			if got := s.fitting(c.limit); got != c.want {
+				t.Errorf("%d messages, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// alike are so many messages of one size.
+type alike struct{ messages, bytes int }
