@@ -132,9 +132,10 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		Expect(prometheus.query(`warren_drift_detected_total{kind="Queue", effect="Recreate"} >= 1`)).To(HaveLen(1))
 	})
 
-	It("tells of dead letters that grow", func() {
+	It("tells of dead letters that grow, and that wait", func() {
 		well.VHost.Publish("", "orders.dlq", "first", "second")
 		fires(well.is("WarrenDeadLettersGrowing", "orders"))
+		fires(well.is("WarrenDeadLettersWaiting", "orders"))
 		Expect(prometheus.query(fmt.Sprintf(`warren_consumerqueue_messages{namespace=%q, name="orders", role="dead_lettered"}`,
 			well.Namespace))).To(HaveExactElements(HaveField("Value", BeNumerically("==", 2))))
 	})

@@ -29,7 +29,7 @@ var _ = Describe("The rules", func() {
 	It("say what is wrong, and where to read what to do", func() {
 		for _, rule := range rules().Groups[0].Rules {
 			Expect(rule.Alert).To(HavePrefix("Warren"))
-			Expect(rule.Labels).To(HaveKeyWithValue("severity", BeElementOf("warning", "critical")), rule.Alert)
+			Expect(rule.Labels).To(HaveKeyWithValue("severity", BeElementOf("info", "warning", "critical")), rule.Alert)
 			Expect(rule.Annotations).To(SatisfyAll(HaveKey("summary"), HaveKey("description"), HaveKey("runbook_url")), rule.Alert)
 			page, ours := strings.CutPrefix(rule.Annotations["runbook_url"], "https://github.com/warren-mq/warren/blob/main/")
 			Expect(ours).To(BeTrue(), rule.Alert)
