@@ -27,7 +27,7 @@ func BenchmarkMove(b *testing.B) {
 	everything, selected := redriveAll(b, ""), redriveAll(b, `!("x-exception" in headers) && size > 0`)
 	for _, broker := range brokers.All(b) {
 		for name, size := range map[string]struct{ bytes, messages int }{
-			"100 B": {100, 50_000}, "1 kB": {1000, 50_000}, "64 kB": {64_000, 5000},
+			"100 B": {100, 100_000}, "1 kB": {1000, 100_000}, "64 kB": {64_000, 10_000},
 		} {
 			b.Run(broker.Version+", "+name, func(b *testing.B) {
 				vh := broker.NewVHost(b)
