@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,15 +12,16 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 const (
 	// consumersLimit is how long one count of consumers takes at most; queues that it does not get to are counted another time.
-	// A queue whose leader is down takes RabbitMQ a quarter of a second.
+	// RabbitMQ gives a queue without a leader a quarter of a second.
 	consumersLimit = 2 * time.Second
 	// consumersAtATime is how many queues are asked at a time: more would take the channels that changes need.
 	consumersAtATime = 4
-	// refusedPause is how long a queue is not asked that the user may not ask: RabbitMQ logs each refusal.
+	// refusedPause is how long a broker is not asked again about a queue after a refusal, which RabbitMQ logs.
 	refusedPause = time.Hour
 )
 
@@ -36,63 +36,74 @@ type Consumers struct {
 	Counts int
 }
 
-// consumers knows, for some queues of a vhost, whether others consume them. Each is asked by itself, for no listing does as well: see
-// docs/adr/0038-consumers-of-dead-letter-queues.md. Asked are those for which get was called since the last count; a queue for which it was
-// not leaves with the next count. A restart forgets all.
+// consumers knows, for some queues of a vhost, whether others consume them. Each queue is asked by itself, for no listing does as well: see
+// docs/adr/0038-consumers-of-dead-letter-queues.md. A queue for which nobody has called get since the last count leaves with the next.
 type consumers struct {
-	mu    sync.Mutex
-	asked map[string]bool
-	found map[string]Consumers
-	// refused is since when the user may not ask.
-	refused map[string]time.Time
+	mu sync.Mutex
+	of map[string]*consumersOf // by queue
+}
+
+// consumersOf is what is known of one queue.
+type consumersOf struct {
+	Consumers
+
+	wanted    bool      // get was called since the last count
+	notBefore time.Time // when to ask a broker again that has refused to tell
 }
 
 // get returns what is known of a queue, and has the next count ask about the queue.
 func (c *consumers) get(queue string) Consumers {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asked == nil {
-		c.asked = map[string]bool{}
+	known := c.of[queue]
+	if known == nil {
+		known = &consumersOf{}
+		if c.of == nil {
+			c.of = map[string]*consumersOf{}
+		}
+		c.of[queue] = known
 	}
-	c.asked[queue] = true
-	return c.found[queue]
+	known.wanted = true
+	return known.Consumers
 }
 
-// begin begins a count, and returns the queues to ask.
+// begin begins a count, and returns the queues to ask about, in any order: a count that ends early does not always leave out the same.
 func (c *consumers) begin(now time.Time) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wanted := c.asked
-	c.asked = nil
-	maps.DeleteFunc(c.found, func(queue string, _ Consumers) bool { return !wanted[queue] })
-	maps.DeleteFunc(c.refused, func(_ string, since time.Time) bool { return now.Sub(since) >= refusedPause })
-	maps.DeleteFunc(wanted, func(queue string, _ bool) bool { return !c.refused[queue].IsZero() })
-	return slices.Collect(maps.Keys(wanted)) // in any order: a count that ends early does not always leave out the same queues
+	maps.DeleteFunc(c.of, func(_ string, known *consumersOf) bool { return !known.wanted })
+	var queues []string
+	for queue, known := range c.of {
+		known.wanted = false
+		if !now.Before(known.notBefore) {
+			queues = append(queues, queue)
+		}
+	}
+	return queues
 }
 
 // note takes note of what a count has found.
 func (c *consumers) note(queue string, others bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := Consumers{Others: others, Counts: 1}
-	if before := c.found[queue]; before.Others == others {
-		now.Counts += before.Counts
-	}
-	if c.found == nil {
-		c.found = map[string]Consumers{}
-	}
-	c.found[queue] = now
+	c.change(queue, func(known *consumersOf) {
+		if known.Others != others {
+			known.Consumers = Consumers{Others: others}
+		}
+		known.Counts++
+	})
 }
 
-// refuse takes note that the user may not ask about a queue.
-func (c *consumers) refuse(queue string, at time.Time) {
+// refuse takes note that the broker does not tell the user of a queue.
+func (c *consumers) refuse(queue string, notBefore time.Time) {
+	c.change(queue, func(known *consumersOf) { known.Consumers, known.notBefore = Consumers{}, notBefore })
+}
+
+// change changes what is known of a queue, unless nobody wants to know any more.
+func (c *consumers) change(queue string, change func(*consumersOf)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refused == nil {
-		c.refused = map[string]time.Time{}
+	if known := c.of[queue]; known != nil {
+		change(known)
 	}
-	c.refused[queue] = at
-	delete(c.found, queue)
 }
 
 // Consumers is what is known of who else consumes a queue, for those who ask about the queue after each count; see Notice.Messages.
@@ -107,56 +118,51 @@ func (c *Connection) Consumers(queue string) Consumers {
 	return current.consumers.get(queue)
 }
 
-// countConsumers counts the consumers of the queues that somebody wants to know of. What cannot be counted stays as it is known.
+// countConsumers counts the consumers of the queues that somebody wants to know of. What cannot be counted stays as it is known. Only
+// quorum queues are asked, for a classic queue that is asked does not expire; all other queues are taken to have no consumers.
 func (r *refresher) countConsumers(ctx context.Context, view *view) {
 	if !r.matcher.isMatched() || r.matcher.channels.IsBlocked() {
 		return
 	}
-	queues := view.consumers.begin(time.Now())
+	var quorum []string
 	view.store.View(func(s *snapshot.Snapshot) {
-		queues = slices.DeleteFunc(queues, func(queue string) bool {
-			_, exists := s.Queues[queue]
-			if !exists {
+		for _, queue := range view.consumers.begin(time.Now()) {
+			if s.Queues[queue].Type() == vhost.TypeQuorum {
+				quorum = append(quorum, queue)
+			} else {
 				view.consumers.note(queue, false)
 			}
-			return !exists
-		})
+		}
 	})
 	limited, cancel := context.WithTimeout(ctx, consumersLimit)
 	defer cancel()
-	next := make(chan string, len(queues))
-	for _, queue := range queues {
-		next <- queue
-	}
-	close(next)
-	var running sync.WaitGroup
-	for range min(consumersAtATime, len(queues)) {
-		running.Go(func() {
-			for queue := range next {
-				if limited.Err() == nil {
-					r.countConsumersOf(limited, view, queue)
-				}
+	var counting sync.WaitGroup
+	for first := range consumersAtATime {
+		counting.Go(func() {
+			for i := first; i < len(quorum) && limited.Err() == nil; i += consumersAtATime {
+				r.countConsumersOf(limited, view, quorum[i])
 			}
 		})
 	}
-	running.Wait()
+	counting.Wait()
 }
 
-// countConsumersOf counts the consumers of one queue. The broker does not tell Warren's own from others, so an answer of a time with any
-// is left out.
+// countConsumersOf counts the consumers of one queue. The broker does not tell Warren's own from others, so an answer of a time when Warren
+// itself was a consumer is left out.
 func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue string) {
 	began := time.Now()
 	declared, err := declaredQueue(ctx, r.matcher.channels, r.info.Identity.Key(), queue)
 	switch {
 	case errors.Is(err, brokererr.ErrAccessRefused):
-		view.consumers.refuse(queue, began)
-	case err != nil || r.config.Observations.takes.since(began, place{r.info.Identity, r.config.VHost, queue}):
+		view.consumers.refuse(queue, began.Add(refusedPause))
+	case err != nil || r.config.Observations.takes.since(began, clusterQueue{r.info.Identity, r.config.VHost, queue}):
 	default:
 		view.consumers.note(queue, declared.Consumers > 0)
 	}
 }
 
-// declaredQueue is what a passive declaration tells of a queue, at the cluster of this name. It counts as a consumer who holds messages.
+// declaredQueue is what a passive declaration tells of a queue, at the cluster of this name: how many messages are ready, and how many
+// consume the queue. Whoever holds messages of a quorum queue is counted as a consumer.
 func declaredQueue(ctx context.Context, channels *amqpconn.Pool, cluster, queue string) (amqp.Queue, error) {
 	answer := make(chan amqp.Queue, 1) // for the operation goes on when the context ends
 	err := channels.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {

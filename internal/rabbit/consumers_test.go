@@ -2,7 +2,6 @@ package rabbit
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -16,26 +15,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/traffic"
 )
-
-// consumer consumes a queue as somebody else does, until it is told to stop.
-func consumer(t *testing.T, vh *brokers.VHost, queue string) (stop func()) {
-	t.Helper()
-	connection, err := vh.Connect("somebody else")
-	if err != nil {
-		t.Fatal(err)
-	}
-	channel, err := connection.Channel()
-	if err == nil {
-		_, err = channel.Consume(queue, "", false, false, false, false, nil)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop = func() { _ = connection.Close() }
-	t.Cleanup(stop)
-	return stop
-}
 
 // counting is configOf with counts as often as can be.
 func counting(vh *brokers.VHost) Config {
@@ -50,8 +31,10 @@ func TestConsumersAreCounted(t *testing.T) {
 		for _, queue := range []string{"consumed", "free", "looked at"} {
 			vh.DeclareQueue(queue, map[string]any{"x-queue-type": "quorum"})
 		}
+		vh.DeclareQueue("classic", map[string]any{"x-queue-type": "classic"})
 		vh.Publish("", "looked at", "first", "second")
-		stop := consumer(t, vh, "consumed")
+		consumer := traffic.Consume(t, vh, "consumed", nil)
+		traffic.Consume(t, vh, "classic", nil)
 		connection := connected(t, counting(vh), nil)
 		ended := make(chan error, 1)
 		ctx, end := context.WithCancel(t.Context())
@@ -69,7 +52,7 @@ func TestConsumersAreCounted(t *testing.T) {
 		<-seen
 		known := map[string]Consumers{}
 		ask := func() map[string]Consumers {
-			for _, queue := range []string{"consumed", "free", "looked at", "absent"} {
+			for _, queue := range []string{"consumed", "free", "looked at", "classic", "absent"} {
 				known[queue] = connection.Consumers(queue)
 			}
 			return known
@@ -79,11 +62,11 @@ func TestConsumersAreCounted(t *testing.T) {
 			return And(HaveField("Others", others), HaveField("Counts", BeNumerically(">", 2)))
 		}
 		eventually.Should(And(HaveKeyWithValue("consumed", several(true)), HaveKeyWithValue("free", several(false)),
-			HaveKeyWithValue("absent", several(false))))
+			HaveKeyWithValue("classic", several(false)), HaveKeyWithValue("absent", several(false))))
 		topologytest.Equal(t, "while Warren looks", Consumers{}, known["looked at"])
 		end()
 		topologytest.Equal(t, "error of the look", nil, <-ended)
-		stop()
+		consumer.Stop()
 		eventually.Should(And(HaveKeyWithValue("consumed", several(false)), HaveKeyWithValue("looked at", several(false))))
 
 		config := counting(vh)
@@ -92,52 +75,32 @@ func TestConsumersAreCounted(t *testing.T) {
 	})
 }
 
-// Who holds a message counts, also without a subscription.
-func TestHoldersAreConsumers(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
-		vh.Publish("", "orders", "first")
-		somebody, err := vh.Connect("somebody else")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = somebody.Close() })
-		channel, err := somebody.Channel()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, got, err := channel.Get("orders", false); err != nil || !got {
-			t.Fatalf("got %t: %v", got, err)
-		}
-		connection := connected(t, counting(vh), nil)
-		NewWithT(t).Eventually(connection.Consumers).WithArguments("orders").WithTimeout(within).WithPolling(5 * time.Millisecond).
-			Should(HaveField("Others", true))
-	})
-}
-
 // A broker is not asked again and again what it refuses: 4.3 tells nothing of a queue to whom has no permission on it, and logs that.
 func TestConsumersThatMayNotBeCounted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
-		consumer(t, vh, "orders")
+		traffic.Consume(t, vh, "orders", nil)
 		user := vh.Broker.NewUser(t, "administrator")
 		vh.Grant(user, "^warren-link-", "^warren-link-", "^warren-link-")
 		config := counting(vh)
 		config.Username, config.Password = user.Username, user.Password
 		connection := connected(t, config, nil)
-		refused := connection.Health().Version[:3] >= "4.3"
+		version, err := vhost.ParseVersion(vh.Broker.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
 		eventually := NewWithT(t).Eventually(connection.Consumers).WithArguments("orders").WithTimeout(within).WithPolling(5 * time.Millisecond)
-		if !refused {
+		if !version.AtLeast(vhost.RabbitMQ43) {
 			eventually.Should(HaveField("Others", true))
 			return
 		}
-		NewWithT(t).Eventually(func() map[string]time.Time {
+		NewWithT(t).Eventually(func() time.Duration {
 			_ = connection.Consumers("orders")
 			known := &connection.views.get().consumers
 			known.mu.Lock()
 			defer known.mu.Unlock()
-			return maps.Clone(known.refused)
-		}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(HaveKey("orders"))
+			return time.Until(known.of["orders"].notBefore)
+		}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeNumerically("~", refusedPause, within))
 		topologytest.Equal(t, "consumers", Consumers{}, connection.Consumers("orders"))
 	})
 }
@@ -166,26 +129,27 @@ func TestConsumersInARow(t *testing.T) {
 	known.get("bills")
 	topologytest.Equal(t, "all that are wanted", []string{"bills", "orders"}, slices.Sorted(slices.Values(known.begin(now))))
 	topologytest.Equal(t, "none is wanted", 0, len(known.begin(now)))
-	topologytest.Equal(t, "nobody asked", Consumers{}, known.get("orders"))
-
-	known.begin(now)
+	topologytest.Equal(t, "what nobody wants is forgotten", 0, len(known.of))
 	known.note("orders", true)
-	known.refuse("orders", now)
+	topologytest.Equal(t, "nor learnt", Consumers{}, known.get("orders"))
+
+	known.note("orders", true)
+	known.refuse("orders", now.Add(time.Hour))
 	topologytest.Equal(t, "refused", Consumers{}, known.get("orders"))
-	topologytest.Equal(t, "not again so soon", 0, len(known.begin(now.Add(refusedPause-1))))
+	topologytest.Equal(t, "not again so soon", 0, len(known.begin(now.Add(time.Hour-1))))
 	known.get("orders")
-	topologytest.Equal(t, "later", []string{"orders"}, known.begin(now.Add(refusedPause)))
+	topologytest.Equal(t, "later", []string{"orders"}, known.begin(now.Add(time.Hour)))
 }
 
 func TestTakes(t *testing.T) {
 	t.Parallel()
-	at := place{vhost.Cluster{ID: "abc", Name: "rabbit", Endpoint: "one:5672"}, "/", "orders.dlq"}
-	elsewhere := map[string]place{
+	at := clusterQueue{vhost.Cluster{ID: "abc", Name: "rabbit", Endpoint: "one:5672"}, "/", "orders.dlq"}
+	elsewhere := map[string]clusterQueue{
 		"another queue":   {at.cluster, "/", "bills.dlq"},
 		"another vhost":   {at.cluster, "other", "orders.dlq"},
 		"another cluster": {vhost.Cluster{ID: "def", Name: "hare", Endpoint: "two:5672"}, "/", "orders.dlq"},
 	}
-	through := place{vhost.Cluster{Name: "rabbit", Endpoint: "two:5672"}, "/", "orders.dlq"} // what may be the same cluster
+	through := clusterQueue{vhost.Cluster{Name: "rabbit", Endpoint: "two:5672"}, "/", "orders.dlq"} // what may be the same cluster
 	own, now := takes{}, time.Now()
 	topologytest.Equal(t, "before", false, own.since(now, at))
 	first, second := own.begin(at), own.begin(through)

@@ -22,7 +22,7 @@ func (c *Connection) Transfer(ctx context.Context, cluster string, config transf
 	config.Errs, config.Dial = c.errs, c.dialTransfer(cluster, "warren transfer "+config.Queue)
 	report := config.Report
 	config.Report = func(progress transfer.Progress) {
-		if progress.Examined() > config.Moved { // it may read the queue
+		if progress.Examined() > config.Moved { // the user may read the queue
 			c.noteLook(config.Queue, nil)
 		}
 		report(progress)
@@ -41,7 +41,7 @@ func (c *Connection) Look(ctx context.Context, cluster string, config transfer.L
 
 // take takes note that messages are taken out of a queue, until the returned function is called.
 func (c *Connection) take(cluster, queue string) (end func()) {
-	return c.config.Observations.takes.begin(place{vhost.ClusterOf(cluster), c.config.VHost, queue})
+	return c.config.Observations.takes.begin(clusterQueue{vhost.ClusterOf(cluster), c.config.VHost, queue})
 }
 
 // dialTransfer opens connections for transfers.

@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
+	"github.com/warren-mq/warren/test/traffic"
 )
 
 // traps are the advisories of a ConsumerQueue, as "code reason queue".
@@ -167,18 +168,12 @@ var _ = Describe("A dead-letter queue", func() {
 		Expect(w.traps("orders")).To(BeEmpty())
 
 		By("consuming")
-		others, err := w.VHost.Connect("others")
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(others.Close)
-		channel, err := others.Channel()
-		Expect(err).NotTo(HaveOccurred())
-		_, err = channel.Consume("orders.dlq", "", false, false, false, false, nil)
-		Expect(err).NotTo(HaveOccurred())
+		others := traffic.Consume(GinkgoTB(), w.VHost, "orders.dlq", nil)
 		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"DeadLetterQueueConsumed  orders.dlq"}))
 		w.Ready("orders")
 
 		By("consuming no more")
-		Expect(channel.Close()).To(Succeed())
+		others.Stop()
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 })

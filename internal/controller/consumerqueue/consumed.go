@@ -60,6 +60,9 @@ func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 // and so has the next count ask, too.
 func hasOutdatedConsumers(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) bool {
 	here := ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
+	if !here.IsIn(ownership.Recorded(*status)) {
+		return false
+	}
 	outdated := false
 	for _, entry := range status.Topology {
 		if entry.Kind != v1alpha1.KindQueue || entry.Role != v1alpha1.RoleDeadLetter ||
@@ -67,9 +70,7 @@ func hasOutdatedConsumers(status *v1alpha1.ConsumerQueueStatus, broker brokers.B
 			continue
 		}
 		told := tellsConsumed(status, entry.Name)
-		if isConsumed(told, broker.Consumers(entry.Name)) != told {
-			outdated = true
-		}
+		outdated = isConsumed(told, broker.Consumers(entry.Name)) != told || outdated
 	}
-	return outdated && here.IsIn(ownership.Recorded(*status))
+	return outdated
 }
