@@ -162,6 +162,11 @@ func TestTakes(t *testing.T) {
 	topologytest.Equal(t, "both have ended since", true, own.since(now, at))
 	topologytest.Equal(t, "the broker may not have noticed", true, own.since(now.Add(takesSettle/2), through))
 	topologytest.Equal(t, "later", false, own.since(now.Add(time.Hour), at))
+
+	own.of[at] = take{ended: now.Add(-time.Hour)}
+	own.begin(elsewhere["another queue"])
+	_, known := own.of[at]
+	topologytest.Equal(t, "what ended long ago is known", false, known)
 }
 
 // A refused look is remembered until the queue is read.
