@@ -2,7 +2,7 @@ package v1alpha1
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue;RedriveImpossible
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue;DeadLetterQueueConsumed;RedriveImpossible
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -29,7 +29,9 @@ const (
 	AdvisoryDeadLettersDropped AdvisoryCode = "DeadLettersDropped"
 	// AdvisorySharedDeadLetterQueue: other ConsumerQueues have the same dead-letter queue.
 	AdvisorySharedDeadLetterQueue AdvisoryCode = "SharedDeadLetterQueue"
-	// AdvisoryRedriveImpossible: the broker refuses to have dead letters moved or deleted.
+	// AdvisoryDeadLetterQueueConsumed: somebody else than Warren consumes the dead-letter queue.
+	AdvisoryDeadLetterQueueConsumed AdvisoryCode = "DeadLetterQueueConsumed"
+	// AdvisoryRedriveImpossible: the broker refuses to have dead letters looked at, moved or deleted.
 	AdvisoryRedriveImpossible AdvisoryCode = "RedriveImpossible"
 )
 

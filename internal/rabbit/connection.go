@@ -30,6 +30,7 @@ type Connection struct {
 	operators *operatorSurvey
 	refresher *refresher
 	deleter   *safedelete.Deleter
+	refused   refusedLooks
 
 	ctx     context.Context // the life of the connection, not of a call
 	cancel  context.CancelFunc

@@ -87,8 +87,8 @@ func (c *counts) get() *count {
 	return c.last
 }
 
-// countMessages counts the messages of the vhost's queues, if it is time to, and tells all who share the view. What cannot be counted
-// is not known, and is no trouble.
+// countMessages counts the messages of the vhost's queues, and the consumers of some, if it is time to, and tells all who share the view.
+// What cannot be counted is not known, and is no trouble.
 func (r *refresher) countMessages(ctx context.Context) {
 	view, began := r.views.get(), time.Now()
 	if !view.counts.claimReading(began, r.config.MessageCountsInterval) {
@@ -97,6 +97,9 @@ func (r *refresher) countMessages(ctx context.Context) {
 	var asked []string
 	view.store.View(func(s *snapshot.Snapshot) { asked = slices.Collect(maps.Keys(s.Queues)) })
 	answered, err := r.api.MessageCounts(ctx)
+	if err == nil {
+		r.countConsumers(ctx, view)
+	}
 	if ctx.Err() != nil {
 		return // the connection closes; the others count for themselves
 	}

@@ -17,10 +17,12 @@ import (
 // once, not a hundred times. Whether AMQP and the management API lead to one broker stays with each connection, and so does the
 // survey of other operators.
 
-// Observations has one observation per vhost and rights, for as long as a connection uses it.
+// Observations has one observation per vhost and rights, for as long as a connection uses it, and knows what all connections take.
 type Observations struct {
 	mu     sync.Mutex
 	shared map[observationKey]*observation
+
+	takes takes
 }
 
 // NewObservations makes an empty set.
@@ -48,6 +50,8 @@ type observation struct {
 	store   snapshot.Store
 	members members
 	counts  counts
+	// consumers are those of queues that somebody has asked about.
+	consumers consumers
 
 	reading management.Places // of one, for whoever reads the vhost
 

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // transferProduct is what connections call themselves that move messages, or look at them.
@@ -19,14 +18,30 @@ const transferProduct = "Warren transfer"
 // Transfer moves messages out of a queue; see transfer.Run. It opens AMQP connections of its own, to the cluster of this name. The
 // configuration needs no Dial and Errs.
 func (c *Connection) Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
+	defer c.take(cluster, config.Queue)()
 	config.Errs, config.Dial = c.errs, c.dialTransfer(cluster, "warren transfer "+config.Queue)
+	report := config.Report
+	config.Report = func(progress transfer.Progress) {
+		if progress.Examined() > config.Moved { // the user may read the queue
+			c.noteLook(config.Queue, nil)
+		}
+		report(progress)
+	}
 	return transfer.Run(ctx, config)
 }
 
 // Look shows the messages of a queue; see transfer.Look, and Transfer.
 func (c *Connection) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
+	defer c.take(cluster, config.Queue)()
 	config.Errs, config.Dial = c.errs, c.dialTransfer(cluster, "warren look "+config.Queue)
-	return transfer.Look(ctx, config)
+	looked, err := transfer.Look(ctx, config)
+	c.noteLook(config.Queue, err)
+	return looked, err
+}
+
+// take takes note that messages are taken out of a queue, until the returned function is called.
+func (c *Connection) take(cluster, queue string) (end func()) {
+	return c.config.Observations.takes.begin(clusterQueue{vhost.ClusterOf(cluster), c.config.VHost, queue})
 }
 
 // dialTransfer opens connections for transfers.
@@ -55,17 +70,9 @@ func (c *Connection) CountReady(ctx context.Context, cluster, queue string) (rea
 }
 
 func (c *Connection) countReady(ctx context.Context, cluster, queue string) (ready int, exists bool, err error) {
-	counted := make(chan int, 1) // for the operation goes on when the context ends
-	err = c.channels.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
-		declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		counted <- declared.Messages
-		return err
-	})
-	switch {
-	case errors.Is(err, brokererr.ErrNotFound):
+	declared, err := declaredQueue(ctx, c.channels, cluster, queue)
+	if errors.Is(err, brokererr.ErrNotFound) {
 		return 0, false, nil
-	case err != nil:
-		return 0, false, err
 	}
-	return <-counted, true, nil
+	return declared.Messages, err == nil, err
 }

@@ -1,15 +1,19 @@
 package e2e
 
 import (
+	"net/http"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
+	"github.com/warren-mq/warren/test/traffic"
 )
 
 // traps are the advisories of a ConsumerQueue, as "code reason queue".
@@ -124,6 +128,52 @@ var _ = Describe("A dead-letter queue", func() {
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		w.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromInt32(1000)) }) // otherwise a minute passes
 		w.EventuallyRedrive("again", HaveField("Status.Moved", HaveValue(BeEquivalentTo(3))))
+		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
+	})
+
+	onEachBroker("that may not be read has an advisory once somebody looks, until a look succeeds", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		user := broker.NewUser(GinkgoTB(), "administrator")
+		w.VHost.Grant(user, ".*", ".*", `^(?!orders\.dlq$).*`)
+		w.Secret(user.Username, user.Password)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.VHost.Send("", "orders.dlq", numbered(3)...)
+		someone := w.looker(editor)
+		look := func() int {
+			code, _ := someone.Ask("/orders/messages")
+			return code
+		}
+		Eventually(look).Should(Equal(http.StatusConflict))
+		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"RedriveImpossible  orders.dlq"}))
+		w.Ready("orders")
+		w.VHost.Grant(user, ".*", ".*", ".*")
+		Eventually(look).Should(Equal(http.StatusOK))
+		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
+	})
+
+	onEachBroker("has an advisory while others consume it, and none because of Warren's own looks and Redrives", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.VHost.Send("", "orders.dlq", numbered(6)...)
+		someone := w.looker(editor)
+		w.Redrive("slowly", `{consumerQueueRef: {name: orders}, rate: 1}`)
+		w.EventuallyRedrive("slowly", HaveField("Status.Moved", HaveValue(BeNumerically(">=", 1))))
+		for range 10 {
+			found := deadletters.DeadLetterList{}
+			someone.Get("/orders/messages", &found)
+		}
+		Expect(*w.completed("slowly").Moved).To(BeEquivalentTo(6)) // in six seconds and as many counts
+		Expect(w.traps("orders")).To(BeEmpty())
+
+		By("consuming")
+		others := traffic.Consume(GinkgoTB(), w.VHost, "orders.dlq", nil)
+		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"DeadLetterQueueConsumed  orders.dlq"}))
+		w.Ready("orders")
+
+		By("consuming no more")
+		others.Stop()
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 })

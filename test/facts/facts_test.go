@@ -191,16 +191,21 @@ type counts struct {
 
 func (w *world) counts(queue string) counts {
 	w.t.Helper()
-	address := w.Broker.ManagementURI + "/api/queues/" + url.PathEscape(w.Name) + "/" + url.PathEscape(queue)
-	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, address, http.NoBody)
+	found := counts{Messages: -1}
+	w.get("/api/queues/"+url.PathEscape(w.Name)+"/"+url.PathEscape(queue), &found)
+	return found
+}
+
+// get asks the management API.
+func (w *world) get(path string, answer any) {
+	w.t.Helper()
+	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.Broker.ManagementURI+path, http.NoBody)
 	w.must(err)
 	request.SetBasicAuth(w.Broker.Username, w.Broker.Password)
 	response, err := http.DefaultClient.Do(request)
 	w.must(err)
 	defer func() { _ = response.Body.Close() }()
-	found := counts{Messages: -1}
-	w.must(json.NewDecoder(response.Body).Decode(&found))
-	return found
+	w.must(json.NewDecoder(response.Body).Decode(answer))
 }
 
 // counted waits until the management API counts just so.

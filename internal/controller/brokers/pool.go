@@ -88,6 +88,10 @@ type Broker interface {
 	Stats() rabbit.Stats
 	// Messages is how many messages some queues held when they were last counted.
 	Messages(queues []string) rabbit.Messages
+	// Consumers is what is known of who else consumes a queue; see rabbit.Connection.Consumers.
+	Consumers(queue string) rabbit.Consumers
+	// RefusedLook is why the broker refused the last look at a queue; see rabbit.Connection.RefusedLook.
+	RefusedLook(queue string) error
 	// Close ends the connection.
 	Close()
 }

@@ -80,6 +80,6 @@ func (r *report) switchLocation(here ownership.Location) {
 		r.addEvent(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
 			"BrokerConnection %q leads to %s now; what is in %s stays there: %s", r.cq.ConnectionName(), now, before, stays))
 	}
-	r.status.Topology, r.status.TopologyOmitted = nil, 0
+	r.status.Topology, r.status.TopologyOmitted, r.status.Advisories = nil, 0, nil
 	here.Record(r.status)
 }

@@ -132,16 +132,16 @@ func (r *Reconciler) messageCountHandler() handler.TypedEventHandler[*v1alpha1.B
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.TypedFuncs[*v1alpha1.BrokerConnection, reconcile.Request]{
 		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[*v1alpha1.BrokerConnection], q queue) {
-			for _, request := range r.queuesWithOutdatedMessages(ctx, e.Object) {
+			for _, request := range r.queuesWithOutdatedCounts(ctx, e.Object) {
 				trigger.Enqueue(q, trigger.Resync, request)
 			}
 		},
 	}
 }
 
-// queuesWithOutdatedMessages are the ConsumerQueues of a BrokerConnection whose status is outdated by the last count. It asks neither
+// queuesWithOutdatedCounts are the ConsumerQueues of a BrokerConnection whose status is outdated by the last count. It asks neither
 // the broker nor the API server, and takes milliseconds for thousands of ConsumerQueues.
-func (r *Reconciler) queuesWithOutdatedMessages(ctx context.Context, bc *v1alpha1.BrokerConnection) []reconcile.Request {
+func (r *Reconciler) queuesWithOutdatedCounts(ctx context.Context, bc *v1alpha1.BrokerConnection) []reconcile.Request {
 	broker := r.pool.Get(client.ObjectKeyFromObject(bc))
 	if broker == nil || !broker.Health().Usable() {
 		return nil // when it is again, all are reconciled
@@ -156,8 +156,11 @@ func (r *Reconciler) queuesWithOutdatedMessages(ctx context.Context, bc *v1alpha
 	var requests []reconcile.Request
 	for i := range list.Items {
 		cq := &list.Items[i]
+		if cq.IsSuspended() || !cq.DeletionTimestamp.IsZero() {
+			continue
+		}
 		counted, known := countedMessages(&cq.Status, broker)
-		if known && isOutdated(cq.Status.Messages, counted) && !cq.IsSuspended() && cq.DeletionTimestamp.IsZero() {
+		if hasOutdatedConsumers(&cq.Status, broker) || known && isOutdated(cq.Status.Messages, counted) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(cq)})
 		}
 	}

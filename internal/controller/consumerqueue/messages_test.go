@@ -112,7 +112,7 @@ func (w *world) counted(messages map[string]int) (written bool) {
 	}
 	w.broker.SetCountedAt(time.Now().Add(time.Hour))
 	before := w.get().ResourceVersion
-	requests := w.reconciler.queuesWithOutdatedMessages(w.t.Context(), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
+	requests := w.reconciler.queuesWithOutdatedCounts(w.t.Context(), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
 	for range requests {
 		if _, err := w.reconcile(); err != nil {
 			w.t.Fatal(err)
@@ -213,7 +213,7 @@ func TestMessagesThatAreNotKnown(t *testing.T) {
 			before := w.get()
 			w.broker.SetMessages("orders.dlq", 3000)
 			change(w)
-			requests := w.reconciler.queuesWithOutdatedMessages(t.Context(), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
+			requests := w.reconciler.queuesWithOutdatedCounts(t.Context(), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
 			topologytest.Equal(t, "reconciled", nil, requests)
 			topologytest.Equal(t, "messages", before.Status.Messages, w.get().Status.Messages)
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	consumercontract "github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 )
 
@@ -32,19 +33,27 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 	return advisories
 }
 
-// redriveImpossible is the advisory that the broker refuses what a Redrive or a Purge needs, learnt from one that was tried.
+// redriveImpossible is the advisory that the broker refuses what a Redrive or a Purge needs, learnt from a Redrive, a Purge or a look that
+// was tried.
 func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory, error) {
 	refusal, err := deadletterqueue.Refusal(ctx, v.client, client.ObjectKeyFromObject(v.cq))
-	if err != nil || refusal == "" {
+	if err != nil {
 		return nil, err
 	}
 	var advisories []v1alpha1.Advisory
 	for _, queue := range v.desired.Queues {
-		if queue.Role == v1alpha1.RoleDeadLetter {
+		if queue.Role != v1alpha1.RoleDeadLetter {
+			continue
+		}
+		effect, refused := "moved or deleted", refusal
+		if err := v.connection.RefusedLook(queue.Name); err != nil && refused == "" {
+			effect, refused = "looked at, moved or deleted", conditions.ErrorSummary(err)
+		}
+		if refused != "" {
 			advisories = append(advisories, v1alpha1.Advisory{
 				Code: v1alpha1.AdvisoryRedriveImpossible, Name: queue.Name,
-				Message: fmt.Sprintf("dead letters cannot be moved or deleted: %s. The user of BrokerConnection %q needs the permission "+
-					"read on queue %q, and write on the exchange amq.default", refusal, v.cq.ConnectionName(), queue.Name),
+				Message: fmt.Sprintf("dead letters cannot be %s: %s. The user of BrokerConnection %q needs the permission read "+
+					"on queue %q, and write on the exchange amq.default", effect, refused, v.cq.ConnectionName(), queue.Name),
 			})
 		}
 	}

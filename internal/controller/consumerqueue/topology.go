@@ -120,7 +120,7 @@ func (v *vhostScope) tell(
 		return err
 	}
 	comparison.Advisories = slices.Concat(comparison.Advisories,
-		v.sharedVHost(), v.sharedDeadLetterQueue(), impossible, topology.Advisories(v.cq, v.version))
+		v.sharedVHost(), v.sharedDeadLetterQueue(), v.deadLetterQueueConsumed(), impossible, topology.Advisories(v.cq, v.version))
 	decided.Failed = failedObjects(applied)
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)

@@ -89,3 +89,10 @@ func (p *places) now() int {
 	defer p.mu.Unlock()
 	return p.limit.now()
 }
+
+// isBlocked says whether the broker has blocked the link.
+func (p *places) isBlocked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limit.blocked
+}

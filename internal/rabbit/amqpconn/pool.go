@@ -54,6 +54,9 @@ func (c *Pool) SetBlocked(blocked bool) {
 	c.places.adapt(func(limit *limit) { limit.setBlocked(blocked, time.Now()) })
 }
 
+// IsBlocked says whether the broker takes nothing from the link at the moment.
+func (c *Pool) IsBlocked() bool { return c.places.isBlocked() }
+
 // Limit is how many operations may run at a time.
 func (c *Pool) Limit() int { return c.places.now() }
 

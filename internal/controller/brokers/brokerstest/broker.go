@@ -28,8 +28,10 @@ type Broker struct {
 	health    rabbit.Health
 	messages  map[string]int             // by queue
 	letters   map[string][]amqp.Delivery // what Look shows, by queue
-	countedAt time.Time                  // zero if messages are not counted
-	uncounted bool                       // messages are never counted
+	consumers map[string]rabbit.Consumers
+	refused   map[string]error // by queue that Look was not allowed to show
+	countedAt time.Time        // zero if messages are not counted
+	uncounted bool             // messages are never counted
 	failures  map[vhost.ID]error
 	interfere func(*snapshot.Snapshot)
 	refreshes int
@@ -44,7 +46,8 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 	store.Replace(snapshot.New(), "")
 	return &Broker{
 		store: store, owner: owner, vhost: vhostName, errs: brokererr.Errors{VHost: vhostName},
-		messages: map[string]int{}, letters: map[string][]amqp.Delivery{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
+		messages: map[string]int{}, letters: map[string][]amqp.Delivery{},
+		consumers: map[string]rabbit.Consumers{}, refused: map[string]error{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{
 			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},
 			Connected: true, Matched: true, SyncedAt: time.Now(), CurrentAt: time.Now(),

@@ -2,9 +2,11 @@ package brokerstest
 
 import (
 	"context"
+	"errors"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
@@ -48,6 +50,9 @@ func (b *Broker) SetUncounted(queue string) {
 // Look shows the messages of SetLetters.
 func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
 	ready, exists, err := b.CountReady(ctx, cluster, config.Queue)
+	if err == nil || errors.Is(err, brokererr.ErrAccessRefused) {
+		b.noteLook(config.Queue, err)
+	}
 	if err == nil && !exists {
 		err = b.errs.Fail(brokererr.ErrNotFound, "no queue '%s'", config.Queue)
 	}
@@ -64,6 +69,36 @@ func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookC
 		}
 	}
 	return looked, nil
+}
+
+func (b *Broker) noteLook(queue string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refused[queue] = err
+}
+
+// RefusedLook is why the last look at a queue was refused.
+func (b *Broker) RefusedLook(queue string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused[queue]
+}
+
+// Consumers is what is known of who else consumes a queue.
+func (b *Broker) Consumers(queue string) rabbit.Consumers {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.uncounted {
+		return rabbit.Consumers{Disabled: true}
+	}
+	return b.consumers[queue]
+}
+
+// SetConsumers says what is known of who else consumes a queue.
+func (b *Broker) SetConsumers(queue string, known rabbit.Consumers) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.consumers[queue] = known
 }
 
 // CountReady counts the messages of a queue.

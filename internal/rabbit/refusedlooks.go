@@ -1,0 +1,52 @@
+package rabbit
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+)
+
+// refusedLooks knows which queues the broker has refused to show, and why. An entry leaves when a look succeeds, or a transfer gets a
+// message, and with the connection, as when the Secret changes. A restart forgets all: the next look finds out again.
+type refusedLooks struct {
+	mu sync.Mutex
+	of map[string]error
+}
+
+// get returns the error of the last look at a queue if the broker refused that; nil otherwise.
+func (r *refusedLooks) get(queue string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.of[queue]
+}
+
+// set takes note of an error, or with nil that the queue can be read. It says whether a refusal begins or ends.
+func (r *refusedLooks) set(queue string, err error) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed = (r.of[queue] == nil) != (err == nil)
+	if err == nil {
+		delete(r.of, queue)
+		return changed
+	}
+	if r.of == nil {
+		r.of = map[string]error{}
+	}
+	r.of[queue] = err
+	return changed
+}
+
+// noteLook takes note of what came of an attempt to read a queue, and tells whom a refusal concerns.
+func (c *Connection) noteLook(queue string, err error) {
+	if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
+		return
+	}
+	if c.refused.set(queue, err) {
+		c.notices.add(snapshot.Notice{Queues: []string{queue}})
+	}
+}
+
+// RefusedLook is why the broker refused the last look at a queue; nil if there was none, or the broker did not refuse it.
+func (c *Connection) RefusedLook(queue string) error { return c.refused.get(queue) }

@@ -1,0 +1,131 @@
+package facts
+
+import (
+	"errors"
+	"net/url"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// asker asks for the consumers of queues by passive declarations.
+type asker struct {
+	w       *world
+	channel *amqp.Channel
+}
+
+func (w *world) asker() *asker {
+	w.t.Helper()
+	channel, err := w.connection.Channel()
+	w.must(err)
+	return &asker{w, channel}
+}
+
+// consumers is how many consumers a queue says that it has; false if the queue does not exist.
+func (a *asker) consumers(queue string) (count int, exists bool) {
+	a.w.t.Helper()
+	declared, err := a.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if refusal := (&amqp.Error{}); errors.As(err, &refusal) && refusal.Code == amqp.NotFound {
+		return 0, false
+	}
+	a.w.must(err)
+	return declared.Consumers, true
+}
+
+// eventually waits until a queue says that it has so many consumers.
+func (a *asker) eventually(when, queue string, want int) {
+	a.w.t.Helper()
+	a.w.eventually(func() bool {
+		count, exists := a.consumers(queue)
+		return exists && count == want
+	}, "%s: %q has %d consumers", when, queue, want)
+}
+
+// A passive declaration counts subscriptions. Of a quorum queue it also counts whoever holds messages without a subscription, by basic.get
+// or after a cancellation; of a single active consumer's queue it leaves out those that wait. Of a classic queue it is the other way round.
+func TestWhoCountsAsAConsumer(t *testing.T) {
+	type figures struct{ holder, cancelled, waiting int }
+	onEachBroker(t, func(w *world) {
+		ask := w.asker()
+		for kind, want := range map[string]figures{
+			vhost.TypeQuorum:  {holder: 1, cancelled: 2, waiting: 1},
+			vhost.TypeClassic: {holder: 0, cancelled: 0, waiting: 2},
+		} {
+			w.DeclareQueue(kind, map[string]any{"x-queue-type": kind})
+			w.Publish("", kind, "1", "2", "3")
+			ask.eventually(kind+", nobody", kind, 0)
+
+			channel, err := w.connection.Channel()
+			w.must(err)
+			held, got, err := channel.Get(kind, false)
+			if err != nil || !got {
+				t.Fatalf("basic.get: %t, %v", got, err)
+			}
+			ask.eventually(kind+", basic.get", kind, want.holder)
+			w.must(held.Nack(false, true))
+			ask.eventually(kind+", given back", kind, 0)
+
+			w.must(channel.Qos(1, 0, false))
+			for count, tag := range []string{"first", "second"} {
+				deliveries, err := channel.Consume(kind, tag, false, false, false, false, nil)
+				w.must(err)
+				<-deliveries
+				ask.eventually(kind+", "+tag, kind, count+1)
+			}
+			w.must(channel.Cancel("first", false))
+			w.must(channel.Cancel("second", false))
+			ask.eventually(kind+", cancelled", kind, want.cancelled)
+			w.must(channel.Close())
+			ask.eventually(kind+", closed", kind, 0)
+
+			single := "single " + kind
+			w.DeclareQueue(single, map[string]any{"x-queue-type": kind, "x-single-active-consumer": true})
+			first, second := w.consume(single), w.consume(single)
+			ask.eventually(single, single, want.waiting)
+			first.close()
+			second.close()
+			ask.eventually(single+", closed", single, 0)
+		}
+	})
+}
+
+// The listing of queues that costs the broker little tells how many messages there are, and nothing of consumers. The listing that tells of
+// consumers gathers statistics.
+func TestListingsOfConsumers(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("orders")
+		w.Publish("", "orders", "1", "2", "3")
+		w.holds("orders", 3)
+		w.consume("orders").next()
+		for query, want := range map[string]any{
+			"disable_stats=true&enable_queue_totals=true": nil,
+			"columns=name,messages,consumers":             1.0,
+		} {
+			w.eventually(func() bool {
+				listed := []map[string]any{}
+				w.get("/api/queues/"+url.PathEscape(w.Name)+"?"+query, &listed)
+				return len(listed) == 1 && listed[0]["messages"] == 3.0 && listed[0]["consumers"] == want
+			}, "?%s has 3 messages, and %v consumers", query, want)
+		}
+	})
+}
+
+// A quorum queue with x-expires is deleted though somebody asks for its consumers again and again. A classic queue stays.
+func TestQueuesThatAreAskedExpire(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.DeclareQueue("alone", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 1000})
+		w.DeclareQueue("classic", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 3000})
+		w.quorum("quorum", "x-expires", 3000)
+		quorum, classic := w.asker(), w.asker()
+		w.eventually(func() bool {
+			_, classicExists := classic.consumers("classic")
+			w.equal("the classic queue exists", classicExists, true)
+			_, exists := quorum.consumers("quorum")
+			return !exists
+		}, "the quorum queue has expired")
+		_, exists := w.asker().consumers("alone")
+		w.equal("the classic queue that nobody asked exists", exists, false)
+	})
+}
