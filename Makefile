@@ -13,6 +13,7 @@ KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
 FUZZTIME ?= 30s
+FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/performance.md)
 # What was built in another checkout is not built again.
@@ -97,8 +98,8 @@ chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge delet
 	hack/with-parts.sh newest go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target for FUZZTIME; what one finds becomes a file in its testdata, and a test.
-	@for package in $$(go list ./internal/... ./consumer/... ./cmd/kubectl-warren/...); do \
+fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; what one finds becomes a file in its testdata, and a test.
+	@for package in $$(go list $(FUZZ_PACKAGES)); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$package; \

@@ -48,6 +48,7 @@ var redriveRules = map[string]rule{
 			of(`destination: {type: Main, delay: 5m}`):                   delayBelongs,
 		},
 	},
+	"destination.delay: a duration": durations(of(`destination: {type: Retry, delay: %s}`), "spec.destination.delay"),
 	"select: reasons, ids, times": {
 		accepted: ofEach(`select: {}`, `select: {reasons: [Rejected, Expired, MaxLength, DeliveryLimit, Parked]}`,
 			`select: {ids: [k3v5qz7m2w4x6y2a]}`, `select: {diedAfter: "2026-11-01T00:00:00Z", diedBefore: "2026-11-02T00:00:00Z"}`),
@@ -97,21 +98,10 @@ var redriveRules = map[string]rule{
 			of(`maxFailures: 1001`): "spec.maxFailures: Invalid value: 1001: … should be less than or equal to 1000",
 		},
 	},
-	"what is moved is fixed": {
-		from: of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true`),
-		accepted: ofEach(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, rate: 1`,
-			`select: {reasons: [Rejected]}, limit: 5, dryRun: true, suspend: true, cancel: true, ttlSecondsAfterFinished: 60`),
-		refused: map[string]string{
-			of(`limit: 5, dryRun: true`):                                                               sameRedrive,
-			of(`select: {reasons: [Expired]}, limit: 5, dryRun: true`):                                 sameRedrive,
-			of(`select: {reasons: [Rejected]}, limit: 6, dryRun: true`):                                sameRedrive,
-			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: false`):                               sameRedrive,
-			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, maxRedrives: 9`):                sameRedrive,
-			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, requestedBy: a`):                sameRedrive,
-			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, removeHeaders: [a]`):            sameRedrive,
-			of(`select: {reasons: [Rejected]}, limit: 5, dryRun: true, destination: {type: Retry}`):    sameRedrive,
-			`{consumerQueueRef: {name: other}, select: {reasons: [Rejected]}, limit: 5, dryRun: true}`: sameRedrive,
-		},
+	"what may be changed may be changed at once": {
+		from:     of(`limit: 5`),
+		accepted: ofEach(`limit: 5, rate: 1, suspend: true, cancel: true, ttlSecondsAfterFinished: 60`),
+		refused:  map[string]string{of(`limit: 6, rate: 1, suspend: true`): sameRedrive},
 	},
 	"cancel cannot be taken back": {
 		from:     of(`cancel: true`),

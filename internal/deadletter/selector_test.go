@@ -71,6 +71,12 @@ func TestSelect(t *testing.T) {
 		"where: a large number in the body":       {where(`body.order.id == 9007199254740993`), ""},
 		"where: a fraction in the body":           {where(`body.order.total > 12`), ""},
 		"where: a list in the body":               {where(`body.items.all(i, i < 3)`), ""},
+		"where: a list of fields":                 {where(`[headers.tenant, body.order.country].exists(x, x == "DE")`), ""},
+		"where: a list of lists":                  {where(`[["Rejected", "x"], ["y"]].exists(r, reason in r)`), ""},
+		"where: a map of values":                  {where(`{"a": redrives + 1, "b": int(body.order.id)}.a == 2`), ""},
+		"where: fields of a list":                 {where(`headers["x-death"].map(d, d.queue) == ["orders"]`), ""},
+		"where: some of a list":                   {where(`body.items.filter(i, i > 1).map(i, i > 1 ? i : 0).size() == 1`), ""},
+		"where: a text made of two":               {where(`headers.tenant + headers.tenant == "acmeacme"`), ""},
 		"where: false":                            {where(`headers.tenant == "other"`), NotSelected},
 		"where: a header that is not there":       {where(`headers.missing == "x"`), NotEvaluated},
 		"where: a header of another type":         {where(`headers.tenant > 3`), NotEvaluated},
@@ -95,12 +101,14 @@ func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
 		message   amqp.Delivery
 		want      SkipReason
 	}{
-		"undated":                  {Selection{DiedAfter: died}, amqp.Delivery{}, Undated},
-		"undated, asked for age":   {Selection{Where: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
-		"a body that is no JSON":   {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
-		"a body that goes on":      {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
-		"a body nobody asked for":  {Selection{Where: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
-		"no header asked with has": {Selection{Where: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
+		"undated":                   {Selection{DiedAfter: died}, amqp.Delivery{}, Undated},
+		"undated, asked for age":    {Selection{Where: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
+		"a body that is no JSON":    {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
+		"a body that goes on":       {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
+		"a body of too many values": {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", bodyValues) + `0]}`)}, NotEvaluated},
+		"a body of a long text":     {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, bodyValues) + `"}`)}, ""},
+		"a body nobody asked for":   {Selection{Where: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
+		"no header asked with has":  {Selection{Where: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +137,22 @@ func TestCompileRefuses(t *testing.T) {
 		"an expression that does so within another": {
 			Selection{Where: `[1, 2].exists(i, headers.h.split("").size() == i)`}, "where: calls split, which is not allowed",
 		},
-		"an expression that is too long": {Selection{Where: strings.Repeat("(", 2049)}, "where: is 2049 bytes long, at most 2048 are allowed"},
+		"an expression that looks at each place of a text": {
+			Selection{Where: `headers.a.indexOf(headers.b) > 0`}, "where: calls indexOf, which is not allowed",
+		},
+		"an expression whose pattern comes from the message": {
+			Selection{Where: `matches(headers.a, headers.b)`}, "where: calls matches with a pattern that is not a plain text",
+		},
+		"an expression that makes a message of Protocol Buffers": {
+			Selection{Where: `google.protobuf.ListValue{}.size() == 0`}, "where: makes a google.protobuf.ListValue, which is not allowed",
+		},
+		"an expression that doubles lists":        {Selection{Where: `[[1]].map(x, [x, x]).exists(x, x == x)`}, "where: puts a list, a map, or"},
+		"an expression that adds lists":           {Selection{Where: `[[1]].map(x, x + x).exists(x, size(x) > 2)`}, "where: puts a list, a map, or"},
+		"an expression that doubles maps":         {Selection{Where: `[1].exists(x, [{"a": {"b": x}}].exists(y, y == y))`}, "where: puts a list, a map, or"},
+		"an expression that doubles a text":       {Selection{Where: `[headers.a].map(x, x + x).exists(x, x == "")`}, "where: puts a list, a map, or"},
+		"an expression that doubles either way":   {Selection{Where: `[true ? headers.a : [headers.a]].exists(x, x == x)`}, "where: puts a list, a map, or"},
+		"an expression that doubles a kept value": {Selection{Where: `[dyn([1])].exists(x, x == x)`}, "where: puts a list, a map, or"},
+		"an expression that is too long":          {Selection{Where: strings.Repeat("(", 2049)}, "where: is 2049 bytes long, at most 2048 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,321 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+var update = flag.Bool("update", false, "write testdata/headers/*.golden anew")
+
+// way is one by which a message comes to the dead-letter queue.
+type way struct {
+	spec string
+	// expiration is a property of the message.
+	expiration string
+	// retries says that there is a delay tier.
+	retries bool
+	// dies brings the message of the main queue to the dead-letter queue; parks says that a consumer publishes the message there.
+	dies  func(w *world)
+	parks bool
+	// diesAgain does so after a Redrive; as before if not given.
+	diesAgain func(w *world)
+}
+
+// ways have one main queue, orders.
+var ways = map[string]way{
+	"publish": {spec: `delayTiers: [{delay: 1s}]`, retries: true, dies: rejects},
+	"expired": {spec: `delayTiers: [{delay: 1s}]`, retries: true, expiration: "50", dies: expires, diesAgain: rejects},
+	"reject":  {spec: `strategy: Reject, delayTiers: [{delay: 1s}]`, retries: true, dies: rejectsAndParks, parks: true},
+	"requeue": {spec: `strategy: Requeue, maxAttempts: 2`, dies: requeues},
+}
+
+func expires(w *world) {
+	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(1))
+}
+
+func rejects(w *world) {
+	w.deliver("orders", func(message amqp.Delivery) error { return message.Reject(false) })
+}
+
+// requeues fails as often as the delivery limit allows. RabbitMQ counts.
+func requeues(w *world) {
+	for w.VHost.Ready("orders.dlq") == 0 {
+		w.deliver("orders", func(message amqp.Delivery) error { return message.Reject(true) })
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") + w.VHost.Ready("orders") }).Should(Equal(1))
+	}
+}
+
+// rejectsAndParks fails twice, with the tier in between. The consumer gives up with a copy that has all headers: a careless client.
+func rejectsAndParks(w *world) {
+	rejects(w)
+	w.deliver("orders", func(message amqp.Delivery) error {
+		w.VHost.Send("", "orders.dlq", amqp.Publishing{
+			Headers: message.Headers, Body: message.Body, DeliveryMode: amqp.Persistent, ContentType: message.ContentType,
+			ContentEncoding: message.ContentEncoding, Priority: message.Priority, CorrelationId: message.CorrelationId,
+			ReplyTo: message.ReplyTo, Expiration: message.Expiration, MessageId: message.MessageId, Timestamp: message.Timestamp,
+			Type: message.Type, UserId: message.UserId, AppId: message.AppId,
+		})
+		return message.Ack(false)
+	})
+}
+
+// deliver waits for a message of a queue and settles it. Without settle the message goes back, as after a look.
+func (w *world) deliver(queue string, settle func(amqp.Delivery) error) amqp.Delivery {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("deliver")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(channel.Qos(1, 0, false)).To(Succeed())
+	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
+	Expect(err).NotTo(HaveOccurred())
+	var message amqp.Delivery
+	Eventually(messages).Should(Receive(&message))
+	if settle != nil {
+		Expect(settle(message)).To(Succeed())
+	}
+	Expect(channel.Close()).To(Succeed())
+	return message
+}
+
+// complete is a message with each property that RabbitMQ takes, and with headers of several types.
+func (w *world) complete(expiration string) amqp.Publishing {
+	return amqp.Publishing{
+		ContentType: "application/json", ContentEncoding: "identity", DeliveryMode: amqp.Persistent, Priority: 5, CorrelationId: "c1",
+		ReplyTo: "replies", Expiration: expiration, MessageId: "m1", Timestamp: time.Unix(1767225600, 0), Type: "order",
+		UserId: w.VHost.Broker.Username, AppId: "shop", Body: []byte(`{"n": 1}`),
+		Headers: amqp.Table{
+			"CC": []any{"copied"}, "BCC": []any{"hidden"}, "tenant": "acme", "x-retry-count": int32(2), "x-exception-type": "TimeoutException",
+			"nested": amqp.Table{"list": []any{int64(1), "two", true}}, "price": amqp.Decimal{Scale: 2, Value: 1250}, "nothing": nil,
+		},
+	}
+}
+
+var _ = Describe("What a message has before and after a Redrive", func() {
+	for _, name := range slices.Sorted(maps.Keys(ways)) {
+		onEachBroker("is in a golden table: "+name, func(broker brokers.Broker) {
+			w, how := newWorld(broker), ways[name]
+			for _, queue := range []string{"copied", "hidden"} {
+				w.VHost.DeclareQueue(queue, map[string]any{"x-queue-type": "quorum"})
+			}
+			w.Queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}], retry: {`+how.spec+`}}`)
+			w.Queue("aside", `{}`)
+			w.Ready("orders")
+			w.Ready("aside")
+			w.VHost.Bind("shop", "copied", "copied", nil)
+			w.VHost.Bind("shop", "hidden", "hidden", nil)
+
+			table := &headerTable{world: w}
+			destinations := []string{"Main", "Original", "ConsumerQueue"}
+			if how.retries {
+				destinations = append(destinations, "Retry")
+			}
+			copies, hidden := 0, 0 // what CC and BCC have brought to other queues, without a Redrive
+			for _, destination := range destinations {
+				w.VHost.Send("shop", "placed", w.complete(how.expiration))
+				how.dies(w)
+				w.deliver("orders.dlq", nil) // so that RabbitMQ has counted a delivery
+				dead := w.deliver("orders.dlq", nil)
+				table.add("dead letter", dead)
+				if how.expiration == "" {
+					copies++
+					hidden++
+				}
+				if _, kept := dead.Headers["CC"]; kept && how.parks {
+					copies++
+				}
+				to := "orders"
+				if destination == "ConsumerQueue" {
+					to = "aside"
+				}
+				table.add(destination, w.redriven(destination, to, destination == "Main", dead))
+				if destination != "Main" {
+					continue
+				}
+				if how.diesAgain == nil {
+					how.diesAgain = how.dies
+				}
+				how.diesAgain(w)
+				again := w.deliver("orders.dlq", func(message amqp.Delivery) error { return message.Ack(false) })
+				table.add("Main, dead again", again)
+				Expect(countsOf(again)).To(HaveEach(BeEquivalentTo(1)), "a consumer that counts by x-death starts with 1")
+				Expect(countsOf(again)).NotTo(BeEmpty())
+			}
+			Eventually(func() int { return w.VHost.Ready("copied") }).Should(Equal(copies), "a Redrive publishes with CC")
+			Eventually(func() int { return w.VHost.Ready("hidden") }).Should(Equal(hidden), "a Redrive publishes with BCC")
+			expectGolden(fmt.Sprintf("%s-%s", name, series(broker)), table.String())
+		})
+	}
+})
+
+// redriven moves the dead letter by a Redrive, and returns what a consumer of the queue gets. back leaves the message in the queue.
+func (w *world) redriven(destination, queue string, back bool, dead amqp.Delivery) amqp.Delivery {
+	GinkgoHelper()
+	name := strings.ToLower(destination)
+	more := ""
+	if destination == "ConsumerQueue" {
+		more = ", consumerQueueRef: {name: aside}"
+	}
+	w.Redrive(name, fmt.Sprintf(`{consumerQueueRef: {name: orders}, requestedBy: alice@example.com, reason: a test,
+		destination: {type: %s%s}}`, destination, more))
+	Expect(*w.completed(name).Moved).To(BeEquivalentTo(1))
+	settle := func(message amqp.Delivery) error { return message.Ack(false) }
+	if back {
+		settle = nil
+	}
+	message := w.deliver(queue, settle)
+	Expect(message.Body).To(Equal(dead.Body))
+	Expect(message.Headers).To(HaveKeyWithValue("x-warren-redrive-id", string(w.GetRedrive(name).UID)))
+	if deaths, _ := dead.Headers["x-death"].([]any); len(deaths) > 0 {
+		died := deaths[0].(amqp.Table)["time"].(time.Time)
+		Expect(message.Headers).To(HaveKeyWithValue("x-warren-origin-time", died.UTC().Format(time.RFC3339)))
+	}
+	return message
+}
+
+// countsOf are the counts in x-death.
+func countsOf(message amqp.Delivery) []any {
+	deaths, _ := message.Headers["x-death"].([]any)
+	counts := make([]any, len(deaths))
+	for i, death := range deaths {
+		counts[i] = death.(amqp.Table)["count"]
+	}
+	return counts
+}
+
+// series is a broker's version without the patch.
+func series(broker brokers.Broker) string {
+	parts := strings.Split(broker.Version, ".")
+	return parts[0] + "." + parts[1]
+}
+
+// headerTable has a column for each state of a message, and a row for each property and header.
+type headerTable struct {
+	world   *world
+	columns []string
+	cells   map[string]map[string]string // by column and row
+}
+
+// add adds a column. The column of the dead letter is the same for each destination.
+func (h *headerTable) add(column string, message amqp.Delivery) {
+	GinkgoHelper()
+	cells := h.read(message)
+	if known, there := h.cells[column]; there {
+		Expect(cells).To(Equal(known), column)
+		return
+	}
+	if h.cells == nil {
+		h.cells = map[string]map[string]string{}
+	}
+	h.columns = append(h.columns, column)
+	h.cells[column] = cells
+}
+
+// read writes what a consumer gets, with words in place of what each run has anew.
+func (h *headerTable) read(message amqp.Delivery) map[string]string {
+	cells := map[string]string{
+		"content-type": h.written(message.ContentType), "content-encoding": h.written(message.ContentEncoding),
+		"delivery-mode": h.written(message.DeliveryMode), "priority": h.written(message.Priority),
+		"correlation-id": h.written(message.CorrelationId), "reply-to": h.written(message.ReplyTo), "expiration": h.written(message.Expiration),
+		"message-id": h.written(message.MessageId), "timestamp": fmt.Sprint(message.Timestamp.Unix()), "type": h.written(message.Type),
+		"user-id": h.written(message.UserId), "app-id": h.written(message.AppId),
+	}
+	maps.DeleteFunc(cells, func(_, value string) bool { return value == `""` }) // absent
+	cells["exchange"], cells["routing key"] = h.written(message.Exchange), h.written(message.RoutingKey)
+	cells["redelivered"] = h.written(message.Redelivered)
+	for name, value := range message.Headers {
+		cells["header "+name] = h.written(value)
+	}
+	return cells
+}
+
+func (h *headerTable) written(value any) string {
+	switch value := value.(type) {
+	case string:
+		if _, err := time.Parse(time.RFC3339, value); err == nil {
+			return "TIME"
+		}
+		value = strings.ReplaceAll(value, h.world.Namespace, "NAMESPACE")
+		if value == h.world.VHost.Broker.Username {
+			return "USER"
+		}
+		if len(value) == 36 && strings.Count(value, "-") == 4 {
+			return "UID"
+		}
+		return fmt.Sprintf("%q", value)
+	case time.Time:
+		return "TIME"
+	case []any:
+		items := make([]string, len(value))
+		for i, item := range value {
+			items[i] = h.written(item)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case amqp.Table:
+		var fields []string
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			fields = append(fields, name+": "+h.written(value[name]))
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	}
+	return fmt.Sprintf("%T(%v)", value, value)
+}
+
+// String writes each cell as what became of that of the dead letter.
+func (h *headerTable) String() string {
+	rows := map[string]bool{}
+	for _, cells := range h.cells {
+		for row := range cells {
+			rows[row] = true
+		}
+	}
+	text := &strings.Builder{}
+	fmt.Fprintf(text, "| | %s |\n|%s\n", strings.Join(h.columns, " | "), strings.Repeat(" --- |", len(h.columns)+1))
+	for _, row := range slices.Sorted(maps.Keys(rows)) {
+		fmt.Fprintf(text, "| %s |", row)
+		before, had := h.cells["dead letter"][row]
+		for _, column := range h.columns {
+			value, has := h.cells[column][row]
+			switch {
+			case !has && !had:
+				value = "–"
+			case !has:
+				value = "gone"
+			case had && value == before && column != "dead letter":
+				value = "kept"
+			}
+			if column == "dead letter" && !had {
+				value = "–"
+			}
+			fmt.Fprintf(text, " %s |", value)
+		}
+		text.WriteByte('\n')
+	}
+	return text.String()
+}
+
+// expectGolden compares a text with testdata/headers/NAME.golden.
+func expectGolden(name, got string) {
+	GinkgoHelper()
+	path := filepath.Join("testdata", "headers", name+".golden")
+	if *update {
+		Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
+		Expect(os.WriteFile(path, []byte(got), 0o644)).To(Succeed())
+	}
+	want, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred(), "go test ./test/e2e -ginkgo.focus 'golden table' -update writes the file")
+	Expect(got).To(Equal(string(want)))
+}
