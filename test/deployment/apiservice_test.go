@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -165,7 +166,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 
 	It("until the manager dies, which leaves all other APIs as they are", func() {
 		s.until(func() error { _, err := discovered(); return err })
-		s.manager.Kill()
+		s.Kill()
 		var found []*metav1.APIResourceList
 		var err error
 		Eventually(func() error {
@@ -225,9 +226,7 @@ func (d door) ask(path string) (code int, body string) {
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, d.address+path, http.NoBody)
 	Expect(err).NotTo(HaveOccurred())
-	for name, values := range d.header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, d.header)
 	if d.token != "" {
 		request.Header.Set("Authorization", "Bearer "+d.token)
 	}
@@ -243,10 +242,14 @@ func (d door) ask(path string) (code int, body string) {
 // would see to the end of a Deployment or a namespace.
 func hasty(calls string) string {
 	GinkgoHelper()
-	real, err := filepath.Abs(KubectlPath())
+	kubectl, err := filepath.Abs(KubectlPath())
 	Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(GinkgoT().TempDir(), "kubectl")
-	script := fmt.Sprintf("#!/bin/sh\necho \"$*\" >>'%s'\nif [ \"$1\" = delete ]; then set -- \"$@\" --wait=false; fi\nexec '%s' \"$@\"\n", calls, real)
+	script := fmt.Sprintf(`#!/bin/sh
+echo "$*" >>'%s'
+if [ "$1" = delete ]; then set -- "$@" --wait=false; fi
+exec '%s' "$@"
+`, calls, kubectl)
 	Expect(os.WriteFile(path, []byte(script), 0o700)).To(Succeed())
 	return path
 }
