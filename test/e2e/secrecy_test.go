@@ -31,9 +31,9 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// A password appears in no log, Event, status, metric or error, and nothing that a message holds does. witness hears all that is said during
-// the suite: what the controllers log, and each version of each Event and of what the controllers write. It learns from the Secrets what is
-// secret: passwords, and what tests hide in messages.
+// A password appears in no log, Event, status, metric or error, and nothing that a message holds does. witness hears all that is said
+// during the suite: what the controllers log, and each version of each Event and of what the controllers write. It learns from the Secrets
+// what is secret: passwords, and what tests hide in messages.
 type witness struct {
 	mu       sync.Mutex
 	log      bytes.Buffer
@@ -237,8 +237,9 @@ var _ = Describe("What dead letters hold", func() {
 			message(func(m *amqp.Publishing) { m.Headers["x-original-exchange"] = "amq.rabbitmq.trace" }),
 		)
 		// Taken and given back, this message has a header more, and is too large for a frame.
-		unreadable := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{"text": strings.Repeat(header, 6000)[:131_015]}, Body: []byte(body)}
-		w.VHost.Send("", "stuck.dlq", unreadable)
+		w.VHost.Send("", "stuck.dlq", amqp.Publishing{
+			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"text": strings.Repeat(header, 6000)[:131_015]}, Body: []byte(body),
+		})
 		w.giveBack("stuck.dlq")
 
 		someone := w.looker(admin)
