@@ -48,14 +48,10 @@ func (g gate) admit(ctx context.Context, r *http.Request, w wish) (user string, 
 	return sender.Username, nil
 }
 
-// identify finds out who sends a request: whom the API server names, or whose token comes along.
+// identify finds out who sends a request: whom the API server names, or whose token comes along. Certificates of others mean nothing.
 func (g gate) identify(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
 	unknown := apierrors.NewUnauthorized(howToAuthenticate)
-	sender, known, err := g.proxy.identify(r)
-	if err != nil {
-		return sender, unknown
-	}
-	if known {
+	if sender, known := g.proxy.identify(r); known {
 		return sender, nil
 	}
 	token, given := r.Header.Get(v1alpha1.TokenHeader), true
@@ -63,9 +59,9 @@ func (g gate) identify(ctx context.Context, r *http.Request) (authenticationv1.U
 		token, given = callers.BearerToken(r.Header.Get("Authorization"))
 	}
 	if !given {
-		return sender, unknown
+		return authenticationv1.UserInfo{}, unknown
 	}
-	sender, known, err = g.reviewer.Identify(ctx, token, v1alpha1.Audience)
+	sender, known, err := g.reviewer.Identify(ctx, token, v1alpha1.Audience)
 	if err == nil && !known {
 		return sender, unknown
 	}
@@ -73,7 +69,8 @@ func (g gate) identify(ctx context.Context, r *http.Request) (authenticationv1.U
 }
 
 const howToAuthenticate = "give a token for the audience " + v1alpha1.Audience + " as a bearer token or in the header " +
-	v1alpha1.TokenHeader + "; kubectl create token SERVICEACCOUNT --audience=" + v1alpha1.Audience + " makes one"
+	v1alpha1.TokenHeader + "; kubectl create token SERVICEACCOUNT --audience=" + v1alpha1.Audience + " makes one. " +
+	"Client certificates and tokens for the API server are not accepted"
 
 func forbidden(user string, w wish) error {
 	what := resource

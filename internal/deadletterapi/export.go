@@ -1,8 +1,6 @@
 package deadletterapi
 
 import (
-	"bufio"
-	"encoding/json"
 	"math"
 	"net/http"
 	"time"
@@ -86,54 +84,6 @@ func typedText(value string) v1alpha1.TypedValue {
 	return v1alpha1.TypedValue{Type: "longstr", Encoding: v1alpha1.Base64, Value: []byte(value)}
 }
 
-// stream writes the lines of an export as they come.
-type stream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	lines   *bufio.Writer
-	encoder *json.Encoder
-	count   int64
-	err     error // the client has gone, or is too slow
-}
-
-func newStream(w http.ResponseWriter) *stream {
-	s := &stream{w: w, control: http.NewResponseController(w)}
-	s.lines = bufio.NewWriterSize(s, 64<<10)
-	s.encoder = json.NewEncoder(s.lines)
-	return s
-}
-
-// Write sends lines. The header goes with the first of them: until then the answer may become an error.
-func (s *stream) Write(lines []byte) (int, error) {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
-	s.w.Header().Set("Content-Type", "application/x-ndjson")
-	setSecurityHeaders(s.w)
-	count, err := s.w.Write(lines)
-	if err == nil {
-		err = s.control.Flush()
-	}
-	return count, err
-}
-
-// add writes a message, and says whether the client takes more.
-func (s *stream) add(position int, letter deadletter.Letter) bool {
-	s.err = s.encoder.Encode(exported(letter.Delivery, position))
-	if s.err == nil {
-		s.count++
-	}
-	return s.err == nil
-}
-
-// end writes the last line.
-func (s *stream) end(seen v1alpha1.Seen, failure error) {
-	last := v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: s.count, Seen: seen}
-	if failure != nil {
-		last.Error = failure.Error()
-	}
-	_ = s.encoder.Encode(last)
-	_ = s.lines.Flush() // the client has gone
-}
-
 // export writes all messages as they are.
 func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	q, err := parse(r.URL.Query(), selectionParameters)
@@ -141,13 +91,15 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	q.depth = math.MaxInt
-	out := newStream(w)
-	_, looked, err := h.look(r.Context(), r, q, out.add)
+	out := newStream(r.Context(), w)
+	defer out.close()
+	_, looked, err := h.look(out.client, r, q, out.add)
 	if err != nil && out.count == 0 {
 		return nil, err
 	}
-	if out.err == nil {
-		out.end(looked.Seen, err)
+	if err == nil {
+		err = out.err
 	}
+	out.end(looked.Seen, err)
 	return nil, nil
 }

@@ -67,13 +67,13 @@ func (p *frontProxy) start(ctx context.Context) error {
 }
 
 // identify returns the sender that the API server names; false if the request does not come from the API server.
-func (p *frontProxy) identify(r *http.Request) (sender authenticationv1.UserInfo, known bool, err error) {
+func (p *frontProxy) identify(r *http.Request) (sender authenticationv1.UserInfo, known bool) {
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return sender, false, nil
+		return sender, false
 	}
 	response, known, err := p.requests.AuthenticateRequest(r)
-	if err != nil || !known {
-		return sender, false, err
+	if err != nil || !known { // an error says that the certificate is another's
+		return sender, false
 	}
 	user := response.User
 	sender = authenticationv1.UserInfo{
@@ -82,5 +82,5 @@ func (p *frontProxy) identify(r *http.Request) (sender authenticationv1.UserInfo
 	for key, values := range user.GetExtra() {
 		sender.Extra[key] = values
 	}
-	return sender, true, nil
+	return sender, true
 }

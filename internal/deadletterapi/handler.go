@@ -48,6 +48,8 @@ type request struct {
 	*http.Request
 	wish
 	user string
+	// end is called when the answer is written.
+	end func()
 }
 
 // answer is what a request gets: JSON, or nothing more if it was written already.
@@ -78,7 +80,8 @@ func (h *Handler) routes() http.Handler {
 // serve admits a request, and writes its answer.
 func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked := request{Request: r, wish: wish{verb, r.PathValue("namespace"), r.PathValue("name"), subresource}}
+		asked := request{Request: r, wish: wish{verb, r.PathValue("namespace"), r.PathValue("name"), subresource}, end: func() {}}
+		defer func() { asked.end() }()
 		result, err := h.answer(w, &asked, answers)
 		switch {
 		case err != nil:
@@ -99,6 +102,13 @@ func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any
 	r.user = user
 	if r.namespace != "" && !h.watches(r.namespace) {
 		return nil, conflict("the operator does not work in namespace %q", r.namespace)
+	}
+	if r.name != "" { // somebody looks into a queue
+		end, err := h.looks.answer()
+		if err != nil {
+			return nil, err
+		}
+		r.end = end
 	}
 	return answers(w, *r)
 }

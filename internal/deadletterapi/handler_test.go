@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -333,6 +334,7 @@ func TestLooksEnd(t *testing.T) {
 	topologytest.Equal(t, "refusal", refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq": no connection`, "1"},
 		w.refusal(ofShop+"/orders/messages"))
 	topologytest.Equal(t, "busy", 0, len(w.handler.looks.busy))
+	topologytest.Equal(t, "answers", 0, w.handler.looks.answers)
 }
 
 func TestLooksAtATime(t *testing.T) {
@@ -349,4 +351,27 @@ func TestLooksAtATime(t *testing.T) {
 	ends[0]()
 	_, err = l.begin("e")
 	topologytest.Equal(t, "error when one has ended", nil, err)
+}
+
+// Clients that do not read their answers use up no more memory than there is, and keep nobody from the list of queues.
+func TestAnswersAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, unchanged)
+	w.broker.SetLetters("orders.dlq", rejected("1"))
+	reads := make(chan struct{})
+	var clients sync.WaitGroup
+	for i := range mostAnswers {
+		lazy := lazyClient{httptest.NewRecorder(), reads, make(chan struct{}, 1)}
+		path := ofShop + "/orders/" + []string{"messages", "export"}[i%2]
+		clients.Go(func() { w.handler.routes().ServeHTTP(lazy, httptest.NewRequest(http.MethodGet, path, http.NoBody)) })
+		<-lazy.begun
+	}
+	topologytest.Equal(t, "refusal", refusal{
+		429, metav1.StatusReasonTooManyRequests, "8 others wait for answers; try again", "1",
+	}, w.refusal(ofShop+"/orders/messages"))
+	list := v1alpha1.DeadLetterQueueList{}
+	topologytest.Equal(t, "list", http.StatusOK, w.get(ofShop, "", &list).StatusCode)
+	close(reads)
+	clients.Wait()
+	topologytest.Equal(t, "messages", http.StatusOK, w.get(ofShop+"/orders/messages", "", &v1alpha1.DeadLetterList{}).StatusCode)
 }

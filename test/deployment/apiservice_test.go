@@ -9,12 +9,18 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,21 +28,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
+
+	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("With config/apiservice, dead letters are an API of the cluster", Ordered, func() {
 	var (
-		s      *shift
-		others *authority // that nobody trusts
+		s         *shift
+		strangers *authority // that nobody trusts
 	)
 
 	BeforeAll(func() {
 		proxies, serving := newAuthority(), newAuthority()
-		others = newAuthority()
-		c := startCluster(passingOnWith(proxies))
+		strangers = newAuthority()
+		tokens := filepath.Join(GinkgoT().TempDir(), "tokens.csv")
+		c := startCluster(passingOnWith(proxies), func(environment *envtest.Environment) {
+			var lines strings.Builder
+			for _, role := range deadLetterRoles {
+				fmt.Fprintf(&lines, "token-of-the-%s,the-%s,%s\n", role, role, role)
+			}
+			Expect(os.WriteFile(tokens, []byte(lines.String()), 0o600)).To(Succeed())
+			environment.ControlPlane.GetAPIServer().Configure().Set("token-auth-file", tokens)
+		})
 		c.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
 		c.Kubectl("apply", "-f", filepath.Join(config, "apiservice", "front_proxy_role_binding.yaml"))
 		s = newShift(c, "")
@@ -47,9 +65,10 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		s.applyQueue()
 		s.until(s.queueReady)
 		s.VHost.Publish("", "orders.dlq", "a dead letter")
-		for _, role := range []string{"viewer", "editor"} {
-			c.Kubectl("create", "rolebinding", role, "--namespace="+s.Namespace,
-				"--clusterrole=warren-deadletterqueue-"+role+"-role", "--user=the-"+role)
+		for _, role := range deadLetterRoles {
+			c.Kubectl("create", "serviceaccount", role, "--namespace="+s.Namespace)
+			c.Kubectl("create", "rolebinding", role, "--namespace="+s.Namespace, "--clusterrole=warren-deadletterqueue-"+role+"-role",
+				"--user=the-"+role, "--serviceaccount="+s.Namespace+":"+role)
 		}
 	})
 
@@ -57,8 +76,18 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 	by := func(user string, arguments ...string) (string, error) {
 		return s.cluster.TryKubectl(append([]string{"--as=" + user, "--namespace=" + s.Namespace}, arguments...)...)
 	}
-	messages := func() string {
-		return "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/" + s.Namespace + "/deadletterqueues/orders/messages"
+	queues := func() string {
+		return "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/" + s.Namespace + "/deadletterqueues"
+	}
+	messages := func() string { return queues() + "/orders/messages" }
+	// answers are the codes of a list of queues, a summary, a page of messages and an export.
+	answers := func(d door) (codes []int) {
+		GinkgoHelper()
+		for _, path := range []string{"", "/orders", "/orders/messages", "/orders/export"} {
+			code, _ := d.ask(queues() + path)
+			codes = append(codes, code)
+		}
+		return codes
 	}
 
 	It("to kubectl get, with the user's own rights", func() {
@@ -71,26 +100,159 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		Expect(err).To(MatchError(ContainSubstring("forbidden")))
 	})
 
-	It("and to nobody who only says that the API server has let them pass", func() {
-		for name, certificate := range map[string]string{"no certificate": "", "another's certificate": others.issue("front-proxy")} {
-			settings := &tls.Config{InsecureSkipVerify: true} // this is about who the client is
-			if certificate != "" {
-				pair, err := tls.LoadX509KeyPair(filepath.Join(certificate, "tls.crt"), filepath.Join(certificate, "tls.key"))
-				Expect(err).NotTo(HaveOccurred())
-				settings.Certificates = []tls.Certificate{pair}
+	// Door 1 is the manager's own address, door 2 is the API server.
+	for role, want := range map[string][]int{
+		"viewer": {http.StatusOK, http.StatusOK, http.StatusForbidden, http.StatusForbidden},
+		"editor": {http.StatusOK, http.StatusOK, http.StatusOK, http.StatusForbidden},
+		"admin":  {http.StatusOK, http.StatusOK, http.StatusOK, http.StatusOK},
+	} {
+		unknown := slices.Repeat([]int{http.StatusUnauthorized}, 4)
+
+		It("to the role "+role+", by the API server for whoever it knows, and by the manager for tokens that are meant for it", func() {
+			user, err := s.cluster.Environment.AddUser(envtest.User{Name: "the-" + role}, nil)
+			Expect(err).NotTo(HaveOccurred())
+			certificate, err := tls.X509KeyPair(user.Config().CertData, user.Config().KeyData)
+			Expect(err).NotTo(HaveOccurred())
+			ofAPIServer, ofWarren := s.Token(role), s.Token(role, "warren")
+			one, two := "https://"+s.deadLetters, strings.TrimSuffix(s.cluster.Config.Host, "/")
+			for _, try := range []struct {
+				what string
+				door door
+				want []int
+			}{
+				{"a user's token, to the API server", door{address: two, token: "token-of-the-" + role}, want},
+				{"a user's certificate, to the API server", door{address: two, certificate: &certificate}, want},
+				{"a ServiceAccount's token, to the API server", door{address: two, token: ofAPIServer}, want},
+				{"a ServiceAccount's token for Warren, to the API server", door{address: two, token: ofWarren}, unknown},
+
+				{"a user's token, to the manager", door{address: one, token: "token-of-the-" + role}, unknown},
+				{"a user's certificate, to the manager", door{address: one, certificate: &certificate}, unknown},
+				{"a ServiceAccount's token, to the manager", door{address: one, token: ofAPIServer}, unknown},
+				{"a ServiceAccount's token for Warren, to the manager", door{address: one, token: ofWarren}, want},
+				{"the same with a user's certificate", door{address: one, token: ofWarren, certificate: &certificate}, want},
+			} {
+				Eventually(answers).WithArguments(try.door).Should(Equal(try.want), try.what)
 			}
-			transport := &http.Transport{TLSClientConfig: settings}
-			request, err := http.NewRequestWithContext(ctx(), http.MethodGet, "https://"+s.deadLetters+messages(), http.NoBody)
-			Expect(err).NotTo(HaveOccurred())
-			request.Header.Set("X-Remote-User", "the-editor")
-			response, err := (&http.Client{Transport: transport}).Do(request)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(response.StatusCode).To(Equal(http.StatusUnauthorized), name)
-			Expect(response.Body.Close()).To(Succeed())
-			transport.CloseIdleConnections()
+			_, refusal := door{address: one, certificate: &certificate}.ask(messages())
+			Expect(refusal).To(ContainSubstring("Client certificates and tokens for the API server are not accepted"))
+		})
+	}
+
+	It("and to nobody who only says that the API server has let them pass", func() {
+		others, err := tls.LoadX509KeyPair(pairIn(strangers.issue("front-proxy")))
+		Expect(err).NotTo(HaveOccurred())
+		user, err := s.cluster.Environment.AddUser(envtest.User{Name: "front-proxy"}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		users, err := tls.X509KeyPair(user.Config().CertData, user.Config().KeyData)
+		Expect(err).NotTo(HaveOccurred())
+		for name, certificate := range map[string]*tls.Certificate{
+			"no certificate": nil, "one of an authority that nobody trusts": &others, "a user's, of the same name": &users,
+		} {
+			spoofer := door{address: "https://" + s.deadLetters, certificate: certificate, header: http.Header{
+				"X-Remote-User": {"the-admin"}, "X-Remote-Group": {"system:masters"},
+			}}
+			Expect(answers(spoofer)).To(HaveEach(http.StatusUnauthorized), name)
+			spoofer.token = s.Token("viewer", "warren")
+			Expect(answers(spoofer)).To(Equal([]int{200, 200, 403, 403}), "%s, and the token of another", name)
 		}
 	})
+
+	// Before the controller of namespaces deletes what is in a namespace, it asks for this, and lets the namespace be while there is an error.
+	discovered := func() ([]*metav1.APIResourceList, error) {
+		finder, err := discovery.NewDiscoveryClientForConfig(s.cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		return discovery.ServerPreferredNamespacedResources(finder)
+	}
+
+	It("until the manager dies, which leaves all other APIs as they are", func() {
+		s.until(func() error { _, err := discovered(); return err })
+		s.Kill()
+		var found []*metav1.APIResourceList
+		var err error
+		Eventually(func() error {
+			found, err = discovered()
+			return err
+		}).Should(HaveOccurred())
+		failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
+		Expect(failed).To(HaveLen(1))
+		Expect(failed).To(HaveKey(deadletters.GroupVersion))
+		Expect(found).To(ContainElements(HaveField("GroupVersion", "v1"), HaveField("GroupVersion", "messaging.warren.dev/v1alpha1")))
+		Expect(s.cluster.Kubectl("get", "consumerqueues", "--namespace="+s.Namespace)).To(ContainSubstring("orders"))
+	})
+
+	It("and after hack/undeploy.sh, which removes the APIService first, no API is missing", func() {
+		DeferCleanup(s.cluster.restoreCRDs)
+		calls := filepath.Join(GinkgoT().TempDir(), "calls")
+		undeploy := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "undeploy.sh"))
+		undeploy.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.KubeConfig, "KUBECTL="+hasty(calls))
+		output, err := undeploy.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", output)
+		content, err := os.ReadFile(calls)
+		Expect(err).NotTo(HaveOccurred())
+		var deletions []string
+		for line := range strings.Lines(string(content)) {
+			if strings.HasPrefix(line, "delete ") {
+				deletions = append(deletions, strings.TrimSpace(line))
+			}
+		}
+		Expect(deletions).To(HaveExactElements(
+			HaveSuffix("apiservice/v1alpha1.deadletters.messaging.warren.dev"), HaveSuffix("deployment/warren-controller-manager"),
+			HaveSuffix("-k config/default"), HaveSuffix("rolebinding/warren-front-proxy-rolebinding")))
+		_, err = s.cluster.TryKubectl("get", "apiservice", "v1alpha1.deadletters.messaging.warren.dev")
+		Expect(err).To(MatchError(ContainSubstring("NotFound")))
+		Eventually(func() error { _, err := discovered(); return err }).Should(Succeed())
+	})
 })
+
+// deadLetterRoles are the roles on dead letters.
+var deadLetterRoles = []string{"viewer", "editor", "admin"}
+
+// door is a way to the dead-letter API, and what somebody shows there.
+type door struct {
+	address     string
+	token       string           // none if empty
+	certificate *tls.Certificate // none if nil
+	header      http.Header
+}
+
+// ask asks for a path, and returns the answer.
+func (d door) ask(path string) (code int, body string) {
+	GinkgoHelper()
+	settings := &tls.Config{InsecureSkipVerify: true} // this is about who the client is
+	if d.certificate != nil {
+		settings.Certificates = []tls.Certificate{*d.certificate}
+	}
+	transport := &http.Transport{TLSClientConfig: settings}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, d.address+path, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	maps.Copy(request.Header, d.header)
+	if d.token != "" {
+		request.Header.Set("Authorization", "Bearer "+d.token)
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return response.StatusCode, string(content)
+}
+
+// hasty makes a kubectl that writes down how it is called, and does not wait for the end of what it deletes: no controllers run here that
+// would see to the end of a Deployment or a namespace.
+func hasty(calls string) string {
+	GinkgoHelper()
+	kubectl, err := filepath.Abs(KubectlPath())
+	Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(GinkgoT().TempDir(), "kubectl")
+	script := fmt.Sprintf(`#!/bin/sh
+echo "$*" >>'%s'
+if [ "$1" = delete ]; then set -- "$@" --wait=false; fi
+exec '%s' "$@"
+`, calls, kubectl)
+	Expect(os.WriteFile(path, []byte(script), 0o700)).To(Succeed())
+	return path
+}
 
 // passingOnWith has an API server pass requests on to others with a certificate of an authority.
 func passingOnWith(proxies *authority) func(*envtest.Environment) {
@@ -175,6 +337,11 @@ func (a *authority) issue(name string) string {
 	Expect(err).NotTo(HaveOccurred())
 	writePEM(filepath.Join(folder, "tls.key"), "PRIVATE KEY", der)
 	return folder
+}
+
+// pairIn are the files of a certificate and its key in a folder.
+func pairIn(folder string) (certificate, key string) {
+	return filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 }
 
 // sign makes a certificate, signed by an authority or by itself.

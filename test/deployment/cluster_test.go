@@ -1,6 +1,9 @@
 package deployment
 
 import (
+	"context"
+	"path/filepath"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -9,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -60,4 +64,15 @@ func (c *cluster) addScrapers() {
 	}
 	c.Kubectl("create", "clusterrolebinding", "scraper", "--clusterrole=warren-metrics-reader", "--serviceaccount=monitoring:scraper")
 	c.scraper, c.stranger = c.token("monitoring", "scraper"), c.token("monitoring", "stranger")
+}
+
+// restoreCRDs applies CRDs that a spec has deleted, before what is left over is cleared.
+func (c *cluster) restoreCRDs() {
+	GinkgoHelper()
+	Eventually(func() error {
+		_, err := c.TryKubectl("apply", "--server-side", "-k", filepath.Join(config, "crd"))
+		return err
+	}).Should(Succeed())
+	Eventually(func() error { return c.List(context.Background(), &v1alpha1.ConsumerQueueList{}) }).Should(Succeed())
+	Eventually(func() error { return c.List(context.Background(), &v1alpha1.BrokerConnectionList{}) }).Should(Succeed())
 }

@@ -1,7 +1,6 @@
 package deployment
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -99,14 +97,7 @@ var _ = Describe("Installed for single namespaces", Ordered, Long, func() {
 	// As make undeploy and make uninstall do, which delete the CRDs and with them every resource of both kinds.
 	It("while it runs, a deletion of the CRDs means the queues too, as far as deletionPolicy goes", func() {
 		s := beginShift(single, "team-a")
-		DeferCleanup(func() { // before what is left over is cleared
-			Eventually(func() error {
-				_, err := single.TryKubectl("apply", "--server-side", "-k", filepath.Join(config, "crd"))
-				return err
-			}).Should(Succeed())
-			Eventually(func() error { return single.List(context.Background(), &v1alpha1.ConsumerQueueList{}) }).Should(Succeed())
-			Eventually(func() error { return single.List(context.Background(), &v1alpha1.BrokerConnectionList{}) }).Should(Succeed())
-		})
+		DeferCleanup(single.restoreCRDs)
 		s.applyConnection()
 		s.applyQueue() // with deletionPolicy Delete
 		s.until(s.queueReady)

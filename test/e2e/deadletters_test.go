@@ -286,6 +286,11 @@ var _ = Describe("The dead-letter API", func() {
 			Expect(status.Kind).To(Equal("Status"))
 			Expect(status.Message).To(ContainSubstring("--audience=warren"))
 		}
+		someone.Header = http.Header{}
+		someone.ShowCertificate(kube.Config) // that of an administrator of the cluster
+		code, body := someone.Ask("/orders/messages")
+		Expect(code).To(Equal(http.StatusUnauthorized))
+		Expect(string(body)).To(ContainSubstring("Client certificates and tokens for the API server are not accepted"))
 		someone.Header = http.Header{v1alpha1.TokenHeader: {w.Token(account, v1alpha1.Audience)}}
 		code, _ = someone.Ask("")
 		Expect(code).To(Equal(http.StatusOK))

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,10 +27,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// A password appears in no log, Event, status, metric or error. witness hears all that is said during the suite: what the controllers log, and each version of each Event,
-// BrokerConnection and ConsumerQueue. It learns the passwords from the Secrets.
+// A password appears in no log, Event, status, metric or error, and nothing that a message holds does. witness hears all that is said
+// during the suite: what the controllers log, and each version of each Event and of what the controllers write. It learns from the Secrets
+// what is secret: passwords, and what tests hide in messages.
 type witness struct {
 	mu       sync.Mutex
 	log      bytes.Buffer
@@ -53,7 +58,8 @@ func (w *witness) Write(text []byte) (int, error) {
 func (w *witness) listen(ctx context.Context, kube client.WithWatch) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{
-		&corev1.SecretList{}, &eventsv1.EventList{}, &v1alpha1.BrokerConnectionList{}, &v1alpha1.ConsumerQueueList{},
+		&corev1.SecretList{}, &eventsv1.EventList{}, &corev1.ConfigMapList{}, &v1alpha1.BrokerConnectionList{},
+		&v1alpha1.ConsumerQueueList{}, &v1alpha1.RedriveList{}, &v1alpha1.PurgeList{},
 	} {
 		Expect(kube.List(ctx, list)).To(Succeed())
 		watching, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), lister{kube, list})
@@ -153,7 +159,7 @@ func (a account) spellings() []string {
 func (w *witness) testify() {
 	background := context.Background()
 	known := w.leaks()
-	Expect(known).To(BeEmpty(), "a password of a broker's user was written here")
+	Expect(known).To(BeEmpty(), "a password of a broker's user, or what a message holds, was written here")
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "canary-"}}
 	Expect(kube.Create(background, namespace)).To(Succeed())
@@ -166,8 +172,16 @@ func (w *witness) testify() {
 		&v1alpha1.ConsumerQueue{ObjectMeta: named, Spec: v1alpha1.ConsumerQueueSpec{
 			Queue: &v1alpha1.QueueSpec{Name: v1alpha1.QueueName(canary)},
 		}},
+		&v1alpha1.Redrive{ObjectMeta: named, Spec: v1alpha1.RedriveSpec{
+			ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "canary"}, Reason: canary,
+		}},
+		&v1alpha1.Purge{ObjectMeta: named, Spec: v1alpha1.PurgeSpec{
+			ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "canary"}, Limit: 1, Reason: canary,
+		}},
+		&corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"canary": canary}},
 		&eventsv1.Event{
-			ObjectMeta: named, Regarding: corev1.ObjectReference{Kind: "ConsumerQueue", Namespace: namespace.Name, Name: "canary"}, EventTime: metav1.NowMicro(), Type: corev1.EventTypeNormal, Reason: "Canary", Action: "Sing",
+			ObjectMeta: named, Regarding: corev1.ObjectReference{Kind: "ConsumerQueue", Namespace: namespace.Name, Name: "canary"},
+			EventTime: metav1.NowMicro(), Type: corev1.EventTypeNormal, Reason: "Canary", Action: "Sing",
 			ReportingController: "test", ReportingInstance: "test", Note: canary,
 		},
 	} {
@@ -176,11 +190,106 @@ func (w *witness) testify() {
 	ctrl.Log.Info("The canary sings", "password", canary)
 	key := namespace.Name + "/canary"
 	Eventually(w.leaks).Should(Equal([]string{
-		"*v1.Event " + key, "*v1alpha1.BrokerConnection " + key, "*v1alpha1.ConsumerQueue " + key, "the log",
+		"*v1.ConfigMap " + key, "*v1.Event " + key, "*v1alpha1.BrokerConnection " + key, "*v1alpha1.ConsumerQueue " + key,
+		"*v1alpha1.Purge " + key, "*v1alpha1.Redrive " + key, "the log",
 	}), "what the witness hears")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	Expect(slices.ContainsFunc(w.said, func(s statement) bool { return s.where == deaf })).To(BeFalse(), "a watch ended too early")
+}
+
+// hide makes a text that the witness knows to be secret.
+func (w *world) hide() string {
+	GinkgoHelper()
+	hidden := rand.Text()
+	Expect(kube.Create(ctx(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "hidden-"}, StringData: map[string]string{"password": hidden},
+	})).To(Succeed())
+	return hidden
+}
+
+// The witness listens on: this only has something to hide, and does with the messages all that can be done.
+var _ = Describe("What dead letters hold", func() {
+	onEachBroker("is told to nobody by looks, Redrives and Purges, of which some fail", func(broker brokers.Broker) {
+		w := newWorld(broker)
+		for _, name := range []string{"orders", "stuck"} {
+			w.Queue(name, `{}`)
+			w.Ready(name)
+		}
+		body, header, property := w.hide(), w.hide(), w.hide()
+		message := func(change func(*amqp.Publishing)) amqp.Publishing {
+			m := amqp.Publishing{
+				DeliveryMode: amqp.Persistent, Headers: amqp.Table{"h": header, "api-key": header, "raw": []byte(header)}, Body: []byte(body),
+				MessageId: property, CorrelationId: property, Type: property, AppId: property, ContentType: property,
+			}
+			change(&m)
+			return m
+		}
+		w.VHost.Send("", "orders.dlq",
+			message(func(*amqp.Publishing) {}),
+			message(func(m *amqp.Publishing) { m.Headers["long"] = strings.Repeat(header, 6000)[:130_600] }),
+			message(func(m *amqp.Publishing) {
+				m.Headers["x-original-exchange"], m.Headers["x-original-routing-key"] = header, header
+			}),
+			message(func(m *amqp.Publishing) {
+				m.Headers["x-original-exchange"], m.Headers["x-original-routing-key"] = "amq.direct", header
+			}),
+			message(func(m *amqp.Publishing) { m.Headers["x-original-exchange"] = "amq.rabbitmq.trace" }),
+		)
+		// Taken and given back, this message has a header more, and is too large for a frame.
+		w.VHost.Send("", "stuck.dlq", amqp.Publishing{
+			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"text": strings.Repeat(header, 6000)[:131_015]}, Body: []byte(body),
+		})
+		w.giveBack("stuck.dlq")
+
+		someone := w.looker(admin)
+		for _, name := range []string{"orders", "stuck"} {
+			for _, path := range []string{
+				"", "?groupBy=h", "?groupBy=api-key", "/messages", "/messages?where=int(headers.h)>3", "/messages?where=body." + header + ">3",
+				"/messages?where=" + body + "(", "/messages?id=" + property, "/messages?reason=" + header, "/export", "/export?where=body.x==1",
+			} {
+				Eventually(func() int {
+					code, _ := someone.Ask("/" + name + path)
+					return code
+				}).Should(BeElementOf(http.StatusOK, http.StatusBadRequest))
+			}
+		}
+		w.Redrive("asks", `{consumerQueueRef: {name: orders}, select: {where: "int(headers.h) > 3 || body.x == 1"}, dryRun: true}`)
+		w.EventuallyRedrive("asks", Condition("Ready", metav1.ConditionTrue, "DryRun"))
+		w.Redrive("home", `{consumerQueueRef: {name: orders}, destination: {type: Original}}`)
+		home := w.completed("home")
+		Expect(home.Moved).To(HaveValue(BeZero()))
+		w.Redrive("again", `{consumerQueueRef: {name: orders}}`)
+		again := w.completed("again")
+		Expect(again.Failures).To(ConsistOf(HaveField("Reason", "HeadersTooLarge")))
+		w.Redrive("stuck", `{consumerQueueRef: {name: stuck}}`)
+		w.EventuallyRedrive("stuck", Condition("Ready", metav1.ConditionFalse, "UnreadableMessage"))
+
+		w.VHost.Send("", "orders.dlq", message(func(*amqp.Publishing) {}))
+		w.Purge("few", `{consumerQueueRef: {name: orders}, limit: 1}`)
+		w.EventuallyPurge("few", Condition("Ready", metav1.ConditionFalse, "MoreThanExpected"))
+		w.Purge("stuck", `{consumerQueueRef: {name: stuck}, limit: 10}`)
+		w.EventuallyPurge("stuck", Condition("Ready", metav1.ConditionFalse, "UnreadableMessage"))
+		w.Purge("go", `{consumerQueueRef: {name: orders}, select: {where: "headers.h != ''"}, limit: 2}`)
+		w.purged("go")
+		for _, hidden := range []string{body, header, property} {
+			Expect(logged(hidden)).To(BeEmpty())
+		}
+	})
+})
+
+// giveBack has a message taken and given back.
+func (w *world) giveBack(queue string) {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("give back")
+	Expect(err).NotTo(HaveOccurred())
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(messages).Should(Receive())
+	Expect(connection.Close()).To(Succeed())
+	Eventually(func() int { return w.VHost.Ready(queue) }).Should(Equal(1))
 }
 
 // A password is found in whatever way it is written, and nothing else is taken for one.

@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
@@ -38,13 +41,13 @@ func newLooking() *looking {
 	l.restart()
 	l.Queue("orders", ordinary)
 	l.settled(1)
-	body := strings.Repeat("x", 64_000)
-	for range 10 {
-		bodies := make([]string, large/10)
-		for i := range bodies {
-			bodies[i] = body
+	body := []byte(strings.Repeat("x", 64_000))
+	for part := range 10 {
+		messages := make([]amqp.Publishing, large/10)
+		for i := range messages {
+			messages[i] = amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{"n": int64(part*large/10 + i)}, Body: body}
 		}
-		l.VHost.Publish("", "orders.dlq", bodies...)
+		l.VHost.Send("", "orders.dlq", messages...)
 	}
 	l.looker = l.Looker(server, "looker", "deadletterqueue_admin_role")
 	Eventually(func() (int, error) { return l.status("/orders/messages?limit=1") }).Should(Equal(http.StatusOK))
@@ -120,12 +123,33 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had gone", l.returned(time.Second)))
 	})
 
-	It("gives messages back when the client stops reading", func() {
+	It("gives messages back within a second when the client stops reading", func() {
 		l := newLooking()
 		response := l.begin()
-		defer func() { _ = response.Body.Close() }()
-		l.returned(30 * time.Second)
+		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had stopped", l.returned(time.Second)))
+		rest, err := io.ReadAll(response.Body)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(response.Body.Close()).To(Succeed())
+		lines := bytes.Split(bytes.TrimSpace(rest), []byte("\n"))
+		end := v1alpha1.ExportEnd{}
+		Expect(json.Unmarshal(lines[len(lines)-1], &end)).To(Succeed())
+		Expect(end.Error).To(ContainSubstring("the client reads too slowly"))
+		Expect(end.Count).To(BeEquivalentTo(len(lines) - 1)) // begin has read most of the first line, and left its end
+		Expect(end.Count).To(BeNumerically("<", large))
 	})
+
+	DescribeTable("gives messages back before the client reads", func(path string) {
+		l := newLooking()
+		response := l.looker.Open(path)
+		took := l.returned(time.Second)
+		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("%s: messages were back %v after the answer had begun", path, took))
+		_, err := io.Copy(io.Discard, response.Body)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(response.Body.Close()).To(Succeed())
+	},
+		Entry("a page of large messages", "/orders/messages?limit=1000&bodyLimit=1000000"),
+		Entry("an export that is small", "/orders/export?where=headers.n+%3C+100"),
+	)
 
 	It("whose manager is killed loses no message", func() {
 		l := newLooking()

@@ -3,6 +3,7 @@ package plugin
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // editor has in the namespace of a test what the built-in role edit gives, but for the rights on dead letters, which the ServiceAccount
@@ -88,6 +90,61 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/messages"`)),
 			HaveField("ErrOut", ContainSubstring("Give the ServiceAccount the role:\n  kubectl --namespace "+w.Namespace+
 				" create rolebinding warren-dead-letters-edit --clusterrole=edit"))))
+	})
+
+	It("tells who has the role view which role is missing for the rest", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 2)
+		w.Account("warren-dead-letters", "deadletterqueue_viewer_role")
+		for _, role := range []string{"brokerconnection", "consumerqueue", "redrive"} {
+			kube.Kubectl("create", "rolebinding", role, "--namespace="+w.Namespace, "--clusterrole="+role+"-viewer-role", "--user=viewer")
+		}
+		viewer := func(args ...string) ended {
+			return w.warren(append(append([]string{"dlq"}, args...), "--as=viewer")...)
+		}
+		Eventually(func() string { return viewer("ls").Out }).Should(MatchRegexp(`orders +orders\.dlq +2 `))
+		for _, verb := range []string{"show", "peek", "export"} {
+			Expect(viewer(verb, "orders")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(
+				`you may create none of "warren-dead-letters": ask for the role edit in namespace "`+w.Namespace+
+					`", or for the verb create on serviceaccounts/token.`))), verb)
+		}
+		Expect(viewer("redrive", "orders", "--yes")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+			HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
+			HaveField("ErrOut", ContainSubstring("ask for a role in the namespace; view is enough to look, edit to move dead letters"))))
+		Expect(viewer("purge", "orders", "--limit=2", "--yes")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+			HaveField("ErrOut", ContainSubstring(`cannot create resource "purges"`)),
+			HaveField("ErrOut", ContainSubstring("only the role admin in the namespace lets you delete dead letters"))))
+
+		kube.Kubectl("create", "role", "token", "--namespace="+w.Namespace, "--verb=create", "--resource=serviceaccounts/token",
+			"--resource-name=warren-dead-letters")
+		kube.Kubectl("create", "rolebinding", "token", "--namespace="+w.Namespace, "--role=token", "--user=viewer")
+		Eventually(func() ended { return viewer("show", "orders") }).Should(SatisfyAll(
+			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
+		for verb, role := range map[string]string{"peek": "edit", "export": "warren-deadletterqueue-admin-role"} {
+			Expect(viewer(verb, "orders")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", SatisfyAll(
+				ContainSubstring("Give the ServiceAccount the role:\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
+		}
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
+	})
+
+	It("completes names where kubectl asks its script", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		folder := GinkgoT().TempDir()
+		printed := w.warren("completion", "--for-kubectl")
+		Expect(printed).To(HaveField("Code", 0), printed.ErrOut)
+		Expect(os.WriteFile(filepath.Join(folder, "kubectl_complete-warren"), []byte(printed.Out), 0o700)).To(Succeed())
+		for want, args := range map[string][]string{
+			"orders\n":   {"peek", "--namespace=" + w.Namespace, ""},
+			"Rejected\n": {"peek", "orders", "--died-reason", "Rej"},
+			"redrive\t":  {"redr"},
+		} {
+			command := exec.CommandContext(ctx(), KubectlPath(), append([]string{"__complete", "warren", "dlq"}, args...)...)
+			path := strings.Join([]string{folder, plugins, filepath.Dir(KubectlPath()), os.Getenv("PATH")}, ":")
+			command.Env = append(os.Environ(), "KUBECONFIG="+kube.KubeConfig, "PATH="+path)
+			Expect(run(command)).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", HavePrefix(want))))
+		}
 	})
 
 	It("says what is in the way of a look", func() {

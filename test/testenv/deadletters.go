@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
@@ -91,6 +92,15 @@ func (w *World) Looker(server DeadLetterServer, name, role string) *Looker {
 	looker := &Looker{server: server, client: server.Client(), namespace: w.Namespace, Header: http.Header{}}
 	looker.Header.Set("Authorization", "Bearer "+w.Token(name, v1alpha1.Audience))
 	return looker
+}
+
+// ShowCertificate has requests come with the client certificate by which a user is known to the API server.
+func (l *Looker) ShowCertificate(user *rest.Config) {
+	GinkgoHelper()
+	pair, err := tls.X509KeyPair(user.CertData, user.KeyData)
+	Expect(err).NotTo(HaveOccurred())
+	l.client = l.server.Client()
+	l.client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
 }
 
 // Account makes a ServiceAccount with a ClusterRole of config/rbac in the namespace, none if the role is empty.

@@ -46,12 +46,25 @@ func (p *pass) outletClosed() error {
 	case reason.Code == amqp.NotFound && p.Destination != "":
 		p.putOff(DestinationMissing, reason.Reason, under...)
 	case len(under) == 1:
-		p.giveUp(under[0], FailureRefused, reason.Reason)
+		p.giveUp(under[0], FailureRefused, p.refusal(reason))
 	default:
 		p.careful = len(under)
 		p.requeue(under)
 	}
 	return p.publish()
+}
+
+// refusal is what the broker has against a copy. Where each message names its own exchange, the broker's words quote the message.
+func (p *pass) refusal(reason *amqp.Error) string {
+	switch {
+	case p.Destination != "":
+		return reason.Reason
+	case reason.Code == amqp.NotFound:
+		return "the exchange that the message names does not exist"
+	case reason.Code == amqp.AccessRefused:
+		return "the user must be allowed to write to the exchange that the message names"
+	}
+	return reason.Reason
 }
 
 // consumerEnded says why no more messages come: the connection has ended, or the queue was deleted.
@@ -64,6 +77,19 @@ func (p *pass) consumerEnded() error {
 		return p.connectionClosed(reason)
 	case <-time.After(answerLimit):
 		return p.Errs.OfOperation(amqp.ErrClosed)
+	}
+}
+
+// whyEnded finds out what has ended the connection where an operation only tells that the connection has ended.
+func (p *pass) whyEnded(err error) error {
+	if _, vague := errors.AsType[*amqp.Error](err); !vague || !p.connection.Connection.IsClosed() {
+		return err
+	}
+	select {
+	case reason := <-p.closed:
+		return p.connectionClosed(reason)
+	case <-time.After(answerLimit):
+		return err
 	}
 }
 
@@ -81,7 +107,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	case !unreadable && (!reason.Server || reason.Code == amqp.ConnectionForced):
 		return p.Errs.OfOperation(reason)
 	case len(under) == 1 && p.careful > 0:
-		p.fail(&under[0].message, FailureRefused, reason.Reason)
+		p.fail(&under[0].message, FailureRefused, p.refusal(reason))
 		if len(p.failures) >= p.MaxFailures {
 			return ErrTooManyFailures
 		}

@@ -295,6 +295,20 @@ func TestUnreadable(t *testing.T) {
 	})
 }
 
+// The delivery ends the connection while the transfer asks how deep the destination is.
+func TestUnreadableAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 131_015)}})
+		redeliver(t, vh, source, 1)
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1))
+		_, err := start(t, vh, func(c *Config) { c.Settings = func() Settings { return Settings{Rate: 100, MaxDepth: 10_000} } }).Wait()
+		if !errors.Is(err, ErrUnreadable) {
+			t.Errorf("got %v", err)
+		}
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1))
+	})
+}
+
 func TestTooManyFailures(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
