@@ -6,15 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	amqp "github.com/rabbitmq/amqp091-go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -199,6 +202,92 @@ var _ = Describe("The dead-letter API", func() {
 		}
 	})
 
+	onEachBroker("refuses, as a dry run and a Purge do, to look at a message that the first look would delete, and a Redrive moves it",
+		func(broker brokers.Broker) {
+			w := newWorld(broker)
+			w.Queue("orders", `{queue: {deliveryLimit: Unlimited}, deadLetter: {queue: {deliveryLimit: 20}}}`)
+			w.Ready("orders")
+			w.VHost.Publish("", "orders", "rejected often")
+			w.rejectOften("orders", 21)
+			Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(1))
+
+			someone := w.looker(admin)
+			for _, path := range []string{"/orders", "/orders/messages", "/orders/export"} {
+				Eventually(func(g Gomega) {
+					code, body := someone.Ask(path)
+					g.Expect(code).To(Equal(http.StatusConflict), "%s", body)
+					g.Expect(string(body)).To(ContainSubstring(`queue \"orders.dlq\" has a delivery limit`))
+				}).Should(Succeed())
+			}
+			w.Redrive("look", `{consumerQueueRef: {name: orders}, dryRun: true}`)
+			w.Redrive("some", `{consumerQueueRef: {name: orders}, select: {reasons: [Rejected]}}`)
+			w.Purge("none", `{consumerQueueRef: {name: orders}, limit: 1}`)
+			refused := []gomegatypes.GomegaMatcher{
+				Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"), Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"),
+				Message(ContainSubstring(`queue "orders.dlq" has a delivery limit`)),
+			}
+			w.EventuallyRedrive("look", refused...)
+			w.EventuallyRedrive("some", refused...)
+			w.EventuallyPurge("none", refused...)
+			Expect(w.VHost.Ready("orders.dlq")).To(Equal(1))
+
+			w.Redrive("all", `{consumerQueueRef: {name: orders}}`)
+			Expect(*w.completed("all").Moved).To(BeEquivalentTo(1))
+			Expect(w.VHost.Ready("orders.dlq")).To(BeZero())
+			w.rejectOften("orders", 3) // it begins anew
+			Eventually(func() []string { return bodies(w.take("orders.dlq")) }).Should(Equal([]string{"rejected often"}))
+		})
+
+	onEachBroker("shows the same to two who look a hundred times each, and loses nothing beside a Redrive", func(broker brokers.Broker) {
+		const messages, page = 300, 40
+		w := newWorld(broker)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.VHost.Send("", "orders.dlq", numbered(messages)...)
+		someone := w.looker(editor)
+		all := v1alpha1.DeadLetterList{}
+		someone.Get("/orders/messages?limit=1000", &all)
+		Expect(all.Items).To(HaveLen(messages))
+		known := ids(all)
+		looks := func(times int, check func(seen []string)) {
+			GinkgoHelper()
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() {
+					defer GinkgoRecover()
+					for range times {
+						found := v1alpha1.DeadLetterList{}
+						someone.Get(fmt.Sprintf("/orders/messages?limit=%d", page), &found)
+						check(ids(found))
+					}
+				})
+			}
+			both.Wait()
+		}
+		looks(60, func(seen []string) { Expect(seen).To(Equal(known[:page])) })
+		again := v1alpha1.DeadLetterList{}
+		someone.Get("/orders/messages?limit=1000", &again)
+		Expect(ids(again)).To(Equal(known), "no order has changed")
+
+		w.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 30, select: {where: "headers.n % 2 == 0"}}`)
+		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+		looks(40, func(seen []string) { Expect(known).To(ContainElements(seen)) })
+		Expect(*w.completed("again").Moved).To(BeEquivalentTo(messages / 2))
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(messages / 2))
+		left := w.take("orders.dlq")
+		var stays, odd []string
+		for i := range left { // what a look and the Redrive give back at the same time can change places
+			stays, odd = append(stays, deadletter.Fingerprint(&left[i])), append(odd, known[2*i+1])
+		}
+		Expect(stays).To(ConsistOf(odd), "nothing but counters has changed")
+		even := slices.DeleteFunc(numbered(messages), func(message amqp.Publishing) bool { return isOdd(message.Headers["n"].(int64)) })
+		moved := w.take("orders")
+		Expect(moved).To(HaveLen(len(even)))
+		for _, message := range even {
+			Expect(moved).To(ContainElement(HaveField("Body", Equal(message.Body))))
+		}
+	})
+
 	onEachBroker("shows of a shared queue what is the ConsumerQueue's own", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {name: shared.dlq}}}`)
@@ -315,5 +404,24 @@ var _ = Describe("The dead-letter API", func() {
 			ContainSubstring(w.Namespace+"/orders"), ContainSubstring("system:serviceaccount:"+w.Namespace))))
 	})
 })
+
+// rejectOften takes the first message of a queue, gives it back so many times, and then has it dead-lettered.
+func (w *world) rejectOften(queue string, times int) {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("reject")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(channel.Qos(1, 0, false)).To(Succeed())
+	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
+	Expect(err).NotTo(HaveOccurred())
+	for i := range times + 1 {
+		var message amqp.Delivery
+		Eventually(messages).Should(Receive(&message))
+		Expect(message.Reject(i < times)).To(Succeed())
+	}
+	Expect(channel.Close()).To(Succeed())
+}
 
 func isOdd(number int64) bool { return number%2 == 1 }

@@ -15,14 +15,10 @@ var _ = Describe("Two replicas", func() {
 	// A restart of the operator changes nothing of what is well, and an upgrade is one: the queues of consumers do not notice.
 	It("have one leader; when it is killed the other takes over and goes on", func() {
 		w := newWorld(shared)
-		replica := func() *Manager {
-			return kube.StartManager(managerBinary, []string{w.Namespace}, uncounted,
-				"--leader-elect", "--leader-election-namespace", w.Namespace)
-		}
-		leader := replica()
+		leader := w.replica()
 		var first string
 		Eventually(func() string { first = w.leader(); return first }).ShouldNot(BeEmpty())
-		other := replica()
+		other := w.replica()
 		names := w.Queues("orders", 3, ordinary)
 		w.settled(3)
 		flow := w.flow(names[0])
@@ -43,7 +39,7 @@ var _ = Describe("Two replicas", func() {
 
 		By("handing over at once when the leader ends in good order")
 		second := w.leader()
-		third := replica()
+		third := w.replica()
 		other.Stop()
 		Eventually(w.leader).WithTimeout(8 * time.Second).ShouldNot(BeElementOf(second, ""))
 		w.Queue("last", ordinary)
@@ -51,6 +47,12 @@ var _ = Describe("Two replicas", func() {
 		Expect(third.HasEnded()).To(BeFalse())
 	})
 })
+
+// replica starts a manager that is one of several: it works once it has the lease.
+func (w *world) replica() *Manager {
+	GinkgoHelper()
+	return kube.StartManager(managerBinary, []string{w.Namespace}, uncounted, "--leader-elect", "--leader-election-namespace", w.Namespace)
+}
 
 // leader is the identity of the manager that has the lease.
 func (w *world) leader() string {

@@ -24,8 +24,11 @@ var (
 	mishaps  = numberFrom("WARREN_CHAOS_FAULTS", 2)
 )
 
-// window is how many messages of a Redrive wait for their confirm at most.
-const window = 500
+// window is how many messages of a Redrive wait for their confirm at most, and windowOfSome how many may be unsettled where some stay.
+const (
+	window       = 500
+	windowOfSome = 2048
+)
 
 var _ = Describe("A Redrive", Label("redrive"), func() {
 	It("whose manager is killed loses no message, and moves few twice", func() {
@@ -45,6 +48,57 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		})
 		r.expectMoved(0)
 	})
+
+	It("that selects messages and whose manager is killed loses none, moves few twice, and leaves the others", Long, func() {
+		r := newRedrive(newWorld(shared))
+		r.even = true
+		r.suffer(func() {
+			r.manager.Kill()
+			r.manager = startManager(r.world)
+		})
+		r.expectMoved(mishaps * windowOfSome)
+		r.expectOdd(true)
+	})
+
+	It("that selects messages and whose manager is restarted moves none twice, and leaves the others in their order", Long, func() {
+		r := newRedrive(newWorld(shared))
+		r.even = true
+		r.suffer(func() {
+			r.manager.Stop()
+			r.manager = startManager(r.world)
+		})
+		r.expectMoved(0)
+		r.expectOdd(false)
+	})
+
+	It("whose leader is killed is completed by the other replica, loses no message, and moves few twice", Long, func() {
+		w := newWorld(shared)
+		leader := w.replica()
+		var first string
+		Eventually(func() string { first = w.leader(); return first }).ShouldNot(BeEmpty())
+		r := newRedriveOf(w, leader)
+		other := w.replica()
+		r.begin()
+		Eventually(r.VHost.Ready).WithArguments("orders").WithPolling(50 * time.Millisecond).Should(BeNumerically(">=", redriven/2))
+		leader.Kill()
+		r.expectMoved(window)
+		Expect(w.leader()).NotTo(Equal(first))
+		Expect(other.HasEnded()).To(BeFalse())
+	})
+
+	for _, broker := range older {
+		It("whose manager is killed and whose connections are cut loses no message, and moves few twice, on RabbitMQ "+broker.Version, Long, func() {
+			r := newRedrive(newWorld(broker))
+			r.suffer(func() {
+				r.manager.Kill()
+				r.manager = startManager(r.world)
+				moved := r.VHost.Ready("orders")
+				Eventually(r.VHost.Ready).WithArguments("orders").WithPolling(50 * time.Millisecond).Should(BeNumerically(">", moved))
+				r.amqp.Cut()
+			})
+			r.expectMoved(2 * mishaps * window)
+		})
+	}
 
 	It("whose connections are cut loses no message, and moves few twice", func() {
 		r := newRedrive(newWorld(shared))
@@ -76,6 +130,25 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(0)
 	})
 
+	It("leaves a message that is larger than the broker takes by now, names it, and moves the others", Long, func() {
+		private := brokers.NewPrivate(GinkgoTB())
+		w := newStraightWorld(private.Broker)
+		startManager(w)
+		w.Queue("orders", ordinary)
+		w.settled(1)
+		const most = 16 << 20
+		private.Eval(fmt.Sprintf("persistent_term:put(max_message_size, %d).", 2*most))
+		w.VHost.Publish("", "orders.dlq", "before", strings.Repeat("x", most+1), "behind")
+		private.Eval(fmt.Sprintf("persistent_term:put(max_message_size, %d).", most))
+		w.Redrive("again", "{consumerQueueRef: {name: orders}}")
+		ended := w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionTrue, "Completed"))
+		Expect(*ended.Status.Moved).To(BeEquivalentTo(2))
+		Expect(ended.Status.Failures).To(ConsistOf(SatisfyAll(HaveField("Reason", "Refused"), HaveField("Message", ContainSubstring(
+			"message size 16777217 is larger than configured max size 16777216")))))
+		Eventually(w.VHost.Ready).WithArguments("orders.dlq").Should(Equal(1))
+		Expect(w.VHost.Ready("orders")).To(BeNumerically(">=", 2))
+	})
+
 	It("takes little memory of the manager and few writes of its status, however many messages there are", func() {
 		r := newRedrive(newWorld(shared))
 		writes, before := r.countWrites(), memoryOf(r.manager)
@@ -100,12 +173,19 @@ type redrive struct {
 
 	manager *Manager
 	takes   time.Duration // to move all messages if nothing goes wrong; zero if as fast as can be
+	even    bool          // only messages with even numbers are moved
 	began   time.Time
 }
 
 func newRedrive(w *world) *redrive {
 	GinkgoHelper()
-	r := &redrive{world: w, manager: startManager(w)}
+	return newRedriveOf(w, startManager(w))
+}
+
+// newRedriveOf is newRedrive for a manager that runs.
+func newRedriveOf(w *world, manager *Manager) *redrive {
+	GinkgoHelper()
+	r := &redrive{world: w, manager: manager}
 	if redriven <= 50_000 { // there must be time for something to go wrong
 		r.takes = 4 * time.Second
 	}
@@ -126,10 +206,22 @@ func (r *redrive) begin() {
 	GinkgoHelper()
 	rate := v1alpha1.Unlimited
 	if r.takes > 0 {
-		rate = strconv.Itoa(redriven/int(r.takes.Seconds()) + 1)
+		rate = strconv.Itoa(r.selected()/int(r.takes.Seconds()) + 1)
 	}
 	r.began = time.Now()
-	r.Redrive("again", fmt.Sprintf("{consumerQueueRef: {name: orders}, maxDestinationDepth: Unlimited, rate: %s}", rate))
+	selection := ""
+	if r.even {
+		selection = `, select: {where: "int(body) % 2 == 0"}`
+	}
+	r.Redrive("again", fmt.Sprintf("{consumerQueueRef: {name: orders}, maxDestinationDepth: Unlimited, rate: %s%s}", rate, selection))
+}
+
+// selected is how many messages are to be moved.
+func (r *redrive) selected() int {
+	if r.even {
+		return redriven / 2
+	}
+	return redriven
 }
 
 // suffer begins, and has something go wrong again and again while messages are moved.
@@ -138,28 +230,31 @@ func (r *redrive) suffer(mishap func()) {
 	r.begin()
 	for i := range mishaps {
 		Eventually(r.VHost.Ready).WithArguments("orders").WithTimeout(deadline.For(2 * time.Minute)).WithPolling(50 * time.Millisecond).
-			Should(BeNumerically(">=", (i+1)*redriven/(mishaps+1)))
+			Should(BeNumerically(">=", (i+1)*r.selected()/(mishaps+1)))
 		mishap()
 	}
 }
 
-// expectMoved waits for the end, and expects each message in the main queue, and so many twice at most.
+// expectMoved waits for the end, and expects each selected message in the main queue, so many twice at most, and no others.
 func (r *redrive) expectMoved(twiceAtMost int) {
 	GinkgoHelper()
 	Eventually(r.GetRedrive).WithArguments("again").WithTimeout(deadline.For(10 * time.Minute)).
 		Should(Condition("Ready", metav1.ConditionTrue, "Completed"))
 	took := time.Since(r.began)
-	Eventually(r.VHost.Ready).WithArguments("orders.dlq").Should(BeZero())
+	Eventually(r.VHost.Ready).WithArguments("orders.dlq").Should(Equal(redriven - r.selected()))
 	lost, twice := 0, 0
-	for _, times := range r.moved() {
-		if times == 0 {
+	for number, times := range r.moved() {
+		switch {
+		case r.even && number%2 == 1:
+			Expect(times).To(BeZero(), "message %d is not selected", number)
+		case times == 0:
 			lost++
-		} else {
+		default:
 			twice += times - 1
 		}
 	}
 	AddReportEntry("Redrive", ReportEntryVisibilityAlways, fmt.Sprintf(
-		"%d messages in %v, %d faults: %d lost, %d twice", redriven, took.Round(100*time.Millisecond), mishaps, lost, twice))
+		"%d messages in %v, %d faults: %d lost, %d twice", r.selected(), took.Round(100*time.Millisecond), mishaps, lost, twice))
 	Expect(lost).To(BeZero())
 	Expect(twice).To(BeNumerically("<=", twiceAtMost))
 }

@@ -20,14 +20,17 @@ import (
 var (
 	// shared is the newest broker, which other tests use too.
 	shared brokers.Broker
-	kube   *APIServer
+	// older are further brokers that other tests use, too.
+	older []brokers.Broker
+	kube  *APIServer
 	// managerBinary is what cmd/main.go is built into.
 	managerBinary string
 )
 
 func TestFaults(t *testing.T) {
 	SetUpGomega(30 * time.Second)
-	shared = brokers.Newest(t)
+	all := brokers.All(t)
+	shared, older = all[0], all[1:]
 	RunSpecs(t, "Faults")
 }
 

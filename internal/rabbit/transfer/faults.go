@@ -80,26 +80,14 @@ func (p *pass) consumerEnded() error {
 	}
 }
 
-// whyEnded finds out what has ended the connection where an operation only tells that the connection has ended.
-func (p *pass) whyEnded(err error) error {
-	if _, vague := errors.AsType[*amqp.Error](err); !vague || !p.connection.Connection.IsClosed() {
-		return err
-	}
-	select {
-	case reason := <-p.closed:
-		return p.connectionClosed(reason)
-	case <-time.After(answerLimit):
-		return err
-	}
-}
-
 // connectionClosed says why the connection has ended, and who is to blame.
 func (p *pass) connectionClosed(reason *amqp.Error) error {
 	if reason == nil {
 		return p.Errs.OfOperation(amqp.ErrClosed)
 	}
 	under := slices.Collect(maps.Values(p.outlet.inFlight))
-	unreadable := reason.Code == amqp.InternalError || reason.Code == amqp.FrameError && !reason.Server
+	// The client reports a frame that is too large, and a connection that was cut, by the same code.
+	unreadable := reason.Code == amqp.InternalError || !reason.Server && reason.Reason == amqp.ErrFrameTooLarge.Error()
 	switch {
 	// With one message at a time, none is delivered while a copy is under way.
 	case unreadable && (len(under) == 0 || p.intake.capacity() > 1):
@@ -123,6 +111,7 @@ var errCrashed = errors.New("a delivery has ended the connection")
 // ended has fewer messages delivered at a time after a delivery has ended the connection, so that those in front of the culprit are moved.
 // When the culprit is the first one, nothing more can be done.
 func (p *pass) ended(err error) error {
+	err = p.whyClosed(err)
 	if !errors.Is(err, errCrashed) {
 		return err
 	}
@@ -135,6 +124,22 @@ func (p *pass) ended(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	p.atATime = max(1, p.prefetch()/2)
+	return err
+}
+
+// whyClosed is why the connection has ended, where that is what an error comes from: whoever asks the broker something at that moment may
+// hear of the end first, and only that there was one.
+func (p *pass) whyClosed(err error) error {
+	if isFinal(err) || errors.Is(err, errCrashed) || !p.connection.Connection.IsClosed() {
+		return err
+	}
+	select {
+	case reason := <-p.closed:
+		if reason != nil { // nobody has heard of it yet
+			return p.connectionClosed(reason)
+		}
+	case <-time.After(answerLimit):
+	}
 	return err
 }
 

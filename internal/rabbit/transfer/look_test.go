@@ -199,3 +199,22 @@ func TestLookAtAnUnreadableMessage(t *testing.T) {
 		topologytest.Equal(t, "found", Looked{Ready: 1}, found)
 	})
 }
+
+// The network fails. No message is to blame, and all come back.
+func TestLookWhoseConnectionIsCut(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(1000)...)
+		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
+		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			c.Dial = dialer(t, vh, proxy.URI)
+			c.Visit = func(*amqp.Delivery) bool {
+				proxy.Cut()
+				return true
+			}
+		})
+		if !errors.Is(err, brokererr.ErrUnreachable) {
+			t.Errorf("got %v", err)
+		}
+		topologytest.Equal(t, "source", bodies(1000), drained(t, vh, source, 1000))
+	})
+}

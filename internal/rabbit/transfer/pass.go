@@ -101,7 +101,7 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settleLimit, connection.CloseSocket) })
 	defer stop()
 	if err = p.open(); err == nil {
-		err = p.whyEnded(p.run(ctx))
+		err = p.run(ctx)
 	}
 	defer func() { t.report(p.now()) }()
 	if err != nil {

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+var _ = Describe("A Redrive", Serial, func() {
+	It("between queues whose leaders' node is killed, or stopped, loses no message, and moves few twice", func() {
+		const messages, rate = 1000, 100
+		const window = rate / 4
+		w := newWorld(1, 1)
+		w.Queue("orders", `{}`)
+		w.AllReady(1)
+		bodies := make([]string, messages)
+		for i := range bodies {
+			bodies[i] = strconv.Itoa(i)
+		}
+		for number, end := range map[int]func(number int){2: nodes.Kill, 3: nodes.Stop} {
+			w.VHost.Publish("", "orders.dlq", bodies...)
+			w.lead(number)
+			name := fmt.Sprintf("node-%d", number)
+			w.Redrive(name, fmt.Sprintf(`{consumerQueueRef: {name: orders}, rate: %d}`, rate))
+			Eventually(w.VHost.Ready).WithArguments("orders").WithPolling(50 * time.Millisecond).Should(BeNumerically(">=", messages/4))
+			end(number)
+			ended := w.EventuallyRedrive(name, Condition("Ready", metav1.ConditionTrue, "Completed"))
+			nodes.Start(number)
+			Expect(*ended.Status.Moved).To(BeNumerically(">=", messages))
+			Eventually(w.VHost.Ready).WithArguments("orders.dlq").Should(BeZero())
+			times := map[string]int{}
+			for _, body := range w.take("orders") {
+				times[body]++
+			}
+			Expect(times).To(HaveLen(messages), "none is lost")
+			twice := -messages
+			for _, count := range times {
+				twice += count
+			}
+			AddReportEntry(fmt.Sprintf("moved twice when node %d ended", number), twice)
+			Expect(twice).To(BeNumerically("<=", window))
+		}
+	})
+})
+
+// lead has a node lead the quorum queues of the vhost.
+func (w *world) lead(number int) {
+	GinkgoHelper()
+	name := nodes.Name(number)
+	queues := fmt.Sprintf(`Q <- rabbit_amqqueue:list(<<"%s">>), amqqueue:is_quorum(Q)`, w.VHost.Name)
+	nodes.Eval(number, fmt.Sprintf(`[catch rabbit_quorum_queue:transfer_leadership(Q, '%s') || %s].`, name, queues))
+	Eventually(func() string {
+		return nodes.Eval(number, fmt.Sprintf(`lists:usort([element(2, amqqueue:get_pid(Q)) || %s]) == ['%s'].`, queues, name))
+	}).Should(Equal("true"))
+}
+
+// take takes all messages out of a queue, and returns their bodies.
+func (w *world) take(queue string) []string {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("take")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	ready := w.VHost.Ready(queue)
+	messages, err := channel.Consume(queue, "", true, false, false, false, nil)
+	Expect(err).NotTo(HaveOccurred())
+	bodies := make([]string, ready)
+	for i := range bodies {
+		bodies[i] = string((<-messages).Body)
+	}
+	return bodies
+}

@@ -1,0 +1,87 @@
+package facts
+
+import (
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// No broker takes these over AMQP 0-9-1, so a dead letter can have an expiration that is no number, or a CC that is no list, only by another
+// way. RabbitMQ closes the channel, and for headers that fit into no frame the connection.
+func TestMessagesThatNoBrokerTakes(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		w.quorum("orders")
+		const closesChannel, closesConnection = amqp.PreconditionFailed, amqp.FrameError
+		refused := map[string]struct {
+			message amqp.Publishing
+			code    int
+		}{
+			"the user-id of another":                {amqp.Publishing{UserId: "another"}, closesChannel},
+			"a reply-to nobody waits at":            {amqp.Publishing{ReplyTo: "amq.rabbitmq.reply-to"}, closesChannel},
+			"an expiration that is no number":       {amqp.Publishing{Expiration: "soon"}, closesChannel},
+			"a CC that is no list":                  {amqp.Publishing{Headers: amqp.Table{"CC": "elsewhere"}}, closesChannel},
+			"headers that are larger than a frame":  {amqp.Publishing{Headers: amqp.Table{"text": strings.Repeat("x", 131_072)}}, closesConnection},
+			"a body of more than 16 MiB (not 3.10)": {amqp.Publishing{Body: make([]byte, 16<<20+1)}, closesChannel},
+		}
+		for what, try := range refused {
+			connection, err := w.Connect("poison")
+			w.must(err)
+			channel, err := connection.Channel()
+			w.must(err)
+			w.must(channel.Confirm(false))
+			closed := channel.NotifyClose(make(chan *amqp.Error, 1))
+			confirmation, err := channel.PublishWithDeferredConfirm("", "orders", false, false, try.message)
+			if err == nil { // otherwise the broker was quick
+				_, err = confirmation.WaitContext(w.t.Context())
+			}
+			if len(try.message.Body) > 0 && !w.is40() {
+				w.equal(what, err, nil)
+				w.must(connection.Close())
+				continue
+			}
+			reason := <-closed
+			if reason == nil || reason.Code != try.code {
+				w.t.Errorf("%s: got %v, want code %d", what, reason, try.code)
+			}
+			w.equal(what+": the connection has ended", connection.IsClosed(), try.code == closesConnection)
+			_ = connection.Close()
+		}
+		taken := 0
+		if !w.is40() {
+			taken = 1
+		}
+		w.holds("orders", taken)
+	})
+}
+
+// AMQP 1.0 can say what AMQP 0-9-1 cannot: an application property becomes a CC that is no list, a reply-to is taken as it is, and a
+// message with a UUID ends the connection of each client of AMQP 0-9-1.
+func TestMessagesOfAMQP10(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		if !w.is40() {
+			w.t.Skip("RabbitMQ 3.10 needs a plugin for AMQP 1.0")
+		}
+		w.quorum("orders", "x-delivery-limit", -1)
+		w.SendAMQP10("orders", brokers.AMQP10{
+			Body: "strange", ReplyTo: "amq.rabbitmq.reply-to", Properties: map[string]any{"CC": "elsewhere"},
+		})
+		strange := w.take("orders", "strange")
+		w.equal("reply-to", strange.ReplyTo, "amq.rabbitmq.reply-to")
+		w.equal("CC", strange.Headers["CC"], "elsewhere")
+
+		w.SendAMQP10("orders", brokers.AMQP10{Properties: map[string]any{"id": brokers.UUID{1}}})
+		connection, err := w.Connect("reader")
+		w.must(err)
+		channel, err := connection.Channel()
+		w.must(err)
+		closed := connection.NotifyClose(make(chan *amqp.Error, 1))
+		_, err = channel.Consume("orders", "", false, false, false, false, nil)
+		if reason := <-closed; reason == nil || reason.Code != amqp.InternalError {
+			w.t.Errorf("the reader's connection: got %v, %v", reason, err)
+		}
+		w.holds("orders", 1)
+	})
+}
