@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"regexp"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,6 +25,15 @@ func (w *world) traps(name string) []string {
 		all = append(all, string(advisory.Code)+" "+string(advisory.Reason)+" "+advisory.Name)
 	}
 	return all
+}
+
+// forbidReading gives Warren a user who may do anything but read a queue, which allow lets the user do.
+func (w *world) forbidReading(queue string) (allow func()) {
+	GinkgoHelper()
+	user := w.VHost.Broker.NewUser(GinkgoTB(), "administrator")
+	w.VHost.Grant(user, ".*", ".*", "^(?!"+regexp.QuoteMeta(queue)+"$).*")
+	w.Secret(user.Username, user.Password)
+	return func() { w.VHost.Grant(user, ".*", ".*", ".*") }
 }
 
 var _ = Describe("A dead-letter queue", func() {
@@ -114,9 +124,7 @@ var _ = Describe("A dead-letter queue", func() {
 
 	onEachBroker("that may not be read has an advisory once somebody tries, until a Redrive gets on", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		user := broker.NewUser(GinkgoTB(), "administrator")
-		w.VHost.Grant(user, ".*", ".*", `^(?!orders\.dlq$).*`)
-		w.Secret(user.Username, user.Password)
+		allow := w.forbidReading("orders.dlq")
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		Expect(w.traps("orders")).To(BeEmpty())
@@ -125,7 +133,7 @@ var _ = Describe("A dead-letter queue", func() {
 		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonPermissionDenied))
 		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"RedriveImpossible  orders.dlq"}))
 		w.Ready("orders")
-		w.VHost.Grant(user, ".*", ".*", ".*")
+		allow()
 		w.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromInt32(1000)) }) // otherwise a minute passes
 		w.EventuallyRedrive("again", HaveField("Status.Moved", HaveValue(BeEquivalentTo(3))))
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
@@ -133,9 +141,7 @@ var _ = Describe("A dead-letter queue", func() {
 
 	onEachBroker("that may not be read has an advisory once somebody looks, until a look succeeds", func(broker brokers.Broker) {
 		w := newWorld(broker)
-		user := broker.NewUser(GinkgoTB(), "administrator")
-		w.VHost.Grant(user, ".*", ".*", `^(?!orders\.dlq$).*`)
-		w.Secret(user.Username, user.Password)
+		allow := w.forbidReading("orders.dlq")
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(3)...)
@@ -147,7 +153,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(look).Should(Equal(http.StatusConflict))
 		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"RedriveImpossible  orders.dlq"}))
 		w.Ready("orders")
-		w.VHost.Grant(user, ".*", ".*", ".*")
+		allow()
 		Eventually(look).Should(Equal(http.StatusOK))
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})

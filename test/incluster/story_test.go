@@ -2,7 +2,9 @@ package incluster
 
 import (
 	"bufio"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -111,6 +113,32 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Eventually(func() (string, error) { return c.deadLetters("edit") }).Should(ContainSubstring(`"body":"dead"`))
 		_, err := c.deadLetters("view")
 		Expect(err).To(MatchError(ContainSubstring(`cannot get resource \"deadletterqueues/messages\"`)))
+	})
+
+	// The API server of the oldest supported Kubernetes runs these rules, too: see the workflow of releases.
+	It("has the API server refuse a Redrive that names another requester, and changes of a Redrive", func() {
+		create := func(spec string, arguments ...string) error {
+			file := filepath.Join(GinkgoT().TempDir(), "redrive.yaml")
+			Expect(os.WriteFile(file, []byte(`apiVersion: messaging.warren.dev/v1alpha1
+kind: Redrive
+metadata: {name: rules, namespace: default}
+spec: {consumerQueueRef: {name: orders}, suspend: true, `+spec+`}
+`), 0o600)).To(Succeed())
+			_, err := c.Kube.TryKubectl(append([]string{"create", "-f", file}, arguments...)...)
+			return err
+		}
+		Expect(create(`requestedBy: mallory`, "--dry-run=server")).To(
+			MatchError(ContainSubstring("who creates the Redrive: correct or remove spec.requestedBy")))
+		Expect(create(`rate: 0`, "--dry-run=server")).To(MatchError(ContainSubstring("must be between 1 and 100000 messages a second, or Unlimited")))
+		Expect(create(`limit: 5`)).To(Succeed())
+		DeferCleanup(func() { c.Kube.Kubectl("delete", "redrive", "rules", "--namespace=default") })
+		change := func(patch string) error {
+			_, err := c.Kube.TryKubectl("patch", "redrive", "rules", "--namespace=default", "--type=merge", "-p", patch)
+			return err
+		}
+		Expect(change(`{"spec":{"limit":6}}`)).To(
+			MatchError(ContainSubstring("only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Redrive")))
+		Expect(change(`{"spec":{"rate":6}}`)).To(Succeed())
 	})
 
 	It("goes on after its pod was killed", func() {
