@@ -138,6 +138,41 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		})
 	}
 
+	It("to kubectl warren, which says which role is missing", func() {
+		plugins := BuildPlugin()
+		for _, kind := range []string{"consumerqueue", "redrive", "purge"} {
+			s.cluster.Kubectl("create", "rolebinding", kind, "--namespace="+s.Namespace,
+				"--clusterrole=warren-"+kind+"-viewer-role", "--user=the-viewer")
+		}
+		warren := func(user string, arguments ...string) (string, error) {
+			command := exec.CommandContext(ctx(), KubectlPath(), append([]string{"warren", "dlq"}, arguments...)...)
+			command.Args = append(command.Args, "--namespace="+s.Namespace, "--as="+user)
+			command.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.KubeConfig, "PATH="+plugins+":"+os.Getenv("PATH"))
+			output, err := command.CombinedOutput()
+			return string(output), err
+		}
+		Eventually(func() (string, error) { return warren("the-viewer", "ls") }).Should(MatchRegexp(`orders +orders\.dlq`))
+		Expect(warren("the-viewer", "show", "orders")).To(ContainSubstring("Queue orders.dlq: 1 message."))
+		Expect(warren("the-editor", "peek", "orders")).To(ContainSubstring("a dead letter"))
+		Expect(warren("the-admin", "export", "orders")).To(ContainSubstring(`{"kind":"ExportEnd","count":1,"partial":false}`))
+		missing := "Ask for the role in namespace \"" + s.Namespace +
+			"\": view is enough to count, edit to look at messages, admin to export them."
+		for _, refused := range []struct {
+			user, says string
+			arguments  []string
+		}{
+			{"the-viewer", missing, []string{"peek", "orders"}},
+			{"the-viewer", missing, []string{"export", "orders"}},
+			{"the-editor", missing, []string{"export", "orders"}},
+			{"the-viewer", "view is enough to look, edit to move dead letters", []string{"redrive", "orders", "--yes"}},
+			{"the-viewer", "only the role admin in the namespace lets you delete dead letters", []string{"purge", "orders", "--limit=1", "--yes"}},
+		} {
+			output, err := warren(refused.user, refused.arguments...)
+			Expect(err).To(HaveOccurred(), "%v", refused)
+			Expect(output).To(ContainSubstring(refused.says))
+		}
+	})
+
 	It("and to nobody who only says that the API server has let them pass", func() {
 		others, err := tls.LoadX509KeyPair(pairIn(strangers.issue("front-proxy")))
 		Expect(err).NotTo(HaveOccurred())
