@@ -105,7 +105,7 @@ func (l *amqp10) open(v *VHost, queue string) error {
 // send publishes a message, and waits until the broker has accepted it.
 func (l *amqp10) send(number uint32, message AMQP10) error {
 	const notSettled = 0x42
-	var fields [][]byte
+	fields := make([][]byte, 0, 2*len(message.Properties))
 	for _, name := range slices.Sorted(maps.Keys(message.Properties)) {
 		value, isUUID := message.Properties[name].(UUID)
 		encoded := slices.Concat([]byte{0x98}, value[:])

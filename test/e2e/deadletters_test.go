@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -256,8 +257,13 @@ var _ = Describe("The dead-letter API", func() {
 				both.Go(func() {
 					defer GinkgoRecover()
 					for range times {
+						var body []byte
+						Eventually(func() (code int) { // they take turns
+							code, body = someone.Ask(fmt.Sprintf("/orders/messages?limit=%d", page))
+							return code
+						}).WithPolling(10 * time.Millisecond).Should(Equal(http.StatusOK))
 						found := v1alpha1.DeadLetterList{}
-						someone.Get(fmt.Sprintf("/orders/messages?limit=%d", page), &found)
+						Expect(json.Unmarshal(body, &found)).To(Succeed())
 						check(ids(found))
 					}
 				})
