@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 func TestSkips(t *testing.T) {
@@ -46,7 +44,7 @@ func TestSkips(t *testing.T) {
 			source.Shared = test.shared
 			rules := Rules{Source: source, Selector: selector, RedriveID: "0d7f", MaxRedrives: 3}
 			got := rules.Skips(source.Read(&amqp.Delivery{Headers: test.headers}), at)
-			topologytest.Equal(t, "skipped", test.want, got)
+			equal(t, "skipped", test.want, got)
 		})
 	}
 }
@@ -59,5 +57,5 @@ func TestSkipsWithoutALimit(t *testing.T) {
 	}
 	rules := Rules{Source: orders, Selector: selector, RedriveID: "0d7f", MaxRedrives: -1}
 	message := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(1000)}}
-	topologytest.Equal(t, "skipped", SkipReason(""), rules.Skips(orders.Read(&message), at))
+	equal(t, "skipped", SkipReason(""), rules.Skips(orders.Read(&message), at))
 }

@@ -5,14 +5,12 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // The format is part of the API: somebody may have written a fingerprint down.
 func TestFingerprintFormat(t *testing.T) {
 	t.Parallel()
-	topologytest.Equal(t, "fingerprint", "nf23wuubtf3kga22", Fingerprint(letter()))
+	equal(t, "fingerprint", "nf23wuubtf3kga22", Fingerprint(letter()))
 }
 
 func TestFingerprintStays(t *testing.T) {
@@ -28,7 +26,7 @@ func TestFingerprintStays(t *testing.T) {
 			t.Parallel()
 			message := letter()
 			change(message)
-			topologytest.Equal(t, "fingerprint", want, Fingerprint(message))
+			equal(t, "fingerprint", want, Fingerprint(message))
 		})
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 var (
@@ -78,7 +76,7 @@ func TestCopyHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			copied := stamp.Copy(orders.Read(&test.message), at, 7)
-			topologytest.Equal(t, "headers", test.want, copied.Headers)
+			equal(t, "headers", test.want, copied.Headers)
 		})
 	}
 }
@@ -104,7 +102,7 @@ func TestCopyProperties(t *testing.T) {
 	}
 	got := stamp.Copy(orders.Read(&message), at, 1)
 	got.Headers = nil
-	topologytest.Equal(t, "properties", amqp.Publishing{
+	equal(t, "properties", amqp.Publishing{
 		ContentType: "application/json", ContentEncoding: "gzip", DeliveryMode: amqp.Persistent, Priority: 5, CorrelationId: "c",
 		ReplyTo: "replies", MessageId: "m1", Timestamp: died, Type: "order", AppId: "shop", Body: []byte("{}"),
 	}, got)

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // letter is a message that was rejected an hour before at.
@@ -89,7 +87,7 @@ func TestSelect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			topologytest.Equal(t, "skipped", test.want, selector.skips(orders.Read(letter()), at))
+			equal(t, "skipped", test.want, selector.skips(orders.Read(letter()), at))
 		})
 	}
 }
@@ -116,7 +114,7 @@ func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			topologytest.Equal(t, "skipped", test.want, selector.skips(orders.Read(&test.message), at))
+			equal(t, "skipped", test.want, selector.skips(orders.Read(&test.message), at))
 		})
 	}
 }
