@@ -200,7 +200,8 @@ var _ = Describe("kubectl warren ui", func() {
 		b.tabTo("Count")
 		b.run(chromedp.KeyEvent(kb.Enter))
 		Eventually(b.text).Should(ContainSubstring("Move 4 messages?"))
-		Expect(evaluate[string](b, `document.activeElement.textContent`)).To(Equal("Move 4 messages"), "the answer has the focus")
+		focused := func() string { return evaluate[string](b, `document.activeElement.textContent`) }
+		Eventually(focused).Should(Equal("Move 4 messages"), "the answer gets the focus")
 		b.run(chromedp.KeyEvent(kb.Enter))
 		Eventually(b.text).Should(ContainSubstring("4 moved Completed"))
 	})
