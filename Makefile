@@ -41,6 +41,7 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 # to link what only a debugger reads (-w), or to wait for a second at the end of each test binary, as the race detector does.
 .PHONY: test
 test: ## Run all tests on real parts, and check the coverage.
+	hack/kubernetes.sh node >/dev/null
 	GOGC=400 GORACE=atexit_sleep_ms=0 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
 		-ldflags=-w $(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
 		./internal/rabbit ./test/deployment ./test/monitoring $$(go list ./... | grep -vE '/test/(gitops|incluster)$$')

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -215,8 +216,14 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		Expect(s.cluster.Kubectl("get", "consumerqueues", "--namespace="+s.Namespace)).To(ContainSubstring("orders"))
 	})
 
-	It("and after hack/undeploy.sh, which removes the APIService first, no API is missing", func() {
+	It("and after hack/undeploy.sh, which removes the APIService first, no API is missing, and namespaces are deleted again", func() {
 		DeferCleanup(s.cluster.restoreCRDs)
+		s.cluster.RunController("namespace-controller")
+		doomed := s.Namespace + "-doomed"
+		s.cluster.Kubectl("create", "namespace", doomed)
+		s.cluster.Kubectl("delete", "namespace", doomed, "--wait=false")
+		Eventually(func() string { return s.cluster.Kubectl("get", "namespace", doomed, "--output=yaml") }).
+			Should(ContainSubstring("NamespaceDeletionDiscoveryFailure"))
 		calls := filepath.Join(GinkgoT().TempDir(), "calls")
 		undeploy := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "undeploy.sh"))
 		undeploy.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.KubeConfig, "KUBECTL="+hasty(calls))
@@ -236,6 +243,8 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		_, err = s.cluster.TryKubectl("get", "apiservice", "v1alpha1.deadletters.messaging.warren.dev")
 		Expect(err).To(MatchError(ContainSubstring("NotFound")))
 		Eventually(func() error { _, err := discovered(); return err }).Should(Succeed())
+		Eventually(func() error { _, err := s.cluster.TryKubectl("get", "namespace", doomed); return err }).
+			WithTimeout(deadline.For(2 * time.Minute)).Should(MatchError(ContainSubstring("NotFound")))
 	})
 })
 

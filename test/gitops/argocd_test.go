@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,7 +26,7 @@ func startArgoCD() {
 	GinkgoHelper()
 	i := &installation{folder: GinkgoT().TempDir(), redis: freeAddress(), repositories: freeAddress()}
 	i.install()
-	run(garbageCollector())
+	kube.RunController("garbage-collector-controller") // it ends a deletion in the foreground, which is how Argo CD deletes
 	host, port, err := net.SplitHostPort(i.redis)
 	Expect(err).NotTo(HaveOccurred())
 	run(exec.Command(filepath.Join(Checkout, "hack", "redis.sh"), "--bind", host, "--port", port, "--save", "", "--appendonly", "no"))
@@ -60,17 +59,6 @@ func (i *installation) install() {
 		"sourceRepos": []string{"*"}, "destinations": []any{map[string]any{"server": "*", "namespace": "*"}},
 	}}))
 	kube.Kubectl("apply", "--server-side", "--namespace", "argocd", "--filename", project)
-}
-
-// garbageCollector is the part of kube-controller-manager that ends a deletion in the foreground, which is how Argo CD deletes.
-func garbageCollector() *exec.Cmd {
-	GinkgoHelper()
-	command := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "kubernetes.sh"), "node")
-	command.Stderr = GinkgoWriter
-	binary, err := command.Output()
-	Expect(err).NotTo(HaveOccurred())
-	return exec.Command(strings.TrimSpace(string(binary)), "kube-controller-manager", "--kubeconfig", kube.KubeConfig,
-		"--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0")
 }
 
 // write writes a file of the installation, and returns its path.

@@ -1,0 +1,23 @@
+package testenv
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// RunController runs one controller of kube-controller-manager, which envtest lacks, until the spec ends.
+func (s *APIServer) RunController(name string) {
+	GinkgoHelper()
+	provide := exec.CommandContext(GinkgoT().Context(), filepath.Join(Checkout, "hack", "kubernetes.sh"), "node")
+	provide.Stderr = GinkgoWriter
+	binary, err := provide.Output()
+	Expect(err).NotTo(HaveOccurred())
+	command := exec.Command(strings.TrimSpace(string(binary)), "kube-controller-manager", "--kubeconfig", s.KubeConfig,
+		"--controllers="+name, "--leader-elect=false", "--secure-port=0")
+	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+	DeferCleanup(Run(command).Kill)
+}
