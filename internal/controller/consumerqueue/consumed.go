@@ -6,7 +6,6 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
@@ -59,8 +58,7 @@ func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 // hasOutdatedConsumers says whether a status is to be written because of the last count of consumers. It asks about each dead-letter queue,
 // and so has the next count ask, too.
 func hasOutdatedConsumers(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) bool {
-	here := ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
-	if !here.IsIn(ownership.Recorded(*status)) {
+	if !isRecordedAt(status, broker) {
 		return false
 	}
 	outdated := false

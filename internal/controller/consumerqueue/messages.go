@@ -45,8 +45,7 @@ func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker
 	if messages.Disabled {
 		return nil, true
 	}
-	here := ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
-	if messages.AsOf.IsZero() || len(messages.Uncounted) > 0 || !here.IsIn(ownership.Recorded(*status)) {
+	if messages.AsOf.IsZero() || len(messages.Uncounted) > 0 || !isRecordedAt(status, broker) {
 		return nil, false
 	}
 	byRole := messagesByRole(status.Topology, messages)
@@ -137,6 +136,12 @@ func (r *Reconciler) messageCountHandler() handler.TypedEventHandler[*v1alpha1.B
 			}
 		},
 	}
+}
+
+// isRecordedAt says whether the topology in a status is that of the broker's vhost.
+func isRecordedAt(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) bool {
+	here := ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
+	return here.IsIn(ownership.Recorded(*status))
 }
 
 // queuesWithOutdatedCounts are the ConsumerQueues of a BrokerConnection whose status is outdated by the last count. It asks neither
