@@ -29,11 +29,11 @@ func startArgoCD() {
 	kube.RunController("garbage-collector-controller") // it ends a deletion in the foreground, which is how Argo CD deletes
 	host, port, err := net.SplitHostPort(i.redis)
 	Expect(err).NotTo(HaveOccurred())
-	run(exec.Command(filepath.Join(Checkout, "hack", "redis.sh"), "--bind", host, "--port", port, "--save", "", "--appendonly", "no"))
+	RunAside(exec.Command(filepath.Join(Checkout, "hack", "redis.sh"), "--bind", host, "--port", port, "--save", "", "--appendonly", "no"))
 	host, port, err = net.SplitHostPort(i.repositories)
 	Expect(err).NotTo(HaveOccurred())
-	run(i.component("argocd-repo-server", "--address", host, "--port", port, "--metrics-port", freePort(), "--disable-tls", "--redis", i.redis))
-	run(i.component("argocd-application-controller", "--namespace", "argocd", "--metrics-port", freePort(), "--redis", i.redis,
+	RunAside(i.component("argocd-repo-server", "--address", host, "--port", port, "--metrics-port", freePort(), "--disable-tls", "--redis", i.redis))
+	RunAside(i.component("argocd-application-controller", "--namespace", "argocd", "--metrics-port", freePort(), "--redis", i.redis,
 		"--repo-server", i.repositories, "--repo-server-plaintext", "--persist-resource-health"))
 }
 
@@ -93,13 +93,6 @@ func (i *installation) component(name string, arguments ...string) *exec.Cmd {
 		"ARGOCD_TLS_DATA_PATH="+i.folder, "ARGOCD_SSH_DATA_PATH="+i.folder, "ARGOCD_ASK_PASS_SOCK="+filepath.Join(i.folder, "ask-pass"),
 		"KUBECONFIG="+kube.KubeConfig, "TMPDIR="+filepath.Join(i.folder, name), "PATH="+filepath.Join(i.folder, "bin")+":"+os.Getenv("PATH"))
 	return command
-}
-
-// run runs a program until the container ends, and wants it to run till then.
-func run(command *exec.Cmd) {
-	GinkgoHelper()
-	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
-	DeferCleanup(Run(command).Kill)
 }
 
 func freePort() string {

@@ -16,8 +16,6 @@ func (s *APIServer) RunController(name string) {
 	provide.Stderr = GinkgoWriter
 	binary, err := provide.Output()
 	Expect(err).NotTo(HaveOccurred())
-	command := exec.Command(strings.TrimSpace(string(binary)), "kube-controller-manager", "--kubeconfig", s.KubeConfig,
-		"--controllers="+name, "--leader-elect=false", "--secure-port=0")
-	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
-	DeferCleanup(Run(command).Kill)
+	RunAside(exec.Command(strings.TrimSpace(string(binary)), "kube-controller-manager", "--kubeconfig", s.KubeConfig,
+		"--controllers="+name, "--leader-elect=false", "--secure-port=0"))
 }

@@ -74,6 +74,13 @@ func Run(command *exec.Cmd) *Manager {
 	return m
 }
 
+// RunAside runs a program until the spec or the container ends, and writes to Ginkgo's output.
+func RunAside(command *exec.Cmd) {
+	GinkgoHelper()
+	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+	DeferCleanup(Run(command).Kill)
+}
+
 // Stop asks the manager to end, as the kubelet does, and wants that to happen in good order. It does nothing for a manager
 // that was stopped or killed before.
 func (m *Manager) Stop() {
