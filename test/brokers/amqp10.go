@@ -24,8 +24,11 @@ type AMQP10 struct {
 // UUID is a value that AMQP 0-9-1 does not know.
 type UUID [16]byte
 
-// SendAMQP10 publishes messages over AMQP 1.0 to a queue, and returns when the broker has accepted them all. The broker has to be RabbitMQ
-// 4.0 or later.
+// KnowsAMQP10 says whether the broker takes messages of AMQP 1.0 without a plugin, as RabbitMQ 4.0 and later do.
+func (b Broker) KnowsAMQP10() bool { return !strings.HasPrefix(b.Version, "3.") }
+
+// SendAMQP10 publishes messages over AMQP 1.0 to a queue of a broker that knows AMQP 1.0, and returns when the broker has
+// accepted them all.
 func (v *VHost) SendAMQP10(queue string, messages ...AMQP10) {
 	v.tb.Helper()
 	uri, err := url.Parse(v.Broker.AMQPURI)

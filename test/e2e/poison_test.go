@@ -17,9 +17,6 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// knowsAMQP10 says whether a broker takes messages of AMQP 1.0 without a plugin.
-func knowsAMQP10(broker brokers.Broker) bool { return !strings.HasPrefix(broker.Version, "3.") }
-
 // large has headers that fit into a frame of AMQP, but not with those of a Redrive.
 func large() amqp.Publishing {
 	return amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 130_900)}}
@@ -29,7 +26,7 @@ func large() amqp.Publishing {
 // header to what it delivers again.
 func (w *world) sendUnreadable(queue string) {
 	GinkgoHelper()
-	if knowsAMQP10(w.Broker) {
+	if w.Broker.KnowsAMQP10() {
 		w.VHost.SendAMQP10(queue, brokers.AMQP10{Body: "unreadable", Properties: map[string]any{"id": brokers.UUID{1}}})
 		return
 	}
@@ -71,7 +68,7 @@ var _ = Describe("A Redrive", func() {
 			refused := map[string]v1alpha1.RedriveFailure{
 				"large": {Reason: "HeadersTooLarge", Message: "its headers do not fit into a frame of AMQP"},
 			}
-			if knowsAMQP10(broker) { // nothing else can make such messages
+			if broker.KnowsAMQP10() { // nothing else can make such messages
 				w.VHost.SendAMQP10("orders.dlq",
 					brokers.AMQP10{Body: "CC is no list", Properties: map[string]any{"CC": "elsewhere"}},
 					brokers.AMQP10{Body: "direct reply", ReplyTo: "amq.rabbitmq.reply-to"})

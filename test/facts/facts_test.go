@@ -35,8 +35,14 @@ type world struct {
 // onEachBroker runs a test on every broker of the matrix, in a vhost of its own.
 func onEachBroker(t *testing.T, test func(w *world)) {
 	t.Helper()
+	on(t, brokers.All(t), test)
+}
+
+// on runs a test on some brokers, as subtests.
+func on(t *testing.T, some []brokers.Broker, test func(w *world)) {
+	t.Helper()
 	t.Parallel()
-	for _, broker := range brokers.All(t) {
+	for _, broker := range some {
 		t.Run(broker.Version, func(t *testing.T) {
 			t.Parallel()
 			version, err := vhost.ParseVersion(broker.Version)

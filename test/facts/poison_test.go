@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,10 +61,8 @@ func TestMessagesThatNoBrokerTakes(t *testing.T) {
 // AMQP 1.0 can say what AMQP 0-9-1 cannot: an application property becomes a CC that is no list, a reply-to is taken as it is, and a
 // message with a UUID ends the connection of each client of AMQP 0-9-1.
 func TestMessagesOfAMQP10(t *testing.T) {
-	onEachBroker(t, func(w *world) {
-		if !w.is40() {
-			w.t.Skip("RabbitMQ 3.10 needs a plugin for AMQP 1.0")
-		}
+	knowing := slices.DeleteFunc(brokers.All(t), func(broker brokers.Broker) bool { return !broker.KnowsAMQP10() })
+	on(t, knowing, func(w *world) {
 		w.quorum("orders", "x-delivery-limit", -1)
 		w.SendAMQP10("orders", brokers.AMQP10{
 			Body: "strange", ReplyTo: "amq.rabbitmq.reply-to", Properties: map[string]any{"CC": "elsewhere"},
