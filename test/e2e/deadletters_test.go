@@ -194,13 +194,7 @@ var _ = Describe("The dead-letter API", func() {
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(2)...)
 		someone := w.looker(admin)
-		for _, path := range []string{"/orders", "/orders/messages", "/orders/export"} {
-			Eventually(func(g Gomega) {
-				code, body := someone.Ask(path)
-				g.Expect(code).To(Equal(http.StatusConflict), "%s", body)
-				g.Expect(string(body)).To(ContainSubstring(`queue \"orders.dlq\" has a delivery limit`))
-			}).Should(Succeed())
-		}
+		eventuallyRefused(someone)
 	})
 
 	onEachBroker("refuses, as a dry run and a Purge do, to look at a message that the first look would delete, and a Redrive moves it",
@@ -213,13 +207,7 @@ var _ = Describe("The dead-letter API", func() {
 			Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(1))
 
 			someone := w.looker(admin)
-			for _, path := range []string{"/orders", "/orders/messages", "/orders/export"} {
-				Eventually(func(g Gomega) {
-					code, body := someone.Ask(path)
-					g.Expect(code).To(Equal(http.StatusConflict), "%s", body)
-					g.Expect(string(body)).To(ContainSubstring(`queue \"orders.dlq\" has a delivery limit`))
-				}).Should(Succeed())
-			}
+			eventuallyRefused(someone)
 			w.Redrive("look", `{consumerQueueRef: {name: orders}, dryRun: true}`)
 			w.Redrive("some", `{consumerQueueRef: {name: orders}, select: {reasons: [Rejected]}}`)
 			w.Purge("none", `{consumerQueueRef: {name: orders}, limit: 1}`)
@@ -411,23 +399,28 @@ var _ = Describe("The dead-letter API", func() {
 	})
 })
 
+// eventuallyRefused waits until each way to look is refused, because RabbitMQ would delete what is looked at.
+func eventuallyRefused(someone *Looker) {
+	GinkgoHelper()
+	for _, path := range []string{"/orders", "/orders/messages", "/orders/export"} {
+		Eventually(func(g Gomega) {
+			code, body := someone.Ask(path)
+			g.Expect(code).To(Equal(http.StatusConflict), "%s", body)
+			g.Expect(string(body)).To(ContainSubstring(`queue \"orders.dlq\" has a delivery limit`))
+		}).Should(Succeed())
+	}
+}
+
 // rejectOften takes the first message of a queue, gives it back so many times, and then has it dead-lettered.
 func (w *world) rejectOften(queue string, times int) {
 	GinkgoHelper()
-	connection, err := w.VHost.Connect("reject")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(channel.Qos(1, 0, false)).To(Succeed())
-	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
-	Expect(err).NotTo(HaveOccurred())
+	messages, stop := w.oneByOne(queue)
 	for i := range times + 1 {
 		var message amqp.Delivery
 		Eventually(messages).Should(Receive(&message))
 		Expect(message.Reject(i < times)).To(Succeed())
 	}
-	Expect(channel.Close()).To(Succeed())
+	stop()
 }
 
 func isOdd(number int64) bool { return number%2 == 1 }

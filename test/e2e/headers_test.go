@@ -74,21 +74,33 @@ func rejectsAndParks(w *world) {
 // deliver waits for a message of a queue and settles it. Without settle the message goes back, as after a look.
 func (w *world) deliver(queue string, settle func(amqp.Delivery) error) amqp.Delivery {
 	GinkgoHelper()
-	connection, err := w.VHost.Connect("deliver")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(channel.Qos(1, 0, false)).To(Succeed())
-	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
-	Expect(err).NotTo(HaveOccurred())
+	messages, stop := w.oneByOne(queue)
 	var message amqp.Delivery
 	Eventually(messages).Should(Receive(&message))
 	if settle != nil {
 		Expect(settle(message)).To(Succeed())
 	}
-	Expect(channel.Close()).To(Succeed())
+	stop()
 	return message
+}
+
+// oneByOne consumes a queue with a prefetch of one until stop is called.
+func (w *world) oneByOne(queue string) (messages <-chan amqp.Delivery, stop func()) {
+	GinkgoHelper()
+	connection, err := w.VHost.Connect("one by one")
+	Expect(err).NotTo(HaveOccurred())
+	end := func() { _ = connection.Close() }
+	DeferCleanup(end) // should the spec fail before
+	channel, err := connection.Channel()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(channel.Qos(1, 0, false)).To(Succeed())
+	messages, err = channel.Consume(queue, "", false, false, false, false, nil)
+	Expect(err).NotTo(HaveOccurred())
+	return messages, func() {
+		GinkgoHelper()
+		Expect(channel.Close()).To(Succeed())
+		end()
+	}
 }
 
 // complete is a message with each property that RabbitMQ takes, and with headers of several types.
