@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -151,14 +152,11 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 
 	It("takes little memory of the manager and few writes of its status, however many messages there are", func() {
 		r := newRedrive(newWorld(shared))
-		writes, before := r.countWrites(), memoryOf(r.manager)
-		peak := before
+		writes, memory := r.countWrites(), watchMemory(r.manager)
 		r.begin()
-		Eventually(func() *v1alpha1.Redrive {
-			peak = max(peak, memoryOf(r.manager))
-			return r.GetRedrive("again")
-		}).WithTimeout(deadline.For(10 * time.Minute)).WithPolling(100 * time.Millisecond).
+		Eventually(r.GetRedrive).WithArguments("again").WithTimeout(deadline.For(10 * time.Minute)).WithPolling(100 * time.Millisecond).
 			Should(Condition("Ready", metav1.ConditionTrue, "Completed"))
+		before, peak := memory()
 		written := writes.of()["Redrive/again"]
 		AddReportEntry("Redrive", ReportEntryVisibilityAlways, fmt.Sprintf(
 			"%d messages: %d writes of the status, the manager took %d MiB, and up to %d MiB more", redriven, written, before>>20, (peak-before)>>20))
@@ -285,6 +283,34 @@ func (r *redrive) numbersIn(queue string) []int {
 		Expect(err).NotTo(HaveOccurred())
 	}
 	return numbers
+}
+
+// watchMemory watches how much memory a manager takes, until the function is called or the test ends: in bytes, at first and at most.
+func watchMemory(manager *Manager) func() (before, peak int) {
+	GinkgoHelper()
+	before := memoryOf(manager)
+	peak, stop, stopped := before, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+				peak = max(peak, memoryOf(manager))
+			}
+		}
+	}()
+	end := sync.OnceFunc(func() {
+		close(stop)
+		<-stopped
+	})
+	DeferCleanup(end)
+	return func() (int, int) {
+		end()
+		return before, peak
+	}
 }
 
 // memoryOf is what a manager has of the machine's memory, in bytes.
