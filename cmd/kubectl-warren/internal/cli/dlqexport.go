@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 
@@ -71,7 +72,10 @@ func (e *exportLettersCommand) run(ctx context.Context, name string, query url.V
 // writeFile writes to a file by another name, until all messages are there. Only its owner may read what nobody has redacted.
 func (e *exportLettersCommand) writeFile(body io.Reader) error {
 	part := e.file + ".part"
-	file, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -105,6 +105,22 @@ func TestExports(t *testing.T) {
 	}
 }
 
+// What an earlier export has left, and others may read, is not written to.
+func TestExportIsReadByItsOwnerOnly(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "orders.ndjson")
+	if err := os.WriteFile(path+".part", []byte("former"), 0o644); err != nil { //nolint:gosec // it is to be readable by others
+		t.Fatal(err)
+	}
+	command := &exportLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path}
+	if err := command.writeFile(strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
 // A file that is complete is not lost to an export that is not.
 func TestExportKeepsAFormerOne(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -67,8 +68,11 @@ func (s *showCommand) run(ctx context.Context, name string, query url.Values) er
 		return err
 	}
 	queue := v1alpha1.DeadLetterQueue{}
-	if err := json.Unmarshal(answer, &queue); err != nil || queue.Summary == nil {
+	if err := json.Unmarshal(answer, &queue); err != nil {
 		return fmt.Errorf("the answer of the dead-letter API is no summary: %w", err)
+	}
+	if queue.Summary == nil {
+		return errors.New("the answer of the dead-letter API is no summary")
 	}
 	if err := printSummary(s.Out, queue, time.Now(), isColoured(s.Out)); err != nil {
 		return err

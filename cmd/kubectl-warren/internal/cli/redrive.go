@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,8 @@ func (r *redriveCommand) question(ctx context.Context, kube session, spec v1alph
 	if count == 0 || r.dryRun {
 		return "", nil
 	}
-	return fmt.Sprintf("Move %s from %s to %s, %s?", messages(count), status.Source, destinationText(status), rateText(spec)), nil
+	to := cmp.Or(string(status.Destination), jobs.DestinationText(spec.Destination))
+	return fmt.Sprintf("Move %s from %s to %s, %s?", messages(count), status.Source, to, jobs.RateText(spec.Rate)), nil
 }
 
 // offerAll says what works with a dead-letter queue whose messages cannot be counted: to move all of them.
@@ -97,7 +99,8 @@ func (r *redriveCommand) offerAll(counted job, spec v1alpha1.RedriveSpec) (quest
 			"--limit and flags that select messages", messageOf(counted), name, counted.object().GetNamespace())
 	}
 	printf(r.say, "The messages cannot be counted: %s.\n", messageOf(counted))
-	return fmt.Sprintf("Move all dead letters of ConsumerQueue %s, uncounted, one at a time?", name), nil
+	return fmt.Sprintf("Move all dead letters of ConsumerQueue %s to %s, %s, uncounted, one at a time?",
+		name, jobs.DestinationText(spec.Destination), jobs.RateText(spec.Rate)), nil
 }
 
 // confirm asks. An answer other than yes is an error.
@@ -106,21 +109,4 @@ func (r *redriveCommand) confirm(ctx context.Context, question string) error {
 		return nil
 	}
 	return errors.New("no message was moved: answer y, or give --yes")
-}
-
-func destinationText(status v1alpha1.RedriveStatus) string {
-	if status.Destination == "" {
-		return "where each was published first"
-	}
-	return string(status.Destination)
-}
-
-func rateText(spec v1alpha1.RedriveSpec) string {
-	switch {
-	case spec.Rate == nil:
-		return "100 a second"
-	case spec.Rate.StrVal == v1alpha1.Unlimited:
-		return "as fast as the broker takes them"
-	}
-	return spec.Rate.String() + " a second"
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -44,6 +43,7 @@ func TestRedriveFlags(t *testing.T) {
 		"how many":             {args: []string{"--limit=5", "--rate=20"}, want: "{limit: 5, rate: 20}"},
 		"as fast as can be":    {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
 		"a limit below one":    {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
+		"a limit of nothing":   {args: []string{"--limit=0"}, refused: "--limit is 0: want at least 1"},
 		"another rate":         {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number of messages a second, or unlimited`},
 		"a tier":               {args: []string{"--to=Retry", "--delay=5m"}, want: "destination: {type: Retry, delay: 5m}"},
 		"the first tier":       {args: []string{"--to=retry"}, want: "destination: {type: Retry}"},
@@ -150,18 +150,5 @@ func TestRemaining(t *testing.T) {
 	}
 	if got, want := redriveIn(t, "{total: 100, examined: 40, moved: 30}").pace(), (pace{true, 30, 60}); got != want {
 		t.Errorf("pace %v, want %v", got, want)
-	}
-}
-
-func TestRateText(t *testing.T) {
-	t.Parallel()
-	for want, rate := range map[string]*intstr.IntOrString{
-		"100 a second":                     nil,
-		"20 a second":                      new(intstr.FromInt32(20)),
-		"as fast as the broker takes them": new(intstr.FromString("Unlimited")),
-	} {
-		if got := rateText(v1alpha1.RedriveSpec{Rate: rate}); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
@@ -13,13 +14,15 @@ import (
 type redriveFlags struct {
 	selectFlags
 
+	flags                   *pflag.FlagSet
 	limit                   int32
 	rate, to, delay, reason string
 }
 
 func (f *redriveFlags) add(cmd *cobra.Command) {
 	f.selectFlags.add(cmd)
-	flags := cmd.Flags()
+	f.flags = cmd.Flags()
+	flags := f.flags
 	flags.Int32Var(&f.limit, "limit", 0, "move so many messages at most")
 	flags.StringVar(&f.rate, "rate", "", "move so many messages a second, or unlimited (default 100)")
 	flags.StringVar(&f.to, "to", "main", "main: the main queue; retry: a delay tier; original: where each message was published first; "+
@@ -41,10 +44,10 @@ func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.Redri
 	if spec.Destination, err = f.destination(); err != nil {
 		return spec, err
 	}
-	if f.limit < 0 {
-		return spec, usageError("--limit is %d: want at least 1", f.limit)
-	}
-	if f.limit > 0 {
+	if f.flags.Changed("limit") {
+		if f.limit < 1 {
+			return spec, usageError("--limit is %d: want at least 1", f.limit)
+		}
 		spec.Limit = &f.limit
 	}
 	spec.Rate, err = rateOf(f.rate)

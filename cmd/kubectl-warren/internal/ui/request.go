@@ -124,6 +124,15 @@ type confirmPage struct {
 	Mistyped string
 }
 
+// DestinationText says where the messages are to go.
+func (p confirmPage) DestinationText() string { return jobs.DestinationText(p.destination()) }
+
+// RateText says how fast.
+func (p confirmPage) RateText() (string, error) {
+	rate, err := p.rate()
+	return jobs.RateText(rate), err
+}
+
 // request counts the messages that are meant, or has them moved or deleted after they were counted.
 func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
