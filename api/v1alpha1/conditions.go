@@ -84,6 +84,8 @@ const (
 	ReasonDestinationMissing = "DestinationMissing"
 	// ReasonDestinationFull: the queue that messages are moved to refuses them.
 	ReasonDestinationFull = "DestinationFull"
+	// ReasonNothingDelivered: the dead-letter queue has messages, and the broker delivers none of them.
+	ReasonNothingDelivered = "NothingDelivered"
 	// ReasonDestinationBusy: the queue that messages are moved to has more ready messages than spec.maxDestinationDepth.
 	ReasonDestinationBusy = "DestinationBusy"
 	// ReasonBlocked: the broker takes no messages from anybody.

@@ -74,6 +74,21 @@ func deleteTogether(t *testing.T, connection *Connection, groups [][]string, bet
 	return results
 }
 
+// mustDeleteAll deletes all groups together. A broker on a busy machine may be too slow for the proof: whoever deletes queues tries again.
+func mustDeleteAll(t *testing.T, connection *Connection, groups [][]string) {
+	t.Helper()
+	results := deleteTogether(t, connection, groups, func(string) bool { return true })
+	for _, group := range groups {
+		err := results[group[0]]
+		for end := time.Now().Add(within); errors.Is(err, brokererr.ErrUnproven) && time.Now().Before(end); {
+			err = deleteNow(t.Context(), connection, group...)
+		}
+		if err != nil {
+			t.Errorf("%v: %v", group, err)
+		}
+	}
+}
+
 // tierAndMain declares a main queue with a tier, and returns both in the order in which they are deleted.
 func tierAndMain(vh *brokers.VHost, name string) []string {
 	vh.DeclareQueue(name, quorum(nil))
@@ -327,11 +342,7 @@ func TestABatchWhereListingsFail(t *testing.T) {
 		config := configOf(vh)
 		config.ManagementURI = management.URI
 		connection := connected(t, config, nil)
-		for name, err := range deleteTogether(t, connection, groups, func(string) bool { return true }) {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
+		mustDeleteAll(t, connection, groups)
 		if failed == 0 {
 			t.Errorf("%d listings failed", failed)
 		}
@@ -372,10 +383,6 @@ func TestSingleActiveConsumersTogether(t *testing.T) {
 			vh.DeclareQueue(queue, quorum(vhost.Arguments{"x-single-active-consumer": true}))
 			groups = append(groups, []string{queue})
 		}
-		for queue, err := range deleteTogether(t, connection, groups, func(string) bool { return true }) {
-			if err != nil {
-				t.Errorf("%s: %v", queue, err)
-			}
-		}
+		mustDeleteAll(t, connection, groups)
 	})
 }

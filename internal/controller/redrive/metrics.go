@@ -37,7 +37,7 @@ func (c *counts) add(progress transfer.Progress) {
 	}{
 		{"moved", &c.moved, progress.Moved},
 		{"skipped", &c.skipped, skipped},
-		{"failed", &c.failed, len(progress.Failures)},
+		{"failed", &c.failed, progress.Failed},
 	} {
 		if more := of.now - *of.counted; more > 0 {
 			metrics.RedriveMessages.With(append(c.labels, of.result)...).Add(float64(more))

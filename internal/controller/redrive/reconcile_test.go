@@ -3,6 +3,7 @@ package redrive
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -238,6 +239,27 @@ func TestAnotherManagerGoesOn(t *testing.T) {
 	}
 	topologytest.Equal(t, "conditions", "Ready=True Completed ", ready(w.get()))
 	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Redriven"}, w.Events.Reasons)
+}
+
+// A user may not publish for a while. Moved messages that may be in the queue again are moved once more, rather than as many others left
+// behind.
+func TestPermissionThatIsLostForAWhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.Mover.Ended = transfer.Progress{Moved: 5, Unsure: 2}
+	w.reconcile()
+	topologytest.Equal(t, "total at first", 9, (<-w.Mover.Begun).Total)
+	w.Mover.End <- fmt.Errorf("%w: no write", brokererr.ErrAccessRefused)
+	for ready(w.get()) != "Ready=False PermissionDenied Stalled=True PermissionDenied " {
+		topologytest.Equal(t, "woken", again, <-w.Told)
+		w.reconcile()
+	}
+	w.reconcile()
+	config := <-w.Mover.Begun
+	topologytest.Equal(t, "total", 11, config.Total)
+	topologytest.Equal(t, "moved before", 5, config.Moved)
 }
 
 // A manager that stops waits until its transfers have settled what they have published, and says how far they came.

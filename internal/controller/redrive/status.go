@@ -17,7 +17,7 @@ const maxFailuresListed = 10
 // record takes over how a transfer fares.
 func record(status *v1alpha1.RedriveStatus, progress transfer.Progress) {
 	transfers.Record(&status.TransferStatus, progress)
-	status.Moved, status.Failed = new(int64(progress.Moved)), new(int64(len(progress.Failures)))
+	status.Moved, status.Failed = new(int64(progress.Moved)), new(int64(progress.Failed))
 	status.Failures = nil
 	for _, failure := range progress.Failures[:min(len(progress.Failures), maxFailuresListed)] {
 		status.Failures = append(status.Failures, v1alpha1.RedriveFailure{
@@ -26,8 +26,8 @@ func record(status *v1alpha1.RedriveStatus, progress transfer.Progress) {
 	}
 }
 
-// recordStopped takes over how a transfer fared that was stopped. Messages whose acknowledgement may have been lost are in the queue again,
-// in front of those that nobody has looked at yet.
+// recordStopped takes over how a transfer fared after which another one goes on. Messages whose acknowledgement may have been lost are in
+// the queue again, in front of those that nobody has looked at yet.
 func recordStopped(status *v1alpha1.RedriveStatus, progress transfer.Progress) {
 	record(status, progress)
 	status.Total = new(transfers.Number(status.Total) + int64(progress.Unsure))
@@ -46,7 +46,7 @@ func (w *work) Doing(progress transfer.Progress, m transfers.Move) conditions.Va
 }
 
 // outcome is what becomes of a Redrive whose transfer has ended by itself.
-func outcome(status *v1alpha1.RedriveStatus, dryRun bool, err error) *transfers.Halt {
+func outcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, err error) *transfers.Halt {
 	switch {
 	case errors.Is(err, transfer.ErrTooManyFailures):
 		return transfers.Failed(v1alpha1.ReasonTooManyFailures, fmt.Sprintf(
@@ -59,6 +59,11 @@ func outcome(status *v1alpha1.RedriveStatus, dryRun bool, err error) *transfers.
 		return transfers.Failed(v1alpha1.ReasonUnknownReturn, tally(status, "moved")+"; "+conditions.ErrorSummary(err))
 	case err != nil:
 		return transfers.WhyEnded(transfers.Redrive, &status.TransferStatus, tally(status, "moved"), err)
+	case dryRun && limit != nil && *status.Moved > int64(*limit):
+		matched := transfers.Messages(*status.Moved)
+		status.Moved = new(int64(*limit))
+		return transfers.Done(v1alpha1.ReasonDryRun, fmt.Sprintf(
+			"%s: %s match, and spec.limit is %d", tally(status, "would be moved"), matched, *limit))
 	case dryRun:
 		return transfers.Done(v1alpha1.ReasonDryRun, tally(status, "would be moved"))
 	}

@@ -18,7 +18,7 @@ import (
 
 func TestRecord(t *testing.T) {
 	t.Parallel()
-	progress := transfer.Progress{Moved: 5, Skipped: map[string]int{"NotSelected": 3}}
+	progress := transfer.Progress{Moved: 5, Failed: 12, Skipped: map[string]int{"NotSelected": 3}}
 	for i := range 12 {
 		progress.Failures = append(progress.Failures, transfer.Failure{
 			ID: fmt.Sprint(i), Reason: transfer.FailureRefused, Message: strings.Repeat("x", 2000),
@@ -65,7 +65,7 @@ func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
 	for state, reason := range map[transfer.State]string{
 		transfer.SourceMissing: v1alpha1.ReasonSourceMissing, transfer.DestinationMissing: v1alpha1.ReasonDestinationMissing,
 		transfer.DestinationFull: v1alpha1.ReasonDestinationFull, transfer.DestinationBusy: v1alpha1.ReasonDestinationBusy,
-		transfer.Blocked: v1alpha1.ReasonBlocked,
+		transfer.Blocked: v1alpha1.ReasonBlocked, transfer.NothingDelivered: v1alpha1.ReasonNothingDelivered,
 	} {
 		topologytest.Equal(t, "reason of "+string(state), reason, valueOf(state, "why", "").Reason)
 	}
@@ -103,7 +103,7 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := outcome(status, test.dryRun, test.err)
+			got := outcome(status, test.dryRun, nil, test.err)
 			topologytest.Equal(t, "status", test.status, got.Value.Status)
 			topologytest.Equal(t, "reason", test.reason, got.Value.Reason)
 			topologytest.Equal(t, "progress", test.progress, got.Progress)
@@ -113,5 +113,20 @@ func TestOutcome(t *testing.T) {
 				t.Errorf("message %q lacks %q", got.Value.Message, test.message)
 			}
 		})
+	}
+}
+
+// A dry run counts all that match. No more than the limit would be moved.
+func TestOutcomeOfADryRunWithALimit(t *testing.T) {
+	t.Parallel()
+	const matched = 9
+	for limit, want := range map[int32]string{
+		5:  "5 of 9 messages would be moved: 9 messages match, and spec.limit is 5",
+		9:  "9 of 9 messages would be moved",
+		10: "9 of 9 messages would be moved",
+	} {
+		status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Total: new(int64(matched))}, Moved: new(int64(matched))}
+		topologytest.Equal(t, "message", want, outcome(status, true, &limit, nil).Value.Message)
+		topologytest.Equal(t, "moved", min(matched, int64(limit)), *status.Moved)
 	}
 }

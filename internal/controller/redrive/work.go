@@ -44,7 +44,10 @@ func (w *work) Heed(task transfers.Task) *transfers.Halt {
 	if !task.Ended {
 		return nil
 	}
-	why := outcome(w.status, w.job.DryRun, task.Err)
+	why := outcome(w.status, w.job.DryRun, w.redrive.Spec.Limit, task.Err)
+	if !why.Final { // another transfer will go on
+		recordStopped(w.status, task.Progress)
+	}
 	if task.Move.Limited { // each try gives a message back
 		why.Retry = 0
 	}

@@ -72,7 +72,7 @@ func result(err error) string {
 
 // expire deletes an object that has ended for long enough.
 func (r *Reconciler) expire(ctx context.Context, job Job) (ctrl.Result, error) {
-	r.Tasks.drop(job.key())
+	r.Tasks.drop(job.key(), job.GetUID())
 	if job.Status.ObservedGeneration != job.GetGeneration() {
 		if err := r.scopeOf(job.Object).keep(ctx); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -66,7 +66,7 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		if err := s.write(ctx); err != nil {
 			return 0, err
 		}
-		s.Tasks.drop(s.key())
+		s.Tasks.drop(s.key(), s.before.GetUID())
 	}
 	return s.start(ctx, wanted)
 }
@@ -96,7 +96,7 @@ func (s *scope) halt(ctx context.Context, why Halt) (time.Duration, error) {
 	if err := s.write(ctx); err != nil {
 		return 0, err
 	}
-	s.Tasks.drop(s.key())
+	s.Tasks.drop(s.key(), s.before.GetUID())
 	if why.Final {
 		s.tellConsumerQueue(ctx)
 		return s.untilExpired(), nil
@@ -128,7 +128,7 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 		return s.halt(ctx, *stop)
 	}
 	if err := s.announce(ctx, m); err != nil {
-		s.Tasks.drop(s.key())
+		s.Tasks.drop(s.key(), s.before.GetUID())
 		return 0, err
 	}
 	config.Log, config.Queue, config.Total = s.Log.WithValues("name", s.key().ObjectKey), m.Turn.Queue, int(Number(s.status.Total))

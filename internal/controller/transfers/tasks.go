@@ -203,12 +203,15 @@ func (t *Tasks) wrote(key Key, now time.Time) {
 	}
 }
 
-// drop gives up the turn of an object whose transfer has ended, or has not begun, and wakes those that wait for one.
-func (t *Tasks) drop(key Key) {
+// drop gives up the turn of an object whose transfer has ended, or has not begun, and wakes those that wait for one. A transfer that runs
+// for an object which had the same name keeps its turn.
+func (t *Tasks) drop(key Key, uid types.UID) {
 	t.mu.Lock()
-	_, had := t.of[key]
-	had = had || t.queued[key]
-	delete(t.of, key)
+	has := t.of[key]
+	had := has != nil || t.queued[key]
+	if has == nil || has.uid == uid || !has.runs() {
+		delete(t.of, key)
+	}
 	delete(t.queued, key)
 	var woken []Key
 	if had {
@@ -233,7 +236,7 @@ func (t *Tasks) forget(key Key, but types.UID) {
 	case runs:
 		t.stop(key)
 	case other, but == "":
-		t.drop(key)
+		t.drop(key, but)
 	}
 }
 

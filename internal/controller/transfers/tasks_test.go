@@ -46,11 +46,11 @@ func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 	topologytest.Equal(t, "rival", key("first"), rival)
 	_, granted = r.claim(key("third"), "3", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "third has the turn at another queue", true, granted)
-	r.drop(key("first"))
+	r.drop(key("first"), "1")
 	topologytest.Equal(t, "woken", key("second").ObjectKey, <-told)
 	_, granted = r.claim(key("second"), "2", turnAt("other", "orders.dlq"))
 	topologytest.Equal(t, "second has the turn then", true, granted)
-	r.drop(key("nobody"))
+	r.drop(key("nobody"), "4")
 	topologytest.Equal(t, "woken by nobody", 0, len(told))
 }
 
@@ -92,7 +92,7 @@ func TestAConnectionHasFourTurns(t *testing.T) {
 	topologytest.Equal(t, "its rival", Key{}, rival)
 	_, granted = r.claim(key("f"), "1", turnAt("other", "f"))
 	topologytest.Equal(t, "one of another connection has a turn", true, granted)
-	r.drop(key("b"))
+	r.drop(key("b"), "1")
 	topologytest.Equal(t, "woken", key("e").ObjectKey, <-told)
 }
 
@@ -136,6 +136,7 @@ func TestATransferOfARedriveThatIsGoneKeepsItsTurnUntilItHasEnded(t *testing.T) 
 	topologytest.Equal(t, "stopped while the Redrive is there", false, r.look(key("orders"), "1").Stopped)
 	r.forget(key("orders"), "")
 	topologytest.Equal(t, "stopped", true, r.look(key("orders"), "1").Stopped)
+	r.drop(key("orders"), "another of that name, which halts")
 	_, granted := r.claim(key("next"), "2", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "the next one has the turn", false, granted)
 	topologytest.Equal(t, "woken at the end", key("orders").ObjectKey, <-told)

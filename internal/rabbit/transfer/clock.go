@@ -80,6 +80,11 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 	if declared.Messages == 0 {
 		p.emptySince = p.taken
 	}
+	if declared.Messages > 0 && idle >= undelivered { // consumers that wait for their turn are not counted, so their number tells nothing
+		p.setState(NothingDelivered, fmt.Sprintf(
+			"queue %q has ready messages, and the broker has delivered none for %v: where x-single-active-consumer is set, it delivers to "+
+				"one consumer only", p.Queue, undelivered))
+	}
 	return nil
 }
 
@@ -183,7 +188,7 @@ func (p *pass) setState(state State, detail string) {
 func (p *pass) now() Progress {
 	progress := Progress{
 		State: p.state, Detail: p.detail, Moved: p.moved, Failures: p.failures, InFlight: len(p.inFlight()), Unsure: p.unsure,
-		Skipped: map[string]int{},
+		Failed: max(p.failing, len(p.failures), p.progress.Failed), Skipped: map[string]int{},
 	}
 	if p.Delete {
 		progress.Unsure += p.moved - p.sure

@@ -20,6 +20,11 @@ func (p *pass) makeSure(now time.Time) error {
 	return nil
 }
 
+// hasLostAcknowledgements says whether the broker may not know of what was moved, for the connection has ended.
+func (p *pass) hasLostAcknowledgements() bool {
+	return p.moved > p.movedBefore && p.connection.Connection.IsClosed()
+}
+
 // doubt takes note of what may be in the queue again when a connection has ended.
 func (p *pass) doubt() {
 	doubtful := min(p.moved-p.movedBefore, p.intake.capacity())

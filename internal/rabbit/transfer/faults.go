@@ -11,6 +11,20 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
+// giveUp leaves a message that cannot be moved where it is.
+func (p *pass) giveUp(failed *item, reason, text string) {
+	p.hold(failed.from, failed.message.DeliveryTag)
+	p.fail(&failed.message, reason, text)
+	p.countFailure()
+}
+
+// countFailure ends the transfer when too many messages cannot be moved. Messages that are alike have one ID, and count each.
+func (p *pass) countFailure() {
+	if p.failing++; p.failing >= p.MaxFailures {
+		p.stop(ErrTooManyFailures)
+	}
+}
+
 // outletFailed waits for the reason why a copy could not be sent.
 func (p *pass) outletFailed(err error) error {
 	if errors.Is(err, amqp.ErrClosed) {
@@ -96,7 +110,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 		return p.Errs.OfOperation(reason)
 	case len(under) == 1 && p.careful > 0:
 		p.fail(&under[0].message, FailureRefused, p.refusal(reason))
-		if len(p.failures) >= p.MaxFailures {
+		if p.failing+1 >= p.MaxFailures {
 			return ErrTooManyFailures
 		}
 	}
@@ -141,6 +155,14 @@ func (p *pass) whyClosed(err error) error {
 	case <-time.After(answerLimit):
 	}
 	return err
+}
+
+// whyFull says why the broker does not take a copy.
+func (p *pass) whyFull() string {
+	if p.Destination == "" {
+		return "a queue that messages were published to first is full"
+	}
+	return fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination)
 }
 
 // putOff has messages wait for their turn again, after a pause.

@@ -90,6 +90,9 @@ func (out *outlet) takeReturns() error {
 // class, weight, size of the body and flags; delivery mode, priority and timestamp. See section 2.3.5.2 of the specification of AMQP 0-9-1.
 const frameOverhead = 8 + 14 + 10
 
+// maxShortString is how long an exchange or a routing key may be, in bytes.
+const maxShortString = 255
+
 // fits says whether the properties of a message fit into a frame, as they have to.
 func fits(message amqp.Publishing, frameMax int) bool {
 	size := frameOverhead + sizeOf(message.Headers)

@@ -14,7 +14,9 @@ const (
 	maxHeld = 2048
 	// firstPrefetch is how many messages are taken before anything is known of their sizes.
 	firstPrefetch = 16
-	// maxBytes bounds the bodies that were delivered and are not settled.
+	// growth is how many times as many messages are taken at a time as were seen: the first ones may be small, and those behind large.
+	growth = 2
+	// maxBytes is what the bodies take that were delivered and are not settled, if they are as large as the last ones.
 	maxBytes = 16 << 20
 	// tick is how often the transfer looks at the clock.
 	tick = 10 * time.Millisecond
@@ -82,7 +84,7 @@ func (s *sizes) fitting(limit int) int {
 	if s.messages < firstPrefetch {
 		return min(firstPrefetch, limit)
 	}
-	fitting := int(maxBytes / s.average)
+	fitting := min(int(maxBytes/s.average), growth*s.messages)
 	if fitting >= limit {
 		return limit
 	}

@@ -23,6 +23,8 @@ const (
 	manyHeld = 100
 	// unnoticed is how long a broker takes at most to note that a connection is cut: two missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
+	// undelivered is for how long messages that are ready may not come until that is told.
+	undelivered = 10 * time.Second
 	// answerLimit is how long the broker has to answer a question.
 	answerLimit = 10 * time.Second
 )
@@ -46,6 +48,7 @@ type pass struct {
 	taken       int
 	matched     int // in a dry run
 	skipped     map[string]int
+	failing     int // messages that could not be moved
 	held        int
 	// waiting are messages that are to be moved, in their order, for which there was no room, or which the broker has refused.
 	waiting []*item
@@ -108,9 +111,9 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 		p.doubt()
 		return false, p.ended(err)
 	}
-	if err := p.giveBack(); err != nil && p.Delete {
+	if err := p.giveBack(); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
 		p.doubt()
-		return false, err
+		return false, errors.Join(p.stopReason, err)
 	}
 	p.sure = p.moved
 	if errors.Is(p.stopReason, errPassOver) {
@@ -206,6 +209,7 @@ func (p *pass) run(ctx context.Context) error {
 			return err
 		}
 	}
+	p.holdWaiting() // what is behind on the same channel could not be acknowledged otherwise
 	return p.intake.stop()
 }
 
@@ -257,6 +261,9 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	}
 	p.idleSince = time.Now()
 	p.takenAt = p.idleSince
+	if p.state == NothingDelivered {
+		p.setState(Moving, "")
+	}
 	p.sizes.add(len(message.Body))
 	if p.look != nil {
 		p.visit(&message)
@@ -266,6 +273,7 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	switch skip := p.skips(&message); {
 	case skip == failedBefore:
 		p.hold(from, message.DeliveryTag)
+		p.countFailure()
 	case skip != "":
 		p.skipped[skip]++
 		p.hold(from, message.DeliveryTag)
@@ -325,6 +333,8 @@ func (p *pass) publish() error {
 		switch {
 		case err != nil:
 			reason, text = FailureNoRoute, err.Error()
+		case max(len(route.Exchange), len(route.RoutingKey)) > maxShortString:
+			reason, text = FailureNoRoute, "the exchange or the routing key is longer than the 255 bytes that AMQP allows"
 		case !fits(message, p.connection.Connection.Config.FrameSize):
 			reason, text = FailureTooLarge, "its headers do not fit into a frame of AMQP"
 		}
@@ -345,15 +355,6 @@ func (p *pass) hasRoom() bool {
 	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 || p.Limited && (p.stopping || time.Since(p.takenAt) > passLimit)
 }
 
-// giveUp leaves a message that cannot be moved where it is.
-func (p *pass) giveUp(failed *item, reason, text string) {
-	p.hold(failed.from, failed.message.DeliveryTag)
-	p.fail(&failed.message, reason, text)
-	if len(p.failures) >= p.MaxFailures {
-		p.stop(ErrTooManyFailures)
-	}
-}
-
 // confirmed settles a message whose copy the broker has taken, and has another try with one that was refused.
 func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	if !open {
@@ -370,7 +371,7 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	case moved.returned != "":
 		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
 	case !confirm.Ack:
-		p.putOff(DestinationFull, fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination), moved)
+		p.putOff(DestinationFull, p.whyFull(), moved)
 	default:
 		p.careful = max(0, p.careful-1)
 		p.pause = 0

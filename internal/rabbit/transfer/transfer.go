@@ -92,6 +92,8 @@ const (
 	DestinationFull State = "DestinationFull"
 	// DestinationBusy: the destination has more ready messages than Settings.MaxDepth.
 	DestinationBusy State = "DestinationBusy"
+	// NothingDelivered: the queue has ready messages, and the broker delivers none, as with a single active consumer that is another one.
+	NothingDelivered State = "NothingDelivered"
 	// Blocked: the broker takes no messages from anybody, for lack of memory or disk space.
 	Blocked State = "Blocked"
 )
@@ -105,7 +107,8 @@ type Progress struct {
 	Moved int
 	// Skipped counts the messages that stay, by the word of the Judge.
 	Skipped map[string]int
-	// Failures are the messages that could not be moved.
+	// Failed is how many messages could not be moved, and Failures tells of them, once of those that are alike.
+	Failed   int
 	Failures []Failure
 	// InFlight is how many copies wait for their confirm.
 	InFlight int
@@ -116,7 +119,7 @@ type Progress struct {
 
 // Examined is how many messages were looked at.
 func (p Progress) Examined() int {
-	examined := p.Moved + len(p.Failures)
+	examined := p.Moved + p.Failed
 	for _, count := range p.Skipped {
 		examined += count
 	}

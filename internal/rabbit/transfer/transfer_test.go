@@ -1,10 +1,12 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -337,6 +339,90 @@ func TestTooManyFailures(t *testing.T) {
 	})
 }
 
+// Messages that are alike have one ID. Each that cannot be moved counts.
+func TestFailuresThatAreAlike(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(destination)
+		vh.Publish("", source, slices.Repeat([]string{"alike"}, 20)...)
+		progress, err := start(t, vh, func(c *Config) { c.Destination, c.MaxFailures = "", 21 }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "failed", 20, progress.Failed)
+		topologytest.Equal(t, "examined", 20, progress.Examined())
+		topologytest.Equal(t, "failures that are told of", 1, len(progress.Failures))
+		_, err = start(t, vh, func(c *Config) { c.Destination, c.MaxFailures = "", 20 }).Wait()
+		if !errors.Is(err, ErrTooManyFailures) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// AMQP has no exchanges and routing keys of more than 255 bytes, and the client ends the connection where it is given one.
+func TestRouteIsTooLong(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, "0", "long", "1")
+		progress, err := start(t, vh, func(c *Config) {
+			c.Destination, c.Copier = "", toOthers{"long": strings.Repeat("x", 256)}
+		}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "destination", bodies(2), drained(t, vh, destination, 2))
+		topologytest.Equal(t, "source", []string{"long"}, drained(t, vh, source, 1))
+		topologytest.Equal(t, "reason", FailureNoRoute, progress.Failures[0].Reason)
+	})
+}
+
+// toOthers moves some messages, by their bodies, to other queues.
+type toOthers map[string]string
+
+func (o toOthers) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	route, copied, err := toDestination{}.Copy(message, seq)
+	route.RoutingKey = cmp.Or(o[string(message.Body)], route.RoutingKey)
+	return route, copied, err
+}
+
+// Of several destinations one is full. What the others have got is not in the source any more when the transfer is stopped.
+func TestStoppedWhileOneOfManyDestinationsIsFull(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("full", quorum(vh, map[string]any{"x-max-length": 1, "x-overflow": "reject-publish"}))
+		vh.Publish("", "full", "filling", "more than the limit, for a quorum queue takes some more")
+		vh.Publish("", source, bodies(25)...)
+		running := start(t, vh, func(c *Config) { c.Destination, c.Copier = "", toOthers{"0": "full"} })
+		running.awaits(DestinationFull)
+		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(Equal(24))
+		running.Stop()
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 24, progress.Moved)
+		topologytest.Equal(t, "destination", bodies(25)[1:], drained(t, vh, destination, 24))
+		topologytest.Equal(t, "source", bodies(1), drained(t, vh, source, 1))
+	})
+}
+
+// Where a queue has a single active consumer, others get nothing while there is one.
+func TestSingleActiveConsumer(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(source)
+		vh.DeclareQueue(source, quorum(vh, map[string]any{"x-single-active-consumer": true}))
+		vh.Publish("", source, bodies(50)...)
+		channel, closeConnection := connect(t, vh, "active")
+		defer closeConnection()
+		if err := channel.Qos(1, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		messages, err := channel.Consume(source, "", false, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-messages
+		running := start(t, vh, func(c *Config) { c.Total = 50 })
+		running.awaits(NothingDelivered)
+		closeConnection()
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 50, progress.Moved)
+		topologytest.Equal(t, "destination", bodies(50), drained(t, vh, destination, 50))
+	})
+}
+
 // A transfer that is stopped settles what it has published: nothing is there twice, and nothing is missing.
 func TestStop(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -431,6 +517,32 @@ func TestCutConnections(t *testing.T) {
 			t.Errorf("%d messages are there twice, after %d cuts", doubled, cuts)
 		}
 		topologytest.Equal(t, "source", 0, vh.Ready(source))
+	})
+}
+
+// The network fails when all is moved, and the broker has not heard of the acknowledgements: what is in the queue again is moved again, rather
+// than left behind.
+func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(10)...)
+		var dropped, cut atomic.Bool
+		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+			switch {
+			case f.FromBroker || cut.Load():
+			case f.Method == netfault.BasicAck:
+				dropped.Store(true)
+				return netfault.Drop
+			case f.Method == netfault.QueueDeclare && dropped.Load():
+				cut.Store(true)
+				return netfault.Cut
+			}
+			return netfault.Pass
+		})
+		progress, err := start(t, vh, func(c *Config) { c.Dial = dialer(t, vh, proxy.URI) }).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "source", 0, vh.Ready(source))
+		topologytest.Equal(t, "may be there twice", 10, progress.Unsure)
+		topologytest.Equal(t, "destination", slices.Concat(bodies(10), bodies(10)), drained(t, vh, destination, 20))
 	})
 }
 
