@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,8 +26,9 @@ const (
 	mostAnswer = 16 << 20
 	// reviewTime is how long the API server may take to say who asks and whether they may.
 	reviewTime = 10 * time.Second
-	// writeTime is how long a client may take for an answer, or for the next part of an export.
-	writeTime = 10 * time.Second
+	// writeTime is how long a client may take for the next part of an answer, answerTime for all of a page.
+	writeTime  = 10 * time.Second
+	answerTime = 2 * time.Minute
 )
 
 // Handler answers requests.
@@ -132,13 +134,26 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, int(status.Code), status)
 }
 
-// writeJSON writes an answer. Nobody may keep a copy.
+// writeJSON writes an answer, part by part, as long as the client takes some in time.
 func writeJSON(w http.ResponseWriter, code int, body any) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
+	text, err := json.Marshal(body)
+	if err != nil { // the answers are made of texts, numbers and times
+		code, text = http.StatusInternalServerError, nil
+	}
 	w.Header().Set("Content-Type", "application/json")
 	setSecurityHeaders(w)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client has gone
+	control, until := http.NewResponseController(w), time.Now().Add(answerTime)
+	for part := range slices.Chunk(append(text, '\n'), partSize) {
+		deadline := time.Now().Add(writeTime)
+		if deadline.After(until) {
+			deadline = until
+		}
+		_ = control.SetWriteDeadline(deadline)
+		if _, err := w.Write(part); err != nil {
+			return // the client has gone
+		}
+	}
 }
 
 func setSecurityHeaders(w http.ResponseWriter) {

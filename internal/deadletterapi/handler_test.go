@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -374,4 +375,30 @@ func TestAnswersAtATime(t *testing.T) {
 	close(reads)
 	clients.Wait()
 	topologytest.Equal(t, "messages", http.StatusOK, w.get(ofShop+"/orders/messages", "", &v1alpha1.DeadLetterList{}).StatusCode)
+}
+
+// Whoever reads steadily may take longer for a large answer than for one part.
+func TestALargeAnswerIsWrittenInParts(t *testing.T) {
+	t.Parallel()
+	w := &patient{ResponseRecorder: httptest.NewRecorder()}
+	writeJSON(w, http.StatusOK, strings.Repeat("x", 3*partSize))
+	topologytest.Equal(t, "parts, each with a deadline of its own", []int{partSize, partSize, partSize, 3}, w.parts)
+	topologytest.Equal(t, "deadlines", 4, w.deadlines)
+}
+
+// patient takes note of the parts of an answer.
+type patient struct {
+	*httptest.ResponseRecorder
+	deadlines int
+	parts     []int
+}
+
+func (p *patient) SetWriteDeadline(time.Time) error {
+	p.deadlines++
+	return nil
+}
+
+func (p *patient) Write(part []byte) (int, error) {
+	p.parts = append(p.parts, len(part))
+	return p.ResponseRecorder.Write(part)
 }

@@ -88,7 +88,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
 		Expect(w.warren("dlq", "peek", "orders", editor)).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/messages"`)),
-			HaveField("ErrOut", ContainSubstring("Give the ServiceAccount the role:\n  kubectl --namespace "+w.Namespace+
+			HaveField("ErrOut", ContainSubstring("gives the ServiceAccount the role:\n  kubectl --namespace "+w.Namespace+
 				" create rolebinding warren-dead-letters-edit --clusterrole=edit"))))
 	})
 
@@ -123,7 +123,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
 		for verb, role := range map[string]string{"peek": "edit", "export": "warren-deadletterqueue-admin-role"} {
 			Expect(viewer(verb, "orders")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", SatisfyAll(
-				ContainSubstring("Give the ServiceAccount the role:\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
+				ContainSubstring("gives the ServiceAccount the role:\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
 		}
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
 	})

@@ -165,7 +165,12 @@ var _ = Describe("kubectl warren ui", func() {
 		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/orders"))
 		Expect(b.text()).To(SatisfyAll(ContainSubstring("has a delivery limit"), ContainSubstring("DeadLettersCanBeLost")))
 		b.follow(`//a[text()="Move back…"]`, "Move dead letters of orders back")
+		b.run(chromedp.SetValue("#to", "Original"))
 		b.follow(`//button[text()="Count"]`, "Move all messages, uncounted?")
+		Expect(b.text()).To(SatisfyAll(ContainSubstring("where each was published first"), ContainSubstring("100 a second")))
+		b.run(chromedp.NavigateBack(), chromedp.WaitVisible("#to"), chromedp.SetValue("#to", "Main"))
+		b.follow(`//button[text()="Count"]`, "Move all messages, uncounted?")
+		Expect(b.text()).To(ContainSubstring("the main queue"))
 		b.follow(`//button[text()="Move all"]`, "4 moved Completed")
 	})
 

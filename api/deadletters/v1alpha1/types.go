@@ -212,7 +212,7 @@ type TypedValue struct {
 	Value any `json:"value"`
 }
 
-// ExportEnd is the last line of an export. An export without this line is not complete.
+// ExportEnd is the last line of an export. An export is complete only with this line, if partial is false and there is no error.
 type ExportEnd struct {
 	// kind is ExportEnd.
 	Kind string `json:"kind"`

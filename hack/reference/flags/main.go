@@ -75,7 +75,7 @@ func quoted(value string) string {
 	if value == "" {
 		return ""
 	}
-	return "`" + value + "`"
+	return "`" + strings.ReplaceAll(value, "|", `\|`) + "`" // a bar would begin the next cell
 }
 
 // manifests are what the Deployment gives to the manager.

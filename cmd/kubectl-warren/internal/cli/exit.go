@@ -99,9 +99,11 @@ func explain(err error) string {
 	case apierrors.IsNotFound(err) && slices.Contains([]string{"redrives", "purges"}, resourceOf(err)):
 		return err.Error() + ": `kubectl get redrives,purges` lists those of the namespace; the name of a Purge is written purge/NAME"
 	case apierrors.IsNotFound(err):
-		return err.Error() + ": `kubectl warren status -A` lists the ConsumerQueues of all namespaces"
+		return err.Error() + ": `kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all"
 	case apierrors.IsForbidden(err) && resourceOf(err) == "purges":
 		return err.Error() + ": only the role admin in the namespace lets you delete dead letters; view is enough to look at Purges"
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "at the cluster scope"):
+		return err.Error() + ": a role in one namespace is not enough for -A; name the namespace with --namespace"
 	case apierrors.IsForbidden(err):
 		return err.Error() + ": ask for a role in the namespace; view is enough to look, edit to move dead letters"
 	}

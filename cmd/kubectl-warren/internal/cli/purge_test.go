@@ -241,12 +241,16 @@ func TestErrorsExplained(t *testing.T) {
 			apierrors.NewForbidden(of("redrives"), "", errors.New("not you")),
 			"ask for a role in the namespace; view is enough to look, edit to move dead letters",
 		},
+		"no role for all namespaces": {
+			apierrors.NewForbidden(of("consumerqueues"), "", errors.New("not you at the cluster scope")),
+			"a role in one namespace is not enough for -A; name the namespace with --namespace",
+		},
 		"no such Redrive": {
 			apierrors.NewNotFound(of("redrives"), "orders-1"),
 			"`kubectl get redrives,purges` lists those of the namespace; the name of a Purge is written purge/NAME",
 		},
 		"no such ConsumerQueue": {
-			apierrors.NewNotFound(of("consumerqueues"), "orders"), "`kubectl warren status -A` lists the ConsumerQueues of all namespaces",
+			apierrors.NewNotFound(of("consumerqueues"), "orders"), "`kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all",
 		},
 	} {
 		if got, want := explain(test.err), test.err.Error()+": "+test.want; got != want {

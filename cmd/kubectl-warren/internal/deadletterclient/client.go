@@ -125,7 +125,11 @@ func (c *Client) Read(ctx context.Context, name, subresource string, query url.V
 		return nil, err
 	}
 	defer func() { _ = answer.Close() }()
-	return io.ReadAll(answer)
+	text, err := io.ReadAll(answer)
+	if err != nil {
+		return nil, brokeOff(err, subresource)
+	}
+	return text, nil
 }
 
 func (c *Client) request(name, subresource string, query url.Values) *rest.Request {

@@ -163,7 +163,8 @@ func TestNoToken(t *testing.T) {
 		want   string
 	}{
 		"no ServiceAccount": {apierrors.NewNotFound(accounts, "warren-dead-letters"), `serviceaccounts "warren-dead-letters" not found
-The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Make one, once:
+The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Somebody with the
+role admin in the namespace makes one, once:
   kubectl --namespace shop create serviceaccount warren-dead-letters
   kubectl --namespace shop create rolebinding warren-dead-letters-edit --clusterrole=edit --serviceaccount=shop:warren-dead-letters
 With the role view instead of edit, it sees counts and no messages. Another ServiceAccount is taken with --service-account.`},
@@ -205,7 +206,7 @@ func TestRefused(t *testing.T) {
 	const nobody = "\n" + `Nobody answers at Service "warren-dead-letters" in namespace "warren-system". Is Warren in another namespace (--warren-namespace, --warren-service)? Otherwise the manager does not run, is older than the dead-letter API, or does not serve it. The one that does is shown by:
   kubectl --namespace warren-system get pods --selector messaging.warren.dev/active=true`
 	const isForbidden = `deadletterqueues.deadletters.messaging.warren.dev "orders" is forbidden: no` + "\n"
-	const grant = isForbidden + "Give the ServiceAccount the role:\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
+	const grant = isForbidden + "Somebody with the role admin in the namespace gives the ServiceAccount the role:\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
 	for name, test := range map[string]struct {
 		answer      http.HandlerFunc
 		subresource string
@@ -213,7 +214,7 @@ func TestRefused(t *testing.T) {
 		want        string
 	}{
 		"no such ConsumerQueue": {answer: failure(apierrors.NewNotFound(queues, "orders")), want: `deadletterqueues.deadletters.messaging.warren.dev "orders" not found
-` + "`kubectl warren dlq ls -A` lists the dead-letter queues of all namespaces."},
+` + "`kubectl warren dlq ls --namespace shop` lists the dead-letter queues of the namespace."},
 		"no Service": {answer: failure(apierrors.NewNotFound(services, "warren-dead-letters")), want: `services "warren-dead-letters" not found` + nobody},
 		"no right on the proxy": {answer: failure(apierrors.NewForbidden(services, "https:warren-dead-letters:https", errors.New("no"))), want: `services "https:warren-dead-letters:https" is forbidden: no
 Everybody may get services/proxy of this one Service by the Role warren-dead-letters-proxy-role: is the Role still in namespace "warren-system", and Warren nowhere else (--warren-namespace, --warren-service)?`},
@@ -301,6 +302,27 @@ func TestStoppedWhileItWaits(t *testing.T) {
 	c.wait, c.options.Say = wait, func(string) { cancel() }
 	if _, err := c.Get(ctx, "orders", "", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+// The manager cuts off a client that takes nothing for too long.
+func TestAnAnswerBreaksOff(t *testing.T) {
+	t.Parallel()
+	server := &apiServer{answers: []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = w.Write([]byte("{"))
+	}}}
+	c, _, err := client(t, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subresource, remedy := range map[string]string{
+		"": "Try again.", v1alpha1.SubresourceMessages: "Try again, or ask for less at a time with --limit and --body-limit.",
+	} {
+		_, err := c.Read(t.Context(), "orders", subresource, nil)
+		if want := "the answer broke off: unexpected EOF\n" + remedy; err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
 	}
 }
 

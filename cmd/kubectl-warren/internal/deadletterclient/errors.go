@@ -44,7 +44,8 @@ func (c *Client) explainToken(err error) error {
 	account, namespace := c.options.ServiceAccount, c.options.Namespace
 	switch {
 	case apierrors.IsNotFound(err):
-		return &Error{err, fmt.Sprintf(`The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Make one, once:
+		return &Error{err, fmt.Sprintf(`The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Somebody with the
+role admin in the namespace makes one, once:
   kubectl --namespace %s create serviceaccount %s
 %s
 With the role view instead of edit, it sees counts and no messages. Another ServiceAccount is taken with --service-account.`,
@@ -88,9 +89,9 @@ func (c *Client) remedy(err error, status metav1.Status, subresource string) str
 		return fmt.Sprintf("Everybody may get services/proxy of this one Service by the Role warren-dead-letters-proxy-role: is the Role "+
 			"still in namespace %q, and Warren nowhere else (--warren-namespace, --warren-service)?", c.options.WarrenNamespace)
 	case apierrors.IsNotFound(err):
-		return "`kubectl warren dlq ls -A` lists the dead-letter queues of all namespaces."
+		return fmt.Sprintf("`kubectl warren dlq ls --namespace %s` lists the dead-letter queues of the namespace.", c.options.Namespace)
 	case apierrors.IsForbidden(err) && c.token != "":
-		return "Give the ServiceAccount the role:\n" + c.bindCommand(role[subresource])
+		return "Somebody with the role admin in the namespace gives the ServiceAccount the role:\n" + c.bindCommand(role[subresource])
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("Ask for the role in namespace %q: view is enough to count, edit to look at messages, admin to export them.",
 			c.options.Namespace)
@@ -100,6 +101,15 @@ func (c *Client) remedy(err error, status metav1.Status, subresource string) str
 		return fmt.Sprintf("Asked %d times.", mostTries)
 	}
 	return ""
+}
+
+// brokeOff is the error of an answer whose end is missing: the manager cuts off who takes nothing for too long.
+func brokeOff(err error, subresource string) error {
+	remedy := "Try again."
+	if subresource == v1alpha1.SubresourceMessages {
+		remedy = "Try again, or ask for less at a time with --limit and --body-limit."
+	}
+	return &Error{err: fmt.Errorf("the answer broke off: %w", err), remedy: remedy}
 }
 
 // messageOf is what an answer says. That of a proxy which reaches nobody is plain text.
