@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"maps"
+	"math"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func (s Stamp) headers(letter Letter, at time.Time, seq int64) amqp.Table {
 	setOrigin(headers, letter)
 	headers[HeaderRedriveID], headers[HeaderRedriveName], headers[HeaderRedriveFrom] = s.ID, s.Name, s.From
 	headers[HeaderRedriveAt], headers[HeaderRedriveSeq] = at.UTC().Format(time.RFC3339), seq
-	headers[contract.HeaderRedriveCount] = int64(letter.Redrives + 1)
+	headers[contract.HeaderRedriveCount] = min(int64(letter.Redrives)+1, math.MaxInt32) // a larger number reads as 0
 	set(headers, HeaderRedriveBy, s.By)
 	set(headers, HeaderRedriveReason, s.Reason)
 	return headers

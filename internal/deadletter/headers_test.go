@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"maps"
+	"math"
 	"testing"
 	"time"
 
@@ -82,6 +83,16 @@ func TestCopyHeaders(t *testing.T) {
 }
 
 // A Redrive that nobody signed does not carry the signature of an earlier one.
+// Somebody forged the number. A Redrive leaves the copy where it is as before.
+func TestCopyOfTheLargestCount(t *testing.T) {
+	t.Parallel()
+	forged := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(math.MaxInt32)}}
+	copied := stamp.Copy(Source{}.Read(&forged), at, 7)
+	if got := (Source{}).Read(&amqp.Delivery{Headers: copied.Headers}).Redrives; got != math.MaxInt32 {
+		t.Errorf("%d redrives of the copy", got)
+	}
+}
+
 func TestCopyWithoutRequester(t *testing.T) {
 	t.Parallel()
 	message := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-by": "mallory", "x-warren-redrive-reason": "before"}}
