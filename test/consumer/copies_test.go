@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // A copy is published by another user than the original, to one queue, and waits for as long as the tier says.
@@ -46,8 +47,8 @@ func TestACopyLeavesOutWhatWouldLeadItAstray(t *testing.T) {
 			UserId: w.Broker.Username, Expiration: "60000", MessageId: "m-1", Headers: amqp.Table{"CC": []any{"audit"}, "trace": "7"},
 		})).To(Succeed())
 		var first, second amqp.Delivery
-		g.Eventually(attempts).WithTimeout(20 * time.Second).Should(Receive(&first))
-		g.Eventually(attempts).WithTimeout(20 * time.Second).Should(Receive(&second))
+		g.Eventually(attempts).WithTimeout(deadline.For(20 * time.Second)).Should(Receive(&first))
+		g.Eventually(attempts).WithTimeout(deadline.For(20 * time.Second)).Should(Receive(&second))
 		g.Expect(time.Since(sent)).To(BeNumerically(">=", 200*time.Millisecond))
 		g.Expect(second.MessageId).To(Equal("m-1"))
 		g.Expect(second.UserId).To(BeEmpty())
@@ -77,9 +78,9 @@ func TestAFullTierKeepsTheOriginal(t *testing.T) {
 			}
 		}}))
 		w.Publish("", "orders", bodies(300)...) // a channel is told of the policy by its first messages
-		g.Eventually(refused.Load).WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
+		g.Eventually(refused.Load).WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">", 0))
 		w.DeletePolicy("full")
-		g.Eventually(seen.repeated).WithTimeout(40 * time.Second).Should(Equal(300))
+		g.Eventually(seen.repeated).WithTimeout(deadline.For(40 * time.Second)).Should(Equal(300))
 	})
 }
 
@@ -100,8 +101,8 @@ func TestAMissingDeadLetterExchangeHoldsUpNobodyElse(t *testing.T) {
 			return nil
 		})
 		w.Publish("", "orders", append(bodies(50), "bad 1", "bad 2")...)
-		g.Eventually(seen.repeated).WithTimeout(30 * time.Second).Should(BeNumerically(">=", 50))
-		g.Eventually(func() string { return running.Health().Message }).WithTimeout(20 * time.Second).
+		g.Eventually(seen.repeated).WithTimeout(deadline.For(30 * time.Second)).Should(BeNumerically(">=", 50))
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(deadline.For(20 * time.Second)).
 			Should(ContainSubstring(`"orders.dlx"`))
 		w.DeclareExchange("orders.dlx", "fanout", nil)
 		w.Bind("orders.dlx", "orders.dlq", "", nil)
@@ -136,9 +137,9 @@ func TestAMessageThatTheBrokerTakesBackIsHandledAgain(t *testing.T) {
 				return nil
 			}, consumer.WithTimeout(time.Duration(*kept.ConsumerTimeout)-time.Second))
 			w.Publish("", "orders", "slow")
-			g.Eventually(handled).WithTimeout(3 * time.Minute).Should(Receive(Equal("slow")))
+			g.Eventually(handled).WithTimeout(deadline.For(3 * time.Minute)).Should(Receive(Equal("slow")))
 			close(release)
-			g.Eventually(causes).WithTimeout(10 * time.Second).Should(Receive(Not(BeNil())))
+			g.Eventually(causes).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Not(BeNil())))
 			g.Eventually(func() int { return w.Ready("orders") }).Should(BeZero())
 		})
 	}
@@ -154,9 +155,9 @@ func TestHeadersOfACopyTellWhereTheMessageCameFrom(t *testing.T) {
 			return errors.New("no stock")
 		})
 		w.Publish("shop", "order.placed", "a")
-		g.Eventually(origins).WithTimeout(10 * time.Second).Should(Receive(Equal("shop order.placed")))
-		g.Eventually(origins).WithTimeout(10 * time.Second).Should(Receive(Equal("shop order.placed")))
-		g.Eventually(func() int { return w.Ready("orders.dlq") }).WithTimeout(10 * time.Second).Should(Equal(1))
+		g.Eventually(origins).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Equal("shop order.placed")))
+		g.Eventually(origins).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Equal("shop order.placed")))
+		g.Eventually(func() int { return w.Ready("orders.dlq") }).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(1))
 		connection, err := w.Connect("dead letters")
 		g.Expect(err).NotTo(HaveOccurred())
 		defer connection.Close()

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -34,11 +35,11 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 					return nil
 				}, consumer.WithConcurrency(16), consumer.WithPrefetch(64))
 				for cut := 1; cut <= cuts; cut++ {
-					g.Eventually(seen.different).WithTimeout(time.Minute).WithPolling(time.Millisecond).
+					g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).WithPolling(time.Millisecond).
 						Should(BeNumerically(">=", messages*cut/(cuts+2)))
 					proxy.Cut()
 				}
-				g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(messages))
+				g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).Should(Equal(messages))
 				w.tb.Logf("%d messages, %d cuts: %d handled twice", messages, cuts, seen.repeated())
 				g.Expect(seen.repeated()).To(BeNumerically("<=", cuts*2*64))
 				g.Expect(w.Ready("orders.dlq")).To(BeZero())
@@ -60,13 +61,13 @@ func TestAMissingTierKeepsTheOriginal(t *testing.T) {
 			return nil
 		})
 		w.Publish("", "orders", "a", "b", "c")
-		g.Eventually(func() string { return running.Health().Message }).WithTimeout(10 * time.Second).
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(deadline.For(10 * time.Second)).
 			Should(ContainSubstring(`"orders.retry.200ms"`))
 		g.Expect(running.Health().Ready).To(BeFalse())
 		w.DeclareQueue("orders.retry.200ms", map[string]any{
 			"x-queue-type": "quorum", "x-message-ttl": 200, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 		})
-		g.Eventually(func() int { return seen.repeated() }).WithTimeout(30 * time.Second).Should(Equal(3))
+		g.Eventually(func() int { return seen.repeated() }).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(3))
 		g.Expect(seen.different()).To(Equal(3))
 		g.Eventually(func() bool { return running.Health().Ready }).Should(BeTrue())
 	})
@@ -82,13 +83,13 @@ func TestAQueueThatIsDeletedAndDeclaredAgain(t *testing.T) {
 			return nil
 		})
 		w.Publish("", "orders", "before")
-		g.Eventually(seen.different).WithTimeout(10 * time.Second).Should(Equal(1))
+		g.Eventually(seen.different).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(1))
 		w.DeleteQueue("orders")
-		g.Eventually(func() string { return running.Health().Message }).WithTimeout(10 * time.Second).
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(deadline.For(10 * time.Second)).
 			Should(ContainSubstring(`queue "orders" not found`))
 		w.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		w.Publish("", "orders", "after")
-		g.Eventually(seen.different).WithTimeout(30 * time.Second).Should(Equal(2))
+		g.Eventually(seen.different).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(2))
 	})
 }
 
@@ -104,12 +105,12 @@ func TestAStalledConnectionIsLeft(t *testing.T) {
 				seen.add(m.Body)
 				return nil
 			})
-		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(10 * time.Second).Should(BeTrue())
+		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(deadline.For(10 * time.Second)).Should(BeTrue())
 		proxy.Pause(time.Hour)
 		w.Publish("", "orders", "stalled")
-		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(40 * time.Second).Should(BeFalse())
+		g.Eventually(func() bool { return running.Health().Ready }).WithTimeout(deadline.For(40 * time.Second)).Should(BeFalse())
 		proxy.Pause(0)
-		g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(1))
+		g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).Should(Equal(1))
 	})
 }
 
@@ -124,13 +125,13 @@ func TestASingleActiveConsumerHandsOverInOrder(t *testing.T) {
 			return nil
 		}
 		first := w.run(w.conn(), handle)
-		g.Eventually(func() bool { return first.Health().Ready }).WithTimeout(10 * time.Second).Should(BeTrue())
+		g.Eventually(func() bool { return first.Health().Ready }).WithTimeout(deadline.For(10 * time.Second)).Should(BeTrue())
 		w.run(w.conn(), handle)
 		all := bodies(60)
 		w.Publish("", "orders", all...)
-		g.Eventually(func() int { return len(order) }).WithTimeout(10 * time.Second).Should(BeNumerically(">", 10))
+		g.Eventually(func() int { return len(order) }).WithTimeout(deadline.For(10 * time.Second)).Should(BeNumerically(">", 10))
 		g.Expect(first.end()).To(Succeed())
-		g.Eventually(func() int { return len(order) }).WithTimeout(20 * time.Second).Should(Equal(len(all)))
+		g.Eventually(func() int { return len(order) }).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(len(all)))
 		for _, want := range all {
 			g.Expect(<-order).To(Equal(want))
 		}
@@ -147,10 +148,10 @@ func TestCredentialsAreReadAtEachConnect(t *testing.T) {
 			seen.add(m.Body)
 			return nil
 		})
-		g.Eventually(func() string { return running.Health().Message }).WithTimeout(10 * time.Second).Should(ContainSubstring("403"))
+		g.Eventually(func() string { return running.Health().Message }).WithTimeout(deadline.For(10 * time.Second)).Should(ContainSubstring("403"))
 		g.Expect(running.Health().Live).To(BeTrue())
 		credentials.set(w.uri(""))
 		w.Publish("", "orders", "after")
-		g.Eventually(seen.different).WithTimeout(30 * time.Second).Should(Equal(1))
+		g.Eventually(seen.different).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(1))
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -104,13 +105,13 @@ func TestLostConnectionsCostFewMessagesAnAttempt(t *testing.T) {
 		}, consumer.WithConcurrency(2))
 		before := -1
 		for range cuts {
-			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects > before }).WithTimeout(20 * time.Second).Should(BeTrue())
-			g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.dlq") }).WithTimeout(20 * time.Second).Should(Equal(messages - 2))
+			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects > before }).WithTimeout(deadline.For(20 * time.Second)).Should(BeTrue())
+			g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.dlq") }).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages - 2))
 			before = running.Health().Reconnects
 			proxy.Cut()
 		}
 		close(release)
-		g.Eventually(func() int { return seen.different() + w.Ready("orders.dlq") }).WithTimeout(30 * time.Second).Should(Equal(messages))
+		g.Eventually(func() int { return seen.different() + w.Ready("orders.dlq") }).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(messages))
 		w.tb.Logf("%d cuts: %d dead letters", cuts, w.Ready("orders.dlq"))
 		g.Expect(w.Ready("orders.dlq")).To(BeNumerically("<=", 4))
 	})
@@ -129,9 +130,9 @@ func TestAFullDeadLetterQueueSendsMessagesRound(t *testing.T) {
 			return consumer.Permanent(errors.New("no such customer"))
 		}, quiet)
 		w.Publish("", "orders", bodies(first)...) // by which the channel is told of the policy
-		g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
+		g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">", 0))
 		w.Publish("", "orders", bodies(messages)[first:]...)
-		g.Eventually(handled.Load).WithTimeout(time.Minute).Should(BeNumerically(">", messages), "one was rejected, and has come back")
+		g.Eventually(handled.Load).WithTimeout(deadline.For(time.Minute)).Should(BeNumerically(">", messages), "one was rejected, and has come back")
 		w.DeletePolicy("full")
 		g.Expect(w.deadLetters(messages)).To(HaveLen(messages))
 	})
@@ -215,7 +216,7 @@ func TestAMessageThatNeverFailsIsParked(t *testing.T) {
 		g.Expect(w.deadLetters(1)).To(Equal(map[string]letter{
 			"kills": {Kind: "crashed", Message: "delivered 3 times without a success or a failure", Retries: int64(0)},
 		}))
-		g.Eventually(seen.different).WithTimeout(10 * time.Second).Should(Equal(2))
+		g.Eventually(seen.different).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(2))
 	})
 }
 
@@ -250,14 +251,14 @@ func TestAContractThatTheKubeletSwaps(t *testing.T) {
 		go func() { ended <- running.Run(ctx) }()
 		defer func() {
 			stop()
-			g.Eventually(ended).WithTimeout(20 * time.Second).Should(Receive(BeNil()))
+			g.Eventually(ended).WithTimeout(deadline.For(20 * time.Second)).Should(Receive(BeNil()))
 		}()
 		w.Publish("", "orders", "before")
-		g.Eventually(began).WithTimeout(10 * time.Second).Should(Receive(Equal("before")))
+		g.Eventually(began).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Equal("before")))
 		changed := w.kept
 		changed.Strategy, changed.MaxAttempts, changed.Tiers = contract.None, 1, nil
 		project("..2", changed)
-		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(45 * time.Second).Should(Equal(consumer.DrainingQueue))
+		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(deadline.For(45 * time.Second)).Should(Equal(consumer.DrainingQueue))
 		close(release)
 		w.Publish("", "orders", "after")
 		g.Expect(w.deadLetters(2)).To(Equal(map[string]letter{

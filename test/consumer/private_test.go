@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // A broker that runs out of memory blocks whoever publishes. Failed messages wait in hand meanwhile, and a drain returns them.
@@ -29,19 +30,19 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 		return nil
 	}
 	first := w.run(w.conn(), handle)
-	g.Eventually(func() bool { return first.Health().Paused }).WithTimeout(30 * time.Second).Should(BeTrue())
+	g.Eventually(func() bool { return first.Health().Paused }).WithTimeout(deadline.For(30 * time.Second)).Should(BeTrue())
 	g.Expect(first.Health().Message).To(ContainSubstring("blocks publishers"))
 	blocked := seen.different()
 	g.Expect(blocked).To(BeNumerically("<=", 20), "no more than the prefetch")
 	g.Expect(first.end()).To(Succeed(), "a drain does not wait for the broker")
-	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(20 * time.Second).Should(BeNumerically(">=", messages-blocked))
+	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">=", messages-blocked))
 
 	second := w.run(w.conn(), handle)
-	g.Eventually(func() bool { return second.Health().Paused }).WithTimeout(30 * time.Second).Should(BeTrue())
+	g.Eventually(func() bool { return second.Health().Paused }).WithTimeout(deadline.For(30 * time.Second)).Should(BeTrue())
 	broker.Eval(`vm_memory_monitor:set_vm_memory_high_watermark(0.6).`)
-	g.Eventually(func() int { return seen.repeated() }).WithTimeout(time.Minute).Should(BeNumerically(">=", messages))
+	g.Eventually(func() int { return seen.repeated() }).WithTimeout(deadline.For(time.Minute)).Should(BeNumerically(">=", messages))
 	g.Expect(seen.different()).To(Equal(messages))
-	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(20 * time.Second).Should(BeZero())
+	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(BeZero())
 	g.Expect(w.Ready("orders.dlq")).To(BeZero())
 }
 
@@ -59,9 +60,9 @@ func TestAFullDeadLetterQueueKeepsMessages(t *testing.T) {
 		return consumer.Permanent(errors.New("no such customer"))
 	}, quiet, consumer.WithObserver(consumer.Observer{Settled: func(consumer.Settlement) { settled.Add(1) }}))
 	w.Publish("", "orders", bodies(first)...) // by which the channel is told of the policy
-	g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
+	g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">", 0))
 	w.Publish("", "orders", bodies(messages)[first:]...)
-	g.Eventually(settled.Load).WithTimeout(time.Minute).Should(BeEquivalentTo(messages))
+	g.Eventually(settled.Load).WithTimeout(deadline.For(time.Minute)).Should(BeEquivalentTo(messages))
 	g.Expect(running.end()).To(Succeed())
 	g.Expect(w.Ready("orders")).To(BeZero())
 	g.Expect(w.Ready("orders.dlq")).To(BeNumerically("<", messages))
@@ -91,11 +92,11 @@ func TestABrokerThatDies(t *testing.T) {
 		return nil
 	})
 	for death := 1; death <= deaths; death++ {
-		g.Eventually(seen.different).WithTimeout(time.Minute).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", messages*death/(deaths+2)))
+		g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", messages*death/(deaths+2)))
 		broker.Stop()
 		broker.Start()
 	}
-	g.Eventually(seen.different).WithTimeout(2 * time.Minute).Should(Equal(messages))
-	g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.retry.200ms") }).WithTimeout(time.Minute).Should(BeZero())
+	g.Eventually(seen.different).WithTimeout(deadline.For(2 * time.Minute)).Should(Equal(messages))
+	g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.retry.200ms") }).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
 	g.Expect(w.Ready("orders.dlq")).To(BeZero())
 }

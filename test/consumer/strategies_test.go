@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // Specs with short delays.
@@ -182,12 +183,12 @@ func TestADrainRepeatsNothing(t *testing.T) {
 				}
 				for drain := 1; drain <= drains; drain++ {
 					running := w.run(conn, handle, consumer.WithConcurrency(16), consumer.WithPrefetch(64))
-					g.Eventually(seen.different).WithTimeout(time.Minute).WithPolling(time.Millisecond).
+					g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).WithPolling(time.Millisecond).
 						Should(BeNumerically(">=", messages*drain/(drains+1)))
 					g.Expect(running.end()).To(Succeed())
 				}
 				w.run(conn, handle)
-				g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(messages))
+				g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).Should(Equal(messages))
 				g.Expect(seen.repeated()).To(BeZero())
 				g.Expect(w.Ready("orders.dlq")).To(BeZero())
 			})

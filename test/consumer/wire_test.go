@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -63,11 +64,11 @@ func TestARequestThatIsNeverAnsweredEndsTheConnection(t *testing.T) {
 			seen.add(m.Body)
 			return nil
 		})
-		g.Eventually(func() int { return running.Health().Reconnects }).WithTimeout(time.Minute).Should(Equal(1))
+		g.Eventually(func() int { return running.Health().Reconnects }).WithTimeout(deadline.For(time.Minute)).Should(Equal(1))
 		g.Expect(time.Since(began)).To(BeNumerically(">=", 29*time.Second))
 		silent.Store(false)
 		w.Publish("", "orders", "after")
-		g.Eventually(seen.different).WithTimeout(time.Minute).Should(Equal(1))
+		g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).Should(Equal(1))
 	})
 }
 
@@ -104,7 +105,7 @@ func TestAConfirmThatNeverComesMeansUnknown(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			return append([]error(nil), outcomes...)
-		}).WithTimeout(time.Minute).Should(HaveExactElements(BeAssignableToTypeOf(&consumer.UnknownOutcomeError{}), BeNil()))
+		}).WithTimeout(deadline.For(time.Minute)).Should(HaveExactElements(BeAssignableToTypeOf(&consumer.UnknownOutcomeError{}), BeNil()))
 		g.Eventually(func() []int {
 			mu.Lock()
 			defer mu.Unlock()
@@ -113,7 +114,7 @@ func TestAConfirmThatNeverComesMeansUnknown(t *testing.T) {
 				times = append(times, count)
 			}
 			return times
-		}).WithTimeout(10*time.Second).Should(HaveExactElements(2), "two copies with one ID")
+		}).WithTimeout(deadline.For(10*time.Second)).Should(HaveExactElements(2), "two copies with one ID")
 		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
 	})
 }
@@ -134,7 +135,7 @@ func TestAnAckThatTheBrokerRefusesEndsTheSession(t *testing.T) {
 			return nil
 		}, states.option())
 		w.Publish("", "orders", bodies(100)...)
-		g.Eventually(seen.different).WithTimeout(20 * time.Second).Should(Equal(100))
+		g.Eventually(seen.different).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(100))
 		g.Eventually(states.losses).Should(HaveExactElements(ContainSubstring("PRECONDITION_FAILED - unknown delivery tag")))
 		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
 		g.Expect(seen.repeated()).To(BeNumerically("<=", 20), "no more than the prefetch")
@@ -172,7 +173,7 @@ func TestADeathBetweenConfirmAndAckLeavesOneDuplicate(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			return map[int]int{1: attempts[1], 2: attempts[2]}
-		}).WithTimeout(20 * time.Second).Should(Equal(map[int]int{1: 2, 2: 2}))
+		}).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(map[int]int{1: 2, 2: 2}))
 		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
 		g.Expect(w.Ready("orders.dlq")).To(BeZero())
 	})
@@ -197,17 +198,17 @@ func TestALateResultSettlesNoOtherMessage(t *testing.T) {
 			}
 		}}))
 		w.Publish("", "orders", "a", "b")
-		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
-		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
+		g.Eventually(started).WithTimeout(deadline.For(10 * time.Second)).Should(Receive())
+		g.Eventually(started).WithTimeout(deadline.For(10 * time.Second)).Should(Receive())
 		proxy.Cut()
-		g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects >= 1 }).WithTimeout(20 * time.Second).Should(BeTrue())
+		g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects >= 1 }).WithTimeout(deadline.For(20 * time.Second)).Should(BeTrue())
 		release <- struct{}{} // one of the handlers that linger returns, and the other session has its tag 1 in hand
-		g.Eventually(stale).WithTimeout(10 * time.Second).Should(Receive())
-		g.Eventually(started).WithTimeout(10 * time.Second).Should(Receive())
+		g.Eventually(stale).WithTimeout(deadline.For(10 * time.Second)).Should(Receive())
+		g.Eventually(started).WithTimeout(deadline.For(10 * time.Second)).Should(Receive())
 		seen.forget()
 		proxy.Cut() // what was acked does not come again
 		close(release)
-		g.Eventually(seen.different).WithTimeout(30 * time.Second).Should(Equal(2))
+		g.Eventually(seen.different).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(2))
 		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
 	})
 }
@@ -230,13 +231,13 @@ func TestCopiesMultiplyOnlyByLostConnections(t *testing.T) {
 		}}))
 		w.Publish("", "orders", bodies(messages)...)
 		for cut := 1; cut <= cuts; cut++ {
-			g.Eventually(failures.Load).WithTimeout(time.Minute).WithPolling(time.Millisecond).
+			g.Eventually(failures.Load).WithTimeout(deadline.For(time.Minute)).WithPolling(time.Millisecond).
 				Should(BeNumerically(">=", 3*messages*cut/(cuts+2)))
 			proxy.Cut()
 		}
-		g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(time.Minute).Should(BeNumerically(">=", messages))
+		g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(deadline.For(time.Minute)).Should(BeNumerically(">=", messages))
 		g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.retry.200ms") + w.Ready("orders.retry.300ms") }).
-			WithTimeout(time.Minute).Should(BeZero())
+			WithTimeout(deadline.For(time.Minute)).Should(BeZero())
 		w.tb.Logf("%d cuts, %d unknown: %d failures, %d dead letters", cuts, unknown.Load(), failures.Load(), w.Ready("orders.dlq"))
 		g.Eventually(func() int { return w.Ready("orders.dlq") }).Should(BeNumerically("<=", messages+int(unknown.Load())))
 	})
@@ -268,7 +269,7 @@ func TestPublishTellsWhatIsKnown(t *testing.T) {
 			})
 		}
 		for cut := 1; cut <= cuts; cut++ {
-			g.Eventually(done.Load).WithTimeout(time.Minute).WithPolling(time.Millisecond).
+			g.Eventually(done.Load).WithTimeout(deadline.For(time.Minute)).WithPolling(time.Millisecond).
 				Should(BeNumerically(">=", publishers*each*cut/(cuts+2)))
 			proxy.Cut()
 		}
@@ -302,7 +303,7 @@ func TestRunReturnsSoonWheneverItIsEnded(t *testing.T) {
 				proxy.Cut()
 			}
 			cancel()
-			g.Eventually(ended).WithTimeout(5*time.Second).Should(Receive(BeNil()), "ended after %d ms", round)
+			g.Eventually(ended).WithTimeout(deadline.For(5*time.Second)).Should(Receive(BeNil()), "ended after %d ms", round)
 		}
 	})
 }
@@ -318,10 +319,10 @@ func TestAnObserverThatStallsHoldsUpNothing(t *testing.T) {
 			return nil
 		}, consumer.WithObserver(consumer.Observer{State: func(consumer.Transition) { <-release }}))
 		w.Publish("", "orders", "a")
-		g.Eventually(seen.different).WithTimeout(20 * time.Second).Should(Equal(1))
+		g.Eventually(seen.different).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(1))
 		began := time.Now()
 		g.Expect(running.end()).To(Succeed())
-		g.Expect(time.Since(began)).To(BeNumerically("<", 5*time.Second))
+		g.Expect(time.Since(began)).To(BeNumerically("<", deadline.For(4*time.Second)))
 		close(release)
 	})
 }
@@ -350,9 +351,9 @@ func TestAReconnectLeavesNoConsumerBehind(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		before := -1
 		for range 4 {
-			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects > before }).WithTimeout(20 * time.Second).
+			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects > before }).WithTimeout(deadline.For(20 * time.Second)).
 				WithPolling(5 * time.Millisecond).Should(BeTrue())
-			g.Eventually(func() int { return w.Ready("orders") }).WithTimeout(20 * time.Second).Should(Equal(messages - prefetch))
+			g.Eventually(func() int { return w.Ready("orders") }).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages - prefetch))
 			queue, err := channel.QueueDeclarePassive("orders", true, false, false, false, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(queue.Consumers).To(Equal(1))
@@ -360,6 +361,6 @@ func TestAReconnectLeavesNoConsumerBehind(t *testing.T) {
 			proxy.Cut()
 		}
 		close(release)
-		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(20 * time.Second).Should(BeZero())
+		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(BeZero())
 	})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -237,7 +238,7 @@ func letterOf(message amqp.Delivery) letter {
 func (w *world) deadLetters(count int) map[string]letter {
 	w.tb.Helper()
 	g := NewWithT(w.tb)
-	g.Eventually(func() int { return w.Ready(w.kept.DeadLetterQueue) }).WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(count))
+	g.Eventually(func() int { return w.Ready(w.kept.DeadLetterQueue) }).WithTimeout(deadline.For(time.Minute)).WithPolling(100 * time.Millisecond).Should(Equal(count))
 	connection, err := w.Connect("dead letters")
 	g.Expect(err).NotTo(HaveOccurred())
 	defer connection.Close()

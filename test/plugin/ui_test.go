@@ -252,14 +252,14 @@ var _ = Describe("kubectl warren ui", func() {
 	It("lets in the browser that has the URL, once, and no other site", func() {
 		w := failing(failures...)
 		entry := w.serve()
-		parsed, err := url.Parse(entry)
-		Expect(err).NotTo(HaveOccurred())
-		base := "http://" + parsed.Host
+		base := strings.Split(entry, "/?")[0]
+		site := base[:strings.LastIndex(base, "/")]
 		queue := base + "/namespaces/" + w.Namespace + "/queues/orders"
 
 		stranger := &http.Client{}
 		for _, path := range []string{"/", "/all", "/assets/style.css", "/?token=guess"} {
 			Expect(get(stranger, base+path)).To(HaveHTTPStatus(http.StatusUnauthorized), path)
+			Expect(get(stranger, site+path)).To(HaveHTTPStatus(http.StatusUnauthorized), path)
 		}
 		jar, err := cookiejar.New(nil)
 		Expect(err).NotTo(HaveOccurred())
@@ -267,6 +267,9 @@ var _ = Describe("kubectl warren ui", func() {
 		entered := get(known, entry)
 		Expect(entered).To(HaveHTTPStatus(http.StatusOK))
 		Expect(entered.Header.Get("Set-Cookie")).To(SatisfyAll(ContainSubstring("HttpOnly"), ContainSubstring("SameSite=Strict")))
+		elsewhere, err := url.Parse("http://127.0.0.1:1/all")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(jar.Cookies(elsewhere)).To(BeEmpty(), "cookies for a page at another port")
 		page := get(known, queue)
 		Expect(page).To(SatisfyAll(HaveHTTPStatus(http.StatusOK),
 			HaveHTTPHeaderWithValue("Content-Security-Policy", ContainSubstring("default-src 'none'; script-src 'self';")),
@@ -300,7 +303,8 @@ func (b browser) tabTo(text string) {
 }
 
 // base is the address of the page.
-func base(b browser) string { return evaluate[string](b, `location.origin`) }
+// base is the URL that all pages are below.
+func base(b browser) string { return evaluate[string](b, `location.origin + "/" + location.pathname.split("/")[1]`) }
 
 // visitor is a client that was let in, and the address.
 func (w *world) visitor() (client *http.Client, base string) {

@@ -3,6 +3,7 @@ package ui
 import (
 	"crypto/rand"
 	"crypto/subtle"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -28,15 +29,11 @@ func newGuard(address string) *guard {
 	}
 }
 
-func (g *guard) url() string { return "http://" + g.address + "/?" + tokenParameter + "=" + g.token }
+func (g *guard) url() string { return "http://" + g.address + path("") + "?" + tokenParameter + "=" + g.token }
 
 const tokenParameter = "token"
 
-// cookie is the name of the cookie. Cookies know no ports, and another page of ours may be open.
-func (g *guard) cookie() string {
-	_, port, _ := net.SplitHostPort(g.address)
-	return "kubectl-warren-ui-" + port
-}
+const cookieName = "kubectl-warren-ui"
 
 // policy has a page load, send and run nothing but what this server has.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
@@ -72,13 +69,13 @@ func (g *guard) protect(pages http.Handler) http.Handler {
 }
 
 func (g *guard) isKnown(r *http.Request) bool {
-	cookie, err := r.Cookie(g.cookie())
+	cookie, err := r.Cookie(cookieName)
 	return err == nil && isSame(cookie.Value, g.session)
 }
 
 // admits says whether a request has the token, which nobody has used yet.
 func (g *guard) admits(r *http.Request) bool {
-	return r.Method == http.MethodGet && r.URL.Path == "/" && isSame(r.URL.Query().Get(tokenParameter), g.token) &&
+	return r.Method == http.MethodGet && r.URL.Path == path("") && isSame(r.URL.Query().Get(tokenParameter), g.token) &&
 		g.used.CompareAndSwap(false, true)
 }
 
@@ -89,8 +86,8 @@ func isSame(given, want string) bool {
 // enter gives the cookie. The page leads on by itself, for a browser sends no strict cookie after a redirect from another site.
 func (g *guard) enter(w http.ResponseWriter) {
 	http.SetCookie(w, &http.Cookie{
-		Name: g.cookie(), Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: cookieName, Value: g.session, Path: path(""), HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write([]byte(`<!doctype html><meta http-equiv="refresh" content="0;url=/"><a href="/">Dead letters</a>`))
+	_, _ = fmt.Fprintf(w, `<!doctype html><meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">Dead letters</a>`, path(""))
 }

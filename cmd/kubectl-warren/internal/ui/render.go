@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"crypto/rand"
 	"embed"
 	"errors"
 	"html/template"
@@ -98,9 +99,14 @@ func codeOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// path joins the parts of a path, each of which may hold anything.
+// root is the path that all pages are below, which nobody else can guess: browsers tell cookies of one host apart by their paths, and not by
+// the ports.
+var root = "/" + rand.Text()
+
+// path joins the parts of a path below root, each of which may hold anything.
 func path(parts ...string) string {
-	var joined strings.Builder
+	joined := &strings.Builder{}
+	joined.WriteString(root)
 	for _, part := range parts {
 		joined.WriteString("/" + url.PathEscape(part))
 	}

@@ -87,7 +87,7 @@ func (s *Server) Handler() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { s.fail(w, errNoPage) })
-	return s.guard.protect(mux)
+	return s.guard.protect(http.StripPrefix(root, mux))
 }
 
 func (s *Server) toNamespace(w http.ResponseWriter, r *http.Request) error {
