@@ -252,7 +252,7 @@ var _ = Describe("kubectl warren ui", func() {
 	It("lets in the browser that has the URL, once, and no other site", func() {
 		w := failing(failures...)
 		entry := w.serve()
-		base := strings.Split(entry, "/?")[0]
+		base, _, _ := strings.Cut(entry, "/?")
 		site := base[:strings.LastIndex(base, "/")]
 		queue := base + "/namespaces/" + w.Namespace + "/queues/orders"
 
@@ -304,7 +304,9 @@ func (b browser) tabTo(text string) {
 
 // base is the address of the page.
 // base is the URL that all pages are below.
-func base(b browser) string { return evaluate[string](b, `location.origin + "/" + location.pathname.split("/")[1]`) }
+func base(b browser) string {
+	return evaluate[string](b, `location.origin + "/" + location.pathname.split("/")[1]`)
+}
 
 // visitor is a client that was let in, and the address.
 func (w *world) visitor() (client *http.Client, base string) {

@@ -29,7 +29,9 @@ func newGuard(address string) *guard {
 	}
 }
 
-func (g *guard) url() string { return "http://" + g.address + path("") + "?" + tokenParameter + "=" + g.token }
+func (g *guard) url() string {
+	return "http://" + g.address + path("") + "?" + tokenParameter + "=" + g.token
+}
 
 const tokenParameter = "token"
 

@@ -99,8 +99,7 @@ func codeOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// root is the path that all pages are below, which nobody else can guess: browsers tell cookies of one host apart by their paths, and not by
-// the ports.
+// root is the path that all pages are below, which nobody else can guess: browsers tell cookies of one host apart by paths, not by ports.
 var root = "/" + rand.Text()
 
 // path joins the parts of a path below root, each of which may hold anything.
