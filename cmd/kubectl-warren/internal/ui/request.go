@@ -186,8 +186,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	if err := s.Kube.Create(r.Context(), object); err != nil {
 		return err
 	}
-	to := path("namespaces", asked.Namespace, "transfers", string(asked.Kind), object.GetName())
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	toTransfer(w, r, asked.Kind, object)
 	return nil
 }
 

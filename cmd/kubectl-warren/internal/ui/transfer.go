@@ -169,8 +169,14 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Kube.Patch(r.Context(), object, patch); err != nil {
 		return err
 	}
-	http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
+	toTransfer(w, r, kind(r.PathValue("kind")), object)
 	return nil
+}
+
+// toTransfer leads on to the page of a Redrive or a Purge.
+func toTransfer(w http.ResponseWriter, r *http.Request, of kind, object client.Object) {
+	to := path("namespaces", object.GetNamespace(), "transfers", string(of), object.GetName())
+	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
 func isSet(field *bool) bool { return field != nil && *field }
