@@ -114,10 +114,12 @@ func (in *intake) stop() error {
 	return err
 }
 
-// endCurrent ends deliveries on the current channel, and holds what comes in the meantime.
+// endCurrent ends deliveries on the current channel, and holds what comes in the meantime. A broker that answers slowly delivers slowly, so
+// it is given more time.
 func (in *intake) endCurrent() error {
 	current := in.current()
 	current.last = true
+	end := time.Now().Add(busyLimit)
 	idle := time.NewTimer(quiet)
 	defer idle.Stop()
 	for open := true; open && !current.isFull() && !current.cancelled; {
@@ -128,7 +130,12 @@ func (in *intake) endCurrent() error {
 			}
 			idle.Reset(quiet)
 		case <-idle.C:
-			open = false
+			asked := time.Now()
+			if err := in.askOn(current); err != nil {
+				return err
+			}
+			open = time.Since(asked) > prompt && asked.Before(end)
+			idle.Reset(quiet)
 		}
 	}
 	if !current.cancelled {
@@ -178,8 +185,13 @@ func (in *intake) hasAcknowledged() bool {
 	return slices.ContainsFunc(in.channels, func(channel *intakeChannel) bool { return channel.acknowledged > 0 })
 }
 
-// quiet is after how long without a message none is on its way, and after how long an acknowledgement has arrived.
-const quiet = 100 * time.Millisecond
+const (
+	// quiet is after how long without a message none is on its way, and after how long an acknowledgement has arrived.
+	quiet = 100 * time.Millisecond
+	// prompt is how long a question takes a broker at most that is not busy, and busyLimit how long one that is busy is waited for.
+	prompt    = 20 * time.Millisecond
+	busyLimit = 3 * time.Second
+)
 
 // isFull says whether the broker cannot deliver more.
 func (c *intakeChannel) isFull() bool { return c.delivered-c.acknowledged >= uint64(c.prefetch) }
