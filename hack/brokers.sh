@@ -107,13 +107,22 @@ running() { recall "$1" && "${BACKEND}_running" "$1"; }
 
 listens() { (exec 3<>"/dev/tcp/$ADDRESS/$1") 2>/dev/null; }
 
-# answer PORT PATH: what the management API answers to the test user. Bash's own TCP spares us curl.
+# answer PORT PATH [METHOD BODY]: what the management API answers to the test user. Bash's own TCP spares us curl.
 answer() {
+  local method=${3:-GET} body=${4:-}
   (
     exec 3<>"/dev/tcp/$ADDRESS/$1"
-    printf 'GET %s HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n' "$2" >&3
+    printf '%s %s HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n' "$method" "$2" >&3
+    printf 'Content-Type: application/json\r\nContent-Length: %s\r\n\r\n%s' "${#body}" "$body" >&3
     cat <&3
   ) 2>/dev/null
+}
+
+# keep_events binds the event exchange to an exchange that leads nowhere. When the last binding goes while another comes, as tests have it
+# happen, RabbitMQ can take the event exchange for one without bindings, and is silent from then on.
+keep_events() {
+  answer "$HTTP" /api/exchanges/%2F/kept.events PUT '{"type":"fanout"}' >/dev/null
+  answer "$HTTP" /api/bindings/%2F/e/amq.rabbitmq.event/e/kept.events POST '{"routing_key":"none"}' >/dev/null
 }
 
 # answers PORT: the management API accepts the test user.
@@ -210,6 +219,7 @@ await() {
     fi
     sleep 0.2
   done
+  keep_events
   say "RabbitMQ $version ${waited:+came up in $((SECONDS - begin)) s, }listens on amqp://$ADDRESS:$AMQP and http://$ADDRESS:$HTTP"
 }
 
