@@ -316,7 +316,8 @@ func (w *world) visitor() (client *http.Client, base string) {
 	Expect(err).NotTo(HaveOccurred())
 	client = &http.Client{Jar: jar}
 	Expect(get(client, entry)).To(HaveHTTPStatus(http.StatusOK))
-	return client, strings.Split(entry, "/?")[0]
+	base, _, _ = strings.Cut(entry, "/?")
+	return client, base
 }
 
 func get(client *http.Client, address string) *http.Response {

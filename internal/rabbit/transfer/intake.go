@@ -119,7 +119,7 @@ func (in *intake) stop() error {
 func (in *intake) endCurrent() error {
 	current := in.current()
 	current.last = true
-	end := time.Now().Add(busyLimit)
+	questions := 0
 	idle := time.NewTimer(quiet)
 	defer idle.Stop()
 	for open := true; open && !current.isFull() && !current.cancelled; {
@@ -134,7 +134,8 @@ func (in *intake) endCurrent() error {
 			if err := in.askOn(current); err != nil {
 				return err
 			}
-			open = time.Since(asked) > prompt && asked.Before(end)
+			questions++
+			open = time.Since(asked) > prompt && questions < mostQuestions
 			idle.Reset(quiet)
 		}
 	}
@@ -188,9 +189,9 @@ func (in *intake) hasAcknowledged() bool {
 const (
 	// quiet is after how long without a message none is on its way, and after how long an acknowledgement has arrived.
 	quiet = 100 * time.Millisecond
-	// prompt is how long a question takes a broker at most that is not busy, and busyLimit how long one that is busy is waited for.
-	prompt    = 20 * time.Millisecond
-	busyLimit = 3 * time.Second
+	// prompt is how long a question takes a broker at most that is neither busy nor far away, of which mostQuestions are asked.
+	prompt        = 20 * time.Millisecond
+	mostQuestions = 3
 )
 
 // isFull says whether the broker cannot deliver more.

@@ -155,18 +155,7 @@ func TestLookThatIsStopped(t *testing.T) {
 func TestLookBesideAConsumer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)
-		channel, closeConnection := connect(t, vh, "consume")
-		defer closeConnection()
-		if err := channel.Qos(4, 0, false); err != nil {
-			t.Fatal(err)
-		}
-		messages, err := channel.Consume(source, "", false, false, false, false, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 4 {
-			<-messages
-		}
+		holding(t, vh, source, 4)
 		began := time.Now()
 		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
 		topologytest.Equal(t, "error", nil, err)

@@ -231,6 +231,24 @@ func sorted(numbers []string) []string {
 	return slices.Compact(byValue)
 }
 
+// holding has a consumer hold so many messages, and take no more, until it is told to release them.
+func holding(t *testing.T, vh *brokers.VHost, queue string, count int) (release func()) {
+	t.Helper()
+	channel, closeConnection := connect(t, vh, "holding")
+	t.Cleanup(closeConnection)
+	if err := channel.Qos(count, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	messages, err := channel.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range count {
+		<-messages
+	}
+	return closeConnection
+}
+
 // redeliver takes messages and gives them back.
 func redeliver(t *testing.T, vh *brokers.VHost, queue string, count int) {
 	t.Helper()

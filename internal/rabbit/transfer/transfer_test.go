@@ -403,19 +403,10 @@ func TestSingleActiveConsumer(t *testing.T) {
 		vh.DeleteQueue(source)
 		vh.DeclareQueue(source, quorum(vh, map[string]any{"x-single-active-consumer": true}))
 		vh.Publish("", source, bodies(50)...)
-		channel, closeConnection := connect(t, vh, "active")
-		defer closeConnection()
-		if err := channel.Qos(1, 0, false); err != nil {
-			t.Fatal(err)
-		}
-		messages, err := channel.Consume(source, "", false, false, false, false, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-messages
+		release := holding(t, vh, source, 1)
 		running := start(t, vh, func(c *Config) { c.Total = 50 })
 		running.awaits(NothingDelivered)
-		closeConnection()
+		release()
 		progress, err := running.Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", 50, progress.Moved)
