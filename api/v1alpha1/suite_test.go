@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +18,10 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/openapi"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/testenv/controlplane"
 )
 
 // kube speaks to the API server that all tests of this package share. It refuses unknown fields, as kubectl does.
@@ -48,26 +46,18 @@ func withAPIServer(run func() int) (code int, err error) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return 0, errors.New("these tests need an API server: run make test, or export KUBEBUILDER_ASSETS=$(hack/kubernetes.sh)")
 	}
-	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-		CRDInstallOptions:     envtest.CRDInstallOptions{MaxTime: deadline.For(10 * time.Second)},
-	}
-	config, err := environment.Start()
-	if err != nil {
-		return 0, fmt.Errorf("start the API server: %w", err)
-	}
-	defer func() { err = errors.Join(err, environment.Stop()) }()
-
 	folder, err := os.MkdirTemp("", "warren")
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	kubeconfig = filepath.Join(folder, "kubeconfig")
-	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
+	server, err := controlplane.Shared(folder, filepath.Join("..", "..", "config", "crd", "bases"))
+	if err != nil {
 		return 0, err
 	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	config := server.Config
+	kubeconfig = server.KubeConfig
 	discovered, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return 0, err

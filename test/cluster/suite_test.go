@@ -36,5 +36,5 @@ var _ = SynchronizedBeforeSuite(func() {
 		version = "4.3"
 	}
 	nodes = brokers.NewCluster(GinkgoTB(), version)
-	kube = StartAPIServer()
+	kube = SharedAPIServer()
 }, func() {})

@@ -62,7 +62,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	DeferCleanup(file.Close)
 	heard := &witness{}
 	LogTo(io.MultiWriter(file, heard))
-	server := StartAPIServer()
+	server := SharedAPIServer()
 
 	listening, stopListening := context.WithCancel(context.Background())
 	DeferCleanup(stopListening)

@@ -38,7 +38,7 @@ func TestFaults(t *testing.T) {
 type given struct{ ManagerBinary, KubeConfig string }
 
 var _ = SynchronizedBeforeSuite(func() []byte {
-	text, err := json.Marshal(given{ManagerBinary: BuildManager(), KubeConfig: StartAPIServer().KubeConfig})
+	text, err := json.Marshal(given{ManagerBinary: BuildManager(), KubeConfig: SharedAPIServer().KubeConfig})
 	Expect(err).NotTo(HaveOccurred())
 	return text
 }, func(text []byte) {

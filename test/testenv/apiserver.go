@@ -6,20 +6,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/testenv/controlplane"
 )
+
+// crds is the folder of Warren's CRDs.
+var crds = filepath.Join(Checkout, "config", "crd", "bases")
 
 // Checkout is the root of the repository: a suite runs in its own folder, which is two below.
 const Checkout = "../.."
@@ -35,44 +37,66 @@ type APIServer struct {
 	Environment *envtest.Environment
 }
 
-// StartAPIServer starts a server that has Warren's CRDs, and stops it with the suite, the container or the spec. The server
-// may be stopped and started again in between. Functions may change the environment before.
+// StartAPIServer starts a server of the spec's, the container's or the suite's own that has Warren's CRDs, and stops the
+// server with it. Environment may stop and restart the server in between. Functions may change the environment before.
 func StartAPIServer(change ...func(*envtest.Environment)) *APIServer {
 	GinkgoHelper()
-	environment := &envtest.Environment{
-		CRDDirectoryPaths:        []string{filepath.Join(Checkout, "config", "crd", "bases")},
-		ErrorIfCRDPathMissing:    true,
-		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: deadline.For(10 * time.Second)},
-		ControlPlaneStartTimeout: deadline.For(20 * time.Second),
-		// The server waits for a minute until those who watch are gone; after this time it is killed.
-		ControlPlaneStopTimeout: 2 * time.Second,
-	}
-	// A folder that the environment did not make outlives a stop of the server, and so do the certificates in it.
-	folder := GinkgoT().TempDir()
-	certificates := filepath.Join(folder, "certificates")
-	Expect(os.Mkdir(certificates, 0o700)).To(Succeed())
-	environment.ControlPlane.GetAPIServer().CertDir = certificates
-	for _, step := range change {
-		step(environment)
-	}
-	config, err := environment.Start()
-	Expect(err).NotTo(HaveOccurred(), "start the API server: run make test, or set KUBEBUILDER_ASSETS as hack/kubernetes.sh prints it")
+	server, err := controlplane.Start(GinkgoT().TempDir(), crds, change...)
+	return use(server, err)
+}
+
+// SharedAPIServer returns the server that all suites of a run share, for this suite alone until the suite ends. Without
+// such a server it starts one.
+func SharedAPIServer() *APIServer {
+	GinkgoHelper()
+	server, err := controlplane.Shared(GinkgoT().TempDir(), crds)
+	s := use(server, err)
+	s.removeResources()
+	return s
+}
+
+// use returns a server for a spec, and stops it with the spec.
+func use(server *controlplane.Server, err error) *APIServer {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
-		if err := environment.Stop(); err != nil {
+		if err := server.Stop(); err != nil {
 			GinkgoLogr.Info("The API server or etcd had to be killed", "reason", err.Error())
 		}
 	})
-	file := filepath.Join(folder, "kubeconfig")
-	Expect(os.WriteFile(file, environment.KubeConfig, 0o600)).To(Succeed())
-	return &APIServer{WithWatch: clientOf(config), Config: config, KubeConfig: file, Environment: environment}
+	return &APIServer{
+		WithWatch: clientOf(server.Config), Config: server.Config, KubeConfig: server.KubeConfig, Environment: server.Environment,
+	}
 }
 
-// Connect returns the server of a kubeconfig file, which another process of the suite has started.
+// removeResources removes what the suite before left: its manager has ended, and cannot remove the finalizers.
+func (s *APIServer) removeResources() {
+	GinkgoHelper()
+	for _, list := range []client.ObjectList{
+		&v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}, &v1alpha1.ConsumerQueueList{}, &v1alpha1.BrokerConnectionList{},
+	} {
+		Expect(s.List(ctx(), list)).To(Succeed())
+		Expect(meta.EachListItem(list, func(item runtime.Object) error {
+			return removeAtOnce(ctx(), s, item.(client.Object))
+		})).To(Succeed())
+	}
+}
+
+// removeAtOnce deletes a resource whose manager has ended: nothing else removes its finalizers.
+func removeAtOnce(ctx context.Context, kube client.Client, object client.Object) error {
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	if err := kube.Patch(ctx, object, patch); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return client.IgnoreNotFound(kube.Delete(ctx, object))
+}
+
+// Connect returns the server of a kubeconfig file, which another process of the suite uses already.
 func Connect(kubeConfig string) *APIServer {
 	GinkgoHelper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeConfig)
+	server, err := controlplane.Connect(kubeConfig)
 	Expect(err).NotTo(HaveOccurred())
-	return &APIServer{WithWatch: clientOf(config), Config: config, KubeConfig: kubeConfig}
+	return &APIServer{WithWatch: clientOf(server.Config), Config: server.Config, KubeConfig: kubeConfig}
 }
 
 func clientOf(config *rest.Config) client.WithWatch {

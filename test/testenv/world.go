@@ -50,11 +50,7 @@ func (w *World) Clear() {
 	queues, connections := &v1alpha1.ConsumerQueueList{}, &v1alpha1.BrokerConnectionList{}
 	Expect(w.Kube.List(background, queues, client.InNamespace(w.Namespace))).To(Succeed())
 	Expect(w.Kube.List(background, connections, client.InNamespace(w.Namespace))).To(Succeed())
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-	end := func(object client.Object) {
-		Expect(client.IgnoreNotFound(w.Kube.Patch(background, object, patch))).To(Succeed())
-		Expect(client.IgnoreNotFound(w.Kube.Delete(background, object))).To(Succeed())
-	}
+	end := func(object client.Object) { Expect(removeAtOnce(background, w.Kube, object)).To(Succeed()) }
 	for i := range queues.Items {
 		end(&queues.Items[i])
 	}

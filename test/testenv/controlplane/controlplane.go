@@ -1,0 +1,111 @@
+// Package controlplane runs a kube-apiserver with its etcd for test suites and for programs. It needs no Ginkgo: package
+// testenv wraps it for specs.
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// SharedKubeConfig is the environment variable that names the kubeconfig of the API server that all suites of a run share.
+// hack/with-parts.sh sets it.
+const SharedKubeConfig = "WARREN_TEST_KUBECONFIG"
+
+// Server is a kube-apiserver with its etcd.
+type Server struct {
+	// Config authenticates as an administrator.
+	Config *rest.Config
+	// KubeConfig is a file with the same credentials.
+	KubeConfig string
+	// Environment stops and restarts the server. It is nil if another process started the server.
+	Environment *envtest.Environment
+
+	release func()
+}
+
+// Start starts a server with the CRDs of a folder, or without CRDs if crds is empty. The server keeps its certificates and
+// its kubeconfig in folder, so that Environment can stop it and start it again. Functions may change the environment before
+// the start. Start needs KUBEBUILDER_ASSETS.
+func Start(folder, crds string, change ...func(*envtest.Environment)) (*Server, error) {
+	environment := &envtest.Environment{
+		ErrorIfCRDPathMissing:    true,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: deadline.For(10 * time.Second)},
+		ControlPlaneStartTimeout: deadline.For(20 * time.Second),
+		// The server waits up to a minute for its watchers to leave. After this time envtest kills it.
+		ControlPlaneStopTimeout: 2 * time.Second,
+	}
+	if crds != "" {
+		environment.CRDDirectoryPaths = []string{crds}
+	}
+	certificates := filepath.Join(folder, "certificates")
+	if err := os.MkdirAll(certificates, 0o700); err != nil {
+		return nil, fmt.Errorf("create the folder of the API server's certificates: %w", err)
+	}
+	environment.ControlPlane.GetAPIServer().CertDir = certificates
+	for _, step := range change {
+		step(environment)
+	}
+	config, err := environment.Start()
+	if err != nil {
+		return nil, fmt.Errorf("start the API server (KUBEBUILDER_ASSETS must be the folder that hack/kubernetes.sh prints): %w", err)
+	}
+	s := &Server{Config: config, KubeConfig: filepath.Join(folder, "kubeconfig"), Environment: environment}
+	if err := os.WriteFile(s.KubeConfig, environment.KubeConfig, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the kubeconfig: %w", err), environment.Stop())
+	}
+	return s, nil
+}
+
+// Connect returns the server of a kubeconfig file, which another process has started.
+func Connect(kubeConfig string) (*Server, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeConfig)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig of the API server: %w", err)
+	}
+	return &Server{Config: config, KubeConfig: kubeConfig}, nil
+}
+
+// Shared returns the server that the suites of a run share, or starts a server where SharedKubeConfig is not set. One suite
+// at a time uses the shared server, because the manager of a suite watches all namespaces: Shared waits until the suite
+// before has called Stop, or has ended.
+func Shared(folder, crds string) (*Server, error) {
+	file := os.Getenv(SharedKubeConfig)
+	if file == "" {
+		return Start(folder, crds)
+	}
+	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of the shared API server: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for the shared API server: %w", err), lock.Close())
+	}
+	s, err := Connect(file)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.release = func() { _ = lock.Close() }
+	return s, nil
+}
+
+// Stop stops a server that this process started, and releases a shared one for the next suite. An error says that envtest
+// had to kill a process.
+func (s *Server) Stop() error {
+	if s.release != nil {
+		s.release()
+	}
+	if s.Environment == nil {
+		return nil
+	}
+	return s.Environment.Stop()
+}
