@@ -193,6 +193,8 @@ provide_all() {
 
 start() {
   local version begin
+  # A run that is interrupted ends the brokers that it has started. A run that exits leaves them to the next one.
+  [[ -z ${WARREN_RUN:-} ]] || export WARREN_RUN=$WARREN_RUN-shared
   for version in "$@"; do
     ! running "$version" || continue
     provide "$version"

@@ -1,25 +1,65 @@
 #!/usr/bin/env bash
-# Runs a command with real parts: an API server's binaries and brokers, in the environment
-# variables that the tests and `make run` read.
+# Runs a command with real parts. The command finds them by the environment variables that the tests, `make run` and
+# `make bench` read. What the command and this script start ends with them; see hack/supervise.sh.
 #
-#   hack/with-parts.sh all|newest COMMAND [ARGUMENT…]
+#   hack/with-parts.sh PART… -- COMMAND [ARGUMENT…]
+#
+#   brokers    RabbitMQ in every version of the matrix; they go on for the next run
+#   newest     RabbitMQ in its newest version alone
+#   apiserver  a kube-apiserver with Warren's CRDs, for all suites of the run
+#   node       the program that kubelet, kube-controller-manager and kube-scheduler are
+#
+# The programs kube-apiserver, etcd and kubectl are always there.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+[[ -n ${WARREN_RUN:-} ]] || exec "$HACK_DIR/supervise.sh" "$0" "$@"
 
-case ${1:-} in
-  all) versions=() ;;
-  newest) versions=(newest) ;;
-  *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
-esac
+parts=()
+while [[ $# -gt 0 && $1 != -- ]]; do
+  parts+=("$1")
+  shift
+done
+[[ $# -gt 1 ]] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
 shift
 
+brokers() {
+  local environment
+  "$HACK_DIR/brokers.sh" start "$@" >/dev/null
+  environment=$("$HACK_DIR/brokers.sh" env "$@")
+  eval "$environment"
+}
+
+# apiserver starts the server and waits until it has written its kubeconfig.
+apiserver() {
+  local folder
+  folder=$(mktemp -d)
+  go build -C "$HACK_DIR/.." -o "$folder/apiserver" ./hack/apiserver
+  (cd "$HACK_DIR/.." && exec "$folder/apiserver" "$folder") &
+  server=$!
+  until [[ -s $folder/kubeconfig ]]; do
+    kill -0 "$server" 2>/dev/null || die "the API server did not start, see above"
+    sleep 0.2
+  done
+  export WARREN_TEST_KUBECONFIG=$folder/kubeconfig
+}
+
+server=""
 KUBEBUILDER_ASSETS=$("$HACK_DIR/kubernetes.sh" path)
 export KUBEBUILDER_ASSETS
 # On a loaded machine an API server takes longer than the 20 s that envtest gives it.
 export KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=${KUBEBUILDER_CONTROLPLANE_START_TIMEOUT:-3m}
 export KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=${KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT:-1m}
-"$HACK_DIR/brokers.sh" start ${versions[@]+"${versions[@]}"} >/dev/null
-environment=$("$HACK_DIR/brokers.sh" env ${versions[@]+"${versions[@]}"})
-eval "$environment"
-exec "$@"
+for part in ${parts[@]+"${parts[@]}"}; do
+  case $part in
+    brokers) brokers ;;
+    newest) brokers newest ;;
+    apiserver) apiserver ;;
+    node) "$HACK_DIR/kubernetes.sh" node >/dev/null ;;
+    *) die "no such part: $part" ;;
+  esac
+done
+status=0
+"$@" || status=$?
+[[ -z $server ]] || { kill "$server" && wait "$server"; } || true
+exit "$status"

@@ -171,7 +171,7 @@ debian_environment() {
   data=$(debian_data "$1")
   [[ ! -d $data ]] || echo "RABBITMQ_MNESIA_BASE=$data"
   echo "RABBITMQ_NODENAME=$(debian_node_name "$NODE") RABBITMQ_LOGS=/var/log/rabbitmq/rabbitmq.log" \
-    "RABBITMQ_DIST_PORT=$DIST ERL_EPMD_PORT=$EPMD ERL_EPMD_ADDRESS=127.0.0.1"
+    "WARREN_RUN=${WARREN_RUN:-} RABBITMQ_DIST_PORT=$DIST ERL_EPMD_PORT=$EPMD ERL_EPMD_ADDRESS=127.0.0.1"
 }
 
 debian_running() { debian_spawned "$STATE/$1" "$(debian_root "$1")"; }

@@ -29,7 +29,7 @@ docker_boot() {
   chmod -R a+rX "$files"
   docker rm -f "$name" >/dev/null 2>&1 || true
   # shellcheck disable=SC2046 # options
-  docker create --name "$name" $([[ -z $CLUSTER ]] || echo "--network $PRIVATE --hostname node-$NODE --network-alias node-$NODE") \
+  docker create --name "$name" --label "warren-run=${WARREN_RUN:-}" $([[ -z $CLUSTER ]] || echo "--network $PRIVATE --hostname node-$NODE --network-alias node-$NODE") \
     -p "$ADDRESS:$AMQP:5672" -p "$ADDRESS:$AMQPS:5671" -p "$ADDRESS:$HTTP:15672" -p "$ADDRESS:$HTTPS:15671" \
     -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=$ERLANG_ARGUMENTS" "$(docker_image "$1")" >/dev/null
   docker cp "$files/." "$name:/etc/rabbitmq/" >/dev/null 2>&1

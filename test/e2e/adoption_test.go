@@ -10,14 +10,13 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
-	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("A queue that exists with other arguments", func() {
-	onEachBroker("is reported with both values, and neither it nor its messages are touched", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("is reported with both values, and neither it nor its messages are touched", func() {
+		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum", "x-message-ttl": 60000})
 		w.VHost.Publish("", "orders", "one", "two")
 		before := w.VHost.Definitions()
@@ -44,8 +43,8 @@ var _ = Describe("A queue that exists with other arguments", func() {
 		Expect(w.VHost.Ready("orders")).To(Equal(2))
 	})
 
-	onEachBroker("holds back what is new, and lets what was in sync before come back", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("holds back what is new, and lets what was in sync before come back", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 30s}]}}`)
 		w.Ready("orders")
 		w.Queue("orders", `{queue: {messageTTL: 5m}, retry: {delayTiers: [{delay: 30s}, {delay: 1h}]}}`)
@@ -60,8 +59,8 @@ var _ = Describe("A queue that exists with other arguments", func() {
 			HaveField("Name", "orders.retry.1h"), HaveField("Effect", v1alpha1.EffectDeclare))))
 	})
 
-	onEachBroker("is no longer stalled once it was recreated by hand", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("is no longer stalled once it was recreated by hand", func() {
+		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		w.Queue("orders", `{}`)
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
@@ -76,7 +75,7 @@ var _ = Describe("A queue that exists with other arguments", func() {
 			continue
 		}
 		It("stays Ready where only a broker upgrade explains it, for vector "+vector.Name, func() {
-			w := newWorld(matrix[0])
+			w := newWorld(newest)
 			w.declareState(old)
 			before := w.VHost.Definitions()
 			w.applyVector(vector)
@@ -100,7 +99,7 @@ func sameQueues(a, b conformance.State) bool {
 
 var _ = Describe("A classic queue of the same name", func() {
 	It("needs recreation, argument by argument", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", nil)
 		w.Queue("orders", `{retry: {policy: None}, deadLetter: {policy: Disabled}}`)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
@@ -110,7 +109,7 @@ var _ = Describe("A classic queue of the same name", func() {
 
 var _ = Describe("An exchange of another type", func() {
 	It("needs recreation; what hangs on it is left alone", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.VHost.DeclareExchange("orders.dlx", "topic", nil)
 		w.Queue("orders", `{}`)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"),

@@ -37,8 +37,8 @@ func (w *world) forbidReading(queue string) (allow func()) {
 }
 
 var _ = Describe("A dead-letter queue", func() {
-	onEachBroker("that Warren declares has no advisory, whatever the strategy", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("that Warren declares has no advisory, whatever the strategy", func() {
+		w := newWorld(newest)
 		for name, spec := range map[string]string{
 			"publish": `{}`, "reject": `{retry: {strategy: Reject}}`, "requeue": `{retry: {strategy: Requeue}}`, "none": `{retry: {policy: None}}`,
 			"bounded": `{deadLetter: {queue: {maxLength: 1000}}}`, "lax": `{deadLetterStrategy: AtMostOnce, deadLetter: {queue: {maxLength: 10}}}`,
@@ -105,9 +105,9 @@ var _ = Describe("A dead-letter queue", func() {
 		Expect(w.traps("orders")).To(Equal([]string{"DeadLettersCanBeLost BrokerDefault orders.dlq"}))
 	})
 
-	onEachBroker("that is shared has an advisory with each who shares it, until one is left", func(broker brokers.Broker) {
+	It("that is shared has an advisory with each who shares it, until one is left", func() {
 		const shared = "SharedDeadLetterQueue  graveyard"
-		w := newWorld(broker)
+		w := newWorld(newest)
 		for _, name := range []string{"orders", "invoices"} {
 			w.Queue(name, `{deadLetter: {queue: {name: graveyard}}}`)
 		}
@@ -122,8 +122,8 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	onEachBroker("that may not be read has an advisory once somebody tries, until a Redrive gets on", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("that may not be read has an advisory once somebody tries, until a Redrive gets on", func() {
+		w := newWorld(newest)
 		allow := w.forbidReading("orders.dlq")
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -139,8 +139,8 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	onEachBroker("that may not be read has an advisory once somebody looks, until a look succeeds", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("that may not be read has an advisory once somebody looks, until a look succeeds", func() {
+		w := newWorld(newest)
 		allow := w.forbidReading("orders.dlq")
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -158,8 +158,8 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	onEachBroker("has an advisory while others consume it, and none because of Warren's own looks and Redrives", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("has an advisory while others consume it, and none because of Warren's own looks and Redrives", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(6)...)

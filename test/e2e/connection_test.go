@@ -33,7 +33,7 @@ var _ = Describe("A BrokerConnection", func() {
 
 	// Order does not matter: what waits for a Secret or a BrokerConnection goes on when it comes.
 	It("waits for a Secret that is missing, and names it", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		w.Queue("orders", `{}`)
 		w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "SecretNotFound"), Message(ContainSubstring(`Secret "rabbitmq"`)))
@@ -47,7 +47,7 @@ var _ = Describe("A BrokerConnection", func() {
 	})
 
 	It("takes over a changed Secret without a restart, and never shows the password", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		const wrong = "hunter2-is-not-the-password"
@@ -62,7 +62,7 @@ var _ = Describe("A BrokerConnection", func() {
 	// A ConsumerQueue uses only BrokerConnections of its own namespace, the one named default unless connectionRef names
 	// another: those of the other specs, all called default, are in namespaces of their own.
 	It("is missing: the ConsumerQueue waits and says which, and is Ready when it comes", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		w.Queue("orders", `{connectionRef: {name: default}}`)
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
 			Message(ContainSubstring(`BrokerConnection "default" not found`)))
@@ -73,14 +73,14 @@ var _ = Describe("A BrokerConnection", func() {
 
 	// The CRD of the RabbitMQ cluster operator need not be installed as long as no BrokerConnection uses it.
 	It("follows a RabbitmqCluster, and says so where there is no such resource", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		w.Connect(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}})
 		w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "ClusterNotReady"), Message(ContainSubstring("no resource RabbitmqCluster")))
 	})
 
-	onEachBroker("whose user may not read definitions works through the lesser listings", func(broker brokers.Broker) {
-		w := newBareWorld(broker)
-		user := broker.NewUser(GinkgoTB(), "management")
+	It("whose user may not read definitions works through the lesser listings", func() {
+		w := newBareWorld(newest)
+		user := newest.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		w.Secret(user.Username, user.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
@@ -93,9 +93,9 @@ var _ = Describe("A BrokerConnection", func() {
 	})
 
 	// In the end the user has just the permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`.
-	onEachBroker("whose user may not declare names the permission; what there is, is still compared", func(broker brokers.Broker) {
-		w := newBareWorld(broker)
-		user := broker.NewUser(GinkgoTB(), "management")
+	It("whose user may not declare names the permission; what there is, is still compared", func() {
+		w := newBareWorld(newest)
+		user := newest.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, "^$", ".*", ".*")
 		w.Secret(user.Username, user.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
@@ -111,7 +111,7 @@ var _ = Describe("A BrokerConnection", func() {
 	})
 
 	It("that is suspended closes its connection and stops everything that uses it", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		suspend := true
@@ -220,7 +220,7 @@ func (w *world) request(name, value string) {
 
 var _ = Describe("The annotation requested-at", func() {
 	It("has the broker looked at now, and is echoed", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		w.Secret(w.Broker.Username, w.Broker.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
 		w.Queue("orders", `{}`)
@@ -234,7 +234,7 @@ var _ = Describe("The annotation requested-at", func() {
 
 var _ = Describe("The annotation requested-at of a BrokerConnection", func() {
 	It("has the capabilities follow the user's tags now, and is echoed", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		w.Secret(user.Username, user.Password)

@@ -16,7 +16,6 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
-	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -46,8 +45,8 @@ func (w *world) told(cq *v1alpha1.ConsumerQueue, ago time.Duration) {
 }
 
 var _ = Describe("spec.contract", func() {
-	onEachBroker("has a consumer that mounts the ConfigMap consume", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("has a consumer that mounts the ConfigMap consume", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{contract: {configMap: orders-contract}}`)
 		cq := w.Ready("orders")
 		found := w.configMap("orders-contract")
@@ -59,7 +58,7 @@ var _ = Describe("spec.contract", func() {
 
 		By("mounting the ConfigMap beside a Secret, as a projected volume does")
 		folder := GinkgoT().TempDir()
-		mounted := map[string]string{"username": broker.Username, "password": broker.Password}
+		mounted := map[string]string{"username": newest.Username, "password": newest.Password}
 		maps.Copy(mounted, found.Data)
 		for key, text := range mounted {
 			Expect(os.WriteFile(filepath.Join(folder, key), []byte(text), 0o600)).To(Succeed())
@@ -81,7 +80,7 @@ var _ = Describe("spec.contract", func() {
 	})
 
 	It("takes a tier out of the ConfigMap first, and out of the broker three minutes later", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{contract: {configMap: orders-contract}, retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`)
 		before := w.Ready("orders").Status.Contract
 		w.Queue("orders", `{contract: {configMap: orders-contract}, retry: {delayTiers: [{delay: 20s}, {delay: 30s}]}}`)
@@ -100,7 +99,7 @@ var _ = Describe("spec.contract", func() {
 	})
 
 	It("leaves a ConfigMap of others alone, and says so until that is gone", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		theirs := &corev1.ConfigMap{Data: map[string]string{"contract.json": "theirs"}}
 		theirs.Name = "orders-contract"
 		w.Apply(theirs)
@@ -115,7 +114,7 @@ var _ = Describe("spec.contract", func() {
 	})
 
 	It("brings back what was deleted or edited, when the ConsumerQueue is reconciled", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{contract: {configMap: orders-contract}}`)
 		w.Ready("orders")
 		want := w.configMap("orders-contract").Data
@@ -130,7 +129,7 @@ var _ = Describe("spec.contract", func() {
 	})
 
 	It("leaves the ConfigMap behind when it is taken out of the spec", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{contract: {configMap: orders-contract}}`)
 		w.Ready("orders")
 		w.Queue("orders", `{}`)

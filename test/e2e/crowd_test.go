@@ -13,15 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
-	onEachBroker("share their waiting, and leave nothing behind", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("share their waiting, and leave nothing behind", func() {
+		w := newWorld(newest)
 		w.fifty()
 		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
 		// One after the other, the two looks at each main queue alone would take 500 s.
@@ -80,7 +79,7 @@ var _ = Describe("A ConsumerQueue that is deleted together with its BrokerConnec
 		"the ConsumerQueue first":    {"ConsumerQueue", "Secret", "BrokerConnection"},
 	} {
 		It("is cleaned up after all the same, "+order, func() {
-			w := newWorld(matrix[0])
+			w := newWorld(newest)
 			w.Queue("orders", typed)
 			w.Ready("orders")
 			before := w.holds()

@@ -57,8 +57,8 @@ func ids(list v1alpha1.DeadLetterList) []string {
 }
 
 var _ = Describe("The dead-letter API", func() {
-	onEachBroker("shows messages page by page, and leaves them as they were", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("shows messages page by page, and leaves them as they were", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
@@ -92,8 +92,8 @@ var _ = Describe("The dead-letter API", func() {
 		}
 	})
 
-	onEachBroker("finds messages by their content", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("finds messages by their content", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.deadLetters("orders", 3)
@@ -119,8 +119,8 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(string(body)).To(ContainSubstring("where: "))
 	})
 
-	onEachBroker("summarizes messages without their content", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("summarizes messages without their content", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.deadLetters("orders", 5)
@@ -153,8 +153,8 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(list.Items[0].Queue).To(Equal("orders.dlq"))
 	})
 
-	onEachBroker("exports messages as they are", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("exports messages as they are", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		messages := numbered(3000)
@@ -227,9 +227,9 @@ var _ = Describe("The dead-letter API", func() {
 			Eventually(func() []string { return bodies(w.take("orders.dlq")) }).Should(Equal([]string{"rejected often"}))
 		})
 
-	onEachBroker("shows the same to two who look a hundred times each, and loses nothing beside a Redrive", func(broker brokers.Broker) {
+	It("shows the same to two who look a hundred times each, and loses nothing beside a Redrive", func() {
 		const messages, page = 300, 40
-		w := newWorld(broker)
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(messages)...)
@@ -282,8 +282,8 @@ var _ = Describe("The dead-letter API", func() {
 		}
 	})
 
-	onEachBroker("shows of a shared queue what is the ConsumerQueue's own", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("shows of a shared queue what is the ConsumerQueue's own", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{deadLetter: {queue: {name: shared.dlq}}}`)
 		w.Queue("bills", `{deadLetter: {queue: {name: shared.dlq}}}`)
 		w.Ready("orders")
@@ -302,8 +302,8 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(letters(found)).To(ConsistOf(HaveField("Body", "orders"), HaveField("Body", "whose?")))
 	})
 
-	onEachBroker("lets several look at a queue while a Redrive moves its messages", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("lets several look at a queue while a Redrive moves its messages", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(2000)...)
@@ -327,7 +327,7 @@ var _ = Describe("The dead-letter API", func() {
 	})
 
 	It("lets in whom RBAC lets, with a token that is meant for it", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		paths := []string{"", "/orders", "/orders/messages", "/orders/export"}
@@ -347,7 +347,7 @@ var _ = Describe("The dead-letter API", func() {
 	})
 
 	It("refuses whoever brings no token that is meant for it", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		someone := w.looker(admin)
@@ -381,7 +381,7 @@ var _ = Describe("The dead-letter API", func() {
 
 	It("tells nobody but who asks of what messages hold", func() {
 		const secret = "payload-nobody-logs-4711"
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", amqp.Publishing{Headers: amqp.Table{"h": secret, "api-key": "k-" + secret}, Body: []byte(secret)})

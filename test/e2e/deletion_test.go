@@ -141,7 +141,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 	})
 
 	It("waits for nothing where the broker cannot be asked", func() {
-		gone, suspended, never := newWorld(matrix[0]), newWorld(matrix[0]), newBareWorld(matrix[0])
+		gone, suspended, never := newWorld(newest), newWorld(newest), newBareWorld(newest)
 		never.Queue("orders", typed)
 		for _, w := range []*world{gone, suspended} {
 			w.Queue("orders", typed)
@@ -165,7 +165,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 	})
 
 	It("of what was there before and never as it is wanted touches nothing", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
 		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{ // just as it is wanted, and in use by those who have the main queue
 			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
@@ -189,7 +189,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}
-		found, mixed, emptied := newWorld(matrix[0]), newWorld(matrix[0]), newWorld(matrix[0])
+		found, mixed, emptied := newWorld(newest), newWorld(newest), newWorld(newest)
 		found.VHost.DeclareQueue("orders.retry.30s", delayTier)
 		found.Queue("orders", `{driftPolicy: Report, retry: {delayTiers: [{delay: 30s}]}}`)
 		found.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"))
@@ -222,7 +222,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 	})
 
 	It("with its messages spares the tiers that were found beside a main queue of somebody else", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
 		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{
 			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
@@ -238,7 +238,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 	})
 
 	It("touches nothing in another vhost that the connection was led to", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
 		before := w.holds()

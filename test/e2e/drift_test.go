@@ -35,8 +35,8 @@ var _ = Describe("Drift", func() {
 			v.DeleteExchange("retries")
 		},
 	} {
-		onEachBroker("is corrected where somebody deletes "+what, func(broker brokers.Broker) {
-			w := newWorld(broker)
+		It("is corrected where somebody deletes "+what, func() {
+			w := newWorld(newest)
 			w.Queue("orders", typed)
 			w.Ready("orders")
 			before := w.VHost.Definitions()
@@ -58,8 +58,8 @@ var _ = Describe("Drift", func() {
 		})
 	}
 
-	onEachBroker("is only said with driftPolicy Report", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("is only said with driftPolicy Report", func() {
+		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
 		w.Queue("orders", typed+"\ndriftPolicy: Report")
@@ -87,7 +87,7 @@ var _ = Describe("Drift", func() {
 
 	// A new ConsumerQueue with Report lists in status.changes everything that would be declared, and writes nothing to the broker.
 	It("is what a topology that does not exist is with driftPolicy Report: nothing is declared", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{driftPolicy: Report}`)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"), Condition("Stalled", metav1.ConditionTrue, "Drifted"))
 		Expect(cq.Status.Changes).To(HaveLen(7), "an exchange, five queues and a binding")
@@ -96,8 +96,8 @@ var _ = Describe("Drift", func() {
 		}))
 	})
 
-	onEachBroker("is not what a further binding is: it is Foreign and left alone", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("is not what a further binding is: it is Foreign and left alone", func() {
+		w := newWorld(newest)
 		w.Queue("orders", typed)
 		synced := w.Ready("orders").Status.LastSyncedTime
 		w.VHost.Bind("amq.topic", "orders", "audit.#", map[string]any{"note": "x"})
@@ -112,7 +112,7 @@ var _ = Describe("Drift", func() {
 	})
 
 	It("is not what another ConsumerQueue binds to a shared dead-letter queue", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: orders, queue: {name: graveyard}}}`)
 		w.Queue("invoices", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: invoices, queue: {name: graveyard}}}`)
 		for _, name := range []string{"orders", "invoices"} {
@@ -142,8 +142,8 @@ var _ = Describe("A policy that shadows an argument", func() {
 })
 
 var _ = Describe("A fence of somebody else", func() {
-	onEachBroker("is an advisory for as long as it stands", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("is an advisory for as long as it stands", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		fence := fmt.Sprintf("warren-fence-%d-ABCDEF:somebody:orders", time.Now().Unix())

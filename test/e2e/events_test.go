@@ -44,8 +44,8 @@ func readings(proxy *netfault.HTTPProxy) (times []time.Time) {
 }
 
 var _ = Describe("Where the broker announces changes", func() {
-	onEachBroker("drift is corrected at once", func(broker brokers.Broker) {
-		w := hearingWorld(broker)
+	It("drift is corrected at once", func() {
+		w := hearingWorld(newest)
 		w.VHost.DeclareExchange("shop", "topic", nil)
 		w.Queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [orders.#]}], retry: {delayTiers: [{delay: 10s}]}}`)
 		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
@@ -57,8 +57,8 @@ var _ = Describe("Where the broker announces changes", func() {
 		Eventually(func() []string { return w.reasons("orders") }).Should(ContainElement("DriftCorrected"))
 	})
 
-	onEachBroker("a deleted queue is declared again at the first attempt, and the vhost is not read for that", func(broker brokers.Broker) {
-		w, proxy := proxiedHearingWorld(broker)
+	It("a deleted queue is declared again at the first attempt, and the vhost is not read for that", func() {
+		w, proxy := proxiedHearingWorld(newest)
 		w.VHost.DeclareExchange("shop", "topic", nil)
 		w.Queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [a, b, c, d, e, f, g, h]}]}`)
 		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
@@ -78,8 +78,8 @@ var _ = Describe("Where the broker announces changes", func() {
 		Expect(logged(w.Namespace)).NotTo(ContainElement(ContainSubstring("Reconciler error")))
 	})
 
-	onEachBroker("what was made right before a ConsumerQueue is adopted", func(broker brokers.Broker) {
-		w := hearingWorld(broker)
+	It("what was made right before a ConsumerQueue is adopted", func() {
+		w := hearingWorld(newest)
 		w.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"})
 		w.Queue("orders", `{}`)
 		w.Eventually("orders", WithTransform(func(cq *v1alpha1.ConsumerQueue) v1alpha1.Origin {
@@ -93,7 +93,7 @@ var _ = Describe("Where the broker announces changes", func() {
 	})
 
 	It("says why it does not hear them", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "administrator")
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		w.Secret(user.Username, user.Password)
@@ -104,7 +104,7 @@ var _ = Describe("Where the broker announces changes", func() {
 	})
 
 	It("a user who may hear them from now on does", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "administrator")
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		w.Secret(user.Username, user.Password)

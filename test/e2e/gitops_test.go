@@ -26,7 +26,7 @@ var _ = Describe("GitOps", func() {
 	// No surprises in spec: defaults are filled in only for scalars at the top level, everything deeper is left as written,
 	// and the operator never writes to spec.
 	It("sees no difference: the spec read back has nothing but the defaults of top-level scalars more", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
 		stored := &unstructured.Unstructured{}
@@ -45,7 +45,7 @@ var _ = Describe("GitOps", func() {
 	// A resource that was Ready when it was suspended stays Ready: neither kubectl wait nor Flux hangs. spec.suspend stops all
 	// reading and writing for it; conditions keep their values.
 	It("does not hang on a suspended resource", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.Queue("orders", `{suspend: true, retry: {maxAttempts: 3}}`)
@@ -64,7 +64,7 @@ var _ = Describe("GitOps", func() {
 	})
 
 	It("sees a resource that is suspended before it ever became Ready as in progress", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{suspend: true}`)
 		cq := w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"),
 			Condition("Ready", metav1.ConditionUnknown, "Pending"), NoCondition("Reconciling"), NoCondition("Stalled"))
@@ -75,7 +75,7 @@ var _ = Describe("GitOps", func() {
 
 var _ = Describe("kubectl", func() {
 	It("lists, waits and explains", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{queue: {name: shop.orders}}`)
 		kube.Kubectl("wait", "-n", w.Namespace, "--for=condition=Ready", "cqueue/orders", "--timeout="+deadline.For(30*time.Second).String())
 		w.Counted("orders")
@@ -96,7 +96,7 @@ var _ = Describe("The samples", func() {
 	}
 	for name, vector := range samples {
 		It("work: "+name, func() {
-			w := newWorld(matrix[0])
+			w := newWorld(newest)
 			var given []v1alpha1.ConsumerQueue
 			for _, object := range readSample(name) {
 				cq := v1alpha1.ConsumerQueue{}
@@ -141,7 +141,7 @@ var _ = Describe("The samples", func() {
 	})
 
 	It("lead a connection to the broker once the Secret tells where it is", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		for _, object := range readSample("brokerconnection") {
 			content := &unstructured.Unstructured{}
 			Expect(yaml.Unmarshal([]byte(object), &content.Object)).To(Succeed())

@@ -40,7 +40,7 @@ func declareByHand(w *world) {
 
 var _ = Describe("The how-to", func() {
 	It("on adoption takes over queues with their messages, and declares only what is missing", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		declareByHand(w)
 		before := w.holds()
 		page := w.follow("adopt-what-exists.md", "Step by step")
@@ -71,8 +71,8 @@ var _ = Describe("The how-to", func() {
 		Expect(w.Ready("orders").Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
 	})
 
-	onEachBroker("on a TTL recreates the queue while publishers pause, and loses nothing", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("on a TTL recreates the queue while publishers pause, and loses nothing", func() {
+		w := newWorld(newest)
 		for _, name := range []string{"orders-publisher", "orders-consumer"} {
 			kube.Kubectl("create", "deployment", name, "--image=none", "--namespace="+w.Namespace)
 		}
@@ -111,7 +111,7 @@ var _ = Describe("The how-to", func() {
 	})
 
 	It("on a TTL leaves everything where a queue is not empty after all", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		for _, name := range []string{"orders-publisher", "orders-consumer"} {
 			kube.Kubectl("create", "deployment", name, "--image=none", "--namespace="+w.Namespace)
 		}
@@ -131,7 +131,7 @@ var _ = Describe("The how-to", func() {
 	})
 
 	It("on a TTL has a new queue take over while nobody pauses, and loses nothing", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		page := w.follow("change-a-ttl.md", "Nobody can pause")
 		page.given("orders", oneHour)
 		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
@@ -158,8 +158,8 @@ var _ = Describe("The how-to", func() {
 		report.NoneLost(GinkgoTB())
 	})
 
-	onEachBroker("on a shared dead-letter queue has all dead letters in one queue, which stays when one of them goes", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("on a shared dead-letter queue has all dead letters in one queue, which stays when one of them goes", func() {
+		w := newWorld(newest)
 		page := w.follow("share-a-dead-letter-queue.md", "Step by step")
 		page.step()
 		for _, name := range []string{"orders", "invoices"} {
@@ -181,7 +181,7 @@ var _ = Describe("The how-to", func() {
 	})
 
 	It("on dead letters counts them, moves some, and then all", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.deadLetters("orders", 12)
@@ -196,7 +196,7 @@ var _ = Describe("The how-to", func() {
 	})
 
 	It("on dead letters that nobody wants counts them, and deletes as many as expected", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.deadLetters("orders", 12)
@@ -209,7 +209,7 @@ var _ = Describe("The how-to", func() {
 	})
 
 	It("on definitions.json has a ConsumerQueue that is in sync with the file, which stays Ready as Warren corrects", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		page := w.follow("move-from-definitions-json.md", "Step by step")
 		page.finds(BuildPlugin())
 		w.VHost.Import(json.RawMessage(page.next("json")))
@@ -229,7 +229,7 @@ var _ = Describe("The how-to", func() {
 	})
 
 	It("on credentials changes the user, and the old user is not missed", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		former, latter := w.Broker.NewUser(GinkgoTB(), "management", "policymaker"), w.Broker.NewUser(GinkgoTB(), "management", "policymaker")
 		for _, user := range []brokers.User{former, latter} {
 			w.VHost.Grant(user, ".*", ".*", ".*")
@@ -249,7 +249,7 @@ var _ = Describe("The how-to", func() {
 
 	It("on tenants has a user who may all that Warren does in the team's vhost, and a team that writes ConsumerQueues only", func() {
 		kube.Kubectl("apply", "--server-side", "--force-conflicts", "-k", filepath.Join(Checkout, "config", "default"))
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "management", "policymaker")
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		page := w.follow("tenants-and-permissions.md", "Step by step", "RABBITMQ_USER="+user.Username, "PASSWORD="+user.Password,
@@ -290,7 +290,7 @@ var _ = Describe("The how-to", func() {
 			{v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{CASecretRef: ca, ClientSecretRef: client, ServerName: "other"}}, "certificate is valid for"},
 			{
 				v1alpha1.BrokerConnectionSpec{
-					AMQPURI: strings.Replace(matrix[0].AMQPURI, "amqp:", "amqps:", 1), TLS: &v1alpha1.TLSSpec{CASecretRef: ca, ClientSecretRef: client},
+					AMQPURI: strings.Replace(newest.AMQPURI, "amqp:", "amqps:", 1), TLS: &v1alpha1.TLSSpec{CASecretRef: ca, ClientSecretRef: client},
 				}, "first record does not look like a TLS handshake",
 			},
 		} {
@@ -303,7 +303,7 @@ var _ = Describe("The how-to", func() {
 	})
 
 	It("on the messaging topology operator takes its resources away although its finalizers and webhooks stand", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		otherOperator()
 		for _, resource := range []string{"Queue orders", "Queue orders-dlq", "Exchange orders-dlx", "Binding orders"} {
 			kind, name, _ := strings.Cut(resource, " ")

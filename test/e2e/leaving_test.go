@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/conformance"
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
@@ -46,11 +45,11 @@ var edits = map[string]struct{ from, to string }{
 }
 
 var _ = Describe("What leaves the spec", Long, func() {
-	togetherOnEachBroker("goes when nothing needs it any more", func(broker brokers.Broker) {
+	Describe("goes when nothing needs it any more", Ordered, ContinueOnFailure, func() {
 		worlds := map[string]*world{}
 		BeforeAll(func() {
 			for name, edit := range edits {
-				w := newWorld(broker)
+				w := newWorld(newest)
 				worlds[name] = w
 				w.Queue("orders", edit.from)
 				w.Ready("orders")
@@ -61,7 +60,7 @@ var _ = Describe("What leaves the spec", Long, func() {
 
 		for name, edit := range edits {
 			It(name, func() {
-				fresh, w := newWorld(broker), worlds[name]
+				fresh, w := newWorld(newest), worlds[name]
 				showLog(w.Namespace)
 				fresh.Queue("orders", edit.to)
 				fresh.Ready("orders")
@@ -73,8 +72,8 @@ var _ = Describe("What leaves the spec", Long, func() {
 		}
 	})
 
-	onEachBroker("stays, Orphaned, while it holds messages, and those of a delay tier return first", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("stays, Orphaned, while it holds messages, and those of a delay tier return first", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 15s}, {delay: 1m}]}, deadLetter: {queue: {name: one}}}`)
 		w.Ready("orders")
 		w.VHost.Publish("", "orders.retry.15s", "retried")
@@ -96,8 +95,8 @@ var _ = Describe("What leaves the spec", Long, func() {
 		w.Ready("orders")
 	})
 
-	onEachBroker("stays while a queue that must be recreated still needs it, through edits back and forth", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("stays while a queue that must be recreated still needs it, through edits back and forth", func() {
+		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
 		before := w.holds()
@@ -125,7 +124,7 @@ var _ = Describe("What leaves the spec", Long, func() {
 	})
 
 	It("is only reported with driftPolicy Report", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
 		before := w.holds()
@@ -140,7 +139,7 @@ var _ = Describe("What leaves the spec", Long, func() {
 	})
 
 	It("stays where the status that remembered it is lost", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{deadLetter: {queue: {name: one}}}`)
 		w.Ready("orders")
 		w.Queue("orders", `{suspend: true, deadLetter: {queue: {name: two}}}`)

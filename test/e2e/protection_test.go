@@ -17,7 +17,7 @@ import (
 
 var _ = Describe("A BrokerConnection without its finalizer", func() {
 	It("has nothing declared through it", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		w.Secret(w.Broker.Username, w.Broker.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		allow := w.forbidFinalizer()
@@ -37,7 +37,7 @@ var _ = Describe("A BrokerConnection without its finalizer", func() {
 	})
 
 	It("has nothing declared through it for the first time while it is being deleted", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		Expect(kube.Delete(ctx(), w.Connection())).To(Succeed())

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"strconv"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -10,7 +9,6 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/traffic"
 )
@@ -44,8 +42,8 @@ func (w *world) left(count int) []string {
 const someParked = `consumerQueueRef: {name: orders}, select: {reasons: [Parked], where: "headers.n >= 40 && body.n < 45"}`
 
 var _ = Describe("A Purge", func() {
-	onEachBroker("deletes those that are selected, and leaves the others in their order", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("deletes those that are selected, and leaves the others in their order", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
@@ -74,8 +72,8 @@ var _ = Describe("A Purge", func() {
 		Expect(w.reasons("orders")).To(ContainElement("Purged"))
 	})
 
-	onEachBroker("deletes nothing where more match than its limit", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("deletes nothing where more match than its limit", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
@@ -91,8 +89,8 @@ var _ = Describe("A Purge", func() {
 		Expect(w.left(50)).To(Equal(numbersBut(50, 50, 50)))
 	})
 
-	onEachBroker("deletes all of them, and not what has died since", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("deletes all of them, and not what has died since", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(40)...)
@@ -105,51 +103,8 @@ var _ = Describe("A Purge", func() {
 		Expect(w.left(5)).To(Equal(numbersBut(45, 0, 39)))
 	})
 
-	It("rests while it is suspended, goes on, and ends when it is cancelled", func() {
-		w := newWorld(matrix[0])
-		w.Queue("orders", `{}`)
-		w.Ready("orders")
-		w.VHost.Send("", "orders.dlq", numbered(1000)...)
-		w.Purge("slow", `{consumerQueueRef: {name: orders}, limit: 1000, rate: 20}`)
-		w.EventuallyPurge("slow", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 5))))
-		w.EditPurge("slow", func(spec *v1alpha1.PurgeSpec) { spec.Suspend = new(true) })
-		rests := w.EventuallyPurge("slow", Condition("Ready", metav1.ConditionUnknown, "Suspended"),
-			Condition("Suspended", metav1.ConditionTrue, "Suspended"), NoCondition("Reconciling"))
-		deleted := int(*rests.Status.Deleted)
-		Expect(rests.Status.Deleting).To(BeNil())
-		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(1000 - deleted))
-		Consistently(func() int { return w.VHost.Ready("orders.dlq") }).WithTimeout(time.Second).Should(Equal(1000 - deleted))
-
-		w.EditPurge("slow", func(spec *v1alpha1.PurgeSpec) { spec.Suspend = nil })
-		w.EventuallyPurge("slow", HaveField("Status.Deleted", HaveValue(BeNumerically(">", deleted+5))))
-		w.EditPurge("slow", func(spec *v1alpha1.PurgeSpec) { spec.Cancel = new(true) })
-		ended := w.EventuallyPurge("slow", Condition("Ready", metav1.ConditionTrue, "Cancelled"), NoCondition("Suspended"))
-		deleted = int(*ended.Status.Deleted)
-		Expect(ended.Status.Deleting).To(BeNil())
-		Expect(w.left(1000 - deleted)).To(Equal(numbersBut(1000, 0, deleted-1)))
-		Expect(w.reasons("slow")).To(Equal([]string{"Started", "Cancelled"}))
-	})
-
-	It("waits while a Redrive moves messages of the same queue", func() {
-		w := newWorld(matrix[0])
-		w.Queue("orders", `{}`)
-		w.Ready("orders")
-		w.VHost.Send("", "orders.dlq", numbered(50)...)
-		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 10, limit: 30}`)
-		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
-		w.Purge("second", `{consumerQueueRef: {name: orders}, limit: 50}`)
-		second := w.EventuallyPurge("second", Condition("Ready", metav1.ConditionUnknown, "Queued"),
-			Condition("Reconciling", metav1.ConditionTrue, "Queued"), Message(ContainSubstring(`Redrive "first"`)))
-		Expect(second.Status.Total).To(BeNil())
-		w.EditRedrive("first", func(spec *v1alpha1.RedriveSpec) { spec.Rate.IntVal = 1000 })
-		Expect(*w.completed("first").Moved).To(BeEquivalentTo(30))
-		Expect(*w.purged("second").Deleted).To(BeEquivalentTo(20))
-		Expect(w.VHost.Ready("orders")).To(Equal(30))
-		Expect(w.left(0)).To(BeEmpty())
-	})
-
-	onEachBroker("does not look at messages that a delivery limit may delete, whatever is selected", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("does not look at messages that a delivery limit may delete, whatever is selected", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(10)...)
@@ -169,7 +124,7 @@ var _ = Describe("A Purge", func() {
 	})
 
 	It("deletes from a shared queue only what its ConsumerQueue has lost", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		for _, name := range []string{"orders", "invoices"} {
 			w.Queue(name, `{deadLetter: {queue: {name: shop.dlq}}}`)
 			w.Ready(name)
@@ -191,15 +146,5 @@ var _ = Describe("A Purge", func() {
 		w.Purge("parked", `{consumerQueueRef: {name: orders}, limit: 3, select: {reasons: [Parked]}}`)
 		Expect(*w.purged("parked").Deleted).To(BeEquivalentTo(1))
 		Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(3))
-	})
-
-	It("says what it lacks, and that nothing matches", func() {
-		w := newWorld(matrix[0])
-		w.Purge("early", `{consumerQueueRef: {name: orders}, limit: 1}`)
-		w.EventuallyPurge("early", Condition("Ready", metav1.ConditionFalse, "ConsumerQueueNotFound"))
-		w.Queue("orders", `{}`)
-		Expect(*w.purged("early").Matched).To(BeZero())
-		w.Purge("unclear", `{consumerQueueRef: {name: orders}, limit: 1, select: {where: "size >"}}`)
-		w.EventuallyPurge("unclear", Condition("Ready", metav1.ConditionFalse, "InvalidSelector"), Message(ContainSubstring("spec.select.where")))
 	})
 })

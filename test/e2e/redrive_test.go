@@ -8,10 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
@@ -108,8 +106,8 @@ var _ = Describe("A Redrive", func() {
 		Expect(w.reasons("orders")).To(ContainElement("Redriven"))
 	})
 
-	onEachBroker("moves those that are selected, and leaves the others as they were", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("moves those that are selected, and leaves the others as they were", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
@@ -138,7 +136,7 @@ var _ = Describe("A Redrive", func() {
 	})
 
 	It("moves as many as its limit", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(20)...)
@@ -149,7 +147,7 @@ var _ = Describe("A Redrive", func() {
 	})
 
 	It("moves to a tier, and to another ConsumerQueue", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{retry: {strategy: Reject, delayTiers: [{delay: 1h}]}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}]}`)
 		w.Queue("quarantine", `{}`)
 		w.Ready("orders")
@@ -173,8 +171,8 @@ var _ = Describe("A Redrive", func() {
 			Condition("Stalled", metav1.ConditionTrue, "InvalidDestination"), Message(ContainSubstring(`delay tiers of "1h0m0s"`)))
 	})
 
-	onEachBroker("moves to where each message was published first, and leaves what may not go there", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("moves to where each message was published first, and leaves what may not go there", func() {
+		w := newWorld(newest)
 		w.VHost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
 		w.Queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}]}`)
 		w.Ready("orders")
@@ -203,48 +201,6 @@ var _ = Describe("A Redrive", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
 	})
 
-	It("waits while another one moves messages of the same queue", func() {
-		w := newWorld(matrix[0])
-		w.Queue("orders", `{}`)
-		w.Ready("orders")
-		w.VHost.Send("", "orders.dlq", numbered(50)...)
-		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 10}`)
-		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
-		w.Redrive("second", `{consumerQueueRef: {name: orders}}`)
-		second := w.EventuallyRedrive("second", Condition("Ready", metav1.ConditionUnknown, "Queued"),
-			Condition("Reconciling", metav1.ConditionTrue, "Queued"), Message(ContainSubstring(`Redrive "first"`)))
-		Expect(kstatusOf(second)).To(Equal(status.InProgressStatus))
-		Expect(second.Status.Total).To(BeNil())
-		w.EditRedrive("first", func(spec *v1alpha1.RedriveSpec) { spec.Rate.IntVal = 1000 })
-		Expect(*w.completed("first").Moved).To(BeEquivalentTo(50))
-		Expect(*w.completed("second").Total).To(BeZero())
-	})
-
-	It("rests while it is suspended, goes on, and ends when it is cancelled", func() {
-		w := newWorld(matrix[0])
-		w.Queue("orders", `{}`)
-		w.Ready("orders")
-		w.VHost.Send("", "orders.dlq", numbered(200)...)
-		w.Redrive("slow", `{consumerQueueRef: {name: orders}, rate: 20}`)
-		Eventually(func() int { return w.VHost.Ready("orders") }).Should(BeNumerically(">", 5))
-		w.EditRedrive("slow", func(spec *v1alpha1.RedriveSpec) { spec.Suspend = new(true) })
-		rests := w.EventuallyRedrive("slow", Condition("Ready", metav1.ConditionUnknown, "Suspended"),
-			Condition("Suspended", metav1.ConditionTrue, "Suspended"), NoCondition("Reconciling"))
-		moved := int(*rests.Status.Moved)
-		Expect(w.VHost.Ready("orders")).To(Equal(moved))
-		Consistently(func() int { return w.VHost.Ready("orders") }).WithTimeout(time.Second).Should(Equal(moved))
-		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(200 - moved))
-
-		w.EditRedrive("slow", func(spec *v1alpha1.RedriveSpec) { spec.Suspend = nil })
-		Eventually(func() int { return w.VHost.Ready("orders") }).Should(BeNumerically(">", moved+5))
-		w.EditRedrive("slow", func(spec *v1alpha1.RedriveSpec) { spec.Cancel = new(true) })
-		ended := w.EventuallyRedrive("slow", Condition("Ready", metav1.ConditionTrue, "Cancelled"), NoCondition("Suspended"))
-		moved = int(*ended.Status.Moved)
-		Expect(w.VHost.Ready("orders")).To(Equal(moved))
-		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(200 - moved))
-		Expect(w.reasons("slow")).To(Equal([]string{"Started", "Cancelled"}))
-	})
-
 	onEachBroker("does not look at messages that a delivery limit may delete, and moves all of them", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
@@ -263,7 +219,7 @@ var _ = Describe("A Redrive", func() {
 	})
 
 	It("takes from a shared queue only what its ConsumerQueue has lost", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		for _, name := range []string{"orders", "invoices"} {
 			w.Queue(name, `{deadLetter: {queue: {name: shop.dlq}}}`)
 			w.Ready(name)
@@ -283,26 +239,8 @@ var _ = Describe("A Redrive", func() {
 		Expect(w.VHost.Ready("orders")).To(Equal(3))
 	})
 
-	It("says what it lacks, and begins when that is there", func() {
-		w := newWorld(matrix[0])
-		w.Redrive("early", `{consumerQueueRef: {name: orders}}`)
-		w.EventuallyRedrive("early", Condition("Ready", metav1.ConditionFalse, "ConsumerQueueNotFound"),
-			Condition("Stalled", metav1.ConditionTrue, "ConsumerQueueNotFound"), Message(ContainSubstring(`ConsumerQueue "orders" not found`)))
-		w.Queue("orders", `{}`)
-		w.completed("early")
-
-		w.Redrive("unclear", `{consumerQueueRef: {name: orders}, select: {where: "size >"}}`)
-		w.EventuallyRedrive("unclear", Condition("Ready", metav1.ConditionFalse, "InvalidSelector"),
-			Message(ContainSubstring("spec.select.where")))
-
-		w.Queue("none", `{deadLetter: {policy: Disabled}}`)
-		w.Ready("none")
-		w.Redrive("nothing", `{consumerQueueRef: {name: none}}`)
-		w.EventuallyRedrive("nothing", Condition("Ready", metav1.ConditionFalse, "NoDeadLetterQueue"))
-	})
-
 	It("waits for its destination: missing, full, or with enough to do", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{queue: {maxLength: 5}}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(20)...)
@@ -325,36 +263,8 @@ var _ = Describe("A Redrive", func() {
 		Expect(*w.completed("busy").Moved).To(BeEquivalentTo(20))
 	})
 
-	It("fails when its ConsumerQueue is deleted, and leaves the rest where it is", func() {
-		w := newWorld(matrix[0])
-		w.Queue("orders", `{}`)
-		w.Ready("orders")
-		w.VHost.Send("", "orders.dlq", numbered(100)...)
-		w.Redrive("late", `{consumerQueueRef: {name: orders}, rate: 10}`)
-		w.EventuallyRedrive("late", Condition("Ready", metav1.ConditionUnknown, "Moving"))
-		w.Delete("orders")
-		ended := w.EventuallyRedrive("late", Condition("Ready", metav1.ConditionFalse, "ConsumerQueueGone"),
-			Condition("Stalled", metav1.ConditionTrue, "ConsumerQueueGone"))
-		Expect(ended.Status.CompletionTime).NotTo(BeNil())
-		Expect(w.VHost.Ready("orders")).To(BeEquivalentTo(*ended.Status.Moved))
-		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(BeEquivalentTo(100 - *ended.Status.Moved))
-	})
-
-	It("is deleted some time after it has ended", func() {
-		w := newWorld(matrix[0])
-		w.Queue("orders", `{}`)
-		w.Ready("orders")
-		w.Redrive("short", `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 1}`)
-		w.Redrive("long", `{consumerQueueRef: {name: orders}}`)
-		w.completed("long")
-		Eventually(func() bool {
-			return apierrors.IsNotFound(w.Kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "short"}, &v1alpha1.Redrive{}))
-		}).Should(BeTrue())
-		w.GetRedrive("long")
-	})
-
-	onEachBroker("moves a message once, and by all Redrives no more often than maxRedrives, however often a consumer fails", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("moves a message once, and by all Redrives no more often than maxRedrives, however often a consumer fails", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 1s}]}}`)
 		w.Ready("orders")
 		w.deadLetters("orders", 10)

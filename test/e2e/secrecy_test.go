@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -210,8 +209,8 @@ func (w *world) hide() string {
 
 // The witness listens on: this only has something to hide, and does with the messages all that can be done.
 var _ = Describe("What dead letters hold", func() {
-	onEachBroker("is told to nobody by looks, Redrives and Purges, of which some fail", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("is told to nobody by looks, Redrives and Purges, of which some fail", func() {
+		w := newWorld(newest)
 		for _, name := range []string{"orders", "stuck"} {
 			w.Queue(name, `{}`)
 			w.Ready(name)

@@ -17,9 +17,9 @@ var _ = Describe("Source bindings", func() {
 		return ContainElement(And(HaveField("Source", "orders.shop"), HaveField("Destination", "orders")))
 	}
 
-	onEachBroker("are bound last: no message comes in while a delay tier cannot be declared", func(broker brokers.Broker) {
-		w := newBareWorld(broker)
-		user := broker.NewUser(GinkgoTB(), "management")
+	It("are bound last: no message comes in while a delay tier cannot be declared", func() {
+		w := newBareWorld(newest)
+		user := newest.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, "^orders", "^orders", "^orders") // the tiers need amq.default too
 		w.Secret(user.Username, user.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
@@ -36,10 +36,10 @@ var _ = Describe("Source bindings", func() {
 	})
 
 	It("that were in sync are healed although a delay tier is missing", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", shop)
 		w.Ready("orders")
-		user := matrix[0].NewUser(GinkgoTB(), "management")
+		user := newest.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, "^orders", "^orders", "^orders")
 		w.Secret(user.Username, user.Password)
 		Eventually(func() *v1alpha1.ConsumerQueue {

@@ -92,7 +92,7 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 
 var _ = Describe("A queue that somebody declares again while its ConsumerQueue is being deleted", func() {
 	It("is left to them", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		began := time.Now()
@@ -108,7 +108,7 @@ var _ = Describe("A queue that somebody declares again while its ConsumerQueue i
 
 var _ = Describe("A queue that was to be declared and could not be", func() {
 	It("is somebody else's if they declare it otherwise, even with deletionPolicy Delete", func() {
-		w := newBareWorld(matrix[0])
+		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "administrator")
 		w.VHost.Grant(user, `^orders(\.dl[xq])?$`, ".*", ".*")
 		w.Secret(user.Username, user.Password)

@@ -67,8 +67,8 @@ var _ = Describe("Odd names and combinations", func() {
 })
 
 var _ = Describe("A source exchange that Warren is not asked to declare", func() {
-	onEachBroker("is named while it is missing; the rest is declared", func(broker brokers.Broker) {
-		w := newWorld(broker)
+	It("is named while it is missing; the rest is declared", func() {
+		w := newWorld(newest)
 		w.Queue("orders", `{bindings: [{exchange: {name: legacy}, routingKeys: [x]}, {exchange: {name: shop, type: topic}}]}`)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ExchangeMissing"),
 			Condition("Reconciling", metav1.ConditionTrue, "ExchangeMissing"), Condition("Drifted", metav1.ConditionTrue, "Drifted"),
@@ -83,7 +83,7 @@ var _ = Describe("A source exchange that Warren is not asked to declare", func()
 
 var _ = Describe("A return route", func() {
 	It("that leads nowhere is said, until somebody binds it", func() {
-		w := newWorld(matrix[0])
+		w := newWorld(newest)
 		w.Queue("orders", `{retry: {returnTo: {exchange: back, routingKey: again}}}`)
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ReturnRouteMissing"),
 			Message(ContainSubstring(`exchange "back" of retry.returnTo does not exist`)))

@@ -28,7 +28,7 @@ var upgrades = map[string]struct{ spec, recreate string }{
 
 // The oldest broker stands for the one before the upgrade: what the operator made there is exported and imported at the
 // newest, and the connection leads there from then on.
-var _ = Describe("A broker that is upgraded", Ordered, ContinueOnFailure, func() {
+var _ = Describe("A broker that is upgraded", Extended, Ordered, ContinueOnFailure, func() {
 	var (
 		w      *world
 		after  *brokers.VHost
@@ -36,7 +36,7 @@ var _ = Describe("A broker that is upgraded", Ordered, ContinueOnFailure, func()
 	)
 
 	BeforeAll(func() {
-		old, upgraded := matrix[len(matrix)-1], matrix[0]
+		old, upgraded := matrix[len(matrix)-1], newest
 		Expect(versionOf(old).Major).To(Equal(3))
 		w = newWorld(old)
 		for name, upgrade := range upgrades {

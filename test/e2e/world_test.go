@@ -38,7 +38,7 @@ func newWorld(broker brokers.Broker) *world {
 // newProxiedWorld is newWorld at the newest broker, with a proxy in front of the management API and another interval.
 func newProxiedWorld(interval v1alpha1.Duration) (*world, *netfault.HTTPProxy) {
 	GinkgoHelper()
-	w := newBareWorld(matrix[0])
+	w := newBareWorld(newest)
 	proxy := netfault.NewHTTPProxy(GinkgoTB(), w.Broker.ManagementURI, netfault.HTTPOptions{})
 	w.Secret(w.Broker.Username, w.Broker.Password)
 	w.Connect(v1alpha1.BrokerConnectionSpec{ManagementURI: proxy.URI, ResyncInterval: interval})

@@ -26,6 +26,9 @@ func SetUpGomega(within time.Duration) {
 // what waits; what keeps the machine busy had better not all begin at once.
 const Long = SpecPriority(1)
 
+// Extended labels a spec or a container that `make test` leaves to `make test-all`.
+var Extended = Label("extended")
+
 // LogTo has the libraries of this process log there.
 func LogTo(writer io.Writer) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(writer), zap.UseDevMode(true)))
