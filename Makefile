@@ -13,6 +13,7 @@ KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
 FUZZTIME ?= 30s
+WARREN_SOAK ?= 2h
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/performance.md)
@@ -33,36 +34,29 @@ help: ## Show this.
 .PHONY: run
 run: build ## Run the operator with a real API server and a real broker; ONESHOT=1 ends after the tour.
 	go build -o bin/quickstart ./hack/quickstart
-	hack/with-parts.sh newest bin/quickstart
+	hack/with-parts.sh newest -- bin/quickstart
 
-# Tests mostly wait for brokers, so many more of them run at once than there are cores: packages, tests that are
-# parallel, and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own. What takes longest comes
-# first. GOGC lets API servers and tests collect garbage less often: they need memory, and time is short. Nor is there time
-# to link what only a debugger reads (-w), or to wait for a second at the end of each test binary, as the race detector does.
 .PHONY: test
-test: ## Run all tests on real parts, and check the coverage.
-	hack/kubernetes.sh node >/dev/null
-	GOGC=400 GORACE=atexit_sleep_ms=0 hack/with-parts.sh all go test -p=2 -parallel=8 -exec='$(CURDIR)/hack/run-test.sh' -race -shuffle=on -timeout=60m \
-		-ldflags=-w $(TESTFLAGS) -coverpkg=./api/...,./internal/... -coverprofile=cover.out ./test/e2e ./test/cluster ./test/faults \
-		./internal/rabbit ./test/deployment ./test/monitoring $$(go list ./... | grep -vE '/test/(gitops|incluster)$$')
-	hack/coverage.sh cover.out
-	$(MAKE) --no-print-directory test-consumer test-plugin
+test: ## Run the tests that a contributor waits for, on the newest RabbitMQ.
+	hack/with-parts.sh newest apiserver node -- hack/test.sh quick
+
+.PHONY: test-all
+test-all: ## Run all tests: those of `test`, then every RabbitMQ, chaos, clusters, GitOps, the image and a soak of two hours.
+	hack/supervise.sh hack/test-all.sh
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
 	go test -race -shuffle=on $(TESTFLAGS) ./internal/vhost/... ./internal/topology/... ./internal/ownership/... \
 		./test/conformance/... ./test/docs/...
 
-.PHONY: test-consumer
-test-consumer: ## Run the tests of the consumer library that need no broker; the others are in test/consumer.
-	go test -race -shuffle=on $(TESTFLAGS) ./consumer/...
-	go build -o /dev/null ./examples/orders
-	GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on $(TESTFLAGS) ./...
+.PHONY: test-e2e
+test-e2e: ## Run the suite test/e2e alone, with the newest RabbitMQ; TESTFLAGS='-ginkgo.focus "…"' picks specs.
+	hack/with-parts.sh newest apiserver -- go test -exec='$(CURDIR)/hack/run-test.sh' -race -count=1 -timeout=30m $(TESTFLAGS) ./test/e2e
 
-.PHONY: test-plugin
-test-plugin: ## Run the tests of kubectl warren that need no cluster; the others are in test/plugin.
-	go vet ./cmd/kubectl-warren/...
-	go test -race -shuffle=on $(TESTFLAGS) ./cmd/kubectl-warren/...
+.PHONY: soak
+soak: ## Let a manager work for WARREN_SOAK (2h) while everything comes, goes and fails, and check that its memory stays flat.
+	hack/with-parts.sh newest -- env WARREN_SOAK='$(WARREN_SOAK)' go test ./test/faults -run='^TestFaults$$' -count=1 -timeout=0 \
+		-ginkgo.label-filter=soak -ginkgo.timeout=24h -ginkgo.v $(TESTFLAGS)
 
 .PHONY: test-image
 test-image: ## Run the tests of the image: it is the same in two checkouts, for both architectures.
@@ -82,21 +76,21 @@ bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) 
 
 .PHONY: bench-consumer
 bench-consumer: ## Measure the consumer library against amqp091-go alone and against wagslane, ten times in turns.
-	hack/with-parts.sh newest go test -run='^$$' -bench=Consumer -benchtime=10x -timeout=60m ./test/consumer
+	hack/with-parts.sh newest -- go test -run='^$$' -bench=Consumer -benchtime=10x -timeout=60m ./test/consumer
 
 .PHONY: chaos-consumer
 chaos-consumer: ## Count what the consumer library loses and repeats while connections, consumers and brokers end; WARREN_CHAOS_MESSAGES=1000000.
-	hack/with-parts.sh newest go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
+	hack/with-parts.sh newest -- go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
 .PHONY: bench-transfer
 bench-transfer: ## Measure how messages are moved against a bare copy and the Shovel plugin, three times in turns, how rates are kept, and how long a dry run takes.
-	hack/with-parts.sh all go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/transfer
-	hack/with-parts.sh newest go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/transfer
-	hack/with-parts.sh all go test -run='^$$' -bench=DryRun -benchtime=1x -timeout=30m ./internal/rabbit/transfer
+	hack/with-parts.sh brokers -- go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/transfer
+	hack/with-parts.sh newest -- go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/transfer
+	hack/with-parts.sh brokers -- go test -run='^$$' -bench=DryRun -benchtime=1x -timeout=30m ./internal/rabbit/transfer
 
 .PHONY: chaos-redrive
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
-	hack/with-parts.sh newest go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
+	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; what one finds becomes a file in its testdata, and a test.
@@ -110,15 +104,23 @@ fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; what one finds beco
 .PHONY: e2e-cluster
 e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the operator in a real cluster: kind, or its own on a bare machine.
 	go test -v -count=1 -timeout=20m -run='^TestGettingStarted$$' ./test/incluster
-	hack/with-parts.sh newest hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' $(TESTFLAGS) ./test/incluster
+	hack/with-parts.sh newest -- hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' $(TESTFLAGS) ./test/incluster
 
 # Argo CD and Flux run at the same time, each with an API server of its own.
 .PHONY: e2e-gitops
 e2e-gitops: ## Deliver by the real Argo CD and Flux, from a Git repository.
 	for tool in argocd source-controller kustomize-controller kustomize; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
 	hack/kubernetes.sh node >/dev/null
-	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest go test -exec='$(CURDIR)/hack/run-test.sh' -count=1 -timeout=20m \
+	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -count=1 -timeout=20m \
 		$(TESTFLAGS) ./test/gitops
+
+.PHONY: fmt
+fmt: ## Format the Go code.
+	hack/tool.sh gofumpt -w $$(git ls-files '*.go')
+
+.PHONY: vet
+vet: ## Run go vet on the modules of the workspace.
+	go vet ./... ./consumer/... ./cmd/kubectl-warren/... ./examples/orders/...
 
 .PHONY: lint
 lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Reads a coverage profile, prints the coverage of each package, and fails where one falls short.
+# Reads coverage profiles, prints the coverage of each package and of all together, and fails where a package falls short.
 #
-#   hack/coverage.sh PROFILE
+#   hack/coverage.sh PROFILE…
 #
 # Every test binary reports on every package (-coverpkg), so a block counts as covered when any
 # of them ran it. Packages named …test, generated code and wiring do not count.
@@ -10,7 +10,7 @@ set -euo pipefail
 awk '
   function wanted(package) { return package ~ /\/internal\/topology(\/plan)?$/ ? 95 : 80 }
 
-  NR == 1 || /zz_generated|\/applyconfiguration\/|\/cmd\/|\/hack\/|\/test\/|test\/[a-z_]*\.go/ { next }
+  /^mode:/ || /zz_generated|\/cmd\/|\/hack\/|\/test\/|test\/[a-z_]*\.go/ { next }
   { statements[$1] = $2; if ($3 > 0) covered[$1] = 1 }
 
   END {
@@ -27,8 +27,10 @@ awk '
       printf "%-55s %6.1f %%  (at least %d %%)%s\n", package, percent, wanted(package), short ? "  FALLS SHORT" : "" | "sort"
     }
     close("sort")
+    for (package in total) { statementsOfAll += total[package]; hitOfAll += hit[package] }
+    if (statementsOfAll) printf "%-55s %6.1f %%\n", "all packages", 100 * hitOfAll / statementsOfAll
     if (!length(total)) print "the coverage profile names no package of ours" > "/dev/stderr"
     if (failed) print "coverage: " failed " package(s) fall short, see above; `go tool cover -html=" FILENAME "` shows what no test runs" > "/dev/stderr"
     exit failed > 0 || !length(total)
   }
-' "${1:?usage: hack/coverage.sh PROFILE}"
+' "${@:?usage: hack/coverage.sh PROFILE…}"

@@ -2,6 +2,7 @@
 # Runs a test binary, for `go test -exec`: the specs of a Ginkgo suite in several processes at once, for they mostly
 # wait. Other tests, and those picked with -run, run as they are.
 #
+#   WARREN_TEST_LABELS      Ginkgo's filter of labels; `make test` leaves out what only `make test-all` runs
 #   WARREN_TEST_PROCESSES   how many processes run the specs of a suite; two for each core unless given
 set -euo pipefail
 
@@ -32,6 +33,7 @@ trap 'rm -rf "$link" "$folder"' EXIT
 ln -s "$binary" "$link"
 status=0
 "$ginkgo" run --procs="${WARREN_TEST_PROCESSES:-$((2 * $(getconf _NPROCESSORS_ONLN)))}" --randomize-all --no-color $verbose \
+  ${WARREN_TEST_LABELS:+--label-filter="$WARREN_TEST_LABELS"} \
   ${profile:+--cover --coverprofile=cover.out --output-dir="$folder"} "$link" -- "${passed[@]}" || status=$?
 [[ -z $profile || ! -f $folder/cover.out ]] || mv "$folder/cover.out" "$profile"
 exit "$status"

@@ -100,7 +100,7 @@ func (l *looking) returned(within time.Duration) time.Duration {
 }
 
 var _ = Describe("A look at dead letters", Label("looks"), func() {
-	It("takes little memory of the manager, however large messages are", func() {
+	It("takes little memory of the manager, however large messages are", Extended, func() {
 		l := newLooking()
 		memory := watchMemory(l.manager)
 		for range 3 {

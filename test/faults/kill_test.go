@@ -20,7 +20,7 @@ import (
 // expire towards the fenced main queue, where it arrives minutes later; and until then the tier is not provably empty.
 const patient = `{retry: {delayTiers: [{delay: 30s}]}}`
 
-var _ = Describe("A manager that is killed", Long, func() {
+var _ = Describe("A manager that is killed", Extended, Long, func() {
 	It("at ten moments while 150 ConsumerQueues come and 50 go, leaves nothing undone and loses nothing", func() {
 		moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) // they can be repeated by the seed of the run
 		w := newWorld(shared)

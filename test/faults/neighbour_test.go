@@ -115,7 +115,7 @@ func (w *world) latencies(prefix string) []time.Duration {
 }
 
 // median is that of times that rise.
-func median(times []time.Duration) time.Duration { return times[len(times)/2] }
+func median[T any](sorted []T) T { return sorted[len(sorted)/2] }
 
 // longest is that of times that rise.
 func longest(times []time.Duration) time.Duration { return times[len(times)-1] }

@@ -32,7 +32,7 @@ var _ = Describe("A Purge", Label("redrive"), func() {
 		r.expectOdd(true)
 	})
 
-	It("whose manager is restarted goes on where it was", func() {
+	It("whose manager is restarted goes on where it was", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.purge("once", redriven/2, redriven/20+1)
 		r.EventuallyPurge("once", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0))))
@@ -46,7 +46,7 @@ var _ = Describe("A Purge", Label("redrive"), func() {
 		r.expectOdd(false)
 	})
 
-	It("whose connection is cut deletes no more than its limit, and says how many at least", func() {
+	It("whose connection is cut deletes no more than its limit, and says how many at least", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.purge("cut", redriven/2, redriven/20+1)
 		r.EventuallyPurge("cut", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0))))

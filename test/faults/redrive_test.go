@@ -41,7 +41,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(mishaps * window)
 	})
 
-	It("whose manager is restarted loses no message, and moves none twice", func() {
+	It("whose manager is restarted loses no message, and moves none twice", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.suffer(func() {
 			r.manager.Stop()
@@ -50,7 +50,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(0)
 	})
 
-	It("that selects messages and whose manager is killed loses none, moves few twice, and leaves the others", Long, func() {
+	It("that selects messages and whose manager is killed loses none, moves few twice, and leaves the others", Extended, Long, func() {
 		r := newRedrive(newWorld(shared))
 		r.even = true
 		r.suffer(func() {
@@ -61,7 +61,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectOdd(true)
 	})
 
-	It("that selects messages and whose manager is restarted moves none twice, and leaves the others in their order", Long, func() {
+	It("that selects messages and whose manager is restarted moves none twice, and leaves the others in their order", Extended, Long, func() {
 		r := newRedrive(newWorld(shared))
 		r.even = true
 		r.suffer(func() {
@@ -72,7 +72,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectOdd(false)
 	})
 
-	It("whose leader is killed is completed by the other replica, loses no message, and moves few twice", Long, func() {
+	It("whose leader is killed is completed by the other replica, loses no message, and moves few twice", Extended, Long, func() {
 		w := newWorld(shared)
 		leader := w.replica()
 		var first string
@@ -88,7 +88,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 	})
 
 	for _, broker := range older {
-		It("whose manager is killed and whose connections are cut loses no message, and moves few twice, on RabbitMQ "+broker.Version, Long, func() {
+		It("whose manager is killed and whose connections are cut loses no message, and moves few twice, on RabbitMQ "+broker.Version, Extended, Long, func() {
 			r := newRedrive(newWorld(broker))
 			r.suffer(func() {
 				r.manager.Kill()
@@ -101,13 +101,13 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		})
 	}
 
-	It("whose connections are cut loses no message, and moves few twice", func() {
+	It("whose connections are cut loses no message, and moves few twice", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.suffer(r.amqp.Cut)
 		r.expectMoved(mishaps * window)
 	})
 
-	It("whose broker is killed loses no message, and moves few twice", Long, func() {
+	It("whose broker is killed loses no message, and moves few twice", Extended, Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		r := newRedrive(newStraightWorld(private.Broker))
 		DeferCleanup(private.Start) // should the test fail in between
@@ -118,7 +118,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(mishaps * window)
 	})
 
-	It("whose broker takes no messages stands still, goes on by itself, and moves none twice", Long, func() {
+	It("whose broker takes no messages stands still, goes on by itself, and moves none twice", Extended, Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		r := newRedrive(newStraightWorld(private.Broker))
 		r.takes = time.Duration(mishaps) * 30 * time.Second // a busy machine takes seconds to raise an alarm
@@ -131,7 +131,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(0)
 	})
 
-	It("leaves a message that is larger than the broker takes by now, names it, and moves the others", Long, func() {
+	It("leaves a message that is larger than the broker takes by now, names it, and moves the others", Extended, Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		w := newStraightWorld(private.Broker)
 		startManager(w)
@@ -150,7 +150,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		Expect(w.VHost.Ready("orders")).To(BeNumerically(">=", 2))
 	})
 
-	It("takes little memory of the manager and few writes of its status, however many messages there are", func() {
+	It("takes little memory of the manager and few writes of its status, however many messages there are", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		writes, memory := r.countWrites(), watchMemory(r.manager)
 		r.begin()

@@ -38,7 +38,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	)
 
 	BeforeAll(func() {
-		kube = StartAPIServer()
+		kube = SharedAPIServer()
 		well, cut, fenced = newWorld(kube, "administrator"), newWorld(kube, "administrator"), newWorld(kube, "monitoring")
 		namespaces := []string{well.Namespace, cut.Namespace, fenced.Namespace}
 		for _, w := range []*world{well, cut, fenced} {

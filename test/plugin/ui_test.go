@@ -12,6 +12,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // letter is a message that a consumer parked, with what the consumer says of the failure.
@@ -54,7 +56,7 @@ func failing(letters ...letter) *world {
 	return w
 }
 
-var _ = Describe("kubectl warren ui", func() {
+var _ = Describe("kubectl warren ui", Extended, func() {
 	It("shows what failed, why and how much, and moves a group back to the end", func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)

@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# Stages of a long run, for .ci/run and hack/test-all.sh: each has a headline and a time, and the end of the output says
+# which stage and which tests failed. Sourced.
+
+timings=""
+printed=$(mktemp) # what the stages have printed
+
+# stage NAME COMMAND…: a stage that fails ends the script.
+stage() {
+  local name=$1 begin=$SECONDS
+  shift
+  printf '\n=== %s\n' "$name"
+  if "$@" > >(tee -a "$printed") 2>&1; then
+    timings+=$(printf '%-16s %5d s' "$name" $((SECONDS - begin)))$'\n'
+  else
+    timings+=$(printf '%-16s %5d s  FAILED' "$name" $((SECONDS - begin)))$'\n'
+    exit 1
+  fi
+}
+
+# finish STATUS: the last lines are all that some readers see.
+finish() {
+  printf '\n%s' "$timings"
+  if [[ $1 != 0 ]]; then
+    printf 'FAILED with exit code %s: see above\n' "$1"
+    grep -E -A 12 '^ *(--- FAIL|\[FAIL\]|\[FAILED\]|\[PANICKED\]|\[TIMEDOUT\]|panic:|WARNING: DATA RACE)' "$printed" | head -n 60 || true
+    grep -E '^ *(--- FAIL|\[FAIL\]|FAIL[[:space:]])' "$printed" | sort -u | tail -n 20 || true
+  fi
+  rm -f "$printed"
+}
+trap 'finish $?' EXIT

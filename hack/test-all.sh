@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs all tests: `make test`, and what takes longer. The soak goes on beside the other stages.
+#
+#   WARREN_SOAK            for how long the soak works; 2h unless given
+#   WARREN_DELETE_TRIALS   how often the hammer deletes a queue in each of its ways; 50 unless given
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=hack/stages.sh
+. hack/stages.sh
+
+hammer() {
+  WARREN_DELETE_TRIALS=${WARREN_DELETE_TRIALS:-50} hack/with-parts.sh brokers -- \
+    go test ./internal/rabbit -race -count=1 -timeout=60m -run=Hammered -v
+}
+
+stage test make test
+# It has an API server and a manager of its own.
+make soak >bin/soak.log 2>&1 &
+soaking=$!
+stage extended hack/with-parts.sh brokers apiserver node -- hack/test.sh extended
+stage hammer hammer
+stage chaos-consumer make chaos-consumer
+stage chaos-redrive make chaos-redrive
+stage fuzz make fuzz
+stage test-image make test-image
+stage e2e-cluster make e2e-cluster
+stage e2e-gitops make e2e-gitops
+wait_for_soak() {
+  local status=0
+  wait "$soaking" || status=$?
+  cat bin/soak.log
+  return "$status"
+}
+stage soak wait_for_soak
