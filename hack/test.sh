@@ -40,7 +40,7 @@ quick() {
 
 # What depends on RabbitMQ's version runs on all of them, the newest included: it may have other neighbours there.
 extended() {
-  run_tests extended cover-extended.out -p=2 -parallel=8 ./test/e2e ./test/cluster ./test/faults ./test/plugin \
+  run_tests extended cover-extended.out -p=2 -parallel=8 ./test/e2e ./test/cluster ./test/faults ./test/deployment ./test/plugin \
     ./internal/rabbit ./internal/rabbit/... ./test/consumer ./test/facts
   hack/coverage.sh cover.out cover-extended.out
 }

@@ -44,7 +44,7 @@ var _ = Describe("The permissions of the manager", func() {
 
 	for _, role := range roles {
 		for _, taken := range role.permissions {
-			It(fmt.Sprintf("include %s, by %s: without it there is work that the API server refuses", taken, role.name), func() {
+			It(fmt.Sprintf("include %s, by %s: without it there is work that the API server refuses", taken, role.name), Extended, func() {
 				take(role, taken)
 				s := beginShift(whole, "")
 				s.work()

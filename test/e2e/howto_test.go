@@ -38,7 +38,7 @@ func declareByHand(w *world) {
 	w.VHost.Publish("orders.dlx", "", "dead")
 }
 
-var _ = Describe("The how-to", func() {
+var _ = Describe("The how-to", Extended, func() {
 	It("on adoption takes over queues with their messages, and declares only what is missing", func() {
 		w := newWorld(newest)
 		declareByHand(w)
