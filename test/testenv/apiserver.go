@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -115,6 +116,19 @@ func Scheme() *runtime.Scheme {
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
 	return scheme
+}
+
+// ApplyObject owns what is in the object and nothing else, by server-side apply, as Argo CD and Flux do.
+func (s *APIServer) ApplyObject(object client.Object) {
+	GinkgoHelper()
+	kind, err := s.GroupVersionKindFor(object)
+	Expect(err).NotTo(HaveOccurred())
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	Expect(err).NotTo(HaveOccurred())
+	delete(content, "status")
+	applied := &unstructured.Unstructured{Object: content}
+	applied.SetGroupVersionKind(kind)
+	Expect(s.Apply(ctx(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("gitops"), client.ForceOwnership)).To(Succeed())
 }
 
 // Kubectl runs the command as the administrator, and returns its output.

@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // NewProxiedDeadLetterServer is NewDeadLetterServer for clients that come through the proxy of the API server, which connects to no
 // loopback address: the Service, and the right of everybody to use the proxy, are as the manifests have them. There is a pod with the
-// address, and no container.
+// address, and no container. Another suite may have applied the manifests to the server before.
 func NewProxiedDeadLetterServer(kube *APIServer) DeadLetterServer {
 	GinkgoHelper()
 	s := newDeadLetterServer(outerAddress())
@@ -31,16 +32,16 @@ func NewProxiedDeadLetterServer(kube *APIServer) DeadLetterServer {
 	Expect(err).NotTo(HaveOccurred())
 	port, err := strconv.ParseInt(text, 10, 32)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(kube.Create(ctx(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: WarrenNamespace}})).To(Succeed())
+	kube.ApplyObject(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: WarrenNamespace}})
 	service := &corev1.Service{}
 	fromDeadLetterManifest("service.yaml", service)
 	service.Namespace, service.Name, service.Spec.Selector = WarrenNamespace, DeadLetterService, nil
-	Expect(kube.Create(ctx(), service)).To(Succeed())
+	kube.ApplyObject(service)
 	family := discoveryv1.AddressTypeIPv4
 	if net.ParseIP(host).To4() == nil {
 		family = discoveryv1.AddressTypeIPv6
 	}
-	Expect(kube.Create(ctx(), &discoveryv1.EndpointSlice{
+	kube.ApplyObject(&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: WarrenNamespace, Name: DeadLetterService, Labels: map[string]string{discoveryv1.LabelServiceName: DeadLetterService},
 		},
@@ -49,13 +50,13 @@ func NewProxiedDeadLetterServer(kube *APIServer) DeadLetterServer {
 		Ports: []discoveryv1.EndpointPort{{
 			Name: new(service.Spec.Ports[0].Name), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP),
 		}},
-	})).To(Succeed())
+	})
 	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
 	fromDeadLetterManifest("proxy_role.yaml", role)
 	fromDeadLetterManifest("proxy_role_binding.yaml", binding)
 	role.Namespace, binding.Namespace = WarrenNamespace, WarrenNamespace
-	Expect(kube.Create(ctx(), role)).To(Succeed())
-	Expect(kube.Create(ctx(), binding)).To(Succeed())
+	kube.ApplyObject(role)
+	kube.ApplyObject(binding)
 	return s
 }
 
@@ -66,7 +67,8 @@ func podAt(kube *APIServer, address string) *corev1.ObjectReference {
 		ObjectMeta: metav1.ObjectMeta{Namespace: WarrenNamespace, Name: "controller-manager"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "warren"}}},
 	}
-	Expect(kube.Create(ctx(), pod)).To(Succeed())
+	kube.ApplyObject(pod)
+	Expect(kube.Get(ctx(), client.ObjectKeyFromObject(pod), pod)).To(Succeed())
 	pod.Status.PodIP, pod.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
 	Expect(kube.Status().Update(ctx(), pod)).To(Succeed())
 	return &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}

@@ -14,8 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -95,19 +93,11 @@ func (w *World) suspend(ctx context.Context, bc *v1alpha1.BrokerConnection) {
 	}).Should(BeTrue())
 }
 
-// Apply owns what is in the object and nothing else, by server-side apply, as Argo CD and Flux do.
+// Apply applies an object in the namespace.
 func (w *World) Apply(object client.Object) {
 	GinkgoHelper()
-	kind, err := w.Kube.GroupVersionKindFor(object)
-	Expect(err).NotTo(HaveOccurred())
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	Expect(err).NotTo(HaveOccurred())
-	delete(content, "status")
-	applied := &unstructured.Unstructured{Object: content}
-	applied.SetGroupVersionKind(kind)
-	applied.SetNamespace(w.Namespace)
-	Expect(w.Kube.Apply(ctx(), client.ApplyConfigurationFromUnstructured(applied),
-		client.FieldOwner("gitops"), client.ForceOwnership)).To(Succeed())
+	object.SetNamespace(w.Namespace)
+	w.Kube.ApplyObject(object)
 }
 
 // Secret applies the Secret "rabbitmq".
