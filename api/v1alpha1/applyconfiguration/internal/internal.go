@@ -1011,9 +1011,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: routingKey
       type:
         scalar: string
-    - name: shape
-      type:
-        scalar: string
     - name: source
       type:
         scalar: string

@@ -40,9 +40,6 @@ type TopologyEntryApplyConfiguration struct {
 	// lastSyncedHash is a hash of how the object was desired when it was last seen in sync, after the version of the hash, as
 	// in v1:06967e3c5605e8ec; empty if the object never was in sync.
 	LastSyncedHash *string `json:"lastSyncedHash,omitempty"`
-	// shape is what older versions of Warren wrote in place of lastSyncedHash, without the version of the hash. It is read
-	// where lastSyncedHash is empty, and not written any more.
-	Shape *string `json:"shape,omitempty"`
 }
 
 // TopologyEntryApplyConfiguration constructs a declarative configuration of the TopologyEntry type for use with
@@ -128,13 +125,5 @@ func (b *TopologyEntryApplyConfiguration) WithOrigin(value apiv1alpha1.Origin) *
 // If called multiple times, the LastSyncedHash field is set to the value of the last call.
 func (b *TopologyEntryApplyConfiguration) WithLastSyncedHash(value string) *TopologyEntryApplyConfiguration {
 	b.LastSyncedHash = &value
-	return b
-}
-
-// WithShape sets the Shape field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Shape field is set to the value of the last call.
-func (b *TopologyEntryApplyConfiguration) WithShape(value string) *TopologyEntryApplyConfiguration {
-	b.Shape = &value
 	return b
 }
