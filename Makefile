@@ -133,10 +133,8 @@ lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 ##@ Generate
 
 .PHONY: generate
-generate: ## Generate Go code, deep copies and apply configurations, and the JSON Schema of the contract.
-	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt \
-		applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
-	go generate ./...
+generate: ## Generate deep copies, and the JSON Schema of the contract.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	GOWORK=off GOFLAGS= go -C hack/contract run . >consumer/contract/contract.schema.json
 
 .PHONY: manifests

@@ -1,23 +1,23 @@
 package consumer
 
 import (
-	"container/list"
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Store remembers which messages are done. A key of a message whose handler has returned nil is marked; between the two, a
-// crash lets the message be handled again.
+// Store remembers which messages are done, for example in a table of the application's database. All replicas of a consumer
+// share it.
 type Store interface {
+	// Done reports whether a key is marked.
 	Done(ctx context.Context, key string) (bool, error)
+	// Mark records a key after the handler has returned nil. If the process crashes in between, the message is handled again.
 	Mark(ctx context.Context, key string) error
 }
 
-// Dedupe is middleware that acks a message without handling it whose key is done. Messages without a key are always handled. If the store
-// fails, so does the message.
+// Dedupe is middleware that acknowledges a message without handling it if the store has marked its key. A message without a key
+// is always handled. If the store returns an error, the message fails.
 func Dedupe(store Store, key func(*Delivery) string) Middleware {
 	return func(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
 		return func(ctx context.Context, d *Delivery) error {
@@ -50,43 +50,4 @@ func ByMessageID(d *Delivery) string { return d.Raw.MessageId }
 func ByCopyID(d *Delivery) string {
 	id, _ := d.Raw.Headers[contract.HeaderCopyID].(string)
 	return id
-}
-
-// LRU is a Store in memory, which remembers the latest keys.
-type LRU struct {
-	mu    sync.Mutex
-	size  int
-	order list.List // of keys, the latest first
-	known map[string]*list.Element
-}
-
-// NewLRU makes a Store in memory, which remembers that many keys.
-func NewLRU(size int) *LRU { return &LRU{size: max(1, size), known: map[string]*list.Element{}} }
-
-// Done says whether a key is known.
-func (l *LRU) Done(_ context.Context, key string) (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at, found := l.known[key]
-	if found {
-		l.order.MoveToFront(at)
-	}
-	return found, nil
-}
-
-// Mark remembers a key.
-func (l *LRU) Mark(_ context.Context, key string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at, found := l.known[key]; found {
-		l.order.MoveToFront(at)
-		return nil
-	}
-	l.known[key] = l.order.PushFront(key)
-	if l.order.Len() > l.size {
-		oldest := l.order.Back()
-		l.order.Remove(oldest)
-		delete(l.known, oldest.Value.(string))
-	}
-	return nil
 }

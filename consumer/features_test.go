@@ -61,49 +61,43 @@ func TestMux(t *testing.T) {
 	})
 }
 
-// brokenStore is a Store that fails for a while.
-type brokenStore struct {
-	consumer.Store
-
-	done, mark error
+// mapStore is a Store in memory that returns the errors doneErr and markErr.
+type mapStore struct {
+	marked           map[string]bool
+	doneErr, markErr error
 }
 
-func (s *brokenStore) Done(ctx context.Context, key string) (bool, error) {
-	if s.done != nil {
-		return false, s.done
-	}
-	return s.Store.Done(ctx, key)
-}
+func (s *mapStore) Done(_ context.Context, key string) (bool, error) { return s.marked[key], s.doneErr }
 
-func (s *brokenStore) Mark(ctx context.Context, key string) error {
-	if s.mark != nil {
-		return s.mark
+func (s *mapStore) Mark(_ context.Context, key string) error {
+	if s.markErr == nil {
+		s.marked[key] = true
 	}
-	return s.Store.Mark(ctx, key)
+	return s.markErr
 }
 
 func TestDedupe(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		ids       []string
-		store     *brokenStore
+		store     mapStore
 		handled   int
 		inTheTier int
 	}{
-		"the same message twice":    {[]string{"a", "a", "b"}, &brokenStore{Store: consumer.NewLRU(10)}, 2, 0},
-		"without a key":             {[]string{"", ""}, &brokenStore{Store: consumer.NewLRU(10)}, 2, 0},
-		"forgotten meanwhile":       {[]string{"a", "b", "c", "a"}, &brokenStore{Store: consumer.NewLRU(2)}, 4, 0},
-		"a store that cannot tell":  {[]string{"a"}, &brokenStore{Store: consumer.NewLRU(1), done: io.EOF}, 0, 1},
-		"a store that cannot write": {[]string{"a"}, &brokenStore{Store: consumer.NewLRU(1), mark: io.EOF}, 1, 1},
+		"the same message twice":    {[]string{"a", "a", "b"}, mapStore{}, 2, 0},
+		"without a key":             {[]string{"", ""}, mapStore{}, 2, 0},
+		"a store that cannot tell":  {[]string{"a"}, mapStore{doneErr: io.EOF}, 0, 1},
+		"a store that cannot write": {[]string{"a"}, mapStore{markErr: io.EOF}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				handled := 0
+				handled, store := 0, test.store
+				store.marked = map[string]bool{}
 				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
 					handled++
 					return nil
-				}, consumer.WithConcurrency(1), consumer.WithMiddleware(consumer.Dedupe(test.store, consumer.ByMessageID)))
+				}, consumer.WithConcurrency(1), consumer.WithMiddleware(consumer.Dedupe(&store, consumer.ByMessageID)))
 				for _, id := range test.ids {
 					b.Publish("", "orders", amqp.Publishing{MessageId: id})
 				}

@@ -19,7 +19,7 @@ in_copy add -A -f
 
 # What its sources no longer make must not stay behind.
 find "$copy" \( -name 'zz_generated.*' -o -path "$copy/config/crd/bases/*.yaml" -o -path '*/BrokerConnection/*.lua' \) -delete
-rm -rf "$copy/api/v1alpha1/applyconfiguration" "$copy/docs/reference/schemas"
+rm -rf "$copy/docs/reference/schemas"
 make -s -C "$copy" generate manifests docs chart
 
 in_copy add -A -N

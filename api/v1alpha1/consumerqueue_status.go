@@ -220,20 +220,6 @@ type TopologyEntry struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	LastSyncedHash string `json:"lastSyncedHash,omitempty"`
-
-	// shape is what older versions of Warren wrote in place of lastSyncedHash, without the version of the hash. It is read
-	// where lastSyncedHash is empty, and not written any more.
-	// +kubebuilder:validation:MaxLength=16
-	// +optional
-	Shape string `json:"shape,omitempty"`
-}
-
-// SyncedHash is lastSyncedHash, also of an entry that an older version of Warren wrote.
-func (e TopologyEntry) SyncedHash() string {
-	if e.LastSyncedHash == "" && e.Shape != "" {
-		return "v1:" + e.Shape
-	}
-	return e.LastSyncedHash
 }
 
 // Effect is what it takes to make a change.

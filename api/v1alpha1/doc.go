@@ -1,8 +1,7 @@
-// Package v1alpha1 holds Warren's custom resources, BrokerConnection and ConsumerQueue: their types, static defaults,
-// CEL validation, and the constants of conditions and reasons. It imports only apimachinery; what a spec becomes at the
-// broker is decided in internal/topology.
+// Package v1alpha1 holds Warren's custom resources, BrokerConnection, ConsumerQueue, Redrive and Purge: their types, static
+// defaults, CEL validation, and the constants of conditions and reasons. It imports only apimachinery. Package internal/topology
+// decides what a spec becomes at the broker.
 //
 // +kubebuilder:object:generate=true
-// +kubebuilder:ac:generate=true
 // +groupName=messaging.warren.dev
 package v1alpha1

@@ -10,9 +10,6 @@ var (
 	// GroupVersion is the API group and version of all of Warren's resources.
 	GroupVersion = schema.GroupVersion{Group: "messaging.warren.dev", Version: "v1alpha1"}
 
-	// SchemeGroupVersion is what the generated apply configurations call GroupVersion.
-	SchemeGroupVersion = GroupVersion
-
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 
 	// AddToScheme registers Warren's resources with a scheme.

@@ -201,36 +201,27 @@ func TestListsAreAtomic(t *testing.T) {
 	}
 }
 
-// TestDefaultedConditionsCanBeReplaced: what applies status must own every condition that the default has put there.
+// TestDefaultedConditionsCanBeReplaced updates a status as Warren does. The conditions of the default that are not part of the update
+// are gone afterwards.
 func TestDefaultedConditionsCanBeReplaced(t *testing.T) {
 	t.Parallel()
-	created := object(t, "ConsumerQueue", "orders", `{}`)
-	created.SetNamespace(namespace(t))
-	if err := kube.Create(t.Context(), created); err != nil {
-		t.Fatal(err)
-	}
-	status := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"observedGeneration": int64(1)}}}
-	status.SetGroupVersionKind(created.GroupVersionKind())
-	status.SetNamespace(created.GetNamespace())
-	status.SetName(created.GetName())
-	conditions := []any{pending("Ready"), pending("Drifted"), pending("RecreationRequired")}
-	for _, condition := range conditions {
-		condition.(map[string]any)["reason"] = "InSync"
-	}
-	status.Object["status"].(map[string]any)["conditions"] = conditions
-	if err := kube.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner("warren"), client.ForceOwnership); err != nil {
-		t.Fatal(err)
-	}
-	var read v1alpha1.ConsumerQueue
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(created), &read); err != nil {
-		t.Fatal(err)
-	}
-	if len(read.Status.Conditions) != 3 {
-		t.Errorf("conditions: %v", read.Status.Conditions)
-	}
-	for _, condition := range read.Status.Conditions {
-		if condition.Reason != v1alpha1.ReasonInSync {
-			t.Errorf("left over: %v", condition)
+	for kind, spec := range map[string]string{"ConsumerQueue": `{}`, "BrokerConnection": `{secretRef: {name: broker}}`} {
+		created := object(t, kind, "orders", spec)
+		created.SetNamespace(namespace(t))
+		if err := kube.Create(t.Context(), created); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"observedGeneration": int64(1), "conditions": []any{pending("Suspended")}}
+		created.Object["status"] = want
+		if err := kube.Status().Update(t.Context(), created, client.FieldOwner("warren")); err != nil {
+			t.Fatal(err)
+		}
+		read := object(t, kind, "orders", spec)
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(created), read); err != nil {
+			t.Fatal(err)
+		}
+		if difference := cmp.Diff(want, read.Object["status"]); difference != "" {
+			t.Errorf("status of a %s (-want +got):\n%s", kind, difference)
 		}
 	}
 }

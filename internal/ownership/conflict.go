@@ -121,7 +121,7 @@ func (c Candidate) precedence(about v1alpha1.TopologyEntry) precedence {
 	switch {
 	case at < 0:
 		return newcomer
-	case c.Owned[at].SyncedHash() != "" && c.Owned[at].SyncedHash() == c.Desired.HashOf(topology.IDOf(c.Owned[at])):
+	case c.Owned[at].LastSyncedHash != "" && c.Owned[at].LastSyncedHash == c.Desired.HashOf(topology.IDOf(c.Owned[at])):
 		return holderAsWanted
 	}
 	return holder

@@ -20,7 +20,7 @@ func (l Location) String() string {
 
 // IsIn says whether the location is the one that a status speaks of.
 func (l Location) IsIn(recorded Location) bool {
-	return l.VHost == recorded.VHost && l.Cluster.Continues(recorded.Cluster)
+	return l.VHost == recorded.VHost && l.Cluster.Is(recorded.Cluster)
 }
 
 // Recorded is where a ConsumerQueue has its topology, according to its status.
@@ -54,9 +54,6 @@ const (
 // leads.
 func NearnessTo(here Location, status v1alpha1.ConsumerQueueStatus, leads Location) Nearness {
 	recorded := Recorded(status)
-	if recorded.Cluster.Endpoint == "" && leads.IsIn(recorded) { // it was recorded by an older version
-		recorded = leads
-	}
 	if !recorded.Cluster.Known() && !leads.Cluster.Known() {
 		return Unplaced
 	}

@@ -20,17 +20,14 @@ func TestNearnessTo(t *testing.T) {
 		recorded, leads Location
 		want            Nearness
 	}{
-		"nothing is known":                         {Location{}, Location{VHost: "/"}, Unplaced},
-		"its topology is here":                     {here, Location{}, Same},
-		"its connection leads here":                {Location{}, here, Same},
-		"it is at another cluster of that name":    {location("2", "rabbit", "blue:5672"), location("2", "rabbit", "blue:5672"), Elsewhere},
-		"it was elsewhere and comes here":          {location("2", "rabbit", "green:5672"), here, Same},
-		"it is in another vhost":                   {otherVHost, otherVHost, Elsewhere},
-		"the name alone says that it is here":      {location("", "rabbit", "green:5672"), location("", "rabbit", "green:5672"), Perhaps},
-		"name and endpoint say that it is here":    {location("", "rabbit", "blue:5672"), Location{}, Same},
-		"an older version recorded the name":       {location("", "rabbit", ""), Location{}, Perhaps},
-		"the name is recorded, and it leads here":  {location("", "rabbit", ""), here, Same},
-		"the name is recorded, and leads to other": {location("", "rabbit", ""), location("2", "rabbit", "green:5672"), Elsewhere},
+		"nothing is known":                      {Location{}, Location{VHost: "/"}, Unplaced},
+		"its topology is here":                  {here, Location{}, Same},
+		"its connection leads here":             {Location{}, here, Same},
+		"it is at another cluster of that name": {location("2", "rabbit", "blue:5672"), location("2", "rabbit", "blue:5672"), Elsewhere},
+		"it was elsewhere and comes here":       {location("2", "rabbit", "green:5672"), here, Same},
+		"it is in another vhost":                {otherVHost, otherVHost, Elsewhere},
+		"the name alone says that it is here":   {location("", "rabbit", "green:5672"), location("", "rabbit", "green:5672"), Perhaps},
+		"name and endpoint say that it is here": {location("", "rabbit", "blue:5672"), Location{}, Same},
 	} {
 		status := v1alpha1.ConsumerQueueStatus{}
 		test.recorded.Record(&status)

@@ -54,7 +54,7 @@ func (p Peer) displayName() string {
 func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
 	id := topology.IDOf(entry)
 	owns := slices.ContainsFunc(p.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.IDOf(owned) == id })
-	return owns || (!p.terminating && entry.SyncedHash() != "" && entry.SyncedHash() == p.Desired.HashOf(id))
+	return owns || (!p.terminating && entry.LastSyncedHash != "" && entry.LastSyncedHash == p.Desired.HashOf(id))
 }
 
 // needs says whether the peer holds an object and has a use for it. If every peer that lost its use deferred to the others,

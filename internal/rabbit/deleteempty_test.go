@@ -251,7 +251,7 @@ func deleteAll(t *testing.T, connection *Connection) map[string]error {
 		together.Go(func() {
 			var err error
 			NewWithT(t).Eventually(func() bool {
-				err = connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, test.names(name), nil)
+				err = connection.DeleteEmpty(t.Context(), connection.Health().Cluster.Key(), test.names(name), nil)
 				return err != nil && strings.Contains(err.Error(), "the broker does not answer within")
 			}).WithTimeout(2 * within).Should(BeFalse()) // not at once where the broker is busy with other tests
 			mu.Lock()
@@ -294,9 +294,9 @@ func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
 		config.Username, config.Password = user.Username, user.Password
 		lesser := connected(t, config, nil)
 		connection := connected(t, configOf(vh), nil)
-		cluster := connection.Health().ClusterName
+		cluster := connection.Health().Cluster.Key()
 		mustBe(t, lesser.DeleteEmpty(t.Context(), cluster, []string{"q"}, nil), brokererr.ErrAccessRefused, user.Username, "lacks the tag policymaker")
-		mustBe(t, connection.DeleteEmpty(t.Context(), "rabbit@elsewhere", []string{"q"}, nil), brokererr.ErrOtherCluster)
+		mustBe(t, connection.DeleteEmpty(t.Context(), vhost.Cluster{Name: "rabbit@elsewhere"}.Key(), []string{"q"}, nil), brokererr.ErrOtherCluster)
 		mustBe(t, connection.DeleteEmpty(t.Context(), "", []string{"q"}, nil), brokererr.ErrOtherCluster)
 		mustBe(t, connection.DeleteEmpty(t.Context(), cluster, []string{"q", ""}, nil), brokererr.ErrPreconditionFailed)
 		if err := connection.DeleteEmpty(t.Context(), cluster, nil, nil); err != nil {
@@ -318,7 +318,7 @@ func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 		connection := connected(t, config, nil)
 		changed := errors.New("something dead-letters to the queue now")
 		asked := 0
-		err := connection.DeleteEmpty(t.Context(), connection.Health().ClusterName, []string{"q"}, func(context.Context) error {
+		err := connection.DeleteEmpty(t.Context(), connection.Health().Cluster.Key(), []string{"q"}, func(context.Context) error {
 			asked++
 			return changed
 		})

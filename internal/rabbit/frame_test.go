@@ -46,7 +46,7 @@ func TestArgumentsFitIntoAFrame(t *testing.T) {
 			}
 		}
 		removal := Removal{Bindings: []topology.Binding{{Source: "amq.headers", Destination: "main", Arguments: padded(bind(binding), 1000)}}}
-		mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, removal), brokererr.ErrTooLarge, "than fit into a frame")
+		mustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), removal), brokererr.ErrTooLarge, "than fit into a frame")
 		if connection.channels.Link != link {
 			t.Error("the connection was closed")
 		}

@@ -164,7 +164,7 @@ func (h *hammer) trial(number int) bool {
 			h.consume(life, prefetch, seen)
 		})
 	}
-	err := h.connection.DeleteEmpty(ctx, h.connection.Health().ClusterName, []string{h.queue}, func(context.Context) error {
+	err := h.connection.DeleteEmpty(ctx, h.connection.Health().Cluster.Key(), []string{h.queue}, func(context.Context) error {
 		begin()
 		return nil
 	})

@@ -99,7 +99,7 @@ func (m *matcher) rematch(before, now *management.BrokerInfo) {
 	if l == nil || !l.Matched {
 		return
 	}
-	if l.Matched = now.Identity.Continues(before.Identity); l.Matched {
+	if l.Matched = now.Identity.Is(before.Identity); l.Matched {
 		l.MatchedCluster.Store(&now.Identity)
 		return
 	}
@@ -176,7 +176,7 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 // one would be taken for the cluster of the link.
 func (m *matcher) checkStillAnswers(ctx context.Context, info *management.BrokerInfo) error {
 	now, _, err := m.api.Identity(ctx)
-	if err == nil && !now.Continues(info.Identity) {
+	if err == nil && !now.Is(info.Identity) {
 		err = m.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q", now.Name, info.Identity.Name)
 	}
 	return err

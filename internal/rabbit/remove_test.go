@@ -100,7 +100,7 @@ func TestRemove(t *testing.T) {
 				family(vh)
 				vh.Publish("", "orders.dlq", "one", "two")
 				connection := connected(t, configOf(vh), nil)
-				err := connection.Remove(t.Context(), connection.Health().ClusterName, test.removal)
+				err := connection.Remove(t.Context(), connection.Health().Cluster.Key(), test.removal)
 				if test.reason != nil {
 					mustBe(t, err, test.reason, test.says)
 				} else if err != nil {
@@ -164,7 +164,7 @@ func TestRemoveNamesTheMissingPermission(t *testing.T) {
 		connection := connected(t, config, nil)
 		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
-				mustBe(t, connection.Remove(t.Context(), connection.Health().ClusterName, test.remove), brokererr.ErrAccessRefused, test.says)
+				mustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), test.remove), brokererr.ErrAccessRefused, test.says)
 			})
 		}
 		if difference := cmp.Diff(before, vh.Definitions()); difference != "" {
@@ -183,7 +183,7 @@ func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
 			Queues:   []string{"orders", "orders.dlq"}, Exchanges: []string{"orders.dlx", "audit"},
 		}
 		for _, other := range []string{"rabbit@elsewhere", ""} {
-			err := connection.Remove(t.Context(), other, everything)
+			err := connection.Remove(t.Context(), vhost.Cluster{Name: other}.Key(), everything)
 			mustBe(t, err, brokererr.ErrOtherCluster, fmt.Sprintf("the broker belongs to cluster %q, not to %q", connection.Health().ClusterName, other))
 		}
 		if difference := cmp.Diff(before, vh.Definitions()); difference != "" {

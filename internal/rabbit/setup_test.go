@@ -129,7 +129,7 @@ func isConnected(t *testing.T, connection *Connection) {
 
 // deleteNow is DeleteEmpty on the cluster that the connection leads to.
 func deleteNow(ctx context.Context, c *Connection, queues ...string) error {
-	return c.DeleteEmpty(ctx, c.Health().ClusterName, queues, nil)
+	return c.DeleteEmpty(ctx, c.Health().Cluster.Key(), queues, nil)
 }
 
 // unpaced reads the vhost as often as it is asked to.

@@ -225,7 +225,7 @@ func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
 		other := configOf(vh)
 		other.Owner = "other"
 		beside := connected(t, other, nil)
-		err := beside.DeleteEmpty(t.Context(), beside.Health().ClusterName, []string{"orders"}, nil)
+		err := beside.DeleteEmpty(t.Context(), beside.Health().Cluster.Key(), []string{"orders"}, nil)
 		if !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "of another deletion is in the way") {
 			t.Errorf("beside another's fence: %v", err)
 		}

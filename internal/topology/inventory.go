@@ -23,7 +23,7 @@ func InventoryOf(entries []v1alpha1.TopologyEntry) Inventory {
 
 // WasInSync says whether an object was once seen just as it is desired now, which its hash tells.
 func (i Inventory) WasInSync(id vhost.ID, hash string) bool {
-	return hash != "" && i[id].SyncedHash() == hash
+	return hash != "" && i[id].LastSyncedHash == hash
 }
 
 // IDOf identifies the object of an entry.
@@ -83,7 +83,7 @@ func OwnedView(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 // Intended says whether an object was about to be declared and has never been seen as wanted since: the broker may have it
 // from Warren, from somebody else, or not at all.
 func Intended(entry v1alpha1.TopologyEntry) bool {
-	return entry.Kind != v1alpha1.KindBinding && entry.Origin == v1alpha1.OriginDeclared && entry.SyncedHash() == ""
+	return entry.Kind != v1alpha1.KindBinding && entry.Origin == v1alpha1.OriginDeclared && entry.LastSyncedHash == ""
 }
 
 // Owns says whether an entry is of an object that is a ConsumerQueue's own; see Owned.
@@ -91,7 +91,7 @@ func Owns(entry v1alpha1.TopologyEntry) bool {
 	if entry.Kind == v1alpha1.KindBinding {
 		return entry.Role != ""
 	}
-	return entry.Origin == v1alpha1.OriginDeclared || entry.SyncedHash() != ""
+	return entry.Origin == v1alpha1.OriginDeclared || entry.LastSyncedHash != ""
 }
 
 // SplitByOrigin tells what Warren declared from what it found. A binding has no origin: it counts as declared if Warren

@@ -16,8 +16,8 @@ func TestOwned(t *testing.T) {
 	binding := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders"}
 	ours, foreign := binding, binding
 	ours.Role, foreign.State = v1alpha1.RoleSource, v1alpha1.StateForeign
-	queue := func(origin v1alpha1.Origin, shape string) v1alpha1.TopologyEntry {
-		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: origin, LastSyncedHash: shape}
+	queue := func(origin v1alpha1.Origin, hash string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: origin, LastSyncedHash: hash}
 	}
 	for name, test := range map[string]struct {
 		entry v1alpha1.TopologyEntry

@@ -42,18 +42,9 @@ func (c Cluster) Is(other Cluster) bool {
 	return c.MayBe(other) && c.Endpoint != "" && c.Endpoint == other.Endpoint
 }
 
-// Continues says whether an identity is of the cluster that a recorded one speaks of. Warren once recorded the name only:
-// such a record is believed.
-func (c Cluster) Continues(recorded Cluster) bool {
-	if recorded.ID == "" && recorded.Endpoint == "" {
-		return c.Name != "" && c.Name == recorded.Name
-	}
-	return c.Is(recorded)
-}
-
 // Keeping returns the identity with the ID that is recorded of the same cluster, for a user who may not read the ID any more.
 func (c Cluster) Keeping(recorded Cluster) Cluster {
-	if c.ID == "" && c.Continues(recorded) {
+	if c.ID == "" && c.Is(recorded) {
 		c.ID = recorded.ID
 	}
 	return c
@@ -68,11 +59,11 @@ func (c Cluster) Key() string {
 	return string(text)
 }
 
-// ClusterOf reads what Key wrote. Any other text is taken for a name.
+// ClusterOf returns the identity of a Key. Any other text gives the identity of no cluster.
 func ClusterOf(key string) Cluster {
 	read := Cluster{}
-	if err := json.Unmarshal([]byte(key), &read); err != nil || !read.Known() {
-		return Cluster{Name: key}
+	if err := json.Unmarshal([]byte(key), &read); err != nil {
+		return Cluster{}
 	}
 	return read
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
-	"github.com/warren-mq/warren/test/bench/apiwrites"
 )
 
 // bareVHost is where the bare program works.
@@ -51,23 +50,6 @@ func measureBare(ctx context.Context, w *world) ([]row, error) {
 	}
 	w.declaring, w.deleting = rows[0].took, rows[1].took
 	return rows, w.broker.call(ctx, http.MethodDelete, "vhosts/"+bareVHost, nil)
-}
-
-// measureBareAPI measures what the API server takes for the writes of a creation, those of the user and those of the manager, from a
-// program that does nothing else, with 16 requests at a time. Then another API server takes the place of that one.
-func measureBareAPI(ctx context.Context, w *world) ([]row, error) {
-	writes := apiwrites.InTurn(
-		apiwrites.Create, apiwrites.PatchFinalizerAndIntents, apiwrites.UpdateStatus, apiwrites.CreateEvent,
-	)
-	r, err := w.measure(ctx, phaseBareAPI, func(context.Context) (outcome, error) {
-		return outcome{}, forEach(w.count, func(number int) error { return writes(ctx, w.server, w.layout.consumerQueue(number)) })
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.http, r.amqp = nil, nil // there is no manager
-	w.writing = r.took
-	return []row{r}, w.renewAPIServer()
 }
 
 // topologies are what the ConsumerQueues are at the broker. What several share is only in the first.

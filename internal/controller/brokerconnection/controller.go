@@ -29,7 +29,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
-	"github.com/warren-mq/warren/internal/controller/ssa"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit"
@@ -48,11 +48,11 @@ type Reconciler struct {
 	unneeded *patience.FirstSeen
 	// suspendedClean are those that were suspended while none of their fences stood.
 	suspendedClean *patience.FirstSeen
-	written        ssa.WriteTracker
+	statuses       statuswriter.Writer
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections/status,verbs=patch
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=brokerconnections/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rabbitmq.com,resources=rabbitmqclusters,verbs=get
 
@@ -117,6 +117,14 @@ func (r *Reconciler) connectionsOfSecret(ctx context.Context, secret client.Obje
 
 // Reconcile brings the connection in line with the spec and its Secrets, and the status in line with the connection.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	if statuswriter.IsStale(err) {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	bc := &v1alpha1.BrokerConnection{}
 	err := r.client.Get(ctx, request.NamespacedName, bc)
 	if apierrors.IsNotFound(err) {
@@ -137,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	unprotected := r.syncFinalizer(ctx, bc, len(users.Items) > 0) // the status tells of the connection all the same
 	if apierrors.IsConflict(unprotected) {
 		countReconciliation(bc.Status, unprotected)
-		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+		return ctrl.Result{}, unprotected
 	}
 	status := *bc.Status.DeepCopy()
 	result, err := r.reconcileNormal(ctx, bc, &status)
@@ -156,20 +164,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, nil
 }
 
-// finish writes the status if it changed. If the cache may be too old to tell, the resource is reconciled again soon.
+// finish writes the status if it changed. If the reconciliation began with an old status, finish returns an error for which
+// statuswriter.IsStale holds.
 func (r *Reconciler) finish(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus, result ctrl.Result,
 ) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(bc.Status, status) {
-		if r.written.IsOlder(bc) {
-			return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+		if r.statuses.IsOlder(bc) {
+			return ctrl.Result{}, statuswriter.ErrStaleCache
 		}
 		return result, nil
 	}
-	if err := applyBrokerConnectionStatus(ctx, r.client, bc, status); err != nil {
+	written := bc.DeepCopy()
+	status.DeepCopyInto(&written.Status)
+	if err := r.statuses.Update(ctx, r.client, written); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.written.Wrote(bc)
 	return result, nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -193,20 +194,74 @@ func TestFinishWithAnOldCache(t *testing.T) {
 	cached := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 	c := controllertest.Client(t, nil, cached)
 	key := client.ObjectKeyFromObject(cached)
-	r, done := &Reconciler{client: c}, ctrl.Result{}
+	r, done := &Reconciler{client: c}, ctrl.Result{RequeueAfter: time.Hour}
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
-	finish := func(version string) ctrl.Result {
+	finish := func(version string) (stale bool) {
 		status := *cached.Status.DeepCopy()
 		status.BrokerVersion = version
 		result, err := r.finish(t.Context(), cached.DeepCopy(), status, done)
+		if statuswriter.IsStale(err) {
+			return true
+		}
 		topologytest.Equal(t, "error", nil, err)
-		return result
+		topologytest.Equal(t, "result", done, result)
+		return false
 	}
-	topologytest.Equal(t, "an unchanged status", done, finish(""))
-	topologytest.Equal(t, "a new status", done, finish("4.3.6"))
-	topologytest.Equal(t, "the first status again, the cache has not heard of the second", true, finish("").RequeueAfter > 0)
+	topologytest.Equal(t, "an unchanged status is stale", false, finish(""))
+	topologytest.Equal(t, "a new status is stale", false, finish("4.3.6"))
+	topologytest.Equal(t, "the first status again, while the cache lacks the second, is stale", true, finish(""))
+	topologytest.Equal(t, "a third status, while the cache lacks the second, is stale", true, finish("4.0.5"))
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
-	topologytest.Equal(t, "the cache has heard of it", done, finish(""))
+	topologytest.Equal(t, "version", "4.3.6", cached.Status.BrokerVersion)
+	topologytest.Equal(t, "the first status again is stale", false, finish(""))
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
 	topologytest.Equal(t, "version", "", cached.Status.BrokerVersion)
+}
+
+// A write of the status that meets another write requeues the BrokerConnection. Any other refusal is an error, except that the
+// BrokerConnection is gone.
+func TestRefusedStatusWrites(t *testing.T) {
+	t.Parallel()
+	tired := errors.New("the API server is tired")
+	for name, test := range map[string]struct {
+		refusal, want error
+		requeued      bool
+	}{
+		"a conflict":         {refusal: controllertest.Conflict("default"), requeued: true},
+		"it is gone":         {refusal: controllertest.NotFound("default")},
+		"the API is failing": {refusal: tired, want: tired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}})
+			c := controllertest.ClientBuilder(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, bc).
+				WithInterceptorFuncs(controllertest.StatusUpdate(func() error { return test.refusal })).Build()
+			r := testBrokerConnections(c, clock.RealClock{})
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)})
+			topologytest.Equal(t, "error", true, errors.Is(err, test.want))
+			topologytest.Equal(t, "is requeued soon", test.requeued, result.RequeueAfter > 0 && result.RequeueAfter < time.Second)
+			topologytest.Equal(t, "is requeued later", false, result.RequeueAfter >= time.Second)
+		})
+	}
+}
+
+// The status of a BrokerConnection loses what does not hold any more, and keeps the time since which a condition holds.
+func TestStatusIsReplaced(t *testing.T) {
+	t.Parallel()
+	suspend := true
+	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		bc.Status.Conditions = append(bc.Status.Conditions, metav1.Condition{
+			Type: condition, Status: "True", Reason: "Old", Message: "old", LastTransitionTime: since,
+		})
+	}
+	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, bc)
+	_, err := testBrokerConnections(c, clock.RealClock{}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)})
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "error", nil, c.Get(t.Context(), client.ObjectKeyFromObject(bc), bc))
+	topologytest.Equal(t, "conditions", []string{
+		`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is set: the broker is neither read nor written", 3`,
+	}, controllertest.Lines(bc.Status.Conditions))
+	topologytest.Equal(t, "Ready since", true, bc.Status.Conditions[0].LastTransitionTime.Equal(&since))
 }

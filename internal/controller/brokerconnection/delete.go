@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -16,7 +15,6 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
-	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
 // A BrokerConnection is often deleted together with its ConsumerQueues, and with its Secret: by `kubectl delete -f`, by
@@ -103,11 +101,7 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 	if rest.wait > 0 {
 		return ctrl.Result{RequeueAfter: rest.wait}, nil
 	}
-	err = r.syncFinalizer(ctx, bc, false)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
-	}
-	if err != nil {
+	if err := r.syncFinalizer(ctx, bc, false); err != nil {
 		return ctrl.Result{}, err
 	}
 	key := client.ObjectKeyFromObject(bc)
@@ -125,7 +119,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.deletions.forget(key)
 	r.unneeded.Forget(key)
 	r.suspendedClean.Forget(key)
-	r.written.Forget(key)
+	r.statuses.Forget(key)
 }
 
 // graceRemaining is for how much longer a BrokerConnection is kept that has been waiting for some time.

@@ -3,11 +3,11 @@ package brokerconnection
 import (
 	"context"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
@@ -16,7 +16,7 @@ const kind = "BrokerConnection"
 // countReconciliation counts a reconciliation that ended with a status, or with an error.
 func countReconciliation(status v1alpha1.BrokerConnectionStatus, err error) {
 	switch {
-	case apierrors.IsConflict(err):
+	case statuswriter.IsStale(err):
 		metrics.Reconciliations.Inc(kind, "waiting", "StaleCache")
 	case err != nil:
 		metrics.Reconciliations.Inc(kind, "failed", "Error")

@@ -82,7 +82,7 @@ func (v *vhostScope) writeIntents(ctx context.Context, entries []v1alpha1.Topolo
 	if err := v.client.Patch(ctx, now, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return false, fmt.Errorf("write finalizer and intents: %w", asStaleCache(err))
 	}
-	v.written.Wrote(now)
+	v.statuses.Record(now)
 	v.claimWritten = ownership.RestoreIntents(now)
 	now.DeepCopyInto(v.cq)
 	return v.claimWritten, nil // otherwise the status was written before, and lost

@@ -20,7 +20,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/controller/ssa"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/topology"
 )
 
@@ -133,7 +133,7 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 		if err := v.own(created); err != nil {
 			return false, err
 		}
-		return true, v.client.Create(ctx, created, ssa.FieldOwner)
+		return true, v.client.Create(ctx, created, statuswriter.FieldOwner)
 	}
 	if err != nil {
 		return false, err
@@ -150,7 +150,7 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 		return false, nil
 	}
 	patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
-	return !maps.Equal(found.Data, c.data), v.client.Patch(ctx, wanted, patch, ssa.FieldOwner)
+	return !maps.Equal(found.Data, c.data), v.client.Patch(ctx, wanted, patch, statuswriter.FieldOwner)
 }
 
 // own has a ConfigMap go with the ConsumerQueue. It does not hold up the deletion of the ConsumerQueue, for which the manager

@@ -21,7 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/patience"
-	"github.com/warren-mq/warren/internal/controller/ssa"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
 )
@@ -41,7 +41,7 @@ type Reconciler struct {
 	refreshes, removals *brokers.RefreshGate
 	orphaned            *orphanTimes
 	limiter             *brokers.Limiter
-	written             ssa.WriteTracker
+	statuses            statuswriter.Writer
 	// deleted is when ConsumerQueues were first seen to be being deleted.
 	deleted *patience.FirstSeen
 	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
@@ -126,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	writing := s.finish(ctx)
 	s.countReconciliation(err, writing)
-	if apierrors.IsConflict(writing) || errors.Is(writing, errStaleCache) {
+	if statuswriter.IsStale(writing) {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	if err := errors.Join(err, writing); err != nil {
@@ -141,7 +141,7 @@ func retryOf(err error) (wait time.Duration, waits bool) {
 		return brokers.RefreshRecheck, true // it is woken as a rule
 	}
 	switch {
-	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected), errors.Is(err, errOvertaken):
+	case errors.Is(err, statuswriter.ErrStaleCache), errors.Is(err, errUnprotected), errors.Is(err, errOvertaken):
 		return trigger.CacheSyncDelay, true
 	case errors.Is(err, brokers.ErrBusy):
 		return brokers.LimiterRetry, true // it is woken as a rule
@@ -159,5 +159,5 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.unreached.Forget(key)
 	r.refused.Forget(key)
 	r.pending.Forget(key)
-	r.written.Forget(key)
+	r.statuses.Forget(key)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -135,7 +136,7 @@ func TestFinishWithAnOldCache(t *testing.T) {
 	}
 	topologytest.Equal(t, "an unchanged status", nil, finish())
 	topologytest.Equal(t, "a new advisory", nil, finish(v1alpha1.Advisory{Code: v1alpha1.AdvisoryFenced, Name: "orders", Message: "refuses"}))
-	topologytest.Equal(t, "the advisory is gone, the cache has not heard of it", true, errors.Is(finish(), errStaleCache))
+	topologytest.Equal(t, "the advisory is gone, the cache has not heard of it", true, errors.Is(finish(), statuswriter.ErrStaleCache))
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
 	topologytest.Equal(t, "the cache has heard of it", nil, finish())
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))

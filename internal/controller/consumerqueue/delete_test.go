@@ -21,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -276,7 +277,7 @@ func TestLetGoOfWhatChangedMeanwhile(t *testing.T) {
 	changed.Annotations = map[string]string{"somebody": "was here"}
 	topologytest.Equal(t, "error", nil, l.client.Update(t.Context(), changed))
 	_, err := l.removeFinalizer(t.Context(), "Normal", "left at the broker: why: everything")
-	topologytest.Equal(t, "the cache is to hear of it first", true, errors.Is(err, errStaleCache))
+	topologytest.Equal(t, "the cache is to hear of it first", true, errors.Is(err, statuswriter.ErrStaleCache))
 	topologytest.Equal(t, "gone", false, isGone(t, l))
 	topologytest.Equal(t, "events", 0, len(l.events))
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
@@ -25,7 +25,7 @@ func (s *scope) countReconciliation(err, writing error) {
 		result, reason = "waiting", "RefreshPending"
 	case errors.Is(err, brokers.ErrBusy):
 		result, reason = "waiting", "Busy"
-	case errors.Is(err, errStaleCache), errors.Is(err, errUnprotected), apierrors.IsConflict(writing), errors.Is(writing, errStaleCache):
+	case errors.Is(err, statuswriter.ErrStaleCache), errors.Is(err, errUnprotected), statuswriter.IsStale(writing):
 		result, reason = "waiting", "StaleCache"
 	case errors.Is(err, errOvertaken):
 		result, reason = "waiting", "Overtaken"

@@ -148,7 +148,7 @@ func TestConclude(t *testing.T) {
 			look.setConditions(test.outcome)
 			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(status.Conditions), controllertest.AnyOrder)
 			topologytest.Equal(t, "state", test.state, status.Topology[0].State)
-			topologytest.Equal(t, "shape", "abc", status.Topology[0].SyncedHash())
+			topologytest.Equal(t, "hash", "abc", status.Topology[0].LastSyncedHash)
 		})
 	}
 }

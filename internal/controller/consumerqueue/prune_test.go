@@ -193,7 +193,6 @@ func TestMoveTo(t *testing.T) {
 		"an ID that can be read no longer": {
 			before: strong("1", "rabbit@a", "mq:5672"), here: at("rabbit@a", "/"), after: strong("1", "rabbit@a", "mq:5672"),
 		},
-		"what an older version recorded": {before: strong("", "rabbit@a", ""), here: strong("1", "rabbit@a", "mq:5672")},
 	} {
 		cq := controllertest.Synced(t, "orders", from, "")
 		cq.Status.ClusterName, cq.Status.ClusterEndpoint, cq.Status.VHost, cq.Status.TopologyOmitted = "", "", "", 3

@@ -1,7 +1,6 @@
 package consumerqueue
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -22,7 +21,6 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
-	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -136,31 +134,4 @@ func declare(s *snapshot.Snapshot, topo topology.Topology) {
 			Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey, Arguments: vhost.Normalize(binding.Arguments),
 		})
 	}
-}
-
-// A status that Warren wrote before lastSyncedHash is understood: what it says was in sync is healed when it is gone, and the
-// hashes have a version from then on.
-func TestAStatusOfAnOlderVersionIsUnderstood(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, controllertest.ConsumerQueue(t, twoQueues))
-	if _, err := w.reconcile(); err != nil {
-		t.Fatal(err)
-	}
-	cq := w.get()
-	want := cq.Status.DeepCopy().Topology
-	for i := range cq.Status.Topology {
-		entry := &cq.Status.Topology[i]
-		entry.Shape, entry.LastSyncedHash = strings.TrimPrefix(entry.LastSyncedHash, "v1:"), ""
-	}
-	if err := w.api.Status().Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
-	}
-	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("dlq") })
-	occurred, err := w.reconcile()
-	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "events", []occurrence{
-		{"Warning", "DriftDetected", "Compare", `queue "dlq" is missing; queue "dlq" is not bound to exchange "dlx" with routing key ""`},
-		{"Normal", "DriftCorrected", "Correct", "declared 1 queue and 1 binding: the broker has what the spec asks for again"},
-	}, occurred, comparingOccurrences)
-	topologytest.Equal(t, "topology", want, w.get().Status.Topology)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
@@ -36,13 +37,10 @@ func (s *scope) frozen() *scope {
 	return &scope{Reconciler: s.Reconciler, report: report{cq: cq, status: &cq.Status}}
 }
 
-// errStaleCache ends a reconciliation that began with another status than the API server has by now.
-var errStaleCache = errors.New("the cache has not heard of the newest status yet")
-
-// asStaleCache makes errStaleCache of a conflict.
+// asStaleCache turns a conflict into ErrStaleCache.
 func asStaleCache(err error) error {
 	if apierrors.IsConflict(err) {
-		return errStaleCache
+		return statuswriter.ErrStaleCache
 	}
 	return err
 }
@@ -50,13 +48,13 @@ func asStaleCache(err error) error {
 // errUnprotected ends a reconciliation that would have declared something for the first time.
 var errUnprotected = errors.New("the BrokerConnection has no finalizer yet, or is being deleted")
 
-// finish writes the status if it changed, then records the Events that it speaks of. It does so after an error too: a
-// retry sees the status that was written and no transition any more. It returns a conflict or errStaleCache if the reconciliation began
-// with an old status; that the resource changed otherwise in the meantime does no harm.
+// finish writes the status if it changed, then records the Events that follow from it. It does so after an error too, because a
+// retry reads the new status and sees no transition. If the reconciliation began with an old status, finish returns an error for
+// which statuswriter.IsStale holds. Other changes of the resource in the meantime do no harm.
 func (s *scope) finish(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(s.cq.Status, *s.status) {
-		if s.written.IsOlder(s.cq) {
-			return errStaleCache
+		if s.statuses.IsOlder(s.cq) {
+			return statuswriter.ErrStaleCache
 		}
 		s.recordEvents()
 		return nil
@@ -72,16 +70,20 @@ func (s *scope) finish(ctx context.Context) error {
 	return nil
 }
 
+// writeStatus returns a conflict if the resource is not the newest version: a write from an old copy would overwrite what a status
+// remembers.
 func (s *scope) writeStatus(ctx context.Context) error {
-	if err := updateStatus(ctx, s.client, s.cq, *s.status); err != nil {
+	written := s.cq.DeepCopy()
+	s.status.DeepCopyInto(&written.Status)
+	if err := s.statuses.Update(ctx, s.client, written); err != nil {
 		return err
 	}
-	s.written.Wrote(s.cq)
+	s.cq.ResourceVersion = written.ResourceVersion
 	return nil
 }
 
-// verifyNotStale returns errStaleCache if the status is another than the reconciliation began with. It takes over the new version of a
-// resource of which something else changed; of a new spec there will be another reconciliation.
+// verifyNotStale returns ErrStaleCache if the API server has another status than the reconciliation began with. If anything else of
+// the resource changed, it takes over the new version. A new spec enqueues the resource anyway.
 func (s *scope) verifyNotStale(ctx context.Context) error {
 	now := &v1alpha1.ConsumerQueue{}
 	err := s.live.Get(ctx, client.ObjectKeyFromObject(s.cq), now)
@@ -90,7 +92,7 @@ func (s *scope) verifyNotStale(ctx context.Context) error {
 	}
 	ownership.RestoreIntents(now)
 	if err != nil || now.UID != s.cq.UID || !equality.Semantic.DeepEqual(now.Status, s.cq.Status) {
-		return errStaleCache
+		return statuswriter.ErrStaleCache
 	}
 	s.cq.ResourceVersion = now.ResourceVersion
 	return nil

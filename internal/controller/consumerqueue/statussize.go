@@ -91,12 +91,12 @@ func isBinding(entry v1alpha1.TopologyEntry) bool { return entry.Kind == v1alpha
 // encodedAtMost is a size that entries do not exceed as JSON. It costs nothing, and is up to six times as large as need be.
 func encodedAtMost(entries []v1alpha1.TopologyEntry) int {
 	const fields = len(`{"kind":"","name":"","source":"","destination":"","routingKey":"","arguments":"","role":"","state":"",` +
-		`"origin":"","lastSyncedHash":"","shape":""},`)
+		`"origin":"","lastSyncedHash":""},`)
 	size := len("null")
 	for i := range entries {
 		e := &entries[i]
 		texts := len(e.Kind) + len(e.Name) + len(e.Source) + len(e.Destination) + len(e.RoutingKey) + len(e.Arguments) + len(e.Role) +
-			len(e.State) + len(e.Origin) + len(e.LastSyncedHash) + len(e.Shape)
+			len(e.State) + len(e.Origin) + len(e.LastSyncedHash)
 		size += fields + 6*texts
 	}
 	return size

@@ -14,6 +14,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/metrics"
 )
@@ -40,11 +41,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if apierrors.IsNotFound(err) || !object.GetDeletionTimestamp().IsZero() {
 		r.Tasks.forget(key, "")
-		r.Tasks.writes(r.Kind).Forget(request.NamespacedName)
+		r.Tasks.statuses[r.Kind].Forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	r.Tasks.forget(key, object.GetUID())
-	if r.Tasks.writes(r.Kind).IsOlder(object) {
+	if r.Tasks.statuses[r.Kind].IsOlder(object) {
 		return ctrl.Result{RequeueAfter: trigger.CacheSyncDelay}, nil
 	}
 	if JobOf(object).Status.CompletionTime != nil {
@@ -53,7 +54,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	s := r.scopeOf(object)
 	retry, err := s.reconcile(ctx)
 	metrics.Reconciliations.Inc(string(r.Kind), result(err), conditions.Ready(s.status.Conditions).Reason)
-	if apierrors.IsConflict(err) || errors.Is(err, errStaleCache) {
+	if statuswriter.IsStale(err) {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	return ctrl.Result{RequeueAfter: retry}, client.IgnoreNotFound(err)
@@ -62,7 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // result is what metrics call the end of a reconciliation.
 func result(err error) string {
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, errStaleCache):
+	case statuswriter.IsStale(err):
 		return "waiting"
 	case err != nil:
 		return "failed"

@@ -3,7 +3,6 @@ package transfers
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,10 +10,8 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 )
-
-// errStaleCache ends a reconciliation that has to know more than the cache does.
-var errStaleCache = errors.New("the cache has not heard of the newest status yet")
 
 // takeTurn takes the turn at the dead-letter queue. If the object has to wait, why says for whom.
 func (s *scope) takeTurn(ctx context.Context, m Move) (why string, queued bool, err error) {
@@ -51,8 +48,8 @@ func (s *scope) whoComesFirst(ctx context.Context) (first Job, waits bool, err e
 			if other.ConsumerQueue != s.before.ConsumerQueue || !wantsTurn(other) || !isBefore(other, s.before) {
 				continue
 			}
-			if s.Tasks.writes(kind).IsOlder(other.Object) { // it may have ended
-				return Job{}, false, errStaleCache
+			if s.Tasks.statuses[kind].IsOlder(other.Object) { // it may have ended
+				return Job{}, false, statuswriter.ErrStaleCache
 			}
 			return other, true, nil
 		}

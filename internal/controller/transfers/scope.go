@@ -13,7 +13,6 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/controller/ssa"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
@@ -231,11 +230,9 @@ func (s *scope) write(ctx context.Context) error {
 	}
 	before := s.before
 	written := changed.DeepCopyObject().(client.Object)
-	written.SetManagedFields(nil) // the API server keeps them itself
-	if err := s.Client.Status().Update(ctx, written, ssa.FieldOwner); err != nil {
+	if err := s.Tasks.statuses[s.Kind].Update(ctx, s.Client, written); err != nil {
 		return err
 	}
-	s.Tasks.writes(s.Kind).Wrote(written)
 	changed.SetResourceVersion(written.GetResourceVersion())
 	s.before = JobOf(changed.DeepCopyObject().(client.Object))
 	s.recordTransition(*before.Status)

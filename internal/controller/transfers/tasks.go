@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/warren-mq/warren/internal/controller/ssa"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
@@ -23,7 +23,7 @@ type Tasks struct {
 	// lifetime ends when the manager does.
 	lifetime context.Context // the life of the component, not of a call
 	wake     map[Kind]func(client.ObjectKey)
-	written  map[Kind]*ssa.WriteTracker
+	statuses map[Kind]*statuswriter.Writer
 
 	mu sync.Mutex
 	of map[Key]*Task
@@ -60,15 +60,12 @@ func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 func NewTasks(lifetime context.Context) *Tasks {
 	return &Tasks{
 		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
-		written: map[Kind]*ssa.WriteTracker{Redrive: {}, Purge: {}},
+		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}},
 	}
 }
 
 // Wake says what has an object of a kind reconciled. It has to be called before anything is reconciled.
 func (t *Tasks) Wake(kind Kind, wake func(client.ObjectKey)) { t.wake[kind] = wake }
-
-// writes remembers what was written of the objects of a kind.
-func (t *Tasks) writes(kind Kind) *ssa.WriteTracker { return t.written[kind] }
 
 // look returns the task of an object as it is now; the zero task if there is none.
 func (t *Tasks) look(key Key, uid types.UID) Task {

@@ -220,7 +220,7 @@ func untimed(text string) string {
 func (e Errors) SameCluster(here vhost.Cluster, wanted string) error {
 	meant := vhost.ClusterOf(wanted)
 	switch {
-	case here.Continues(meant):
+	case here.Is(meant):
 		return nil
 	case here.Name != meant.Name:
 		return e.Fail(ErrOtherCluster, "the broker belongs to cluster %q, not to %q", here.Name, meant.Name)

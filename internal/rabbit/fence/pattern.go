@@ -133,8 +133,7 @@ func plainInPattern(b byte) bool {
 	return '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || b == '_'
 }
 
-// QueuesOf are the queues that a pattern of Pattern matches; nil if it is no such pattern. A fence of an earlier
-// Warren has no prefix, or no endings.
+// QueuesOf returns the queues that a pattern of Pattern matches; nil if it is no such pattern.
 func QueuesOf(pattern string) []string {
 	inner, begins := strings.CutPrefix(pattern, `\A`)
 	inner, ends := strings.CutSuffix(inner, `\z`)

@@ -339,13 +339,13 @@ func TestMergeInventory(t *testing.T) {
 				}
 				hash := "no hash"
 				switch {
-				case entry.SyncedHash() == "":
-				case entry.SyncedHash() == told.Comparison.Entries[i].Hash:
+				case entry.LastSyncedHash == "":
+				case entry.LastSyncedHash == told.Comparison.Entries[i].Hash:
 					hash = "hash as now"
-				case entry.SyncedHash() == told.Known[topology.IDOf(entry)].SyncedHash():
+				case entry.LastSyncedHash == told.Known[topology.IDOf(entry)].LastSyncedHash:
 					hash = "hash as before"
 				default:
-					hash = "hash " + entry.SyncedHash()
+					hash = "hash " + entry.LastSyncedHash
 				}
 				lines[i] = fmt.Sprintf("%s %s: %s, %s, %s", entry.Kind, object, entry.State, entry.Origin, hash)
 			}
@@ -415,8 +415,8 @@ func TestOriginOfWhatWasToBeDeclared(t *testing.T) {
 
 func TestHasNewObjects(t *testing.T) {
 	t.Parallel()
-	queue := func(name string, origin v1alpha1.Origin, shape string) v1alpha1.TopologyEntry {
-		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name, Origin: origin, LastSyncedHash: shape}
+	queue := func(name string, origin v1alpha1.Origin, hash string) v1alpha1.TopologyEntry {
+		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name, Origin: origin, LastSyncedHash: hash}
 	}
 	known := topology.InventoryOf([]v1alpha1.TopologyEntry{queue("ours", v1alpha1.OriginDeclared, ""), queue("somebody's", v1alpha1.OriginAdopted, "")})
 	for name, test := range map[string]struct {

@@ -16,7 +16,7 @@ func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) 
 		entry := found.TopologyEntry
 		if entry.Role != "" { // otherwise it is foreign
 			before := known[found.ID()]
-			entry.LastSyncedHash, entry.Shape = before.SyncedHash(), ""
+			entry.LastSyncedHash = before.LastSyncedHash
 			if entry.State == v1alpha1.StateInSync {
 				entry.LastSyncedHash = found.Hash
 			}
@@ -36,7 +36,7 @@ func origin(entry, before v1alpha1.TopologyEntry, done Plan) v1alpha1.Origin {
 	inSync := entry.State == v1alpha1.StateInSync
 	unconfirmed := topology.Intended(before) || done.Failed[id]
 	switch {
-	case entry.State == v1alpha1.StateRecreationRequired && entry.SyncedHash() == "":
+	case entry.State == v1alpha1.StateRecreationRequired && entry.LastSyncedHash == "":
 		return v1alpha1.OriginAdopted
 	case inSync && unconfirmed && !done.confirms(id):
 		return v1alpha1.OriginAdopted

@@ -40,10 +40,10 @@ func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) 
 		switch {
 		case entry.State == v1alpha1.StateForeign:
 			r.foreign[id] = true
-		case entry.State == v1alpha1.StateInSync && entry.SyncedHash() == after.HashOf(id):
+		case entry.State == v1alpha1.StateInSync && entry.LastSyncedHash == after.HashOf(id):
 			desired = after
 		case entry.State == v1alpha1.StateUnknown, becomesDeclared(entry, before, after),
-			entry.State == v1alpha1.StateInSync && entry.SyncedHash() != before.HashOf(id):
+			entry.State == v1alpha1.StateInSync && entry.LastSyncedHash != before.HashOf(id):
 			r.uncertain[id] = true
 			desired = after // so that nothing follows from this object for others
 		}

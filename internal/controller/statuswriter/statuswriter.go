@@ -1,0 +1,89 @@
+package statuswriter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldOwner is the field manager of statuses and of the ConfigMaps that Warren writes.
+const FieldOwner = client.FieldOwner("warren")
+
+// ErrStaleCache means that a reconciliation began with an older status than the API server has.
+var ErrStaleCache = errors.New("the cache does not have the newest status yet")
+
+// IsStale reports whether a reconciliation has to run again with a newer version of the resource: err is ErrStaleCache or a
+// conflict.
+func IsStale(err error) bool { return errors.Is(err, ErrStaleCache) || apierrors.IsConflict(err) }
+
+// Writer writes the statuses of one kind. It remembers the resource version of each write, because the cache receives a write
+// later than the API server answers it. Until then, a reconciliation reads the status from before the write. If it computes that
+// same status again, it must not conclude that there is nothing to write. The zero value is ready to use.
+//
+// A restart of the manager forgets the versions: the cache of a new process begins with the newest ones. Forget removes a version,
+// and so does IsOlder once the cache has it.
+type Writer struct {
+	mu     sync.Mutex
+	writes map[client.ObjectKey]write
+}
+
+// write is the last write of a resource.
+type write struct {
+	version string
+	at      time.Time
+}
+
+// maxCacheLag is how long after a write the cache may still lack it. Without this limit, a resource would wait forever after the
+// API server was restored from a backup, which brings older versions back.
+const maxCacheLag = time.Minute
+
+// Update writes the status of an object, which then is what the API server returned. It returns a conflict if the object is not
+// the newest version.
+func (w *Writer) Update(ctx context.Context, c client.Client, object client.Object) error {
+	object.SetManagedFields(nil) // the API server keeps them
+	if err := c.Status().Update(ctx, object, FieldOwner); err != nil {
+		return err
+	}
+	w.Record(object)
+	return nil
+}
+
+// Record remembers the resource version of an object that the API server has returned for a write.
+func (w *Writer) Record(object client.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writes == nil {
+		w.writes = map[client.ObjectKey]write{}
+	}
+	w.writes[client.ObjectKeyFromObject(object)] = write{object.GetResourceVersion(), time.Now()}
+}
+
+// IsOlder reports whether an object from the cache is older than the last write of that object.
+func (w *Writer) IsOlder(object client.Object) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := client.ObjectKeyFromObject(object)
+	last, known := w.writes[key]
+	if !known {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), last.version)
+	switch {
+	case err != nil, order > 0, time.Since(last.at) > maxCacheLag:
+		delete(w.writes, key)
+		return false
+	}
+	return order < 0
+}
+
+// Forget removes what is remembered of a resource that is gone.
+func (w *Writer) Forget(key client.ObjectKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.writes, key)
+}
