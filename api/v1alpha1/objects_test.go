@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -298,13 +295,9 @@ func TestKubectlGet(t *testing.T) {
 // kubectl runs the command as a user would.
 func kubectl(t *testing.T, arguments ...string) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	var messages bytes.Buffer
-	command.Stderr = &messages
-	output, err := command.Output()
+	output, err := server.Kubectl(t.Context(), "", arguments...)
 	if err != nil {
-		t.Fatalf("kubectl %v: %v\n%s", arguments, err, messages.String())
+		t.Fatal(err)
 	}
-	return string(output)
+	return output
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/openapi"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -27,8 +26,8 @@ import (
 // kube speaks to the API server that all tests of this package share. It refuses unknown fields, as kubectl does.
 var kube client.Client
 
-// kubeconfig lets kubectl speak to it.
-var kubeconfig string
+// server is that API server.
+var server *controlplane.Server
 
 // schemas are the OpenAPI documents that it publishes.
 var schemas openapi.Client
@@ -51,24 +50,16 @@ func withAPIServer(run func() int) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	server, err := controlplane.Shared(folder, filepath.Join("..", "..", "config", "crd", "bases"))
-	if err != nil {
+	if server, err = controlplane.Shared(folder, filepath.Join("..", "..", "config", "crd", "bases")); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	config := server.Config
-	kubeconfig = server.KubeConfig
-	discovered, err := discovery.NewDiscoveryClientForConfig(config)
+	discovered, err := discovery.NewDiscoveryClientForConfig(server.Config)
 	if err != nil {
 		return 0, err
 	}
 	schemas = discovered.OpenAPIV3()
-	config.QPS = -1 // hundreds of objects: no rate limit
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return 0, err
-	}
-	lenient, err := client.New(config, client.Options{Scheme: scheme})
+	lenient, err := server.Client()
 	if err != nil {
 		return 0, err
 	}

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/test/traffic"
 )
 
 // moved is the Redrive of the tour.
@@ -25,63 +25,46 @@ spec:
   reason: the payment API is back
 `
 
-// redrive has messages fail, looks at them, and moves them back.
-func (t *tour) redrive(ctx context.Context) error {
+// redrive rejects messages, browses them in the dead-letter queue, and moves them back.
+func (t *tour) redrive() {
 	say("Dead letters: a consumer rejects three messages")
 	bodies := []string{`{"order": 1}`, `{"order": 2}`, `{"order": 3}`}
-	if err := t.broker.failToConsume("orders", bodies...); err != nil {
-		return err
-	}
-	if err := t.awaitMessages(ctx, "orders.dlq", len(bodies)); err != nil {
-		return err
-	}
-	if err := t.look(ctx, bodies); err != nil {
-		return err
-	}
-	fmt.Println("\nThe cause is mended, and a Redrive moves them back:")
+	consumer := traffic.Consume(t.tb, t.vhost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Reject })
+	t.vhost.Publish("", "orders", bodies...)
+	t.awaitMessages("orders.dlq", len(bodies))
+	consumer.Stop()
+	t.browse(bodies)
+	fmt.Println("\nThe cause is fixed, and a Redrive moves them back:")
 	fmt.Print(moved)
 	fmt.Println("$ kubectl create -f -")
-	output, err := t.kubectl(ctx, moved, "create", "-f", "-")
-	fmt.Print(output)
-	if err != nil {
-		return err
-	}
-	for _, args := range [][]string{
-		{"wait", "--for=condition=Ready", "redrive/again", "--timeout=60s"},
-		{"get", "redrives", "-o", "wide"},
-	} {
-		if err := t.show(ctx, args...); err != nil {
-			return err
-		}
-	}
-	return t.awaitMessages(ctx, "orders", len(bodies))
+	fmt.Print(t.kubectl(moved, "create", "-f", "-"))
+	t.show("wait", "--for=condition=Ready", "redrive/again", "--timeout=60s")
+	t.show("get", "redrives", "-o", "wide")
+	t.awaitMessages("orders", len(bodies))
 }
 
-// look shows what is in the dead-letter queue to a ServiceAccount that may see it.
-func (t *tour) look(ctx context.Context, want []string) error {
-	fmt.Println("What did they die of, and what do they hold? A ServiceAccount that may see that asks the operator:")
-	for _, args := range [][]string{
-		{"apply", "--server-side", "-f", "config/rbac/deadletterqueue_editor_role.yaml"},
-		{"create", "serviceaccount", "warren-dead-letters"},
-		{
-			"create", "rolebinding", "warren-dead-letters", "--clusterrole=deadletterqueue-editor-role",
-			"--serviceaccount=default:warren-dead-letters",
-		},
-	} {
-		if err := t.show(ctx, args...); err != nil {
-			return err
+// awaitMessages waits until a queue has so many messages.
+func (t *tour) awaitMessages(queue string, count int) {
+	t.until(fmt.Sprintf("queue %s has not got %d messages", queue, count), func() error {
+		if ready := t.vhost.Ready(queue); ready != count {
+			return fmt.Errorf("the broker counts %d", ready)
 		}
-	}
+		return nil
+	})
+}
+
+// browse shows what is in the dead-letter queue to a ServiceAccount that may see it.
+func (t *tour) browse(want []string) {
+	fmt.Println("What did they die of, and what do they hold? A ServiceAccount that may see that asks the operator:")
+	t.show("apply", "--server-side", "-f", "config/rbac/deadletterqueue_editor_role.yaml")
+	t.show("create", "serviceaccount", "warren-dead-letters")
+	t.show("create", "rolebinding", "warren-dead-letters", "--clusterrole=deadletterqueue-editor-role",
+		"--serviceaccount=default:warren-dead-letters")
 	fmt.Println("$ token=$(kubectl create token warren-dead-letters --audience=warren)")
-	token, err := t.kubectl(ctx, "", "create", "token", "warren-dead-letters", "--audience="+v1alpha1.Audience)
-	if err != nil {
-		return err
-	}
+	token := strings.TrimSpace(t.kubectl("", "create", "token", "warren-dead-letters", "--audience="+v1alpha1.Audience))
 	url := "https://" + t.deadLetters + "/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/default/deadletterqueues/orders/messages"
 	fmt.Printf("$ curl --insecure --header \"Authorization: Bearer $token\" %s\n# The answer in short:\n", url)
-	return until(ctx, "the dead letters cannot be seen", func(ctx context.Context) error {
-		return showMessages(ctx, url, strings.TrimSpace(token), want)
-	})
+	t.until("the dead letters cannot be seen", func() error { return showMessages(t.tb.Context(), url, token, want) })
 }
 
 // showMessages prints the dead letters, which must have these bodies.
@@ -120,13 +103,4 @@ func showMessages(ctx context.Context, url, token string, want []string) error {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", letter.Position, letter.ID, letter.Reason, letter.Origin.Queue, letter.Body)
 	}
 	return w.Flush()
-}
-
-// freeAddress is an address of this machine that nobody listens at.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
 }

@@ -7,59 +7,60 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
-	"time"
+
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/testenv/controlplane"
+	"github.com/warren-mq/warren/test/testenv/process"
+	"github.com/warren-mq/warren/test/testenv/program"
 )
+
+// managerLog is the file with the operator's log.
+const managerLog = "bin/manager.log"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := program.Run(ctx, run); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "\nquickstart:", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop was called
 	}
 }
 
-func run(ctx context.Context) error {
-	folder, err := filepath.Abs("bin")
-	if err != nil {
-		return fmt.Errorf("find bin: %w", err)
-	}
-	broker, err := brokerFromEnvironment()
+func run(p *program.Program) error {
+	kubeConfig, err := filepath.Abs("bin/kubeconfig")
 	if err != nil {
 		return err
 	}
+	vhost := brokers.Newest(p).VHost(p, "quickstart")
 	say("Starting a Kubernetes API server and etcd")
-	cluster, err := startCluster(filepath.Join(folder, "kubeconfig"))
+	server, err := controlplane.Start(p.TempDir(), "")
 	if err != nil {
 		return err
 	}
-	defer cluster.stop()
-
-	deadLetters, err := freeAddress()
+	p.Cleanup(func() { _ = server.Stop() }) // the user's kubectl may still watch: then envtest kills the server
+	if err := os.WriteFile(kubeConfig, server.Environment.KubeConfig, 0o600); err != nil {
+		return err
+	}
+	deadLetters, err := process.FreeAddress()
 	if err != nil {
 		return err
 	}
-	tour := &tour{kubectl: cluster.kubectl, broker: broker, deadLetters: deadLetters}
-	if err := tour.install(ctx); err != nil {
-		return err
-	}
-	say("Starting the operator; its log is in %s", relative(filepath.Join(folder, "manager.log")))
-	operator, err := startOperator(folder, cluster.kubeconfig, "--dead-letters-bind-address="+deadLetters)
+	tour := &tour{tb: p, server: server, vhost: vhost, deadLetters: deadLetters}
+	tour.install()
+	say("Starting the operator; its log is in %s", managerLog)
+	operator, err := process.StartLogged(process.Manager("bin/manager", kubeConfig, "--dead-letters-bind-address="+deadLetters), managerLog)
 	if err != nil {
 		return err
 	}
-	defer operator.stop()
-
-	if err := tour.take(ctx); err != nil {
-		return fmt.Errorf("%w\nThe operator's log: %s", err, operator.log)
-	}
+	p.Cleanup(func() { _ = operator.Stop() })
+	tour.take()
 	if os.Getenv("ONESHOT") != "" {
 		say("Each step was observed.")
 		return nil
@@ -75,13 +76,13 @@ func run(ctx context.Context) error {
 		"    AMQP_URL=%s WARREN_CONTRACT=bin/shipping.json go run ./examples/orders -chaos\n\n"+
 		"RabbitMQ's own page, vhost %q: %s\n\n"+
 		"Ctrl-C ends the operator and the API server; make clean-env ends the broker.",
-		cluster.kubeconfig, vhost, broker.uri(), vhost, broker.management)
+		kubeConfig, vhost.Name, uri(vhost), vhost.Name, vhost.Broker.ManagementURI)
 	select {
-	case <-ctx.Done():
+	case <-p.Context().Done():
 		fmt.Println()
 		return nil
-	case <-operator.ended:
-		return fmt.Errorf("the operator ended by itself (%w); see %s", operator.err, operator.log)
+	case <-operator.Ended:
+		return fmt.Errorf("the operator ended by itself (%w); see %s", operator.Err(), managerLog)
 	}
 }
 
@@ -90,32 +91,11 @@ func say(format string, args ...any) {
 	fmt.Printf("\n\033[1m%s\033[0m\n", fmt.Sprintf(format, args...))
 }
 
-func relative(path string) string {
-	folder, err := os.Getwd()
-	if err != nil {
-		return path
+// uri returns the AMQP URI of a vhost. The only password in it is the one that every RabbitMQ begins with.
+func uri(vhost *brokers.VHost) string {
+	credentials := "USER:PASSWORD"
+	if vhost.Broker.Username == "guest" && vhost.Broker.Password == "guest" {
+		credentials = "guest:guest"
 	}
-	if short, err := filepath.Rel(folder, path); err == nil {
-		return short
-	}
-	return path
-}
-
-// until asks again and again, for a minute at most, until there is no error.
-func until(ctx context.Context, what string, observed func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := observed(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, err)
-		case <-tick.C:
-		}
-	}
+	return strings.Replace(vhost.Broker.AMQPURI, "://", "://"+credentials+"@", 1) + "/" + vhost.Name
 }

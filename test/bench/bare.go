@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// bareVHost is where the bare program works.
-const bareVHost = "bare"
-
 // measureBare measures what the broker takes for the objects of all ConsumerQueues from a program that does nothing but declare and
 // delete them: with one connection and 16 channels, each of which waits for one answer at a time.
 func measureBare(ctx context.Context, w *world) ([]row, error) {
@@ -22,10 +18,9 @@ func measureBare(ctx context.Context, w *world) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.broker.call(ctx, http.MethodPut, "vhosts/"+bareVHost, nil); err != nil {
-		return nil, err
-	}
-	connection, err := w.broker.connect(bareVHost)
+	bare := w.vhost.Broker.VHost(w.program, "bare")
+	bare.Create()
+	connection, err := bare.Connect("bench")
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +44,13 @@ func measureBare(ctx context.Context, w *world) ([]row, error) {
 		rows = append(rows, r)
 	}
 	w.declaring, w.deleting = rows[0].took, rows[1].took
-	return rows, w.broker.call(ctx, http.MethodDelete, "vhosts/"+bareVHost, nil)
+	bare.Delete()
+	return rows, nil
 }
 
 // topologies are what the ConsumerQueues are at the broker. What several share is only in the first.
 func (w *world) topologies() ([]topology.Topology, error) {
-	version, err := vhost.ParseVersion(w.broker.version)
+	version, err := vhost.ParseVersion(w.vhost.Broker.Version)
 	if err != nil {
 		return nil, err
 	}

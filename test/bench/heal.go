@@ -8,6 +8,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
@@ -29,21 +30,19 @@ func measureHeal(ctx context.Context, w *world) ([]row, error) {
 	return []row{with, without}, w.setEvents(ctx, true)
 }
 
-// setEvents has the broker announce what happens, or no longer, and waits until the manager says that it hears so. The broker does for
-// that what it does when the plugin rabbitmq_event_exchange is enabled or disabled. The manager would find out by itself, but late.
+// setEvents makes the broker publish events, or stop that, as it does when the plugin rabbitmq_event_exchange is enabled or disabled. It
+// waits until the manager reports the change. It closes a connection of the manager, which would find out late otherwise.
 func (w *world) setEvents(ctx context.Context, announced bool) error {
-	expression, connections := "rabbit_exchange_type_event:unregister().", "warren events "
+	expression, connection := "rabbit_exchange_type_event:unregister().", "warren events /"
 	if announced {
-		expression, connections = "rabbit_exchange_type_event:register().", "warren"
+		expression, connection = "rabbit_exchange_type_event:register().", "warren /"
 	}
-	if err := w.broker.eval(expression); err != nil {
-		return err
+	w.broker.Eval(expression)
+	closed := func(context.Context) (bool, error) {
+		return w.vhost.Broker.CloseConnections(w.program, connection) > 0, nil
 	}
-	if err := w.broker.checkEventExchange(ctx, announced); err != nil {
-		return err
-	}
-	if err := w.broker.closeConnections(ctx, connections); err != nil {
-		return err
+	if err := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, closed); err != nil {
+		return fmt.Errorf("the broker lists no connection %q: %w", connection, err)
 	}
 	return w.until(ctx, fmt.Sprintf("the manager says that events are heard: %t", announced), 1, func() int {
 		connection, err := w.brokerConnection(ctx)
@@ -62,7 +61,7 @@ func hears(known *v1alpha1.BrokerCapabilities, events bool) bool {
 // heal deletes one main queue in a hundred, ten at least, and waits until all are back. Another is deleted as soon as one is
 // back; where that takes long, they are spread over one resyncInterval.
 func (w *world) heal(ctx context.Context) (outcome, error) {
-	connection, err := w.broker.connect("/")
+	connection, err := w.vhost.Connect("bench")
 	if err != nil {
 		return outcome{}, err
 	}

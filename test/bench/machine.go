@@ -20,8 +20,8 @@ type machine struct {
 // describeMachine leaves empty what cannot be found out.
 func describeMachine(ctx context.Context, w *world) machine {
 	m := machine{
-		date: time.Now().UTC().Format(time.DateOnly), cores: runtime.NumCPU(), rabbitMQ: w.broker.version, erlang: w.broker.erlang,
-		tick:   w.given.tick,
+		date: time.Now().UTC().Format(time.DateOnly), cores: runtime.NumCPU(), tick: w.given.tick,
+		rabbitMQ: w.vhost.Broker.Version, erlang: w.vhost.Broker.Erlang,
 		commit: outputOf(ctx, "git", "rev-parse", "--short=12", "HEAD"), manager: outputOf(ctx, w.given.manager, "--version"),
 	}
 	if outputOf(ctx, "git", "status", "--porcelain", "--untracked-files=no") != "" {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/warren-mq/warren/test/testenv/program"
 )
 
 // settings are what the flags say.
@@ -97,7 +99,8 @@ func run(ctx context.Context, given *settings) error {
 	var failed error
 	for _, count := range given.counts {
 		for _, shared := range given.layouts {
-			if failed = measureWorld(ctx, given, count, shared, results); failed != nil {
+			measure := func(p *program.Program) error { return measureWorld(p, given, count, shared, results) }
+			if failed = program.Run(ctx, measure); failed != nil {
 				failed = fmt.Errorf("%d ConsumerQueues, %s: %w", count, shared.name, failed)
 				break
 			}
@@ -116,20 +119,20 @@ func run(ctx context.Context, given *settings) error {
 }
 
 // measureWorld adds the rows of one number of ConsumerQueues in one layout to the results.
-func measureWorld(ctx context.Context, given *settings, count int, shared layout, results *report) error {
-	w, err := newWorld(ctx, given, count, shared)
+func measureWorld(p *program.Program, given *settings, count int, shared layout, results *report) error {
+	ctx := p.Context()
+	w, err := newWorld(p, given, count, shared)
 	if err != nil {
 		return err
 	}
-	defer w.close()
 	if len(results.rows) == 0 { // a commit made meanwhile is not what is measured
 		results.machine = describeMachine(ctx, w)
 	}
-	for _, p := range phases {
-		if p.name != phaseCreate && !slices.Contains(given.phases, p.name) {
+	for _, phase := range phases {
+		if phase.name != phaseCreate && !slices.Contains(given.phases, phase.name) {
 			continue
 		}
-		rows, err := p.measure(ctx, w)
+		rows, err := phase.measure(ctx, w)
 		for _, r := range rows {
 			progress("%s", r)
 		}
@@ -138,7 +141,7 @@ func measureWorld(ctx context.Context, given *settings, count int, shared layout
 			progress("%s", w.manager.lastWords())
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			return fmt.Errorf("%s: %w", phase.name, err)
 		}
 	}
 	return nil

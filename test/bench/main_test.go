@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
 )
 
 func TestReadFlags(t *testing.T) {
@@ -42,7 +43,7 @@ func TestTopologies(t *testing.T) {
 		{"shared", 0, 2, 2, 7},
 	} {
 		at := slices.IndexFunc(layoutTable, func(l layout) bool { return l.name == row.layout })
-		w := &world{count: 3, layout: layoutTable[at], broker: &broker{version: "4.3.6"}}
+		w := &world{count: 3, layout: layoutTable[at], vhost: brokers.Broker{Version: "4.3.6"}.VHost(t, "/")}
 		list, err := w.topologies()
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +66,7 @@ func TestTopologies(t *testing.T) {
 func TestTierQueues(t *testing.T) {
 	t.Parallel()
 	for _, layout := range layoutTable {
-		w := &world{count: 2, layout: layout, broker: &broker{version: "4.3.6"}}
+		w := &world{count: 2, layout: layout, vhost: brokers.Broker{Version: "4.3.6"}.VHost(t, "/")}
 		one, err := w.desired(1, "30s")
 		if err != nil {
 			t.Fatal(err)

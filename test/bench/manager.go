@@ -2,98 +2,55 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/warren-mq/warren/test/testenv/process"
 )
 
 // manager is a process of the manager.
 type manager struct {
+	*process.Process
+
 	pid     int
 	metrics string // the address of its metrics
 	log     string // a file
-	ended   chan struct{}
-	err     error // how it ended; to be read after ended
 }
 
-// startManager starts a binary, with further arguments. Profiles are served at the given address.
-func startManager(binary, folder, kubeConfig, profiles string, more ...string) (*manager, error) {
-	m := &manager{log: filepath.Join(folder, "manager.log"), ended: make(chan struct{})}
-	var err error
-	if m.metrics, err = freeAddress(); err != nil {
-		return nil, err
+// startManager starts the manager to measure, with further arguments. It serves profiles at w.profiles.
+func (w *world) startManager(more ...string) (err error) {
+	if w.profiles == "" {
+		if w.profiles, err = process.FreeAddress(); err != nil {
+			return err
+		}
 	}
-	command := exec.Command(binary, "--health-probe-bind-address", "0", "--metrics-secure=false", "--metrics-bind-address", m.metrics,
-		"--pprof-bind-address", profiles)
-	command.Args = append(command.Args, more...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeConfig)
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to handle
-	output, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("write the log of the manager: %w", err)
-	}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("start the manager: %w", err)
-	}
-	m.pid = command.Process.Pid
-	go func() {
-		defer close(m.ended)
-		m.err = command.Wait()
-		_ = output.Close()
-	}()
-	return m, nil
-}
-
-// stop asks the manager to end, as the kubelet does. It does nothing for a manager that has ended.
-func (m *manager) stop() error {
-	if !m.runs() {
-		return nil
-	}
-	if err := m.signal(syscall.SIGTERM); err != nil {
+	m := &manager{log: filepath.Join(w.program.TempDir(), "manager.log")}
+	if m.metrics, err = process.FreeAddress(); err != nil {
 		return err
 	}
-	return m.await()
-}
-
-// signal sends a signal to the manager, and does not wait.
-func (m *manager) signal(signal syscall.Signal) error {
-	if err := syscall.Kill(m.pid, signal); err != nil {
-		return fmt.Errorf("send signal %q to the manager: %w", signal, err)
+	flags := append([]string{
+		"--metrics-secure=false", "--metrics-bind-address=" + m.metrics, "--pprof-bind-address=" + w.profiles,
+	}, more...)
+	if m.Process, err = process.StartLogged(process.Manager(w.given.manager, w.server.KubeConfig, flags...), m.log); err != nil {
+		return err
 	}
+	m.pid = m.Command.Process.Pid
+	w.program.Cleanup(func() {
+		if err := m.Stop(); err != nil {
+			progress("%v", err)
+		}
+	})
+	w.manager = m
 	return nil
 }
 
-// await returns how a manager ended that was asked to.
-func (m *manager) await() error {
-	select {
-	case <-m.ended:
-		return m.err
-	case <-time.After(time.Minute):
-		return errors.Join(errors.New("the manager did not end within a minute"), syscall.Kill(m.pid, syscall.SIGKILL))
-	}
-}
-
 // runs is false for a manager that is nil.
-func (m *manager) runs() bool {
-	if m == nil {
-		return false
-	}
-	select {
-	case <-m.ended:
-		return false
-	default:
-		return true
-	}
-}
+func (m *manager) runs() bool { return m != nil && !m.HasEnded() }
 
 // untilServing waits until the manager serves its metrics.
 func (m *manager) untilServing(ctx context.Context) error {
@@ -105,7 +62,7 @@ func (m *manager) untilServing(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the manager ended by itself: %w", m.err)
+	return fmt.Errorf("the manager ended by itself: %w", m.Err())
 }
 
 // lastWords are the end of the manager's log.
@@ -142,12 +99,4 @@ func get(ctx context.Context, uri string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %s", uri, response.Status)
 	}
 	return io.ReadAll(response.Body)
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
 }

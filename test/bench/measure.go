@@ -61,9 +61,9 @@ func (w *world) counters(ctx context.Context) (counters, error) {
 // now takes the time.
 func (w *world) now() (moment, error) {
 	if !w.manager.runs() {
-		return now(0, w.broker.pid)
+		return now(0, w.brokerPID)
 	}
-	return now(w.manager.pid, w.broker.pid)
+	return now(w.manager.pid, w.brokerPID)
 }
 
 // measure runs a step, with what it takes. Metrics are read before and after, as that takes time by itself.

@@ -13,7 +13,7 @@ const quiet = 2 * time.Second
 
 // measureRestart stops the manager, starts another, and takes the time until that has found each ConsumerQueue in sync.
 func measureRestart(ctx context.Context, w *world) ([]row, error) {
-	if err := w.manager.stop(); err != nil {
+	if err := w.manager.Stop(); err != nil {
 		return nil, err
 	}
 	r, err := w.measure(ctx, "restart", func(ctx context.Context) (outcome, error) {
@@ -35,7 +35,7 @@ func (w *world) untilKnown(ctx context.Context) (outcome, error) {
 	last, seen, reconciled := moment{}, 0.0, 0.0
 	for deadline := time.Now().Add(timeLimit); time.Now().Before(deadline); {
 		if !w.manager.runs() {
-			return outcome{}, fmt.Errorf("the manager ended by itself: %w", w.manager.err)
+			return outcome{}, fmt.Errorf("the manager ended by itself: %w", w.manager.Err())
 		}
 		current, err := w.now()
 		if err != nil {
@@ -62,7 +62,7 @@ var leaderFlags = []string{"--leader-elect", "--leader-election-namespace", name
 // measureTakeover ends a leader while another manager stands by, and takes the time until that has found each ConsumerQueue in sync:
 // once in good order, when the leader gives its lease back, and once without a warning, when the lease has to run out.
 func measureTakeover(ctx context.Context, w *world) ([]row, error) {
-	if err := w.manager.stop(); err != nil {
+	if err := w.manager.Stop(); err != nil {
 		return nil, err
 	}
 	if err := w.startManager(leaderFlags...); err != nil {
@@ -101,12 +101,12 @@ func (w *world) takeOver(ctx context.Context, phase string, signal syscall.Signa
 		return row{}, err
 	}
 	r, err := w.measure(ctx, phase, func(ctx context.Context) (outcome, error) {
-		if err := w.leader.signal(signal); err != nil {
+		if err := w.leader.Command.Process.Signal(signal); err != nil {
 			return outcome{}, err
 		}
 		return w.untilKnown(ctx)
 	})
-	if ended := w.leader.await(); signal == syscall.SIGTERM { // it does not end well otherwise
+	if ended := w.leader.Wait(); signal == syscall.SIGTERM { // it does not end well otherwise
 		err = errors.Join(err, ended)
 	}
 	w.leader = nil

@@ -21,7 +21,7 @@ func measureTiers(ctx context.Context, w *world) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	connection, err := w.broker.connect("/")
+	connection, err := w.vhost.Connect("bench")
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (w *world) untilTiers(ctx context.Context, delays ...v1alpha1.Duration) err
 
 // desired is what a ConsumerQueue with some delay tiers is at the broker.
 func (w *world) desired(number int, delays ...v1alpha1.Duration) (topology.Topology, error) {
-	version, err := vhost.ParseVersion(w.broker.version)
+	version, err := vhost.ParseVersion(w.vhost.Broker.Version)
 	if err != nil {
 		return topology.Topology{}, err
 	}

@@ -15,8 +15,6 @@ import (
 // tracker knows the state of all ConsumerQueues from one watch: to list thousands again and again would take the API server more
 // CPU than what is measured.
 type tracker struct {
-	cancel context.CancelFunc
-
 	mutex sync.Mutex
 	all   map[string]state // by name
 }
@@ -29,13 +27,13 @@ type state struct {
 	objects    int       // that its status lists
 }
 
+// startTracker watches until the context ends.
 func startTracker(ctx context.Context, server *apiServer) (*tracker, error) {
-	watched, err := cache.New(server.config, cache.Options{Scheme: server.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
+	watched, err := cache.New(server.Config, cache.Options{Scheme: server.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	t := &tracker{cancel: cancel, all: map[string]state{}}
+	t := &tracker{all: map[string]state{}}
 	go func() { _ = watched.Start(ctx) }() // its only error is that of the context
 	informer, err := watched.GetInformer(ctx, &v1alpha1.ConsumerQueue{})
 	if err == nil {
@@ -44,7 +42,6 @@ func startTracker(ctx context.Context, server *apiServer) (*tracker, error) {
 		})
 	}
 	if err != nil {
-		cancel()
 		return nil, fmt.Errorf("watch ConsumerQueues: %w", err)
 	}
 	return t, nil

@@ -14,28 +14,28 @@ import (
 // ticksPerSecond is the unit of CPU times in /proc, USER_HZ, on every architecture that Go knows.
 const ticksPerSecond = 100
 
-// process is what /proc/<pid>/stat says of a process.
-type process struct {
+// processStat is what /proc/<pid>/stat says of a process.
+type processStat struct {
 	pid, parent int
 	name        string // at most 15 characters
 	cpu         time.Duration
 }
 
 // parseProcess reads the content of /proc/<pid>/stat; see proc_pid_stat(5).
-func parseProcess(text string) (process, error) {
+func parseProcess(text string) (processStat, error) {
 	before, after, _ := strings.Cut(text, " (")
 	end := strings.LastIndex(after, ") ") // a name may hold spaces and brackets
 	if end < 0 {
-		return process{}, fmt.Errorf("no name of a process in %q", text)
+		return processStat{}, fmt.Errorf("no name of a process in %q", text)
 	}
-	p := process{name: after[:end]}
+	p := processStat{name: after[:end]}
 	fields := strings.Fields(after[end+2:])
 	if len(fields) < 13 {
-		return process{}, fmt.Errorf("too few fields for a process in %q", text)
+		return processStat{}, fmt.Errorf("too few fields for a process in %q", text)
 	}
 	numbers, err := integers(before, fields[1], fields[11], fields[12])
 	if err != nil {
-		return process{}, err
+		return processStat{}, err
 	}
 	p.pid, p.parent = numbers[0], numbers[1]
 	p.cpu = time.Duration(numbers[2]+numbers[3]) * time.Second / ticksPerSecond
@@ -55,12 +55,12 @@ func integers(texts ...string) ([]int, error) {
 }
 
 // processes are all processes of the machine.
-func processes() (map[int]process, error) {
+func processes() (map[int]processStat, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(paths) == 0 {
 		return nil, errors.New("there are no processes in /proc: the benchmark needs Linux")
 	}
-	all := map[int]process{}
+	all := map[int]processStat{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -76,7 +76,7 @@ func processes() (map[int]process, error) {
 }
 
 // below says whether a process is the given one or descends from it.
-func below(all map[int]process, pid, ancestor int) bool {
+func below(all map[int]processStat, pid, ancestor int) bool {
 	for pid != ancestor {
 		p, known := all[pid]
 		if !known {

@@ -10,10 +10,10 @@ func TestParseProcess(t *testing.T) {
 	const rest = " S 7 7 7 0 -1 4194560 9 0 0 0 150 25 3 4 20 0 1 0 100 2 3"
 	for _, row := range []struct {
 		text string
-		want process
+		want processStat
 	}{
-		{"42 (etcd)" + rest, process{42, 7, "etcd", 1750 * time.Millisecond}},
-		{"42 (a (b) c)" + rest, process{42, 7, "a (b) c", 1750 * time.Millisecond}},
+		{"42 (etcd)" + rest, processStat{42, 7, "etcd", 1750 * time.Millisecond}},
+		{"42 (a (b) c)" + rest, processStat{42, 7, "a (b) c", 1750 * time.Millisecond}},
 	} {
 		if got, err := parseProcess(row.text); err != nil || got != row.want {
 			t.Errorf("%s: %+v %v, not %+v", row.text, got, err, row.want)
@@ -28,7 +28,7 @@ func TestParseProcess(t *testing.T) {
 
 func TestBelow(t *testing.T) {
 	t.Parallel()
-	all := map[int]process{1: {pid: 1}, 2: {pid: 2, parent: 1}, 3: {pid: 3, parent: 2}, 4: {pid: 4, parent: 1}}
+	all := map[int]processStat{1: {pid: 1}, 2: {pid: 2, parent: 1}, 3: {pid: 3, parent: 2}, 4: {pid: 4, parent: 1}}
 	for _, row := range []struct {
 		pid, ancestor int
 		want          bool

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -16,18 +14,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/testenv/program"
 )
 
 // world is what is measured: an API server, a broker and, once the creation begins, a manager, all of them fresh.
 type world struct {
+	program   *program.Program
 	given     *settings
 	count     int
 	layout    layout
-	folder    string
 	server    *apiServer
-	broker    *broker
-	manager   *manager // nil until the creation begins
-	leader    *manager // nil but for the takeover, in which the manager stands by
+	broker    *brokers.Private
+	brokerPID int
+	vhost     *brokers.VHost // in which the broker publishes events
+	manager   *manager       // nil until the creation begins
+	leader    *manager       // nil but for the takeover, in which the manager stands by
 	resources *tracker
 	profiles  string        // where the manager serves its profiles; empty until there is one
 	declaring time.Duration // what the broker takes by itself; 0 until measured
@@ -35,25 +37,29 @@ type world struct {
 	writing   time.Duration // what the API server takes by itself for the creation; 0 until measured
 }
 
-func newWorld(ctx context.Context, given *settings, count int, shared layout) (*world, error) {
-	w := &world{given: given, count: count, layout: shared}
+func newWorld(p *program.Program, given *settings, count int, shared layout) (*world, error) {
+	w := &world{program: p, given: given, count: count, layout: shared}
 	progress("%d ConsumerQueues, %s: starting a broker and an API server", count, shared.name)
-	if err := w.startServers(ctx); err != nil {
-		w.close()
+	if err := w.startBroker(); err != nil {
 		return nil, err
 	}
-	return w, nil
+	var err error
+	w.server, err = startAPIServer(p, given.crds)
+	return w, err
 }
 
-func (w *world) startServers(ctx context.Context) (err error) {
-	if w.folder, err = os.MkdirTemp("", "warren-bench-"); err != nil {
+// startBroker starts a broker that may use half of the machine's memory, because thousands of queues need more than the brokers of the
+// tests have. The tick holds for the quorum queues that are declared from then on.
+func (w *world) startBroker() error {
+	memory, err := machineMemory()
+	if err != nil {
 		return err
 	}
-	if w.broker, err = startBroker(ctx, filepath.Join(w.folder, "broker"), w.given.tick); err != nil {
-		return err
-	}
-	w.server, err = startAPIServer(w.folder, w.given.crds)
-	return err
+	w.broker = brokers.NewPrivate(w.program)
+	w.brokerPID, w.vhost = w.broker.PID(), w.broker.Broker.VHost(w.program, "/")
+	w.broker.Eval(fmt.Sprintf("vm_memory_monitor:set_vm_memory_high_watermark({absolute,%d}).", memory/2))
+	w.broker.Eval(fmt.Sprintf("application:set_env(rabbit, quorum_tick_interval, %d).", w.given.tick.Milliseconds()))
+	return nil
 }
 
 // begin starts the manager, and connects it to the broker.
@@ -69,37 +75,8 @@ func (w *world) begin(ctx context.Context) (err error) {
 
 // renewAPIServer starts another API server in the place of the present one, with nothing in it.
 func (w *world) renewAPIServer() (err error) {
-	w.server.stop()
-	w.server, err = startAPIServer(w.folder, w.given.crds)
-	return err
-}
-
-// close ends all that was started. What cannot be removed is no reason to lose results.
-func (w *world) close() {
-	for _, m := range []*manager{w.manager, w.leader} {
-		if err := m.stop(); err != nil {
-			progress("%v", err)
-		}
-	}
-	if w.resources != nil {
-		w.resources.cancel()
-	}
-	if w.server != nil {
-		w.server.stop()
-	}
-	if w.broker != nil {
-		w.broker.remove()
-	}
-	_ = os.RemoveAll(w.folder)
-}
-
-func (w *world) startManager(more ...string) (err error) {
-	if w.profiles == "" {
-		if w.profiles, err = freeAddress(); err != nil {
-			return err
-		}
-	}
-	w.manager, err = startManager(w.given.manager, w.folder, w.server.kubeConfig, w.profiles, more...)
+	_ = w.server.Stop() // envtest may have to kill the server
+	w.server, err = startAPIServer(w.program, w.given.crds)
 	return err
 }
 
@@ -113,20 +90,20 @@ func (w *world) brokerConnection(ctx context.Context) (*v1alpha1.BrokerConnectio
 // connectionName is the name of the BrokerConnection.
 const connectionName = "default"
 
-// connect makes the BrokerConnection, to the vhost in which the broker announces what happens.
+// connect creates the BrokerConnection and waits until it is Ready.
 func (w *world) connect(ctx context.Context) error {
 	for _, object := range []client.Object{
 		&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rabbitmq"},
 			Data: map[string][]byte{
-				"username": []byte(w.broker.username), "password": []byte(w.broker.password),
-				"amqpURI": []byte(w.broker.amqp), "managementURI": []byte(w.broker.management),
+				"username": []byte(w.vhost.Broker.Username), "password": []byte(w.vhost.Broker.Password),
+				"amqpURI": []byte(w.vhost.Broker.AMQPURI), "managementURI": []byte(w.vhost.Broker.ManagementURI),
 			},
 		},
 		&v1alpha1.BrokerConnection{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: connectionName},
 			Spec: v1alpha1.BrokerConnectionSpec{
-				VHost: "/", SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"},
+				VHost: w.vhost.Name, SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"},
 				ResyncInterval: v1alpha1.Duration(w.given.interval.String()),
 			},
 		},

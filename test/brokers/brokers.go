@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -22,10 +21,20 @@ import (
 )
 
 const (
-	remedy    = "no broker to test with: run make test, or set WARREN_TEST_BROKERS as `hack/brokers.sh env` prints it"
+	remedy    = "no broker: run make test or make run, or set WARREN_TEST_BROKERS as `hack/brokers.sh env` prints it"
 	remedyTLS = "no broker to test TLS with: run make test, or set WARREN_TEST_TLS_BROKERS and WARREN_TEST_TLS_DIR " +
 		"as `hack/brokers.sh env` prints them"
 )
+
+// TB is as much of testing.TB as this package needs. Programs use the package with program.Program.
+type TB interface {
+	Helper()
+	Fatal(text ...any)
+	Fatalf(format string, arguments ...any)
+	Cleanup(function func())
+	TempDir() string
+	Context() context.Context
+}
 
 // Broker is a running RabbitMQ.
 type Broker struct {
@@ -33,8 +42,8 @@ type Broker struct {
 	AMQPURI, ManagementURI string
 	// Username and Password are an administrator's.
 	Username, Password string
-	// Version is the broker's, such as 4.3.6.
-	Version string
+	// Version is the broker's, such as 4.3.6, and Erlang that of its runtime.
+	Version, Erlang string
 
 	client *http.Client
 	tls    *tls.Config
@@ -42,13 +51,13 @@ type Broker struct {
 
 // All lists the brokers that WARREN_TEST_BROKERS names: pairs of URIs with credentials, separated by spaces, as in
 // amqp://guest:guest@127.0.0.1:5672,http://guest:guest@127.0.0.1:15672.
-func All(tb testing.TB) []Broker {
+func All(tb TB) []Broker {
 	tb.Helper()
 	return parse(tb, os.Getenv("WARREN_TEST_BROKERS"), remedy, nil)
 }
 
 // Newest is the first of All.
-func Newest(tb testing.TB) Broker {
+func Newest(tb TB) Broker {
 	tb.Helper()
 	return All(tb)[0]
 }
@@ -60,7 +69,7 @@ type Certificates struct {
 
 // AllTLS lists the same brokers at their TLS ports, which WARREN_TEST_TLS_BROKERS names, and the certificates in
 // WARREN_TEST_TLS_DIR.
-func AllTLS(tb testing.TB) ([]Broker, Certificates) {
+func AllTLS(tb TB) ([]Broker, Certificates) {
 	tb.Helper()
 	directory := os.Getenv("WARREN_TEST_TLS_DIR")
 	if directory == "" {
@@ -82,7 +91,7 @@ func AllTLS(tb testing.TB) ([]Broker, Certificates) {
 	return parse(tb, os.Getenv("WARREN_TEST_TLS_BROKERS"), remedyTLS, config), certificates
 }
 
-func parse(tb testing.TB, list, remedy string, config *tls.Config) []Broker {
+func parse(tb TB, list, remedy string, config *tls.Config) []Broker {
 	tb.Helper()
 	var all []Broker
 	for pair := range strings.FieldsSeq(list) {
@@ -96,9 +105,10 @@ func parse(tb testing.TB, list, remedy string, config *tls.Config) []Broker {
 		broker.ManagementURI, broker.Username, broker.Password = split(tb, management)
 		var overview struct {
 			Version string `json:"rabbitmq_version"`
+			Erlang  string `json:"erlang_version"`
 		}
 		broker.get(tb, &overview, "overview")
-		broker.Version = overview.Version
+		broker.Version, broker.Erlang = overview.Version, overview.Erlang
 		all = append(all, broker)
 	}
 	if len(all) == 0 {
@@ -108,7 +118,7 @@ func parse(tb testing.TB, list, remedy string, config *tls.Config) []Broker {
 }
 
 // split takes the credentials out of a URI.
-func split(tb testing.TB, text string) (uri, username, password string) {
+func split(tb TB, text string) (uri, username, password string) {
 	tb.Helper()
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.User == nil || parsed.Host == "" {
@@ -123,7 +133,7 @@ type User struct{ Username, Password string }
 
 // NewUser makes a user with the given tags (management, policymaker, administrator, …; empty for none), without
 // permissions in any vhost, and removes it when the test ends.
-func (b Broker) NewUser(tb testing.TB, tags ...string) User {
+func (b Broker) NewUser(tb TB, tags ...string) User {
 	tb.Helper()
 	user := User{Username: "test-user-" + random(), Password: rand.Text()}
 	b.SetTags(tb, user, tags...)
@@ -132,27 +142,27 @@ func (b Broker) NewUser(tb testing.TB, tags ...string) User {
 }
 
 // GrantEvents lets a user hear the events of the broker, which the plugin announces in vhost "/".
-func (b Broker) GrantEvents(tb testing.TB, user User) {
+func (b Broker) GrantEvents(tb TB, user User) {
 	tb.Helper()
-	(&VHost{Broker: b, Name: "/", tb: tb}).Grant(user, "^warren-link-", "^warren-link-", `^(warren-link-|amq\.rabbitmq\.event$)`)
+	b.VHost(tb, "/").Grant(user, "^warren-link-", "^warren-link-", `^(warren-link-|amq\.rabbitmq\.event$)`)
 }
 
 // SetTags gives a user other tags; the password stays.
-func (b Broker) SetTags(tb testing.TB, user User, tags ...string) {
+func (b Broker) SetTags(tb TB, user User, tags ...string) {
 	tb.Helper()
 	b.call(tb, http.MethodPut, map[string]any{"password": user.Password, "tags": strings.Join(tags, ",")}, "users", user.Username)
 }
 
 // CountConnections counts the AMQP connections whose client calls them by this name. The management API learns of one only
 // seconds after it was opened or closed.
-func (b Broker) CountConnections(tb testing.TB, name string) int {
+func (b Broker) CountConnections(tb TB, name string) int {
 	tb.Helper()
 	return len(b.connections(tb, name))
 }
 
 // CloseConnections closes the AMQP connections whose client calls them by this name, from the broker's side, and
 // returns how many it closed. The management API learns of a connection only seconds after it was opened.
-func (b Broker) CloseConnections(tb testing.TB, name string) int {
+func (b Broker) CloseConnections(tb TB, name string) int {
 	tb.Helper()
 	found := b.connections(tb, name)
 	for _, connection := range found {
@@ -162,7 +172,7 @@ func (b Broker) CloseConnections(tb testing.TB, name string) int {
 }
 
 // connections are the broker's own names of the connections that their client calls by the given one.
-func (b Broker) connections(tb testing.TB, name string) []string {
+func (b Broker) connections(tb TB, name string) []string {
 	tb.Helper()
 	var all []struct {
 		Name       string
@@ -182,7 +192,7 @@ func (b Broker) connections(tb testing.TB, name string) []string {
 
 func random() string { return rand.Text()[:12] }
 
-func (b Broker) get(tb testing.TB, result any, path ...string) {
+func (b Broker) get(tb TB, result any, path ...string) {
 	tb.Helper()
 	if err := json.Unmarshal(b.call(tb, http.MethodGet, nil, path...), result); err != nil {
 		tb.Fatalf("GET %v: %v", path, err)
@@ -191,7 +201,7 @@ func (b Broker) get(tb testing.TB, result any, path ...string) {
 
 // call makes a request to the management API; each element of the path is a name, escaped here. A connection or an
 // object that is gone already counts as deleted.
-func (b Broker) call(tb testing.TB, method string, body any, path ...string) []byte {
+func (b Broker) call(tb TB, method string, body any, path ...string) []byte {
 	tb.Helper()
 	var (
 		status int
@@ -249,7 +259,7 @@ func (b Broker) ask(method string, body any, path []string) (status int, answer 
 }
 
 // ClusterName is what the broker calls the cluster that it belongs to.
-func (b Broker) ClusterName(tb testing.TB) string {
+func (b Broker) ClusterName(tb TB) string {
 	tb.Helper()
 	var cluster struct {
 		Name string `json:"name"`
@@ -259,7 +269,7 @@ func (b Broker) ClusterName(tb testing.TB) string {
 }
 
 // InternalClusterID is the id that the broker's cluster gave itself, which tells clusters of one name apart.
-func (b Broker) InternalClusterID(tb testing.TB) string {
+func (b Broker) InternalClusterID(tb TB) string {
 	tb.Helper()
 	var parameter struct {
 		Value string `json:"value"`

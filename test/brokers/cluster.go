@@ -1,14 +1,9 @@
 package brokers
 
 import (
-	"bytes"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"testing"
 )
 
 // ClusterSize is how many nodes a Cluster has.
@@ -16,14 +11,14 @@ const ClusterSize = 3
 
 // Cluster is a RabbitMQ cluster of one test's own, whose nodes the test may stop. Nodes have numbers from 1 on.
 type Cluster struct {
-	tb     testing.TB
+	tb     TB
 	folder string
 	nodes  []Broker
 }
 
 // NewCluster starts a cluster of the given version (4.3, 4.0), which is removed when the test ends. The one in the folder
 // that WARREN_TEST_CLUSTER names is used as it is, and stays.
-func NewCluster(tb testing.TB, version string) *Cluster {
+func NewCluster(tb TB, version string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, folder: os.Getenv("WARREN_TEST_CLUSTER")}
 	if c.folder == "" {
@@ -82,14 +77,7 @@ func (c *Cluster) node(action string, number int) {
 
 func (c *Cluster) script(args ...string) string {
 	c.tb.Helper()
-	command := exec.Command(filepath.Join(checkout(c.tb), "hack", "brokers.sh"), append([]string{"cluster"}, args...)...)
-	var trouble bytes.Buffer
-	command.Stderr = &trouble
-	output, err := command.Output()
-	if err != nil {
-		c.tb.Fatalf("hack/brokers.sh cluster %s: %v\n%s", strings.Join(args, " "), err, trouble.String())
-	}
-	return strings.TrimSpace(string(output))
+	return script(c.tb, append([]string{"cluster"}, args...)...)
 }
 
 // RemoveMember takes the member of a quorum queue off a node, and returns when the broker has done so.

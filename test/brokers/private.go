@@ -6,8 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"testing"
+	"syscall"
 )
 
 // Private is a broker of one test's own, which the test may stop.
@@ -15,13 +16,13 @@ type Private struct {
 	// Broker is the same after each Start: it keeps its ports.
 	Broker Broker
 
-	tb     testing.TB
+	tb     TB
 	folder string
 }
 
 // NewPrivate starts a further broker of the newest version, which is removed when the test ends. Its cluster has another
 // name than that of any other broker.
-func NewPrivate(tb testing.TB) *Private {
+func NewPrivate(tb TB) *Private {
 	tb.Helper()
 	p := &Private{tb: tb, folder: tb.TempDir()}
 	tb.Cleanup(func() { p.script("remove") })
@@ -53,21 +54,37 @@ func (p *Private) Eval(expression string) string {
 	return p.script("eval", expression)
 }
 
+// PID returns the id of the broker's process that is the parent of all others.
+func (p *Private) PID() int {
+	p.tb.Helper()
+	pid, err := strconv.Atoi(p.script("pid"))
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return pid
+}
+
 func (p *Private) script(action string, more ...string) string {
 	p.tb.Helper()
-	arguments := append([]string{"private", action, p.folder}, more...)
-	command := exec.Command(filepath.Join(checkout(p.tb), "hack", "brokers.sh"), arguments...)
+	return script(p.tb, append([]string{"private", action, p.folder}, more...)...)
+}
+
+// script runs hack/brokers.sh. Ctrl-C does not reach the script: a broker could be left behind.
+func script(tb TB, args ...string) string {
+	tb.Helper()
+	command := exec.Command(filepath.Join(checkout(tb), "hack", "brokers.sh"), args...)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var trouble bytes.Buffer
 	command.Stderr = &trouble
 	output, err := command.Output()
 	if err != nil {
-		p.tb.Fatalf("hack/brokers.sh private %s: %v\n%s", action, err, trouble.String())
+		tb.Fatalf("hack/brokers.sh %s: %v\n%s", strings.Join(args, " "), err, trouble.String())
 	}
 	return strings.TrimSpace(string(output))
 }
 
 // checkout is the folder that the scripts are under: tests run in their package's.
-func checkout(tb testing.TB) string {
+func checkout(tb TB) string {
 	tb.Helper()
 	folder, err := os.Getwd()
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 	"unicode"
 
@@ -19,20 +18,23 @@ type VHost struct {
 	Broker Broker
 	Name   string
 
-	tb testing.TB
+	tb TB
 }
 
+// VHost returns the vhost of a name. It neither creates nor deletes the vhost.
+func (b Broker) VHost(tb TB, name string) *VHost { return &VHost{Broker: b, Name: name, tb: tb} }
+
 // NewVHost makes a vhost with a random name, and removes it when the test ends.
-func (b Broker) NewVHost(tb testing.TB) *VHost {
+func (b Broker) NewVHost(tb TB) *VHost {
 	tb.Helper()
 	return b.NewVHostNamed(tb, "test vhost ")
 }
 
 // NewVHostNamed makes a vhost whose name begins with the given text and ends at random, and removes it when the test
 // ends.
-func (b Broker) NewVHostNamed(tb testing.TB, prefix string) *VHost {
+func (b Broker) NewVHostNamed(tb TB, prefix string) *VHost {
 	tb.Helper()
-	v := &VHost{Broker: b, Name: prefix + random(), tb: tb}
+	v := b.VHost(tb, prefix+random())
 	tb.Cleanup(v.Delete)
 	v.Create()
 	return v
@@ -48,14 +50,14 @@ func (v *VHost) Create() {
 // At makes a vhost of the same name at another broker, and removes it when the test ends.
 func (v *VHost) At(broker Broker) *VHost {
 	v.tb.Helper()
-	other := &VHost{Broker: broker, Name: v.Name, tb: v.tb}
+	other := broker.VHost(v.tb, v.Name)
 	v.tb.Cleanup(other.Delete)
 	other.Create()
 	return other
 }
 
 // Through is the same vhost, reached through another node of the cluster.
-func (v *VHost) Through(node Broker) *VHost { return &VHost{Broker: node, Name: v.Name, tb: v.tb} }
+func (v *VHost) Through(node Broker) *VHost { return node.VHost(v.tb, v.Name) }
 
 // Delete removes the vhost and all in it. From then on no queue can be declared in it: one that is declared while its vhost
 // is being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup), and with it every further

@@ -75,7 +75,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	caching, err := controller.CacheOptions("")
 	Expect(err).NotTo(HaveOccurred())
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
-		Scheme: Scheme(), Cache: caching, Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: server.Scheme(), Cache: caching, Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())

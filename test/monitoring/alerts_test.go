@@ -44,7 +44,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		for _, w := range []*world{well, cut, fenced} {
 			w.Queue("orders", `{bindings: [{exchange: {name: events, type: topic}, routingKeys: ["order.#"]}]}`)
 		}
-		address, token = freeAddress(), tokenFile(kube)
+		address, token = FreeAddress(), tokenFile(kube)
 		manager = kube.StartManager(BuildManager(), namespaces, "--metrics-bind-address="+address, "--message-counts-interval=1s",
 			"--leader-elect", "--leader-election-namespace=monitoring")
 		prometheus = startPrometheus(address, token)

@@ -2,7 +2,6 @@ package monitoring
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // prometheus is a running Prometheus.
@@ -37,7 +38,7 @@ func hasty(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec
 // to a target, and evaluates the rules as often.
 func startPrometheus(target, tokenFile string) *prometheus {
 	GinkgoHelper()
-	folder, address := GinkgoT().TempDir(), freeAddress()
+	folder, address := GinkgoT().TempDir(), FreeAddress()
 	endpoint := manifest[monitoringv1.ServiceMonitor]("servicemonitor.yaml").Spec.Endpoints[0]
 	config := write(folder, "prometheus.yaml", map[string]any{
 		"global":     map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -104,12 +105,4 @@ func (p *prometheus) firing() (list []string) {
 		list = append(list, text)
 	}
 	return list
-}
-
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

@@ -62,7 +62,7 @@ func startManager(server *APIServer) {
 	caching, err := controller.CacheOptions("")
 	Expect(err).NotTo(HaveOccurred())
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
-		Scheme: Scheme(), Cache: caching, Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: server.Scheme(), Cache: caching, Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	deadLetters := NewProxiedDeadLetterServer(server)

@@ -2,9 +2,6 @@ package testenv
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -30,12 +25,7 @@ const Checkout = "../.."
 // APIServer is a kube-apiserver as its administrator uses it: with a client that has no cache, and with kubectl.
 type APIServer struct {
 	client.WithWatch
-
-	Config *rest.Config
-	// KubeConfig is a file.
-	KubeConfig string
-	// Environment stops and starts the server; nil if another process started it.
-	Environment *envtest.Environment
+	*controlplane.Server
 }
 
 // StartAPIServer starts a server of the spec's, the container's or the suite's own that has Warren's CRDs, and stops the
@@ -65,9 +55,7 @@ func use(server *controlplane.Server, err error) *APIServer {
 			GinkgoLogr.Info("The API server or etcd had to be killed", "reason", err.Error())
 		}
 	})
-	return &APIServer{
-		WithWatch: clientOf(server.Config), Config: server.Config, KubeConfig: server.KubeConfig, Environment: server.Environment,
-	}
+	return clientOf(server)
 }
 
 // removeResources removes what the suite before left: its manager has ended, and cannot remove the finalizers.
@@ -97,25 +85,14 @@ func Connect(kubeConfig string) *APIServer {
 	GinkgoHelper()
 	server, err := controlplane.Connect(kubeConfig)
 	Expect(err).NotTo(HaveOccurred())
-	return &APIServer{WithWatch: clientOf(server.Config), Config: server.Config, KubeConfig: kubeConfig}
+	return clientOf(server)
 }
 
-func clientOf(config *rest.Config) client.WithWatch {
+func clientOf(server *controlplane.Server) *APIServer {
 	GinkgoHelper()
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	made, err := client.NewWithWatch(config, client.Options{Scheme: Scheme()})
+	kube, err := server.Client()
 	Expect(err).NotTo(HaveOccurred())
-	return made
-}
-
-// Scheme has Kubernetes' own types and Warren's.
-func Scheme() *runtime.Scheme {
-	GinkgoHelper()
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	return scheme
+	return &APIServer{kube, server}
 }
 
 // ApplyObject owns what is in the object and nothing else, by server-side apply, as Argo CD and Flux do.
@@ -141,14 +118,8 @@ func (s *APIServer) Kubectl(args ...string) string {
 
 // TryKubectl is Kubectl for a command that may fail.
 func (s *APIServer) TryKubectl(args ...string) (string, error) {
-	command := exec.CommandContext(context.Background(), KubectlPath(), args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.KubeConfig)
-	output, err := command.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("kubectl %v: %w: %s", args, err, output)
-	}
-	return string(output), err
+	return s.Server.Kubectl(context.Background(), "", args...)
 }
 
 // KubectlPath is where kubectl is.
-func KubectlPath() string { return filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl") }
+func KubectlPath() string { return controlplane.KubectlPath() }

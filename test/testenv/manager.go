@@ -3,17 +3,14 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/testenv/process"
 )
 
 // BuildManager builds the manager as the image has it, and returns the path of the binary. Call it once for a suite.
@@ -40,22 +37,14 @@ func BuildPlugin() string {
 }
 
 // Manager is a process of the real manager.
-type Manager struct {
-	Command *exec.Cmd
-	// Ended is closed when the process has ended.
-	Ended chan struct{}
-
-	err error // how the process ended; to be read after Ended
-}
+type Manager struct{ *process.Process }
 
 // StartManager runs the manager for some namespaces until the test ends.
 func (s *APIServer) StartManager(binary string, namespaces []string, flags ...string) *Manager {
 	GinkgoHelper()
-	command := exec.Command(binary, append([]string{
-		"--watch-namespaces", strings.Join(namespaces, ","), "--health-probe-bind-address", "0", "--metrics-bind-address", "0",
+	command := process.Manager(binary, s.KubeConfig, append([]string{
+		"--watch-namespaces", strings.Join(namespaces, ","), "--metrics-bind-address", "0",
 	}, flags...)...)
-	// `make test` sets GOGC; the manager is to take the memory that it takes in a cluster.
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.KubeConfig, "GOGC=")
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
 	m := Run(command)
 	DeferCleanup(m.Stop)
@@ -65,13 +54,9 @@ func (s *APIServer) StartManager(binary string, namespaces []string, flags ...st
 // Run starts a manager by its command. The caller ends it.
 func Run(command *exec.Cmd) *Manager {
 	GinkgoHelper()
-	m := &Manager{Command: command, Ended: make(chan struct{})}
-	Expect(command.Start()).To(Succeed())
-	go func() {
-		defer close(m.Ended)
-		m.err = command.Wait()
-	}()
-	return m
+	started, err := process.Start(command)
+	Expect(err).NotTo(HaveOccurred())
+	return &Manager{started}
 }
 
 // RunAside runs a program until the spec or the container ends, and writes to Ginkgo's output.
@@ -85,11 +70,7 @@ func RunAside(command *exec.Cmd) {
 // that was stopped or killed before.
 func (m *Manager) Stop() {
 	GinkgoHelper()
-	if !m.HasEnded() {
-		Expect(m.Command.Process.Signal(syscall.SIGTERM)).To(Succeed())
-		Eventually(m.Ended).WithTimeout(deadline.For(20 * time.Second)).Should(BeClosed())
-		Expect(m.err).NotTo(HaveOccurred(), "the manager stops in good order")
-	}
+	Expect(m.Process.Stop()).To(Succeed(), "the manager stops in good order")
 }
 
 // Kill ends the manager without giving it a chance to tidy up.
@@ -103,15 +84,13 @@ func (m *Manager) Kill() {
 // ExpectRuns fails if the manager has ended.
 func (m *Manager) ExpectRuns() {
 	GinkgoHelper()
-	Expect(m.HasEnded()).To(BeFalse(), func() string { return fmt.Sprintf("the manager ended by itself: %v", m.err) })
+	Expect(m.HasEnded()).To(BeFalse(), func() string { return fmt.Sprintf("the manager ended by itself: %v", m.Err()) })
 }
 
-// HasEnded says whether the process has ended.
-func (m *Manager) HasEnded() bool {
-	select {
-	case <-m.Ended:
-		return true
-	default:
-		return false
-	}
+// FreeAddress returns an address of this machine at which no process listens.
+func FreeAddress() string {
+	GinkgoHelper()
+	address, err := process.FreeAddress()
+	Expect(err).NotTo(HaveOccurred())
+	return address
 }

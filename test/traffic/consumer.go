@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -78,7 +77,7 @@ type Consumer struct {
 }
 
 // Consume starts a consumer, which is stopped with the test at the latest. Without decide it acknowledges all.
-func Consume(tb testing.TB, vhost *brokers.VHost, queue string, decide func(Delivery) Action) *Consumer {
+func Consume(tb brokers.TB, vhost *brokers.VHost, queue string, decide func(Delivery) Action) *Consumer {
 	tb.Helper()
 	if decide == nil {
 		decide = func(Delivery) Action { return Ack }

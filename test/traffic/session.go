@@ -3,7 +3,6 @@ package traffic
 import (
 	"context"
 	"sync"
-	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -32,7 +31,7 @@ type client struct {
 }
 
 // start runs sessions until one ends without an error or the client is stopped.
-func (c *client) start(tb testing.TB, session func(*amqp.Channel) error) {
+func (c *client) start(tb brokers.TB, session func(*amqp.Channel) error) {
 	c.ctx, c.end = context.WithCancel(context.Background()) // not the test's: that ends before its cleanups
 	tb.Cleanup(c.stop)
 	c.running.Go(func() {

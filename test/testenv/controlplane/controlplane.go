@@ -3,17 +3,24 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
 )
 
@@ -109,3 +116,29 @@ func (s *Server) Stop() error {
 	}
 	return s.Environment.Stop()
 }
+
+// Client returns a client without a cache and without a rate limit, which knows the types of Kubernetes and of Warren.
+func (s *Server) Client() (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(s.Config)
+	config.QPS = -1
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}
+
+// Kubectl runs kubectl as the administrator with an input. It returns what kubectl writes, also if kubectl fails.
+func (s *Server) Kubectl(ctx context.Context, input string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, KubectlPath(), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.KubeConfig)
+	command.Stdin = strings.NewReader(input)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, output)
+	}
+	return string(output), err
+}
+
+// KubectlPath returns the path of kubectl.
+func KubectlPath() string { return filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl") }

@@ -1,0 +1,102 @@
+// Package process runs the manager and other programs as processes, for test suites and for programs. It needs no Ginkgo:
+// package testenv wraps it for specs.
+package process
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// Process is a program that was started.
+type Process struct {
+	Command *exec.Cmd
+	// Ended is closed when the process has ended.
+	Ended chan struct{}
+
+	err error // how the process ended; valid after Ended
+}
+
+// Manager returns the command that runs the binary of a manager for the API server of a kubeconfig file.
+func Manager(binary, kubeConfig string, flags ...string) *exec.Cmd {
+	command := exec.Command(binary, append([]string{"--health-probe-bind-address=0"}, flags...)...)
+	// `make test` sets GOGC. The manager must use as much memory as in a cluster.
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeConfig, "GOGC=")
+	return command
+}
+
+// Start starts a command. The caller ends the process.
+func Start(command *exec.Cmd) (*Process, error) {
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", command.Path, err)
+	}
+	p := &Process{Command: command, Ended: make(chan struct{})}
+	go func() {
+		defer close(p.Ended)
+		p.err = command.Wait()
+	}()
+	return p, nil
+}
+
+// StartLogged starts a command that writes to a new file. Ctrl-C does not reach the process: the caller ends it.
+func StartLogged(command *exec.Cmd, path string) (*Process, error) {
+	log, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }() // the process has its own descriptor
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return Start(command)
+}
+
+// Stop asks the process to end, as the kubelet does, and returns how the process ended. It returns nil for a process that
+// has ended before.
+func (p *Process) Stop() error {
+	if p.HasEnded() {
+		return nil
+	}
+	if err := p.Command.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop %s: %w", p.Command.Path, err)
+	}
+	return p.Wait()
+}
+
+// Wait returns how a process ended that has got a signal. It kills a process that takes too long.
+func (p *Process) Wait() error {
+	limit := deadline.For(20 * time.Second)
+	select {
+	case <-p.Ended:
+		return p.err
+	case <-time.After(limit):
+		return errors.Join(fmt.Errorf("%s did not end within %s of the signal", p.Command.Path, limit), p.Command.Process.Kill())
+	}
+}
+
+// HasEnded reports whether the process has ended.
+func (p *Process) HasEnded() bool {
+	select {
+	case <-p.Ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Err returns how the process ended. It is valid after Ended.
+func (p *Process) Err() error { return p.err }
+
+// FreeAddress returns an address of this machine at which no process listens.
+func FreeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
+}
