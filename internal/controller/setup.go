@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// MaxConcurrentReconciles is how many ConsumerQueues are reconciled at a time; 8 if zero.
 	MaxConcurrentReconciles int
-	// MaxManagementResponse is how large an answer of a management API may be, in bytes; rabbit.DefaultResponseLimit if zero.
+	// MaxManagementResponse limits each answer of a management API, in bytes; management.DefaultResponseLimit if zero.
 	MaxManagementResponse int64
 	// MessageCountsInterval is how often the messages of a vhost's queues are counted, at most; never if zero.
 	MessageCountsInterval time.Duration

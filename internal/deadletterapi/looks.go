@@ -30,7 +30,7 @@ const (
 	mostAnswers = 8
 	// lookTime is how long a look takes at most, but for an export.
 	lookTime = 30 * time.Second
-	// retryAfter is when to ask again, in seconds: soon, or where something has to happen first.
+	// retrySoon and retryLater are the seconds after which a client may ask again: the latter if something has to change first.
 	retrySoon, retryLater = 1, 30
 )
 

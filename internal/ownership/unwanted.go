@@ -60,7 +60,7 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 }
 
 // unwantedIn lists those bindings of a queue that no ConsumerQueue wants whose status says that its topology is at the location.
-// Where the connections of the others lead can change at any time: View.wants asks for that each time.
+// The connections of other ConsumerQueues may lead elsewhere at any time, so Unwanted calls View.Wants for each answer.
 func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

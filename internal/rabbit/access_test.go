@@ -102,7 +102,7 @@ func TestCapabilitiesByTag(t *testing.T) {
 	})
 }
 
-// capabilities.events says that the broker announces changes in this vhost. The event exchange lives in one vhost of the
+// In status.capabilities, events says that the broker announces changes in this vhost. The event exchange lives in one vhost of the
 // broker, by default "/".
 func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
-// Package topology decides what a ConsumerQueue is at the broker and how that differs from what is there.
+// Package topology decides what a ConsumerQueue is at the broker: which exchanges, queues and bindings, with which arguments.
 //
-// It is pure: Desired turns a spec and a broker's version into exchanges, queues and bindings; Diff compares them with
-// what was observed. There is no context, no I/O and no clock here, and nothing that needs a broker or a cluster to be
-// tested.
+// Begin with Desired, which makes these objects of a spec and the version of a broker. resolve.go has the defaults, arguments.go
+// the table of queue arguments, contract.go what consumers are told. Package plan compares the objects with those of a broker.
+//
+// The package is pure: it has no context, no I/O and no clock, and its tests need neither a broker nor a cluster.
 package topology

@@ -1,6 +1,6 @@
-// Package memory is a broker in memory, with the topology of one contract. It does what RabbitMQ 4.3 does with its quorum queues, as
-// far as consumers see that; consumertest holds it to agreement with the real one. Time is that of the process, so that in a bubble of
-// testing/synctest delays of hours pass at once.
+// Package memory is a broker in memory, with the topology of one contract. Consumers see it do what RabbitMQ 4.3 does with quorum
+// queues, and test/consumer compares it with real brokers. It uses the time of the process, so delays of hours pass at once
+// in a bubble of testing/synctest.
 package memory
 
 import (

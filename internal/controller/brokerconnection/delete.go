@@ -18,9 +18,10 @@ import (
 )
 
 // A BrokerConnection is often deleted together with its ConsumerQueues, and with its Secret: by `kubectl delete -f`, by
-// GitOps, with a namespace. These come in any order. So it stays for farewell, in case ConsumerQueues are about to be deleted;
-// and while some are, until for deletionDrainTimeout none of them has come to its end and no queue was deleted. An open connection
-// outlives its Secret by farewell, too. All of it counts from when this manager saw the deletion.
+// GitOps, with a namespace. The deletions come in any order. So a deleted BrokerConnection stays for connectionGrace, in case
+// its ConsumerQueues are deleted next. While ConsumerQueues are being deleted, the BrokerConnection stays until none of them
+// has gone, and no queue was deleted, for deletionDrainTimeout. An open connection also outlives its Secret by connectionGrace.
+// These times count from when this manager saw the deletion.
 const (
 	connectionGrace      = 10 * time.Second
 	deletionDrainTimeout = patience.PendingPatience + 2*time.Minute

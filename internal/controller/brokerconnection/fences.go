@@ -14,9 +14,9 @@ import (
 	"github.com/warren-mq/warren/internal/controller/patience"
 )
 
-// Before a BrokerConnection is let go there is one refresh of its vhost that shows none of its fences: after that nobody would
-// take them down. The refresh may take until terminationPatience is over, but gets at least fenceCheckTime; and while fences are seen
-// to stand, there is more time than the last sentinel can be on its way.
+// Without a BrokerConnection nobody removes its fences. So the BrokerConnection keeps its finalizer until a refresh of the vhost
+// shows none of them. It waits for that refresh until patience.TerminationPatience is over, and for at least fenceCheckTime.
+// If the refresh shows a fence, it waits for fenceWaitTime, which is longer than any sentinel takes to arrive.
 const (
 	fenceCheckTime = 30 * time.Second
 	fenceWaitTime  = 10 * time.Minute

@@ -98,10 +98,10 @@ func (t *Failures) Forget(key client.ObjectKey) {
 	delete(t.of, key)
 }
 
-// A deletion that fails for a reason that may pass is tried again for terminationPatience, or three resync intervals if
-// that is longer; then the resource goes and what is at the broker stays. It is counted from the first failure that this
-// manager sees, and waiting for the deletions of others does not count. What goes away by itself is waited for longer: the
-// broker tries to deliver a dead letter every three minutes, and a fence of a crash may have to wait for one.
+// A deletion that fails for a reason that may pass is tried again for TerminationPatience, or for three resync intervals if
+// that is longer. Then the resource goes, and its objects stay at the broker. The time counts from the first failure that this
+// manager sees, and the time in which other deletions run does not count. PendingPatience is for what ends by itself: the
+// broker tries to deliver a dead letter every three minutes, and the fence of a crashed manager may have to wait for that.
 const (
 	TerminationPatience = time.Minute
 	PendingPatience     = 10 * time.Minute

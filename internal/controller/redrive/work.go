@@ -1,3 +1,5 @@
+// Package redrive is what a Redrive does: it selects dead letters, and decides where they go and with which headers. What a Redrive has
+// in common with a Purge, such as the wait for a turn and the transfer, is in package transfers.
 package redrive
 
 import (

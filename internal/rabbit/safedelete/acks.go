@@ -97,10 +97,9 @@ func (s sentinelAcks) ackExpiredSentinels(
 	return found, nil
 }
 
-// ackSentinels takes sentinels out of a queue, and returns how many, and whether there is such a queue. A broker knows no other way
-// to see what a message is than to get it: messages of others that are in front are held until the sentinels are out, and
-// put back. A queue that is gone, has no ready message or has consumers, who were given the sentinels long ago, is left
-// alone; but see taking.held.
+// ackSentinels takes sentinels out of a queue. It returns their number, and whether the queue exists. RabbitMQ shows a
+// message only to its consumer, so ackSentinels holds the messages in front of the sentinels, and puts them back. It skips a queue
+// without ready messages, and one with consumers: RabbitMQ delivered the sentinels to these long ago. But see ackOptions.held.
 func (s sentinelAcks) ackSentinels(ctx context.Context, queue string, what ackOptions) (taken int, exists bool, err error) {
 	worth, exists, err := s.mayHoldSentinels(ctx, queue, what)
 	if err != nil || !worth {
@@ -215,8 +214,8 @@ func (s sentinelAcks) putAllBack(
 		"queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
 }
 
-// ackAsConsumer is take for queues with a single active consumer, which refuse basic.get. While another consumer is the
-// active one, nothing comes.
+// ackAsConsumer does what ackFrom does, for queues with a single active consumer, which refuse basic.get. It receives nothing
+// while another consumer is active.
 func (s sentinelAcks) ackAsConsumer(ctx context.Context, queue string, what ackOptions) (int, error) {
 	taken := 0
 	err := s.broker.DoExclusively(ctx, what.cluster, func(channel *amqp.Channel) error {

@@ -156,7 +156,7 @@ func (s *statusCommand) printRows(queues []v1alpha1.ConsumerQueue, withHead bool
 	})
 }
 
-// summary of a ConsumerQueue, as status prints it as JSON and YAML.
+// statusSummary is what the command status prints of a ConsumerQueue as JSON and YAML.
 type statusSummary struct {
 	Namespace    string                 `json:"namespace"`
 	Name         string                 `json:"name"`
