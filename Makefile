@@ -81,7 +81,7 @@ bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) 
 		$(if $(BENCH_CRDS),-crds='$(BENCH_CRDS)') $(if $(PROFILE),-profiles='$(PROFILE)') $(BENCH_FLAGS)
 
 .PHONY: bench-consumer
-bench-consumer: ## Measure the consumer library against amqp091-go alone and against wagslane, ten times in turns.
+bench-consumer: ## Measure the consumer library against amqp091-go alone, ten times in turns.
 	hack/with-parts.sh newest go test -run='^$$' -bench=Consumer -benchtime=10x -timeout=60m ./test/consumer
 
 .PHONY: chaos-consumer
