@@ -1,3 +1,4 @@
+// Package redrive reconciles Redrives: it selects dead letters, waits for a slot, moves the messages and reports the progress.
 package redrive
 
 import (
