@@ -66,7 +66,7 @@ test-plugin: ## Run the tests of kubectl warren that need no cluster; the others
 
 .PHONY: test-image
 test-image: ## Run the tests of the image: it is the same in two checkouts, for both architectures.
-	GOFLAGS= GOWORK=off go -C hack/image test -count=1 -timeout=30m $(TESTFLAGS) ./...
+	GOFLAGS= GOWORK=off go -C hack/tools test -count=1 -timeout=30m $(TESTFLAGS) ./image
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.
@@ -135,7 +135,7 @@ generate: ## Generate Go code, deep copies and apply configurations, and the JSO
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt \
 		applyconfiguration:headerFile=hack/boilerplate.go.txt paths=./api/...
 	go generate ./...
-	GOWORK=off GOFLAGS= go -C hack/contract run . >consumer/contract/contract.schema.json
+	GOWORK=off GOFLAGS= go -C hack/tools run ./contract >consumer/contract/contract.schema.json
 
 .PHONY: manifests
 manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.
