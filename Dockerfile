@@ -19,7 +19,7 @@ RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs
 FROM gcr.io/distroless/static-debian12:nonroot
 ARG VERSION=devel
 ARG REVISION=unknown
-# Those of hack/image/image.go.
+# Those of hack/tools/image/image.go.
 LABEL org.opencontainers.image.title="warren" \
       org.opencontainers.image.description="Kubernetes operator for the retry and dead-letter topologies of RabbitMQ consumers" \
       org.opencontainers.image.url="https://github.com/warren-mq/warren" \

@@ -60,7 +60,7 @@ soak: ## Let a manager work for WARREN_SOAK (2h) while everything comes, goes an
 
 .PHONY: test-image
 test-image: ## Run the tests of the image: it is the same in two checkouts, for both architectures.
-	GOFLAGS= GOWORK=off go -C hack/image test -count=1 -timeout=30m $(TESTFLAGS) ./...
+	GOFLAGS= GOWORK=off go -C hack/tools test -count=1 -timeout=30m $(TESTFLAGS) ./image
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.
@@ -75,7 +75,7 @@ bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) 
 		$(if $(BENCH_CRDS),-crds='$(BENCH_CRDS)') $(if $(PROFILE),-profiles='$(PROFILE)') $(BENCH_FLAGS)
 
 .PHONY: bench-consumer
-bench-consumer: ## Measure the consumer library against amqp091-go alone and against wagslane, ten times in turns.
+bench-consumer: ## Measure the consumer library against amqp091-go alone, ten times in turns.
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Consumer -benchtime=10x -timeout=60m ./test/consumer
 
 .PHONY: chaos-consumer
@@ -135,7 +135,7 @@ lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 .PHONY: generate
 generate: ## Generate deep copies, and the JSON Schema of the contract.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	GOWORK=off GOFLAGS= go -C hack/contract run . >consumer/contract/contract.schema.json
+	GOWORK=off GOFLAGS= go -C hack/tools run ./contract >consumer/contract/contract.schema.json
 
 .PHONY: manifests
 manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.

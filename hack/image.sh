@@ -43,7 +43,7 @@ manager() {
 
 name() { echo "${IMG:-ghcr.io/warren-mq/warren:$VERSION}"; }
 
-program() { CGO_ENABLED=0 GOWORK=off GOFLAGS='' go -C "$HACK_DIR/image" run . "$@"; }
+program() { CGO_ENABLED=0 GOWORK=off GOFLAGS='' go -C "$HACK_DIR/tools" run ./image "$@"; }
 
 command=${1:-}
 [[ -z ${2:-} ]] || CHECKOUT=$2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a pinned tool, built once per machine from a module of its own in hack/:
+# Runs a pinned tool. The first run on a machine builds it from the module in hack/ that pins it:
 #
 #   hack/tool.sh argocd|controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|hugo|kind|krew|kubeconform|
 #                kustomize|kustomize-controller|setup-envtest|source-controller [ARGUMENT…]
@@ -13,12 +13,12 @@ case $name in
   controller-gen) module=tools package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
   crd-ref-docs) module=tools package=github.com/elastic/crd-ref-docs ;;
   gofumpt) module=tools package=mvdan.cc/gofumpt ;;
-  helm) module=helm package=helm.sh/helm/v4/cmd/helm ;;
-  helm3) module=helm package=helm.sh/helm/v3/cmd/helm ;;
-  helm-docs) module=helm package=github.com/norwoodj/helm-docs/cmd/helm-docs ;;
+  helm) module=tools package=helm.sh/helm/v4/cmd/helm ;;
+  helm3) module=tools package=helm.sh/helm/v3/cmd/helm ;;
+  helm-docs) module=tools package=github.com/norwoodj/helm-docs/cmd/helm-docs ;;
   hugo) module=site package=github.com/gohugoio/hugo ;;
-  kind) module=kind package=sigs.k8s.io/kind ;;
-  krew) module=krew package=sigs.k8s.io/krew/cmd/krew ;;
+  kind) module=tools package=sigs.k8s.io/kind ;;
+  krew) module=tools package=sigs.k8s.io/krew/cmd/krew ;;
   kubeconform) module=tools package=github.com/yannh/kubeconform/cmd/kubeconform ;;
   kustomize-controller | source-controller) module=flux package=github.com/fluxcd/$name ;;
   kustomize) module=tools package=sigs.k8s.io/kustomize/kustomize/v5 ;;

@@ -1,3 +1,4 @@
+// Package buildinfo reports which build of Warren runs, for --version and for the metric warren_build_info.
 package buildinfo
 
 import (

@@ -267,13 +267,3 @@ func (b Broker) ClusterName(tb TB) string {
 	b.get(tb, &cluster, "cluster-name")
 	return cluster.Name
 }
-
-// InternalClusterID is the id that the broker's cluster gave itself, which tells clusters of one name apart.
-func (b Broker) InternalClusterID(tb TB) string {
-	tb.Helper()
-	var parameter struct {
-		Value string `json:"value"`
-	}
-	b.get(tb, &parameter, "global-parameters", "internal_cluster_id")
-	return parameter.Value
-}

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -33,11 +32,8 @@ type shape struct {
 	slow                                  time.Duration // how long one message takes, in the middle
 }
 
-// comparesWagslane leaves out what wagslane has not: retries with delays.
-func (s shape) comparesWagslane() bool { return !s.fails && s.slow == 0 }
-
-// BenchmarkConsumer consumes a backlog by amqp091-go alone, with an ack for each message, by the library, and by wagslane/go-rabbitmq, in
-// turns. One iteration is a run of each. What is reported are geometric means of figures divided by those of amqp091-go.
+// BenchmarkConsumer consumes a backlog with amqp091-go alone, which acks each message, and then with the library. One iteration is one run
+// of both. The benchmark reports geometric means of the library's figures divided by those of amqp091-go.
 func BenchmarkConsumer(b *testing.B) {
 	for name, s := range map[string]shape{
 		"prefetch 1":                      {messages: 5000, prefetch: 1, concurrency: 1, body: 100},
@@ -54,12 +50,8 @@ func BenchmarkConsumer(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			w := newWorld(b, brokers.Newest(b), `{retry: {delayTiers: [{delay: 1h}]}}`)
 			broker := processOf(b, w.Broker)
-			wagslane := buildWagslane(b)
-			rate, clientCPU, brokerCPU, allocations, raw, wagslaneRate := 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+			rate, clientCPU, brokerCPU, allocations, raw := 0.0, 0.0, 0.0, 0.0, 0.0
 			for b.Loop() {
-				if s.comparesWagslane() {
-					wagslaneRate += math.Log(w.rateOfWagslane(wagslane, s))
-				}
 				bare := w.measure(s, broker, consumeBare)
 				ours := w.measure(s, broker, consumeByLibrary)
 				raw += math.Log(bare.rate)
@@ -75,9 +67,6 @@ func BenchmarkConsumer(b *testing.B) {
 			b.ReportMetric(math.Exp(clientCPU/n), "client-CPU/bare")
 			b.ReportMetric(math.Exp(brokerCPU/n), "broker-CPU/bare")
 			b.ReportMetric(allocations/n, "allocs-over-bare")
-			if s.comparesWagslane() {
-				b.ReportMetric(math.Exp((wagslaneRate-raw)/n), "wagslane-rate/bare")
-			}
 		})
 	}
 }
@@ -194,32 +183,6 @@ func consumeByLibrary(w *world, s shape, counted *handled) {
 	<-counted.done
 	cancel()
 	w.check(<-ended)
-}
-
-// buildWagslane builds the program of a module of its own, and returns where it is.
-func buildWagslane(b *testing.B) string {
-	b.Helper()
-	path := filepath.Join(b.TempDir(), "wagslane")
-	build := exec.Command("go", "build", "-C", filepath.Join("..", "..", "hack", "wagslane"), "-o", path, ".")
-	build.Env = append(os.Environ(), "GOWORK=off")
-	if output, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("build wagslane: %v\n%s", err, output)
-	}
-	return path
-}
-
-// rateOfWagslane fills the queue, and has it consumed by a process of its own: messages a second.
-func (w *world) rateOfWagslane(program string, s shape) float64 {
-	w.tb.Helper()
-	w.Publish("", "orders", repeated(strings.Repeat("x", s.body), s.messages)...)
-	consume := exec.CommandContext(w.tb.Context(), program, "-uri", w.uri(""), "-prefetch", strconv.Itoa(s.prefetch),
-		"-concurrency", strconv.Itoa(s.concurrency), "-count", strconv.Itoa(s.messages))
-	output, err := consume.Output()
-	w.check(err)
-	seconds, err := strconv.ParseFloat(strings.TrimSpace(string(output)), 64)
-	w.check(err)
-	w.Purge("orders") // acks that a channel's close follows closely are forgotten
-	return float64(s.messages-1) / seconds
 }
 
 func (w *world) check(err error) {

@@ -1,3 +1,4 @@
+// Package consumer_test tests the consumer library on real brokers.
 package consumer_test
 
 import (

@@ -81,7 +81,14 @@ var _ = Describe("What the Helm chart installs", Ordered, func() {
 
 	BeforeAll(func() {
 		r = &release{cluster: startCluster(), tool: "helm"}
-		r.Kubectl("apply", "--server-side", "-f", filepath.Join("testdata", "crds"))
+		prometheus := ModuleFolder("tools", "github.com/prometheus-operator/prometheus-operator") + "/example/prometheus-operator-crd/"
+		certManager := ModuleFolder("tools", "github.com/cert-manager/cert-manager") + "/deploy/crds/"
+		for _, file := range []string{
+			prometheus + "monitoring.coreos.com_servicemonitors.yaml", prometheus + "monitoring.coreos.com_prometheusrules.yaml",
+			certManager + "cert-manager.io_certificates.yaml",
+		} {
+			r.Kubectl("apply", "--server-side", "--filename", file)
+		}
 		for _, namespace := range []string{"monitoring", "team-a", "team-b"} {
 			r.Kubectl("create", "namespace", namespace)
 		}

@@ -113,7 +113,7 @@ func TestNoWebhookAndNoCertificates(t *testing.T) {
 }
 
 // The image holds one static binary, without a shell, and runs as user 65532: its last stage begins with an image that has
-// neither a shell nor libraries, and copies one file. Its labels are checked beside those of hack/image.
+// neither a shell nor libraries, and copies one file. Its labels are checked beside those of hack/tools/image.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	text := read(t, "Dockerfile")

@@ -24,8 +24,8 @@ var soak = func() time.Duration {
 	return given
 }()
 
-// leaked is how much more memory than in the second quarter of a soak the manager may take in the last one, in bytes and
-// in percent. A leak of one ConsumerQueue's status (4 kB) in each of the roughly 5 rounds a minute would be 1 MiB an hour.
+// leakedBytes and leakedPercent are how much more memory the manager may take in the last quarter of a soak than in the
+// second one. A leak of 4 kB, a ConsumerQueue's status, in each of about 5 rounds a minute would be 1 MiB an hour.
 const (
 	leakedBytes   = 6 << 20
 	leakedPercent = 5

@@ -40,7 +40,7 @@ func startArgoCD() {
 // install applies the CRDs and the settings from the module of the pinned version.
 func (i *installation) install() {
 	GinkgoHelper()
-	manifests := filepath.Join(moduleFolder("argocd", "github.com/argoproj/argo-cd/v3"), "manifests")
+	manifests := filepath.Join(ModuleFolder("argocd", "github.com/argoproj/argo-cd/v3"), "manifests")
 	for _, name := range []string{"application-crd.yaml", "appproject-crd.yaml"} {
 		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(manifests, "crds", name))
 	}

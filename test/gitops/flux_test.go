@@ -86,7 +86,7 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 func startFlux() {
 	GinkgoHelper()
 	for _, controller := range []string{"source-controller", "kustomize-controller"} {
-		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(moduleFolder("flux", "github.com/fluxcd/"+controller), "config", "crd", "bases"))
+		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(ModuleFolder("flux", "github.com/fluxcd/"+controller), "config", "crd", "bases"))
 	}
 	kube.Kubectl("create", "namespace", "flux-system")
 	storage := FreeAddress()

@@ -95,7 +95,7 @@ func (c *cluster) wrapProbe(output string) {
 	GinkgoHelper()
 	binary, archive := filepath.Join(output, "probe"), filepath.Join(output, "probe.tar")
 	c.script("env", "CGO_ENABLED=0", "go", "build", "-o", binary, "./test/incluster/probe")
-	c.script("env", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0", "go", "-C", "hack/image", "run", ".", "wrap", probeImage, binary, archive)
+	c.script("env", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0", "go", "-C", "hack/tools", "run", "./image", "wrap", probeImage, binary, archive)
 	c.script("hack/cluster.sh", "load", archive)
 }
 

@@ -1,3 +1,4 @@
+// Package plugin tests kubectl warren as users run it: kubectl starts the built binary. The API server, the operator and RabbitMQ are real.
 package plugin
 
 import (

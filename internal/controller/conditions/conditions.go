@@ -1,3 +1,4 @@
+// Package conditions writes conditions by the API conventions and kstatus: Ready with Reconciling and Stalled, reasons, shortened messages.
 package conditions
 
 import (

@@ -1,3 +1,4 @@
+// Package controllertest makes resources and in-memory API servers for the tests of controllers.
 package controllertest
 
 import (

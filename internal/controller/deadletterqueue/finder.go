@@ -1,3 +1,4 @@
+// Package deadletterqueue finds the dead-letter queue of a ConsumerQueue at the broker, or returns why no dead letter can be taken from it.
 package deadletterqueue
 
 import (

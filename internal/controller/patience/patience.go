@@ -1,3 +1,4 @@
+// Package patience remembers since when this process has observed something about a resource.
 package patience
 
 import (

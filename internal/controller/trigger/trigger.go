@@ -1,3 +1,4 @@
+// Package trigger has what starts a reconciliation: annotations that request one, jittered times, predicates and priorities.
 package trigger
 
 import (

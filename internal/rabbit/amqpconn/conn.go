@@ -1,3 +1,4 @@
+// Package amqpconn keeps AMQP connections and runs as many operations on their channels as the broker can take (limit.go).
 package amqpconn
 
 import (

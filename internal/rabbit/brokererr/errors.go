@@ -1,3 +1,4 @@
+// Package brokererr describes why an operation at a broker failed, without secrets.
 package brokererr
 
 import (

@@ -1,3 +1,4 @@
+// Package fence names the policies that stop a queue from accepting messages while safedelete shows that the queue is empty.
 package fence
 
 import (

@@ -1,3 +1,4 @@
+// Package topologytest builds specs and topologies for tests, and changes an in-memory vhost as a broker does.
 package topologytest
 
 import (

@@ -1,3 +1,4 @@
+// Package plantest plays what happens to a ConsumerQueue, and compares its spec with the broker, for tests.
 package plantest
 
 import (

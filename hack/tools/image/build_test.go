@@ -14,7 +14,7 @@ func makeImage(t *testing.T, folder string) (dist string) {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), folder)
 	for _, command := range []*exec.Cmd{
-		exec.CommandContext(t.Context(), "git", "clone", "--quiet", "../..", clone),
+		exec.CommandContext(t.Context(), "git", "clone", "--quiet", "../../..", clone),
 		exec.CommandContext(t.Context(), "make", "-C", clone, "image", "IMG="+tag, "VERSION=v1.2.3", "PLATFORMS="),
 	} {
 		command.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "OUTPUT=")

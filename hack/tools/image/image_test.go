@@ -94,7 +94,7 @@ func TestImageRunsTheManagerAsNoRoot(t *testing.T) {
 }
 
 func TestDockerfileHasTheSameLabels(t *testing.T) {
-	dockerfile := string(read(t, "../..", "Dockerfile"))
+	dockerfile := string(read(t, "../../..", "Dockerfile"))
 	labels := source{version: "$VERSION", revision: "$REVISION"}.labels()
 	delete(labels, "org.opencontainers.image.created") // Docker has its own date of creation
 	for label, value := range labels {

@@ -1,6 +1,6 @@
 // Contract prints the JSON Schema of a contract, with the comments of the types as descriptions:
 //
-//	go -C hack/contract run . >consumer/contract/contract.schema.json
+//	go -C hack/tools run ./contract >consumer/contract/contract.schema.json
 package main
 
 import (

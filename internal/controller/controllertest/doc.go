@@ -1,2 +1,0 @@
-// Package controllertest makes resources and API servers in memory for the tests of controllers.
-package controllertest

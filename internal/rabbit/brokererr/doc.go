@@ -1,2 +1,0 @@
-// Package brokererr says why something failed at a broker, without secrets.
-package brokererr

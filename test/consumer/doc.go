@@ -1,2 +1,0 @@
-// Package consumer tests the consumer library on real brokers.
-package consumer
