@@ -162,7 +162,7 @@ func shell(args []string) string {
 
 // expectQueues returns an error unless the broker has the expected queues.
 func expectQueues(found brokers.Definitions) error {
-	var names []string
+	names := make([]string, 0, len(found.Queues))
 	for _, queue := range found.Queues {
 		names = append(names, queue.Name)
 	}
