@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -14,11 +17,12 @@ func TestOffline(t *testing.T) {
 		args  string
 		stdin string // a file of testdata
 		code  int
+		fold  string // the indentation at which an object of the JSON output takes one line in the golden file
 	}{
 		"plan":              {args: "plan -f testdata/orders.yaml --broker-version 4.3", code: exitDiffers},
 		"plan-310":          {args: "plan -f testdata/orders.yaml --broker-version 3.10.8", code: exitDiffers},
 		"plan-wide":         {args: "plan -f testdata/orders.yaml --broker-version 4.3 -o wide", code: exitDiffers},
-		"plan-json":         {args: "plan -f testdata/two.yaml --broker-version 4.3 -o json", code: exitDiffers},
+		"plan-json":         {args: "plan -f testdata/two.yaml --broker-version 4.3 -o json", code: exitDiffers, fold: "      "},
 		"plan-yaml":         {args: "plan -f testdata/orders.yaml --broker-version 4.3 -o yaml", code: exitDiffers},
 		"plan-stdin":        {args: "plan -f - --broker-version 4.3", stdin: "two.yaml", code: exitDiffers},
 		"plan-typo":         {args: "plan -f testdata/typo.yaml --broker-version 4.3", code: exitError},
@@ -28,8 +32,8 @@ func TestOffline(t *testing.T) {
 		"plan-both":         {args: "plan orders -f testdata/orders.yaml", code: exitUsage},
 		"plan-cluster":      {args: "plan orders --broker-version 4.3", code: exitUsage},
 		"plan-format":       {args: "plan -f testdata/orders.yaml --broker-version 4.3 -o xml", code: exitUsage},
-		"export":            {args: "export -f testdata/two.yaml --broker-version 4.3"},
-		"export-vhost":      {args: "export -f testdata/orders.yaml --broker-version 3.10 --vhost shop"},
+		"export":            {args: "export -f testdata/two.yaml --broker-version 4.3", fold: "    "},
+		"export-vhost":      {args: "export -f testdata/orders.yaml --broker-version 3.10 --vhost shop", fold: "    "},
 		"export-version":    {args: "export -f testdata/orders.yaml", code: exitUsage},
 		"export-nothing":    {args: "export", code: exitUsage},
 		"import":            {args: "import testdata/definitions.json --connection shop"},
@@ -81,7 +85,21 @@ func TestOffline(t *testing.T) {
 			if got.code != test.code {
 				t.Errorf("exit code is %d, want %d", got.code, test.code)
 			}
+			if test.fold != "" {
+				got.out = folded(t, got.out, test.fold)
+			}
 			golden(t, name, got.out+"--- stderr\n"+got.errOut)
 		})
 	}
+}
+
+// folded checks that JSON is indented, and joins the lines of each object that begins at an indentation.
+func folded(t *testing.T, text, indent string) string {
+	t.Helper()
+	indented := &bytes.Buffer{}
+	if err := json.Indent(indented, []byte(text), "", "  "); err != nil || indented.String() != text {
+		t.Errorf("not indented JSON: %v\n%s", err, text)
+	}
+	text = regexp.MustCompile(`\n`+indent+` +`).ReplaceAllString(text, " ")
+	return regexp.MustCompile(`\n`+indent+`}`).ReplaceAllString(text, " }")
 }

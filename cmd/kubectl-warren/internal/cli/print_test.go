@@ -48,19 +48,30 @@ func TestColours(t *testing.T) {
 
 func TestCompared(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{
-		recorded + "healthy":           "",
-		recorded + "pending":           `ConsumerQueue "orders" has not been compared with the broker: Ready is Unknown (Pending): not reconciled yet`,
-		recorded + "former_generation": "ConsumerQueue \"orders\" has changed since Warren compared it with the broker: try again in a moment, or see `kubectl warren status orders`",
+	edited := load(t, recorded+"healthy")
+	edited.Generation++
+	for name, test := range map[string]struct {
+		cq   *v1alpha1.ConsumerQueue
+		want string
+	}{
+		"healthy": {load(t, recorded+"healthy"), ""},
+		"pending": {
+			load(t, recorded+"pending"),
+			`ConsumerQueue "orders" has not been compared with the broker: Ready is Unknown (Pending): not reconciled yet`,
+		},
+		"edited": {
+			edited,
+			"ConsumerQueue \"orders\" has changed since Warren compared it with the broker: try again in a moment, or see `kubectl warren status orders`",
+		},
 	} {
-		t.Run(baseOf(name), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := ""
-			if err := checkCompared(load(t, name)); err != nil {
+			if err := checkCompared(test.cq); err != nil {
 				got = err.Error()
 			}
-			if got != want {
-				t.Errorf("%q, want %q", got, want)
+			if got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
 	}
