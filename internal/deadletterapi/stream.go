@@ -91,17 +91,22 @@ func (s *stream) send(size int, within time.Duration) error {
 	if err := s.client.Err(); err != nil {
 		return err
 	}
-	waiting := time.NewTimer(within)
-	defer waiting.Stop()
+	part := s.lines[:size:size]
 	select {
-	case s.parts <- s.lines[:size:size]:
-		s.lines = s.lines[size:]
-		return nil
-	case <-s.client.Done():
-		return s.client.Err()
-	case <-waiting.C:
-		return errSlowClient
+	case s.parts <- part: // there is room: a busy machine must not read this as a slow client
+	default:
+		waiting := time.NewTimer(within)
+		defer waiting.Stop()
+		select {
+		case s.parts <- part:
+		case <-s.client.Done():
+			return s.client.Err()
+		case <-waiting.C:
+			return errSlowClient
+		}
 	}
+	s.lines = s.lines[size:]
+	return nil
 }
 
 // end writes the last line, after all others.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -191,8 +192,10 @@ var _ = Describe("A Redrive", func() {
 			HaveField("Failed", HaveValue(BeEquivalentTo(3))),
 			HaveField("Failures", ConsistOf(HaveField("Reason", "Refused"), HaveField("Reason", "Refused"), HaveField("Reason", "NoRoute")))))
 		for _, queue := range []string{"orders", "audit"} { // whoever is bound by now gets a copy, too
-			for i, message := range w.take(queue) {
-				Expect(string(message.Body)).To(Equal([]string{"a", "b"}[i]))
+			arrived := w.take(queue)
+			// The copies that the broker had not confirmed yet when it closed the channel because of a refused one may be there twice.
+			Expect(slices.Compact(slices.Sorted(slices.Values(bodies(arrived))))).To(Equal([]string{"a", "b"}))
+			for _, message := range arrived {
 				Expect(message.Exchange).To(Equal("shop"))
 				Expect(message.RoutingKey).To(Equal("placed"))
 				Expect(message.Headers).NotTo(SatisfyAny(HaveKey("x-death"), HaveKey("CC")))

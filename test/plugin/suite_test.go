@@ -43,7 +43,7 @@ type shared struct{ KubeConfig, Plugins string }
 var _ = SynchronizedBeforeSuite(func() []byte {
 	LogTo(GinkgoWriter)
 	folder := BuildPlugin()
-	server := SharedAPIServer()
+	server := ExclusiveAPIServer()
 	for _, role := range []string{"brokerconnection", "consumerqueue", "redrive"} {
 		server.Kubectl("apply", "-f", filepath.Join(Checkout, "config", "rbac", role+"_viewer_role.yaml"))
 	}

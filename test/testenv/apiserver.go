@@ -36,11 +36,19 @@ func StartAPIServer(change ...func(*envtest.Environment)) *APIServer {
 	return use(server, err)
 }
 
-// SharedAPIServer returns the server that all suites of a run share, for this suite alone until the suite ends. Without
-// such a server it starts one.
+// SharedAPIServer returns the server that all suites of a run share, for a suite whose managers watch the namespaces of its
+// specs alone. Without such a server it starts one.
 func SharedAPIServer() *APIServer {
 	GinkgoHelper()
-	server, err := controlplane.Shared(GinkgoT().TempDir(), crds)
+	server, err := controlplane.Shared(controlplane.WithOthers, GinkgoT().TempDir(), crds)
+	return use(server, err)
+}
+
+// ExclusiveAPIServer is SharedAPIServer for a suite whose manager watches all namespaces: no other suite uses the server until
+// this one has ended.
+func ExclusiveAPIServer() *APIServer {
+	GinkgoHelper()
+	server, err := controlplane.Shared(controlplane.Alone, GinkgoT().TempDir(), crds)
 	s := use(server, err)
 	s.removeResources()
 	return s
@@ -58,7 +66,7 @@ func use(server *controlplane.Server, err error) *APIServer {
 	return clientOf(server)
 }
 
-// removeResources removes what the suite before left: its manager has ended, and cannot remove the finalizers.
+// removeResources removes what the suites before left: their managers have ended, and cannot remove the finalizers.
 func (s *APIServer) removeResources() {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{

@@ -82,10 +82,19 @@ func Connect(kubeConfig string) (*Server, error) {
 	return &Server{Config: config, KubeConfig: kubeConfig}, nil
 }
 
-// Shared returns the server that the suites of a run share, or starts a server where SharedKubeConfig is not set. One suite
-// at a time uses the shared server, because the manager of a suite watches all namespaces: Shared waits until the suite
-// before has called Stop, or has ended.
-func Shared(folder, crds string) (*Server, error) {
+// Sharing is how a suite uses the server of a run.
+type Sharing int
+
+const (
+	// WithOthers is for suites whose managers watch single namespaces, and for suites without a manager.
+	WithOthers Sharing = syscall.LOCK_SH
+	// Alone is for suites with a manager that watches all namespaces.
+	Alone Sharing = syscall.LOCK_EX
+)
+
+// Shared returns the server that the suites of a run share, or starts a server where SharedKubeConfig is not set. It waits
+// until no other suite uses the server in a way that excludes this one. Stop, or the end of the process, ends the use.
+func Shared(sharing Sharing, folder, crds string) (*Server, error) {
 	file := os.Getenv(SharedKubeConfig)
 	if file == "" {
 		return Start(folder, crds)
@@ -94,7 +103,7 @@ func Shared(folder, crds string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the shared API server: %w", err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+	if err := syscall.Flock(int(lock.Fd()), int(sharing)); err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for the shared API server: %w", err), lock.Close())
 	}
 	s, err := Connect(file)
