@@ -3,7 +3,8 @@
 # wait. Other tests, and those picked with -run, run as they are.
 #
 #   WARREN_TEST_LABELS      Ginkgo's filter of labels; `make test` leaves out what only `make test-all` runs
-#   WARREN_TEST_PROCESSES   how many processes run the specs of a suite; two for each core unless given
+#   WARREN_TEST_PROCESSES   how many processes run the specs of a suite; unless given, what a comment of the suite says
+#                           (`// processes: 2`), or two for each core
 set -euo pipefail
 
 binary=$1
@@ -32,7 +33,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$link" "$folder"' EXIT
 ln -s "$binary" "$link"
 status=0
-"$ginkgo" run --procs="${WARREN_TEST_PROCESSES:-$((2 * $(getconf _NPROCESSORS_ONLN)))}" --randomize-all --no-color $verbose \
+processes=$(sed -n 's|^// processes: ||p' ./*_test.go)
+"$ginkgo" run --procs="${WARREN_TEST_PROCESSES:-${processes:-$((2 * $(getconf _NPROCESSORS_ONLN)))}}" --randomize-all --no-color $verbose \
   ${WARREN_TEST_LABELS:+--label-filter="$WARREN_TEST_LABELS"} \
   ${profile:+--cover --coverprofile=cover.out --output-dir="$folder"} "$link" -- "${passed[@]}" || status=$?
 [[ -z $profile || ! -f $folder/cover.out ]] || mv "$folder/cover.out" "$profile"

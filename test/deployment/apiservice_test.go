@@ -38,7 +38,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("With config/apiservice, dead letters are an API of the cluster", Ordered, func() {
+var _ = Describe("With config/apiservice, dead letters are an API of the cluster", Extended, Ordered, func() {
 	var (
 		s         *shift
 		strangers *authority // that nobody trusts

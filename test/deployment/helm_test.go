@@ -23,7 +23,7 @@ import (
 
 // test/incluster shows the same of the Helm of today, in a cluster with a kubelet.
 var _ = Describe("The Helm chart", func() {
-	It("is installed, upgraded, rolled back and uninstalled by Helm 3", Long, func() {
+	It("is installed, upgraded, rolled back and uninstalled by Helm 3", Extended, Long, func() {
 		r := &release{cluster: startCluster(), tool: "helm3"}
 
 		By("installing an older chart")
@@ -76,7 +76,7 @@ var _ = Describe("The Helm chart", func() {
 	})
 })
 
-var _ = Describe("What the Helm chart installs", Ordered, func() {
+var _ = Describe("What the Helm chart installs", Extended, Ordered, func() {
 	var r *release
 
 	BeforeAll(func() {

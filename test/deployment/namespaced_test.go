@@ -15,7 +15,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Installed for single namespaces", Ordered, Long, func() {
+var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, func() {
 	var single *cluster
 
 	BeforeAll(func() {

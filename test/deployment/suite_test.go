@@ -43,8 +43,10 @@ func TestDeployment(t *testing.T) {
 	RunSpecs(t, "Warren, deployed")
 }
 
-// The first process builds the binary for all: `make test` runs the specs in several. Each has a cluster of its own, for
-// a spec changes the roles, and there is one leader in a cluster.
+// The first process builds the binary for all. Each process has a cluster of its own, because a spec changes the roles and a
+// cluster has one leader. A cluster takes 10 s of CPU, so there are few.
+//
+// processes: 2
 var _ = SynchronizedBeforeSuite(func() []byte {
 	return []byte(BuildManager())
 }, func(built []byte) {
