@@ -38,7 +38,7 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 
 .PHONY: test
 test: ## Run the tests that a contributor waits for, on the newest RabbitMQ.
-	hack/with-parts.sh newest apiserver node -- hack/test.sh quick
+	hack/with-parts.sh newest apiserver manager node -- hack/test.sh quick
 
 .PHONY: test-all
 test-all: ## Run all tests: those of `test`, then every RabbitMQ, chaos, clusters, GitOps, the image and a soak of two hours.

@@ -17,7 +17,7 @@ stage test make test
 # It has an API server and a manager of its own.
 make soak >bin/soak.log 2>&1 &
 soaking=$!
-stage extended hack/with-parts.sh brokers apiserver node -- hack/test.sh extended
+stage extended hack/with-parts.sh brokers apiserver manager node -- hack/test.sh extended
 stage hammer hammer
 stage chaos-consumer make chaos-consumer
 stage chaos-redrive make chaos-redrive

@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Suites and tests on brokers, the longest first.
 on_brokers=(./test/e2e ./internal/rabbit ./test/faults ./test/deployment ./internal/rabbit/transfer ./test/plugin ./test/monitoring
-  ./test/consumer ./internal/ownership ./test/facts)
+  ./test/consumer ./test/facts)
 
 # API servers and tests collect garbage less often: they need memory, and time is short. For the same reason nothing is linked
 # for a debugger (-w), and no test binary waits a second for the race detector at its end.
@@ -40,8 +40,9 @@ quick() {
 
 # What depends on RabbitMQ's version runs on all of them, the newest included: it may have other neighbours there.
 extended() {
+  export WARREN_TEST_SHARERS=5 # of a queue, in the model of internal/ownership
   run_tests extended cover-extended.out -p=2 -parallel=8 ./test/e2e ./test/cluster ./test/faults ./test/deployment ./test/plugin \
-    ./internal/rabbit ./internal/rabbit/... ./test/consumer ./test/facts
+    ./internal/rabbit ./internal/rabbit/... ./internal/ownership ./test/consumer ./test/facts
   hack/coverage.sh cover.out cover-extended.out
 }
 

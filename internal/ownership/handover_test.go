@@ -3,7 +3,9 @@ package ownership
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A model of up to five ConsumerQueues that share a dead-letter queue explores every order in which they are deleted, decide
+// A model of up to maxSharers ConsumerQueues that share a dead-letter queue explores every order in which they are deleted, decide
 // and go, with a crash of the operator between any two steps. A state says of each ConsumerQueue how far it is, and whether
 // the queue is still there.
 type model struct {
@@ -45,7 +47,7 @@ type exploration struct {
 
 func TestWhoDeletesLast(t *testing.T) {
 	t.Parallel()
-	for count := 1; count <= 5; count++ {
+	for count := 1; count <= maxSharers(t); count++ {
 		t.Run(fmt.Sprint(count, " that share a queue"), func(t *testing.T) {
 			t.Parallel()
 			e := &exploration{t: t, indexes: map[string]*Index{}, seen: map[string]bool{}}
@@ -59,6 +61,20 @@ func TestWhoDeletesLast(t *testing.T) {
 			t.Logf("%d states", len(e.seen))
 		})
 	}
+}
+
+// maxSharers is 4, or WARREN_TEST_SHARERS: `make test-all` explores 5, which takes a minute.
+func maxSharers(t *testing.T) int {
+	t.Helper()
+	given, set := os.LookupEnv("WARREN_TEST_SHARERS")
+	if !set {
+		return 4
+	}
+	number, err := strconv.Atoi(given)
+	if err != nil {
+		t.Fatalf("WARREN_TEST_SHARERS: %v", err)
+	}
+	return number
 }
 
 // newHandoverModel is a Handover that remembers decisions.

@@ -85,6 +85,13 @@ var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 // Every relative link of the documentation leads to a file, and to a heading in it.
 func TestLinks(t *testing.T) {
 	t.Parallel()
+	known := map[string][]string{}
+	anchors := func(path string) []string {
+		if _, found := known[path]; !found {
+			known[path] = headings(read(t, path))
+		}
+		return known[path]
+	}
 	for _, page := range pages(t) {
 		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(found[1], "://") {
@@ -97,19 +104,22 @@ func TestLinks(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 				t.Errorf("%s: %s: there is no such file", page, found[1])
-			} else if heading != "" && !slices.Contains(headings(read(t, path)), heading) {
+			} else if heading != "" && !slices.Contains(anchors(path), heading) {
 				t.Errorf("%s: %s: there is no such heading", page, found[1])
 			}
 		}
 	}
 }
 
+// notInAnchors are the characters that GitHub takes out of a heading.
+var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
 // headings are the anchors of a page.
 func headings(page string) []string {
 	var list []string
 	for line := range strings.Lines(page) {
 		if title, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); found && strings.HasPrefix(line, "#") {
-			title = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			title = notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
 			list = append(list, strings.ReplaceAll(title, " ", "-"))
 		}
 	}

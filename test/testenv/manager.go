@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,9 +14,13 @@ import (
 	"github.com/warren-mq/warren/test/testenv/process"
 )
 
-// BuildManager builds the manager as the image has it, and returns the path of the binary. Call it once for a suite.
+// BuildManager returns the path of the manager's binary, as the image has it. hack/with-parts.sh builds one for all suites of
+// a run and names it in WARREN_TEST_MANAGER; otherwise BuildManager builds one. Call it once for a suite.
 func BuildManager() string {
 	GinkgoHelper()
+	if built := os.Getenv("WARREN_TEST_MANAGER"); built != "" {
+		return built
+	}
 	binary := filepath.Join(GinkgoT().TempDir(), "manager")
 	command := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "./cmd")
 	command.Dir = Checkout
