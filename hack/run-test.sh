@@ -4,7 +4,7 @@
 #
 #   WARREN_TEST_LABELS      Ginkgo's filter of labels; `make test` leaves out what only `make test-all` runs
 #   WARREN_TEST_PROCESSES   how many processes run the specs of a suite; unless given, what a comment of the suite says
-#                           (`// processes: 2`), or two for each core
+#                           (`// processes: 2`), or four for each core
 set -euo pipefail
 
 binary=$1
@@ -34,7 +34,7 @@ trap 'rm -rf "$link" "$folder"' EXIT
 ln -s "$binary" "$link"
 status=0
 processes=$(sed -n 's|^// processes: ||p' ./*_test.go)
-"$ginkgo" run --procs="${WARREN_TEST_PROCESSES:-${processes:-$((2 * $(getconf _NPROCESSORS_ONLN)))}}" --randomize-all --no-color $verbose \
+"$ginkgo" run --procs="${WARREN_TEST_PROCESSES:-${processes:-$((4 * $(getconf _NPROCESSORS_ONLN)))}}" --randomize-all --no-color $verbose \
   ${WARREN_TEST_LABELS:+--label-filter="$WARREN_TEST_LABELS"} \
   ${profile:+--cover --coverprofile=cover.out --output-dir="$folder"} "$link" -- "${passed[@]}" || status=$?
 [[ -z $profile || ! -f $folder/cover.out ]] || mv "$folder/cover.out" "$profile"

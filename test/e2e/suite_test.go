@@ -81,7 +81,8 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	ctx, cancel := context.WithCancel(context.Background())
 	deadLetters := NewDeadLetterServer()
 	Expect(controller.Setup(ctx, mgr, controller.Options{
-		MessageCountsInterval: time.Second, DeadLetters: deadLetters.Options(),
+		// All specs use one broker, of whose ConsumerQueues half as many are reconciled at a time.
+		MaxConcurrentReconciles: 64, MessageCountsInterval: time.Second, DeadLetters: deadLetters.Options(),
 	})).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()

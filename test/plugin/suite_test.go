@@ -69,7 +69,8 @@ func startManager(server *APIServer) {
 	deadLetters := NewProxiedDeadLetterServer(server)
 	ctx, cancel := context.WithCancel(context.Background())
 	Expect(controller.Setup(ctx, mgr, controller.Options{
-		MessageCountsInterval: time.Second, DeadLetters: deadLetters.Options(),
+		// All specs use one broker, of whose ConsumerQueues half as many are reconciled at a time.
+		MaxConcurrentReconciles: 64, MessageCountsInterval: time.Second, DeadLetters: deadLetters.Options(),
 	})).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
