@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -84,13 +83,13 @@ func (m *manager) arguments(given []string) []string {
 		flag, _, _ := strings.Cut(arg, "=")
 		switch flag {
 		case "--health-probe-bind-address":
-			m.probes = freeAddress()
+			m.probes = FreeAddress()
 			args[i] = flag + "=" + m.probes
 		case "--metrics-bind-address":
-			m.metrics = freeAddress()
+			m.metrics = FreeAddress()
 			args[i] = flag + "=" + m.metrics
 		case "--dead-letters-bind-address":
-			m.deadLetters = freeAddress()
+			m.deadLetters = FreeAddress()
 			args[i] = flag + "=" + m.deadLetters
 		}
 		for path, mount := range m.mounts {
@@ -133,14 +132,6 @@ func (c *cluster) createPod(deployment *appsv1.Deployment) string {
 		Expect(c.Delete(context.Background(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 	})
 	return pod.Name
-}
-
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 var refusal = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"`)

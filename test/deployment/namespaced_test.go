@@ -69,7 +69,7 @@ var _ = Describe("Installed for single namespaces", Ordered, Long, func() {
 	})
 
 	It("with --pprof-bind-address it serves Go's profiles, and otherwise nothing", func() {
-		address := freeAddress()
+		address := FreeAddress()
 		profiles := func() (string, error) {
 			response, err := http.Get("http://" + address + "/debug/pprof/cmdline")
 			if err != nil {

@@ -68,10 +68,10 @@ var _ = Describe("A Purge", func() {
 		Expect(found.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
 		Expect(found.StartTime).NotTo(BeNil())
 		Expect(found.CompletionTime).NotTo(BeNil())
-		Expect(w.VHost.Ready("orders")).To(BeZero())
+		w.EventuallyMessages("orders", BeZero())
 		Expect(w.left(45)).To(Equal(numbersBut(50, 40, 44)))
-		Expect(w.reasons("go")).To(Equal([]string{"Started", "Completed"}))
-		Expect(w.reasons("orders")).To(ContainElement("Purged"))
+		w.EventuallyReasons("go", Equal([]string{"Started", "Completed"}))
+		w.EventuallyReasons("orders", ContainElement("Purged"))
 	})
 
 	onEachBroker("deletes nothing where more match than its limit", func(broker brokers.Broker) {
@@ -87,7 +87,7 @@ var _ = Describe("A Purge", func() {
 		Expect(few.Status.CompletionTime).NotTo(BeNil())
 		Expect(*few.Status.Matched).To(BeEquivalentTo(5))
 		Expect(*few.Status.Deleted).To(BeZero())
-		Expect(w.reasons("few")).To(Equal([]string{"Started", "Failed"}))
+		w.EventuallyReasons("few", Equal([]string{"Started", "Failed"}))
 		Expect(w.left(50)).To(Equal(numbersBut(50, 50, 50)))
 	})
 
@@ -96,7 +96,7 @@ var _ = Describe("A Purge", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(40)...)
-		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 40, rate: 10}`)
+		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 40, rate: 2}`)
 		w.EventuallyPurge("all", Condition("Ready", metav1.ConditionUnknown, "Deleting"), Condition("Reconciling", metav1.ConditionTrue, "Deleting"),
 			HaveField("Status.Deleting", HaveValue(BeTrue())))
 		w.VHost.Send("", "orders.dlq", numbered(45)[40:]...)
@@ -127,7 +127,7 @@ var _ = Describe("A Purge", func() {
 		deleted = int(*ended.Status.Deleted)
 		Expect(ended.Status.Deleting).To(BeNil())
 		Expect(w.left(1000 - deleted)).To(Equal(numbersBut(1000, 0, deleted-1)))
-		Expect(w.reasons("slow")).To(Equal([]string{"Started", "Cancelled"}))
+		w.EventuallyReasons("slow", Equal([]string{"Started", "Cancelled"}))
 	})
 
 	It("waits while a Redrive moves messages of the same queue", func() {
@@ -144,7 +144,7 @@ var _ = Describe("A Purge", func() {
 		w.EditRedrive("first", func(spec *v1alpha1.RedriveSpec) { spec.Rate.IntVal = 1000 })
 		Expect(*w.completed("first").Moved).To(BeEquivalentTo(30))
 		Expect(*w.purged("second").Deleted).To(BeEquivalentTo(20))
-		Expect(w.VHost.Ready("orders")).To(Equal(30))
+		w.EventuallyMessages("orders", Equal(30))
 		Expect(w.left(0)).To(BeEmpty())
 	})
 

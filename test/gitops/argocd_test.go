@@ -24,7 +24,7 @@ type installation struct {
 // startArgoCD installs Argo CD's own manifests with the component config/argocd, as far as processes need them.
 func startArgoCD() {
 	GinkgoHelper()
-	i := &installation{folder: GinkgoT().TempDir(), redis: freeAddress(), repositories: freeAddress()}
+	i := &installation{folder: GinkgoT().TempDir(), redis: FreeAddress(), repositories: FreeAddress()}
 	i.install()
 	kube.RunController("garbage-collector-controller") // it ends a deletion in the foreground, which is how Argo CD deletes
 	host, port, err := net.SplitHostPort(i.redis)
@@ -97,7 +97,7 @@ func (i *installation) component(name string, arguments ...string) *exec.Cmd {
 
 func freePort() string {
 	GinkgoHelper()
-	_, port, err := net.SplitHostPort(freeAddress())
+	_, port, err := net.SplitHostPort(FreeAddress())
 	Expect(err).NotTo(HaveOccurred())
 	return port
 }

@@ -89,7 +89,7 @@ func startFlux() {
 		kube.Kubectl("apply", "--server-side", "--filename", filepath.Join(moduleFolder("flux", "github.com/fluxcd/"+controller), "config", "crd", "bases"))
 	}
 	kube.Kubectl("create", "namespace", "flux-system")
-	storage := freeAddress()
+	storage := FreeAddress()
 	startFluxController("source-controller", "--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
 	startFluxController("kustomize-controller", "--concurrent=20") // each that waits for a resource keeps one busy
 }
@@ -98,7 +98,7 @@ func startFlux() {
 func startFluxController(name string, flags ...string) {
 	GinkgoHelper()
 	command := exec.Command(toolScript(name), append([]string{
-		name, "--metrics-addr=0", "--health-addr=" + freeAddress(), "--enable-leader-election=false",
+		name, "--metrics-addr=0", "--health-addr=" + FreeAddress(), "--enable-leader-election=false",
 	}, flags...)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kube.KubeConfig, "RUNTIME_NAMESPACE=flux-system", "TMPDIR="+GinkgoT().TempDir())
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
@@ -155,14 +155,14 @@ func (k *kustomization) Healthy(revision string) {
 func (k *kustomization) Unhealthy(revision, name, message string) {
 	GinkgoHelper()
 	k.eventually(metav1.ConditionFalse, "HealthCheckFailed", fmt.Sprintf("ConsumerQueue/%s/%s status: 'Failed'", k.Namespace, name))
-	Expect(k.status().LastAttemptedRevision).To(HaveSuffix(revision))
-	Expect(k.Get(name)).To(SatisfyAll(BeCurrent(), Message(ContainSubstring(message))))
+	Eventually(k.status).Should(HaveField("LastAttemptedRevision", HaveSuffix(revision)))
+	k.Eventually(name, Message(ContainSubstring(message)))
 }
 
 func (k *kustomization) Refused(revision, message string) {
 	GinkgoHelper()
 	k.eventually(metav1.ConditionFalse, "ReconciliationFailed", message)
-	Expect(k.status().LastAttemptedRevision).To(HaveSuffix(revision))
+	Eventually(k.status).Should(HaveField("LastAttemptedRevision", HaveSuffix(revision)))
 }
 
 // eventually is about the Ready condition.

@@ -2,7 +2,6 @@ package gitops
 
 import (
 	"encoding/json"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,13 +33,4 @@ func moduleFolder(pinnedIn, path string) string {
 	module := struct{ Dir string }{}
 	Expect(json.Unmarshal(output, &module)).To(Succeed())
 	return module.Dir
-}
-
-// freeAddress is an address that nobody listens at.
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := (&net.ListenConfig{}).Listen(ctx(), "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(listener.Close()).To(Succeed())
-	return listener.Addr().String()
 }

@@ -2,7 +2,6 @@ package monitoring
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -10,10 +9,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // prometheus is a running Prometheus.
@@ -37,7 +39,7 @@ func hasty(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec
 // to a target, and evaluates the rules as often.
 func startPrometheus(target, tokenFile string) *prometheus {
 	GinkgoHelper()
-	folder, address := GinkgoT().TempDir(), freeAddress()
+	folder, address := GinkgoT().TempDir(), FreeAddress()
 	endpoint := manifest[monitoringv1.ServiceMonitor]("servicemonitor.yaml").Spec.Endpoints[0]
 	config := write(folder, "prometheus.yaml", map[string]any{
 		"global":     map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -75,7 +77,13 @@ func startPrometheus(target, tokenFile string) *prometheus {
 	return &prometheus{API: promv1.NewAPI(client), started: time.Now()}
 }
 
-// query evaluates an expression now.
+// eventually waits until an expression has a value that matches.
+func (p *prometheus) eventually(expression string, matcher types.GomegaMatcher) {
+	GinkgoHelper()
+	Eventually(p.query).WithArguments(expression).Should(matcher, "%s", expression)
+}
+
+// query evaluates an expression now. The number lags: the manager counts some time after it acts, and Prometheus scrapes each second.
 func (p *prometheus) query(expression string) model.Vector {
 	GinkgoHelper()
 	value, _, err := p.Query(ctx(), expression, time.Now())
@@ -104,12 +112,4 @@ func (p *prometheus) firing() (list []string) {
 		list = append(list, text)
 	}
 	return list
-}
-
-func freeAddress() string {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
