@@ -51,7 +51,7 @@ test: ## Run all tests on real parts, and check the coverage.
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
 	go test -race -shuffle=on $(TESTFLAGS) ./internal/vhost/... ./internal/topology/... ./internal/ownership/... \
-		./test/conformance/... ./test/docs/...
+		./test/conformance/... ./test/deadline/... ./test/docs/...
 
 .PHONY: test-consumer
 test-consumer: ## Run the tests of the consumer library that need no broker; the others are in test/consumer.
