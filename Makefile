@@ -47,7 +47,7 @@ test-all: ## Run all tests: those of `test`, then every RabbitMQ, chaos, cluster
 .PHONY: test-unit
 test-unit: ## Run the tests that need neither an API server nor a broker.
 	go test -race -shuffle=on $(TESTFLAGS) ./internal/vhost/... ./internal/topology/... ./internal/ownership/... \
-		./test/conformance/... ./test/docs/...
+		./test/conformance/... ./test/deadline/... ./test/docs/...
 
 .PHONY: test-e2e
 test-e2e: ## Run the suite test/e2e alone, with the newest RabbitMQ; TESTFLAGS='-ginkgo.focus "…"' picks specs.

@@ -164,9 +164,10 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 					}
 				}
 				left := vh.Definitions().Queues
-				if len(left) != 1 || left[0].Name != "troubled" || vh.Ready("troubled") != test.left {
-					t.Errorf("%+v are left", left)
+				if len(left) != 1 || left[0].Name != "troubled" {
+					t.Fatalf("%+v are left", left)
 				}
+				holds(t, vh, "troubled", test.left)
 				mustBeClean(t, vh)
 			})
 		})
@@ -306,8 +307,8 @@ func TestABatchThatCrashesIsClearedAway(t *testing.T) {
 				g.Expect(queuesBehindFences(t, again)).To(BeEmpty())
 			}).WithTimeout(2 * within).WithPolling(50 * time.Millisecond).Should(Succeed())
 			for _, queue := range vh.Definitions().Queues {
-				if strings.HasPrefix(queue.Name, step) && vh.Ready(queue.Name) > 0 {
-					t.Errorf("%s: sentinels are left", queue.Name)
+				if strings.HasPrefix(queue.Name, step) {
+					holds(t, vh, queue.Name, 0) // no sentinel is left
 				}
 			}
 			again.Close()

@@ -22,6 +22,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -375,7 +376,7 @@ func TestContextsEndWaiting(t *testing.T) {
 	config := configOf(vh)
 	relay, proxy := netfault.NewProxy(t, config.AMQPURI), netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
-	connection := connected(t, config, nil)
+	connection := connectedWith(t, config, lasting())
 	relay.Hold()
 	blocked := make(chan struct{})
 	proxy.Change(func(*http.Response) error { <-blocked; return nil })
@@ -416,7 +417,7 @@ func TestWaitsForTheFirstConnection(t *testing.T) {
 	}
 }
 
-// promptly fails if a step takes longer than a process that is being stopped can wait.
+// promptly fails if a step waits for what never comes, which a process that is being stopped cannot.
 func promptly(t *testing.T, step func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -426,8 +427,8 @@ func promptly(t *testing.T, step func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
-		t.Fatal("took more than 5 s")
+	case <-time.After(deadline.For(5 * time.Second)):
+		t.Fatalf("took more than %s", deadline.For(5*time.Second))
 	}
 }
 
@@ -439,7 +440,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		// Goroutines inherit labels from those that start them: this tells ours from those of other tests.
 		pprof.Do(t.Context(), pprof.Labels("opened by", t.Name()), func(context.Context) {
 			for name, config := range map[string]Config{"well": config, "hung": hung} {
-				connection, err := Open(config, logr.Discard(), func(snapshot.Notice) {})
+				connection, err := open(config, logr.Discard(), func(snapshot.Notice) {}, lasting())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -107,32 +107,14 @@ var emptinesses = map[string]emptiness{
 			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "nowhere", "x-dead-letter-strategy": "at-least-once",
 			"x-overflow": "reject-publish",
 		},
-		setup: func(t *testing.T, v *brokers.VHost) {
-			v.Publish("", "pending", "1")
-			holding(t, v, func(ch *amqp.Channel) error {
-				message, _, err := ch.Get("pending", false)
-				if err != nil {
-					return err
-				}
-				return message.Reject(false)
-			})
-		},
+		setup:  func(t *testing.T, v *brokers.VHost) { putAside(t, v, "pending", false) },
 		reason: brokererr.ErrNotEmpty, says: `not empty: queue "pending" holds messages that wait to be dead-lettered`,
 	},
 	"delayed": { // RabbitMQ 4.3 keeps the message back; older versions have it ready at once
 		arguments: vhost.Arguments{
 			"x-delayed-retry-type": "all", "x-delayed-retry-min": int64(600000), "x-delayed-retry-max": int64(600000),
 		},
-		setup: func(t *testing.T, v *brokers.VHost) {
-			v.Publish("", "delayed", "1")
-			holding(t, v, func(ch *amqp.Channel) error {
-				message, _, err := ch.Get("delayed", false)
-				if err != nil {
-					return err
-				}
-				return message.Reject(true)
-			})
-		},
+		setup:  func(t *testing.T, v *brokers.VHost) { putAside(t, v, "delayed", true) },
 		reason: brokererr.ErrNotEmpty, says: `not empty: queue "delayed" holds `,
 	},
 	"short of bytes": {
@@ -325,8 +307,9 @@ func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 		if !errors.Is(err, changed) || asked != 1 {
 			t.Errorf("asked %d times: %v", asked, err)
 		}
-		if ready, policies := vh.Ready("q"), vh.Policies(); ready != 0 || len(policies) != 0 {
-			t.Errorf("%d messages, policies %q", ready, policies)
+		holds(t, vh, "q", 0)
+		if policies := vh.Policies(); len(policies) != 0 {
+			t.Errorf("policies %q", policies)
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // trials is how often each of the lanes below is tried: WARREN_DELETE_TRIALS=1000 go test -run Hammered -timeout 1h makes a
@@ -124,7 +125,7 @@ func dialed(t *testing.T, vh *brokers.VHost) *amqp.Connection {
 
 // trial deletes once, and says whether to go on.
 func (h *hammer) trial(number int) bool {
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(h.t.Context(), deadline.For(time.Minute))
 	defer cancel()
 	fate := map[string]bool{} // by message: processed or found
 	var mu sync.Mutex
@@ -375,7 +376,7 @@ func (b *burster) burst(ctx context.Context, trial string, count int) (confirmed
 // untilConfirmed publishes until one message is confirmed, for a publisher must be able to go on.
 func (b *burster) untilConfirmed(ctx context.Context, trial string) []string {
 	refused, returned := b.refused, b.returned
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
+	for end := time.Now().Add(within); time.Now().Before(end); {
 		if confirmed := b.burst(ctx, trial, 1); confirmed != nil {
 			return confirmed
 		}

@@ -204,9 +204,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(after.Queues).To(ConsistOf(before.Queues), how)
 			g.Expect(after.Bindings).To(ConsistOf(before.Bindings), how)
-			if ready := vh.Ready(tier); ready != 0 {
-				t.Errorf("%s: %d messages in the tier", how, ready)
-			}
+			holds(t, vh, tier, 0)
 			vh.Publish("", tier, "goes on")
 			connection.Close() // an open connection takes the fence of the next case for one that was left behind
 		}

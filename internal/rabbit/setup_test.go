@@ -158,6 +158,19 @@ func connectedWith(t *testing.T, config Config, timeouts timeouts) *Connection {
 	return connection
 }
 
+// lasting has no step time out while a test goes on: whoever waits for one waits too long.
+func lasting() timeouts {
+	slow := unpaced()
+	slow.dial, slow.operation, slow.request = time.Hour, time.Hour, time.Hour
+	return slow
+}
+
+// holds waits until a queue has so many messages ready.
+func holds(t *testing.T, vh *brokers.VHost, queue string, count int) {
+	t.Helper()
+	NewWithT(t).Eventually(vh.Ready).WithArguments(queue).WithTimeout(within).Should(Equal(count), "messages of %q", queue)
+}
+
 // mustBe checks what an error is and what it says.
 func mustBe(t *testing.T, err, reason error, says ...string) {
 	t.Helper()

@@ -57,9 +57,7 @@ func TestDeletionsThatAreStopped(t *testing.T) {
 					<-closed
 				}
 				cancel()
-				if ready := vh.Ready(queue); ready != 0 {
-					t.Errorf("%s: %d messages", queue, ready)
-				}
+				holds(t, vh, queue, 0)
 				vh.Publish("", queue, "goes on")
 			}
 		}

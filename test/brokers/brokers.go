@@ -153,8 +153,8 @@ func (b Broker) SetTags(tb TB, user User, tags ...string) {
 	b.call(tb, http.MethodPut, map[string]any{"password": user.Password, "tags": strings.Join(tags, ",")}, "users", user.Username)
 }
 
-// CountConnections counts the AMQP connections whose client calls them by this name. The management API learns of one only
-// seconds after it was opened or closed.
+// CountConnections counts the AMQP connections whose client calls them by this name. The number lags: the management API learns of a
+// connection only seconds after it was opened or closed. So tests wait for the number, and no test expects one at once.
 func (b Broker) CountConnections(tb TB, name string) int {
 	tb.Helper()
 	return len(b.connections(tb, name))

@@ -38,7 +38,7 @@ var _ = Describe("A node that is killed", Serial, func() {
 		nodes.Kill(3)
 		Eventually(w.All).WithTimeout(deadline.For(3 * time.Minute)).WithPolling(time.Second).Should(HaveLen(3))
 		nodes.Start(3)
-		w.expectExactlyBut(w.retainedNames())
+		w.expectExactlyButRetained()
 		noneLost(w.VHost, near, far)
 	})
 })
@@ -48,21 +48,25 @@ var _ = Describe("A node that is killed", Serial, func() {
 func (w *world) retainedNames() []string {
 	GinkgoHelper()
 	var names []string
-	for _, event := range w.Retained() {
-		names = append(names, event.Regarding.Name)
+	for _, event := range w.EventsSoFar() {
+		if event.Reason == "Retained" {
+			names = append(names, event.Regarding.Name)
+		}
 	}
-	AddReportEntry("left at the broker, and said so", len(names))
 	return names
 }
 
-// expectExactlyBut waits until the vhost holds what the ConsumerQueues want, and nothing else but what was said to stay.
-func (w *world) expectExactlyBut(retained []string) {
+// expectExactlyButRetained waits until the vhost holds what the ConsumerQueues want, and nothing else but what was said to stay.
+func (w *world) expectExactlyButRetained() {
 	GinkgoHelper()
+	var retained []string
 	Eventually(func() []string {
+		retained = w.retainedNames()
 		return slices.DeleteFunc(w.Differences(), func(difference string) bool {
 			return strings.HasSuffix(difference, "is too much") &&
 				slices.ContainsFunc(retained, func(name string) bool { return strings.Contains(difference, name) })
 		})
 	}).WithPolling(time.Second).Should(BeEmpty())
+	AddReportEntry("left at the broker, and said so", len(retained))
 	Eventually(w.VHost.Policies).WithTimeout(deadline.For(2*time.Minute)).Should(BeEmpty(), "no fence is left")
 }

@@ -35,7 +35,7 @@ var _ = Describe("A Redrive", Serial, func() {
 			Expect(*ended.Status.Moved).To(BeNumerically(">=", messages))
 			Eventually(w.VHost.Ready).WithArguments("orders.dlq").Should(BeZero())
 			times := map[string]int{}
-			for _, body := range w.take("orders") {
+			for _, body := range w.take("orders", messages) {
 				times[body]++
 			}
 			Expect(times).To(HaveLen(messages), "none is lost")
@@ -60,15 +60,19 @@ func (w *world) lead(number int) {
 	}).Should(Equal("true"))
 }
 
-// take takes all messages out of a queue, and returns their bodies.
-func (w *world) take(queue string) []string {
+// take takes all messages out of a queue, as soon as it has so many, and returns their bodies.
+func (w *world) take(queue string, atLeast int) []string {
 	GinkgoHelper()
 	connection, err := w.VHost.Connect("take")
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = connection.Close() }()
 	channel, err := connection.Channel()
 	Expect(err).NotTo(HaveOccurred())
-	ready := w.VHost.Ready(queue)
+	var ready int
+	Eventually(func() int {
+		ready = w.VHost.Ready(queue)
+		return ready
+	}).Should(BeNumerically(">=", atLeast))
 	messages, err := channel.Consume(queue, "", true, false, false, false, nil)
 	Expect(err).NotTo(HaveOccurred())
 	bodies := make([]string, ready)

@@ -42,7 +42,7 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 				g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).Should(Equal(messages))
 				w.tb.Logf("%d messages, %d cuts: %d handled twice", messages, cuts, seen.repeated())
 				g.Expect(seen.repeated()).To(BeNumerically("<=", cuts*2*64))
-				g.Expect(w.Ready("orders.dlq")).To(BeZero())
+				g.Eventually(w.Ready).WithArguments("orders.dlq").Should(BeZero())
 			})
 		})
 	}
@@ -61,9 +61,8 @@ func TestAMissingTierKeepsTheOriginal(t *testing.T) {
 			return nil
 		})
 		w.Publish("", "orders", "a", "b", "c")
-		g.Eventually(func() string { return running.Health().Message }).WithTimeout(deadline.For(10 * time.Second)).
-			Should(ContainSubstring(`"orders.retry.200ms"`))
-		g.Expect(running.Health().Ready).To(BeFalse())
+		g.Eventually(running.Health).Should(SatisfyAll(
+			HaveField("Message", ContainSubstring(`"orders.retry.200ms"`)), HaveField("Ready", BeFalse())))
 		w.DeclareQueue("orders.retry.200ms", map[string]any{
 			"x-queue-type": "quorum", "x-message-ttl": 200, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 		})

@@ -30,8 +30,8 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 		return nil
 	}
 	first := w.run(w.conn(), handle)
-	g.Eventually(func() bool { return first.Health().Paused }).WithTimeout(deadline.For(30 * time.Second)).Should(BeTrue())
-	g.Expect(first.Health().Message).To(ContainSubstring("blocks publishers"))
+	g.Eventually(first.Health).WithTimeout(deadline.For(30 * time.Second)).Should(SatisfyAll(
+		HaveField("Paused", BeTrue()), HaveField("Message", ContainSubstring("blocks publishers"))))
 	blocked := seen.different()
 	g.Expect(blocked).To(BeNumerically("<=", 20), "no more than the prefetch")
 	g.Expect(first.end()).To(Succeed(), "a drain does not wait for the broker")
@@ -43,7 +43,7 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 	g.Eventually(func() int { return seen.repeated() }).WithTimeout(deadline.For(time.Minute)).Should(BeNumerically(">=", messages))
 	g.Expect(seen.different()).To(Equal(messages))
 	g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(BeZero())
-	g.Expect(w.Ready("orders.dlq")).To(BeZero())
+	g.Eventually(w.Ready).WithArguments("orders.dlq").Should(BeZero())
 }
 
 // Under Publish the broker keeps a rejected message until the dead-letter queue has room. It tries again when a confirm has not come for 3
@@ -64,8 +64,8 @@ func TestAFullDeadLetterQueueKeepsMessages(t *testing.T) {
 	w.Publish("", "orders", bodies(messages)[first:]...)
 	g.Eventually(settled.Load).WithTimeout(deadline.For(time.Minute)).Should(BeEquivalentTo(messages))
 	g.Expect(running.end()).To(Succeed())
-	g.Expect(w.Ready("orders")).To(BeZero())
-	g.Expect(w.Ready("orders.dlq")).To(BeNumerically("<", messages))
+	g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
+	g.Eventually(w.Ready).WithArguments("orders.dlq").Should(BeNumerically("<", messages))
 	w.DeletePolicy("full")
 	g.Expect(w.deadLetters(messages)).To(HaveLen(messages))
 }
@@ -98,5 +98,5 @@ func TestABrokerThatDies(t *testing.T) {
 	}
 	g.Eventually(seen.different).WithTimeout(deadline.For(2 * time.Minute)).Should(Equal(messages))
 	g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.retry.200ms") }).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
-	g.Expect(w.Ready("orders.dlq")).To(BeZero())
+	g.Eventually(w.Ready).WithArguments("orders.dlq").Should(BeZero())
 }

@@ -110,9 +110,9 @@ func TestEachStrategyKeepsItsContract(t *testing.T) {
 				topologytest.Equal(w.tb, "dead letters", test.dead, dead)
 				topologytest.Equal(w.tb, "handled", test.handled, seen.handled)
 				for _, tier := range w.kept.Tiers {
-					g.Expect(w.Ready(tier.RoutingKey)).To(BeZero())
+					g.Eventually(w.Ready).WithArguments(tier.RoutingKey).Should(BeZero())
 				}
-				g.Expect(w.Ready("orders")).To(BeZero())
+				g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
 			})
 		})
 	}
@@ -190,7 +190,7 @@ func TestADrainRepeatsNothing(t *testing.T) {
 				w.run(conn, handle)
 				g.Eventually(seen.different).WithTimeout(deadline.For(time.Minute)).Should(Equal(messages))
 				g.Expect(seen.repeated()).To(BeZero())
-				g.Expect(w.Ready("orders.dlq")).To(BeZero())
+				g.Eventually(w.Ready).WithArguments("orders.dlq").Should(BeZero())
 			})
 		})
 	}

@@ -175,7 +175,7 @@ func TestADeathBetweenConfirmAndAckLeavesOneDuplicate(t *testing.T) {
 			return map[int]int{1: attempts[1], 2: attempts[2]}
 		}).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(map[int]int{1: 2, 2: 2}))
 		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
-		g.Expect(w.Ready("orders.dlq")).To(BeZero())
+		g.Eventually(w.Ready).WithArguments("orders.dlq").Should(BeZero())
 	})
 }
 
@@ -278,7 +278,7 @@ func TestPublishTellsWhatIsKnown(t *testing.T) {
 		g.Expect(taken.Load()).To(BeNumerically(">", 0))
 		g.Expect(unknown.Load()).To(BeNumerically("<=", publishers*cuts), "each publisher has one message under way when a connection is cut")
 		g.Eventually(w.Ready).WithArguments("orders").Should(BeNumerically(">=", taken.Load()))
-		g.Expect(w.Ready("orders")).To(BeNumerically("<=", taken.Load()+unknown.Load()))
+		g.Eventually(w.Ready).WithArguments("orders").Should(BeNumerically("<=", taken.Load()+unknown.Load()))
 	})
 }
 
@@ -303,7 +303,7 @@ func TestRunReturnsSoonWheneverItIsEnded(t *testing.T) {
 				proxy.Cut()
 			}
 			cancel()
-			g.Eventually(ended).WithTimeout(5*time.Second).Should(Receive(BeNil()), "ended after %d ms", round)
+			g.Eventually(ended).WithTimeout(deadline.For(4*time.Second)).Should(Receive(BeNil()), "ended after %d ms", round)
 		}
 	})
 }
@@ -322,7 +322,7 @@ func TestAnObserverThatStallsHoldsUpNothing(t *testing.T) {
 		g.Eventually(seen.different).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(1))
 		began := time.Now()
 		g.Expect(running.end()).To(Succeed())
-		g.Expect(time.Since(began)).To(BeNumerically("<", 5*time.Second))
+		g.Expect(time.Since(began)).To(BeNumerically("<", deadline.For(5*time.Second)))
 		close(release)
 	})
 }
@@ -354,9 +354,10 @@ func TestAReconnectLeavesNoConsumerBehind(t *testing.T) {
 			g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects > before }).WithTimeout(deadline.For(20 * time.Second)).
 				WithPolling(5 * time.Millisecond).Should(BeTrue())
 			g.Eventually(func() int { return w.Ready("orders") }).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages - prefetch))
-			queue, err := channel.QueueDeclarePassive("orders", true, false, false, false, nil)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(queue.Consumers).To(Equal(1))
+			g.Eventually(func() (int, error) {
+				queue, err := channel.QueueDeclarePassive("orders", true, false, false, false, nil)
+				return queue.Consumers, err
+			}).Should(Equal(1))
 			before = running.Health().Reconnects
 			proxy.Cut()
 		}

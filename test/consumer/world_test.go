@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	SetDefaultEventuallyTimeout(deadline.For(10 * time.Second))
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
 		panic(err)

@@ -23,7 +23,10 @@ var _ = Describe("With config/contract, the manager", func() {
 	})
 
 	It("writes ConfigMaps with the label of contracts", func() {
-		whole.Kubectl("apply", "--server-side", "-n", namespace, "-f", filepath.Join("testdata", "contract.yaml"), asManager)
+		Eventually(func() error { // the API server takes a moment to hear of a new role
+			_, err := whole.TryKubectl("apply", "--server-side", "-n", namespace, "-f", filepath.Join("testdata", "contract.yaml"), asManager)
+			return err
+		}).Should(Succeed())
 	})
 
 	It("creates no other ConfigMap", func() {

@@ -187,7 +187,7 @@ func (s *shift) hasFinalizer() error {
 
 // recorded looks for an Event about the queue that has been recorded so many times.
 func (s *shift) recorded(reason string, times int) error {
-	for _, event := range s.Events() {
+	for _, event := range s.EventsSoFar() {
 		if event.Regarding.Name == "orders" && event.Reason == reason && Times(event) >= times {
 			return nil
 		}

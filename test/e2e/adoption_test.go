@@ -38,9 +38,9 @@ var _ = Describe("A queue that exists with other arguments", func() {
 		}))
 		Expect(cq.Status.PlanHash).To(HavePrefix("sha256:"))
 		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
-		Eventually(func() []string { return w.reasons("orders") }).Should(Equal([]string{"RecreationRequired"}))
+		w.EventuallyReasons("orders", Equal([]string{"RecreationRequired"}))
 		Expect(w.VHost.Definitions()).To(Equal(before))
-		Expect(w.VHost.Ready("orders")).To(Equal(2))
+		w.EventuallyMessages("orders", Equal(2))
 	})
 
 	It("holds back what is new, and lets what was in sync before come back", func() {

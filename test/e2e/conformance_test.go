@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -53,8 +54,9 @@ var _ = Describe("The conformance vectors", func() {
 							Expect(entry.Origin).To(BeEquivalentTo("Adopted"), "%+v", entry)
 						}
 					}
-					Expect(w.reasons(cq.Name)).To(BeEmpty())
 				}
+				Consistently(w.EventsSoFar).WithTimeout(time.Second).
+					ShouldNot(ContainElement(HaveField("Regarding.Kind", "ConsumerQueue")), "an adoption is no Event")
 				Expect(w.VHost.Definitions()).To(Equal(before))
 			})
 		})
@@ -92,8 +94,8 @@ func (w *world) declareState(state conformance.State) {
 // expectDeclared checks that a status knows of every exchange and queue that Warren declared it, and that one Event said so.
 func (w *world) expectDeclared(name string) {
 	GinkgoHelper()
-	Eventually(func() []string { return w.reasons(name) }).Should(Equal([]string{"Declared"}))
-	for _, entry := range w.Get(name).Status.Topology {
+	w.EventuallyReasons(name, Equal([]string{"Declared"}))
+	for _, entry := range w.Ready(name).Status.Topology {
 		if entry.Kind != "Binding" {
 			Expect(entry.Origin).To(BeEquivalentTo("Declared"), "%+v", entry)
 		}

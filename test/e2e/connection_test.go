@@ -23,7 +23,7 @@ var _ = Describe("A BrokerConnection", func() {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Queue("invoices", `{}`)
-		bc := w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"),
+		bc := w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"),
 			HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(2))))
 		Expect(bc.Status.BrokerVersion).To(Equal(broker.Version))
 		Expect(bc.Status.ClusterName).NotTo(BeEmpty())
@@ -36,7 +36,7 @@ var _ = Describe("A BrokerConnection", func() {
 		w := newBareWorld(newest)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		w.Queue("orders", `{}`)
-		w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "SecretNotFound"), Message(ContainSubstring(`Secret "rabbitmq"`)))
+		w.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "SecretNotFound"), Message(ContainSubstring(`Secret "rabbitmq"`)))
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
 			Condition("Reconciling", metav1.ConditionTrue, "ConnectionNotReady"),
 			Condition("Drifted", metav1.ConditionUnknown, "ConnectionNotReady"),
@@ -52,7 +52,7 @@ var _ = Describe("A BrokerConnection", func() {
 		w.Ready("orders")
 		const wrong = "hunter2-is-not-the-password"
 		w.Secret(w.Broker.Username, wrong)
-		bc := w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
+		bc := w.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
 		Expect(bc.Status.Conditions).NotTo(ContainElement(HaveField("Message", ContainSubstring(wrong))))
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"), Message(Not(ContainSubstring(wrong))))
 		w.Secret(w.Broker.Username, w.Broker.Password)
@@ -75,7 +75,7 @@ var _ = Describe("A BrokerConnection", func() {
 	It("follows a RabbitmqCluster, and says so where there is no such resource", func() {
 		w := newBareWorld(newest)
 		w.Connect(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}})
-		w.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "ClusterNotReady"), Message(ContainSubstring("no resource RabbitmqCluster")))
+		w.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "ClusterNotReady"), Message(ContainSubstring("no resource RabbitmqCluster")))
 	})
 
 	It("whose user may not read definitions works through the lesser listings", func() {
@@ -89,7 +89,7 @@ var _ = Describe("A BrokerConnection", func() {
 		before := w.VHost.Definitions()
 		w.VHost.DeleteQueue("orders.dlq")
 		Eventually(w.VHost.Definitions).Should(Equal(before))
-		Expect(w.Connection().Status.Capabilities.Definitions).To(BeFalse())
+		w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Definitions", BeFalse()))
 	})
 
 	// In the end the user has just the permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`.
@@ -116,7 +116,7 @@ var _ = Describe("A BrokerConnection", func() {
 		w.Ready("orders")
 		suspend := true
 		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
-		w.eventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		w.EventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
 		w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"), Condition("Ready", metav1.ConditionTrue, "InSync"))
 		Eventually(func() int { return w.Broker.CountConnections(GinkgoTB(), "warren "+w.VHost.Name) }).Should(BeZero())
 		w.VHost.DeleteQueue("orders.dlq")
@@ -147,7 +147,7 @@ var _ = Describe("A broker that cannot be read", Long, func() {
 		proxy.Accept()
 		back := w.Ready("orders")
 		Expect(back.Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
-		Expect(w.reasons("orders")).To(Equal([]string{"Declared"}))
+		w.ConsistentlyReasons("orders", Equal([]string{"Declared"}))
 	})
 
 	It("makes a new generation Reconciling at once", func() {
@@ -192,7 +192,7 @@ var _ = Describe("In a steady state", func() {
 		for _, name := range []string{"a", "b", "c"} {
 			w.Counted(name)
 		}
-		w.eventuallyConnection(HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(3))))
+		w.EventuallyConnection(HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(3))))
 		before, began := versions(), time.Now()
 		proxy.Requests()
 		Consistently(versions).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(Equal(before))
@@ -228,7 +228,7 @@ var _ = Describe("The annotation requested-at", func() {
 		w.VHost.DeleteQueue("orders.dlq")
 		w.request("orders", "2026-11-21T10:00:00Z")
 		Eventually(func() string { return w.Get("orders").Status.LastHandledReconcileAt }).Should(Equal("2026-11-21T10:00:00Z"))
-		Expect(w.VHost.Definitions().Queues).To(ContainElement(HaveField("Name", "orders.dlq")))
+		Eventually(w.queues).Should(ContainElement("orders.dlq"))
 	})
 })
 
@@ -239,13 +239,13 @@ var _ = Describe("The annotation requested-at of a BrokerConnection", func() {
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		w.Secret(user.Username, user.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
-		w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Policies", false))
+		w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Policies", false))
 		w.Broker.SetTags(GinkgoTB(), user, "management", "policymaker")
 		bc := w.Connection()
 		patch := client.MergeFrom(bc.DeepCopy())
 		metav1.SetMetaDataAnnotation(&bc.ObjectMeta, v1alpha1.RequestedAtAnnotation, "now")
 		Expect(kube.Patch(ctx(), bc, patch)).To(Succeed())
-		w.eventuallyConnection(HaveField("Status.Capabilities.Policies", true), HaveField("Status.LastHandledReconcileAt", "now"))
+		w.EventuallyConnection(HaveField("Status.Capabilities.Policies", true), HaveField("Status.LastHandledReconcileAt", "now"))
 	})
 })
 

@@ -122,8 +122,9 @@ var _ = Describe("spec.contract", func() {
 		w.request("orders", "deleted")
 		Eventually(func() map[string]string { return w.configMap("orders-contract").Data }).Should(Equal(want))
 		edited := w.configMap("orders-contract")
+		patch := client.MergeFrom(edited.DeepCopy())
 		edited.Data = map[string]string{"contract.json": "{}"}
-		Expect(kube.Update(ctx(), edited)).To(Succeed())
+		Expect(kube.Patch(ctx(), edited, patch)).To(Succeed())
 		w.request("orders", "edited")
 		Eventually(func() map[string]string { return w.configMap("orders-contract").Data }).Should(Equal(want))
 	})

@@ -74,7 +74,7 @@ var _ = Describe("Message counts", func() {
 		first.Status.Messages = last.Status.Messages
 		Expect(last.Status).To(Equal(first.Status))
 		Expect(kstatusOf(last)).To(Equal(status.CurrentStatus))
-		Expect(w.reasons("orders")).To(Equal([]string{"Declared"}))
+		w.ConsistentlyReasons("orders", Equal([]string{"Declared"}))
 	})
 
 	It("are those of the whole queue where a dead-letter queue is shared, are told where Warren only reports, and stay while suspended", func() {
@@ -91,8 +91,8 @@ var _ = Describe("Message counts", func() {
 		w.publish("dead", 1)
 		Eventually(func() []string { return []string{w.dead("orders"), w.dead("reported"), w.dead("invoices")} }).
 			Should(Equal([]string{"1", "1", "0"}))
-		Expect(w.Get("reported").Status.Messages).To(And(
-			HaveField("Main", BeNil()), HaveField("Delayed", BeNil())), "there are no such queues")
+		w.Eventually("reported", HaveField("Status.Messages", And( // there are no such queues
+			HaveField("Main", BeNil()), HaveField("Delayed", BeNil()))))
 		Consistently(func() *v1alpha1.ConsumerQueue { return w.Get("invoices") }).Should(
 			HaveField("Status.Messages.DeadLettered", HaveValue(BeZero())))
 		w.Queue("invoices", `{retry: {policy: None}, deadLetter: {queue: {name: dead}}}`)

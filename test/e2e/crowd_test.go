@@ -49,8 +49,7 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 			Expect(kube.Delete(ctx(), object)).To(Succeed())
 		}
 		Eventually(w.count).WithTimeout(deadline.For(90 * time.Second)).Should(BeZero())
-		Eventually(func() int { return len(w.Retained()) }).Should(Equal(50))
-		Expect(w.Retained()).To(HaveEach(HaveField("Type", corev1.EventTypeWarning)))
+		w.EventuallyEvents("Retained", SatisfyAll(HaveLen(50), HaveEach(HaveField("Type", corev1.EventTypeWarning))))
 		Expect(w.holds()).To(equalState(before))
 	})
 })

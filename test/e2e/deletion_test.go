@@ -291,16 +291,16 @@ func (w *world) gone(name string) {
 // expectRetained checks the Retained Events of "orders": one whose note matches, or none.
 func (w *world) expectRetained(note string, warning bool, name string) {
 	GinkgoHelper()
+	By(name)
 	if note == "" {
-		Consistently(w.Retained).WithTimeout(time.Second).Should(BeEmpty(), name)
+		w.ConsistentlyNoEvents("Retained")
 		return
 	}
 	kind := corev1.EventTypeNormal
 	if warning {
 		kind = corev1.EventTypeWarning
 	}
-	Eventually(w.Retained).Should(ConsistOf(SatisfyAll(
-		HaveField("Note", MatchRegexp(note)), HaveField("Type", kind))), name)
+	w.EventuallyEvents("Retained", ConsistOf(SatisfyAll(HaveField("Note", MatchRegexp(note)), HaveField("Type", kind))))
 }
 
 // consume takes up consuming a queue, and leaves what is delivered unacknowledged, until the test ends.

@@ -46,14 +46,15 @@ var _ = Describe("Drift", func() {
 			Eventually(w.VHost.Definitions).WithTimeout(deadline.For(5 * time.Second)).Should(Equal(before))
 			// The vhost may be read between two deletions: then each part is detected, and corrected, for itself. Events of one
 			// note are one Event with a count.
-			Eventually(func() string { return strings.Join(w.reasons("orders"), " ") }).Should(BeElementOf(
+			joined := func(reasons []string) string { return strings.Join(reasons, " ") }
+			w.EventuallyReasons("orders", WithTransform(joined, BeElementOf(
 				"Declared DriftDetected DriftCorrected",
 				"Declared DriftDetected DriftDetected DriftCorrected DriftCorrected",
 				"Declared DriftDetected DriftCorrected DriftDetected DriftCorrected",
 				"Declared DriftDetected DriftDetected DriftDetected DriftCorrected DriftCorrected DriftCorrected",
 				"Declared DriftDetected DriftDetected DriftCorrected DriftCorrected DriftDetected DriftCorrected",
 				"Declared DriftDetected DriftCorrected DriftDetected DriftDetected DriftCorrected DriftCorrected",
-				"Declared DriftDetected DriftCorrected DriftDetected DriftCorrected DriftDetected DriftCorrected"))
+				"Declared DriftDetected DriftCorrected DriftDetected DriftCorrected DriftDetected DriftCorrected")))
 			w.Ready("orders")
 		})
 	}
@@ -74,7 +75,7 @@ var _ = Describe("Drift", func() {
 			HaveField("Status.Changes", ContainElement(missing)))
 		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))
 		Consistently(w.VHost.Definitions).Should(Equal(damaged))
-		Expect(w.reasons("orders")).To(Equal([]string{"Declared", "DriftDetected"}))
+		w.EventuallyReasons("orders", Equal([]string{"Declared", "DriftDetected"}))
 
 		By("becoming Ready by itself when mended by hand")
 		w.VHost.DeclareQueue("orders.retry.10s", map[string]any{

@@ -29,7 +29,7 @@ func proxiedHearingWorld(broker brokers.Broker) (*world, *netfault.HTTPProxy) {
 	w.Broker.GrantEvents(GinkgoTB(), user)
 	w.Secret(user.Username, user.Password)
 	w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h", ManagementURI: proxy.URI})
-	w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Events", true))
+	w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Events", true))
 	return w, proxy
 }
 
@@ -54,7 +54,7 @@ var _ = Describe("Where the broker announces changes", func() {
 		w.VHost.Unbind("shop", "orders", "orders.#", nil)
 		w.VHost.DeleteExchange("orders.dlx")
 		Eventually(w.VHost.Definitions).Should(Equal(declared))
-		Eventually(func() []string { return w.reasons("orders") }).Should(ContainElement("DriftCorrected"))
+		w.EventuallyReasons("orders", ContainElement("DriftCorrected"))
 	})
 
 	It("a deleted queue is declared again at the first attempt, and the vhost is not read for that", func() {
@@ -98,7 +98,7 @@ var _ = Describe("Where the broker announces changes", func() {
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		w.Secret(user.Username, user.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
-		w.eventuallyConnection(
+		w.EventuallyConnection(
 			HaveField("Status.Capabilities.Events", false),
 			HaveField("Status.Capabilities.EventsReason", ContainSubstring(`connecting to vhost "/" for events: access refused`)))
 	})
@@ -109,8 +109,8 @@ var _ = Describe("Where the broker announces changes", func() {
 		w.VHost.Grant(user, ".*", ".*", ".*")
 		w.Secret(user.Username, user.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
-		w.eventuallyConnection(HaveField("Status.Capabilities.EventsReason", Not(BeEmpty())))
+		w.EventuallyConnection(HaveField("Status.Capabilities.EventsReason", Not(BeEmpty())))
 		w.Broker.GrantEvents(GinkgoTB(), user)
-		w.eventuallyConnection(HaveField("Status.Capabilities.Events", true))
+		w.EventuallyConnection(HaveField("Status.Capabilities.Events", true))
 	})
 })

@@ -129,7 +129,7 @@ var _ = Describe("A Redrive", func() {
 				Message(ContainSubstring(`the broker cannot deliver the message at the head of queue "orders.dlq" over AMQP 0-9-1`)))
 			Expect(kstatusOf(ended)).To(Equal(status.FailedStatus))
 			Expect(ended.Status.CompletionTime).NotTo(BeNil())
-			Expect(w.reasons("again")).To(Equal([]string{"Started", "Failed"}))
+			w.EventuallyReasons("again", Equal([]string{"Started", "Failed"}))
 			moved := bodies(w.take("orders"))
 			slices.Sort(moved) // a copy that was on its way when the connection ended is there twice
 			moved = slices.Compact(moved)
@@ -158,7 +158,7 @@ var _ = Describe("A Redrive", func() {
 		Expect(kstatusOf(ended)).To(Equal(status.FailedStatus))
 		Expect(ended.Status.Failures).To(HaveLen(3))
 		Expect(ended.Status.Failures).To(HaveEach(HaveField("Reason", "Refused")))
-		Expect(w.reasons("home")).To(Equal([]string{"Started", "Failed"}))
+		w.EventuallyReasons("home", Equal([]string{"Started", "Failed"}))
 		Expect(w.left(20)).To(Equal(numbersBut(20, 20, 20)))
 	})
 })

@@ -22,7 +22,7 @@ var _ = Describe("A BrokerConnection without its finalizer", func() {
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		allow := w.forbidFinalizer()
 		w.Queue("orders", `{}`)
-		w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"))
+		w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"))
 		Consistently(w.queues).WithTimeout(2 * time.Second).Should(BeEmpty())
 		Expect(w.Get("orders").Finalizers).To(BeEmpty())
 

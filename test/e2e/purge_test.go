@@ -66,10 +66,10 @@ var _ = Describe("A Purge", func() {
 		Expect(found.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
 		Expect(found.StartTime).NotTo(BeNil())
 		Expect(found.CompletionTime).NotTo(BeNil())
-		Expect(w.VHost.Ready("orders")).To(BeZero())
+		w.EventuallyMessages("orders", BeZero())
 		Expect(w.left(45)).To(Equal(numbersBut(50, 40, 44)))
-		Expect(w.reasons("go")).To(Equal([]string{"Started", "Completed"}))
-		Expect(w.reasons("orders")).To(ContainElement("Purged"))
+		w.EventuallyReasons("go", Equal([]string{"Started", "Completed"}))
+		w.EventuallyReasons("orders", ContainElement("Purged"))
 	})
 
 	It("deletes nothing where more match than its limit", func() {
@@ -85,7 +85,7 @@ var _ = Describe("A Purge", func() {
 		Expect(few.Status.CompletionTime).NotTo(BeNil())
 		Expect(*few.Status.Matched).To(BeEquivalentTo(5))
 		Expect(*few.Status.Deleted).To(BeZero())
-		Expect(w.reasons("few")).To(Equal([]string{"Started", "Failed"}))
+		w.EventuallyReasons("few", Equal([]string{"Started", "Failed"}))
 		Expect(w.left(50)).To(Equal(numbersBut(50, 50, 50)))
 	})
 
@@ -94,7 +94,7 @@ var _ = Describe("A Purge", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(40)...)
-		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 40, rate: 10}`)
+		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 40, rate: 2}`)
 		w.EventuallyPurge("all", Condition("Ready", metav1.ConditionUnknown, "Deleting"), Condition("Reconciling", metav1.ConditionTrue, "Deleting"),
 			HaveField("Status.Deleting", HaveValue(BeTrue())))
 		w.VHost.Send("", "orders.dlq", numbered(45)[40:]...)

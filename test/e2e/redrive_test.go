@@ -14,6 +14,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/traffic"
 )
@@ -24,7 +25,7 @@ func (w *world) deadLetters(queue string, count int) {
 	before := w.VHost.Ready(queue + ".dlq")
 	publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue(queue)}, Count: count})
 	consumer := traffic.Consume(GinkgoTB(), w.VHost, queue, func(traffic.Delivery) traffic.Action { return traffic.Reject })
-	publisher.Wait(GinkgoTB(), 30*time.Second)
+	publisher.Wait(GinkgoTB(), deadline.For(30*time.Second))
 	Eventually(func() int { return w.VHost.Ready(queue + ".dlq") }).Should(Equal(before + count))
 	consumer.Stop()
 }
@@ -84,7 +85,7 @@ var _ = Describe("A Redrive", func() {
 		Expect(*found.Failed).To(BeZero())
 		Expect(found.StartTime).NotTo(BeNil())
 		Expect(found.CompletionTime).NotTo(BeNil())
-		Expect(w.VHost.Ready("orders.dlq")).To(BeZero())
+		w.EventuallyMessages("orders.dlq", BeZero())
 		messages := w.take("orders")
 		Expect(messages).To(HaveLen(20))
 		redrive := w.GetRedrive("again")
@@ -103,8 +104,8 @@ var _ = Describe("A Redrive", func() {
 				HaveKeyWithValue("x-warren-origin-reason", "Rejected"),
 			))
 		}
-		Expect(w.reasons("again")).To(Equal([]string{"Started", "Completed"}))
-		Expect(w.reasons("orders")).To(ContainElement("Redriven"))
+		w.EventuallyReasons("again", Equal([]string{"Started", "Completed"}))
+		w.EventuallyReasons("orders", ContainElement("Redriven"))
 	})
 
 	It("moves those that are selected, and leaves the others as they were", func() {
@@ -117,7 +118,7 @@ var _ = Describe("A Redrive", func() {
 		looked := w.EventuallyRedrive("look", Condition("Ready", metav1.ConditionTrue, "DryRun"))
 		Expect(*looked.Status.Moved).To(BeEquivalentTo(5))
 		Expect(looked.Status.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
-		Expect(w.VHost.Ready("orders")).To(BeZero())
+		w.EventuallyMessages("orders", BeZero())
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(50))
 
 		w.Redrive("go", fmt.Sprintf(selected, false))
@@ -160,12 +161,12 @@ var _ = Describe("A Redrive", func() {
 		w.VHost.Send("", "orders.dlq", numbered(1)...)
 		w.Redrive("tier", `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`)
 		Expect(w.completed("tier").Destination).To(BeEquivalentTo(tier))
-		Expect(w.VHost.Ready(tier)).To(Equal(1))
+		w.EventuallyMessages(tier, Equal(1))
 
 		w.VHost.Send("", "orders.dlq", numbered(2)...)
 		w.Redrive("aside", `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}}`)
 		Expect(w.completed("aside").Destination).To(BeEquivalentTo("quarantine"))
-		Expect(w.VHost.Ready("quarantine")).To(Equal(2))
+		w.EventuallyMessages("quarantine", Equal(2))
 
 		w.Redrive("nowhere", `{consumerQueueRef: {name: orders}, destination: {type: Retry, delay: 5m}}`)
 		w.EventuallyRedrive("nowhere", Condition("Ready", metav1.ConditionFalse, "InvalidDestination"),
@@ -218,7 +219,7 @@ var _ = Describe("A Redrive", func() {
 		}
 		w.Redrive("all", `{consumerQueueRef: {name: orders}}`)
 		Expect(*w.completed("all").Moved).To(BeEquivalentTo(10))
-		Expect(w.VHost.Ready("orders")).To(Equal(10))
+		w.EventuallyMessages("orders", Equal(10))
 	})
 
 	It("takes from a shared queue only what its ConsumerQueue has lost", func() {
@@ -239,7 +240,7 @@ var _ = Describe("A Redrive", func() {
 		found := w.completed("mine")
 		Expect(*found.Moved).To(BeEquivalentTo(3))
 		Expect(found.Skipped).To(Equal(map[string]int64{"OtherOrigin": 3, "NoOrigin": 1}))
-		Expect(w.VHost.Ready("orders")).To(Equal(3))
+		w.EventuallyMessages("orders", Equal(3))
 	})
 
 	It("waits for its destination: missing, full, or with enough to do", func() {
@@ -254,14 +255,14 @@ var _ = Describe("A Redrive", func() {
 		Expect(*w.completed("full").Moved).To(BeEquivalentTo(20))
 		Eventually(func() int { return consumer.Deliveries() }).Should(Equal(20))
 		consumer.Stop()
-		Expect(w.reasons("full")).To(ContainElement("Waiting"))
+		w.EventuallyReasons("full", ContainElement("Waiting"))
 
 		w.Queue("invoices", `{}`)
 		w.Ready("invoices")
 		w.VHost.Send("", "invoices.dlq", numbered(20)...)
 		w.Redrive("busy", `{consumerQueueRef: {name: invoices}, rate: Unlimited, maxDestinationDepth: 5}`)
 		w.EventuallyRedrive("busy", Condition("Ready", metav1.ConditionUnknown, "DestinationBusy"))
-		Expect(w.VHost.Ready("invoices")).To(BeNumerically("<=", 5))
+		Consistently(w.VHost.Ready).WithArguments("invoices").WithTimeout(time.Second).Should(BeNumerically("<=", 5))
 		traffic.Consume(GinkgoTB(), w.VHost, "invoices", nil)
 		Expect(*w.completed("busy").Moved).To(BeEquivalentTo(20))
 	})

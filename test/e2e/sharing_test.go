@@ -134,7 +134,7 @@ var _ = Describe("ConsumerQueues that want", Ordered, ContinueOnFailure, func() 
 				Message(ContainSubstring("ConsumerQueue "+w.Namespace+"/first "+test.message)))
 			Expect(cq.Status.Topology).To(BeEmpty())
 			Expect(w.holds()).To(equalState(before[name]))
-			Eventually(w.reasons).WithArguments("second").Should(Equal([]string{"Conflict"}))
+			w.EventuallyReasons("second", Equal([]string{"Conflict"}))
 			w.Ready("first")
 		})
 	}

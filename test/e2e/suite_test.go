@@ -32,7 +32,6 @@ var (
 
 func TestE2E(t *testing.T) {
 	SetUpGomega(30 * time.Second)
-	SetDefaultConsistentlyDuration(4 * time.Second)
 	matrix = brokers.All(t)
 	for i := range matrix { // passwords that are no words, so that they can be searched for
 		user := matrix[i].NewUser(t, "administrator")

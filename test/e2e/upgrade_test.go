@@ -51,7 +51,7 @@ var _ = Describe("A broker that is upgraded", Extended, Ordered, ContinueOnFailu
 		w.Broker = upgraded
 		w.Secret(upgraded.Username, upgraded.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: new(bool)})
-		w.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.BrokerVersion", upgraded.Version))
+		w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.BrokerVersion", upgraded.Version))
 	})
 
 	for name, upgrade := range upgrades {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -67,24 +66,6 @@ func (w *world) readyWithin(name string, limit time.Duration) {
 	GinkgoHelper()
 	Eventually(func() *v1alpha1.ConsumerQueue { return w.Get(name) }).WithTimeout(deadline.For(limit)).
 		Should(SatisfyAll(Condition("Ready", metav1.ConditionTrue, "InSync"), BeCurrent()))
-}
-
-func (w *world) eventuallyConnection(matchers ...types.GomegaMatcher) *v1alpha1.BrokerConnection {
-	GinkgoHelper()
-	Eventually(w.Connection).Should(SatisfyAll(matchers...))
-	return w.Connection()
-}
-
-// reasons lists the reasons of the Events about a ConsumerQueue, one for each time an Event was recorded.
-func (w *world) reasons(name string) []string {
-	GinkgoHelper()
-	var reasons []string
-	for _, event := range w.Events() {
-		if event.Regarding.Name == name {
-			reasons = append(reasons, slices.Repeat([]string{event.Reason}, Times(event))...)
-		}
-	}
-	return reasons
 }
 
 // holds is what the vhost has, in the form of the conformance vectors.

@@ -116,8 +116,8 @@ func TestListingsOfConsumers(t *testing.T) {
 func TestQueuesThatAreAskedExpire(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.DeclareQueue("alone", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 1000})
-		w.DeclareQueue("classic", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 3000})
-		w.quorum("quorum", "x-expires", 3000)
+		w.DeclareQueue("classic", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 10000})
+		w.quorum("quorum", "x-expires", 10000)
 		quorum, classic := w.asker(), w.asker()
 		w.eventually(func() bool {
 			_, classicExists := classic.consumers("classic")

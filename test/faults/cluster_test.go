@@ -32,7 +32,7 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		}
 		w.settled(3)
 		flow := w.flow("orders")
-		here, first := w.VHost.Definitions(), w.Connection().Status.ClusterID
+		here, first := w.VHost.Definitions(), w.identified().ClusterID
 
 		By("somebody has queues of the same names there")
 		for _, name := range []string{"orders.retry.5s", "doomed", "doomed.retry.5s", "gone"} {
@@ -63,7 +63,7 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		}
 		Eventually(func() []string { return wanted.Differences(Observed(there)) }).Should(BeEmpty())
 		Consistently(func() []string { return wanted.Differences(Observed(there)) }).WithTimeout(3 * time.Second).Should(BeEmpty())
-		Expect(there.Ready("doomed")).To(Equal(1))
+		Eventually(there.Ready).WithArguments("doomed").Should(Equal(1))
 		Expect(w.VHost.Definitions()).To(Equal(here))
 		flow.noneLost()
 	},
@@ -84,8 +84,9 @@ var _ = Describe("Of two clusters", Ordered, func() {
 			each.settled(2)
 			each.ExpectExactly()
 		}
-		Expect(w.Connection().Status.ClusterID).NotTo(Equal(other.Connection().Status.ClusterID))
-		Expect(w.Connection().Status.ClusterName).To(Equal(other.Connection().Status.ClusterName))
+		one, another := w.identified(), other.identified()
+		Expect(one.ClusterID).NotTo(Equal(another.ClusterID))
+		Expect(one.ClusterName).To(Equal(another.ClusterName))
 		flow, there := w.flow("orders", "doomed"), other.VHost.Definitions()
 
 		other.Delete("orders")
@@ -121,10 +122,10 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		w.amqp.Cut()
 		w.mismatched()
 		w.Delete("doomed")
-		events := w.countEvents()
+		events := w.settledEvents()
 		Consistently(w.VHost.Definitions).WithTimeout(5 * time.Second).Should(Equal(here))
 		Expect(there.Definitions().Queues).To(BeEmpty())
-		Expect(w.countEvents()).To(BeNumerically("<=", events+2), "Events are no heartbeat")
+		Consistently(w.countEvents).WithTimeout(time.Second).Should(BeNumerically("<=", events+2), "Events are no heartbeat")
 
 		w.management.LeadTo(shared.ManagementURI)
 		w.AllReady(1)
@@ -141,11 +142,29 @@ func (w *world) mismatched() {
 		Message(SatisfyAll(ContainSubstring("AMQP at "+w.amqp.Address), ContainSubstring("the management API at "+w.management.Address)))))
 }
 
+// identified waits until the BrokerConnection tells which cluster it leads to.
+func (w *world) identified() v1alpha1.BrokerConnectionStatus {
+	GinkgoHelper()
+	return w.EventuallyConnection(HaveField("Status.ClusterID", Not(BeEmpty()))).Status
+}
+
+// settledEvents counts the Events of the namespace as soon as none has come for a second.
+func (w *world) settledEvents() int {
+	GinkgoHelper()
+	count := -1
+	Eventually(func() bool {
+		last := count
+		count = w.countEvents()
+		return count == last
+	}).WithPolling(time.Second).Should(BeTrue(), "Events are no heartbeat")
+	return count
+}
+
 // countEvents counts the Events of the namespace, each repetition too.
 func (w *world) countEvents() int {
 	GinkgoHelper()
 	count := 0
-	for _, event := range w.Events() {
+	for _, event := range w.EventsSoFar() {
 		count += Times(event)
 	}
 	return count

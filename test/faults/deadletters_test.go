@@ -63,11 +63,26 @@ func (l *looking) status(path string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
+// open asks until there is an answer: what a look before gives back may still be on its way.
+func (l *looking) open(path string) *http.Response {
+	GinkgoHelper()
+	var response *http.Response
+	Eventually(func(g Gomega) {
+		var err error
+		response, err = l.looker.TryOpen(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		if response.StatusCode != http.StatusOK {
+			_ = response.Body.Close()
+		}
+		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+	}).Should(Succeed())
+	return response
+}
+
 // begin begins an export, of which it reads the first message.
 func (l *looking) begin() *http.Response {
 	GinkgoHelper()
-	response := l.looker.Open("/orders/export")
-	Expect(response.StatusCode).To(Equal(http.StatusOK))
+	response := l.open("/orders/export")
 	_, err := io.ReadFull(response.Body, make([]byte, 64_000))
 	Expect(err).NotTo(HaveOccurred())
 	return response
@@ -110,9 +125,7 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 			Expect(list.NextPosition).NotTo(BeNil())
 			// A client on a busy machine may read too slowly once.
 			Eventually(func() v1alpha1.ExportEnd {
-				response := l.looker.Open("/orders/export")
-				Expect(response.StatusCode).To(Equal(http.StatusOK))
-				_, end := readExport(response)
+				_, end := readExport(l.open("/orders/export"))
 				if end.Error == "" { // otherwise the export says that messages are missing
 					Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: large}))
 				}
@@ -144,7 +157,7 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 
 	DescribeTable("gives messages back before the client reads", func(path string) {
 		l := newLooking()
-		response := l.looker.Open(path)
+		response := l.open(path)
 		took := l.returned(time.Second)
 		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("%s: messages were back %v after the answer had begun", path, took))
 		_, err := io.Copy(io.Discard, response.Body)

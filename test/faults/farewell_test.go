@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -74,7 +75,18 @@ func (w *world) killAtFence(secret bool) {
 	}
 	Expect(kube.Delete(ctx(), w.Connection())).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
-	Eventually(w.VHost.Policies).WithTimeout(deadline.For(time.Minute)).WithPolling(10 * time.Millisecond).ShouldNot(BeEmpty())
+	signal := func(signal syscall.Signal) { Expect(running.Command.Process.Signal(signal)).To(Succeed()) }
+	Eventually(func() bool {
+		if len(w.VHost.Policies()) == 0 {
+			return false
+		}
+		signal(syscall.SIGSTOP)
+		if len(w.VHost.Policies()) > 0 {
+			return true
+		}
+		signal(syscall.SIGCONT) // the last fence came down before
+		return false
+	}).WithTimeout(deadline.For(time.Minute)).WithPolling(10 * time.Millisecond).Should(BeTrue())
 	running.Kill()
 	Expect(w.VHost.Policies()).NotTo(BeEmpty(), "fences stand")
 }
@@ -91,12 +103,14 @@ func (w *world) eventuallyEmpty(limit time.Duration) {
 func (w *world) expectAllGone() {
 	GinkgoHelper()
 	w.eventuallyEmpty(4*time.Minute + time.Duration(deletedTogether())*time.Second)
-	Expect(w.VHost.Policies()).To(BeEmpty(), "no fence is left")
+	Eventually(w.VHost.Policies).Should(BeEmpty(), "no fence is left")
 	Expect(w.VHost.Definitions().Queues).To(BeEmpty())
-	Expect(w.retainedOfConnection()).To(BeEmpty())
+	Consistently(w.retainedOfConnection).WithTimeout(time.Second).Should(BeEmpty())
 }
 
 func (w *world) retainedOfConnection() []eventsv1.Event {
 	GinkgoHelper()
-	return slices.DeleteFunc(w.Retained(), func(event eventsv1.Event) bool { return event.Regarding.Kind != "BrokerConnection" })
+	return slices.DeleteFunc(w.EventsSoFar(), func(event eventsv1.Event) bool {
+		return event.Reason != "Retained" || event.Regarding.Kind != "BrokerConnection"
+	})
 }

@@ -87,7 +87,7 @@ var _ = Describe("Management APIs that misbehave", Ordered, ContinueOnFailure, f
 		for way, name := range bad {
 			Expect(w.connectionNamed(name)).NotTo(readiness(metav1.ConditionTrue), way)
 		}
-		Expect(w.Connection()).To(readiness(metav1.ConditionTrue))
+		w.EventuallyConnection(readiness(metav1.ConditionTrue))
 		peak := peakMemory(m)
 		AddReportEntry("memory", fmt.Sprintf("%d MiB at most, beside %d hostile brokers", peak>>20, len(bad)))
 		Expect(peak).To(BeNumerically("<", mostMemory))

@@ -36,7 +36,7 @@ var _ = Describe("New ConsumerQueues", func() {
 		Eventually(perQueue).Should(Equal(want))
 		Consistently(perQueue).WithTimeout(3 * time.Second).Should(Equal(want))
 		for _, name := range names {
-			Expect(w.eventsOf(name)).To(Equal([]string{"Declared"}), name)
+			w.EventuallyReasons(name, Equal([]string{"Declared"}))
 		}
 
 		By("keeping the annotation as it is when a user applies another spec")
@@ -45,23 +45,11 @@ var _ = Describe("New ConsumerQueues", func() {
 		w.Queue(names[0], `{retry: {delayTiers: [{delay: 1s}, {delay: 2s}]}}`)
 		w.Ready(names[0])
 		Expect(w.Get(names[0]).Annotations).To(HaveKeyWithValue(v1alpha1.IntentsAnnotation, before))
-		Expect(counts.of()).To(HaveKeyWithValue("ConsumerQueue/"+names[0], 5), "the user's write, what is intended, what was done")
+		five := HaveKeyWithValue("ConsumerQueue/"+names[0], 5) // the user's write, what is intended, what was done
+		Eventually(counts.of).Should(five)
+		Consistently(counts.of).WithTimeout(time.Second).Should(five)
 	})
 })
-
-// eventsOf are the reasons of the Events about a ConsumerQueue, one for each time an Event was recorded.
-func (w *world) eventsOf(name string) []string {
-	GinkgoHelper()
-	var reasons []string
-	for _, event := range w.Events() {
-		if event.Regarding.Name == name {
-			for range Times(event) {
-				reasons = append(reasons, event.Reason)
-			}
-		}
-	}
-	return reasons
-}
 
 var _ = Describe("A manager that is killed between its intents and the status", Long, func() {
 	for _, moment := range []string{"before anything is declared", "while much is declared"} {
@@ -97,7 +85,7 @@ var _ = Describe("A manager that is killed between its intents and the status", 
 			Eventually(func() int { return len(w.All()) }).WithTimeout(deadline.For(time.Minute)).Should(Equal(1 + len(stay) + len(edited)))
 			w.settled(1 + len(stay) + len(edited))
 			w.ExpectExactly()
-			Expect(w.Retained()).To(BeEmpty())
+			w.ConsistentlyNoEvents("Retained")
 		})
 	}
 })
@@ -145,7 +133,8 @@ var _ = Describe("Intents that were carried out long ago", func() {
 		startManager(w)
 		w.settled(5)
 		for _, name := range append(names, "copied") {
-			Expect(w.Get(name).Status.Topology).NotTo(ContainElement(HaveField("Name", HaveSuffix(".retry.30s"))), name)
+			Consistently(w.Get).WithArguments(name).WithTimeout(time.Second).ShouldNot(
+				HaveField("Status.Topology", ContainElement(HaveField("Name", HaveSuffix(".retry.30s")))), name)
 		}
 		w.Delete("steady", "copied", "emptied", "removed", "replaced")
 		Eventually(w.All).WithTimeout(deadline.For(time.Minute)).Should(BeEmpty())
@@ -168,8 +157,9 @@ func (w *world) loseStatus(emptied, removed, replaced string) {
 	whole.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueue"))
 	Expect(kube.Status().Update(ctx(), whole)).To(Succeed())
 	for _, name := range []string{emptied, removed, replaced} {
-		Expect(w.Get(name).Annotations).To(HaveKey(v1alpha1.IntentsAnnotation), name)
-		Expect(w.Get(name).Status.Topology).To(BeEmpty(), name)
+		cq = w.Get(name)
+		Expect(cq.Annotations).To(HaveKey(v1alpha1.IntentsAnnotation), name)
+		Expect(cq.Status.Topology).To(BeEmpty(), name)
 	}
 }
 

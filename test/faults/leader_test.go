@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -28,7 +29,7 @@ var _ = Describe("Two replicas", func() {
 		w.Queue("later", ordinary)
 		w.VHost.DeleteQueue(names[2] + ".dlq")
 		// A lease lasts 15 seconds, and is asked for every two.
-		Eventually(w.leader).WithTimeout(25 * time.Second).ShouldNot(BeElementOf(first, ""))
+		Eventually(w.leader).WithTimeout(deadline.For(25 * time.Second)).ShouldNot(BeElementOf(first, ""))
 		w.settled(4)
 		w.ExpectExactly()
 		Expect(other.HasEnded()).To(BeFalse())
@@ -41,7 +42,8 @@ var _ = Describe("Two replicas", func() {
 		second := w.leader()
 		third := w.replica()
 		other.Stop()
-		Eventually(w.leader).WithTimeout(8 * time.Second).ShouldNot(BeElementOf(second, ""))
+		Expect(w.leader()).NotTo(Equal(second), "it gives the lease back before it ends")
+		Eventually(w.leader).WithTimeout(deadline.For(8 * time.Second)).ShouldNot(BeElementOf(second, ""))
 		w.Queue("last", ordinary)
 		w.settled(5)
 		Expect(third.HasEnded()).To(BeFalse())

@@ -29,12 +29,14 @@ var _ = Describe("A broker", func() {
 		for _, name := range names {
 			w.Eventually(name, Unreachable()...)
 		}
+		Eventually(counts.of).Should(haveWritten(names, 1))
 		Expect(counts.first()).To(BeTemporally(">", stopped.Add(3*time.Second)))
 		Consistently(counts.of).WithTimeout(3 * time.Second).Should(haveWritten(names, 1))
 
 		private.Start()
 		w.AllReady(5)
 		w.ExpectExactly()
+		Eventually(counts.of).Should(haveWritten(names, 2))
 		Consistently(counts.of).WithTimeout(3 * time.Second).Should(haveWritten(names, 2))
 		flow.noneLost()
 	})

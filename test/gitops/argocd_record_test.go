@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	gomegatypes "github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,7 +85,7 @@ var situations = map[string]map[string]func(s *scene){
 		"healthy": (*scene).connected,
 		"without_secret": func(s *scene) {
 			s.Connect(v1alpha1.BrokerConnectionSpec{})
-			s.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "SecretNotFound"))
+			s.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "SecretNotFound"))
 		},
 		"wrong_password": func(s *scene) {
 			s.Connect(v1alpha1.BrokerConnectionSpec{})
@@ -95,7 +94,7 @@ var situations = map[string]map[string]func(s *scene){
 		"suspended": func(s *scene) {
 			s.connected()
 			s.Connect(v1alpha1.BrokerConnectionSpec{Suspend: new(true)})
-			s.eventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+			s.EventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
 		},
 	},
 }
@@ -141,7 +140,7 @@ func (s *scene) connect() {
 func (s *scene) connected() {
 	GinkgoHelper()
 	s.connect()
-	s.eventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Events", true))
+	s.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Events", true))
 }
 
 func (s *scene) ready() {
@@ -155,12 +154,7 @@ func (s *scene) ready() {
 func (s *scene) lock() {
 	GinkgoHelper()
 	s.Secret(s.Broker.Username, "wrong")
-	s.eventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
-}
-
-func (s *scene) eventuallyConnection(matchers ...gomegatypes.GomegaMatcher) {
-	GinkgoHelper()
-	Eventually(s.Connection).Should(SatisfyAll(matchers...))
+	s.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
 }
 
 // whilePaused has something happen that the manager does not see yet, and reads nothing more before the manager goes on.

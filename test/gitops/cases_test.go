@@ -61,7 +61,7 @@ func itDeliversSamples(by tool) {
 				w.Counted(cq.Name)
 			}
 
-			settled := w.versions()
+			settled := w.settledVersions()
 			for range 3 {
 				d.Compare()
 				d.Healthy(revision)

@@ -155,14 +155,14 @@ func (k *kustomization) Healthy(revision string) {
 func (k *kustomization) Unhealthy(revision, name, message string) {
 	GinkgoHelper()
 	k.eventually(metav1.ConditionFalse, "HealthCheckFailed", fmt.Sprintf("ConsumerQueue/%s/%s status: 'Failed'", k.Namespace, name))
-	Expect(k.status().LastAttemptedRevision).To(HaveSuffix(revision))
-	Expect(k.Get(name)).To(SatisfyAll(BeCurrent(), Message(ContainSubstring(message))))
+	Eventually(k.status).Should(HaveField("LastAttemptedRevision", HaveSuffix(revision)))
+	k.Eventually(name, Message(ContainSubstring(message)))
 }
 
 func (k *kustomization) Refused(revision, message string) {
 	GinkgoHelper()
 	k.eventually(metav1.ConditionFalse, "ReconciliationFailed", message)
-	Expect(k.status().LastAttemptedRevision).To(HaveSuffix(revision))
+	Eventually(k.status).Should(HaveField("LastAttemptedRevision", HaveSuffix(revision)))
 }
 
 // eventually is about the Ready condition.

@@ -2,8 +2,10 @@ package gitops
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -130,6 +132,18 @@ func (w *world) versions() map[string]string {
 			found[kind+" "+object.Name] = object.ResourceVersion
 		}
 	}
+	return found
+}
+
+// settledVersions are versions that stay for two seconds: the last of what the operator counts and writes is there.
+func (w *world) settledVersions() map[string]string {
+	GinkgoHelper()
+	var found map[string]string
+	Eventually(func() bool {
+		last := found
+		found = w.versions()
+		return maps.Equal(last, found)
+	}).WithPolling(2 * time.Second).Should(BeTrue())
 	return found
 }
 

@@ -44,20 +44,20 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 	})
 
 	It("is upgraded with its CRDs and other values, and nothing changes at the broker", func() {
-		declared, news := c.VHost.Definitions(), c.news()
+		declared, news := c.VHost.Definitions(), c.settledNews()
 
 		c.helm("upgrade", chart, withImage(now), "--set=replicas=2", "--set=podDisruptionBudget.enabled=true")
 		c.rollOut()
 
-		Expect(c.pods()).To(HaveLen(2))
-		Expect(c.pods()).To(HaveEach(HaveField("Spec.Containers", HaveExactElements(HaveField("Image", now)))))
-		Expect(appears()).To(ContainElement(HavePrefix("PodDisruptionBudget " + system)))
+		Eventually(c.pods).Should(SatisfyAll(HaveLen(2),
+			HaveEach(HaveField("Spec.Containers", HaveExactElements(HaveField("Image", now))))))
+		Eventually(appears).Should(ContainElement(HavePrefix("PodDisruptionBudget " + system)))
 		Expect(c.Kube.KnowsConsumerTimeout()).To(BeTrue())
 		leaders := []string{c.pods()[0].Name, c.pods()[1].Name}
 		Eventually(c.leader).WithTimeout(deadline.For(30 * time.Second)).Should(BeElementOf(leaders))
 		c.Ready("orders")
 		Expect(c.VHost.Definitions()).To(Equal(declared))
-		Expect(c.news()).To(Equal(news), "an upgrade is no news to the owner of a queue")
+		Consistently(c.news).Should(Equal(news), "an upgrade is no news to the owner of a queue")
 		c.correctsDrift()
 	})
 

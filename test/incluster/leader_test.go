@@ -39,6 +39,8 @@ type handover struct {
 	from, to string
 	// gap is from the last sign of the one to the first of the other.
 	gap time.Duration
+	// givenBack says that between them the lease had no holder.
+	givenBack bool
 }
 
 // watchLeadership returns a function that waits until another pod leads than does now.
@@ -53,7 +55,7 @@ func (c *cluster) watchLeadership() func() handover {
 	DeferCleanup(watcher.Stop)
 	return func() handover {
 		GinkgoHelper()
-		lastSign := time.Time{}
+		lastSign, givenBack := time.Time{}, false
 		limit := time.After(deadline.For(30 * time.Second))
 		for {
 			select {
@@ -63,9 +65,9 @@ func (c *cluster) watchLeadership() func() handover {
 				Expect(is).To(BeTrue(), "%v", event)
 				switch pod := holder(found); pod {
 				case "", from:
-					lastSign = found.Spec.RenewTime.Time
+					lastSign, givenBack = found.Spec.RenewTime.Time, pod == ""
 				default:
-					return handover{from, pod, found.Spec.AcquireTime.Sub(lastSign)}
+					return handover{from, pod, found.Spec.AcquireTime.Sub(lastSign), givenBack}
 				}
 			case <-limit:
 				Fail("nobody took over from " + from)

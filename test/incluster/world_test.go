@@ -21,6 +21,7 @@ import (
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -211,11 +212,23 @@ func (c *cluster) objects() []string {
 func (c *cluster) news() int {
 	GinkgoHelper()
 	count := 0
-	for _, event := range c.Events() {
+	for _, event := range c.EventsSoFar() {
 		if strings.HasPrefix(event.Regarding.APIVersion, v1alpha1.GroupVersion.Group) {
 			count += Times(event)
 		}
 	}
+	return count
+}
+
+// settledNews counts the Events about Warren's resources as soon as none has come for a second.
+func (c *cluster) settledNews() int {
+	GinkgoHelper()
+	count := -1
+	Eventually(func() bool {
+		last := count
+		count = c.news()
+		return count == last
+	}).WithPolling(time.Second).Should(BeTrue())
 	return count
 }
 
@@ -235,15 +248,18 @@ func (c *cluster) pods() []corev1.Pod {
 
 func (c *cluster) pod() string {
 	GinkgoHelper()
-	pods := c.pods()
-	Expect(pods).To(HaveLen(1))
+	var pods []corev1.Pod
+	Eventually(func() []corev1.Pod {
+		pods = c.pods()
+		return pods
+	}).Should(HaveLen(1))
 	return pods[0].Name
 }
 
 // rollOut waits until all replicas of the manager are ready.
 func (c *cluster) rollOut() {
 	GinkgoHelper()
-	c.Kube.Kubectl("rollout", "status", "--namespace", system, deployment, "--timeout=120s")
+	c.Kube.Kubectl("rollout", "status", "--namespace", system, deployment, "--timeout="+deadline.For(time.Minute).String())
 }
 
 // correctsDrift deletes a queue at the broker and waits until it is back, which takes a manager that leads.

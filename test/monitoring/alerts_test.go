@@ -79,11 +79,11 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	})
 
 	It("has the namespace of a resource, not of the manager, and that of the manager where a metric has none", func() {
-		Expect(prometheus.query(`warren_connection_up{protocol="amqp"}`)).To(ConsistOf(
+		prometheus.eventually(`warren_connection_up{protocol="amqp"}`, ConsistOf(
 			HaveField("Metric", HaveKeyWithValue(model.LabelName("namespace"), model.LabelValue(well.Namespace))),
 			HaveField("Metric", HaveKeyWithValue(model.LabelName("namespace"), model.LabelValue(cut.Namespace))),
 			HaveField("Metric", HaveKeyWithValue(model.LabelName("namespace"), model.LabelValue(fenced.Namespace)))))
-		Expect(prometheus.query(`leader_election_master_status{namespace="warren-system"}`)).To(HaveLen(1))
+		prometheus.eventually(`leader_election_master_status{namespace="warren-system"}`, HaveLen(1))
 	})
 
 	It("counts drift that is corrected", func() {
@@ -102,7 +102,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		ends(cut.is("WarrenBrokerUnreachable", "default"))
 		cut.amqp.Refuse()
 		fires(cut.is("WarrenBrokerUnreachable", "default"))
-		Expect(prometheus.query(`warren_connection_up == 0`)).To(HaveLen(1))
+		prometheus.eventually(`warren_connection_up == 0`, HaveLen(1))
 		cut.amqp.Accept()
 		ends(cut.is("WarrenBrokerUnreachable", "default"))
 		Eventually(func() model.Vector { return prometheus.query(`warren_connection_reconnects_total > 0`) }).Should(HaveLen(1))
@@ -128,22 +128,22 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		well.VHost.DeclareQueue("invoices", map[string]any{"x-queue-type": "classic"})
 		well.Queue("invoices", `{retry: {policy: None}}`)
 		fires(well.is("WarrenRecreationRequired", "invoices"))
-		Expect(prometheus.firing()).NotTo(ContainElement(well.is("WarrenDriftNotCorrected", "invoices")))
-		Expect(prometheus.query(`warren_drift_detected_total{kind="Queue", effect="Recreate"} >= 1`)).To(HaveLen(1))
+		Consistently(prometheus.firing).ShouldNot(ContainElement(well.is("WarrenDriftNotCorrected", "invoices")))
+		prometheus.eventually(`warren_drift_detected_total{kind="Queue", effect="Recreate"} >= 1`, HaveLen(1))
 	})
 
 	It("tells of dead letters that grow, and that wait", func() {
 		well.VHost.Publish("", "orders.dlq", "first", "second")
 		fires(well.is("WarrenDeadLettersGrowing", "orders"))
 		fires(well.is("WarrenDeadLettersWaiting", "orders"))
-		Expect(prometheus.query(fmt.Sprintf(`warren_consumerqueue_messages{namespace=%q, name="orders", role="dead_lettered"}`,
-			well.Namespace))).To(HaveExactElements(HaveField("Value", BeNumerically("==", 2))))
+		prometheus.eventually(fmt.Sprintf(`warren_consumerqueue_messages{namespace=%q, name="orders", role="dead_lettered"}`,
+			well.Namespace), HaveExactElements(HaveField("Value", BeNumerically("==", 2))))
 	})
 
 	It("counts what a Redrive moves", func() {
 		well.VHost.Publish("", "orders.dlq", "third", "fourth", "fifth")
 		well.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 1}`) // it is seen while it runs
-		Eventually(func() model.Vector { return prometheus.query(`warren_redrive_in_flight`) }).Should(HaveLen(1))
+		prometheus.eventually(`last_over_time(warren_redrive_in_flight[1h])`, HaveLen(1))
 		Eventually(func() model.Vector {
 			return prometheus.query(`warren_redrive_messages_total{consumerqueue="orders", kind="Redrive", result="moved"} == 5`)
 		}).Should(HaveLen(1))
@@ -171,7 +171,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	It("tells of a vhost that is not read any more though the broker answers, here with a refusal", func() {
 		broker.SetTags(GinkgoTB(), fenced.user)
 		fires(fenced.is("WarrenSnapshotStale", "default"))
-		Expect(prometheus.firing()).NotTo(ContainElement(fenced.is("WarrenBrokerUnreachable", "default")))
+		Consistently(prometheus.firing).ShouldNot(ContainElement(fenced.is("WarrenBrokerUnreachable", "default")))
 		broker.SetTags(GinkgoTB(), fenced.user, "monitoring")
 		ends(fenced.is("WarrenSnapshotStale", "default"))
 	})
@@ -204,8 +204,10 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	})
 
 	It("has seen every metric of the reference, and no other", func() {
-		values, _, err := prometheus.LabelValues(ctx(), "__name__", []string{`{__name__=~"warren_.*"}`}, prometheus.started, time.Now())
-		Expect(err).NotTo(HaveOccurred())
+		values := func() (model.LabelValues, error) {
+			found, _, err := prometheus.LabelValues(ctx(), "__name__", []string{`{__name__=~"warren_.*"}`}, prometheus.started, time.Now())
+			return found, err
+		}
 		var want []string
 		for _, metric := range metrics.Definitions() {
 			if metric.Type == "histogram" {
@@ -214,7 +216,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			}
 			want = append(want, metric.Name)
 		}
-		Expect(values).To(ConsistOf(asValues(want)...))
+		Eventually(values).Should(ConsistOf(asValues(want)...))
 	})
 
 	It("tells of an operator that is gone, and then of nothing else", func() {

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
@@ -76,7 +77,13 @@ func startPrometheus(target, tokenFile string) *prometheus {
 	return &prometheus{API: promv1.NewAPI(client), started: time.Now()}
 }
 
-// query evaluates an expression now.
+// eventually waits until an expression has a value that matches.
+func (p *prometheus) eventually(expression string, matcher types.GomegaMatcher) {
+	GinkgoHelper()
+	Eventually(p.query).WithArguments(expression).Should(matcher, "%s", expression)
+}
+
+// query evaluates an expression now. The number lags: the manager counts some time after it acts, and Prometheus scrapes each second.
 func (p *prometheus) query(expression string) model.Vector {
 	GinkgoHelper()
 	value, _, err := p.Query(ctx(), expression, time.Now())

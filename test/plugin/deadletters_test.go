@@ -33,40 +33,43 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		w.letEdit()
 		w.park("orders.dlq", 3)
 
-		missing := w.warren("dlq", "show", "orders", editor)
-		Expect(missing).To(SatisfyAll(HaveField("Code", 1),
+		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1),
 			HaveField("ErrOut", ContainSubstring("kubectl --namespace "+w.Namespace+" create serviceaccount warren-dead-letters\n")),
-			HaveField("ErrOut", ContainSubstring("--clusterrole=edit --serviceaccount="+w.Namespace+":warren-dead-letters\n"))))
+			HaveField("ErrOut", ContainSubstring("--clusterrole=edit --serviceaccount="+w.Namespace+":warren-dead-letters\n"))),
+			"dlq", "show", "orders", editor)
 		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
 
 		Eventually(func() string { return w.warren("dlq", "ls", editor).Out }).Should(MatchRegexp(
 			`^NAME     QUEUE        MESSAGES   COUNTED\norders   orders\.dlq   3          \d+m?s\n$`))
 		Expect(w.warren("dlq", "ls", "-A").Out).To(ContainSubstring(w.Namespace))
 
-		shown := w.warren("dlq", "show", "orders", "--group-by=n", editor)
-		Expect(shown).To(SatisfyAll(HaveField("Code", 0),
+		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0),
 			HaveField("Out", HavePrefix("Queue orders.dlq: 3 messages.\n\nREASON   QUEUE   N   COUNT   REDRIVEN   OLDEST   NEWEST   SAMPLE\n")),
-			HaveField("ErrOut", ContainSubstring("--died-reason Parked --header n=0\n"))))
+			HaveField("ErrOut", ContainSubstring("--died-reason Parked --header n=0\n"))), "dlq", "show", "orders", "--group-by=n", editor)
 
-		list := deadletters.DeadLetterList{}
-		peeked := w.warren("dlq", "peek", "orders", "--position=1", "--limit=1", "-o", "json", editor)
-		Expect(json.Unmarshal([]byte(peeked.Out), &list)).To(Succeed(), peeked.ErrOut)
-		Expect(list).To(SatisfyAll(HaveField("Kind", "DeadLetterList"), HaveField("Items", HaveLen(1)), HaveField("NextPosition", HaveValue(BeEquivalentTo(2)))))
-		ids := strings.Fields(w.warren("dlq", "peek", "orders", "--where=headers.n > 0", "-o", "name", editor).Out)
-		Expect(ids).To(HaveLen(2))
-		letter := w.warren("dlq", "peek", "orders", "--id="+ids[1], "--died-reason=parked", editor)
-		Expect(letter.Out).To(HavePrefix("Queue orders.dlq: 3 messages, 1 printed.\n\nPosition:     2\nID:           " + ids[1] + "\nReason:       Parked\n"))
-		Expect(letter.Out).To(ContainSubstring("\nHeaders:      n: 2\n"))
-		Expect(letter.Out).To(HaveSuffix("\nBody:         8 bytes\n  {\n    \"n\": 2\n  }\n"))
+		listed := func(out string) (list deadletters.DeadLetterList, err error) {
+			err = json.Unmarshal([]byte(out), &list)
+			return list, err
+		}
+		w.eventuallyWarren(HaveField("Out", WithTransform(listed, SatisfyAll(
+			HaveField("Kind", "DeadLetterList"), HaveField("Items", HaveLen(1)), HaveField("NextPosition", HaveValue(BeEquivalentTo(2)))))),
+			"dlq", "peek", "orders", "--position=1", "--limit=1", "-o", "json", editor)
+		ids := strings.Fields(w.eventuallyWarren(HaveField("Out", WithTransform(strings.Fields, HaveLen(2))),
+			"dlq", "peek", "orders", "--where=headers.n > 0", "-o", "name", editor).Out)
+		w.eventuallyWarren(HaveField("Out", SatisfyAll(
+			HavePrefix("Queue orders.dlq: 3 messages, 1 printed.\n\nPosition:     2\nID:           "+ids[1]+"\nReason:       Parked\n"),
+			ContainSubstring("\nHeaders:      n: 2\n"),
+			HaveSuffix("\nBody:         8 bytes\n  {\n    \"n\": 2\n  }\n"))),
+			"dlq", "peek", "orders", "--id="+ids[1], "--died-reason=parked", editor)
 
-		refused := w.warren("dlq", "export", "orders", editor)
-		Expect(refused).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/export"`)),
-			HaveField("ErrOut", ContainSubstring("--clusterrole=warren-deadletterqueue-admin-role"))))
+			HaveField("ErrOut", ContainSubstring("--clusterrole=warren-deadletterqueue-admin-role"))), "dlq", "export", "orders", editor)
 		w.Account("exporter", "deadletterqueue_admin_role")
 		path := filepath.Join(GinkgoT().TempDir(), "orders.ndjson")
-		exported := w.warren("dlq", "export", "orders", "--service-account=exporter", "--file="+path, editor)
-		Expect(exported).To(Equal(ended{ErrOut: "Exported 3 messages.\n"}))
+		w.EventuallyMessages("orders.dlq", Equal(3))
+		w.eventuallyWarren(Equal(ended{ErrOut: "Exported 3 messages.\n"}),
+			"dlq", "export", "orders", "--service-account=exporter", "--file="+path, editor)
 		content, err := os.ReadFile(path)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Split(string(content), "\n")).To(SatisfyAll(HaveLen(5), HaveExactElements(
@@ -74,6 +77,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			Equal(`{"kind":"ExportEnd","count":3,"partial":false}`), BeEmpty())))
 		Expect(path + ".part").NotTo(BeAnExistingFile())
 
+		w.EventuallyMessages("orders.dlq", Equal(3))
 		moved := w.warren("dlq", "redrive", "orders", "--id="+ids[1], "--died-reason=parked", "--yes")
 		Expect(moved).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("Completed: 1 of 3 messages moved"))))
 	})
@@ -84,12 +88,12 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		w.letEdit()
 		w.park("orders.dlq", 2)
 		w.Account("warren-dead-letters", "deadletterqueue_viewer_role")
-		Expect(w.warren("dlq", "show", "orders", editor)).To(SatisfyAll(
-			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
-		Expect(w.warren("dlq", "peek", "orders", editor)).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+		w.eventuallyWarren(SatisfyAll(
+			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))), "dlq", "show", "orders", editor)
+		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/messages"`)),
 			HaveField("ErrOut", ContainSubstring("gives the ServiceAccount the role:\n  kubectl --namespace "+w.Namespace+
-				" create rolebinding warren-dead-letters-edit --clusterrole=edit"))))
+				" create rolebinding warren-dead-letters-edit --clusterrole=edit"))), "dlq", "peek", "orders", editor)
 	})
 
 	It("tells who has the role view which role is missing for the rest", func() {
@@ -105,14 +109,14 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		}
 		Eventually(func() string { return viewer("ls").Out }).Should(MatchRegexp(`orders +orders\.dlq +2 `))
 		for _, verb := range []string{"show", "peek", "export"} {
-			Expect(viewer(verb, "orders")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(
+			Eventually(viewer).WithArguments(verb, "orders").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(
 				`you may create none of "warren-dead-letters": ask for the role edit in namespace "`+w.Namespace+
 					`", or for the verb create on serviceaccounts/token.`))), verb)
 		}
-		Expect(viewer("redrive", "orders", "--yes")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+		Eventually(viewer).WithArguments("redrive", "orders", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
 			HaveField("ErrOut", ContainSubstring("ask for a role in the namespace; view is enough to look, edit to move dead letters"))))
-		Expect(viewer("purge", "orders", "--limit=2", "--yes")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+		Eventually(viewer).WithArguments("purge", "orders", "--limit=2", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "purges"`)),
 			HaveField("ErrOut", ContainSubstring("only the role admin in the namespace lets you delete dead letters"))))
 
@@ -122,7 +126,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		Eventually(func() ended { return viewer("show", "orders") }).Should(SatisfyAll(
 			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
 		for verb, role := range map[string]string{"peek": "edit", "export": "warren-deadletterqueue-admin-role"} {
-			Expect(viewer(verb, "orders")).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", SatisfyAll(
+			Eventually(viewer).WithArguments(verb, "orders").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", SatisfyAll(
 				ContainSubstring("gives the ServiceAccount the role:\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
 		}
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
@@ -162,8 +166,8 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			`serviceaccounts "nobody" not found`:                 {"orders", "--service-account=nobody"},
 			`you may create none of "warren-dead-letters"`:       {"orders", "--as=stranger"},
 		} {
-			peeked := w.warren(append([]string{"dlq", "peek", editor}, args...)...)
-			Expect(peeked).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))))
+			w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))),
+				append([]string{"dlq", "peek", editor}, args...)...)
 		}
 		Expect(w.warren("dlq", "peek", "orders", "--died-reason=boredom")).To(HaveField("Code", 5))
 		Expect(w.warren("__complete", "dlq", "peek", "").Out).To(HavePrefix("orders\n"))

@@ -55,7 +55,7 @@ var _ = Describe("kubectl warren", func() {
 		kube.Kubectl("apply", "--server-side", "--force-conflicts", "--namespace="+w.Namespace, "-f", changed)
 		w.Ready("orders")
 		w.ExpectExactly()
-		Expect(w.warren("plan", "-f", changed)).To(HaveField("Code", 0))
+		w.eventuallyWarren(HaveField("Code", 0), "plan", "-f", changed)
 	})
 
 	It("says that a queue has to be recreated, before and after the file is applied", func() {
@@ -121,10 +121,10 @@ var _ = Describe("kubectl warren", func() {
 		}
 		Eventually(func() int { return w.warren("status", "--as=viewer").Code }).Should(Equal(0))
 		for _, verb := range []string{"plan", "diff", "tree", "status"} {
-			Expect(w.warren(verb, "orders", "--as=viewer")).To(HaveField("Code", 0), verb)
+			w.eventuallyWarren(HaveField("Code", 0), verb, "orders", "--as=viewer")
 		}
 		changed := file("changed.yaml", ordersYAML+"  queue: {messageTTL: 5m}\n")
-		Expect(w.warren("plan", "-f", changed, "--as=viewer")).To(HaveField("Code", 2))
+		w.eventuallyWarren(HaveField("Code", 2), "plan", "-f", changed, "--as=viewer")
 		Expect(w.warren("status", "-A", "--as=viewer")).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("a role in one namespace is not enough for -A"))))
 		Expect(w.warren("dlq", "redrive", "orders", "--yes", "--as=viewer")).To(SatisfyAll(

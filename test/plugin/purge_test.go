@@ -44,7 +44,7 @@ func (w *world) remain(count int) []string {
 // purge begins to delete the messages of orders.dlq, so slowly that the test can do something meanwhile, and returns the Purge's name.
 func (w *world) purge() (*running, string) {
 	GinkgoHelper()
-	r := w.start("dlq", "purge", "orders", "--yes", "--limit=200", "--rate=5")
+	r := w.start("dlq", "purge", "orders", "--yes", "--limit=200", "--rate=2")
 	Eventually(w.purges).Should(ContainElement(HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0)))))
 	return r, w.purges()[0].Name
 }
@@ -62,6 +62,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.purges()).To(BeEmpty(), "the dry run is deleted")
 
 		for _, answer := range []string{"", "y\n", "yes\n", "5\n", "30\n"} {
+			w.EventuallyMessages("orders.dlq", Equal(8))
 			Expect(w.answer(answer, limited...)).To(SatisfyAll(HaveField("Code", 1),
 				HaveField("ErrOut", ContainSubstring("Delete 3 messages from orders.dlq? There is no way back. Type the number of messages to delete: ")),
 				HaveField("ErrOut", ContainSubstring("no message was deleted: type 3"))))
@@ -76,6 +77,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 			HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))), HaveField("Rate.StrVal", "Unlimited"),
 			HaveField("Select.Where", "headers.n >= 3 && body.n < 6"), HaveField("Select.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
 
+		w.EventuallyMessages("orders.dlq", Equal(5))
 		Expect(w.warren(append(limited, "--yes")...)).To(Equal(ended{
 			Out: "Queue orders.dlq: 0 of 5 messages would be deleted, 5 skipped (NotSelected).\n",
 		}), "there is nothing to ask")
@@ -88,6 +90,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 8)
 		for _, flag := range []string{"--yes", "--dry-run"} {
+			w.EventuallyMessages("orders.dlq", Equal(8))
 			Expect(w.warren("dlq", "purge", "orders", "--limit=7", flag)).To(SatisfyAll(HaveField("Code", 1),
 				HaveField("Out", ContainSubstring("8 of 8 messages would be deleted")),
 				HaveField("ErrOut", ContainSubstring("8 messages match, and --limit is 7: none is deleted"))))
@@ -104,6 +107,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w.park("orders.dlq", 4)
 		printed := w.warren("dlq", "purge", "orders", "--yes", "--limit=9", "--id=aaaaaaaaaaaaaaaa", "-o", "json")
 		Expect(printed).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", BeEmpty())), "nothing matches")
+		w.EventuallyMessages("orders.dlq", Equal(4))
 		printed = w.warren("dlq", "purge", "orders", "--yes", "--limit=9", "--rate=1000", "-o", "json")
 		Expect(printed).To(HaveField("Code", 0))
 		purge := v1alpha1.Purge{}
@@ -183,7 +187,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 100)
-		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 5}`)
+		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 1}`)
 		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		waiting, out, errOut := w.command("dlq", "purge", "orders", "--yes", "--limit=100", "--detach", "-o", "name"), &lines{}, &lines{}
 		waiting.Stdout, waiting.Stderr = out, errOut

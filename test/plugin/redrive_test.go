@@ -60,7 +60,7 @@ func (w *world) start(args ...string) *running {
 // move begins to move the messages of orders.dlq, so slowly that the test can do something meanwhile.
 func (w *world) move() *running {
 	GinkgoHelper()
-	r := w.start("dlq", "redrive", "orders", "--yes", "--rate=5")
+	r := w.start("dlq", "redrive", "orders", "--yes", "--rate=2")
 	Eventually(func() int { return w.VHost.Ready("orders") }).Should(BeNumerically(">", 0))
 	return r
 }
@@ -83,6 +83,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(counted).To(Equal(ended{Out: "Queue orders.dlq: 5 of 20 messages would be moved, 15 skipped (NotSelected).\n", ErrOut: counted.ErrOut}))
 		Expect(w.redrives()).To(BeEmpty(), "the dry run is deleted")
 
+		w.EventuallyMessages("orders.dlq", Equal(20))
 		refused := w.answer("n\n", arguments...)
 		Expect(refused).To(SatisfyAll(HaveField("Code", 1),
 			HaveField("ErrOut", ContainSubstring("Move 5 messages from orders.dlq to orders, 100 a second? [y/N]")),
@@ -100,6 +101,7 @@ var _ = Describe("kubectl warren dlq", func() {
 			HaveField("RequestedBy", "admin"), HaveField("Reason", "the API is back"), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))),
 			HaveField("Select.Where", "headers.n < 5"), HaveField("Select.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
 
+		w.EventuallyMessages("orders.dlq", Equal(15))
 		none := w.warren("dlq", "redrive", "orders", "--where=headers.n == 77", "--yes")
 		Expect(none).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("0 of 15 messages would be moved"))))
 	})
@@ -179,7 +181,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 100)
-		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 5}`)
+		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 1}`)
 		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		waiting := w.command("dlq", "redrive", "orders", "--yes", "--detach", "-o", "name")
 		out, errOut := &bytes.Buffer{}, &lines{}

@@ -15,6 +15,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -115,6 +116,18 @@ func (w *world) command(args ...string) *exec.Cmd {
 
 // warren runs `kubectl warren` to its end.
 func (w *world) warren(args ...string) ended { return w.answer("", args...) }
+
+// eventuallyWarren runs `kubectl warren`, which changes nothing, until it ends as wanted, and returns how it ended. At first, the API server
+// may not know of a role, and an earlier look may still give messages back.
+func (w *world) eventuallyWarren(matcher types.GomegaMatcher, args ...string) ended {
+	GinkgoHelper()
+	var last ended
+	Eventually(func() ended {
+		last = w.warren(args...)
+		return last
+	}).Should(matcher, "kubectl warren %q", args)
+	return last
+}
 
 // answer runs `kubectl warren` with something on stdin.
 func (w *world) answer(stdin string, args ...string) ended {

@@ -38,20 +38,19 @@ type DeadLetterServer struct {
 // NewDeadLetterServer picks an address of this machine, and makes a certificate. Call it once for a suite.
 func NewDeadLetterServer() DeadLetterServer {
 	GinkgoHelper()
-	return newDeadLetterServer(net.IPv4(127, 0, 0, 1))
+	return newDeadLetterServer(FreeAddress())
 }
 
-func newDeadLetterServer(ip net.IP) DeadLetterServer {
+func newDeadLetterServer(address string) DeadLetterServer {
 	GinkgoHelper()
-	listener, err := (&net.ListenConfig{}).Listen(ctx(), "tcp", net.JoinHostPort(ip.String(), "0"))
+	host, _, err := net.SplitHostPort(address)
 	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	crt, key, err := cert.GenerateSelfSignedCertKey(ip.String(), []net.IP{ip}, nil)
+	crt, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.ParseIP(host)}, nil)
 	Expect(err).NotTo(HaveOccurred())
 	folder := GinkgoT().TempDir()
 	Expect(os.WriteFile(filepath.Join(folder, "tls.crt"), crt, 0o600)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(folder, "tls.key"), key, 0o600)).To(Succeed())
-	return DeadLetterServer{Address: listener.Addr().String(), Folder: folder}
+	return DeadLetterServer{Address: address, Folder: folder}
 }
 
 // Flags are those of a manager that serves there.
@@ -171,6 +170,13 @@ func (l *Looker) TryOpen(path string) (*http.Response, error) {
 // Get is Ask for an answer that is there, once the operator knows the queue and nobody else looks.
 func (l *Looker) Get(path string, into any) {
 	GinkgoHelper()
+	Expect(json.Unmarshal(l.Answers(path, http.StatusOK), into)).To(Succeed())
+}
+
+// Answers is Ask until the answer has the code. At first, the API server may not know of an account's role, the operator may not know the
+// queue, and an earlier look may still give messages back.
+func (l *Looker) Answers(path string, code int) []byte {
+	GinkgoHelper()
 	var body []byte
 	Eventually(func(g Gomega) {
 		response, err := l.TryOpen(path)
@@ -178,7 +184,7 @@ func (l *Looker) Get(path string, into any) {
 		defer func() { _ = response.Body.Close() }()
 		body, err = io.ReadAll(response.Body)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(response.StatusCode).To(Equal(http.StatusOK), "%s", body)
+		g.Expect(response.StatusCode).To(Equal(code), "%s", body)
 	}).Should(Succeed())
-	Expect(json.Unmarshal(body, into)).To(Succeed())
+	return body
 }

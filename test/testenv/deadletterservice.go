@@ -81,17 +81,20 @@ func fromDeadLetterManifest(file string, into any) {
 	Expect(yaml.UnmarshalStrict(content, into)).To(Succeed())
 }
 
-// outerAddress is an address of this machine that others reach it by.
-func outerAddress() net.IP {
+// outerAddress is an address of this machine that others reach it by, with a port that nobody listens at.
+func outerAddress() string {
 	GinkgoHelper()
 	addresses, err := net.InterfaceAddrs()
 	Expect(err).NotTo(HaveOccurred())
 	for _, address := range addresses {
 		network, isNetwork := address.(*net.IPNet)
 		if isNetwork && network.IP.IsGlobalUnicast() {
-			return network.IP
+			listener, err := (&net.ListenConfig{}).Listen(ctx(), "tcp", net.JoinHostPort(network.IP.String(), "0"))
+			Expect(err).NotTo(HaveOccurred())
+			defer func() { _ = listener.Close() }()
+			return listener.Addr().String()
 		}
 	}
 	Fail("this machine has only loopback addresses: the proxy of an API server connects to none of them")
-	return nil
+	return ""
 }

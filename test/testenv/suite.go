@@ -14,11 +14,13 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// SetUpGomega has Gomega fail specs, and sets how long Eventually waits on an idle machine unless a spec says otherwise.
+// SetUpGomega has Gomega fail specs. Unless a spec says otherwise, Eventually waits for the given time on an idle machine, and Consistently
+// watches for some seconds.
 func SetUpGomega(within time.Duration) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(deadline.For(within))
 	SetDefaultEventuallyPollingInterval(deadline.Polling)
+	SetDefaultConsistentlyDuration(4 * time.Second)
 	SetDefaultConsistentlyPollingInterval(deadline.Polling)
 }
 

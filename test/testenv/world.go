@@ -3,14 +3,12 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -209,6 +207,12 @@ func (w *World) EventuallyPurge(name string, matchers ...types.GomegaMatcher) *v
 	return purge
 }
 
+// EventuallyMessages waits until the number of a queue's messages that a consumer would get matches.
+func (w *World) EventuallyMessages(queue string, matcher types.GomegaMatcher) {
+	GinkgoHelper()
+	Eventually(w.VHost.Ready).WithArguments(queue).Should(matcher, "messages of the queue "+queue)
+}
+
 // Queues applies many ConsumerQueues, and returns their names.
 func (w *World) Queues(prefix string, count int, spec string) []string {
 	GinkgoHelper()
@@ -251,6 +255,17 @@ func (w *World) All() []v1alpha1.ConsumerQueue {
 	return list.Items
 }
 
+// EventuallyConnection waits until the BrokerConnection "default" matches, and returns it.
+func (w *World) EventuallyConnection(matchers ...types.GomegaMatcher) *v1alpha1.BrokerConnection {
+	GinkgoHelper()
+	var bc *v1alpha1.BrokerConnection
+	Eventually(func() *v1alpha1.BrokerConnection {
+		bc = w.Connection()
+		return bc
+	}).Should(SatisfyAll(matchers...))
+	return bc
+}
+
 // Connection reads the BrokerConnection "default".
 func (w *World) Connection() *v1alpha1.BrokerConnection {
 	GinkgoHelper()
@@ -259,12 +274,15 @@ func (w *World) Connection() *v1alpha1.BrokerConnection {
 	return bc
 }
 
-// Eventually waits until a ConsumerQueue's status speaks of its newest generation and is as wanted, and checks that kstatus
-// understands the status.
+// Eventually waits until a ConsumerQueue matches and its status speaks of its newest generation, and returns what matched. It checks
+// that kstatus understands the status.
 func (w *World) Eventually(name string, matchers ...types.GomegaMatcher) *v1alpha1.ConsumerQueue {
 	GinkgoHelper()
-	Eventually(func() *v1alpha1.ConsumerQueue { return w.Get(name) }).Should(SatisfyAll(append(matchers, BeCurrent())...))
-	cq := w.Get(name)
+	var cq *v1alpha1.ConsumerQueue
+	Eventually(func() *v1alpha1.ConsumerQueue {
+		cq = w.Get(name)
+		return cq
+	}).Should(SatisfyAll(append(matchers, BeCurrent())...))
 	expectTidy(cq.Status.Conditions)
 	return cq
 }
@@ -312,27 +330,4 @@ func (w *World) AllReady(count int) {
 // IsReady says whether a ConsumerQueue is Ready in its newest generation.
 func IsReady(cq *v1alpha1.ConsumerQueue) bool {
 	return meta.IsStatusConditionTrue(cq.Status.Conditions, v1alpha1.ConditionReady) && cq.Status.ObservedGeneration == cq.Generation
-}
-
-// Events lists the Events of the namespace, the oldest first.
-func (w *World) Events() []eventsv1.Event {
-	GinkgoHelper()
-	list := &eventsv1.EventList{}
-	Expect(w.Kube.List(ctx(), list, client.InNamespace(w.Namespace))).To(Succeed())
-	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
-	return list.Items
-}
-
-// Retained lists the Events that say what was left at the broker.
-func (w *World) Retained() []eventsv1.Event {
-	GinkgoHelper()
-	return slices.DeleteFunc(w.Events(), func(event eventsv1.Event) bool { return event.Reason != "Retained" })
-}
-
-// Times is how often an Event was recorded.
-func Times(event eventsv1.Event) int {
-	if event.Series != nil {
-		return int(event.Series.Count)
-	}
-	return 1
 }

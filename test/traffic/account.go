@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // Accounting says what belongs together.
@@ -63,7 +64,7 @@ func Account(tb testing.TB, vhost *brokers.VHost, of Accounting) Report {
 	report.Consumed = report.Confirmed - len(missing)
 	quiet := of.Quiet
 	if quiet == 0 {
-		quiet = 15 * time.Second
+		quiet = deadline.For(15 * time.Second)
 	}
 	drain(tb, vhost, of.Queues, quiet, func() bool { return len(missing) == 0 }, func(queue string, delivery amqp.Delivery) {
 		if delivery.Type == Sentinel {
@@ -93,7 +94,8 @@ func Drain(tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...s
 	return found
 }
 
-// drain consumes queues until nothing is left to find and the queues have no ready message, or it was quiet for long.
+// drain consumes queues until nothing is left to find and the queues have no ready message, or it was quiet for long. A broker with much
+// to do may deliver later what was ready.
 func drain(
 	tb testing.TB, vhost *brokers.VHost, queues []string, quiet time.Duration, complete func() bool, take func(string, amqp.Delivery),
 ) {
@@ -107,7 +109,13 @@ func drain(
 	if err != nil {
 		tb.Fatalf("drain vhost %q: %v", vhost.Name, err)
 	}
-	timer := time.NewTimer(quiet)
+	patience := func() time.Duration {
+		if total > 0 {
+			return max(quiet, deadline.For(15*time.Second))
+		}
+		return quiet
+	}
+	timer := time.NewTimer(patience())
 	defer timer.Stop()
 	for total > 0 || !complete() {
 		select {
@@ -117,7 +125,7 @@ func drain(
 			if err := one.Ack(false); err != nil {
 				tb.Fatalf("drain queue %q: %v", one.queue, err)
 			}
-			timer.Reset(quiet)
+			timer.Reset(patience())
 		case <-timer.C:
 			return
 		}

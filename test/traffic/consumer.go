@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // Delivery is what a consumer decides about.
@@ -198,7 +199,7 @@ func (c *Consumer) copy(channel *amqp.Channel, delivery amqp.Delivery, failed co
 	if err != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(c.ctx, deadline.For(10*time.Second))
 	defer cancel()
 	if confirmed, err := confirmation.WaitContext(ctx); err != nil || !confirmed {
 		return false

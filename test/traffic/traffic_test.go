@@ -275,7 +275,7 @@ func publishSentinel(t *testing.T, vhost *brokers.VHost, queue string) {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), deadline.For(30*time.Second))
 		defer cancel()
 		_, err = confirmation.WaitContext(ctx)
 		return err

@@ -30,6 +30,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // lookingAt is a look at a ConsumerQueue that the API server has, with others.
@@ -371,7 +372,7 @@ func TestADeletionIsTriedWhileThoseOfOthersGetOn(t *testing.T) {
 			if others {
 				want = "waiting to delete the topology"
 			}
-			NewWithT(t).Eventually(outcome).Should(ContainSubstring(want)) // the attempt takes a moment
+			NewWithT(t).Eventually(outcome).WithTimeout(deadline.For(10 * time.Second)).Should(ContainSubstring(want)) // the attempt takes a moment
 			topologytest.Equal(t, "times unreached", time.Duration(0), w.reconciler.unreached.Add(cq, time.Now()))
 		})
 	}

@@ -37,9 +37,7 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		if err != nil || taken != 2 {
 			t.Errorf("%d taken: %v", taken, err)
 		}
-		if ready := vh.Ready("q"); ready != 5 {
-			t.Errorf("%d messages are ready", ready)
-		}
+		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(5))
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // BenchmarkMove moves a queue's messages as a Redrive does, by a bare program that does nothing but consume, publish, wait for confirms and
@@ -188,7 +189,7 @@ func moveByShovel(b *testing.B, vh *brokers.VHost, count int) {
 		"dest-protocol": "amqp091", "dest-uri": uri.String(), "dest-queue": destination, "ack-mode": "on-confirm",
 	})
 	defer vh.DeleteParameter("shovel", name)
-	NewWithT(b).Eventually(vh.Ready).WithArguments(destination).WithTimeout(5 * time.Minute).WithPolling(10 * time.Millisecond).
+	NewWithT(b).Eventually(vh.Ready).WithArguments(destination).WithTimeout(deadline.For(5 * time.Minute)).WithPolling(10 * time.Millisecond).
 		Should(BeNumerically(">=", count))
 }
 

@@ -173,10 +173,16 @@ func (r *run) awaits(state State) {
 	NewWithT(r.t).Eventually(r.State).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(Equal(state))
 }
 
+// holds waits until a queue has so many messages ready.
+func holds(t *testing.T, vh *brokers.VHost, queue string, count int) {
+	t.Helper()
+	NewWithT(t).Eventually(vh.Ready).WithArguments(queue).WithTimeout(within).Should(Equal(count), "messages of %q", queue)
+}
+
 // drained are the bodies of so many messages, which it waits for and takes out of a queue in their order.
 func drained(t *testing.T, vh *brokers.VHost, queue string, count int) []string {
 	t.Helper()
-	NewWithT(t).Eventually(func() int { return vh.Ready(queue) }).WithTimeout(within).Should(Equal(count))
+	holds(t, vh, queue, count)
 	return bodiesOf(drain(t, vh, queue))
 }
 

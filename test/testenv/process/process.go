@@ -5,6 +5,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -92,9 +93,15 @@ func (p *Process) HasEnded() bool {
 // Err returns how the process ended. It is valid after Ended.
 func (p *Process) Err() error { return p.err }
 
-// FreeAddress returns an address of this machine at which no process listens.
+// FreeAddress returns a loopback address with a port at which no process listens. Linux has many such addresses, and clients
+// connect from one of them, so no other test and no client takes the port before the caller listens. Other systems have one
+// loopback address.
 func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ip := net.IPv4(127, byte(1+rand.IntN(254)), byte(rand.IntN(256)), byte(1+rand.IntN(254)))
+	listener, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
+	if err != nil {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
