@@ -113,7 +113,8 @@ func (s *APIServer) ApplyObject(object client.Object) {
 	delete(content, "status")
 	applied := &unstructured.Unstructured{Object: content}
 	applied.SetGroupVersionKind(kind)
-	Expect(s.Apply(ctx(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("gitops"), client.ForceOwnership)).To(Succeed())
+	Expect(s.Apply(ctx(), client.ApplyConfigurationFromUnstructured(applied),
+		client.FieldOwner("gitops"), client.ForceOwnership)).To(Succeed())
 }
 
 // Kubectl runs the command as the administrator, and returns its output.
