@@ -77,7 +77,7 @@ bare_up() {
 # bare_images makes the image that holds a pod's namespaces open.
 bare_images() {
   CGO_ENABLED=0 GOFLAGS='' go -C "$HACK_DIR/.." build -trimpath -ldflags '-s -w' -o "$STATE/pause" ./hack/cluster/pause
-  CGO_ENABLED=0 GOWORK=off GOFLAGS='' go -C "$HACK_DIR/image" run . wrap warren.local/pause:1 "$STATE/pause" "$STATE/pause.tar"
+  CGO_ENABLED=0 GOWORK=off GOFLAGS='' go -C "$HACK_DIR/tools" run ./image wrap warren.local/pause:1 "$STATE/pause" "$STATE/pause.tar"
 }
 
 # The process that is noted is unshare: the first process of the namespaces dies with it.
