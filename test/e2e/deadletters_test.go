@@ -217,7 +217,7 @@ var _ = Describe("The dead-letter API", func() {
 			Eventually(func() []string { return bodies(w.take("orders.dlq")) }).Should(Equal([]string{"rejected often"}))
 		})
 
-	It("shows the same to two who look a hundred times each, and loses nothing beside a Redrive", func() {
+	It("shows the same to two who look a hundred times each, and loses nothing beside a Redrive", Extended, func() {
 		const messages, page = 300, 40
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)

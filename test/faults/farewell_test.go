@@ -47,7 +47,7 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 		w.expectAllGone()
 	})
 
-	It("says how to take down fences when the Secret does not come back, and the next connection does", func() {
+	It("says how to take down fences when the Secret does not come back, and the next connection does", Extended, func() {
 		w := newWorld(shared)
 		w.killAtFence(true)
 		startManager(w)

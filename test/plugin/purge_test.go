@@ -101,7 +101,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(8)).To(HaveLen(8))
 	})
 
-	It("prints the Purge, whose limit is that of --limit where nobody was asked", func() {
+	It("prints the Purge, whose limit is that of --limit where nobody was asked", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 4)
@@ -117,7 +117,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(0)).To(BeEmpty())
 	})
 
-	It("leaves a Purge alone on Ctrl-C, follows it again, and cancels it", func() {
+	It("leaves a Purge alone on Ctrl-C, follows it again, and cancels it", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 200)
@@ -139,7 +139,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("has ended already: Cancelled"))))
 	})
 
-	It("ends as failed where the ConsumerQueue is deleted meanwhile, and as cancelled where somebody cancels", func() {
+	It("ends as failed where the ConsumerQueue is deleted meanwhile, and as cancelled where somebody cancels", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deletionPolicy: Retain}`)
 		w.park("orders.dlq", 200)
@@ -167,7 +167,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(2)).To(HaveLen(2))
 	})
 
-	It("says what the operator says where nothing can be counted", func() {
+	It("says what the operator says where nothing can be counted", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.park("orders.dlq", 4)
@@ -183,7 +183,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(4)).To(HaveLen(4))
 	})
 
-	It("returns at once with --detach, and says who has the turn", func() {
+	It("returns at once with --detach, and says who has the turn", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 100)

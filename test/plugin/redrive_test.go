@@ -106,7 +106,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(none).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("0 of 15 messages would be moved"))))
 	})
 
-	It("moves elsewhere, and prints the Redrive", func() {
+	It("moves elsewhere, and prints the Redrive", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{retry: {delayTiers: [{delay: 1h}]}}`)
 		w.park("orders.dlq", 7)
@@ -119,7 +119,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.retry.1h") }).Should(Equal(3))
 	})
 
-	It("leaves a Redrive alone on Ctrl-C, follows it again, and cancels it", func() {
+	It("leaves a Redrive alone on Ctrl-C, follows it again, and cancels it", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 200)
@@ -140,7 +140,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(w.warren("dlq", "follow", name)).To(HaveField("Code", 4))
 	})
 
-	It("ends as failed where the ConsumerQueue is deleted meanwhile", func() {
+	It("ends as failed where the ConsumerQueue is deleted meanwhile", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deletionPolicy: Retain}`)
 		w.park("orders.dlq", 200)
@@ -149,7 +149,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(going.wait()).To(SatisfyAll(HaveField("Code", 3), HaveField("Out", ContainSubstring("ConsumerQueueGone"))))
 	})
 
-	It("says what the operator says of a selection that cannot be understood", func() {
+	It("says what the operator says of a selection that cannot be understood", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		Expect(w.warren("dlq", "redrive", "orders", "--where=headers.n <")).To(SatisfyAll(
@@ -161,7 +161,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(w.redrives()).To(BeEmpty())
 	})
 
-	It("offers what works where messages cannot be counted", func() {
+	It("offers what works where messages cannot be counted", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.park("orders.dlq", 4)
@@ -177,7 +177,7 @@ var _ = Describe("kubectl warren dlq", func() {
 			HaveField("Out", ContainSubstring("Completed: 4 of 4 messages moved"))))
 	})
 
-	It("returns at once with --detach, and says who has the turn", func() {
+	It("returns at once with --detach, and says who has the turn", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 100)
