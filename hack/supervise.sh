@@ -53,6 +53,7 @@ finish() {
 }
 
 # interrupt STATUS: programs get four seconds to clean up after SIGINT.
+# shellcheck disable=SC2317 # traps call it
 interrupt() {
   trap '' INT TERM HUP
   say "stopping; every process of this run ends within ten seconds"
