@@ -32,14 +32,13 @@ signal() {
   kill "-$1" $found 2>/dev/null || true
 }
 
-# gone PATTERN TENTHS waits until no process matches, for so many tenths of a second.
+# gone PATTERN SECONDS waits until no process matches, for at most so many seconds.
 gone() {
-  local left
-  for ((left = $2; left > 0; left--)); do
-    [[ -n $(processes "$1") ]] || return 0
+  local end=$((SECONDS + $2))
+  while [[ -n $(processes "$1") ]]; do
+    ((SECONDS < end)) || return 1
     sleep 0.1
   done
-  return 1
 }
 
 # finish PATTERN kills the matching processes, and removes the containers and the temporary files of the run.
@@ -52,13 +51,13 @@ finish() {
   rm -rf "$folder"
 }
 
-# interrupt STATUS: programs get four seconds to clean up after SIGINT.
+# interrupt STATUS: programs get three seconds to clean up after SIGINT, and one after SIGTERM.
 # shellcheck disable=SC2317 # traps call it
 interrupt() {
   trap '' INT TERM HUP
   say "stopping; every process of this run ends within ten seconds"
   kill -INT -- "-$command" 2>/dev/null
-  gone "$run.*" 40 || { signal TERM "$run.*" && gone "$run.*" 20; }
+  gone "$run.*" 3 || { signal TERM "$run.*" && gone "$run.*" 1; }
   finish "$run.*"
   exit "$1"
 }
@@ -74,6 +73,6 @@ trap 'interrupt 129' HUP
 wait "$command"
 status=$?
 trap '' INT TERM HUP
-gone "$run" 20 || say "killed what the command left running: $(processes "$run" | xargs -r ps -o args= -p 2>/dev/null | cut -c-120)"
+gone "$run" 2 || say "killed what the command left running: $(processes "$run" | xargs -r ps -o args= -p 2>/dev/null | cut -c-120)"
 finish "$run"
 exit "$status"
