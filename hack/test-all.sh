@@ -14,7 +14,8 @@ hammer() {
 }
 
 stage test make test
-# It has an API server and a manager of its own.
+# The soak has an API server and a manager of its own.
+mkdir -p bin
 make soak >bin/soak.log 2>&1 &
 soaking=$!
 stage extended hack/with-parts.sh brokers apiserver manager node -- hack/test.sh extended

@@ -91,7 +91,7 @@ func say(format string, args ...any) {
 	fmt.Printf("\n\033[1m%s\033[0m\n", fmt.Sprintf(format, args...))
 }
 
-// uri returns the AMQP URI of a vhost. The only password in it is the one that every RabbitMQ begins with.
+// uri returns the AMQP URI of a vhost. It contains the default password of RabbitMQ, and no other.
 func uri(vhost *brokers.VHost) string {
 	credentials := "USER:PASSWORD"
 	if vhost.Broker.Username == "guest" && vhost.Broker.Password == "guest" {

@@ -158,7 +158,7 @@ func connectedWith(t *testing.T, config Config, timeouts timeouts) *Connection {
 	return connection
 }
 
-// lasting has no step time out while a test goes on: whoever waits for one waits too long.
+// lasting sets time-outs of an hour: a test that waits for one of them fails by its own limit.
 func lasting() timeouts {
 	slow := unpaced()
 	slow.dial, slow.operation, slow.request = time.Hour, time.Hour, time.Hour

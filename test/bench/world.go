@@ -29,7 +29,7 @@ type world struct {
 	brokerPID int
 	vhost     *brokers.VHost // in which the broker publishes events
 	manager   *manager       // nil until the creation begins
-	leader    *manager       // nil but for the takeover, in which the manager stands by
+	leader    *manager       // nil except in the takeover phase, where manager is the standby
 	resources *tracker
 	profiles  string        // where the manager serves its profiles; empty until there is one
 	declaring time.Duration // what the broker takes by itself; 0 until measured

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// late is what comes some time after the act that it tells of, by the expressions that read it once.
+// late lists the expressions that read a value once although the operator or RabbitMQ writes the value asynchronously.
 var late = []struct {
 	read   *regexp.Regexp
 	advice string
@@ -164,7 +164,7 @@ func nameOf(call *ast.CallExpr) (receiver ast.Expr, name string) {
 	return nil, ""
 }
 
-// asksAgain says whether a receiver is the Gomega that Eventually gives to the function that it calls again and again.
+// asksAgain reports whether a receiver is the Gomega argument of a function that Eventually calls repeatedly.
 func asksAgain(receiver ast.Expr, around []ast.Node) bool {
 	name, is := receiver.(*ast.Ident)
 	return is && slices.ContainsFunc(around, func(node ast.Node) bool {
