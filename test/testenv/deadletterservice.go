@@ -60,12 +60,20 @@ func NewProxiedDeadLetterServer(kube *APIServer) DeadLetterServer {
 	return s
 }
 
-// podAt is a pod that has the address, as far as the API server can tell: its proxy connects to addresses of pods alone.
+// podAt is a pod that has the address, as far as the API server can tell: its proxy connects to addresses of pods alone. The pod
+// meets the Pod Security Standard that config/default sets for the namespace.
 func podAt(kube *APIServer, address string) *corev1.ObjectReference {
 	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: WarrenNamespace, Name: "controller-manager"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "warren"}}},
+		Spec: corev1.PodSpec{
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{Name: "manager", Image: "warren", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}}},
+		},
 	}
 	kube.ApplyObject(pod)
 	Expect(kube.Get(ctx(), client.ObjectKeyFromObject(pod), pod)).To(Succeed())
