@@ -14,10 +14,11 @@ type Method struct{ Class, Method uint16 }
 
 // Methods that tests ask for.
 var (
-	ChannelOpenOK = Method{20, 11}
-	QueueDeclare  = Method{50, 10}
-	BasicDeliver  = Method{60, 60}
-	BasicAck      = Method{60, 80} // of a consumer, and the broker's confirm
+	ChannelOpenOK  = Method{20, 11}
+	QueueDeclare   = Method{50, 10}
+	QueueDeclareOK = Method{50, 11}
+	BasicDeliver   = Method{60, 60}
+	BasicAck       = Method{60, 80} // of a consumer, and the broker's confirm
 )
 
 // Frame is a frame of an AMQP connection that begins a method.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,13 +72,16 @@ func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...) // no more than are taken at a time at first
 		var proxy *netfault.FrameProxy
-		late := sync.OnceFunc(func() { time.AfterFunc(idleLimit*3/2, func() { proxy.Release() }) })
+		var held atomic.Bool
 		proxy = netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
-			if f.Method != netfault.BasicDeliver {
-				return netfault.Pass
+			switch {
+			case f.Method == netfault.BasicDeliver:
+				held.Store(true)
+				return netfault.Hold
+			case f.Method == netfault.QueueDeclareOK && held.Load(): // the queue says for the first time that it is empty
+				go proxy.Release()
 			}
-			late()
-			return netfault.Hold
+			return netfault.Pass
 		})
 		seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Dial = dialer(t, vh, proxy.URI) })
 		topologytest.Equal(t, "error", nil, err)
