@@ -55,7 +55,7 @@ test-e2e: ## Run the suite test/e2e alone, with the newest RabbitMQ; TESTFLAGS='
 
 .PHONY: soak
 soak: ## Let a manager work for WARREN_SOAK (2h) while everything comes, goes and fails, and check that its memory stays flat.
-	hack/with-parts.sh newest -- env WARREN_SOAK='$(WARREN_SOAK)' go test ./test/faults -run='^TestFaults$$' -count=1 -timeout=0 \
+	hack/with-parts.sh newest -- env WARREN_SOAK='$(WARREN_SOAK)' go test ./test/faults -v -run='^TestFaults$$' -count=1 -timeout=0 \
 		-ginkgo.label-filter=soak -ginkgo.timeout=24h -ginkgo.v $(TESTFLAGS)
 
 .PHONY: test-image

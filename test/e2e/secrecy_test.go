@@ -85,7 +85,7 @@ func (l lister) WatchWithContext(ctx context.Context, options metav1.ListOptions
 }
 
 // deaf is said by the witness itself when a watch has ended too early.
-const deaf = "witness"
+const deaf = "nowhere any more: a watch ended too early"
 
 func (w *witness) hear(event watch.Event) {
 	if secret, ok := event.Object.(*corev1.Secret); ok {
@@ -117,22 +117,23 @@ func (w *witness) add(said statement) {
 func (w *witness) leaks() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := append(slices.Clone(w.said), statement{"the log", w.log.String()})
 	families, err := metrics.Registry.Gather()
-	said = append(said, statement{"the metrics", fmt.Sprint(families, err)})
+	said := append(slices.Clone(w.said), statement{"the log", w.log.String()}, statement{"the metrics", fmt.Sprint(families, err)})
 	return leaks(said, w.accounts)
 }
 
+// leaks finds all passwords in one pass: there are thousands of them, and megabytes of text. It lists a watch that ended too early as well.
 func leaks(said []statement, accounts []account) []string {
-	var spellings []string
+	var replacements []string
 	for _, a := range accounts {
-		spellings = append(spellings, a.spellings()...)
+		for _, spelling := range a.spellings() {
+			replacements = append(replacements, spelling, "***")
+		}
 	}
-	slices.Sort(spellings)
-	spellings = slices.Compact(spellings)
+	secrets := strings.NewReplacer(replacements...)
 	var places []string
 	for _, s := range said {
-		if slices.ContainsFunc(spellings, func(spelling string) bool { return strings.Contains(s.text, spelling) }) {
+		if s.where == deaf || secrets.Replace(s.text) != s.text {
 			places = append(places, s.where)
 		}
 	}
@@ -192,9 +193,6 @@ func (w *witness) testify() {
 		"*v1.ConfigMap " + key, "*v1.Event " + key, "*v1alpha1.BrokerConnection " + key, "*v1alpha1.ConsumerQueue " + key,
 		"*v1alpha1.Purge " + key, "*v1alpha1.Redrive " + key, "the log",
 	}), "what the witness hears")
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	Expect(slices.ContainsFunc(w.said, func(s statement) bool { return s.where == deaf })).To(BeFalse(), "a watch ended too early")
 }
 
 // hide makes a text that the witness knows to be secret.
