@@ -5,7 +5,7 @@
 timings=""
 printed=$(mktemp) # what the stages have printed
 
-# stage NAME COMMAND…: a stage that fails ends the script.
+# stage NAME COMMAND…: with `set -e`, a stage that fails ends the script.
 stage() {
   local name=$1 begin=$SECONDS
   shift
@@ -14,7 +14,7 @@ stage() {
     timings+=$(printf '%-16s %5d s' "$name" $((SECONDS - begin)))$'\n'
   else
     timings+=$(printf '%-16s %5d s  FAILED' "$name" $((SECONDS - begin)))$'\n'
-    exit 1
+    return 1
   fi
 }
 

@@ -13,23 +13,27 @@ hammer() {
     go test ./internal/rabbit -race -count=1 -timeout=60m -run=Hammered -v
 }
 
-stage test make test
-# The soak has an API server and a manager of its own.
-mkdir -p bin
-make soak >bin/soak.log 2>&1 &
-soaking=$!
-stage extended hack/with-parts.sh brokers apiserver manager node -- hack/test.sh extended
-stage hammer hammer
-stage chaos-consumer make chaos-consumer
-stage chaos-redrive make chaos-redrive
-stage fuzz make fuzz
-stage test-image make test-image
-stage e2e-cluster make e2e-cluster
-stage e2e-gitops make e2e-gitops
 wait_for_soak() {
   local status=0
   wait "$soaking" || status=$?
   cat bin/soak.log
   return "$status"
 }
-stage soak wait_for_soak
+
+# The soak has an API server and a manager of its own.
+mkdir -p bin
+make soak >bin/soak.log 2>&1 &
+soaking=$!
+# A stage that fails ends no other: the next run may be a night away.
+failed=""
+stage test make test || failed=yes
+stage extended hack/with-parts.sh brokers apiserver manager node -- hack/test.sh extended || failed=yes
+stage hammer hammer || failed=yes
+stage chaos-consumer make chaos-consumer || failed=yes
+stage chaos-redrive make chaos-redrive || failed=yes
+stage fuzz make fuzz || failed=yes
+stage test-image make test-image || failed=yes
+stage e2e-cluster make e2e-cluster || failed=yes
+stage e2e-gitops make e2e-gitops || failed=yes
+stage soak wait_for_soak || failed=yes
+[[ -z $failed ]]
