@@ -34,7 +34,7 @@ trap 'rm -rf "$link" "$folder"' EXIT
 ln -s "$binary" "$link"
 status=0
 processes=$(sed -n 's|^// processes: ||p' ./*_test.go)
-"$ginkgo" run --procs="${WARREN_TEST_PROCESSES:-${processes:-$((4 * $(getconf _NPROCESSORS_ONLN)))}}" --randomize-all --no-color $verbose \
+"$ginkgo" run --procs="${WARREN_TEST_PROCESSES:-${processes:-$((4 * $(getconf _NPROCESSORS_ONLN)))}}" --randomize-all --fail-on-empty --no-color $verbose \
   ${WARREN_TEST_LABELS:+--label-filter="$WARREN_TEST_LABELS"} \
   ${profile:+--cover --coverprofile=cover.out --output-dir="$folder"} "$link" -- "${passed[@]}" || status=$?
 [[ -z $profile || ! -f $folder/cover.out ]] || mv "$folder/cover.out" "$profile"

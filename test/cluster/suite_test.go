@@ -24,10 +24,12 @@ var (
 
 func TestCluster(t *testing.T) {
 	SetUpGomega(45 * time.Second) // nodes boot, and queues elect leaders
-	RunSpecs(t, "Cluster")
+	RunSpecs(t, "Cluster", Extended)
 }
 
-// Only the first of the processes has the specs of this suite.
+// One process runs the specs, which all stop nodes of the one cluster.
+//
+// processes: 1
 var _ = SynchronizedBeforeSuite(func() {
 	LogTo(GinkgoWriter)
 	managerBinary = BuildManager()
