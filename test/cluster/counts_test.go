@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-var _ = Describe("Message counts", Serial, func() {
+var _ = Describe("Message counts", func() {
 	// The broker leaves a queue out of its listing whose leader is down. That is not an empty queue.
 	It("stay what they were while a queue cannot be asked, and go on when the queue is back", func() {
 		w := newWorld(1, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-var _ = Describe("A node that is killed", Serial, func() {
+var _ = Describe("A node that is killed", func() {
 	It("while a hundred ConsumerQueues come, and another while they go, leaves nothing undone and loses nothing", func() {
 		w := newWorld(1, 1)
 		steady := w.Queues("steady", 3, quick)

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var _ = Describe("The leaders of queues", Serial, func() {
+var _ = Describe("The leaders of queues", func() {
 	It("that move while messages flow, drift is corrected and ConsumerQueues are deleted, cost nothing", func() {
 		w := newWorld(1, 1)
 		names := w.Queues("orders", 6, quick)

@@ -12,7 +12,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("The members of a queue", Serial, func() {
+var _ = Describe("The members of a queue", func() {
 	It("that are fewer than asked for are told by an advisory, as long as they are", func() {
 		w := newWorld(1, 1)
 		name := w.Queues("orders", 1, quick)[0]

@@ -11,7 +11,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("A cluster", Serial, func() {
+var _ = Describe("A cluster", func() {
 	It("whose node that Warren is connected to is stopped and started, is unknown meanwhile and mended afterwards", func() {
 		w := newWorld(2, 1)
 		names := w.Queues("orders", 3, quick)

@@ -12,7 +12,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("A Redrive", Serial, func() {
+var _ = Describe("A Redrive", func() {
 	It("between queues whose leaders' node is killed, or stopped, loses no message, and moves few twice", func() {
 		const messages, rate = 1000, 100
 		const window = rate / 4

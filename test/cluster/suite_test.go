@@ -1,6 +1,6 @@
 // Package cluster shows what Warren does when nodes of a RabbitMQ cluster fail: killed, stopped, without a quorum, and with
 // the leaders of queues on the move. All parts are real. Messages go through the topologies meanwhile, and none that was
-// confirmed may be lost. Specs are Serial, for they have one cluster, and its nodes fail for all of them.
+// confirmed may be lost. Specs run one after the other, for they have one cluster, and its nodes fail for all of them.
 package cluster
 
 import (
@@ -27,10 +27,8 @@ func TestCluster(t *testing.T) {
 	RunSpecs(t, "Cluster", Extended)
 }
 
-// One process runs the specs, which all stop nodes of the one cluster.
-//
 // processes: 1
-var _ = SynchronizedBeforeSuite(func() {
+var _ = BeforeSuite(func() {
 	LogTo(GinkgoWriter)
 	managerBinary = BuildManager()
 	version := os.Getenv("WARREN_TEST_CLUSTER_VERSION")
@@ -39,4 +37,4 @@ var _ = SynchronizedBeforeSuite(func() {
 	}
 	nodes = brokers.NewCluster(GinkgoTB(), version)
 	kube = SharedAPIServer()
-}, func() {})
+})
