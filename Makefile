@@ -38,7 +38,7 @@ run: build ## Run the operator with a real API server and a real broker; ONESHOT
 
 .PHONY: test
 test: ## Run the tests that a contributor waits for, on the newest RabbitMQ.
-	hack/with-parts.sh newest apiserver manager node -- hack/test.sh quick
+	hack/with-parts.sh apiserver newest manager node -- hack/test.sh quick
 
 .PHONY: test-all
 test-all: ## Run all tests: those of `test`, then every RabbitMQ, chaos, clusters, GitOps, the image and a soak of two hours.
@@ -51,7 +51,7 @@ test-unit: ## Run the tests that need neither an API server nor a broker.
 
 .PHONY: test-e2e
 test-e2e: ## Run the suite test/e2e alone, with the newest RabbitMQ; TESTFLAGS='-ginkgo.focus "…"' picks specs.
-	hack/with-parts.sh newest apiserver -- go test -exec='$(CURDIR)/hack/run-test.sh' -race -count=1 -timeout=30m $(TESTFLAGS) ./test/e2e
+	hack/with-parts.sh apiserver newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -race -count=1 -timeout=30m $(TESTFLAGS) ./test/e2e
 
 .PHONY: soak
 soak: ## Let a manager work for WARREN_SOAK (2h) while everything comes, goes and fails, and check that its memory stays flat.

@@ -27,7 +27,7 @@ soaking=$!
 # A stage that fails ends no other: the next run may be a night away.
 failed=""
 stage test make test || failed=yes
-stage extended hack/with-parts.sh brokers apiserver manager node -- hack/test.sh extended || failed=yes
+stage extended hack/with-parts.sh apiserver brokers manager node -- hack/test.sh extended || failed=yes
 stage hammer hammer || failed=yes
 stage chaos-consumer make chaos-consumer || failed=yes
 stage chaos-redrive make chaos-redrive || failed=yes

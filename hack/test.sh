@@ -7,32 +7,38 @@
 # TESTFLAGS is passed on to go test. docs/development.md says what is in which tier, and why.
 #
 # Tests mostly wait for brokers, so many more of them run at once than there are cores: packages, tests that are parallel,
-# and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own. The longest come first.
+# and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-# Suites and tests on brokers, the longest first.
-on_brokers=(./test/e2e ./internal/rabbit ./test/faults ./test/deployment ./internal/rabbit/transfer ./test/plugin ./test/monitoring
-  ./test/consumer ./test/facts)
 
 # API servers and tests collect garbage less often: they need memory, and time is short. For the same reason nothing is linked
 # for a debugger (-w), and no test binary waits a second for the race detector at its end.
 export GOGC=400 GORACE=atexit_sleep_ms=0
 
-# run_tests LABELS PROFILE ARGUMENT…: the specs that Ginkgo's filter of labels picks, and all other tests.
-run_tests() {
-  local labels=$1 profile=$2 flags
+# run_tier LABELS PROFILE ARGUMENT…: the specs that Ginkgo's filter of labels picks, and all other tests, of the packages
+# `counted` and `others` at the same time. The tests of `counted` run api/ and internal/ in their own process: each of
+# their binaries contains all of that, which takes long to link, and writes to the profile what it covers.
+run_tier() {
+  local profile=$2 flags run status=0
+  export WARREN_TEST_LABELS=$1
   shift 2
   eval "flags=(${TESTFLAGS:-})"
-  WARREN_TEST_LABELS=$labels go test -exec="$PWD/hack/run-test.sh" -race -shuffle=on -timeout=60m -ldflags=-w -count=1 \
-    -coverpkg=./api/...,./internal/... -coverprofile="$profile" ${flags[@]+"${flags[@]}"} "$@"
+  run=(go test -exec="$PWD/hack/run-test.sh" -race -shuffle=on -timeout=60m -ldflags=-w -count=1 -parallel=8 "$@" ${flags[@]+"${flags[@]}"})
+  "${run[@]}" -coverpkg=./api/...,./internal/... -coverprofile="$profile" "${counted[@]}" &
+  "${run[@]}" "${others[@]}" || status=1
+  wait $! || status=1
+  return "$status"
 }
 
+# The longest come first, and last those that wait until test/e2e has released the API server.
 quick() {
-  local others
-  others=$(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster)$')
-  # shellcheck disable=SC2086 # words
-  run_tests '!extended && !soak' cover.out -p=3 -parallel=8 -skip=Hammered "${on_brokers[@]}" $others
+  local counted others
+  counted=(./test/e2e ./internal/rabbit ./internal/rabbit/transfer ./test/plugin ./api/... ./internal/...)
+  others=(./test/deployment ./test/consumer ./test/facts ./test/stopping ./test/faults ./test/monitoring)
+  # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
+  others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
+    grep -vE '^[^/]*/[^/]*/[^/]*/(api|internal)/|/test/(e2e|plugin|gitops|incluster|cluster)$'))
+  run_tier '!extended && !soak' cover.out -p=2 -skip=Hammered
   go build -o /dev/null ./examples/orders
   GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on ./...
   hack/coverage.sh cover.out
@@ -40,9 +46,11 @@ quick() {
 
 # What depends on RabbitMQ's version runs on all of them, the newest included: it may have other neighbours there.
 extended() {
+  local counted others
   export WARREN_TEST_SHARERS=5 # of a queue, in the model of internal/ownership
-  run_tests extended cover-extended.out -p=2 -parallel=8 ./test/e2e ./test/cluster ./test/faults ./test/deployment ./test/plugin \
-    ./internal/rabbit ./internal/rabbit/... ./internal/ownership ./test/consumer ./test/facts
+  counted=(./internal/rabbit ./internal/rabbit/... ./test/e2e ./test/plugin ./internal/ownership)
+  others=(./test/deployment ./test/cluster ./test/consumer ./test/facts ./test/faults)
+  run_tier extended cover-extended.out -p=1
   hack/coverage.sh cover.out cover-extended.out
 }
 

@@ -5,10 +5,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("An API server that is stopped and started again", func() {
-	It("is waited for: nothing that is well is written or declared, and what happened meanwhile is mended", func() {
+	It("is waited for: nothing that is well is written or declared, and what happened meanwhile is mended", Extended, func() {
 		useOwnAPIServer()
 		server := kube.Environment.ControlPlane.GetAPIServer()
 		w := newWorld(shared)

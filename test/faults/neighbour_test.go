@@ -49,7 +49,7 @@ var _ = Describe("A broker that accepts connections and never answers", Long, fu
 	})
 })
 
-var _ = Describe("A broker that takes seconds for each answer", Long, func() {
+var _ = Describe("A broker that takes seconds for each answer", Extended, Long, func() {
 	It("does not slow down the ConsumerQueues of another, and gets its own", func() {
 		healthy, slow := newWorld(shared), newWorld(shared)
 		answers := netfault.NewSlowAMQP(GinkgoTB(), shared.AMQPURI)

@@ -56,7 +56,7 @@ func TestLook(t *testing.T) {
 func TestManyLooks(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(500)...)
-		for look := range 200 {
+		for look := range 60 {
 			most := []int{10, 500, 1, 250}[look%4]
 			seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = most })
 			topologytest.Equal(t, "error", nil, err)
