@@ -3,9 +3,10 @@
 # which stage and which tests failed. Sourced.
 
 timings=""
+failed="" # "yes" once a stage has failed
 printed=$(mktemp) # what the stages have printed
 
-# stage NAME COMMAND…: with `set -e`, a stage that fails ends the script.
+# stage NAME COMMAND…: with `set -e`, a stage that fails ends the script. Without, the next stage runs.
 stage() {
   local name=$1 begin=$SECONDS
   shift
@@ -14,6 +15,8 @@ stage() {
     timings+=$(printf '%-16s %5d s' "$name" $((SECONDS - begin)))$'\n'
   else
     timings+=$(printf '%-16s %5d s  FAILED' "$name" $((SECONDS - begin)))$'\n'
+    # shellcheck disable=SC2034 # test-all.sh reads it
+    failed=yes
     return 1
   fi
 }

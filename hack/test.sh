@@ -15,9 +15,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # for a debugger (-w), and no test binary waits a second for the race detector at its end.
 export GOGC=400 GORACE=atexit_sleep_ms=0
 
-# run_tier LABELS PROFILE ARGUMENT…: the specs that Ginkgo's filter of labels picks, and all other tests, of the packages
-# `counted` and `others` at the same time. The tests of `counted` run api/ and internal/ in their own process: each of
-# their binaries contains all of that, which takes long to link, and writes to the profile what it covers.
+# run_tier LABELS PROFILE ARGUMENT…: runs the packages in the caller's arrays `counted` and `others` at the same time. Ginkgo
+# runs the specs that match LABELS. Tests in `counted` run api/ and internal/ in their own process, and write their coverage to
+# PROFILE. Their binaries contain all of api/ and internal/, and take longer to link.
 run_tier() {
   local profile=$2 flags run status=0
   export WARREN_TEST_LABELS=$1
@@ -30,14 +30,14 @@ run_tier() {
   return "$status"
 }
 
-# The longest come first, and last those that wait until test/e2e has released the API server.
+# The longest packages come first. Packages that wait for test/e2e to release the API server come last.
 quick() {
   local counted others
   counted=(./test/e2e ./internal/rabbit ./internal/rabbit/transfer ./test/plugin ./api/... ./internal/...)
   others=(./test/deployment ./test/consumer ./test/facts ./test/stopping ./test/faults ./test/monitoring)
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
-    grep -vE '^[^/]*/[^/]*/[^/]*/(api|internal)/|/test/(e2e|plugin|gitops|incluster|cluster)$'))
+  others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster)$' |
+    grep -vxFf <(go list "${counted[@]}")))
   run_tier '!extended && !soak' cover.out -p=2 -skip=Hammered
   go build -o /dev/null ./examples/orders
   GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on ./...
