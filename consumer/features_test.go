@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -325,8 +326,8 @@ func TestAContractThatChangesIsTakenUp(t *testing.T) {
 		equal(t, "states after the tiers have changed", 0, len(states))
 		b.Publish("", "orders", amqp.Publishing{Body: []byte("b")})
 		pass(time.Second)
-		waiting := b.Messages("orders.retry.30m")
-		equal(t, "the newest message in the last tier", "b", string(waiting[len(waiting)-1].Body))
+		equal(t, "the new message is in the last tier", true, slices.ContainsFunc(b.Messages("orders.retry.30m"),
+			func(m amqp.Delivery) bool { return string(m.Body) == "b" }))
 
 		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 			t.Fatal(err)

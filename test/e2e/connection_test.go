@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -196,7 +197,7 @@ var _ = Describe("In a steady state", func() {
 		before, began := versions(), time.Now()
 		proxy.Requests()
 		requests, definitions := 0, 0
-		look := func() int {
+		refreshes := func() int {
 			for _, request := range proxy.Requests() {
 				requests++
 				if strings.HasPrefix(request.Path, "/api/definitions/") {
@@ -206,7 +207,7 @@ var _ = Describe("In a steady state", func() {
 			return definitions
 		}
 		Consistently(versions).WithTimeout(6 * time.Second).WithPolling(time.Second).Should(Equal(before))
-		Eventually(look).Should(BeNumerically(">=", 3), "looks go on, however late each is on a loaded machine")
+		Eventually(refreshes).WithTimeout(deadline.For(3*time.Second)).Should(BeNumerically(">=", 3), "three refreshes, one each interval")
 		intervals := time.Since(began).Seconds()
 		Expect(definitions).To(BeNumerically("<=", intervals+2), "in %.1f intervals of a second", intervals)
 		Expect(requests).To(BeNumerically("<=", 4*(intervals+2)), "in %.1f intervals of a second", intervals)

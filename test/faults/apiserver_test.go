@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("An API server that is stopped and started again", func() {
-	It("is waited for: nothing that is well is written or declared, and what happened meanwhile is mended", Extended, func() {
+	It("makes the manager wait. Then the manager fixes the drift of the outage, and writes and declares nothing else", Extended, func() {
 		useOwnAPIServer()
 		server := kube.Environment.ControlPlane.GetAPIServer()
 		w := newWorld(shared)
