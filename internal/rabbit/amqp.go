@@ -68,7 +68,6 @@ func (s *supervisor) run(ctx context.Context) {
 // was known of the broker may be out of date after a time without a connection.
 func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
-	blocked := l.Connection.NotifyBlocked(make(chan amqp.Blocking, 1))
 	defer s.channels.SetBlocked(false)
 	s.health.update(func(s *healthParts) {
 		s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.Version
@@ -81,11 +80,7 @@ func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool
 	defer s.links.withdraw()
 	for {
 		select {
-		case now, open := <-blocked:
-			if !open { // because the connection has ended
-				blocked = nil
-				continue
-			}
+		case now := <-l.Blocked():
 			s.channels.SetBlocked(now.Active)
 		case err := <-l.Refused:
 			l.Close(s.timeouts.close)

@@ -74,6 +74,7 @@ func (c Config) managementOptions(to endpoints, timeout time.Duration, connectio
 func (c Config) dialOptions(to endpoints, timeout time.Duration) amqpconn.DialOptions {
 	return amqpconn.DialOptions{
 		URI: to.amqp, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost, Owner: c.Owner, Timeout: timeout,
+		Pace: amqpconn.NewPace(),
 	}
 }
 

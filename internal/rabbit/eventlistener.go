@@ -102,7 +102,10 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 			if view.events.reach(view.lastRead()) {
 				view.tellAll(snapshot.Notice{Current: true})
 			}
-			reached <- batch.Marker
+			select {
+			case reached <- batch.Marker:
+			default: // nobody waits for a marker that the broker repeats
+			}
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (c *Connection) take(cluster, queue string) (end func()) {
 // dialTransfer opens connections for transfers.
 func (c *Connection) dialTransfer(cluster, name string) func(context.Context) (*amqpconn.Conn, error) {
 	dialer := c.dialer
-	dialer.options.Product, dialer.options.Name = transferProduct, name
+	dialer.options.Product, dialer.options.Name, dialer.options.Bodies = transferProduct, name, true
 	return func(ctx context.Context) (*amqpconn.Conn, error) { return dialer.dialSecond(ctx, c.channels, cluster) }
 }
 

@@ -10,11 +10,11 @@ import (
 	"net"
 	"net/url"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/time/rate"
 
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -41,6 +41,7 @@ const Heartbeat = 10 * time.Second
 type Conn struct {
 	Connection     *amqp.Connection
 	Socket         *socket
+	blocked        chan amqp.Blocking
 	Version        string // what the broker says of itself
 	Name           string // of its cluster, as the broker says
 	ID             string // what the link calls itself
@@ -70,6 +71,12 @@ type DialOptions struct {
 	Product, Name string
 	// Timeout holds for TCP, and again for TLS and the handshake of AMQP.
 	Timeout time.Duration
+
+	// Bodies says that the bodies of messages are wanted. Otherwise they are discarded as they arrive: a message is known by its
+	// properties, and can be put back by its number.
+	Bodies bool
+	// Pace is how fast the broker may send what is not a wanted message, for all connections that share it; no limit if nil.
+	Pace *rate.Limiter
 }
 
 // Dial opens an AMQP connection.
@@ -93,39 +100,28 @@ func Timed(method string, call func() error) error {
 }
 
 func dial(ctx context.Context, options DialOptions) (*Conn, error) {
-	l := &Conn{ID: newLinkID(), Opened: time.Now(), Refused: make(chan error, 1)}
-	stop := func() bool { return true }
-	connect := func(network, address string) (net.Conn, error) {
-		dialer := net.Dialer{Timeout: options.Timeout}
-		line, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		l.Socket = &socket{Conn: line}
-		stop = context.AfterFunc(ctx, l.CloseSocket)
-		return l.Socket, line.SetDeadline(time.Now().Add(options.Timeout)) // the library takes it off when the handshake is done
-	}
-	errs, begun := brokererr.Errors{Username: options.Username, Password: options.Password, VHost: options.VHost}, time.Now()
-	connection, err := amqp.DialConfig(options.URI.Scheme+"://"+options.URI.Host, amqp.Config{
-		SASL:            []amqp.Authentication{&amqp.PlainAuth{Username: options.Username, Password: options.Password}},
-		Vhost:           options.VHost,
-		Heartbeat:       Heartbeat,
-		TLSClientConfig: options.TLS.Clone(),
-		Properties:      l.properties(options),
-		Locale:          "en_US",
-		Dial:            connect,
-	})
-	stopped := stop()
+	l := &Conn{ID: newLinkID(), Opened: time.Now(), Refused: make(chan error, 1), blocked: make(chan amqp.Blocking, 1)}
+	errs := brokererr.Errors{Username: options.Username, Password: options.Password, VHost: options.VHost}
+	dialer := net.Dialer{Timeout: options.Timeout}
+	line, err := dialer.DialContext(ctx, "tcp", address(options.URI))
 	if err != nil {
-		if l.Socket != nil {
-			_ = l.Socket.Close()
-		}
-		return nil, errs.OfHandshake(ctx, err, time.Since(begun) >= options.Timeout)
+		return nil, l.whyFailed(ctx, errs, err, false)
 	}
-	l.Connection = connection
-	if !stopped { // the context ended in the very moment
-		l.CloseSocket()
-		return nil, errs.Unreachable(ctx.Err())
+	// A broker that sends heartbeats in the handshake would renew a deadline of the socket.
+	overdue := atomic.Bool{}
+	watchdog := time.AfterFunc(options.Timeout, func() {
+		overdue.Store(true)
+		_ = line.Close()
+	})
+	stop := context.AfterFunc(ctx, func() { _ = line.Close() })
+	err = l.handshake(ctx, line, options)
+	watchdog.Stop()
+	if !stop() { // the context has ended, perhaps in the very moment
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = line.Close()
+		return nil, l.whyFailed(ctx, errs, err, overdue.Load())
 	}
 	version, _ := l.Connection.Properties["version"].(string)
 	cluster, _ := l.Connection.Properties["cluster_name"].(string)
@@ -133,6 +129,82 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	l.Room = make(chan struct{}, min(ChannelLimit, int(l.Connection.Config.ChannelMax)))
 	l.idle = make(chan *amqp.Channel, cap(l.Room))
 	return l, nil
+}
+
+// address is the host and the port of a URI.
+func address(uri *url.URL) string {
+	port := "5672"
+	if uri.Scheme == "amqps" {
+		port = "5671"
+	}
+	return net.JoinHostPort(uri.Hostname(), cmp.Or(uri.Port(), port))
+}
+
+// handshake opens TLS, if wanted, and AMQP on a TCP connection.
+func (l *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions) error {
+	secured, pace := line, options.Pace
+	if options.URI.Scheme == "amqps" {
+		config := options.TLS.Clone()
+		config.ServerName = cmp.Or(config.ServerName, options.URI.Hostname())
+		client := tls.Client(line, config)
+		if err := client.HandshakeContext(ctx); err != nil {
+			return err
+		}
+		secured = client
+	}
+	if options.Bodies {
+		pace = nil
+	}
+	l.Socket = newSocket(line, secured, newProtocol(options.Bodies, l.setBlocked), pace)
+	var err error
+	l.Connection, err = amqp.Open(l.Socket, amqp.Config{
+		SASL:       []amqp.Authentication{&amqp.PlainAuth{Username: options.Username, Password: options.Password}},
+		Vhost:      options.VHost,
+		FrameSize:  UsualFrameMax,
+		Heartbeat:  Heartbeat,
+		Properties: l.properties(options),
+		Locale:     "en_US",
+	})
+	return err
+}
+
+// whyFailed says why a connection was not opened. The library takes the end of the connection for a wrong password or a wrong vhost.
+func (l *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, overdue bool) error {
+	if l.Socket != nil {
+		l.CloseSocket()
+	}
+	reply, told := errors.AsType[*amqp.Error](err)
+	refusal := l.Refusal()
+	switch {
+	case ctx.Err() != nil:
+		return errs.Unreachable(ctx.Err())
+	case refusal != nil:
+		return errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %v", refusal)
+	case overdue && !(told && reply.Server):
+		return errs.Fail(brokererr.ErrTimeout, "AMQP handshake")
+	}
+	return errs.OfDial(err)
+}
+
+// Refusal is why the connection was ended by this side, since the broker has sent what it must not; nil if it was not.
+func (l *Conn) Refusal() error {
+	if l.Socket == nil {
+		return nil
+	}
+	return l.Socket.incoming.refused()
+}
+
+// Blocked sends whether the broker blocks the connection, each time that changes; of several changes, the latest. It is for one
+// goroutine, and is never closed. NotifyBlocked of the library must not be called: see docs/upstream.
+func (l *Conn) Blocked() <-chan amqp.Blocking { return l.blocked }
+
+// setBlocked is called by the goroutine that reads.
+func (l *Conn) setBlocked(now amqp.Blocking) {
+	select {
+	case <-l.blocked: // nobody has heard of the former
+	default:
+	}
+	l.blocked <- now
 }
 
 // properties are what a link says of itself. Whoever looks at the connections of a broker finds Warren by them, and which
@@ -231,53 +303,21 @@ func (l *Conn) Refuse(reason error) {
 	}
 }
 
-// socket is the TCP connection of a link.
-type socket struct {
-	net.Conn
-
-	holding sync.Mutex // one at a time holds back what is written
-
-	mu   sync.Mutex
-	hold bool
-	held []byte
-}
-
-// Write keeps what is written for later while it is held back.
-func (s *socket) Write(bytes []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hold {
-		s.held = append(s.held, bytes...)
-		return len(bytes), nil
-	}
-	return s.Conn.Write(bytes)
-}
-
-// Together sends all that is written meanwhile in one piece, so that it reaches the broker at the same time.
-func (s *socket) Together(write func() error) error {
-	s.holding.Lock()
-	defer s.holding.Unlock()
-	s.mu.Lock()
-	s.hold = true
-	s.mu.Unlock()
-	err := write()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	held := s.held
-	s.hold, s.held = false, nil
-	if len(held) == 0 {
-		return err
-	}
-	_, sent := s.Conn.Write(held)
-	return errors.Join(err, sent)
-}
-
 // CloseSocket cuts the line.
 func (l *Conn) CloseSocket() { _ = l.Socket.Close() }
 
-// Close says goodbye, and cuts the line if the broker does not answer in time.
+// Close says goodbye, and cuts the line if the broker does not answer in time. It returns in time whatever the broker does: the library
+// waits for a broker that goes on sending.
 func (l *Conn) Close(limit time.Duration) {
-	_ = l.Connection.CloseDeadline(time.Now().Add(limit))
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = l.Connection.CloseDeadline(time.Now().Add(limit))
+	}()
+	select {
+	case <-closed:
+	case <-time.After(limit):
+	}
 	l.CloseSocket()
 }
 

@@ -336,18 +336,6 @@ func (e Errors) TooLarge(limit int64, what string) error {
 // LongestText is how long an error of this package may be, in bytes: most quote what a broker says.
 const LongestText = 4096
 
-// OfHandshake knows two cases in which the library's guess would be wrong: it takes silence in the middle of the
-// handshake for a wrong password.
-func (e Errors) OfHandshake(ctx context.Context, err error, overdue bool) error {
-	if ctx.Err() != nil {
-		return e.Unreachable(ctx.Err())
-	}
-	if reply, ok := errors.AsType[*amqp.Error](err); overdue && ok && !reply.Server {
-		return e.Fail(ErrTimeout, "AMQP handshake")
-	}
-	return e.OfDial(err)
-}
-
 // Ended says that a call came to nothing because its context ended, or because the connection was closed.
 func (e Errors) Ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {

@@ -18,7 +18,7 @@ var ErrEnded = errors.New("the subscription to events ended")
 
 const (
 	// batchLimit is how many events are handled together, and how many the broker sends ahead.
-	batchLimit = 1000
+	batchLimit = 128
 	// QueueLimit is how many events the broker keeps for a process that is too slow. It drops the newest, so whoever missed one hears at
 	// least as many that came before, and then a marker.
 	QueueLimit = 100_000

@@ -133,7 +133,6 @@ func (s *sentinelConn) acquire(ctx context.Context, cluster string) (*alarmedLin
 		return nil, err
 	}
 	l := &alarmedLink{Conn: opened, users: 1, alarms: make(chan string, 1)}
-	blocked := l.Connection.NotifyBlocked(make(chan amqp.Blocking, 1))
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +141,7 @@ func (s *sentinelConn) acquire(ctx context.Context, cluster string) (*alarmedLin
 		return nil, brokererr.ErrClosed
 	}
 	s.current = l
-	go s.listen(l, blocked, ended)
+	go s.listen(l, ended)
 	return l, nil
 }
 
@@ -158,13 +157,11 @@ func (s *sentinelConn) use() *alarmedLink {
 
 // listen cuts the connection when the broker blocks it: whoever waits for a confirm would wait for as long as the alarm
 // lasts.
-func (s *sentinelConn) listen(l *alarmedLink, blocked <-chan amqp.Blocking, ended <-chan *amqp.Error) {
+func (s *sentinelConn) listen(l *alarmedLink, ended <-chan *amqp.Error) {
 	for {
 		select {
-		case now, ok := <-blocked:
-			if !ok {
-				blocked = nil
-			} else if now.Active {
+		case now := <-l.Blocked():
+			if now.Active {
 				l.alarms <- now.Reason
 				s.forget(l)
 				l.CloseSocket()

@@ -162,17 +162,13 @@ func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err erro
 	return counted, err == nil, err
 }
 
-func (p *pass) setBlocked(blocking amqp.Blocking, open bool) {
-	switch {
-	case !open:
-		p.blocking = nil // the connection has ended, which closed tells
-	case blocking.Active:
-		p.blocked = true
+func (p *pass) setBlocked(blocking amqp.Blocking) {
+	p.blocked = blocking.Active
+	if p.blocked {
 		p.setState(Blocked, blocking.Reason)
-	default:
-		p.blocked = false
-		p.setState(Moving, "")
+		return
 	}
+	p.setState(Moving, "")
 }
 
 // setState reports another state at once.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
 // giveUp leaves a message that cannot be moved where it is.
@@ -100,8 +102,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 		return p.Errs.OfOperation(amqp.ErrClosed)
 	}
 	under := slices.Collect(maps.Values(p.outlet.inFlight))
-	// The client reports a frame that is too large, and a connection that was cut, by the same code.
-	unreadable := reason.Code == amqp.InternalError || !reason.Server && reason.Reason == amqp.ErrFrameTooLarge.Error()
+	unreadable := reason.Code == amqp.InternalError || errors.Is(p.connection.Refusal(), amqpconn.ErrTooLarge)
 	switch {
 	// With one message at a time, none is delivered while a copy is under way.
 	case unreadable && (len(under) == 0 || p.intake.capacity() > 1):
@@ -118,8 +119,9 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	return p.Errs.OfOperation(reason)
 }
 
-// errCrashed: a delivery has ended the connection. RabbitMQ ends it where it cannot translate a message of AMQP 1.0, and the client where
-// a frame is too large: RabbitMQ adds headers to a message that had just fitted.
+// errCrashed: a delivery has ended the connection. RabbitMQ ends it where it cannot translate a message of AMQP 1.0. This side ends it where
+// a frame is too large, for RabbitMQ adds headers to a message that had just fitted, and where more arrives than may be kept: the first
+// messages of a queue were small, and many large ones come behind.
 var errCrashed = errors.New("a delivery has ended the connection")
 
 // ended has fewer messages delivered at a time after a delivery has ended the connection, so that those in front of the culprit are moved.

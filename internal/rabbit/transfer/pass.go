@@ -36,7 +36,6 @@ type pass struct {
 	intake     *intake
 	outlet     *outlet
 	closed     chan *amqp.Error
-	blocking   chan amqp.Blocking
 	questions  *amqp.Channel // for passive declarations; nil until needed
 
 	movedBefore int
@@ -95,7 +94,6 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	p := &pass{
 		transfer: t, connection: connection, intake: &intake{connection: connection, queue: t.Queue},
 		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
-		blocking:    connection.Connection.NotifyBlocked(make(chan amqp.Blocking, 8)),
 		movedBefore: t.moved, sure: t.moved, asked: t.moved, askedAt: now, began: now, idleSince: now, bound: t.left(),
 		skipped: map[string]int{}, state: Moving, emptySince: never,
 	}
@@ -197,8 +195,8 @@ func (p *pass) run(ctx context.Context) error {
 			err = p.confirmed(confirm, open)
 		case now := <-clock.C:
 			err = p.tick(now)
-		case blocking, open := <-p.blocking:
-			p.setBlocked(blocking, open)
+		case blocking := <-p.connection.Blocked():
+			p.setBlocked(blocking)
 		case reason := <-p.closed:
 			err = p.connectionClosed(reason)
 		case <-stopped:

@@ -138,6 +138,7 @@ func dialer(t testing.TB, vh *brokers.VHost, address string) func(context.Contex
 	}
 	return func(ctx context.Context) (*amqpconn.Conn, error) {
 		return amqpconn.Dial(ctx, amqpconn.DialOptions{
+			Bodies: true,
 			URI: uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Username: vh.Broker.Username, Password: vh.Broker.Password,
 			VHost: vh.Name, Owner: "test", Product: "Warren transfer", Name: "transfer", Timeout: within,
 		})
