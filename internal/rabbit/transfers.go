@@ -47,7 +47,7 @@ func (c *Connection) take(cluster, queue string) (end func()) {
 // dialTransfer opens connections for transfers.
 func (c *Connection) dialTransfer(cluster, name string) func(context.Context) (*amqpconn.Conn, error) {
 	dialer := c.dialer
-	dialer.options.Product, dialer.options.Name, dialer.options.Bodies = transferProduct, name, true
+	dialer.options.Product, dialer.options.Name, dialer.options.LargestBody = transferProduct, name, amqpconn.LargestBody
 	return func(ctx context.Context) (*amqpconn.Conn, error) { return dialer.dialSecond(ctx, c.channels, cluster) }
 }
 

@@ -72,10 +72,10 @@ type DialOptions struct {
 	// Timeout holds for TCP, and again for TLS and the handshake of AMQP.
 	Timeout time.Duration
 
-	// Bodies says that the bodies of messages are wanted. Otherwise they are discarded as they arrive: a message is known by its
-	// properties, and can be put back by its number.
-	Bodies bool
-	// Pace is how fast the broker may send what is not a wanted message, for all connections that share it; no limit if nil.
+	// LargestBody is the largest body of a message that is taken, in bytes. If it is zero, bodies are discarded as they arrive: a
+	// message is known by its properties, and can be put back by its number.
+	LargestBody int64
+	// Pace is how fast the broker may send where bodies are discarded, for all connections that share it; no limit if nil.
 	Pace *rate.Limiter
 }
 
@@ -152,10 +152,10 @@ func (l *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions
 		}
 		secured = client
 	}
-	if options.Bodies {
+	if options.LargestBody > 0 {
 		pace = nil
 	}
-	l.Socket = newSocket(line, secured, newProtocol(options.Bodies, l.setBlocked), pace)
+	l.Socket = newSocket(line, secured, newProtocol(options.LargestBody, l.setBlocked), pace)
 	var err error
 	l.Connection, err = amqp.Open(l.Socket, amqp.Config{
 		SASL:       []amqp.Authentication{&amqp.PlainAuth{Username: options.Username, Password: options.Password}},

@@ -13,27 +13,29 @@ import (
 func TestWhatIsWrittenTogetherIsSentInOnePiece(t *testing.T) {
 	t.Parallel()
 	line := &recorder{}
-	s := &socket{Conn: line}
+	s := newSocket(line, line, newProtocol(0, nil), nil)
 	write := func(text string) {
 		if _, err := s.Write([]byte(text)); err != nil {
 			t.Error(err)
 		}
 	}
-	write("before")
+	const before, first, second, after = "AMQP\x00\x00\x09\x01", "\x08\x00\x01\x00\x00\x00\x00\xce", "\x08\x00\x02\x00\x00\x00\x00\xce",
+		"\x08\x00\x03\x00\x00\x00\x00\xce"
+	write(before)
 	err := s.Together(func() error {
-		write("first, ")
-		write("second")
+		write(first)
+		write(second)
 		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	write("after")
+	write(after)
 	refused := errors.New("refused")
 	if err := s.Together(func() error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("%v is not the error of the writer", err)
 	}
-	if difference := cmp.Diff([]string{"before", "first, second", "after"}, line.pieces); difference != "" {
+	if difference := cmp.Diff([]string{before, first + second, after}, line.pieces); difference != "" {
 		t.Error(difference)
 	}
 }

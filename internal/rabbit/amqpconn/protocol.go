@@ -12,14 +12,12 @@ import (
 // What one connection may take of memory. A broker is not trusted to keep to what it was asked for, and the AMQP library keeps whatever
 // arrives.
 const (
-	// largestMessage is the largest body that any RabbitMQ allows (max_message_size).
+	// largestMessage is the largest body that any RabbitMQ allows (max_message_size). It holds for bodies that are discarded.
 	largestMessage = 512 << 20
-	// largestBody is the largest body that is kept: the default of max_message_size until 3.13; 4.0 and later have 16 MiB. The library
-	// needs twice as much while it puts a body together.
-	largestBody = 128 << 20
-	// waitingLimit is what the deliveries of a channel may take that are not acknowledged. Without bodies, the most are events.
-	waitingLimit           = 8 << 20
-	waitingLimitWithBodies = largestBody + 16<<20
+	// waitingLimit is what the deliveries of a channel may take that are not acknowledged, if bodies are discarded: the most are events.
+	// Where bodies are taken, there is room for the largest beside the 16 MiB that a transfer has delivered at a time.
+	waitingLimit      = 8 << 20
+	roomBesideLargest = 16 << 20
 
 	// A delivery takes memory beside its body: the library's structs, and the properties, of which a byte can become 16, since an
 	// empty element of an array is one byte on the wire.
@@ -28,6 +26,10 @@ const (
 	// prefetchFactor: RabbitMQ before 3.11 can exceed the prefetch of a consumer that gives messages back (rabbitmq-server#5609).
 	prefetchFactor = 2
 )
+
+// LargestBody is the largest body that a transfer can move: the default of max_message_size until 3.13; 4.0 and later have 16 MiB. The
+// library needs twice as much while it puts a body together.
+const LargestBody = 128 << 20
 
 // ErrTooLarge ends a connection on which more arrives than one process may keep.
 var ErrTooLarge = errors.New("too large")
@@ -38,7 +40,7 @@ var errUnasked = errors.New("not asked for")
 // protocol knows what both sides of a connection have said, from the frames alone. So it knows what the broker may send, and no user of
 // a connection has to tell.
 type protocol struct {
-	bodies bool // see DialOptions.Bodies
+	largestBody int64 // see DialOptions
 	// blocked is called with each connection.blocked and connection.unblocked.
 	blocked func(amqp.Blocking)
 
@@ -65,9 +67,9 @@ type channelState struct {
 	discard bool  // the body
 }
 
-func newProtocol(bodies bool, blocked func(amqp.Blocking)) *protocol {
+func newProtocol(largestBody int64, blocked func(amqp.Blocking)) *protocol {
 	// The broker answers the protocol header with connection.start.
-	return &protocol{bodies: bodies, blocked: blocked, replies: 1, channels: map[uint16]*channelState{}}
+	return &protocol{largestBody: largestBody, blocked: blocked, replies: 1, channels: map[uint16]*channelState{}}
 }
 
 // sent takes note of a frame that goes to the broker, by its head and up to longestSent bytes of its payload.
@@ -240,12 +242,12 @@ func (c *channelState) delivered(received method, number uint64) error {
 // receivedHeader takes note of how large a message is whose header arrives, and sets the size to zero if the body is to be discarded.
 func (p *protocol) receivedHeader(channel *channelState, header int, size []byte) error {
 	body := binary.BigEndian.Uint64(size)
-	channel.discard = !p.bodies || channel.content == basicReturn
-	limit := uint64(largestBody)
+	channel.discard = p.largestBody == 0 || channel.content == basicReturn
+	limit := p.largestBody
 	if channel.discard {
 		limit = largestMessage
 	}
-	if body > limit {
+	if body > uint64(limit) {
 		return fmt.Errorf("a message of %d bytes is %w: at most %d are taken", body, ErrTooLarge, limit)
 	}
 	channel.body = int64(body)
@@ -259,7 +261,7 @@ func (p *protocol) receivedHeader(channel *channelState, header int, size []byte
 	if channel.discard {
 		clear(size)
 	} else {
-		cost, most = cost+int64(body), waitingLimitWithBodies
+		cost, most = cost+int64(body), p.largestBody+roomBesideLargest
 	}
 	channel.deliveries.charge(cost)
 	if channel.deliveries.total > most {

@@ -138,8 +138,8 @@ func dialer(t testing.TB, vh *brokers.VHost, address string) func(context.Contex
 	}
 	return func(ctx context.Context) (*amqpconn.Conn, error) {
 		return amqpconn.Dial(ctx, amqpconn.DialOptions{
-			Bodies: true,
-			URI: uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Username: vh.Broker.Username, Password: vh.Broker.Password,
+			LargestBody: 1 << 20, // less than in production, so that a test can exceed it
+			URI:         uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Username: vh.Broker.Username, Password: vh.Broker.Password,
 			VHost: vh.Name, Owner: "test", Product: "Warren transfer", Name: "transfer", Timeout: within,
 		})
 	}

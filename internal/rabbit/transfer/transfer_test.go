@@ -325,6 +325,38 @@ func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
 	})
 }
 
+// Many small messages, and then more of large ones than the process may keep: they are taken fewer at a time then, and all are moved.
+func TestLargeMessagesBehindSmallOnes(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		small, large := bodies(600), make([]string, 60)
+		for i := range large {
+			large[i] = "large " + strconv.Itoa(i) + strings.Repeat(" ", 900<<10)
+		}
+		vh.Publish("", source, append(small, large...)...)
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(len(small) + len(large)))
+		progress, err := start(t, vh, func(*Config) {}).Wait()
+		if err != nil || progress.Moved < len(small)+len(large) {
+			t.Errorf("%d messages were moved: %v", progress.Moved, err)
+		}
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(BeZero())
+		NewWithT(t).Expect(bodiesOf(drain(t, vh, destination))).To(ContainElements(large))
+	})
+}
+
+// A message that is larger than the process may keep stays, and the transfer says why.
+func TestMessageThatIsTooLarge(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, "before", strings.Repeat("x", 1<<20+1))
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(2))
+		_, err := start(t, vh, func(*Config) {}).Wait()
+		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "a message of 1048577 bytes is too large: at most 1048576 are taken") {
+			t.Errorf("got %v", err)
+		}
+		NewWithT(t).Expect(bodiesOf(drain(t, vh, destination))).To(ContainElement("before"))
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1))
+	})
+}
+
 func TestTooManyFailures(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)

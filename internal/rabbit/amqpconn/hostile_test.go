@@ -1,0 +1,229 @@
+package amqpconn
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/time/rate"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/hostile"
+)
+
+// dialHostile connects to a server that misbehaves in the given way.
+func dialHostile(t *testing.T, way string, largestBody int64) (*Conn, *hostile.AMQP) {
+	t.Helper()
+	misbehave, known := hostile.AMQPWays()[way]
+	if !known {
+		t.Fatalf("there is no way %q", way)
+	}
+	server := hostile.NewAMQP(t, misbehave)
+	conn, err := Dial(t.Context(), optionsFor(t, server, largestBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.CloseSocket)
+	return conn, server
+}
+
+func optionsFor(t *testing.T, server *hostile.AMQP, largestBody int64) DialOptions {
+	t.Helper()
+	uri, err := url.Parse(server.URI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return DialOptions{URI: uri, Username: "guest", Password: "guest", VHost: "/", LargestBody: largestBody, Timeout: deadline.For(5 * time.Second)}
+}
+
+// use is what a client does with a channel, whose errors do not matter here.
+type use func(channel *amqp.Channel)
+
+func declareQueue(channel *amqp.Channel) {
+	_, _ = channel.QueueDeclare("q", false, false, true, false, nil)
+}
+func confirm(channel *amqp.Channel) { _ = channel.Confirm(false) }
+func get(channel *amqp.Channel)     { _, _, _ = channel.Get("q", false) }
+
+func consume(channel *amqp.Channel) {
+	_ = channel.Qos(100, 0, false)
+	_, _ = channel.Consume("q", "ctag-1", false, false, false, false, nil)
+}
+
+// What a broker sends that nobody has asked for, or that is too large, ends the connection. The reason says which limit it exceeds.
+func TestHostileBrokerIsRefused(t *testing.T) {
+	for _, test := range []struct {
+		way     string
+		use     use
+		largest int64 // body
+		says    string
+	}{
+		{"announces a body of 2^62 bytes", declareQueue, 0, "delivery 1 was not asked for: 0 of 0 are not acknowledged"},
+		{"announces a body of 2^62 bytes to a consumer", consume, 0, "a message of 4611686018427387904 bytes is too large: at most 536870912"},
+		{"announces a body of 2^62 bytes to a consumer", consume, LargestBody, "a message of 4611686018427387904 bytes is too large: at most 134217728"},
+		{"sends a body of 2^62 bytes in answer to a get", get, 0, "a message of 4611686018427387904 bytes is too large: at most 536870912"},
+		{"sends bodies without a message", declareQueue, LargestBody, "the body of a message was not asked for"},
+		{"sends deliveries without a consumer", declareQueue, LargestBody, "delivery 1 was not asked for"},
+		{"sends deliveries on a channel that is not open", declareQueue, LargestBody, "method 60.60 on channel 9 was not asked for"},
+		{"sends more deliveries than the prefetch", consume, LargestBody, "delivery 201 was not asked for: 200 of 200 are not acknowledged"},
+		{"sends deliveries with large headers", consume, 0, "the messages that are not acknowledged are too large: 5 of them take more than 8388608 bytes"},
+		{"sends frames that are larger than agreed", declareQueue, 0, "a frame of 67108864 bytes is too large: 131072 were agreed"},
+		{"answers what nobody has asked", declareQueue, 0, "method 50.11 was not asked for"},
+		{"confirms messages that nobody has published", confirm, 0, "the confirm of message 18446744073709551614 was not asked for: 0 were published"},
+		{"returns messages that nobody has published", confirm, 0, "a returned message was not asked for"},
+	} {
+		t.Run(fmt.Sprintf("%s, with bodies up to %d", test.way, test.largest), func(t *testing.T) {
+			conn, _ := dialHostile(t, test.way, test.largest)
+			ended := conn.Connection.NotifyClose(make(chan *amqp.Error, 1))
+			before := heap()
+			channel, err := conn.Connection.Channel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.use(channel)
+			select {
+			case reason := <-ended:
+				if reason == nil || !strings.Contains(reason.Reason, test.says) {
+					t.Errorf("the connection was ended with %v, not %q", reason, test.says)
+				}
+			case <-time.After(deadline.For(5 * time.Second)):
+				t.Fatal("the connection is still open")
+			}
+			if taken := heap() - before; taken > 64<<20 {
+				t.Errorf("%d MiB more are in use", taken>>20)
+			}
+		})
+	}
+}
+
+// heap is the memory in use, garbage included.
+func heap() int64 {
+	stats := runtime.MemStats{}
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// A connection is closed in time whatever the broker does meanwhile. After that, the library ends what it has begun; it panicked there
+// while something was registered with its NotifyBlocked.
+func TestCloseIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{
+		"floods connection.blocked",
+		"floods connection.blocked when the client closes",
+		"answers close between floods of connection.blocked",
+		"never answers close, and sends heartbeats",
+		"answers what nobody has asked",
+		"floods heartbeats",
+		"switches the flow on and off",
+	} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			conn, _ := dialHostile(t, way, 0)
+			ended := conn.Connection.NotifyClose(make(chan *amqp.Error, 1))
+			if channel, err := conn.Connection.Channel(); err == nil {
+				declareQueue(channel)
+			}
+			began := time.Now()
+			conn.Close(100 * time.Millisecond)
+			if took := time.Since(began); took > deadline.For(time.Second) {
+				t.Errorf("closing took %v", took)
+			}
+			for open := true; open; {
+				select {
+				case _, open = <-ended:
+				case <-time.After(deadline.For(10 * time.Second)):
+					t.Fatal("the library has not ended the connection")
+				}
+			}
+		})
+	}
+}
+
+func TestHandshakeIsBounded(t *testing.T) {
+	t.Parallel()
+	server := hostile.NewAMQP(t, hostile.AMQPWays()["never answers tune, and sends heartbeats"])
+	options := optionsFor(t, server, 0)
+	options.Timeout = time.Second
+	if _, err := Dial(t.Context(), options); !errors.Is(err, brokererr.ErrTimeout) {
+		t.Errorf("%v is no time-out", err)
+	}
+}
+
+// A refusal in the handshake is not taken for a wrong password.
+func TestRefusalInTheHandshake(t *testing.T) {
+	t.Parallel()
+	server := hostile.NewAMQP(t, func(s *hostile.Session, received hostile.Received) bool {
+		return received.Method == hostile.StartOk && s.Send(0, hostile.Method{Class: 50, ID: 11}) && s.Send(0, hostile.Method{Class: 50, ID: 11})
+	})
+	_, err := Dial(t.Context(), optionsFor(t, server, 0))
+	if want := "broker unreachable: the AMQP connection was closed: method 50.11 was not asked for"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	blocks := true
+	server := hostile.NewAMQP(t, func(s *hostile.Session, received hostile.Received) bool {
+		if received.Method == hostile.OpenChannel {
+			id := uint16(61)
+			arguments := []any{}
+			if blocks {
+				id, arguments = 60, []any{"low on memory"}
+			}
+			blocks = false
+			s.Send(0, hostile.Method{Class: 10, ID: id}, arguments...)
+		}
+		return false
+	})
+	conn, err := Dial(t.Context(), optionsFor(t, server, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.CloseSocket)
+	for _, want := range []amqp.Blocking{{Active: true, Reason: "low on memory"}, {}} {
+		if _, err := conn.Connection.Channel(); err != nil {
+			t.Fatal(err)
+		}
+		NewWithT(t).Eventually(conn.Blocked()).WithTimeout(deadline.For(5 * time.Second)).Should(Receive(Equal(want)))
+	}
+}
+
+// A broker that sends frames without end is read at the pace, whatever the frames are.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	const limit, burst = 100_000, 200_000
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _ = theirs.Close() })
+	heartbeats := strings.Repeat("\x08\x00\x00\x00\x00\x00\x00\xce", 1000)
+	go func() {
+		for {
+			if _, err := theirs.Write([]byte(heartbeats)); err != nil {
+				return
+			}
+		}
+	}()
+	s := newSocket(ours, ours, newProtocol(0, nil), rate.NewLimiter(limit, burst))
+	began, frames := time.Now(), 0
+	context.AfterFunc(t.Context(), func() { _ = s.Close() })
+	time.AfterFunc(time.Second, func() { _ = s.Close() })
+	from := bufio.NewReader(s)
+	for buffer := make([]byte, 8); ; frames++ {
+		if _, err := from.Read(buffer); err != nil {
+			break
+		}
+	}
+	if most := int(burst+limit*time.Since(began).Seconds())/frameCost + 1; frames > most || frames < burst/frameCost {
+		t.Errorf("%d frames were read in %v, at most %d are allowed", frames, time.Since(began), most)
+	}
+}

@@ -1,0 +1,232 @@
+package amqpconn
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// step is a frame that one of the sides sends. On a real connection they come in pieces; see TestFramesInPieces.
+type step struct {
+	fromBroker bool
+	frame      []byte
+}
+
+// sends is a method of the client, and says one of the broker. Numbers are written with their own size, texts with one byte for theirs.
+func sends(channel uint16, sent method, args ...any) step {
+	return step{frame: methodFrame(channel, sent, args...)}
+}
+
+func says(channel uint16, said method, args ...any) step {
+	return step{fromBroker: true, frame: methodFrame(channel, said, args...)}
+}
+
+func methodFrame(channel uint16, id method, args ...any) []byte {
+	payload, _ := binary.Append(nil, binary.BigEndian, []uint16{id[0], id[1]})
+	for _, arg := range args {
+		if text, ok := arg.(string); ok {
+			payload = append(append(payload, byte(len(text))), text...)
+			continue
+		}
+		payload, _ = binary.Append(payload, binary.BigEndian, arg)
+	}
+	return frameOf(frameMethod, channel, payload)
+}
+
+func frameOf(kind byte, channel uint16, payload []byte) []byte {
+	frame := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16([]byte{kind}, channel), uint32(len(payload)))
+	return append(append(frame, payload...), 0xce)
+}
+
+// header is a content header for a body of this size, with so many bytes of properties.
+func header(channel uint16, body uint64, properties int) []byte {
+	payload := binary.BigEndian.AppendUint64([]byte{0, 60, 0, 0}, body)
+	return frameOf(frameHeader, channel, append(payload, make([]byte, properties)...))
+}
+
+func body(channel uint16, size int) []byte { return frameOf(frameBody, channel, make([]byte, size)) }
+
+// delivers is a delivery of a body.
+func delivers(number uint64, size int) []step {
+	steps := []step{says(1, basicDeliver, "tag", number, byte(0), "", "key"), {true, header(1, uint64(size), 2)}}
+	if size > 0 {
+		steps = append(steps, step{true, body(1, size)})
+	}
+	return steps
+}
+
+func TestProtocol(t *testing.T) {
+	t.Parallel()
+	opened := []step{sends(1, channelOpen, ""), says(1, method{20, 11}, uint32(0))}
+	consuming := func(prefetch uint16) []step {
+		return slices.Concat(opened, []step{
+			sends(1, basicQos, uint32(0), prefetch, byte(0)), says(1, method{60, 11}),
+			sends(1, basicConsume, uint16(0), "q", "tag"), says(1, method{60, 21}, "tag"),
+		})
+	}
+	publishing := slices.Concat(opened, []step{
+		sends(1, method{85, 10}, byte(0)), says(1, method{85, 11}),
+		sends(1, basicPublish, uint16(0), "", "q", byte(0)),
+		{false, header(1, 3, 2)},
+		{false, body(1, 3)},
+		sends(1, basicPublish, uint16(0), "", "q", byte(0)),
+		{false, header(1, 3, 2)},
+		{false, body(1, 3)},
+	})
+	returns := []step{says(1, basicReturn, uint16(312), "NO_ROUTE", "", "q"), {true, header(1, 3, 2)}, {true, body(1, 3)}}
+	for name, test := range map[string]struct {
+		steps []step
+		want  error // of the last step; all before it are allowed
+	}{
+		"a request, and its answer":               {steps: opened},
+		"two answers to a request":                {append(opened, says(1, method{20, 11}, uint32(0))), errUnasked},
+		"an answer on a channel that is not open": {[]step{says(2, method{50, 11}, "q", uint32(0), uint32(0))}, errUnasked},
+		"deliveries that are acknowledged one by one": {steps: slices.Concat(consuming(1),
+			delivers(1, 3), []step{sends(1, basicAck, uint64(1), byte(0))},
+			delivers(2, 3), []step{sends(1, basicReject, uint64(2), byte(1))},
+			delivers(3, 0), []step{sends(1, basicNack, uint64(3), byte(2))},
+			delivers(4, 0), delivers(5, 0))},
+		"deliveries that are acknowledged together": {steps: slices.Concat(consuming(1),
+			delivers(1, 0), delivers(2, 0), []step{sends(1, basicAck, uint64(2), byte(1))},
+			delivers(3, 0), delivers(4, 0), []step{sends(1, basicNack, uint64(0), byte(1))},
+			delivers(5, 0), delivers(6, 0))},
+		"more than twice the prefetch": {slices.Concat(consuming(1), delivers(1, 0), delivers(2, 0), delivers(3, 0)[:1]), errUnasked},
+		"more after a message is acknowledged twice": {slices.Concat(consuming(1), delivers(1, 0), delivers(2, 0),
+			[]step{sends(1, basicAck, uint64(1), byte(0)), sends(1, basicAck, uint64(1), byte(0))}, delivers(3, 0), delivers(4, 0)[:1]), errUnasked},
+		"a delivery whose number is not the next": {slices.Concat(consuming(9), delivers(2, 0)[:1]), errUnasked},
+		"a delivery without a consumer":           {slices.Concat(opened, delivers(1, 0)[:1]), errUnasked},
+		"a delivery after the channel was closed, and opened again": {slices.Concat(consuming(9),
+			[]step{sends(1, channelClose), says(1, channelCloseOk)}, opened, delivers(1, 0)[:1]), errUnasked},
+		"deliveries while the channel is being closed": {steps: slices.Concat(consuming(1),
+			[]step{sends(1, channelClose)}, delivers(1, 0), []step{says(1, channelCloseOk)})},
+		"two closes of a channel that cross": {steps: append(opened, sends(1, channelClose), says(1, channelClose), says(1, channelCloseOk))},
+		"a message that was got": {steps: slices.Concat(opened, []step{
+			sends(1, basicGet, uint16(0), "q", byte(0)), says(1, basicGetOk, uint64(1), byte(0), "", "q", uint32(0)),
+			{true, header(1, 0, 2)},
+			sends(1, basicGet, uint16(0), "q", byte(0)), says(1, basicGetEmpty, ""),
+		})},
+		"a message in answer to something else": {append(opened,
+			sends(1, method{50, 10}), says(1, basicGetOk, uint64(1), byte(0), "", "q", uint32(0))), errUnasked},
+		"two messages in answer to one get": {append(opened,
+			sends(1, basicGet, uint16(0), "q", byte(0)), says(1, basicGetEmpty, ""), says(1, basicGetOk, uint64(1), byte(0), "", "q", uint32(0))), errUnasked},
+		"confirms":                             {steps: slices.Concat(publishing, []step{says(1, basicAck, uint64(2), byte(1))})},
+		"a confirm of the future":              {slices.Concat(publishing, []step{says(1, basicAck, uint64(3), byte(1))}), errUnasked},
+		"a refusal of the future":              {slices.Concat(publishing, []step{says(1, basicNack, uint64(3), byte(0))}), errUnasked},
+		"returns before confirms":              {steps: slices.Concat(publishing, returns, []step{says(1, basicAck, uint64(1), byte(0))}, returns, []step{says(1, basicAck, uint64(2), byte(0))})},
+		"a return after confirms":              {slices.Concat(publishing, []step{says(1, basicAck, uint64(2), byte(1))}, returns[:2]), errUnasked},
+		"a method in a message":                {slices.Concat(consuming(9), delivers(1, 3)[:2], delivers(2, 0)[:1]), errUnasked},
+		"a header without message":             {append(opened, step{true, header(1, 3, 2)}), errUnasked},
+		"a body that is too long":              {slices.Concat(consuming(9), delivers(1, 3)[:2], []step{{true, body(1, 4)}}), errUnasked},
+		"an empty body":                        {slices.Concat(consuming(9), delivers(1, 3)[:2], []step{{true, body(1, 0)}}), errUnasked},
+		"a body on channel 0":                  {[]step{{true, body(0, 3)}}, errUnasked},
+		"a message that is as large as may be": {steps: slices.Concat(consuming(9), delivers(1, 0)[:1], []step{{true, header(1, LargestBody, 2)}})},
+		"a larger message":                     {slices.Concat(consuming(9), delivers(1, 0)[:1], []step{{true, header(1, LargestBody+1, 2)}}), ErrTooLarge},
+		"messages that are too large together": {slices.Concat(consuming(9), delivers(1, 0)[:1], []step{{true, header(1, LargestBody, 2)}},
+			bodies(LargestBody), delivers(2, 0)[:1], []step{{true, header(1, 32<<20, 2)}}), ErrTooLarge},
+		"large messages one after the other": {steps: slices.Concat(consuming(9), delivers(1, 0)[:1], []step{{true, header(1, LargestBody, 2)}},
+			bodies(LargestBody), []step{sends(1, basicAck, uint64(1), byte(0))}, delivers(2, 0)[:1], []step{{true, header(1, 32<<20, 2)}})},
+		"a large frame": {[]step{{true, body(1, UsualFrameMax)}}, ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			state := newProtocol(LargestBody, nil)
+			for i, step := range test.steps {
+				err := follow(state, step)
+				if last := i == len(test.steps)-1; last && !errors.Is(err, test.want) || !last && err != nil {
+					t.Errorf("step %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// bodies are frames for a body of this size.
+func bodies(size int) (steps []step) {
+	const most = UsualFrameMax - headSize - endSize
+	whole := body(1, most)
+	for ; size > 0; size -= most {
+		if size < most {
+			whole = body(1, size)
+		}
+		steps = append(steps, step{true, whole})
+	}
+	return steps
+}
+
+func follow(state *protocol, s step) error {
+	frame, payload := readHead(s.frame), slices.Clone(s.frame[headSize:len(s.frame)-endSize]) // received changes it
+	if !s.fromBroker {
+		state.sent(frame, payload[:min(len(payload), longestSent)])
+		return nil
+	}
+	_, err := state.received(frame, payload[:min(len(payload), longestReceived)])
+	return err
+}
+
+func TestBlockedIsSeenInFrames(t *testing.T) {
+	t.Parallel()
+	var got []amqp.Blocking
+	state := newProtocol(0, func(now amqp.Blocking) { got = append(got, now) })
+	for _, step := range []step{says(0, connectionBlocked, "low on disk"), says(0, connectionUnblocked)} {
+		if err := follow(state, step); err != nil {
+			t.Error(err)
+		}
+	}
+	if difference := cmp.Diff([]amqp.Blocking{{Active: true, Reason: "low on disk"}, {}}, got); difference != "" {
+		t.Error(difference)
+	}
+}
+
+// A frame that ends too early does not pass for one with zeros.
+func TestShortFrames(t *testing.T) {
+	t.Parallel()
+	state := newProtocol(LargestBody, nil)
+	state.sent(readHead(methodFrame(1, channelOpen)), []byte{0, 20, 0, 10, 0})
+	for _, payload := range [][]byte{{}, {0, 60}, {0, 60, 0, 60, 3, 'a'}, {0, 60, 0, 80, 0, 0}} {
+		frame := frameOf(frameMethod, 1, payload)
+		if err := follow(state, step{true, frame}); err == nil {
+			t.Errorf("%v is allowed", payload)
+		}
+	}
+}
+
+// Bodies that nobody wants are discarded, and the library sees messages without bodies. Frames are understood in whatever pieces they come.
+func TestFramesInPieces(t *testing.T) {
+	t.Parallel()
+	write := slices.Concat([]byte("AMQP\x00\x00\x09\x01"), methodFrame(1, channelOpen, ""), methodFrame(1, basicQos, uint32(0), uint16(5), byte(0)),
+		methodFrame(1, basicConsume, uint16(0), "q", "tag"), methodFrame(1, basicPublish, uint16(0), "", "q", byte(0)), header(1, 30000, 2), body(1, 30000))
+	delivery, reply := methodFrame(1, basicDeliver, "tag", uint64(1), byte(0), "", "key"), methodFrame(1, method{20, 11}, uint32(0))
+	read := slices.Concat(reply, delivery, header(1, 30003, 500), body(1, 30000), body(1, 3), reply)
+	want := slices.Concat(reply, delivery, header(1, 0, 500), reply)
+	for _, size := range []int{1, 2, 7, 13, 100, 1 << 20} {
+		ours, theirs := net.Pipe()
+		s := newSocket(ours, ours, newProtocol(0, nil), nil)
+		go func() {
+			_, _ = io.CopyN(io.Discard, theirs, int64(len(write)))
+			for piece := range slices.Chunk(read, size) {
+				_, _ = theirs.Write(piece)
+			}
+			_ = theirs.Close()
+		}()
+		for piece := range slices.Chunk(write, size) {
+			if _, err := s.Write(piece); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := io.ReadAll(bufio.NewReaderSize(s, 16))
+		if err != nil {
+			t.Errorf("in pieces of %d: %v", size, err)
+		}
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("in pieces of %d: %s", size, difference)
+		}
+		_ = s.Close()
+	}
+}

@@ -1,0 +1,287 @@
+package hostile
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// The frames of AMQP 0-9-1.
+const (
+	frameMethod    = 1
+	frameHeader    = 2
+	frameBody      = 3
+	frameHeartbeat = 8
+	frameEnd       = 0xCE
+)
+
+// Method is a method of AMQP by the numbers of its class and its own. The client's methods that ways are about have names.
+type Method struct{ Class, ID uint16 }
+
+// The methods of clients.
+var (
+	StartOk       = Method{10, 11}
+	TuneOk        = Method{10, 31}
+	Open          = Method{10, 40}
+	Close         = Method{10, 50}
+	OpenChannel   = Method{20, 10}
+	DeclareQueue  = Method{50, 10}
+	BindQueue     = Method{50, 20}
+	Consume       = Method{60, 20}
+	Publish       = Method{60, 40}
+	Get           = Method{60, 70}
+	Ack           = Method{60, 80}
+	SelectConfirm = Method{85, 10}
+)
+
+// Methods of brokers.
+var (
+	blocked   = Method{10, 60}
+	closeOk   = Method{10, 51}
+	consumeOk = Method{60, 21}
+	returned  = Method{60, 50}
+	deliver   = Method{60, 60}
+	getOk     = Method{60, 71}
+	getEmpty  = Method{60, 72}
+	ack       = Method{60, 80}
+)
+
+// answers are what a broker says to requests, with its arguments.
+var answers = map[Method]struct {
+	answer    Method
+	arguments []any
+}{
+	StartOk:       {Method{10, 30}, []any{uint16(2047), uint32(131072), uint16(10)}},
+	Open:          {Method{10, 41}, []any{""}},
+	Close:         {closeOk, nil},
+	OpenChannel:   {Method{20, 11}, []any{uint32(0)}},
+	{20, 40}:      {Method{20, 41}, nil},
+	{40, 10}:      {Method{40, 11}, nil},
+	DeclareQueue:  {Method{50, 11}, []any{"", uint32(0), uint32(0)}},
+	BindQueue:     {Method{50, 21}, nil},
+	{50, 50}:      {Method{50, 51}, nil},
+	{50, 40}:      {Method{50, 41}, []any{uint32(0)}},
+	{60, 10}:      {Method{60, 11}, nil},
+	Consume:       {consumeOk, []any{"ctag-1"}},
+	{60, 30}:      {Method{60, 31}, []any{"ctag-1"}},
+	Get:           {getEmpty, []any{""}},
+	SelectConfirm: {Method{85, 11}, nil},
+}
+
+// AMQPWay answers the methods that it returns true for; others are answered well.
+type AMQPWay func(s *Session, received Received) bool
+
+// Received is a method that a client has sent.
+type Received struct {
+	Method
+	Channel   uint16
+	Arguments []byte
+}
+
+// AMQP is a fake of a broker's AMQP listener. It has no queues and takes every declaration.
+type AMQP struct {
+	URI string
+
+	way  AMQPWay
+	ends chan struct{}
+
+	mu       sync.Mutex
+	sessions int
+	sent     int64
+}
+
+// NewAMQP starts a server that ends with the test.
+func NewAMQP(tb testing.TB, way AMQPWay) *AMQP {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening on the loopback does not wait
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server := &AMQP{URI: "amqp://" + listener.Addr().String(), way: way, ends: make(chan struct{})}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			line, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { server.serve(line) })
+		}
+	})
+	tb.Cleanup(func() {
+		close(server.ends)
+		_ = listener.Close()
+		serving.Wait()
+	})
+	return server
+}
+
+// Sessions is how many connections there were.
+func (a *AMQP) Sessions() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sessions
+}
+
+// Sent is how many bytes the clients' sockets have taken.
+func (a *AMQP) Sent() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sent
+}
+
+// Session is one connection of a client.
+type Session struct {
+	server *AMQP
+	line   net.Conn
+	ended  chan struct{}
+	aside  sync.WaitGroup
+	acks   chan uint64 // the latest delivery that was acknowledged
+
+	mu sync.Mutex // one frame, or one message, at a time
+}
+
+func (a *AMQP) serve(line net.Conn) {
+	a.mu.Lock()
+	a.sessions++
+	a.mu.Unlock()
+	s := &Session{server: a, line: line, ended: make(chan struct{}), acks: make(chan uint64, 1)}
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case <-a.ends:
+		case <-s.ended:
+		}
+		_ = line.Close()
+		close(stop)
+	}()
+	s.run()
+	close(s.ended)
+	<-stop
+	s.aside.Wait()
+}
+
+// run reads what the client sends.
+func (s *Session) run() {
+	from := bufio.NewReader(s.line)
+	if _, err := io.CopyN(io.Discard, from, 8); err != nil { // the letters AMQP and a version
+		return
+	}
+	s.Send(0, Method{10, 10}, byte(0), byte(9), map[string]string{"cluster_name": "hostile@here", "version": "4.3.6"},
+		long("PLAIN"), long("en_US"))
+	for {
+		start := make([]byte, 7)
+		if _, err := io.ReadFull(from, start); err != nil {
+			return
+		}
+		payload := make([]byte, binary.BigEndian.Uint32(start[3:])+1)
+		if _, err := io.ReadFull(from, payload); err != nil {
+			return
+		}
+		if start[0] != frameMethod {
+			continue
+		}
+		s.answer(Received{
+			Method:    Method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])},
+			Channel:   binary.BigEndian.Uint16(start[1:]),
+			Arguments: payload[4 : len(payload)-1],
+		})
+	}
+}
+
+func (s *Session) answer(received Received) {
+	if received.Method == Ack {
+		select {
+		case <-s.acks: // nobody has heard of the former
+		default:
+		}
+		s.acks <- binary.BigEndian.Uint64(received.Arguments)
+	}
+	if s.server.way != nil && s.server.way(s, received) {
+		return
+	}
+	s.Answer(received)
+}
+
+// Answer answers a request as a broker does.
+func (s *Session) Answer(received Received) {
+	if known, ok := answers[received.Method]; ok {
+		s.Send(received.Channel, known.answer, known.arguments...)
+	}
+}
+
+// Aside does something again and again, beside what else goes on, until it is false or the client has gone.
+func (s *Session) Aside(do func() bool) {
+	s.aside.Go(func() {
+		for s.isOpen() && do() {
+		}
+	})
+}
+
+func (s *Session) isOpen() bool {
+	select {
+	case <-s.ended:
+		return false
+	case <-s.server.ends:
+		return false
+	default:
+		return true
+	}
+}
+
+// Send sends a method; false if the client has gone.
+func (s *Session) Send(channel uint16, method Method, arguments ...any) bool {
+	return s.write(frame(frameMethod, channel, payload(append([]any{method.Class, method.ID}, arguments...)...)))
+}
+
+// write sends bytes in one piece; false if the client has gone.
+func (s *Session) write(bytes []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent, err := s.line.Write(bytes)
+	s.server.mu.Lock()
+	s.server.sent += int64(sent)
+	s.server.mu.Unlock()
+	return err == nil
+}
+
+func frame(kind byte, channel uint16, payload []byte) []byte {
+	bytes := binary.BigEndian.AppendUint16([]byte{kind}, channel)
+	bytes = binary.BigEndian.AppendUint32(bytes, uint32(len(payload)))
+	return append(append(bytes, payload...), frameEnd)
+}
+
+// long is a string with four bytes for its length; others have one.
+type long string
+
+// payload writes values as AMQP does.
+func payload(values ...any) []byte {
+	var bytes []byte
+	for _, value := range values {
+		switch value := value.(type) {
+		case byte:
+			bytes = append(bytes, value)
+		case uint16:
+			bytes = binary.BigEndian.AppendUint16(bytes, value)
+		case uint32:
+			bytes = binary.BigEndian.AppendUint32(bytes, value)
+		case uint64:
+			bytes = binary.BigEndian.AppendUint64(bytes, value)
+		case string:
+			bytes = append(append(bytes, byte(len(value))), value...)
+		case long:
+			bytes = append(binary.BigEndian.AppendUint32(bytes, uint32(len(value))), value...)
+		case map[string]string:
+			var table []byte
+			for key, text := range value {
+				table = append(append(table, payload(key)...), 'S')
+				table = append(table, payload(long(text))...)
+			}
+			bytes = append(bytes, payload(long(table))...)
+		}
+	}
+	return bytes
+}

@@ -1,0 +1,233 @@
+package hostile
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"time"
+)
+
+// AMQPWays are ways in which an AMQP server misbehaves, by name.
+func AMQPWays() map[string]AMQPWay {
+	return map[string]AMQPWay{
+		"floods connection.blocked":                            when(Open, afterwards(floodBlocked)),
+		"floods connection.blocked when the client closes":     when(Close, instead(floodBlocked)),
+		"answers close between floods of connection.blocked":   when(Close, instead(closeBetweenFloods)),
+		"announces a body of 2^62 bytes":                       when(DeclareQueue, instead(endlessBody)),
+		"announces a body of 2^62 bytes to a consumer":         when(Consume, afterwards(endlessBody)),
+		"sends a body of 2^62 bytes in answer to a get":        when(Get, instead(endlessGet)),
+		"sends bodies without a message":                       when(DeclareQueue, instead(bodiesAlone)),
+		"sends deliveries without a consumer":                  when(DeclareQueue, instead(deliveries(nil))),
+		"sends deliveries on a channel that is not open":       when(DeclareQueue, instead(onChannel(9, deliveries(nil)))),
+		"sends more deliveries than the prefetch":              when(Consume, afterwards(deliveries(nil))),
+		"sends deliveries with large headers":                  when(Consume, afterwards(deliveries(largeTable()))),
+		"sends frames that are larger than agreed":             when(DeclareQueue, instead(largeFrame)),
+		"answers what nobody has asked":                        when(DeclareQueue, afterwards(answersUnasked)),
+		"confirms messages that nobody has published":          when(SelectConfirm, afterwards(confirmsUnasked)),
+		"returns messages that nobody has published":           when(SelectConfirm, afterwards(returnsUnasked)),
+		"floods heartbeats":                                    when(Open, afterwards(floodHeartbeats)),
+		"never answers close, and sends heartbeats":            when(Close, instead(slowHeartbeats)),
+		"never answers tune, and sends heartbeats":             when(Open, instead(slowHeartbeats)),
+		"never answers, and reads nothing after open":          when(Open, instead(silence)),
+		"repeats markers":                                      when(Consume, repeatMarkers),
+		"sends events as fast as they are acknowledged":        when(Consume, afterwards(eventsForEver)),
+		"closes each connection as soon as it is open":         when(OpenChannel, instead(cut)),
+		"claims to have consumed, and cancels again and again": when(Consume, afterwards(cancelForEver)),
+		"switches the flow on and off":                         when(OpenChannel, afterwards(flowForEver)),
+	}
+}
+
+// when does something about one method.
+func when(method Method, do AMQPWay) AMQPWay {
+	return func(s *Session, received Received) bool { return received.Method == method && do(s, received) }
+}
+
+// instead does something again and again in place of an answer, and afterwards behind one.
+func instead(do func(s *Session, channel uint16) func() bool) AMQPWay {
+	return func(s *Session, received Received) bool {
+		s.Aside(do(s, received.Channel))
+		return true
+	}
+}
+
+func afterwards(do func(s *Session, channel uint16) func() bool) AMQPWay {
+	return func(s *Session, received Received) bool {
+		s.Answer(received)
+		s.Aside(do(s, received.Channel))
+		return true
+	}
+}
+
+func onChannel(number uint16, do func(s *Session, channel uint16) func() bool) func(*Session, uint16) func() bool {
+	return func(s *Session, _ uint16) func() bool { return do(s, number) }
+}
+
+// floodBlocked sends a hundred at a time: the library's room for them is full at once.
+func floodBlocked(s *Session, _ uint16) func() bool {
+	flood := bytes.Repeat(frame(frameMethod, 0, payload(blocked.Class, blocked.ID, "memory")), 100)
+	return func() bool { return s.write(flood) }
+}
+
+func closeBetweenFloods(s *Session, _ uint16) func() bool {
+	flood := bytes.Repeat(frame(frameMethod, 0, payload(blocked.Class, blocked.ID, "memory")), 100)
+	flood = slices.Concat(flood, frame(frameMethod, 0, payload(closeOk.Class, closeOk.ID)), flood)
+	return func() bool { return s.write(flood) }
+}
+
+// content is a method that carries a message, and the header of the message.
+func content(channel uint16, method []byte, size uint64, headers []byte) []byte {
+	header := payload(uint16(60), uint16(0), size, uint16(0))
+	if headers != nil {
+		header = slices.Concat(payload(uint16(60), uint16(0), size, uint16(1<<13)), headers)
+	}
+	return slices.Concat(frame(frameMethod, channel, method), frame(frameHeader, channel, header))
+}
+
+// delivery is basic.deliver with a number.
+func delivery(number uint64, key string) []byte {
+	return payload(deliver.Class, deliver.ID, "ctag-1", number, byte(0), "", key)
+}
+
+// endlessBody delivers a message that does not end.
+func endlessBody(s *Session, channel uint16) func() bool {
+	s.write(content(channel, delivery(1, ""), 1<<62, nil))
+	return bodiesAlone(s, channel)
+}
+
+func endlessGet(s *Session, channel uint16) func() bool {
+	s.write(content(channel, payload(getOk.Class, getOk.ID, uint64(1), byte(0), "", "", uint32(0)), 1<<62, nil))
+	return bodiesAlone(s, channel)
+}
+
+func bodiesAlone(s *Session, channel uint16) func() bool {
+	body := frame(frameBody, channel, make([]byte, 131072-8))
+	return func() bool { return s.write(body) }
+}
+
+// deliveries sends one message after the other, whatever the client acknowledges.
+func deliveries(headers []byte) func(*Session, uint16) func() bool {
+	return func(s *Session, channel uint16) func() bool {
+		number := uint64(0)
+		return func() bool {
+			var many []byte
+			for len(many) < 64<<10 {
+				number++
+				many = append(many, content(channel, delivery(number, "queue.created"), 0, headers)...)
+			}
+			return s.write(many)
+		}
+	}
+}
+
+// largeTable is a table of arrays of nothing: each byte becomes sixteen in memory.
+func largeTable() []byte {
+	var table []byte
+	for key := byte('a'); key < 'o'; key++ {
+		table = slices.Concat(table, payload(string(key)), []byte{'A'}, payload(long(bytes.Repeat([]byte{'V'}, 8192))))
+	}
+	return payload(long(table))
+}
+
+// largeFrame sends a frame of 64 MiB, again and again.
+func largeFrame(s *Session, channel uint16) func() bool {
+	part := make([]byte, 1<<20)
+	return func() bool {
+		sent := s.write(payload(byte(frameMethod), channel, uint32(64<<20)))
+		for range 64 {
+			sent = sent && s.write(part)
+		}
+		return sent && s.write([]byte{frameEnd})
+	}
+}
+
+func answersUnasked(s *Session, channel uint16) func() bool {
+	return func() bool { return s.Send(channel, Method{50, 11}, "", uint32(0), uint32(0)) }
+}
+
+// confirmsUnasked confirms all messages up to a number to which nobody can count.
+func confirmsUnasked(s *Session, channel uint16) func() bool {
+	return func() bool { return s.Send(channel, ack, uint64(math.MaxUint64-1), byte(1)) }
+}
+
+func returnsUnasked(s *Session, channel uint16) func() bool {
+	one := content(channel, payload(returned.Class, returned.ID, uint16(312), "NO_ROUTE", "", "nowhere"), 0, largeTable())
+	return func() bool { return s.write(one) }
+}
+
+func floodHeartbeats(s *Session, _ uint16) func() bool {
+	flood := bytes.Repeat(frame(frameHeartbeat, 0, nil), 1000)
+	return func() bool { return s.write(flood) }
+}
+
+// slowHeartbeats keep a connection alive on which nothing else is answered.
+func slowHeartbeats(s *Session, _ uint16) func() bool {
+	return func() bool {
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-s.ended:
+		case <-s.server.ends:
+		}
+		return s.write(frame(frameHeartbeat, 0, nil))
+	}
+}
+
+func silence(s *Session, _ uint16) func() bool {
+	return func() bool {
+		select {
+		case <-s.ended:
+		case <-s.server.ends:
+		}
+		return false
+	}
+}
+
+func cut(s *Session, _ uint16) func() bool {
+	return func() bool { return s.line.Close() != nil }
+}
+
+func cancelForEver(s *Session, channel uint16) func() bool {
+	return func() bool { return s.Send(channel, Method{60, 30}, "ctag-1", byte(0)) }
+}
+
+func flowForEver(s *Session, channel uint16) func() bool {
+	return func() bool {
+		return s.Send(channel, Method{20, 20}, byte(0)) && s.Send(channel, Method{20, 20}, byte(1))
+	}
+}
+
+// event is what the event exchange says of a binding to itself, by which Warren marks what it has heard.
+func event(channel uint16, number uint64, key string) []byte {
+	headers := payload(map[string]string{"source_name": "amq.rabbitmq.event", "routing_key": key})
+	return content(channel, delivery(number, "binding.created"), 0, headers)
+}
+
+// repeatMarkers sends three markers that nobody has made. The queue's name is behind two reserved bytes.
+func repeatMarkers(s *Session, received Received) bool {
+	s.Answer(received)
+	marker := string(received.Arguments[3:3+received.Arguments[2]]) + ".1"
+	for number := range uint64(3) {
+		s.write(event(received.Channel, number+1, marker))
+	}
+	return true
+}
+
+// eventsForEver sends events as fast as the client acknowledges them, a hundred at a time.
+func eventsForEver(s *Session, channel uint16) func() bool {
+	const ahead = 100
+	sent, acked := uint64(0), uint64(0)
+	return func() bool {
+		var events []byte
+		for ; sent < acked+ahead; sent++ {
+			events = append(events, event(channel, sent+1, "a")...)
+		}
+		if !s.write(events) {
+			return false
+		}
+		select {
+		case acked = <-s.acks:
+		case <-s.ended:
+		case <-s.server.ends:
+		}
+		return true
+	}
+}
