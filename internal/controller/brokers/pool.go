@@ -139,19 +139,20 @@ func (p *Pool) OnCurrent(current func(Broker)) { p.current = current }
 // Lifetime ends when the manager stops.
 func (p *Pool) Lifetime() context.Context { return p.stopping }
 
-// Start waits for the manager to stop, then closes every connection.
+// Start waits for the manager to stop, then closes all connections at the same time: each has a few seconds to take down its fences, and
+// one whose broker does not answer must not take the time of the others.
 func (p *Pool) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.stop()
 	p.mu.Lock()
-	keys := make([]types.NamespacedName, 0, len(p.open))
-	for key := range p.open {
-		keys = append(keys, key)
-	}
+	open := p.open
+	p.open = map[types.NamespacedName]openConnection{}
 	p.mu.Unlock()
-	for _, key := range keys {
-		p.Close(key)
+	var closing sync.WaitGroup
+	for _, connection := range open {
+		closing.Go(connection.broker.Close) // not while locked: it waits for a notice that is being handled
 	}
+	closing.Wait()
 	return nil
 }
 

@@ -3,7 +3,9 @@ package brokers
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -181,4 +183,31 @@ func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	topologytest.Equal(t, "at the end", true, connections.GraceLeft(key, 0) <= 0)
 	connections.clearSecretMissing(key)
 	topologytest.Equal(t, "when the Secret is back", true, connections.open[key].secretMissingSince.IsZero())
+}
+
+// slowToClose is a connection that takes its time to close, as one does whose broker does not answer.
+type slowToClose struct{ Broker }
+
+const closingTime = 5 * time.Second
+
+func (slowToClose) Close() { time.Sleep(closingTime) }
+
+func TestConnectionsAreClosedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		connections := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (Broker, error) {
+			return slowToClose{}, nil
+		})
+		for i := range 20 {
+			if _, err := connections.Ensure(types.NamespacedName{Name: strconv.Itoa(i)}, rabbit.Config{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stopping, stop := context.WithCancel(t.Context())
+		stop()
+		began := time.Now()
+		topologytest.Equal(t, "error", nil, connections.Start(stopping))
+		topologytest.Equal(t, "time of closing", closingTime, time.Since(began))
+		topologytest.Equal(t, "open connection", nil, connections.Get(types.NamespacedName{Name: "7"}))
+	})
 }
