@@ -13,17 +13,18 @@ import (
 
 // foreign lists names that look like ours and are not. A path is listed by its last part.
 var foreign = slices.Concat(
-	strings.Fields("FreeFlow MassTransit OpenAPI OpenTelemetry flag macOS"),          // products, and a package of Go
-	strings.Fields("crd.yaml cqueue.yaml install.yaml kubectl-warren.yaml"),          // arguments of commands, and files of a release
-	strings.Fields("WithConsumerOptionsQOSPrefetch consumer.Close wagslane"),         // another library for consumers
-	strings.Fields("helm.sh htmx.org"),                                               // domains
-	strings.Fields("PriorityClass aggregationRule involvedObject renewTime subPath"), // kinds and fields of Kubernetes
-	strings.Fields("dependsOn healthCheckExprs healthChecks ignoreDifferences"),      // fields of Flux and Argo CD
-	strings.Fields("ruleSelector serviceMonitorSelector"),                            // fields of the Prometheus Operator
+	strings.Fields("FreeFlow MassTransit OpenAPI OpenTelemetry flag macOS"),             // products, and a package of Go
+	strings.Fields("crd.yaml cqueue.yaml install.yaml kubectl-warren.yaml"),             // arguments of commands, and files of a release
+	strings.Fields("WithConsumerOptionsQOSPrefetch consumer.Close wagslane"),            // another library for consumers
+	strings.Fields("Channel.dispatch Channel.recvContent closeResources notifyTimeout"), // amqp091-go
+	strings.Fields("helm.sh htmx.org"),                                                  // domains
+	strings.Fields("PriorityClass aggregationRule involvedObject renewTime subPath"),    // kinds and fields of Kubernetes
+	strings.Fields("dependsOn healthCheckExprs healthChecks ignoreDifferences"),         // fields of Flux and Argo CD
+	strings.Fields("ruleSelector serviceMonitorSelector"),                               // fields of the Prometheus Operator
 )
 
 // resources lists the words with which dotted paths begin in resources, in CEL and in AMQP.
-var resources = strings.Fields("basic body destination metadata self spec status")
+var resources = strings.Fields("basic body channel confirm connection destination metadata self spec status")
 
 // Pages and comments name what exists: paths, ADRs, make targets, environment variables, packages and identifiers.
 func TestNames(t *testing.T) {
