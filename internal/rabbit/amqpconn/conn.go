@@ -180,7 +180,7 @@ func (l *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, 
 		return errs.Unreachable(ctx.Err())
 	case refusal != nil:
 		return errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %v", refusal)
-	case overdue && !(told && reply.Server):
+	case overdue && (!told || !reply.Server):
 		return errs.Fail(brokererr.ErrTimeout, "AMQP handshake")
 	}
 	return errs.OfDial(err)

@@ -119,8 +119,8 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	return p.Errs.OfOperation(reason)
 }
 
-// errCrashed: a delivery has ended the connection. RabbitMQ ends it where it cannot translate a message of AMQP 1.0. This side ends it where
-// a frame is too large, for RabbitMQ adds headers to a message that had just fitted, and where more arrives than may be kept: the first
+// errCrashed: a delivery has ended the connection. RabbitMQ ends it if it cannot translate a message of AMQP 1.0. This side ends it if a
+// frame is too large, for RabbitMQ adds headers to a message that had just fitted, or if more arrives than the process may keep: the first
 // messages of a queue were small, and many large ones come behind.
 var errCrashed = errors.New("a delivery has ended the connection")
 

@@ -1,0 +1,105 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/hostile"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// What twenty hostile BrokerConnections may cost a manager together: mostMemory, and after a minute a quarter of a core.
+const (
+	hostileTogether = 20
+	startUp         = time.Minute
+	measured        = 30 * time.Second
+	mostCPU         = measured / 4
+)
+
+// hostileGroups are all ways of both protocols, dealt out to groups of twenty at most.
+func hostileGroups() [][]string {
+	names := slices.Concat(slices.Sorted(maps.Keys(hostile.AMQPWays())), slices.Sorted(maps.Keys(hostile.Ways())))
+	groups := make([][]string, (len(names)+hostileTogether-1)/hostileTogether)
+	for i, name := range names {
+		groups[i%len(groups)] = append(groups[i%len(groups)], name)
+	}
+	return groups
+}
+
+var _ = Describe("Twenty hostile BrokerConnections", Extended, Long, func() {
+	for i, ways := range hostileGroups() {
+		It(fmt.Sprintf("cost little and are closed in time, group %d", i), func() {
+			w := newWorld(shared)
+			for number, way := range ways {
+				w.connectHostile(fmt.Sprintf("bad-%d", number), way)
+			}
+			m := kube.StartManager(managerBinary, []string{w.Namespace}, "--max-management-response", strconv.Itoa(responseLimit))
+			w.Queue("orders", ordinary)
+			w.Ready("orders")
+
+			time.Sleep(startUp)
+			before := cpuOf(m)
+			time.Sleep(measured)
+			used, peak := cpuOf(m)-before, peakMemory(m)
+			AddReportEntry("cost", fmt.Sprintf("%d MiB at most, %.2f cores after %v, beside %s", peak>>20, used.Seconds()/measured.Seconds(), startUp,
+				strings.Join(ways, ", ")))
+			Expect(peak).To(BeNumerically("<", mostMemory))
+			Expect(used).To(BeNumerically("<", mostCPU))
+			w.Queue("late", ordinary)
+			w.Ready("late")
+
+			By("closing them")
+			for number := range ways {
+				bc := w.connectionNamed(fmt.Sprintf("bad-%d", number))
+				Expect(kube.Patch(ctx(), bc, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
+			}
+			for number, way := range ways {
+				Eventually(w.connectionNamed).WithArguments(fmt.Sprintf("bad-%d", number)).WithTimeout(deadline.For(20*time.Second)).
+					Should(Condition(v1alpha1.ConditionSuspended, metav1.ConditionTrue, v1alpha1.ReasonSuspended), way)
+			}
+		})
+	}
+})
+
+// connectHostile makes a BrokerConnection to a server that misbehaves in the given way, over one of the protocols.
+func (w *world) connectHostile(name, way string) {
+	GinkgoHelper()
+	spec := v1alpha1.BrokerConnectionSpec{
+		SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: w.VHost.Name, ResyncInterval: "1s",
+	}
+	if misbehave, ok := hostile.AMQPWays()[way]; ok {
+		spec.AMQPURI, spec.ManagementURI = hostile.NewAMQP(GinkgoTB(), misbehave).URI, hostile.NewManagement(GinkgoTB(), nil).URI
+	} else {
+		spec.ManagementURI = hostile.NewManagement(GinkgoTB(), hostile.Ways()[way]).URI
+	}
+	Expect(kube.Create(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace}, Spec: spec})).To(Succeed())
+}
+
+// cpuOf is the CPU time that a manager has used.
+func cpuOf(m *Manager) time.Duration {
+	GinkgoHelper()
+	m.ExpectRuns()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.Command.Process.Pid))
+	Expect(err).NotTo(HaveOccurred())
+	const utime, stime, perSecond = 11, 12, 100 // after pid and name; see proc(5)
+	fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:]))
+	ticks := 0
+	for _, field := range fields[utime : stime+1] {
+		count, err := strconv.Atoi(field)
+		Expect(err).NotTo(HaveOccurred())
+		ticks += count
+	}
+	return time.Duration(ticks) * time.Second / perSecond
+}
