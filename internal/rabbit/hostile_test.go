@@ -95,6 +95,33 @@ func inUse() uint64 {
 	return stats.HeapAlloc + stats.StackInuse
 }
 
+// An answer that exceeds its limit is not read again for a hundred times as long as it took. Who asks for a refresh hears why.
+func TestTooLargeAnswerIsNotReadAgainSoon(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	api := hostile.NewManagement(t, hostile.At("whoami", func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		time.Sleep(within / 50)
+		hostile.Endless(`{"tags": ["`, "a")(w, r)
+	}))
+	config := Config{
+		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: api.URI, Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Millisecond,
+	}
+	connection, err := open(config, logr.Discard(), func(snapshot.Notice) {}, unpaced())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	for range 5 {
+		if err := connection.Refresh(t.Context()); !errors.Is(err, brokererr.ErrResponseTooLarge) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if asked.Load() != 1 {
+		t.Errorf("the management API was asked %d times", asked.Load())
+	}
+}
+
 // What exceeds a limit says which, and what helps.
 func TestResponseTooLarge(t *testing.T) {
 	t.Parallel()

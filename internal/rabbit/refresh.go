@@ -33,6 +33,9 @@ type refresher struct {
 	info     *management.BrokerInfo // who the broker is; nil before the first answer
 	probedAt time.Time              // when the broker was asked
 	readAt   time.Time              // when the reading began that was used last
+	// tooLarge is the error of the last refresh until tooLargeUntil, if an answer exceeded its limit; see refreshUnlessTooLarge.
+	tooLarge      error
+	tooLargeUntil time.Time
 }
 
 // run refreshes, with one request to the management API at a time.
@@ -41,7 +44,7 @@ func (r *refresher) run(ctx context.Context) {
 	r.awaitLink(ctx)
 	for ctx.Err() == nil {
 		waiting, askedAt := r.requests.take()
-		err := r.refresh(ctx, askedAt)
+		err := r.refreshUnlessTooLarge(ctx, askedAt)
 		for _, result := range waiting {
 			result <- err
 		}
@@ -89,6 +92,28 @@ func (r *refresher) awaitLink(ctx context.Context) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+const (
+	// tooLargeFactor is how many times as long as it took a refresh is not tried again whose answer was too large; tooLargePause is the
+	// longest.
+	tooLargeFactor = 100
+	tooLargePause  = 5 * time.Minute
+)
+
+// refreshUnlessTooLarge does not refresh for a while after an answer that exceeded its limit: reading as far as the limit costs much CPU
+// time, and the answer is hardly smaller the next time.
+func (r *refresher) refreshUnlessTooLarge(ctx context.Context, askedAt time.Time) error {
+	began := time.Now()
+	if began.Before(r.tooLargeUntil) {
+		return r.tooLarge
+	}
+	err := r.refresh(ctx, askedAt)
+	if errors.Is(err, brokererr.ErrResponseTooLarge) {
+		took := time.Since(began)
+		r.tooLarge, r.tooLargeUntil = err, time.Now().Add(min(tooLargeFactor*took, tooLargePause))
+	}
+	return err
 }
 
 // refresh asks the broker who it is, where that is not sure, and reads the vhost.
