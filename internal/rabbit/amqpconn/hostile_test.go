@@ -171,6 +171,29 @@ func TestRefusalInTheHandshake(t *testing.T) {
 	}
 }
 
+// What a server of another protocol says is left to the library, which refuses it at once.
+func TestServerOfAnotherProtocol(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "AMQP\x00\x01\x00\x00"} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening on the loopback does not wait
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			if line, err := listener.Accept(); err == nil {
+				_, _ = line.Write([]byte(text))
+			}
+		}()
+		uri := &url.URL{Scheme: "amqp", Host: listener.Addr().String()}
+		_, err = Dial(t.Context(), DialOptions{URI: uri, VHost: "/", Timeout: deadline.For(5 * time.Second)})
+		const says = `broker unreachable: Exception (501) Reason: "frame size exceeds negotiated frame_max"`
+		if err == nil || err.Error() != says {
+			t.Errorf("%q: got %v, want %s", text, err, says)
+		}
+	}
+}
+
 func TestBlocked(t *testing.T) {
 	t.Parallel()
 	blocks := true

@@ -130,6 +130,9 @@ func (c *channelState) sent(sent method, args *arguments) {
 // received checks a frame that arrives, by its head and up to longestReceived bytes of its payload. It says whether the frame is to be
 // discarded, and changes the payload where the body that follows is.
 func (p *protocol) received(frame head, payload []byte) (discard bool, err error) {
+	if isKnown := frame.kind >= frameMethod && frame.kind <= frameBody; !isKnown {
+		return false, nil // a heartbeat, or what the library refuses: a server of another protocol, perhaps
+	}
 	if frame.size > UsualFrameMax-headSize-endSize {
 		return false, fmt.Errorf("a frame of %d bytes is %w: %d were agreed", frame.size, ErrTooLarge, UsualFrameMax)
 	}
@@ -149,14 +152,13 @@ func (p *protocol) received(frame head, payload []byte) (discard bool, err error
 			return false, fmt.Errorf("the header of a message was %w", errUnasked)
 		}
 		return false, p.receivedHeader(channel, frame.size, contentSize(payload))
-	case frameBody:
+	default:
 		if channel == nil || frame.size == 0 || int64(frame.size) > channel.body {
 			return false, fmt.Errorf("the body of a message was %w", errUnasked)
 		}
 		channel.body -= int64(frame.size)
 		return channel.discard, nil
 	}
-	return false, nil // a heartbeat, or a frame that the library refuses
 }
 
 func (p *protocol) receivedMethod(number uint16, channel *channelState, args *arguments) error {

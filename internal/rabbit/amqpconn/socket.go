@@ -114,7 +114,7 @@ func (in *incoming) next() error {
 	}
 	frame := readHead(start)
 	whole := headSize + frame.size + endSize
-	if frame.kind != frameBody {
+	if frame.kind == frameMethod || frame.kind == frameHeader {
 		if start, err = in.from.Peek(headSize + min(frame.size, longestReceived)); err != nil {
 			return err
 		}
@@ -160,10 +160,13 @@ const (
 func NewPace() *rate.Limiter { return rate.NewLimiter(paceLimit, paceBurst) }
 
 func costOf(frame head) int {
-	if frame.kind == frameBody {
+	switch frame.kind {
+	case frameMethod, frameHeader:
+		return frameCost + frame.size
+	case frameBody:
 		return frameCost + frame.size/bodyDiscount
 	}
-	return frameCost + frame.size
+	return frameCost
 }
 
 // outgoing follows what is written, in whatever pieces.
