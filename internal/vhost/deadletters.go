@@ -73,12 +73,17 @@ func (o Observed) mayRouteBy(binding Binding) func(from DeadLetter) bool {
 	return func(from DeadLetter) bool { return leads(from) && o.mayMatch(from, binding) }
 }
 
-// mayMatch says whether a dead letter that comes to the exchange of a binding may match the binding.
+// mayMatch reports whether a dead letter that comes to the exchange of a binding may match the binding.
 func (o Observed) mayMatch(from DeadLetter, binding Binding) bool {
-	if from.RoutingKey == nil {
+	return from.MayTake(binding, o.Exchanges[binding.Source].Type)
+}
+
+// MayTake reports whether a dead letter that comes to the exchange of a binding, which has this type, may match the binding.
+func (d DeadLetter) MayTake(binding Binding, exchangeType string) bool {
+	if d.RoutingKey == nil {
 		return true // it depends on each message
 	}
-	matches, known := MatchesKey(o.Exchanges[binding.Source].Type, binding.RoutingKey, *from.RoutingKey)
+	matches, known := MatchesKey(exchangeType, binding.RoutingKey, *d.RoutingKey)
 	return matches || !known
 }
 

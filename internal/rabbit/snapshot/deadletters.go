@@ -6,8 +6,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// surround adds to what is observed the bindings from the named exchanges and those around exchanges that lead to
-// others, and returns the queues that may dead-letter to what is named.
+// surround adds to observed the bindings from the named exchanges, from the exchanges from which the named queues are bound, and from
+// the exchanges that lead to others. It returns the queues that may dead-letter to a named object.
 func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetter {
 	index := s.index()
 	targets := map[deadLetterTarget]bool{{}: true}
@@ -30,6 +30,9 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 	}
 	for _, name := range names.Queues {
 		targets[deadLetterTarget{queue: name}] = true
+		for _, source := range s.exchangesInto(name, names) {
+			add(source)
+		}
 	}
 	var sources []string
 	for target := range targets {
@@ -49,6 +52,35 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 		}
 	}
 	return found
+}
+
+// exchangesInto lists the exchanges from which a queue is bound, up to the first one by which the dead letters of a queue that is not
+// named come to it: one such queue is enough to keep it, and thousands of exchanges may share a dead-letter queue.
+func (s *Snapshot) exchangesInto(queue string, names vhost.Selection) (exchanges []string) {
+	for _, binding := range s.bindingsTo[queue] {
+		exchanges = append(exchanges, binding.Source)
+		if s.othersDeadLetterBy(binding, names) {
+			break
+		}
+	}
+	return exchanges
+}
+
+// othersDeadLetterBy reports whether a queue that is not named dead-letters to the exchange of a binding, which may take its dead letters.
+func (s *Snapshot) othersDeadLetterBy(binding vhost.Binding, names vhost.Selection) bool {
+	index := &s.deadLetters
+	exchangeType := s.exchanges[binding.Source].Type
+	sources := index.sources[deadLetterTarget{exchange: binding.Source}]
+	if exchangeType == vhost.TypeDirect { // thousands of queues may share it, with a key each
+		sources = slices.Concat(
+			index.keyed[keyedTarget{exchange: binding.Source, ownKey: true}],
+			index.keyed[keyedTarget{exchange: binding.Source, key: binding.RoutingKey}])
+	}
+	return slices.ContainsFunc(sources, func(queue string) bool {
+		return !slices.Contains(names.Queues, queue) && slices.ContainsFunc(index.letters[queue], func(letter vhost.DeadLetter) bool {
+			return letter.Exchange == binding.Source && letter.MayTake(binding, exchangeType)
+		})
+	})
 }
 
 // routesByKey says whether what comes to an exchange can go nowhere but to the queues that are bound with its routing key.

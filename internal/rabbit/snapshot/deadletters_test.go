@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -208,5 +209,103 @@ func TestSurroundingsOfASharedDeadLetterQueue(t *testing.T) {
 		if difference := cmp.Diff(test.want, sources); difference != "" {
 			t.Errorf("%s: wanted (-), observed (+):\n%s", name, difference)
 		}
+	}
+}
+
+// Dead letters of others may come to a named queue by an exchange that nobody named.
+func TestDeadLettersByAnExchangeThatIsNotNamed(t *testing.T) {
+	t.Parallel()
+	dead := func(name, exchange string, key any) management.QueueItem {
+		arguments := map[string]any{"x-dead-letter-exchange": exchange}
+		if key != nil {
+			arguments["x-dead-letter-routing-key"] = key
+		}
+		return management.QueueItem{Name: name, Type: "quorum", Durable: true, Arguments: arguments}
+	}
+	exchange := func(name, kind string) management.ExchangeItem { return management.ExchangeItem{Name: name, Type: kind} }
+	bound := func(source, kind, destination, key string) management.BindingItem {
+		return management.BindingItem{Source: source, Destination: destination, DestinationType: kind, RoutingKey: key}
+	}
+	alternating := management.ExchangeItem{Name: "alternating", Type: "direct", Arguments: map[string]any{"alternate-exchange": "legacy"}}
+	for name, test := range map[string]struct {
+		exchanges []management.ExchangeItem
+		bindings  []management.BindingItem
+		other     management.QueueItem
+		want      string
+	}{
+		"a fanout that is bound to it": {
+			exchanges: []management.ExchangeItem{exchange("legacy", "fanout")}, bindings: []management.BindingItem{bound("legacy", "queue", "dlq", "")},
+			other: dead("other", "legacy", nil), want: "other",
+		},
+		"by a direct exchange with the binding's key": {
+			exchanges: []management.ExchangeItem{exchange("legacy", "direct")}, bindings: []management.BindingItem{bound("legacy", "queue", "dlq", "k")},
+			other: dead("other", "legacy", "k"), want: "other",
+		},
+		"by a direct exchange with the key of each message": {
+			exchanges: []management.ExchangeItem{exchange("legacy", "direct")}, bindings: []management.BindingItem{bound("legacy", "queue", "dlq", "k")},
+			other: dead("other", "legacy", nil), want: "other",
+		},
+		"by a direct exchange with another key": {
+			exchanges: []management.ExchangeItem{exchange("legacy", "direct")}, bindings: []management.BindingItem{bound("legacy", "queue", "dlq", "k")},
+			other: dead("other", "legacy", "l"),
+		},
+		"by a topic exchange with a key that matches": {
+			exchanges: []management.ExchangeItem{exchange("legacy", "topic")}, bindings: []management.BindingItem{bound("legacy", "queue", "dlq", "a.*")},
+			other: dead("other", "legacy", "a.b"), want: "other",
+		},
+		"by a headers exchange, whatever its key": {
+			exchanges: []management.ExchangeItem{exchange("legacy", "headers")}, bindings: []management.BindingItem{bound("legacy", "queue", "dlq", "")},
+			other: dead("other", "legacy", "k"), want: "other",
+		},
+		"through two exchanges": {
+			exchanges: []management.ExchangeItem{exchange("legacy", "direct"), exchange("first", "fanout")},
+			bindings:  []management.BindingItem{bound("legacy", "queue", "dlq", "k"), bound("first", "exchange", "legacy", "")},
+			other:     dead("other", "first", "k"), want: "other",
+		},
+		"through an alternate exchange": {
+			exchanges: []management.ExchangeItem{alternating, exchange("legacy", "fanout")}, bindings: []management.BindingItem{bound("legacy", "queue", "dlq", "")},
+			other: dead("other", "alternating", "k"), want: "other",
+		},
+		"the first of its exchanges brings its own dead letters only": {
+			exchanges: []management.ExchangeItem{exchange("a", "fanout"), exchange("legacy", "fanout")},
+			bindings:  []management.BindingItem{bound("a", "queue", "dlq", ""), bound("legacy", "queue", "dlq", "")},
+			other:     dead("other", "legacy", nil), want: "other",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			queues := []management.QueueItem{dead("dlq", "a", nil), {Name: "main", Type: "quorum", Durable: true}, test.other}
+			s := build(nil, test.exchanges, queues, test.bindings, nil, nil)
+			observed := s.observe(vhost.Selection{Exchanges: []string{"dlx"}, Queues: []string{"dlq", "main"}, IncludeDeadLetterSources: true})
+			if got := observed.DeadLettersInto("dlq", nil); got != test.want {
+				t.Errorf("%q dead-letters into the queue, want %q", got, test.want)
+			}
+			if got := observed.DeadLettersInto("main", nil); got != "" {
+				t.Errorf("%q dead-letters into the other queue", got)
+			}
+		})
+	}
+}
+
+// Each of thousands of ConsumerQueues may bring its dead letters to one queue by an exchange of its own. One of these queues is enough to keep it.
+func TestDeadLettersByThousandsOfExchanges(t *testing.T) {
+	t.Parallel()
+	const count = 3000
+	var exchanges []management.ExchangeItem
+	var queues []management.QueueItem
+	var bindings []management.BindingItem
+	for number := range count {
+		name := fmt.Sprintf("orders-%04d", number)
+		exchanges = append(exchanges, management.ExchangeItem{Name: name + ".dlx", Type: "fanout"})
+		queues = append(queues, management.QueueItem{Name: name, Type: "quorum", Durable: true, Arguments: map[string]any{"x-dead-letter-exchange": name + ".dlx"}})
+		bindings = append(bindings, management.BindingItem{Source: name + ".dlx", Destination: "dlq", DestinationType: "queue"})
+	}
+	s := build(nil, exchanges, queues, bindings, nil, nil)
+	observed := s.observe(vhost.Selection{
+		Exchanges: []string{"orders-0000.dlx"}, Queues: []string{"orders-0000", "dlq"}, IncludeDeadLetterSources: true,
+	})
+	want := []vhost.DeadLetter{{Queue: "orders-0000", Exchange: "orders-0000.dlx"}, {Queue: "orders-0001", Exchange: "orders-0001.dlx"}}
+	if difference := cmp.Diff(want, observed.DeadLetters); difference != "" {
+		t.Errorf("wanted (-), observed (+):\n%s", difference)
 	}
 }
