@@ -164,6 +164,23 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		Expect(suspended.holds()).To(equalState(before))
 	})
 
+	It("keeps a dead-letter queue that a retained queue still dead-letters to through its own exchange", func() {
+		w := newWorld(newest)
+		w.Queue("orders", `{retry: {policy: None}, deadLetter: {queue: {name: team.dlq}}}`)
+		w.Queue("bills", `{retry: {policy: None}, deadLetter: {queue: {name: team.dlq}}, deletionPolicy: Retain}`)
+		w.AllReady(2)
+		w.Delete("bills")
+		w.gone("bills")
+		w.Delete("orders")
+		w.gone("orders")
+		Expect(w.queues()).To(ConsistOf("bills", "team.dlq"))
+		w.EventuallyEvents("Retained", ContainElement(SatisfyAll(HaveField("Regarding.Name", "orders"),
+			HaveField("Note", ContainSubstring(`queue "bills" dead-letters to it: queue "team.dlq"`)))))
+		w.VHost.Publish("", "bills", "a message")
+		w.rejectOften("bills", 0)
+		w.EventuallyMessages("team.dlq", Equal(1))
+	})
+
 	It("of what was there before and never as it is wanted touches nothing", func() {
 		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
@@ -177,7 +194,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
-		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared, and stays.*queue "orders.retry.30s"`, true, "never ours")
+		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared; it stays with all that it needs: .*queue "orders.retry.30s"`, true, "never ours")
 	})
 
 	It("with driftPolicy Report takes away nothing that Warren did not declare", func() {

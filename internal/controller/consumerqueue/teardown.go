@@ -106,22 +106,22 @@ func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(t.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
 }
 
-// deleteWorkQueues deletes delay tiers and main queue. Unless their messages are to go with them, they must be provably empty,
-// and nobody else may send messages here.
+// deleteWorkQueues deletes delay tiers and main queue, unless a queue of somebody else dead-letters to them. With deletionPolicy Delete
+// their messages go, too; otherwise they must be provably empty.
 func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed, step plan.Teardown) error {
-	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
-		return t.deleteWithMessages(ctx, observed.Cluster, step.WorkQueues)
-	}
+	withMessages := t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete
 	main := t.cq.QueueName()
 	_, exists := observed.Queues[main]
 	switch {
-	case exists && !slices.Contains(step.WorkQueues, main):
-		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared, and stays; so does what it needs",
+	case exists && !withMessages && !slices.Contains(step.WorkQueues, main):
+		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared; it stays with all that it needs",
 			errNeeded, main)
 	case step.FeedingQueue != "":
 		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
 	case len(step.WorkQueues) == 0:
 		return nil
+	case withMessages:
+		return t.deleteWithMessages(ctx, observed.Cluster, step.WorkQueues)
 	}
 	return t.deleteEmpty(observed.Cluster, step.WorkQueues, t.undecided)
 }

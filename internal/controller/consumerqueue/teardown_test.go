@@ -1,0 +1,128 @@
+package consumerqueue
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+// delete deletes the ConsumerQueue, reconciles it until it is gone, and returns the Events of that.
+func (w *world) delete() []occurrence {
+	w.t.Helper()
+	if err := w.api.Delete(w.t.Context(), w.get()); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.reconcileUntilGone()
+}
+
+// reconcileUntilGone reconciles a ConsumerQueue that is being deleted. The deletion of queues takes a moment.
+func (w *world) reconcileUntilGone() []occurrence {
+	w.t.Helper()
+	w.recorder.occurred = nil
+	NewWithT(w.t).Eventually(func() bool {
+		cq := &v1alpha1.ConsumerQueue{}
+		if apierrors.IsNotFound(w.api.Get(w.t.Context(), controllertest.Orders, cq)) {
+			return true
+		}
+		w.reconciler.index.Update(cq)
+		_, _ = w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+		return false
+	}).WithTimeout(deadline.For(10 * time.Second)).Should(BeTrue())
+	return w.recorder.occurred
+}
+
+func (w *world) mustReconcile() []occurrence {
+	w.t.Helper()
+	occurred, err := w.reconcile()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return occurred
+}
+
+// queueNames lists the queues of the vhost, sorted.
+func (w *world) queueNames(candidates ...string) []string {
+	var found []string
+	for _, name := range candidates {
+		if w.hasQueue(name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// The dead letters of somebody else's queue can come by an exchange that the ConsumerQueue knows nothing of.
+func TestADeletionKeepsWhatDeadLettersOfOthersReach(t *testing.T) {
+	t.Parallel()
+	const (
+		spec  = `{retry: {delayTiers: [{delay: 30s}]}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}`
+		stays = `left at the broker: still needed: queue "other" dead-letters to this topology: ` +
+			`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`
+	)
+	deadLettersTo := func(exchange string) func(*snapshot.Snapshot) {
+		return func(s *snapshot.Snapshot) {
+			s.PutQueue("other", vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: exchange}})
+		}
+	}
+	legacy := func(destination string) func(*snapshot.Snapshot) {
+		return func(s *snapshot.Snapshot) {
+			s.PutExchange("legacy", vhost.Exchange{Type: vhost.TypeFanout, Durable: true})
+			s.PutBinding(vhost.Binding{Source: "legacy", Destination: destination})
+			deadLettersTo("legacy")(s)
+		}
+	}
+	all := []string{"dlq", "orders", "orders.retry.30s"}
+	for name, test := range map[string]struct {
+		policy string
+		change func(*snapshot.Snapshot)
+		stays  []string
+		event  occurrence
+	}{
+		"the dead-letter queue, by a fanout that somebody bound to it": {
+			change: legacy("dlq"), stays: []string{"dlq"},
+			event: occurrence{
+				corev1.EventTypeNormal, eventRetained, "Delete",
+				`left at the broker: queue "other" dead-letters to it: queue "dlq". "dlq" is bound to it: exchange "dlx"`,
+			},
+		},
+		"the main queue, by a hand-made delay queue": {
+			change: legacy("orders"), stays: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
+		},
+		"a delay tier": {
+			change: legacy("orders.retry.30s"), stays: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
+		},
+		"by an alternate exchange": {
+			change: func(s *snapshot.Snapshot) {
+				legacy("orders")(s)
+				s.PutExchange("first", vhost.Exchange{Type: vhost.TypeDirect, Arguments: vhost.Arguments{vhost.ArgAlternateExchange: "legacy"}})
+				s.DropQueue("other")
+				deadLettersTo("first")(s)
+			},
+			stays: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
+		},
+		"even if messages are to be deleted": {
+			policy: ", deletionPolicy: Delete", change: legacy("orders"), stays: all,
+			event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.NewConsumerQueue(t, spec+test.policy+`}`))
+			w.mustReconcile()
+			w.broker.Change(test.change)
+			topologytest.Equal(t, "Events", []occurrence{test.event}, w.delete(), comparingOccurrences)
+			topologytest.Equal(t, "queues", test.stays, w.queueNames(all...))
+		})
+	}
+}
