@@ -112,6 +112,22 @@ func (r *DeletionTasks) Running(owner client.ObjectKey, queues []string, exists 
 	return queues
 }
 
+// AreRunning reports whether an attempt of a ConsumerQueue goes on.
+func (r *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := r.of[owner]
+	if own == nil {
+		return false
+	}
+	for _, one := range own.attempts {
+		if one.ended.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // CancelExcept ends the attempts of a ConsumerQueue for other groups of queues than these, and forgets their results.
 func (r *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string) {
 	r.mu.Lock()

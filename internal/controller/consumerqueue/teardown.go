@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
@@ -68,7 +69,7 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	t.cancelOtherDeletions(t.withRunning(plan.TeardownOf(t.owned, observed, view.Active().SharedWith, nil), observed))
 	step := t.withRunning(plan.TeardownOf(t.owned, observed, t.handover.Undecided(view).SharedWith, nil), observed)
 	if err := t.deleteWorkQueues(ctx, observed, step); err != nil {
-		return nil, err
+		return nil, t.restoreTiers(ctx, err)
 	}
 	shared := t.handover.Resolve(t.cq, t.owned, view)
 	kept, err := t.deleteDeadLetterQueues(ctx, observed.Cluster, plan.TeardownOf(t.owned, t.observe(), shared, nil))
@@ -124,6 +125,34 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 		return t.deleteWithMessages(ctx, observed.Cluster, step.WorkQueues)
 	}
 	return t.deleteEmpty(observed.Cluster, step.WorkQueues, t.undecided)
+}
+
+// restoreTiers declares the delay tiers again that are missing beside a main queue that cannot be deleted, and returns why it cannot. A
+// manager that was killed, or lost its connection, has deleted them and got no further, and consumers still publish retries to them.
+// If they cannot be declared, the deletion has to be tried again: the main queue must not be left without them.
+func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
+	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete || errors.Is(trouble, errInProgress) ||
+		t.deletions.AreRunning(client.ObjectKeyFromObject(t.cq)) {
+		return trouble
+	}
+	desired, err := topology.Desired(t.cq, t.version)
+	if err != nil { // the tiers were declared by another spec
+		return trouble
+	}
+	missing := plan.HalfDeleted(desired, topology.InventoryOf(t.owned), t.observe())
+	if len(missing.Queues) == 0 {
+		return trouble
+	}
+	if err := t.connection.Apply(ctx, missing); err != nil {
+		return fmt.Errorf("declare the delay tiers again that are missing beside the main queue: %w; it was not deleted: %v", err, trouble)
+	}
+	names := make([]string, len(missing.Queues))
+	for i, queue := range missing.Queues {
+		names[i] = queue.Name
+	}
+	log.FromContext(ctx).Info("Declared delay tiers again, because the main queue could not be deleted",
+		"queues", names, "reason", conditions.ErrorSummary(trouble))
+	return trouble
 }
 
 // deleteDeadLetterQueues deletes dead-letter queues, one by one, and returns why others are kept.

@@ -1,16 +1,21 @@
 package consumerqueue
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -125,4 +130,61 @@ func TestADeletionKeepsWhatDeadLettersOfOthersReach(t *testing.T) {
 			topologytest.Equal(t, "queues", test.stays, w.queueNames(all...))
 		})
 	}
+}
+
+const twoTiers = `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: soon}, {delay: 20s, queueName: later}]}}`
+
+// halfDeleted is a world whose manager was killed while it deleted the ConsumerQueue: it had deleted a delay tier, and then the main queue got
+// a message.
+func halfDeleted(t *testing.T, more string) *world {
+	t.Helper()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, strings.TrimSuffix(twoTiers, "}")+more+"}"))
+	w.mustReconcile()
+	if err := w.api.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("soon") })
+	w.broker.SetMessages("orders", 1)
+	w.restart()
+	return w
+}
+
+// Consumers go on publishing retries to the tiers of a main queue that stays.
+func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
+	t.Parallel()
+	w := halfDeleted(t, "")
+	occurred := w.reconcileUntilGone()
+	topologytest.Equal(t, "queues", []string{"orders", "soon", "later"}, w.queueNames("orders", "soon", "later"))
+	observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"soon"}})
+	topologytest.Equal(t, "bindings of the tier", []vhost.Binding{{Source: "again", Destination: "soon", RoutingKey: "soon"}}, observed.BindingsTo["soon"],
+		cmpopts.EquateEmpty())
+	topologytest.Equal(t, "Events", []occurrence{{
+		corev1.EventTypeWarning, eventRetained, "Delete", `left at the broker: not empty: queue "orders" holds 1 messages: ` +
+			`exchange "again"; exchange "orders.dlx"; queue "orders"; queue "soon"; queue "later"; and 1 more`,
+	}}, occurred, comparingOccurrences)
+}
+
+// With deletionPolicy Delete nobody is to use the main queue any more.
+func TestAHalfDeletedGroupGoesWithItsMessages(t *testing.T) {
+	t.Parallel()
+	w := halfDeleted(t, ", deletionPolicy: Delete")
+	w.broker.Fail(vhost.QueueID("orders"), brokererr.ErrAccessRefused)
+	w.reconcileUntilGone()
+	topologytest.Equal(t, "queues", []string{"orders"}, w.queueNames("orders", "soon", "later"))
+}
+
+// The main queue is not left without its tiers because they could not be declared at the first try.
+func TestAHalfDeletedGroupIsDeclaredAgainWhenThatIsPossible(t *testing.T) {
+	t.Parallel()
+	w := halfDeleted(t, "")
+	w.broker.Fail(vhost.QueueID("soon"), brokererr.ErrUnreachable)
+	NewWithT(t).Eventually(func() string {
+		_, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+		w.reconciler.index.Update(w.cached())
+		return fmt.Sprint(conditions.Ready(w.get().Status.Conditions).Message, err)
+	}).WithTimeout(deadline.For(10 * time.Second)).Should(ContainSubstring(
+		`waiting to delete the topology: declare the delay tiers again that are missing beside the main queue: declare queue "soon"`))
+	w.broker.Fail(vhost.QueueID("soon"), nil)
+	w.reconcileUntilGone()
+	topologytest.Equal(t, "queues", []string{"orders", "soon", "later"}, w.queueNames("orders", "soon", "later"))
 }

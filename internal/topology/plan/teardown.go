@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
@@ -116,4 +117,28 @@ func (t *Teardown) addExchanges(exchanges []v1alpha1.TopologyEntry, observed vho
 		}
 		t.Exchanges = append(t.Exchanges, entry.Name)
 	}
+}
+
+// HalfDeleted returns what is missing of a group of work queues whose deletion was stopped in the middle: delay tiers, with their bindings,
+// that are missing beside the main queue and were in sync with desired before. owned are the objects that the ConsumerQueue owned. It
+// is empty where the main queue is missing, too: that goes last.
+func HalfDeleted(desired topology.Topology, owned topology.Inventory, observed vhost.Observed) topology.Topology {
+	missing := topology.Topology{}
+	for _, queue := range desired.Queues {
+		exists := observed.Has(queue.ID())
+		switch {
+		case queue.Role == v1alpha1.RoleMain && !exists:
+			return topology.Topology{}
+		case queue.Role != v1alpha1.RoleDelayTier || exists || owned[queue.ID()].State == v1alpha1.StateMissing:
+		case owned.WasInSync(queue.ID(), queue.Hash()):
+			missing.Queues = append(missing.Queues, queue)
+		}
+	}
+	for _, binding := range desired.Bindings {
+		isOfMissing := slices.ContainsFunc(missing.Queues, func(queue topology.Queue) bool { return queue.Name == binding.Destination })
+		if isOfMissing && observed.Has(vhost.ExchangeID(binding.Source)) {
+			missing.Bindings = append(missing.Bindings, binding)
+		}
+	}
+	return missing
 }

@@ -194,3 +194,73 @@ func TestTeardownOrphans(t *testing.T) {
 	got := plan.TeardownOf(entriesOf(compared), observed, func(v1alpha1.TopologyEntry) string { return "" }, nil)
 	topologytest.Equal(t, "work", []string{"orders.retry.20s", "orders.retry.10s", "orders"}, got.WorkQueues)
 }
+
+// A manager was killed between the deletions of two work queues.
+func TestHalfDeleted(t *testing.T) {
+	t.Parallel()
+	const spec = `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: soon}, {delay: 20s, queueName: later}]}}`
+	const soon, later = "queue soon: DelayTier", "queue later: DelayTier"
+	for name, test := range map[string]struct {
+		gone   []string
+		change func(inventory topology.Inventory, observed *vhost.Observed)
+		// before is another spec that the objects were in sync with.
+		before string
+		want   []string
+	}{
+		"nothing is missing": {},
+		"a tier":             {gone: []string{"soon"}, want: []string{soon, "again -> soon"}},
+		"all tiers":          {gone: []string{"soon", "later"}, want: []string{soon, later, "again -> soon", "again -> later"}},
+		"the main queue, too": {
+			gone: []string{"soon", "later", "orders"},
+		},
+		"the dead-letter queue, which goes after the group": {
+			gone: []string{"orders.dlq"},
+		},
+		"a tier that was missing before the deletion": {
+			gone: []string{"soon", "later"},
+			change: func(inventory topology.Inventory, _ *vhost.Observed) {
+				entry := inventory[vhost.QueueID("soon")]
+				entry.State = v1alpha1.StateMissing
+				inventory[vhost.QueueID("soon")] = entry
+			},
+			want: []string{later, "again -> later"},
+		},
+		"a tier that was in sync with another spec": {
+			gone: []string{"soon", "later"}, before: `{retry: {exchange: {name: again}, delayTiers: [{delay: 5s, queueName: soon}, {delay: 20s, queueName: later}]}}`,
+			want: []string{later, "again -> later"},
+		},
+		"a tier that is not this resource's own": {
+			gone:   []string{"soon"},
+			change: func(inventory topology.Inventory, _ *vhost.Observed) { delete(inventory, vhost.QueueID("soon")) },
+		},
+		"a tier and its exchange": {
+			gone: []string{"soon"}, change: func(_ topology.Inventory, observed *vhost.Observed) { topologytest.DropExchange(observed, "again") },
+			want: []string{soon},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topo := topologytest.Desired(t, spec, topologytest.V43)
+			recorded := topo
+			if test.before != "" {
+				recorded = topologytest.Desired(t, test.before, topologytest.V43)
+			}
+			observed, inventory := topologytest.Observe(t, topo), topology.InventoryOf(topologytest.Owned(recorded))
+			for _, queue := range test.gone {
+				topologytest.DropQueue(&observed, queue)
+			}
+			if test.change != nil {
+				test.change(inventory, &observed)
+			}
+			var got []string
+			missing := plan.HalfDeleted(topo, inventory, observed)
+			for _, queue := range missing.Queues {
+				got = append(got, fmt.Sprintf("queue %s: %s", queue.Name, queue.Role))
+			}
+			for _, binding := range missing.Bindings {
+				got = append(got, fmt.Sprintf("%s -> %s", binding.Source, binding.Destination))
+			}
+			topologytest.Equal(t, "missing", test.want, got)
+		})
+	}
+}
