@@ -28,7 +28,7 @@ type ContractStatus struct {
 	Hash string `json:"hash,omitempty"`
 
 	// lastUpdateTime is when the ConfigMap was given this contract. What has left the spec stays at the broker for three minutes
-	// more, until every consumer knows.
+	// more, or longer if the operator restarts, until every consumer knows.
 	// +required
 	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitzero"`
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -107,7 +108,11 @@ func (v *vhostScope) writeContract(ctx context.Context, configMap string) error 
 		return err
 	}
 	asked := v.cq.Spec.Contract != nil && v.cq.Spec.Contract.ConfigMap == configMap
-	changed, err := v.ensureConfigMap(ctx, c, asked)
+	changed := false
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		changed, err = v.ensureConfigMap(ctx, c, asked)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("ConfigMap %q of spec.contract: %w", configMap, err)
 	}
@@ -163,9 +168,10 @@ func (v *vhostScope) own(configMap *corev1.ConfigMap) error {
 	return err
 }
 
-// withContract is the summary of a topology in sync whose contract was to be written.
+// withContract is the summary of a topology in sync whose contract was to be written. A conflict changes nothing: the contract is
+// written by the next try.
 func (v summary) withContract(err error) summary {
-	if err == nil {
+	if err == nil || apierrors.IsConflict(err) {
 		return v
 	}
 	message := conditions.ErrorSummary(err)
@@ -198,12 +204,15 @@ func retryableWrite(err error) error {
 	return shortError{err}
 }
 
-// contractLeft is for how long consumers may not have heard of what was written last.
-func (r *report) contractLeft() time.Duration {
-	if r.status.Contract == nil {
+// contractLeft is for how long consumers may still lack the contract that was written last. It counts from when this manager first saw
+// that contract in the status: lastUpdateTime is of the clock of the manager that wrote it.
+func (s *scope) contractLeft() time.Duration {
+	told := s.status.Contract
+	if told == nil {
 		return 0
 	}
-	return time.Until(r.status.Contract.LastUpdateTime.Add(contractGrace))
+	state := fmt.Sprint(told.ConfigMap, told.Hash, told.LastUpdateTime.Unix())
+	return contractGrace - s.contracts.Since(client.ObjectKeyFromObject(s.cq), state)
 }
 
 // contractHold says why consumers may still publish to what has left the spec; empty if they do not. What the ConfigMap holds is looked at:
@@ -233,9 +242,9 @@ func (v *vhostScope) contractHold(ctx context.Context) string {
 
 // contractRequeue is how soon a topology is compared again because of its contract: when consumers have heard, or to find a ConfigMap that
 // somebody has edited. It is zero where there is none.
-func (r *report) contractRequeue() time.Duration {
-	switch left := r.contractLeft(); {
-	case r.cq.Spec.Contract == nil && r.status.Contract == nil:
+func (s *scope) contractRequeue() time.Duration {
+	switch left := s.contractLeft(); {
+	case s.cq.Spec.Contract == nil && s.status.Contract == nil:
 		return 0
 	case left > 0:
 		return min(left, contractRecheck)

@@ -8,19 +8,23 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // told is a ConsumerQueue whose consumers are told the contract.
@@ -204,21 +208,26 @@ func TestContractOfAnEarlierConsumerQueueIsTakenOver(t *testing.T) {
 func TestContractHold(t *testing.T) {
 	t.Parallel()
 	const held = `consumers may still publish to it: it goes 3m0s after ConfigMap "orders-contract" has told them`
+	contractIn := func(configMap, hash string) *v1alpha1.ContractStatus {
+		return &v1alpha1.ContractStatus{ConfigMap: configMap, Hash: hash, LastUpdateTime: ago(time.Hour)} // by the clock of another manager
+	}
 	for name, test := range map[string]struct {
 		told    *v1alpha1.ContractStatus // without a hash: that of the contract
+		seen    time.Duration            // ago, by this manager
 		written map[string]string        // in place of the contract
 		removed bool                     // from the spec
 		want    string
 	}{
-		"not written yet":               {nil, nil, false, held},
-		"another contract":              {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", Hash: "sha256:1"}, nil, false, held},
-		"in another ConfigMap so far":   {&v1alpha1.ContractStatus{ConfigMap: "before"}, nil, false, held},
-		"told a moment ago":             {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(2 * time.Minute)}, nil, false, held},
-		"told three minutes ago":        {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(3 * time.Minute)}, nil, false, ""},
-		"brought back since":            {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(time.Hour)}, map[string]string{"contract.json": "{}"}, false, held},
-		"removed, told a moment ago":    {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(2 * time.Minute)}, nil, true, held},
-		"removed, told an hour ago":     {&v1alpha1.ContractStatus{ConfigMap: "orders-contract", LastUpdateTime: ago(time.Hour)}, nil, true, ""},
-		"never asked for, so not there": {nil, nil, true, ""},
+		"not written yet":               {want: held},
+		"another contract":              {told: contractIn("orders-contract", "sha256:1"), seen: time.Hour, want: held},
+		"in another ConfigMap so far":   {told: contractIn("before", ""), seen: time.Hour, want: held},
+		"not seen before":               {told: contractIn("orders-contract", ""), want: held},
+		"seen a moment ago":             {told: contractIn("orders-contract", ""), seen: 2 * time.Minute, want: held},
+		"seen three minutes ago":        {told: contractIn("orders-contract", ""), seen: 3 * time.Minute},
+		"brought back since":            {told: contractIn("orders-contract", ""), seen: time.Hour, written: map[string]string{"contract.json": "{}"}, want: held},
+		"removed, seen a moment ago":    {told: contractIn("orders-contract", ""), seen: 2 * time.Minute, removed: true, want: held},
+		"removed, seen an hour ago":     {told: contractIn("orders-contract", ""), seen: time.Hour, removed: true},
+		"never asked for, so not there": {removed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -227,7 +236,8 @@ func TestContractHold(t *testing.T) {
 			if test.removed {
 				cq.Spec.Contract = nil
 			}
-			v := &vhostScope{scope: &scope{Reconciler: &Reconciler{}, report: reportOn(cq)}, version: vhost.RabbitMQ43}
+			now := testclock.NewFakePassiveClock(time.Now())
+			v := &vhostScope{scope: &scope{Reconciler: &Reconciler{contracts: patience.NewFirstSeen(now)}, report: reportOn(cq)}, version: vhost.RabbitMQ43}
 			v.location.VHost, v.location.Cluster.Endpoint = "/", "memory:5672"
 			c, err := v.contract("orders-contract")
 			if err != nil {
@@ -242,6 +252,8 @@ func TestContractHold(t *testing.T) {
 				found.Data = test.written
 			}
 			v.live = controllertest.Client(t, nil, found)
+			v.contractLeft()
+			now.SetTime(now.Now().Add(test.seen))
 			topologytest.Equal(t, "hold", test.want, v.contractHold(t.Context()))
 		})
 	}
@@ -285,13 +297,8 @@ func TestContractIsForgottenOnceConsumersHaveHeard(t *testing.T) {
 	if cq.Status.Contract == nil || len(cq.Status.Advisories) != 1 {
 		t.Fatalf("status.contract is %+v, advisories are %+v", cq.Status.Contract, cq.Status.Advisories)
 	}
-	cq.Status.Contract.LastUpdateTime = ago(3 * time.Minute)
-	if err := w.api.Status().Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	w.clock.SetTime(w.clock.Now().Add(3 * time.Minute))
+	w.mustReconcile()
 	topologytest.Equal(t, "status.contract", (*v1alpha1.ContractStatus)(nil), w.get().Status.Contract)
 }
 
@@ -317,5 +324,44 @@ func TestContractComesBeforeRemoval(t *testing.T) {
 	}
 	if observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"orders.retry.10s"}}); !observed.Has(vhost.QueueID("orders.retry.10s")) {
 		t.Error("the tier is gone")
+	}
+
+	w.restart() // by the clock of the next manager, the contract may be hours old
+	w.mustReconcile()
+	topologytest.Equal(t, "reason after a restart", v1alpha1.AdvisoryReasonContractPending, w.get().Status.Advisories[0].Reason)
+
+	w.clock.SetTime(w.clock.Now().Add(3 * time.Minute))
+	NewWithT(t).Eventually(func() bool {
+		w.mustReconcile()
+		return w.hasQueue("orders.retry.10s")
+	}).WithTimeout(deadline.For(10 * time.Second)).Should(BeFalse())
+}
+
+// Somebody writes the ConfigMap at the same time.
+func TestContractIsWrittenAgainAfterAConflict(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ conflicts, left int }{"once": {1, 0}, "at each try": {100, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.NewConsumerQueue(t, `{contract: {configMap: orders-contract}}`))
+			w.mustReconcile()
+			edited := w.configMap()
+			want := edited.Data["contract.json"]
+			edited.Data["contract.json"] = "{}"
+			topologytest.Equal(t, "error of the edit", nil, w.api.Update(t.Context(), edited))
+			conflicts := test.conflicts
+			w.reconciler.client = interceptor.NewClient(w.api, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if conflicts--; conflicts >= 0 {
+						return controllertest.Conflict("orders-contract")
+					}
+					return c.Patch(ctx, object, patch, options...)
+				},
+			})
+			_, err := w.reconcile()
+			topologytest.Equal(t, "is a conflict", test.left > 0, apierrors.IsConflict(err))
+			topologytest.Equal(t, "is Ready", true, meta.IsStatusConditionTrue(w.get().Status.Conditions, v1alpha1.ConditionReady))
+			topologytest.Equal(t, "is written", test.left == 0, w.configMap().Data["contract.json"] == want)
+		})
 	}
 }

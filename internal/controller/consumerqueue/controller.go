@@ -42,8 +42,8 @@ type Reconciler struct {
 	orphaned            *orphanTimes
 	limiter             *brokers.Limiter
 	statuses            statuswriter.Writer
-	// deleted is when ConsumerQueues were first seen to be being deleted.
-	deleted *patience.FirstSeen
+	// deleted is when ConsumerQueues were first seen to be being deleted, and contracts when a contract was first seen in their status.
+	deleted, contracts *patience.FirstSeen
 	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
 	// did not let succeed, and those that wait for what goes away by itself.
 	unreached, refused, pending *patience.Failures
@@ -67,7 +67,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue),
 		orphaned:  newOrphanTimes(),
-		deleted:   patience.NewFirstSeen(clock.RealClock{}),
+		deleted:   patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}),
 		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
 	}
@@ -156,6 +156,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.removals.Forget(key)
 	r.orphaned.forget(key)
 	r.deleted.Forget(key)
+	r.contracts.Forget(key)
 	r.unreached.Forget(key)
 	r.refused.Forget(key)
 	r.pending.Forget(key)

@@ -2,12 +2,14 @@ package consumerqueue
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,6 +33,8 @@ type world struct {
 	broker     *brokerstest.Broker
 	reconciler *Reconciler
 	recorder   *occurrenceLog
+	// clock is that of the time since when consumers know a contract.
+	clock *testclock.FakePassiveClock
 }
 
 // occurrenceLog records Events.
@@ -54,6 +58,7 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 	w := &world{
 		t: t, api: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes}, append(objects, bc)...),
 		broker: brokerstest.New(vhost.RabbitMQ43, bc.Spec.VHost, string(bc.UID)), recorder: &occurrenceLog{},
+		clock: testclock.NewFakePassiveClock(time.Now()),
 	}
 	w.restart()
 	return w
@@ -74,7 +79,7 @@ func (w *world) restart() {
 		client: w.api, live: w.api, recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), wake),
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), orphaned: newOrphanTimes(), limiter: brokers.NewLimiter(1, wake),
-		deleted: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+		deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(w.clock), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 	}
 }
 

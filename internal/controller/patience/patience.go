@@ -20,7 +20,7 @@ type FirstSeen struct {
 }
 
 type sighting struct {
-	uid  types.UID
+	of   string
 	when time.Time
 }
 
@@ -31,12 +31,20 @@ func NewFirstSeen(c clock.PassiveClock) *FirstSeen {
 
 // At records a resource, and returns when that was done first.
 func (s *FirstSeen) At(object client.Object) time.Time {
+	return s.record(client.ObjectKeyFromObject(object), string(object.GetUID()))
+}
+
+// Since records a state of a resource, and returns how long ago that was done first. Another state of the resource is forgotten.
+func (s *FirstSeen) Since(key client.ObjectKey, state string) time.Duration {
+	return s.clock.Since(s.record(key, state))
+}
+
+func (s *FirstSeen) record(key client.ObjectKey, state string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := client.ObjectKeyFromObject(object)
 	seen, known := s.of[key]
-	if !known || seen.uid != object.GetUID() {
-		seen = sighting{uid: object.GetUID(), when: s.clock.Now()}
+	if !known || seen.of != state {
+		seen = sighting{of: state, when: s.clock.Now()}
 		s.of[key] = seen
 	}
 	return seen.when
@@ -47,7 +55,7 @@ func (s *FirstSeen) Has(object client.Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen, known := s.of[client.ObjectKeyFromObject(object)]
-	return known && seen.uid == object.GetUID()
+	return known && seen.of == string(object.GetUID())
 }
 
 // Forget drops a resource that is gone.
