@@ -19,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
@@ -89,6 +90,7 @@ func (d *deletion) teardownThrough(
 	d.unreached.Forget(client.ObjectKeyFromObject(d.cq))
 	done, ok := d.limiter.TryAcquire(connection.Health().Cluster.Endpoint, client.ObjectKeyFromObject(d.cq))
 	if !ok {
+		d.refreshes.Forget(client.ObjectKeyFromObject(d.cq)) // the turn may come much later, and needs a newer refresh then
 		return ctrl.Result{}, brokers.ErrBusy
 	}
 	defer done()
@@ -103,6 +105,8 @@ func (d *deletion) teardownThrough(
 	}
 	stays, trouble := t.run(ctx)
 	switch {
+	case errors.Is(trouble, statuswriter.ErrStaleCache):
+		return ctrl.Result{}, trouble
 	case errors.Is(trouble, errInProgress):
 		d.setTerminating("checking whether the queues are empty")
 		wait := trigger.Jittered(patience.TerminationPatience) // the attempt tells when it is over

@@ -183,7 +183,7 @@ func (t *teardown) deleteWithMessages(ctx context.Context, cluster string, queue
 		if t.unconfirmed[queue] {
 			err = t.deleteEmpty(cluster, []string{queue}, t.undecided)
 		} else {
-			err = t.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}})
+			err = t.deleteNow(ctx, cluster, queue)
 		}
 		if t.unconfirmed[queue] && err != nil && isFinal(err) {
 			t.retain(queue, conditions.ErrorSummary(err))
@@ -194,6 +194,21 @@ func (t *teardown) deleteWithMessages(ctx context.Context, cluster string, queue
 		}
 	}
 	return nil
+}
+
+// deleteWithin is how long after the read of a resource one of its queues may be deleted with its messages. It is below the 15 s after
+// which another manager can take the lead.
+const deleteWithin = 10 * time.Second
+
+// deleteNow deletes a queue with its messages if the API server still has the resource as it is known here. The manager may have been
+// stopped and lost the lead: its successor may have finished the deletion, and declared the queue for a new resource.
+func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
+	ctx, cancel := context.WithTimeout(ctx, deleteWithin)
+	defer cancel()
+	if err := t.verifyNotStale(ctx); err != nil {
+		return err
+	}
+	return t.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}})
 }
 
 // withRunning adds to the work the queues that an attempt, which goes on, has deleted of it.

@@ -1,6 +1,8 @@
 package consumerqueue
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,8 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -187,4 +192,85 @@ func TestAHalfDeletedGroupIsDeclaredAgainWhenThatIsPossible(t *testing.T) {
 	w.broker.Fail(vhost.QueueID("soon"), nil)
 	w.reconcileUntilGone()
 	topologytest.Equal(t, "queues", []string{"orders", "soon", "later"}, w.queueNames("orders", "soon", "later"))
+}
+
+// A manager may be stopped after it has read that the resource is being deleted, and lose the lead. By the time it goes on, its successor may
+// have deleted the topology and declared it for a new resource.
+func TestAManagerThatIsNotTheLeaderAnyMoreDeletesNoMessages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{deletionPolicy: Delete, retry: {policy: None}}`))
+	w.mustReconcile()
+	if err := w.api.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	stopped, known := w.reconciler, w.get()
+	stopped.client = before(w.api, known)
+	stopped.index.Update(known)
+
+	w.restart() // the successor
+	w.reconcileUntilGone()
+	next := controllertest.NewConsumerQueue(t, `{retry: {policy: None}}`)
+	next.UID = "uid-of-another"
+	if err := w.api.Create(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	w.mustReconcile()
+
+	for range 3 { // it waits for a refresh first
+		_, err := stopped.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+		topologytest.Equal(t, "error", nil, err)
+	}
+	topologytest.Equal(t, "queues", []string{"orders", "orders.dlq"}, w.queueNames("orders", "orders.dlq"))
+}
+
+// before is the cache of a manager that has not heard of a ConsumerQueue since.
+func before(api client.WithWatch, cq *v1alpha1.ConsumerQueue) client.Client {
+	return interceptor.NewClient(api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			if known, asked := into.(*v1alpha1.ConsumerQueue); asked {
+				cq.DeepCopyInto(known)
+				return nil
+			}
+			return c.Get(ctx, key, into, options...)
+		},
+	})
+}
+
+// What is known of the broker when a resource begins to wait for its turn is too old when the turn comes.
+func TestARemovalNeedsARefreshAfterItsTurn(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(w *world){
+		"an exchange that left the spec": func(w *world) {
+			w.edit(controllertest.ConsumerQueue(t, `{retry: {delayTiers: [{delay: 30s}]}}`).Spec)
+		},
+		"a topology": func(w *world) {
+			if err := w.api.Delete(t.Context(), w.get()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.NewConsumerQueue(t, `{retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}}`))
+			w.mustReconcile()
+			begin(w)
+			step := func() error { // until it waits
+				w.reconciler.index.Update(w.cached())
+				s := &scope{Reconciler: w.reconciler, report: reportOn(w.cached())}
+				run := s.reconcileNormal
+				if !s.cq.DeletionTimestamp.IsZero() {
+					run = s.reconcileDelete
+				}
+				_, err := run(t.Context())
+				return err
+			}
+			_, waits := errors.AsType[*brokers.RefreshPending](step())
+			topologytest.Equal(t, "waits for a refresh", true, waits)
+			done, _ := w.reconciler.limiter.TryAcquire(w.broker.Health().Cluster.Endpoint, controllertest.Invoices)
+			topologytest.Equal(t, "waits for its turn", true, errors.Is(step(), brokers.ErrBusy))
+			done()
+			_, waits = errors.AsType[*brokers.RefreshPending](step())
+			topologytest.Equal(t, "waits for another refresh", true, waits)
+		})
+	}
 }

@@ -81,6 +81,7 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	if writes {
 		done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, client.ObjectKeyFromObject(v.cq))
 		if !ok {
+			v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // the turn may come much later, and a removal needs a newer refresh then
 			return brokers.ErrBusy
 		}
 		defer done()
