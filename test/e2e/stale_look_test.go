@@ -128,6 +128,6 @@ var _ = Describe("A queue that was to be declared and could not be", func() {
 		Eventually(w.EventsSoFar).Should(SatisfyAny(
 			ContainElement(HaveField("Reason", "RecreationRequired")), // a look before the deletion found that already
 			WithTransform(retained, ConsistOf(SatisfyAll(HaveField("Type", corev1.EventTypeNormal), HaveField("Note",
-				MatchRegexp(`it is not as Warren was about to declare it, so somebody else did: queue "orders.retry.10s"`)))))))
+				MatchRegexp(`it differs from the spec, and Warren does not know that it declared it: queue "orders.retry.10s"`)))))))
 	})
 })

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -78,7 +79,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 	startDriftCounters()
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
-		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(trigger.SpecOrRequest(), notAtStart())).
+		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost()), notAtStart())).
 		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged(), notAtStart())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
 		Watches(&v1alpha1.Redrive{}, refusedTransfers(), builder.WithPredicates(deadletterqueue.RefusalChanged())).

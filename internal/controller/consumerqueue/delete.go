@@ -21,9 +21,11 @@ import (
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // terminationRetry is how soon it is tried again.
@@ -47,20 +49,24 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 		d.deletions.Cancel(client.ObjectKeyFromObject(d.cq)) // what came of earlier attempts says nothing about now
 		d.deleted.At(d.cq)
 	}
+	bc, err := brokers.ConnectionOf(ctx, d.client, d.cq)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	isLost := len(d.status.Topology) == 0 && d.cq.Status.ObservedGeneration <= 0
+	if isLost {
+		d.assumeInventory(bc)
+	}
 	owned := topology.Owned(d.status.Topology)
 	kind, why := d.whyRetainAll(owned)
 	switch {
 	case why != "":
 		return d.retainAll(ctx, kind, why, owned)
-	case len(owned) == 0 && d.cq.Status.ObservedGeneration <= 0:
+	case len(owned) == 0 && isLost:
 		return d.removeFinalizer(ctx, corev1.EventTypeWarning,
 			"the status is empty: what this ConsumerQueue may have declared stays at the broker")
 	case len(owned) == 0: // it never got as far
 		return d.removeFinalizer(ctx, corev1.EventTypeNormal, "")
-	}
-	bc, err := brokers.ConnectionOf(ctx, d.client, d.cq)
-	if err != nil {
-		return ctrl.Result{}, err
 	}
 	switch {
 	case bc == nil:
@@ -73,6 +79,28 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 		return d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
 	return d.teardownThrough(ctx, bc, owned)
+}
+
+// assumeInventory writes what the spec names into a status that was lost, as if that was about to be declared. So the deletion goes on
+// as after a crash: what the broker has just as the spec asks for is taken for this resource's own, and is deleted without messages only.
+func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
+	version := vhost.RabbitMQ43
+	if bc != nil {
+		if connection, known, usable := d.pool.Usable(bc); usable {
+			version = known
+			ownership.Location{Cluster: connection.Health().Cluster, VHost: connection.VHost()}.Record(d.status)
+		}
+	}
+	desired, err := topology.Desired(d.cq, version)
+	if err != nil { // then nothing was declared by this spec
+		return
+	}
+	missing := plan.Diff(desired, vhost.Observed{}, plan.Input{})
+	entries := plan.MergeInventory(missing, nil, plan.Decide(missing, nil, v1alpha1.DriftPolicyCorrect))
+	for i := range entries {
+		entries[i].State = v1alpha1.StateUnknown
+	}
+	d.status.Topology, d.status.TopologyOmitted = fitted(entries)
 }
 
 // teardownThrough takes the topology away through a BrokerConnection, as far as it may go.

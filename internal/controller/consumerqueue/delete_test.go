@@ -142,9 +142,9 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		"it never got as far as declaring anything": {
 			status: func(s *v1alpha1.ConsumerQueueStatus) { s.Topology = nil },
 		},
-		"nothing is known of it any more": {
+		"its status was lost": {
 			status: func(s *v1alpha1.ConsumerQueueStatus) { *s = v1alpha1.ConsumerQueueStatus{} },
-			event:  "Warning the status is empty: what this ConsumerQueue may have declared stays at the broker",
+			event:  `Warning left at the broker: BrokerConnection "default" is gone` + all,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,6 +181,19 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			topologytest.Equal(t, "events", want, l.events, comparingOccurrences)
 		})
 	}
+}
+
+// Neither the status nor the spec says what may be at the broker.
+func TestTerminateWithoutAStatusAndWithARefusedSpec(t *testing.T) {
+	t.Parallel()
+	spec := fmt.Sprintf(`{queue: {arguments: {x-a: %q}}}`, strings.Repeat("a", 2000))
+	l := lookingAt(t, controllertest.BeingDeleted(controllertest.ConsumerQueue(t, spec)))
+	_, err := l.reconcileDelete(t.Context())
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "gone", true, isGone(t, l))
+	topologytest.Equal(t, "events", []occurrence{{
+		"Warning", eventRetained, "Delete", "the status is empty: what this ConsumerQueue may have declared stays at the broker",
+	}}, l.events, comparingOccurrences)
 }
 
 // What goes away by itself is waited for longer than what may pass.

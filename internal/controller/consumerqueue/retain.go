@@ -39,8 +39,8 @@ func (h *holdings) retainAdopted(why string) {
 	}
 }
 
-// resolveIntents decides about objects that were about to be declared when they were last heard of. What the broker has just
-// as it was to be declared may be Warren's: it counts as found, and goes without messages only. Anything else is somebody's.
+// resolveIntents decides about objects that were about to be declared when the status was last written, or whose status was lost. What
+// the broker has just as the spec asks for may be Warren's: it counts as found, and goes without messages only. Anything else stays.
 func (h *holdings) resolveIntents(cq *v1alpha1.ConsumerQueue, version vhost.Version, observed vhost.Observed) {
 	if !slices.ContainsFunc(h.owned, topology.Intended) {
 		return
@@ -61,7 +61,7 @@ func (h *holdings) resolveIntents(cq *v1alpha1.ConsumerQueue, version vhost.Vers
 			h.unconfirmed[entry.Name] = h.unconfirmed[entry.Name] || entry.Kind == v1alpha1.KindQueue
 			owned = append(owned, entry)
 		default:
-			why := "it is not as Warren was about to declare it, so somebody else did"
+			why := "it differs from the spec, and Warren does not know that it declared it"
 			h.retained = append(h.retained, plan.Retained{Entry: entry, Reason: why})
 		}
 	}

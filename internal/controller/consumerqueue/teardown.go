@@ -107,10 +107,18 @@ func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(t.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
 }
 
+// deletesMessages reports whether messages go with their queues: deletionPolicy is Delete, and Warren knows of some queue that it is this
+// resource's own.
+func (t *teardown) deletesMessages() bool {
+	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && slices.ContainsFunc(t.owned, func(entry v1alpha1.TopologyEntry) bool {
+		return entry.Kind == v1alpha1.KindQueue && !t.unconfirmed[entry.Name]
+	})
+}
+
 // deleteWorkQueues deletes delay tiers and main queue, unless a queue of somebody else dead-letters to them. With deletionPolicy Delete
 // their messages go, too; otherwise they must be provably empty.
 func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed, step plan.Teardown) error {
-	withMessages := t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete
+	withMessages := t.deletesMessages()
 	main := t.cq.QueueName()
 	_, exists := observed.Queues[main]
 	switch {
@@ -131,7 +139,7 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 // manager that was killed, or lost its connection, has deleted them and got no further, and consumers still publish retries to them.
 // If they cannot be declared, the deletion has to be tried again: the main queue must not be left without them.
 func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
-	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete || errors.Is(trouble, errInProgress) ||
+	if t.deletesMessages() || errors.Is(trouble, errInProgress) ||
 		t.deletions.AreRunning(client.ObjectKeyFromObject(t.cq)) {
 		return trouble
 	}
@@ -159,7 +167,7 @@ func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 func (t *teardown) deleteDeadLetterQueues(
 	ctx context.Context, cluster string, step plan.Teardown,
 ) (kept map[string]string, err error) {
-	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete {
+	if t.deletesMessages() {
 		return nil, t.deleteWithMessages(ctx, cluster, step.DeadLetterQueues)
 	}
 	kept = map[string]string{}
@@ -213,7 +221,7 @@ func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
 
 // withRunning adds to the work the queues that an attempt, which goes on, has deleted of it.
 func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan.Teardown {
-	if t.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyDelete { // which deletes one queue after the other
+	if !t.deletesMessages() { // which deletes one queue after the other
 		step.WorkQueues = t.deletions.Running(client.ObjectKeyFromObject(t.cq), step.WorkQueues, func(queue string) bool {
 			_, exists := observed.Queues[queue]
 			return exists
@@ -225,7 +233,7 @@ func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan
 // cancelOtherDeletions ends attempts that began before the resource was to be deleted, or for a step that is over.
 func (t *teardown) cancelOtherDeletions(step plan.Teardown) {
 	groups := slices.Collect(slices.Chunk(step.DeadLetterQueues, 1))
-	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete { // see deleteWithMessages
+	if t.deletesMessages() { // see deleteWithMessages
 		groups = slices.AppendSeq(groups, slices.Chunk(step.WorkQueues, 1))
 	}
 	t.deletions.CancelExcept(client.ObjectKeyFromObject(t.cq), append(groups, step.WorkQueues)...)

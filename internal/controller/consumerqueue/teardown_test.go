@@ -22,6 +22,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/deadline"
@@ -271,6 +272,77 @@ func TestARemovalNeedsARefreshAfterItsTurn(t *testing.T) {
 			done()
 			_, waits = errors.AsType[*brokers.RefreshPending](step())
 			topologytest.Equal(t, "waits for another refresh", true, waits)
+		})
+	}
+}
+
+// A deletion with a status that was lost goes by the spec, and deletes nothing that holds messages.
+func TestADeletionWithoutAStatus(t *testing.T) {
+	t.Parallel()
+	all := []string{"dlq", "orders", "orders.retry.30s"}
+	retained := func(kind, note string) []occurrence {
+		return []occurrence{{kind, eventRetained, "Delete", "left at the broker: " + note}}
+	}
+	for name, test := range map[string]struct {
+		policy string
+		change func(w *world)
+		stays  []string
+		events []occurrence
+	}{
+		"all is empty, and as the spec asks for": {},
+		"the main queue holds a message": {
+			change: func(w *world) { w.broker.SetMessages("orders", 1) }, stays: all,
+			events: retained(corev1.EventTypeWarning, `not empty: queue "orders" holds 1 messages: `+
+				`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+		},
+		"the main queue holds a message, and messages are to be deleted": {
+			policy: ", deletionPolicy: Delete", change: func(w *world) { w.broker.SetMessages("orders", 1) }, stays: all,
+			events: retained(corev1.EventTypeWarning, `not empty: queue "orders" holds 1 messages: `+
+				`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+		},
+		"the main queue is not as the spec asks for": {
+			change: func(w *world) {
+				w.broker.Change(func(s *snapshot.Snapshot) {
+					s.DropQueue("orders")
+					s.PutQueue("orders", vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgQueueType: "classic"}})
+				})
+			},
+			stays: all,
+			events: retained(corev1.EventTypeWarning, `still needed: the main queue "orders" was not declared by Warren or is shared; `+
+				`it stays with all that it needs: exchange "dlx"; queue "orders.retry.30s"; queue "dlq"; queue "orders"`),
+		},
+		"driftPolicy is Report": {
+			policy: ", driftPolicy: Report", stays: all,
+			events: retained(corev1.EventTypeWarning, `still needed: the main queue "orders" was not declared by Warren or is shared; `+
+				`it stays with all that it needs: exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+		},
+		"it is to be retained": {
+			policy: ", deletionPolicy: Retain", stays: all,
+			events: retained(corev1.EventTypeNormal, `deletionPolicy is Retain: exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.NewConsumerQueue(t, strings.TrimSuffix(threeQueues, "}")+test.policy+"}"))
+			if strings.Contains(test.policy, "Report") {
+				w.broker.Change(func(s *snapshot.Snapshot) {
+					desired, err := topology.Desired(w.get(), vhost.RabbitMQ43)
+					topologytest.Equal(t, "error", nil, err)
+					declare(s, desired)
+				})
+			}
+			w.mustReconcile()
+			cq := w.get()
+			cq.Status = v1alpha1.ConsumerQueueStatus{}
+			if err := w.api.Status().Update(t.Context(), cq); err != nil {
+				t.Fatal(err)
+			}
+			if test.change != nil {
+				test.change(w)
+			}
+			w.restart()
+			topologytest.Equal(t, "Events", test.events, w.delete(), comparingOccurrences)
+			topologytest.Equal(t, "queues", test.stays, w.queueNames(all...))
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -32,6 +33,39 @@ func TestSpecOrRequest(t *testing.T) {
 		topologytest.Equal(t, name, test.want, SpecOrRequest().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: test.now}))
 	}
 	topologytest.Equal(t, "a new resource", true, SpecOrRequest().Create(event.CreateEvent{Object: old}))
+}
+
+func TestStatusLost(t *testing.T) {
+	t.Parallel()
+	ready := func(reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: reason}}
+	}
+	queue := func(conditions []metav1.Condition, objects int) client.Object {
+		return &v1alpha1.ConsumerQueue{Status: v1alpha1.ConsumerQueueStatus{
+			Conditions: conditions, Topology: make([]v1alpha1.TopologyEntry, objects),
+		}}
+	}
+	connection := func(conditions []metav1.Condition) client.Object {
+		return &v1alpha1.BrokerConnection{Status: v1alpha1.BrokerConnectionStatus{Conditions: conditions}}
+	}
+	for name, test := range map[string]struct {
+		old, now client.Object
+		want     bool
+	}{
+		"of a ConsumerQueue, with {}":               {queue(ready("InSync"), 3), queue(nil, 0), true},
+		"of a ConsumerQueue, removed":               {queue(ready("InSync"), 3), queue(ready("Pending"), 0), true},
+		"the inventory alone":                       {queue(ready("InSync"), 3), queue(ready("InSync"), 0), true},
+		"of a BrokerConnection, with {}":            {connection(ready("Connected")), connection(nil), true},
+		"of a BrokerConnection, removed":            {connection(ready("Connected")), connection(ready("Pending")), true},
+		"written for the first time":                {queue(ready("Pending"), 0), queue(ready("InSync"), 3), false},
+		"written by the operator":                   {queue(ready("InSync"), 3), queue(ready("Correcting"), 2), false},
+		"of a BrokerConnection, by the operator":    {connection(ready("Connected")), connection(ready("BrokerUnreachable")), false},
+		"lost before":                               {queue(nil, 0), queue(nil, 0), false},
+		"of a resource that was never reconciled":   {queue(ready("Pending"), 0), queue(nil, 0), false},
+		"of a resource that declares nothing (yet)": {queue(ready("Conflict"), 0), queue(ready("Conflict"), 0), false},
+	} {
+		topologytest.Equal(t, name, test.want, StatusLost().Update(event.UpdateEvent{ObjectOld: test.old, ObjectNew: test.now}))
+	}
 }
 
 // status.lastHandledReconcileAt holds 1024 characters, and a value that it cannot hold would never be seen as handled.

@@ -1,0 +1,42 @@
+package trigger
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+)
+
+// StatusLost lets pass an update that took away the status of a ConsumerQueue or BrokerConnection, or the inventory in it: a backup was
+// restored without the status, or somebody replaced it. Nothing else would have the status written again.
+func StatusLost() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := statusOf(e.ObjectOld), statusOf(e.ObjectNew)
+			return before.isWritten && !after.isWritten || before.objects > 0 && after.objects == 0
+		},
+	}
+}
+
+// writtenStatus is what an update of a status is compared by.
+type writtenStatus struct {
+	isWritten bool
+	objects   int // in status.topology
+}
+
+func statusOf(object client.Object) writtenStatus {
+	isWritten := func(of []metav1.Condition) bool { return conditions.Ready(of).Reason != v1alpha1.ReasonPending }
+	switch of := object.(type) {
+	case *v1alpha1.ConsumerQueue:
+		return writtenStatus{isWritten: isWritten(of.Status.Conditions), objects: len(of.Status.Topology)}
+	case *v1alpha1.BrokerConnection:
+		return writtenStatus{isWritten: isWritten(of.Status.Conditions)}
+	}
+	return writtenStatus{}
+}
