@@ -66,4 +66,5 @@ func (s *scope) recordEvents() {
 	for _, e := range s.events {
 		s.recorder.Eventf(s.cq, nil, e.kind, e.reason, e.action, "%s", conditions.Truncate(e.note, 1024))
 	}
+	s.events = nil
 }

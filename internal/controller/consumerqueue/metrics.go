@@ -49,11 +49,15 @@ func startDriftCounters() {
 	}
 }
 
-// countDrift counts the differences that were found, each when it is first seen, and those that are gone since.
-func (v *vhostScope) countDrift(found []v1alpha1.Change, after plan.Comparison) {
+// countDetected counts the differences that were found, each when it is first seen.
+func (v *vhostScope) countDetected(found []v1alpha1.Change) {
 	for _, change := range v.notSeenBefore(found) {
 		metrics.DriftDetected.Inc(string(change.Kind), string(change.Effect))
 	}
+}
+
+// countCorrected counts the differences that were found and are gone since.
+func (v *vhostScope) countCorrected(found []v1alpha1.Change, after plan.Comparison) {
 	for _, change := range plan.Without(found, after.Changes) {
 		metrics.DriftCorrected.Inc(string(change.Kind), string(change.Effect))
 	}

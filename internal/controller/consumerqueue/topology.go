@@ -74,6 +74,9 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	}
 	comparison := v.compare(ctx)
 	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
+	if err := v.tellDrift(ctx, comparison, decided); err != nil {
+		return err
+	}
 	if v.awaitsRefreshBeforeRemoval(comparison, decided) {
 		return &brokers.RefreshPending{}
 	}
@@ -104,12 +107,34 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	if errors.Is(applied, errOvertaken) {
 		return errOvertaken
 	}
-	v.countDrift(drift, comparison)
+	v.countDetected(drift)
+	v.countCorrected(drift, comparison)
 	if applied != nil {
 		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later
 	}
 	v.prune(&comparison)
 	return v.tell(ctx, comparison, decided, before, applied)
+}
+
+// tellDrift writes into the status of a Ready resource that objects are missing, before they are declared again: that may have to wait,
+// take long, or fail.
+func (v *vhostScope) tellDrift(ctx context.Context, comparison plan.Comparison, decided plan.Plan) error {
+	if !v.isReady() || !decided.Drift || decided.Count() == 0 {
+		return nil
+	}
+	v.countDetected(comparison.Drift(v.known, v.cq.Spec.DriftPolicy))
+	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, nil)
+	v.recordTransitions(decided, comparison.Changes, outcome, nil)
+	if err := v.setTopology(plan.MergeInventory(comparison, v.known, plan.Plan{}), comparison, decided); err != nil {
+		return err
+	}
+	v.setConditions(outcome)
+	if err := v.writeStatus(ctx); err != nil {
+		return asStaleCache(err)
+	}
+	v.cq.Status, v.claimWritten = *v.status.DeepCopy(), true
+	v.recordEvents()
+	return nil
 }
 
 // tell writes what came of it into the report, and returns an error if that is to be tried again.
