@@ -19,6 +19,10 @@ const (
 	ReasonInSync = "InSync"
 	// ReasonCorrecting: objects are missing and are being declared.
 	ReasonCorrecting = "Correcting"
+	// ReasonRepeatedlyDeleted: others delete an object again and again, so it is declared again only once per five minutes.
+	ReasonRepeatedlyDeleted = "RepeatedlyDeleted"
+	// ReasonQueueNotStarted: RabbitMQ cannot start new quorum queues, or leaves their declarations without an answer.
+	ReasonQueueNotStarted = "QueueNotStarted"
 	// ReasonDrifted: the broker differs from the spec.
 	ReasonDrifted = "Drifted"
 	// ReasonRecreationRequired: an object differs in what cannot be changed without deleting it.

@@ -41,6 +41,7 @@ type Reconciler struct {
 	// left the spec is taken away.
 	refreshes, removals *brokers.RefreshGate
 	orphaned            *orphanTimes
+	redeclared          *redeclared
 	limiter             *brokers.Limiter
 	statuses            statuswriter.Writer
 	// deleted is when ConsumerQueues were first seen to be being deleted, and contracts when a contract was first seen in their status.
@@ -67,7 +68,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue),
-		orphaned:  newOrphanTimes(),
+		orphaned:  newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}),
 		deleted:   patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}),
 		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
@@ -156,6 +157,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.refreshes.Forget(key)
 	r.removals.Forget(key)
 	r.orphaned.forget(key)
+	r.redeclared.forget(key)
 	r.deleted.Forget(key)
 	r.contracts.Forget(key)
 	r.unreached.Forget(key)

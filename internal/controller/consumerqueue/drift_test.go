@@ -3,8 +3,10 @@ package consumerqueue
 import (
 	"errors"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
@@ -12,6 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // verdict is what the status says of the topology.
@@ -80,4 +83,78 @@ func reasonsOf(occurred []occurrence) (reasons []string) {
 		reasons = append(reasons, one.reason)
 	}
 	return reasons
+}
+
+// deleteDLQ has somebody delete dlq, and reconciles.
+func (w *world) deleteDLQ() []occurrence {
+	w.t.Helper()
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("dlq") })
+	return w.mustReconcile()
+}
+
+// An object that others delete again and again is declared once per five minutes.
+func TestAnObjectThatOthersDeleteAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, twoQueues))
+	w.mustReconcile()
+	pass := func(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+	for range 3 {
+		w.deleteDLQ()
+		topologytest.Equal(t, "is declared again at once", true, w.hasQueue("dlq"))
+		pass(time.Minute)
+	}
+
+	const message = `others deleted queue "dlq" 3 times within 10m0s: Warren declares it again once per 5m0s. ` +
+		`Find out what deletes it: a policy with expires, or another program`
+	occurred := w.deleteDLQ()
+	topologytest.Equal(t, "is declared a fourth time", false, w.hasQueue("dlq"))
+	ready := conditions.Ready(w.get().Status.Conditions)
+	topologytest.Equal(t, "Ready", []string{"False", "RepeatedlyDeleted", message}, []string{string(ready.Status), ready.Reason, ready.Message})
+	topologytest.Equal(t, "Events", []string{eventDriftDetected, eventRepeatedlyDeleted}, reasonsOf(occurred))
+	written := w.get().ResourceVersion
+	topologytest.Equal(t, "Events of the next interval", nil, reasonsOf(w.mustReconcile()))
+	topologytest.Equal(t, "version after the next interval", written, w.get().ResourceVersion)
+
+	w.broker.Change(func(s *snapshot.Snapshot) { s.DropExchange("dlx") })
+	w.mustReconcile()
+	observed, _ := w.broker.Observe(vhost.Selection{Exchanges: []string{"dlx"}})
+	topologytest.Equal(t, "another object is declared at once", true, observed.Has(vhost.ExchangeID("dlx")))
+
+	pass(4 * time.Minute) // five after the last declaration
+	topologytest.Equal(t, "Events after five minutes", []string{eventDriftCorrected}, reasonsOf(w.mustReconcile()))
+	topologytest.Equal(t, "is declared after five minutes", true, w.hasQueue("dlq"))
+	w.deleteDLQ()
+	topologytest.Equal(t, "is declared at once again", false, w.hasQueue("dlq"))
+	pass(5 * time.Minute)
+	w.mustReconcile()
+
+	pass(10 * time.Minute)
+	w.deleteDLQ()
+	topologytest.Equal(t, "is declared at once after ten minutes", true, w.hasQueue("dlq"))
+}
+
+// The resource is reconciled again when the object may be declared, however long the interval is.
+func TestWhenAnObjectMayBeDeclaredAgain(t *testing.T) {
+	t.Parallel()
+	now := testclock.NewFakePassiveClock(time.Now())
+	r := newRedeclared(now)
+	queue, exchange := vhost.QueueID("dlq"), vhost.ExchangeID("dlx")
+	both := []vhost.ID{queue, exchange}
+	for range 2 {
+		r.record(controllertest.Orders, both)
+	}
+	now.SetTime(now.Now().Add(9 * time.Minute))
+	r.record(controllertest.Orders, []vhost.ID{queue})
+	now.SetTime(now.Now().Add(time.Minute))
+	objects, wait := r.postponed(controllertest.Orders, both)
+	topologytest.Equal(t, "postponed", vhost.IDs{queue: true}, objects)
+	topologytest.Equal(t, "wait", 4*time.Minute, wait)
+	objects, _ = r.postponed(controllertest.Invoices, both)
+	topologytest.Equal(t, "postponed for another resource", nil, objects)
+	r.record(controllertest.Orders, []vhost.ID{exchange}) // ten minutes after the second time
+	objects, _ = r.postponed(controllertest.Orders, []vhost.ID{exchange})
+	topologytest.Equal(t, "postponed after ten quiet minutes", nil, objects)
+	r.forget(controllertest.Orders)
+	objects, _ = r.postponed(controllertest.Orders, both)
+	topologytest.Equal(t, "postponed when the resource is gone", nil, objects)
 }

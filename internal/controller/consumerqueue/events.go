@@ -19,6 +19,7 @@ const (
 	eventRecreationRequired = "RecreationRequired"
 	eventConflict           = "Conflict"
 	eventRetained           = "Retained"
+	eventRepeatedlyDeleted  = "RepeatedlyDeleted"
 )
 
 // occurrence is an Event to be recorded once the status that speaks of it is written.

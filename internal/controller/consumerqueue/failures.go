@@ -2,6 +2,8 @@ package consumerqueue
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -31,6 +33,28 @@ func failuresIn(err error) []*brokererr.ObjectError {
 		failures = append(failures, failuresIn(one)...)
 	}
 	return failures
+}
+
+// unanswered returns the failures of a broker that answers other requests: that the declaration of a queue got no answer in time is not
+// the network's fault.
+func unanswered(applied error) error {
+	failures := failuresIn(applied)
+	isUnanswered := func(failure *brokererr.ObjectError) bool {
+		return failure.Op == brokererr.OpDeclare && failure.ID.Kind == vhost.KindQueue && errors.Is(failure.Err, brokererr.ErrTimeout)
+	}
+	if !slices.ContainsFunc(failures, isUnanswered) {
+		return applied
+	}
+	all := make([]error, len(failures))
+	for i, failure := range failures {
+		if isUnanswered(failure) {
+			named := *failure
+			named.Err = fmt.Errorf("%w: RabbitMQ gave no answer in time, and answers other requests", brokererr.ErrQueueNotStarted)
+			failure = &named
+		}
+		all[i] = failure
+	}
+	return errors.Join(all...)
 }
 
 // retryable keeps the errors that may go away by themselves; what a person has to mend is compared again at the next

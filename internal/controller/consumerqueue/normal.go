@@ -85,6 +85,9 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if err := s.reconcileTopology(ctx, connection, version); err != nil {
 		return ctrl.Result{}, err
 	}
+	if s.postponedFor > 0 {
+		interval = min(interval, s.postponedFor)
+	}
 	forContract := s.contractRequeue()
 	switch {
 	case forContract > 0 && s.needsNoRequeue():

@@ -33,7 +33,7 @@ type world struct {
 	broker     *brokerstest.Broker
 	reconciler *Reconciler
 	recorder   *occurrenceLog
-	// clock is that of the time since when consumers know a contract.
+	// clock is that of the time since when consumers know a contract, and of objects that others delete again and again.
 	clock *testclock.FakePassiveClock
 }
 
@@ -78,7 +78,7 @@ func (w *world) restart() {
 	w.reconciler = &Reconciler{
 		client: w.api, live: w.api, recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), wake),
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
-		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), orphaned: newOrphanTimes(), limiter: brokers.NewLimiter(1, wake),
+		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, wake),
 		deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(w.clock), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 	}
 }

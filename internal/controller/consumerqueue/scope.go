@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +29,8 @@ type scope struct {
 
 	// claimWritten: this reconciliation has written down what the resource claims, so no other can have done anything since it began.
 	claimWritten bool
+	// postponedFor is how soon an object that others have deleted too often may be declared again; zero if there is none.
+	postponedFor time.Duration
 }
 
 // frozen is a copy for a question that is asked when this reconciliation may be over. Its status is the one that the

@@ -73,6 +73,8 @@ func readiness(
 		return conditions.False(v1alpha1.ReasonUnsupportedByBroker, conditions.ErrorSummary(applied)), conditions.Stalled
 	case errors.Is(applied, brokererr.ErrTooLarge):
 		return conditions.False(v1alpha1.ReasonInvalidSpec, conditions.ErrorSummary(applied)), conditions.Stalled
+	case errors.Is(applied, brokererr.ErrQueueNotStarted):
+		return conditions.False(v1alpha1.ReasonQueueNotStarted, conditions.ErrorSummary(applied)+restartAdvice), conditions.Reconciling
 	case recreate, refusal(applied) != nil:
 		message := recreationMessage(comparison.Changes, refusal(applied))
 		return conditions.False(v1alpha1.ReasonRecreationRequired, message), conditions.Stalled
@@ -93,6 +95,10 @@ func readiness(
 	}
 	return conditions.True(v1alpha1.ReasonInSync, inSyncMessage(comparison)), conditions.ProgressNone
 }
+
+// restartAdvice says what to do where RabbitMQ cannot start quorum queues.
+const restartAdvice = ". If a majority of the nodes runs and this stays, the supervisor of dead-letter workers has ended on a node " +
+	"(its log says rabbit_fifo_dlx_sup): restart that node"
 
 func inSyncMessage(comparison plan.Comparison) string {
 	message := "the one object is as desired"

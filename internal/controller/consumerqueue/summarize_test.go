@@ -119,6 +119,16 @@ func TestJudge(t *testing.T) {
 				drifted:  drift(`queue "orders" is missing; queue "dlq" is missing`), recreation: &noneToo,
 			},
 		},
+		"RabbitMQ cannot start a quorum queue": {
+			Scenario: plantest.Scenario{Was: plain, Then: without("dlq")},
+			applied:  failed("dlq", brokererr.ErrQueueNotStarted),
+			want: summary{
+				ready: conditions.False(v1alpha1.ReasonQueueNotStarted, `declare queue "dlq" in vhost "/": quorum queue not started. If a majority of `+
+					`the nodes runs and this stays, the supervisor of dead-letter workers has ended on a node (its log says rabbit_fifo_dlx_sup): restart that node`),
+				progress: conditions.Reconciling,
+				drifted:  drift(`queue "dlq" is missing`), recreation: &noneToo,
+			},
+		},
 		"correcting failed, and what was missing is there": {
 			Scenario: plantest.Scenario{Was: plain}, applied: failed("orders", brokererr.ErrPreconditionFailed),
 			want: summary{
@@ -348,6 +358,34 @@ func TestVerdictsWithoutAComparison(t *testing.T) {
 		summaryOfWaiting("Why", "because"), comparingVerdicts)
 	topologytest.Equal(t, "refused", summary{ready: conditions.False("Why", "because"), progress: conditions.Stalled, drifted: &unknown, recreation: &unknown},
 		summaryOfRefusal("Why", "because"), comparingVerdicts)
+}
+
+// RabbitMQ may leave the declaration of a queue without an answer, and answer everything else.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	binding := &brokererr.ObjectError{Op: brokererr.OpBind, ID: vhost.ID{Kind: vhost.KindBinding, Destination: "orders"}, Err: brokererr.ErrTimeout}
+	plain := errors.New("something else")
+	for name, test := range map[string]struct {
+		applied error
+		want    []error
+		not     error
+	}{
+		"a queue":                         {applied: failed("orders", brokererr.ErrTimeout), want: []error{brokererr.ErrQueueNotStarted}, not: brokererr.ErrUnreachable},
+		"a queue, and a binding":          {applied: errors.Join(failed("orders", brokererr.ErrTimeout), binding), want: []error{brokererr.ErrQueueNotStarted, binding}},
+		"a queue, and one that is locked": {applied: errors.Join(failed("orders", brokererr.ErrTimeout), failed("dlq", brokererr.ErrResourceLocked)), want: []error{brokererr.ErrQueueNotStarted, brokererr.ErrResourceLocked}},
+		"a binding":                       {applied: binding, want: []error{binding}, not: brokererr.ErrQueueNotStarted},
+		"no object":                       {applied: plain, want: []error{plain}},
+	} {
+		got := unanswered(test.applied)
+		for _, want := range test.want {
+			if !errors.Is(got, want) {
+				t.Errorf("%s: %v is not %v", name, got, want)
+			}
+		}
+		if test.not != nil && errors.Is(got, test.not) {
+			t.Errorf("%s: %v is %v", name, got, test.not)
+		}
+	}
 }
 
 func TestRetryable(t *testing.T) {

@@ -3,8 +3,10 @@ package consumerqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -30,6 +32,8 @@ type vhostScope struct {
 	// owned are the objects that were this resource's own when the reconciliation began.
 	owned []v1alpha1.TopologyEntry
 	known topology.Inventory
+	// postponed are missing objects that are not declared again yet, because others have deleted them too often.
+	postponed vhost.IDs
 }
 
 // reconcileTopology finds out what the spec asks for, and has the vhost reconciled.
@@ -73,7 +77,7 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 		return nil
 	}
 	comparison := v.compare(ctx)
-	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
+	decided := v.postpone(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
 	if err := v.tellDrift(ctx, comparison, decided); err != nil {
 		return err
 	}
@@ -109,11 +113,54 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	}
 	v.countDetected(drift)
 	v.countCorrected(drift, comparison)
+	decided.Failed = failedObjects(applied)
+	v.redeclared.record(client.ObjectKeyFromObject(v.cq), slices.DeleteFunc(decided.Drifted(), func(id vhost.ID) bool { return decided.Failed[id] }))
 	if applied != nil {
 		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later
 	}
 	v.prune(&comparison)
 	return v.tell(ctx, comparison, decided, before, applied)
+}
+
+// postpone leaves out of a plan what others have deleted too often.
+func (v *vhostScope) postpone(decided plan.Plan) plan.Plan {
+	v.postponed, v.postponedFor = v.redeclared.postponed(client.ObjectKeyFromObject(v.cq), decided.Drifted())
+	if len(v.postponed) == 0 {
+		return decided
+	}
+	return decided.Postpone(v.postponed)
+}
+
+// withPostponed is a summary, with what was postponed as the reason why the topology is not in sync.
+func (v *vhostScope) withPostponed(outcome summary) summary {
+	if len(v.postponed) == 0 || outcome.ready.Reason != v1alpha1.ReasonCorrecting {
+		return outcome
+	}
+	message := postponedMessage(v.postponed)
+	if conditions.Ready(v.status.Conditions).Reason != v1alpha1.ReasonRepeatedlyDeleted {
+		v.addEvent(corev1.EventTypeWarning, eventRepeatedlyDeleted, "Correct", message)
+	}
+	outcome.ready = conditions.False(v1alpha1.ReasonRepeatedlyDeleted, message)
+	return outcome
+}
+
+// postponedMessage names the exchanges and queues that others delete; bindings only where nothing else is to be named, for they go with
+// their queues.
+func postponedMessage(objects vhost.IDs) string {
+	var names, bindings []string
+	for id := range objects {
+		if id.Kind == vhost.KindBinding {
+			bindings = append(bindings, id.String())
+		} else {
+			names = append(names, id.String())
+		}
+	}
+	if len(names) == 0 {
+		names = bindings
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("others deleted %s %d times within %v: Warren declares it again once per %v. Find out what deletes it: "+
+		"a policy with expires, or another program", conditions.FirstN(names), maxRedeclared, redeclaredWithin, redeclareAgain)
 }
 
 // tellDrift writes into the status of a Ready resource that objects are missing, before they are declared again: that may have to wait,
@@ -147,10 +194,10 @@ func (v *vhostScope) tell(
 	}
 	comparison.Advisories = slices.Concat(comparison.Advisories,
 		v.sharedVHost(), v.sharedDeadLetterQueue(), v.deadLetterQueueConsumed(), impossible, topology.Advisories(v.cq, v.version))
-	decided.Failed = failedObjects(applied)
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)
 	v.recordTransitions(decided, before, outcome, applied)
+	outcome = v.withPostponed(outcome)
 	if err := v.setTopology(entries, comparison, decided); err != nil {
 		return err
 	}
@@ -194,7 +241,11 @@ func (v *vhostScope) apply(
 	if decided.Count() > 0 {
 		if applied = declareAll(ctx, v.connection, decided); applied != nil {
 			// Somebody else may have been there first: find out before anything is said.
-			applied = errors.Join(applied, v.findOut(ctx, applied))
+			unclear := v.findOut(ctx, applied)
+			if unclear == nil {
+				applied = unanswered(applied)
+			}
+			applied = errors.Join(applied, unclear)
 		}
 		comparison = v.compare(ctx)
 	}

@@ -36,6 +36,9 @@ var (
 	ErrTooLarge = errors.New("too large for AMQP")
 	// ErrNotFound: an object that was named does not exist.
 	ErrNotFound = errors.New("not found")
+	// ErrQueueNotStarted: the broker could not start the members of a new quorum queue, and closed the AMQP connection. Each queue
+	// that dead-letters at least once fails so when the node's supervisor of dead-letter workers has ended (rabbitmq-server#16652).
+	ErrQueueNotStarted = errors.New("quorum queue not started")
 	// ErrResourceLocked: the object is exclusive to somebody else's connection.
 	ErrResourceLocked = errors.New("resource locked")
 	// ErrInUse: an exchange was not deleted, for something is bound from it.
@@ -77,6 +80,7 @@ var results = []struct {
 	{ErrInvalidArgument, "invalid_argument"},
 	{ErrTooLarge, "too_large"},
 	{ErrNotFound, "not_found"},
+	{ErrQueueNotStarted, "queue_not_started"},
 	{ErrResourceLocked, "resource_locked"},
 	{ErrInUse, "in_use"},
 	{ErrPending, "pending"},
@@ -237,6 +241,9 @@ var channelErrors = map[int]error{
 	amqp.PreconditionFailed: ErrPreconditionFailed,
 }
 
+// clusterNotFormed is how RabbitMQ says that no majority of the members of a new quorum queue started.
+const clusterNotFormed = ": cluster_not_formed"
+
 // Refused says whether an AMQP operation returned that the broker did nothing: it was refused, and cost its channel only.
 func Refused(err error) bool {
 	reply, ok := errors.AsType[*amqp.Error](err)
@@ -254,6 +261,9 @@ func (e Errors) OfOperation(err error) error {
 	}
 	if reply.Code == amqp.PreconditionFailed && strings.HasPrefix(WithoutCode(reply.Reason), "invalid arg ") {
 		return e.Fail(ErrInvalidArgument, "%s", WithoutCode(reply.Reason))
+	}
+	if reply.Code == amqp.InternalError && strings.HasSuffix(reply.Reason, clusterNotFormed) {
+		return e.Fail(ErrQueueNotStarted, "%s", WithoutCode(reply.Reason))
 	}
 	if reason, known := channelErrors[reply.Code]; known {
 		return e.Fail(reason, "%s", WithoutCode(reply.Reason))

@@ -52,6 +52,8 @@ const (
 	ReasonEndRecreated Reason = "EndRecreated"
 	// ReasonEndMissing: what is missing and is not declared cannot be bound.
 	ReasonEndMissing Reason = "EndMissing"
+	// ReasonPostponed: the object is declared again later; see Plan.Postpone.
+	ReasonPostponed Reason = "Postponed"
 	// ReasonBlocked: an orphan has to be kept; see Orphan.BlockedBy.
 	ReasonBlocked Reason = "Blocked"
 )
@@ -149,6 +151,32 @@ func (o Orphan) action(policy v1alpha1.DriftPolicy) Action {
 		return Action{Delete, ReasonOrphaned, entry}
 	}
 	return Action{DeleteWhenEmpty, ReasonOrphaned, entry}
+}
+
+// Drifted are the objects that are declared or bound again.
+func (p Plan) Drifted() []vhost.ID {
+	var drifted []vhost.ID
+	for _, action := range p.Actions {
+		if action.Reason == ReasonDrifted && action.Verb != Leave {
+			drifted = append(drifted, action.Entry.ID())
+		}
+	}
+	return drifted
+}
+
+// Postpone returns the plan without the declarations of some objects, and without the bindings of these.
+func (p Plan) Postpone(objects vhost.IDs) Plan {
+	actions := make([]Action, len(p.Actions))
+	for i, action := range p.Actions {
+		declares := action.Verb == Declare || action.Verb == Bind || action.Verb == BindSource
+		id := action.Entry.ID()
+		if declares && (objects[id] || objects.HasEitherEnd(id)) {
+			action.Verb, action.Reason = Leave, ReasonPostponed
+		}
+		actions[i] = action
+	}
+	p.Actions = actions
+	return p
 }
 
 // Declarations are what is declared and bound at first, and the source bindings that are bound when all of that is at the

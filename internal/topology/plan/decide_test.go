@@ -432,3 +432,23 @@ func TestHasNewObjects(t *testing.T) {
 		topologytest.Equal(t, name, test.want, plan.HasNewObjects([]v1alpha1.TopologyEntry{test.entry}, known))
 	}
 }
+
+// What others delete again and again is declared later, and is bound then.
+func TestPostpone(t *testing.T) {
+	t.Parallel()
+	topo := topologytest.Desired(t, `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`, topologytest.V43)
+	observed := topologytest.Observe(t, topo)
+	topologytest.DropQueue(&observed, "dlq")
+	topologytest.DropQueue(&observed, "orders")
+	known := topology.InventoryOf(topologytest.Owned(topo))
+	decided := plan.Decide(plan.Diff(topo, observed, plan.Input{}), known, v1alpha1.DriftPolicyCorrect)
+	dlq, orders := vhost.QueueID("dlq"), vhost.QueueID("orders")
+	binding := vhost.Binding{Source: "dlx", Destination: "dlq"}.ID()
+	byID := func(a, b vhost.ID) int { return strings.Compare(a.String(), b.String()) }
+	topologytest.Equal(t, "drifted", []vhost.ID{binding, dlq, orders}, slices.SortedFunc(slices.Values(decided.Drifted()), byID))
+	later := decided.Postpone(vhost.IDs{dlq: true})
+	topologytest.Equal(t, "declared", "1 queue", later.Summary())
+	topologytest.Equal(t, "drifted, without what is postponed", []vhost.ID{orders}, later.Drifted())
+	topologytest.Equal(t, "declared by the plan as it was", "2 queues and 1 binding", decided.Summary())
+	topologytest.Equal(t, "drift", true, later.Drift)
+}

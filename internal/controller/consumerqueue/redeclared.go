@@ -1,0 +1,94 @@
+package consumerqueue
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// An object that others delete maxRedeclared times within redeclaredWithin is declared once per redeclareAgain, until nobody has deleted it
+// for redeclaredWithin. Each declaration may be one too many for RabbitMQ: under load it can leave a quorum queue half made.
+const (
+	maxRedeclared    = 3
+	redeclaredWithin = 10 * time.Minute
+	redeclareAgain   = 5 * time.Minute
+)
+
+// redeclared remembers when objects that others had deleted were declared again. A restart forgets it. The entry of an object leaves when
+// the object was left alone for redeclaredWithin and is then deleted again, or with its ConsumerQueue.
+type redeclared struct {
+	clock clock.PassiveClock
+
+	mu sync.Mutex
+	of map[client.ObjectKey]map[vhost.ID]redeclarations
+}
+
+// redeclarations are those of one object.
+type redeclarations struct {
+	last    []time.Time // maxRedeclared at most, the oldest first
+	limited bool
+}
+
+func newRedeclared(c clock.PassiveClock) *redeclared {
+	return &redeclared{clock: c, of: map[client.ObjectKey]map[vhost.ID]redeclarations{}}
+}
+
+// postponed returns which objects of a resource may not be declared again yet, and when the first of them may be.
+func (r *redeclared) postponed(resource client.ObjectKey, missing []vhost.ID) (objects vhost.IDs, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range missing {
+		left := r.of[resource][id].wait(r.clock)
+		if left <= 0 {
+			continue
+		}
+		if objects == nil {
+			objects, wait = vhost.IDs{}, left
+		}
+		objects[id], wait = true, min(wait, left)
+	}
+	return objects, wait
+}
+
+// wait is for how long an object may not be declared again.
+func (d redeclarations) wait(c clock.PassiveClock) time.Duration {
+	if !d.limited {
+		return 0
+	}
+	return redeclareAgain - c.Since(d.last[len(d.last)-1])
+}
+
+// record takes note of objects that were declared again.
+func (r *redeclared) record(resource client.ObjectKey, objects []vhost.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(objects) > 0 && r.of[resource] == nil {
+		r.of[resource] = map[vhost.ID]redeclarations{}
+	}
+	for _, id := range objects {
+		r.of[resource][id] = r.of[resource][id].with(r.clock.Now())
+	}
+}
+
+// with adds a declaration.
+func (d redeclarations) with(now time.Time) redeclarations {
+	if len(d.last) > 0 && now.Sub(d.last[len(d.last)-1]) >= redeclaredWithin {
+		d = redeclarations{}
+	}
+	d.last = append(d.last, now)
+	if len(d.last) > maxRedeclared {
+		d.last = d.last[1:]
+	}
+	d.limited = d.limited || len(d.last) == maxRedeclared && now.Sub(d.last[0]) <= redeclaredWithin
+	return d
+}
+
+func (r *redeclared) forget(resource client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, resource)
+}

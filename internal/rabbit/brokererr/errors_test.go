@@ -1,0 +1,32 @@
+package brokererr
+
+import (
+	"errors"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The reply of RabbitMQ 4.3.6 whose supervisor of dead-letter workers has ended, and another one that closes a connection.
+func TestAQueueThatIsNotStarted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reason string
+		want   error
+		text   string
+	}{
+		"no majority of its members started": {
+			reason: "INTERNAL_ERROR - Cannot declare quorum queue 'q' in vhost '/' on node 'rabbit@a' with leader on node 'rabbit@a': cluster_not_formed",
+			want:   ErrQueueNotStarted,
+			text:   "quorum queue not started: Cannot declare quorum queue 'q' in vhost '/' on node 'rabbit@a' with leader on node 'rabbit@a': cluster_not_formed",
+		},
+		"anything else": {
+			reason: "INTERNAL_ERROR", want: ErrUnreachable, text: "broker unreachable: the AMQP connection was closed: INTERNAL_ERROR",
+		},
+	} {
+		err := Errors{VHost: "/"}.OfOperation(&amqp.Error{Code: amqp.InternalError, Reason: test.reason, Server: true})
+		if !errors.Is(err, test.want) || err.Error() != test.text {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
