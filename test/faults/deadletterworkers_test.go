@@ -1,0 +1,32 @@
+package faults
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+var _ = Describe("A broker whose supervisor of dead-letter workers has ended", Extended, func() {
+	It("is named as the cause by the ConsumerQueue that needs a new queue, and by no other", func() {
+		private := brokers.NewPrivate(GinkgoTB())
+		w := newStraightWorld(private.Broker)
+		startManager(w)
+		w.Queue("before", ordinary)
+		w.settled(1)
+		// Without its specification, the script of the tests' brokers cannot start the supervisor again.
+		private.Eval("supervisor:terminate_child(rabbit_sup, rabbit_fifo_dlx_sup), supervisor:delete_child(rabbit_sup, rabbit_fifo_dlx_sup).")
+
+		w.Queue("orders", ordinary)
+		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "QueueNotStarted"), Condition("Reconciling", metav1.ConditionTrue, "QueueNotStarted"))
+		Expect(cq.Status.Conditions).To(ContainElement(SatisfyAll(HaveField("Type", "Ready"),
+			HaveField("Message", SatisfyAll(ContainSubstring(`declare queue "orders`), ContainSubstring("restart that node"))))))
+		Expect(w.Get("before").Status.Conditions).To(ContainElement(SatisfyAll(HaveField("Type", "Ready"), HaveField("Reason", "InSync"))))
+
+		private.Stop()
+		private.Start()
+		w.AllReady(2)
+	})
+})
