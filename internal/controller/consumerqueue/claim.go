@@ -38,7 +38,7 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 		return nil, err
 	}
 	defer release()
-	if conflict, err := v.peers.FindConflict(ctx, v.candidate(), v.live); err != nil || conflict != nil {
+	if conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler}); err != nil || conflict != nil {
 		return conflict, err
 	}
 	written := false

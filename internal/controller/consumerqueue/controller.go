@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,14 +30,16 @@ import (
 
 // Reconciler keeps the topology of each ConsumerQueue as its spec asks for, and its status truthful.
 type Reconciler struct {
-	client    client.Client
-	live      client.Reader
-	recorder  events.EventRecorder
-	pool      *brokers.Pool
-	deletions *brokers.DeletionTasks
-	index     *ownership.Index
-	claimLock *ownership.ClaimLock
-	handover  *ownership.Handover
+	client client.Client
+	live   client.Reader
+	// leadsSince is when this manager first reconciled a resource: it leads since then.
+	leadsSince func() time.Time
+	recorder   events.EventRecorder
+	pool       *brokers.Pool
+	deletions  *brokers.DeletionTasks
+	index      *ownership.Index
+	claimLock  *ownership.ClaimLock
+	handover   *ownership.Handover
 	// refreshes and removals are what resources wait for: a refresh that their state requires, and a refresh before something that
 	// left the spec is taken away.
 	refreshes, removals *brokers.RefreshGate
@@ -64,12 +67,12 @@ const (
 // Setup adds the controller of ConsumerQueues, which reconciles some at a time, to a manager.
 func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconciler, error) {
 	r := &Reconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), leadsSince: sync.OnceValue(time.Now), recorder: mgr.GetEventRecorder("warren"), pool: connections,
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue),
-		orphaned:  newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}),
-		deleted:   patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}),
+		orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}),
+		deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}),
 		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
 	}
@@ -97,6 +100,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 
 // Reconcile compares one ConsumerQueue with its vhost, corrects what it may, and writes its status if that changed.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	r.leadsSince()
 	cq := &v1alpha1.ConsumerQueue{}
 	err := r.client.Get(ctx, request.NamespacedName, cq)
 	if apierrors.IsNotFound(err) {

@@ -3,6 +3,7 @@ package consumerqueue
 import (
 	"context"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -67,4 +68,25 @@ func (r *Reconciler) enqueueSharers(q requests, of client.ObjectKey, before, aft
 			trigger.Enqueue(q, trigger.Resync, reconcile.Request{NamespacedName: sharer})
 		}
 	}
+}
+
+// formerManager is for how long a manager that leads expects writes of the one that led before. That one ends when it could not renew its
+// lease for 10 s, and its last requests soon after.
+const formerManager = time.Minute
+
+// rivalReader reads ConsumerQueues that may have recorded what another one wants: from the cache where that surely has all that was
+// recorded, and from the API server otherwise. Thousands of ConsumerQueues may name one queue, and each would cost a request.
+type rivalReader struct {
+	client.Reader
+	reconciler *Reconciler
+}
+
+// Get reads a ConsumerQueue. What is in the cache is older only after a write of this manager, which it remembers, or of a former one.
+func (r rivalReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if time.Since(r.reconciler.leadsSince()) > formerManager {
+		if err := r.reconciler.client.Get(ctx, key, into, options...); err == nil && !r.reconciler.statuses.IsOlder(into) {
+			return nil
+		}
+	}
+	return r.Reader.Get(ctx, key, into, options...)
 }

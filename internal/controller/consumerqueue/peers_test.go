@@ -1,11 +1,15 @@
 package consumerqueue
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -112,5 +116,42 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 		queue := &enqueued{}
 		test.happen(queue)
 		topologytest.Equal(t, name, test.want, queue.once())
+	}
+}
+
+// Thousands of ConsumerQueues may name one queue. A request to the API server is made for those whose cached version may be too old.
+func TestRivalsAreReadFromTheCache(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		leads   time.Duration
+		written bool // a moment ago, and the cache has not heard of that
+		want    int
+	}{
+		"that has all that was recorded":     {leads: time.Hour},
+		"that lacks a write of this manager": {leads: time.Hour, written: true, want: 1},
+		"that may lack one of a former one":  {leads: 30 * time.Second, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cached := controllertest.NewConsumerQueue(t, `{}`)
+			c := controllertest.Client(t, nil, cached)
+			r := &Reconciler{client: c, leadsSince: func() time.Time { return time.Now().Add(-test.leads) }}
+			if test.written {
+				written := cached.DeepCopy()
+				written.ResourceVersion = "1000000"
+				r.statuses.Record(written)
+			}
+			asked := 0
+			live := interceptor.NewClient(c, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+					asked++
+					return c.Get(ctx, key, into, options...)
+				},
+			})
+			read := &v1alpha1.ConsumerQueue{}
+			topologytest.Equal(t, "error", nil, rivalReader{live, r}.Get(t.Context(), controllertest.Orders, read))
+			topologytest.Equal(t, "read", "orders", read.Name)
+			topologytest.Equal(t, "requests", test.want, asked)
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package consumerqueue
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func (w *world) restart() {
 	}
 	wake := func(client.ObjectKey) {}
 	w.reconciler = &Reconciler{
-		client: w.api, live: w.api, recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), wake),
+		client: w.api, live: w.api, leadsSince: sync.OnceValue(time.Now), recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), wake),
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, wake),
 		deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(w.clock), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),

@@ -68,7 +68,7 @@ func (s *scope) resolveVHost(
 
 // reconcile compares, decides, claims, applies, prunes and reports.
 func (v *vhostScope) reconcile(ctx context.Context) error {
-	conflict, err := v.peers.FindConflict(ctx, v.candidate(), v.live)
+	conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler})
 	if err != nil {
 		return err
 	}

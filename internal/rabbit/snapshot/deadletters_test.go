@@ -222,7 +222,9 @@ func TestDeadLettersByAnExchangeThatIsNotNamed(t *testing.T) {
 		}
 		return management.QueueItem{Name: name, Type: "quorum", Durable: true, Arguments: arguments}
 	}
-	exchange := func(name, kind string) management.ExchangeItem { return management.ExchangeItem{Name: name, Type: kind} }
+	exchange := func(name, kind string) management.ExchangeItem {
+		return management.ExchangeItem{Name: name, Type: kind}
+	}
 	bound := func(source, kind, destination, key string) management.BindingItem {
 		return management.BindingItem{Source: source, Destination: destination, DestinationType: kind, RoutingKey: key}
 	}
