@@ -83,7 +83,7 @@ var _ = Describe("spec.contract", func() {
 			HaveField("RoutingKey", "orders.retry.20s"), HaveField("RoutingKey", "orders.retry.30s")))
 		tiers := []string{"orders", "orders.dlq", "orders.retry.10s", "orders.retry.20s", "orders.retry.30s"}
 		Consistently(w.queues).WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(ConsistOf(tiers))
-		Eventually(w.queues).WithTimeout(deadline.For(2*time.Minute)).Should(ConsistOf("orders", "orders.dlq", "orders.retry.20s", "orders.retry.30s"))
+		Eventually(w.queues).WithTimeout(deadline.For(2 * time.Minute)).Should(ConsistOf("orders", "orders.dlq", "orders.retry.20s", "orders.retry.30s"))
 		w.Ready("orders")
 	})
 

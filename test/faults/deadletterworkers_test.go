@@ -23,7 +23,7 @@ var _ = Describe("A broker whose supervisor of dead-letter workers has ended", E
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "QueueNotStarted"), Condition("Reconciling", metav1.ConditionTrue, "QueueNotStarted"))
 		Expect(cq.Status.Conditions).To(ContainElement(SatisfyAll(HaveField("Type", "Ready"),
 			HaveField("Message", SatisfyAll(ContainSubstring(`declare queue "orders`), ContainSubstring("restart that node"))))))
-		Expect(w.Get("before").Status.Conditions).To(ContainElement(SatisfyAll(HaveField("Type", "Ready"), HaveField("Reason", "InSync"))))
+		w.Ready("before")
 
 		private.Stop()
 		private.Start()

@@ -72,7 +72,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 	timeout := trigger.ReconciliationTimeout
 	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("brokerconnection").
-		For(&v1alpha1.BrokerConnection{}, builder.WithPredicates(predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost(), protectionLost()))).
+		For(&v1alpha1.BrokerConnection{},
+			builder.WithPredicates(predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost(), protectionLost()))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectionsOfSecret)).
 		Watches(&v1alpha1.ConsumerQueue{}, r.countHandler()).
 		WatchesRawSource(source.Channel(r.pool.BrokerConnectionEvents,

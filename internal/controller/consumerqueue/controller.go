@@ -67,7 +67,8 @@ const (
 // Setup adds the controller of ConsumerQueues, which reconciles some at a time, to a manager.
 func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconciler, error) {
 	r := &Reconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), leadsSince: sync.OnceValue(time.Now), recorder: mgr.GetEventRecorder("warren"), pool: connections,
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), leadsSince: sync.OnceValue(time.Now),
+		recorder: mgr.GetEventRecorder("warren"), pool: connections,
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue),

@@ -110,9 +110,10 @@ func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 // deletesMessages reports whether messages go with their queues: deletionPolicy is Delete, and Warren knows of some queue that it is this
 // resource's own.
 func (t *teardown) deletesMessages() bool {
-	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && slices.ContainsFunc(t.owned, func(entry v1alpha1.TopologyEntry) bool {
+	isKnown := func(entry v1alpha1.TopologyEntry) bool {
 		return entry.Kind == v1alpha1.KindQueue && !t.unconfirmed[entry.Name]
-	})
+	}
+	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && slices.ContainsFunc(t.owned, isKnown)
 }
 
 // deleteWorkQueues deletes delay tiers and main queue, unless a queue of somebody else dead-letters to them. With deletionPolicy Delete
@@ -152,7 +153,8 @@ func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 		return trouble
 	}
 	if err := t.connection.Apply(ctx, missing); err != nil {
-		return fmt.Errorf("declare the delay tiers again that are missing beside the main queue: %w; it was not deleted: %v", err, trouble)
+		return fmt.Errorf("declare the delay tiers again that are missing beside the main queue: %w; it was not deleted: %s",
+			err, conditions.ErrorSummary(trouble))
 	}
 	names := make([]string, len(missing.Queues))
 	for i, queue := range missing.Queues {

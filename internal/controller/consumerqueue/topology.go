@@ -114,7 +114,8 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	v.countDetected(drift)
 	v.countCorrected(drift, comparison)
 	decided.Failed = failedObjects(applied)
-	v.redeclared.record(client.ObjectKeyFromObject(v.cq), slices.DeleteFunc(decided.Drifted(), func(id vhost.ID) bool { return decided.Failed[id] }))
+	again := slices.DeleteFunc(decided.Drifted(), func(id vhost.ID) bool { return decided.Failed[id] })
+	v.redeclared.record(client.ObjectKeyFromObject(v.cq), again)
 	if applied != nil {
 		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later
 	}
