@@ -198,7 +198,9 @@ func (v *vhostScope) tell(
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)
 	v.recordTransitions(decided, before, outcome, applied)
-	outcome = v.withPostponed(outcome)
+	if applied == nil {
+		outcome = v.withPostponed(outcome)
+	}
 	if err := v.setTopology(entries, comparison, decided); err != nil {
 		return err
 	}

@@ -121,13 +121,13 @@ func (t *Teardown) addExchanges(exchanges []v1alpha1.TopologyEntry, observed vho
 
 // HalfDeleted returns what is missing of a group of work queues whose deletion was stopped in the middle: delay tiers, with their bindings,
 // that are missing beside the main queue and were in sync with desired before. owned are the objects that the ConsumerQueue owned. It
-// is empty where the main queue is missing, too: that goes last.
+// is empty where the main queue is missing, too, for that goes last; and where the main queue is somebody else's.
 func HalfDeleted(desired topology.Topology, owned topology.Inventory, observed vhost.Observed) topology.Topology {
 	missing := topology.Topology{}
 	for _, queue := range desired.Queues {
 		exists := observed.Has(queue.ID())
 		switch {
-		case queue.Role == v1alpha1.RoleMain && !exists:
+		case queue.Role == v1alpha1.RoleMain && (!exists || !topology.Owns(owned[queue.ID()])):
 			return topology.Topology{}
 		case queue.Role != v1alpha1.RoleDelayTier || exists || owned[queue.ID()].State == v1alpha1.StateMissing:
 		case owned.WasInSync(queue.ID(), queue.Hash()):

@@ -233,6 +233,10 @@ func TestHalfDeleted(t *testing.T) {
 			gone:   []string{"soon"},
 			change: func(inventory topology.Inventory, _ *vhost.Observed) { delete(inventory, vhost.QueueID("soon")) },
 		},
+		"a tier beside a main queue of somebody else": {
+			gone:   []string{"soon"},
+			change: func(inventory topology.Inventory, _ *vhost.Observed) { delete(inventory, vhost.QueueID("orders")) },
+		},
 		"a tier and its exchange": {
 			gone: []string{"soon"}, change: func(_ topology.Inventory, observed *vhost.Observed) { topologytest.DropExchange(observed, "again") },
 			want: []string{soon},
