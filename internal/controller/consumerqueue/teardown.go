@@ -107,13 +107,16 @@ func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(t.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
 }
 
-// deletesMessages reports whether messages go with their queues: deletionPolicy is Delete, and Warren knows of some queue that it is this
-// resource's own.
+// deletesMessages reports whether messages go with their queues: deletionPolicy is Delete, unless Warren knows of no queue whether it
+// declared or adopted it.
 func (t *teardown) deletesMessages() bool {
-	isKnown := func(entry v1alpha1.TopologyEntry) bool {
-		return entry.Kind == v1alpha1.KindQueue && !t.unconfirmed[entry.Name]
+	known, unknown := false, false
+	for _, entry := range t.owned {
+		if entry.Kind == v1alpha1.KindQueue {
+			known, unknown = known || !t.unconfirmed[entry.Name], unknown || t.unconfirmed[entry.Name]
+		}
 	}
-	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && slices.ContainsFunc(t.owned, isKnown)
+	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && (known || !unknown)
 }
 
 // deleteWorkQueues deletes delay tiers and main queue, unless a queue of somebody else dead-letters to them. With deletionPolicy Delete
