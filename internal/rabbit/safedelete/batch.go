@@ -34,8 +34,8 @@ type batch struct {
 	priority int // of the fences
 	// asked and answered are when the callers were asked, and when all had answered.
 	asked, answered time.Time
-	// published is when the first sentinel was about to be.
-	published time.Time
+	// published is when the first sentinel was about to be. deadline is when the last queue must be deleted.
+	published, deadline time.Time
 
 	mu sync.Mutex // guards what follows, and what groups are changed by while several queues are worked on
 	// inside is how many sentinels there can be, by queue.
@@ -193,6 +193,7 @@ func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error
 	if err := d.deleter.broker.CheckUnshared(ctx); err != nil {
 		return err
 	}
+	begun := time.Now()
 	for _, f := range planned {
 		d.fences = append(d.fences, f)
 		d.deleter.deletions.trackFence(f.Name)
@@ -204,17 +205,28 @@ func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error
 	if err := d.deleter.step(StepFenced); err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, budget)
+	d.published = time.Now()
+	d.deadline = d.deadlineFrom(begun)
+	within, cancel := context.WithDeadline(ctx, d.deadline)
 	defer cancel()
 	err := d.deleteWithin(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return d.slow("it took longer than %v: %v", budget, err)
+		return d.slow("it took longer than %v: %v", d.deadline.Sub(begun).Round(time.Millisecond), err)
 	}
 	return err
 }
 
+// deadlineFrom returns the end of the budget of a batch whose first fence began to go up at a time. Sentinels must not expire: half of
+// their time to live is left for taking them out again.
+func (d *batch) deadlineFrom(begun time.Time) time.Time {
+	deadline := begun.Add(budget)
+	if ttl, expires := d.ttl(d.queues()...); expires && d.published.Add(ttl/2).Before(deadline) {
+		deadline = d.published.Add(ttl / 2)
+	}
+	return deadline
+}
+
 func (d *batch) deleteWithin(ctx context.Context) error {
-	d.published = time.Now()
 	if err := (restoration{d}).remember(ctx); err != nil {
 		return err
 	}

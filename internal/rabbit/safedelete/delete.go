@@ -147,16 +147,11 @@ func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, g *group,
 	if err := d.takeFirst(ctx, channel, queue); err != nil {
 		return err
 	}
-	ttl, expires := d.ttl(g.queues...)
-	if expires && time.Since(d.published) > ttl/2 {
-		return d.slow("queue %q: it took %v; the messages that guard it expire after %v",
-			queue, time.Since(d.published).Round(time.Millisecond), ttl)
-	}
 	if err := cmp.Or(ctx.Err(), g.ctx.Err()); err != nil {
 		return err
 	}
-	if took := time.Since(d.published); took > budget { // the process may have been stopped, and the timer be late
-		return d.slow("queue %q: it took %v, longer than %v", queue, took.Round(time.Millisecond), budget)
+	if late := time.Since(d.deadline); late > 0 { // the process may have been stopped, and the timer of ctx fires late
+		return d.slow("queue %q: the deletion is %v late", queue, late.Round(time.Millisecond))
 	}
 	if err := d.lastCheck(channel, queue); err != nil {
 		return err

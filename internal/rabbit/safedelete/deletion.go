@@ -13,8 +13,8 @@ import (
 const (
 	// shortestTTL is the shortest time after which a queue may let messages expire: a sentinel must not.
 	shortestTTL = time.Second
-	// budget is the time from the first sentinel to the last deletion. Another manager takes a fence for left behind only after
-	// Times.Stray, which is far longer.
+	// budget is the time from the first fence to the last deletion. Another manager takes a fence for left behind only after
+	// Times.Stray, which is twice as long.
 	budget = 10 * time.Second
 	// undoing is the time that undoing may take.
 	undoing = 10 * time.Second

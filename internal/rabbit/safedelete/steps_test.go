@@ -52,18 +52,18 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.fences, d.published = planned, time.Now()
+		d.fences, d.deadline = planned, time.Now().Add(budget)
 		if err := api.PutPolicy(t.Context(), planned[0].Name, planned[0].Pattern, planned[0].Priority, planned[0].Closed()); err != nil {
 			t.Fatal(err)
 		}
 		if err := (proof{d}).proveAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		d.published = time.Now().Add(-budget)
+		d.deadline = time.Now().Add(-time.Second)
 		if err := (removal{d}).delete(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := g.err; !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "longer than") {
+		if err := g.err; !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "late") {
 			t.Errorf("it ended with %v", err)
 		}
 		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(Sentinels))
