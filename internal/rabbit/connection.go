@@ -65,6 +65,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	c.health = &healthState{vhost: config.VHost, log: logger, notices: c.notices}
 	c.deleter = safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
+		Standing: &config.Observations.standing,
 		Times: safedelete.Times{
 			Settle: timeouts.settle, Stray: timeouts.leftover, Operation: timeouts.operation, Close: timeouts.close,
 		},
@@ -72,7 +73,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	c.views = &views{
 		observations: config.Observations, lifetime: c.ctx,
 		viewer: viewer{
-			notify: c.notices.add, fences: c.deleter.Standing, isDeleting: c.deleter.IsDeleting, patience: timeouts.binding,
+			notify: c.notices.add, isDeleting: c.deleter.IsDeleting, patience: timeouts.binding,
 		},
 	}
 	c.operators = &operatorSurvey{

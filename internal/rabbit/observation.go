@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
@@ -23,6 +23,8 @@ type Observations struct {
 	shared map[observationKey]*observation
 
 	takes takes
+	// standing are the fences of the deletions of all connections.
+	standing safedelete.Standing
 }
 
 // NewObservations makes an empty set.
@@ -46,7 +48,10 @@ func (k observationKey) isShared() bool { return k.clusterID != "" }
 
 // observation is what is known of a vhost.
 type observation struct {
-	key     observationKey
+	key observationKey
+	// standing is that of Observations.
+	standing *safedelete.Standing
+
 	store   snapshot.Store
 	members members
 	counts  counts
@@ -78,8 +83,6 @@ type written struct {
 type viewer struct {
 	// notify is told of what changed.
 	notify func(snapshot.Notice)
-	// fences lists the policies that deletions of the connection have put up.
-	fences func() map[string]bool
 	// isDeleting says whether the connection is deleting a queue.
 	isDeleting func(queue string) bool
 	// patience is timeouts.binding.
@@ -102,7 +105,7 @@ func (o *Observations) open(key observationKey, viewer viewer) *view {
 	if !exists {
 		observed = &observation{
 			key: key, reading: management.NewPlaces(1), listening: management.NewPlaces(1), views: map[*view]bool{},
-			events: newHeard(),
+			events: newHeard(), standing: &o.standing,
 		}
 	}
 	if key.isShared() {
@@ -224,7 +227,7 @@ func (v *view) readAndReplace(ctx context.Context, read readFunc) (again bool, e
 		return false, err
 	}
 	v.hadNews()
-	fresh.UnderWay = v.fences()
+	fresh.UnderWay = v.standing.All()
 	changed, again := v.store.Replace(fresh, etag)
 	v.notifyAll(changed)
 	return again, nil
@@ -241,15 +244,6 @@ func (v *view) write(change snapshot.Write) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.written = append(v.written, written{v, concerned})
-}
-
-// fences lists the policies that deletions of all connections have put up.
-func (v *view) fences() map[string]bool {
-	all := map[string]bool{}
-	for _, other := range v.all() {
-		maps.Copy(all, other.viewer.fences())
-	}
-	return all
 }
 
 // notifyAll tells every connection what a reading changed, and what the others have written before.

@@ -211,7 +211,7 @@ func TestAnUnmatchedConnectionReadsForItself(t *testing.T) {
 func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 	t.Parallel()
 	views := views{observations: NewObservations(), lifetime: t.Context(), listen: deaf, viewer: viewer{
-		notify: func(snapshot.Notice) {}, fences: func() map[string]bool { return nil },
+		notify: func(snapshot.Notice) {},
 	}}
 	if _, read := views.observe(vhost.Selection{}); read {
 		t.Error("observes before the first reading")
@@ -267,7 +267,6 @@ func TestAnotherViewIsNews(t *testing.T) {
 				heard, shown = heard+1, views.get()
 			}
 		},
-		fences: silent().fences,
 	}
 	first, _ := views.prepare(observationKey{clusterID: "blue"})
 	views.show(first)
@@ -301,7 +300,7 @@ func TestTheFirstReadingAfterAMoveIsDoubted(t *testing.T) {
 }
 
 func silent() viewer {
-	return viewer{notify: func(snapshot.Notice) {}, fences: func() map[string]bool { return nil }}
+	return viewer{notify: func(snapshot.Notice) {}}
 }
 
 // Of what one connection writes the others hear the same as of what somebody else changes.
@@ -330,7 +329,7 @@ func TestWritesConcernWhatChangesConcern(t *testing.T) {
 			observations, heard := NewObservations(), snapshot.Notice{}
 			writer := observations.open(observationKey{clusterID: "c"}, silent())
 			observations.open(observationKey{clusterID: "c"}, viewer{
-				notify: func(notice snapshot.Notice) { heard = snapshot.Merge([]snapshot.Notice{heard, notice}) }, fences: silent().fences,
+				notify: func(notice snapshot.Notice) { heard = snapshot.Merge([]snapshot.Notice{heard, notice}) },
 			})
 			writer.store.Replace(before(), "")
 			writer.write(write)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -308,5 +309,47 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 		}).WithTimeout(within).Should(BeFalse())
 		vh.Publish("", "orders", "goes on")
 		g.Consistently(fences).WithTimeout(2 * time.Second).Should(ConsistOf(opened))
+	})
+}
+
+// Connections of one process leave each other's fences alone, however long a deletion takes.
+func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", quorum(nil))
+		observations := NewObservations()
+		deleting, beside := configOf(vh), deafConfigOf(t, vh) // two users, who share no observation
+		deleting.Owner, deleting.Observations = "deleting", observations
+		beside.Owner, beside.Observations = "beside", observations
+		at, other := connected(t, deleting, nil), connectedWith(t, beside, impatient())
+		at.deleter.Between = func(step string) bool {
+			if step != safedelete.StepSettled {
+				return true
+			}
+			before, err := at.writeAPI.Policies(t.Context())
+			if err != nil || len(before) != 1 {
+				t.Error(before, err)
+				return true
+			}
+			for end := time.Now().Add(3 * impatient().leftover); time.Now().Before(end); {
+				if err := other.Refresh(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if fences := fencesSeen(other); len(fences) > 0 {
+				t.Errorf("observed: %+v", fences)
+			}
+			other.deleter.Close() // returns when nothing is being cleared
+			after, err := at.writeAPI.Policies(t.Context())
+			if err != nil || len(after) != 1 {
+				t.Error(after, err)
+			} else if difference := cmp.Diff(before[0].Definition, after[0].Definition); difference != "" {
+				t.Errorf("the fence was changed: %s", difference)
+			}
+			return true
+		}
+		if err := deleteNow(t.Context(), at, "orders"); err != nil {
+			t.Error(err)
+		}
+		mustBeClean(t, vh)
 	})
 }

@@ -75,6 +75,8 @@ type Settings struct {
 	Errors brokererr.Errors
 	Log    logr.Logger
 	Times  Times
+	// Standing is shared by all Deleters of the process; the Deleter has its own if nil.
+	Standing *Standing
 	// Between is called between two steps, for tests; false abandons a deletion there.
 	Between func(step string) bool
 }
@@ -108,7 +110,10 @@ type Deleter struct {
 
 // New makes a Deleter.
 func New(settings Settings, broker Broker, api API) *Deleter {
-	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newRegister()}
+	if settings.Standing == nil {
+		settings.Standing = &Standing{}
+	}
+	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newRegister(settings.Standing)}
 	s.sharedReads = readsOf(api, s.deletions, settings.Errors)
 	s.batches = newBatcher(s.runBatch)
 	metrics.BatchesReleased.Start()
@@ -152,6 +157,3 @@ func (s *Deleter) LastDeletion() time.Time {
 
 // Waiting is how many calls of DeleteEmpty wait for others.
 func (s *Deleter) Waiting() int { return s.batches.count() }
-
-// Standing are the fences of deletions, by the names of their policies: true while in use, false if they could not be lifted.
-func (s *Deleter) Standing() map[string]bool { return s.deletions.all() }

@@ -109,7 +109,8 @@ type leftover struct {
 }
 
 // leftoverFences are the fences that this connection could not lift, those of its own owner that it did not put up, and those of
-// others that were seen unchanged for longer than any deletion takes. How old a fence is by its name says nothing: the clock
+// others that were seen unchanged for longer than any deletion takes. A fence that a deletion of this process needs is none of
+// them, whatever connection the deletion goes through. How old a fence is by its name says nothing: the clock
 // that wrote the name may be another one, and whoever put the fence up may have been stopped for a while.
 //
 // Only one process works for an owner: the leader. Another process of the same owner has lost the lead, longer ago than its
@@ -120,10 +121,10 @@ func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 	s.broker.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
 	now, sighted, next := time.Now(), fencesSeen{}, time.Duration(0)
 	for _, policy := range fences {
-		standing, known := s.deletions.isTracked(policy.Name)
-		if standing {
+		if s.Standing.Has(policy.Name) {
 			continue
 		}
+		_, known := s.deletions.isTracked(policy.Name)
 		name, _ := fence.ParseName(policy.Name)
 		own := known || name.Owner == s.Owner
 		seen, before := s.sighted[policy.Name]

@@ -22,6 +22,7 @@ const (
 
 // register keeps the deletions that are under way, and what they leave to do.
 type register struct {
+	standing *Standing
 	requests management.Places
 	fencing  chan struct{} // a place for each fence; see fenced
 	running  sync.WaitGroup
@@ -43,9 +44,9 @@ type register struct {
 	again     *time.Timer // for a refresh that shows fences that may be left behind
 }
 
-func newRegister() *register {
+func newRegister(standing *Standing) *register {
 	d := &register{
-		requests: management.NewPlaces(RequestLimit), fencing: make(chan struct{}, fenceLimit),
+		standing: standing, requests: management.NewPlaces(RequestLimit), fencing: make(chan struct{}, fenceLimit),
 		queues: map[string]bool{}, fences: map[string]time.Time{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
@@ -110,11 +111,13 @@ func (d *register) trackFence(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fences[name] = time.Time{}
+	d.standing.add(name)
 }
 
 func (d *register) untrackFence(name string, lifted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.standing.remove(name)
 	if d.fences[name] = time.Now(); lifted {
 		delete(d.fences, name)
 		delete(d.adrift, name)
@@ -210,7 +213,7 @@ func (d *register) refreshIn(wait time.Duration, refresh func()) {
 	d.again = time.AfterFunc(wait, refresh)
 }
 
-// isTracked says whether a fence is in use, and whether this connection put it up.
+// isTracked reports whether this connection put a fence up, and whether a deletion needs the fence.
 func (d *register) isTracked(name string) (standing, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // Deletions that take too long leave fewer places to the others, but never none; deletions that end well give them back.
 func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 	t.Parallel()
-	d := newRegister()
+	d := newRegister(&Standing{})
 	slow := fmt.Errorf("not now: %w", errSlow)
 	for i, step := range []struct {
 		err  error
@@ -40,7 +40,7 @@ func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 // A fence outlives a sentinel of which the broker did not say what became of it.
 func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
 	t.Parallel()
-	d := newRegister()
+	d := newRegister(&Standing{})
 	d.trackFence("fence")
 	if d.mayArrive("fence") {
 		t.Error("all sentinels were accounted for")
@@ -79,7 +79,7 @@ func TestDeletionsWaitForFencesThatCouldNotBeTakenDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newRegister()
+				d := newRegister(&Standing{})
 				for i := range test.left {
 					d.trackFence(fmt.Sprint(i))
 					d.untrackFence(fmt.Sprint(i), false)
@@ -118,7 +118,7 @@ func TestAFenceThatIsGoneIsForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newRegister()
+				d := newRegister(&Standing{})
 				d.trackFence("fence")
 				if !test.inUse {
 					d.untrackFence("fence", false)

@@ -19,7 +19,7 @@ type Snapshot struct {
 	BindingsFrom map[string][]vhost.Binding // by source exchange
 	Policies     []vhost.Policy
 	Fences       []vhost.Policy  // of Warren's own, and of its doing only: not among policies
-	UnderWay     map[string]bool // the fences of deletions that were under way after the reading
+	UnderWay     map[string]bool // the fences that deletions of this process needed after the reading
 	refusing     []vhost.Policy  // the other fences, if they refuse messages; see fences.go
 	Cluster      string
 	Room         *management.Room // what this takes of the memory for all; nil in tests
