@@ -2,7 +2,7 @@ package v1alpha1
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue;DeadLetterQueueConsumed;RedriveImpossible
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SentinelLeft;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue;DeadLetterQueueConsumed;RedriveImpossible
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -17,6 +17,8 @@ const (
 	AdvisoryFewMembers AdvisoryCode = "FewMembers"
 	// AdvisoryFenced: a queue refuses what is published, because of a policy that an operator put up to delete queues.
 	AdvisoryFenced AdvisoryCode = "Fenced"
+	// AdvisorySentinelLeft: a message that an operator published to delete queues may be left in a queue.
+	AdvisorySentinelLeft AdvisoryCode = "SentinelLeft"
 	// AdvisorySharedVHost: another operator works on this vhost, so nothing is removed.
 	AdvisorySharedVHost AdvisoryCode = "SharedVHost"
 	// AdvisoryDeliveryLimitBelowAttempts: the broker may give a message up before its attempts are used up.

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// A fence of somebody else is observed while it is closed, and its queues are told of when it comes and goes.
+// A fence of another process is observed, and notices name its queues when it comes, changes and goes.
 func TestFencesOfOthersAreObserved(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -39,7 +39,7 @@ func TestFencesOfOthersAreObserved(t *testing.T) {
 			Policy: vhost.Policy{
 				Name: foreign.Name, Pattern: vhost.ReadPattern(foreign.Pattern), Priority: 7, ApplyTo: "queues", Definition: foreign.Closed(),
 			},
-			Since: begun,
+			Since: begun, Closed: true,
 		}}
 		if difference := cmp.Diff(want, fencesSeen(connection)); difference != "" {
 			t.Errorf("the closed fence: %s", difference)
@@ -48,8 +48,9 @@ func TestFencesOfOthersAreObserved(t *testing.T) {
 		put(foreign.Open())
 		seen(t, connection)
 		listener.awaits(t, told)
-		if fences := fencesSeen(connection); len(fences) > 0 {
-			t.Errorf("an open fence refuses nothing: %+v", fences)
+		want[0].Closed, want[0].Definition = false, foreign.Open()
+		if difference := cmp.Diff(want, fencesSeen(connection)); difference != "" {
+			t.Errorf("the open fence: %s", difference)
 		}
 
 		put(foreign.Closed())

@@ -22,8 +22,8 @@ type Stats struct {
 	ResyncInterval time.Duration
 	// Size is that of the snapshot.
 	Size snapshot.Size
-	// Fences is how many stand that this connection put up, or somebody whom Config.Known does not know. Oldest is when the oldest
-	// of them was put up; zero if there is none.
+	// Fences is how many stand that this connection put up, or somebody whom Config.Known does not know, without those that are known
+	// to refuse nothing. Oldest is when the oldest of them was put up; zero if there is none.
 	Fences int
 	Oldest time.Time
 	// OperationLimit is how many operations may run on the AMQP connection at a time.
@@ -46,7 +46,11 @@ func (c *Connection) Stats() Stats {
 	c.views.snapshot(func(s *snapshot.Snapshot) {
 		stats.Size = s.Size()
 		for _, policy := range s.Fences {
-			names[policy.Name] = true
+			if fence.IsClosed(policy.Definition) {
+				names[policy.Name] = true
+			} else {
+				delete(names, policy.Name)
+			}
 		}
 	})
 	for name := range names {

@@ -65,9 +65,13 @@ func (b Binding) Is(id ID) bool {
 		b.Destination == id.Destination && b.Arguments.JSON() == id.Arguments
 }
 
-// Fence is a policy of Warren's own making that refuses what is published to the queues that it applies to.
+// Fence is a policy of Warren's own making.
 type Fence struct {
 	Policy
+
+	// Closed: it refuses what is published to the queues that it applies to. If not, it is the record of sentinels that may be left in
+	// them.
+	Closed bool
 
 	// Since is when the fence was put up, according to its name.
 	Since time.Time
@@ -82,8 +86,7 @@ type Observed struct {
 	// BindingsFrom lists, by exchange, the bindings from it.
 	BindingsFrom map[string][]Binding
 	Policies     []Policy
-	// Fences refuse what is published to their queues, and no deletion of this connection needs them. They are not among the
-	// policies.
+	// Fences are those that no deletion of this process needs. They are not among the policies.
 	Fences []Fence
 	// DeadLetters are those queues of the whole vhost that may dead-letter to a selected object; only with
 	// Selection.IncludeDeadLetterSources.

@@ -70,6 +70,11 @@ func (f Fence) Closed() vhost.Arguments { return f.refusingAbove(0) }
 // Open is the form that makes the queue tell publishers that it takes messages again.
 func (f Fence) Open() vhost.Arguments { return f.refusingAbove(Boundless) }
 
+// IsClosed reports whether a fence with this definition refuses messages.
+func IsClosed(definition vhost.Arguments) bool {
+	return definition[vhost.KeyMaxLength] == int64(0) && definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
+}
+
 // Harmless is the form that changes nothing.
 func (f Fence) Harmless() vhost.Arguments {
 	definition := vhost.Arguments{vhost.KeyMaxLength: Boundless}

@@ -37,9 +37,10 @@ type batch struct {
 	// published is when the first sentinel was about to be. deadline is when the last queue must be deleted.
 	published, deadline time.Time
 
-	mu sync.Mutex // guards what follows, and what groups are changed by while several queues are worked on
 	// inside is how many sentinels there can be, by queue.
-	inside map[string]int
+	inside tally
+
+	mu sync.Mutex // guards what follows, and what groups are changed by while several queues are worked on
 	// interrupt ends what is done behind fences; nil while nothing is.
 	interrupt context.CancelCauseFunc
 }
@@ -67,7 +68,7 @@ func newBatch(s *Deleter, groups []*group) *batch {
 		g.err, g.begun, g.deleted = nil, false, nil
 	}
 	return &batch{
-		deleter: s, cluster: groups[0].cluster, groups: groups, stats: map[string]*queueStats{}, inside: map[string]int{},
+		deleter: s, cluster: groups[0].cluster, groups: groups, stats: map[string]*queueStats{},
 	}
 }
 
@@ -325,11 +326,14 @@ func (s *Deleter) gone(queue string) {
 }
 
 // count changes how many sentinels there can be in a queue, and returns the number.
-func (d *batch) count(queue string, change int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.inside[queue] += change
-	return d.inside[queue]
+func (d *batch) count(queue string, change int) int { return d.inside.count(queue, change) }
+
+// search looks for the sentinels of a fence.
+func (d *batch) search(f fence.Fence) *search {
+	return &search{
+		Deleter: d.deleter, fence: f, cluster: d.cluster, missing: d.count, gone: d.gone, published: d.published,
+		patience: d.deleter.Times.Settle,
+	}
 }
 
 func (d *batch) fenceOf(queue string) fence.Fence {

@@ -210,7 +210,7 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 		rest = int(message.MessageCount)
 	}
 	name := d.fenceOf(queue).Name
-	own := ok && isSentinel(message, func(fence string) bool { return fence == name })
+	own := ok && isSentinel(message, name)
 	switch {
 	case own && numberOf(message) == 1 && !message.Redelivered && rest == d.count(queue, 0)-1:
 		return nil

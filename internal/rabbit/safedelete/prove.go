@@ -202,14 +202,11 @@ func (d proof) put(p *publisher, queue string, numbers ...int) (taken []bool, er
 
 // withdraw takes the sentinels out of a queue.
 func (d proof) withdraw(ctx context.Context, queue string) error {
-	name := d.fenceOf(queue).Name
-	taken, now, exists, err := sentinelAcks{d.deleter}.ackOwn(ctx, queue, ackOptions{
-		cluster: d.cluster, max: d.count(queue, 0), match: func(fence string) bool { return fence == name },
-	})
+	now, exists, err := d.search(d.fenceOf(queue)).takeOwn(ctx, queue)
 	if err != nil {
 		return err
 	}
-	missing := d.count(queue, -taken) > 0
+	missing := d.count(queue, 0) > 0
 	switch {
 	case !exists:
 		return d.unproven(deletedElsewhere, queue)

@@ -37,17 +37,28 @@ type register struct {
 	// behind otherwise.
 	fences   map[string]time.Time
 	clearing bool // strays
+	// searches is what is known of searches for sentinels that found some missing, by the names of the policies.
+	searches map[string]*searched
 	// adrift is since when a sentinel of a fence may be on its way, by the names of the policies.
 	adrift map[string]time.Time
 	// standsFor is why fences could not be taken down, by the names of their policies.
 	standsFor map[string]string
-	again     *time.Timer // for a refresh that shows fences that may be left behind
+	// again is for a refresh that shows what became of fences that are left behind, at againAt.
+	again   *time.Timer
+	againAt time.Time
+}
+
+// searched is what this process knows of the search for the sentinels of a fence.
+type searched struct {
+	without map[string]time.Time // since when queues are known to hold no sentinel, of those from which some may have expired
+	looked  map[string]bool      // the queues in which messages were in front of what was looked for
 }
 
 func newRegister(standing *Standing) *register {
 	d := &register{
 		standing: standing, requests: management.NewPlaces(RequestLimit), fencing: make(chan struct{}, fenceLimit),
 		queues: map[string]bool{}, fences: map[string]time.Time{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
+		searches: map[string]*searched{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d
@@ -121,6 +132,7 @@ func (d *register) untrackFence(name string, lifted bool) {
 	if d.fences[name] = time.Now(); lifted {
 		delete(d.fences, name)
 		delete(d.adrift, name)
+		delete(d.searches, name)
 	}
 }
 
@@ -178,6 +190,7 @@ func (d *register) forget(name string) {
 	defer d.mu.Unlock()
 	delete(d.fences, name)
 	delete(d.adrift, name)
+	delete(d.searches, name)
 	delete(d.standsFor, name)
 }
 
@@ -203,14 +216,51 @@ func (d *register) leftBefore(limit time.Time) (names []string) {
 	return names
 }
 
-// refreshIn has the vhost refreshed after a time, in the place of the one that was asked for before.
+// refreshIn has the vhost refreshed after a time, unless it will be sooner.
 func (d *register) refreshIn(wait time.Duration, refresh func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	at := time.Now().Add(wait)
+	if d.againAt.After(time.Now()) && d.againAt.Before(at) {
+		return
+	}
 	if d.again != nil {
 		d.again.Stop()
 	}
-	d.again = time.AfterFunc(wait, refresh)
+	d.again, d.againAt = time.AfterFunc(wait, refresh), at
+}
+
+// search is what is known of the search for the sentinels of a fence. The lock is held.
+func (d *register) search(name string) *searched {
+	if d.searches[name] == nil {
+		d.searches[name] = &searched{map[string]time.Time{}, map[string]bool{}}
+	}
+	return d.searches[name]
+}
+
+// missingSince is since when this process has known that sentinels are missing in a queue.
+func (d *register) missingSince(name, queue string) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.search(name)
+	if known.without[queue].IsZero() {
+		known.without[queue] = time.Now()
+	}
+	return known.without[queue]
+}
+
+// recordLook records that other messages were in front of what was looked for in a queue.
+func (d *register) recordLook(name, queue string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.search(name).looked[queue] = true
+}
+
+// hasLooked reports whether there is a record of that.
+func (d *register) hasLooked(name, queue string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.searches[name] != nil && d.searches[name].looked[queue]
 }
 
 // isTracked reports whether this connection put a fence up, and whether a deletion needs the fence.

@@ -113,7 +113,7 @@ func (d restoration) restore(ctx context.Context, g *group, reason error) error 
 		again = append(again, fmt.Sprintf("%q", queue.Name))
 		if !slices.Contains(g.queues, queue.Name) {
 			g.queues = append(g.queues, queue.Name)
-			d.inside[queue.Name] = 0
+			d.count(queue.Name, -d.count(queue.Name, 0))
 		}
 	}
 	if len(again) == 0 {

@@ -39,15 +39,37 @@ func sentinel(queue, fence string, number int) amqp.Publishing {
 	}
 }
 
-// isSentinel says whether a message is a sentinel of one of these fences.
-func isSentinel(message amqp.Delivery, ours func(fence string) bool) bool {
-	fence, _ := message.Headers[headerFence].(string)
-	return message.Type == SentinelType && message.AppId == sentinelApp && ours(fence)
+// isSentinel reports whether a message is a sentinel of a fence.
+func isSentinel(message amqp.Delivery, fence string) bool {
+	return message.Type == SentinelType && message.AppId == sentinelApp && message.Headers[headerFence] == fence
+}
+
+// originOf returns the queue to which a sentinel was published.
+func originOf(message amqp.Delivery) string {
+	queue, _ := message.Headers[headerQueue].(string)
+	return queue
 }
 
 func numberOf(message amqp.Delivery) int {
 	number, _ := message.Headers[headerNumber].(int32)
 	return int(number)
+}
+
+// tally counts the sentinels of queues. The zero value is empty.
+type tally struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// count changes the number of a queue, which is never negative, and returns it.
+func (t *tally) count(queue string, change int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[string]int{}
+	}
+	t.of[queue] = max(t.of[queue]+change, 0)
+	return t.of[queue]
 }
 
 // publisher publishes sentinels on one channel, to many queues at the same time.
@@ -124,21 +146,7 @@ func (p *publisher) wasReturned(queue string) bool {
 	}
 }
 
-// ackOptions is the taking out of sentinels.
-type ackOptions struct {
-	cluster string
-	match   func(fence string) bool
-	// max is how many there can be.
-	max int
-	// maxReady is how many ready messages a queue may have to be looked into at all; no limit if zero.
-	maxReady int
-	// held: the process that put them in may be gone without the broker having noticed, and still hold some.
-	held bool
-	// patience is for how long to wait until this process holds none itself, after its channel was closed.
-	patience time.Duration
-}
-
-// holdLimit is how many messages of others are held back at most while the sentinels behind them are taken out.
+// holdLimit is how many messages of others may be in front of a sentinel that is to be found: they are held until it is.
 const holdLimit = 64
 
 const (

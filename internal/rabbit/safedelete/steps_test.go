@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -17,10 +18,10 @@ func TestSentinelsBehindMessages(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("q", quorum(nil))
 		deleter, _ := deleterAt(t, vh)
-		cluster, fence := deleter.broker.State().Cluster.Key(), "warren-fence-1-ABCDEF::q"
+		cluster, name := deleter.broker.State().Cluster.Key(), "warren-fence-1-ABCDEF::q"
 		publish := func(numbers ...int) {
 			err := deleter.sentinels.alone(t.Context(), cluster, len(numbers), func(p *publisher) error {
-				_, err := p.publish("q", fence, numbers...)
+				_, err := p.publish("q", name, numbers...)
 				return err
 			})
 			if err != nil {
@@ -31,11 +32,10 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		publish(1)
 		vh.Publish("", "q", "4", "5")
 		publish(2)
-		taken, _, err := sentinelAcks{deleter}.ackSentinels(t.Context(), "q", ackOptions{
-			cluster: cluster, max: 2, match: func(name string) bool { return name == fence },
-		})
-		if err != nil || taken != 2 {
-			t.Errorf("%d taken: %v", taken, err)
+		inside := &tally{of: map[string]int{"q": 2}}
+		lost := &search{Deleter: deleter, fence: fence.Fence{Name: name}, cluster: cluster, missing: inside.count}
+		if _, err := lost.look(t.Context(), "q", []string{"q"}, false); err != nil || inside.count("q", 0) != 0 {
+			t.Errorf("%d missing: %v", inside.count("q", 0), err)
 		}
 		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(5))
 	})

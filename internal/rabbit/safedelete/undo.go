@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 )
@@ -58,18 +57,9 @@ func (d *batch) takeOutExpiring(ctx context.Context) {
 		return !expires || d.count(queue, 0) == 0
 	})
 	forEach(ctx, d.deleter.errs, queues, func(queue string) error {
-		taken, _, err := sentinelAcks{d.deleter}.ackSentinels(ctx, queue, d.ackOptions(queue))
-		d.count(queue, -taken)
+		_, err := d.search(d.fenceOf(queue)).look(ctx, queue, []string{queue}, false)
 		return err
 	})
-}
-
-func (d *batch) ackOptions(queue string) ackOptions {
-	name := d.fenceOf(queue).Name
-	return ackOptions{
-		cluster: d.cluster, max: d.count(queue, 0), patience: d.deleter.Times.Settle,
-		match: func(fence string) bool { return fence == name },
-	}
 }
 
 // takeOut takes the sentinels of a fence out of the queues that are left, and returns the queues that may still hold some.
@@ -83,5 +73,5 @@ func (d *batch) takeOut(ctx context.Context, f fence.Fence) ([]string, error) {
 	f.Queues = slices.DeleteFunc(slices.Clone(f.Queues), func(queue string) bool {
 		return d.count(queue, 0) == 0 || !slices.Contains(left, queue)
 	})
-	return sentinelAcks{d.deleter}.ackAllSentinels(ctx, f, time.Since(d.published), d.ackOptions, d.gone)
+	return d.search(f).run(ctx)
 }

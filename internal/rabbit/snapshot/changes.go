@@ -16,7 +16,7 @@ func Changes(old, fresh *Snapshot) Notice {
 	Differing(old.BindingsFrom, fresh.BindingsFrom, sameBindings, routes)
 	maps.Copy(routes, exchanges)
 	upstream(routes, old, fresh)
-	changed := slices.Concat(changedPolicies(old.Policies, fresh.Policies), changedPolicies(old.refusing, fresh.refusing))
+	changed := slices.Concat(changedPolicies(old.Policies, fresh.Policies), changedPolicies(old.left, fresh.left))
 	for _, policy := range changed {
 		concerned(policy, old, queues)
 		concerned(policy, fresh, queues)

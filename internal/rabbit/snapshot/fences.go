@@ -28,13 +28,10 @@ func splitFences(patterns *vhost.Patterns, items []management.PolicyItem) (polic
 	return policies, fences
 }
 
-// refusing lists the closed fences, without those that deletions which are under way have put up: these last a second or
-// two, and are no news to anybody.
-func refusing(fences []vhost.Policy, underWay map[string]bool) []vhost.Policy {
-	return slices.DeleteFunc(slices.Clone(fences), func(policy vhost.Policy) bool {
-		closed := policy.Definition[vhost.KeyMaxLength] == int64(0) && policy.Definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
-		return !closed || underWay[policy.Name]
-	})
+// left lists the fences that no deletion of this process needs: those that a deletion needs last a second or two, and are no news to
+// anybody.
+func left(fences []vhost.Policy, underWay map[string]bool) []vhost.Policy {
+	return slices.DeleteFunc(slices.Clone(fences), func(policy vhost.Policy) bool { return underWay[policy.Name] })
 }
 
 // observedFences adds to policies of Warren's own what their names tell.
@@ -45,7 +42,7 @@ func observedFences(policies []vhost.Policy) []vhost.Fence {
 	fences := make([]vhost.Fence, len(policies))
 	for i, policy := range policies {
 		name, _ := fence.ParseName(policy.Name)
-		fences[i] = vhost.Fence{Policy: policy, Since: name.Begun}
+		fences[i] = vhost.Fence{Policy: policy, Since: name.Begun, Closed: fence.IsClosed(policy.Definition)}
 	}
 	return fences
 }

@@ -20,7 +20,7 @@ type Snapshot struct {
 	Policies     []vhost.Policy
 	Fences       []vhost.Policy  // of Warren's own, and of its doing only: not among policies
 	UnderWay     map[string]bool // the fences that deletions of this process needed after the reading
-	refusing     []vhost.Policy  // the other fences, if they refuse messages; see fences.go
+	left         []vhost.Policy  // the other fences; see fences.go
 	Cluster      string
 	Room         *management.Room // what this takes of the memory for all; nil in tests
 	deadLetters  deadLetterIndex
@@ -149,7 +149,7 @@ func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
 		BindingsTo:   make(map[string][]vhost.Binding, len(names.Queues)),
 		BindingsFrom: map[string][]vhost.Binding{},
 		Policies:     s.Policies,
-		Fences:       observedFences(s.refusing),
+		Fences:       observedFences(s.left),
 		Cluster:      s.Cluster,
 	}
 	for _, name := range names.Exchanges {

@@ -117,7 +117,7 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, again boo
 			etag = ""
 		}
 	}
-	fresh.refusing = refusing(fresh.Fences, fresh.UnderWay)
+	fresh.left = left(fresh.Fences, fresh.UnderWay)
 	if s.Current != nil {
 		fresh.keepPatterns(s.Current)
 		if s.doubted = fresh.doubt(s.Current, s.doubted); s.doubted != nil {
