@@ -17,6 +17,7 @@ var (
 	ChannelOpenOK  = Method{20, 11}
 	QueueDeclare   = Method{50, 10}
 	QueueDeclareOK = Method{50, 11}
+	QueueDelete    = Method{50, 40}
 	BasicDeliver   = Method{60, 60}
 	BasicAck       = Method{60, 80} // of a consumer, and the broker's confirm
 )
@@ -43,6 +44,8 @@ const (
 	Repeat
 	// Cut closes the connection instead.
 	Cut
+	// PassAndCut passes the frame on, and closes the connection then.
+	PassAndCut
 	// Hold keeps the frame, and all that follow on its channel, until Release.
 	Hold
 )
@@ -195,9 +198,9 @@ func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
 			return
 		case Repeat:
 			frame = append(frame, frame...)
-		case Pass, Hold:
+		case Pass, Hold, PassAndCut:
 		}
-		if lane.write(channel, frame, verdict == Hold && p.holds()) != nil {
+		if lane.write(channel, frame, verdict == Hold && p.holds()) != nil || verdict == PassAndCut {
 			return
 		}
 	}

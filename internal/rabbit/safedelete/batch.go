@@ -41,6 +41,8 @@ type batch struct {
 	inside tally
 
 	mu sync.Mutex // guards what follows, and what groups are changed by while several queues are worked on
+	// sent is when the broker was told to delete queues.
+	sent map[string]time.Time
 	// interrupt ends what is done behind fences; nil while nothing is.
 	interrupt context.CancelCauseFunc
 }
@@ -68,7 +70,7 @@ func newBatch(s *Deleter, groups []*group) *batch {
 		g.err, g.begun, g.deleted = nil, false, nil
 	}
 	return &batch{
-		deleter: s, cluster: groups[0].cluster, groups: groups, stats: map[string]*queueStats{},
+		deleter: s, cluster: groups[0].cluster, groups: groups, stats: map[string]*queueStats{}, sent: map[string]time.Time{},
 	}
 }
 

@@ -156,7 +156,7 @@ func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, g *group,
 	if err := d.lastCheck(channel, queue); err != nil {
 		return err
 	}
-	restoration(d).sent(g, queue)
+	restoration(d).send(g, queue)
 	with := 0
 	err := amqpconn.Timed("queue.delete", func() (err error) {
 		with, err = channel.QueueDelete(queue, false, false, false)

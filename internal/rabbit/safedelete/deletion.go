@@ -18,6 +18,13 @@ const (
 	budget = 10 * time.Second
 	// undoing is the time that undoing may take.
 	undoing = 10 * time.Second
+	// goneWithin is for how long undoing waits for a queue to be gone whose deletion was not answered, and gonePause the time between
+	// two looks.
+	goneWithin = 3 * time.Second
+	gonePause  = 50 * time.Millisecond
+	// unanswered is how long RabbitMQ may take at most to delete a queue. It waits 5 s for the members of the queue before it ends
+	// them.
+	unanswered = 30 * time.Second
 	// attempts is how often at most a proof is tried.
 	attempts = 4
 )

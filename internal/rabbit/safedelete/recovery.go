@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -154,6 +155,9 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	if err := s.errs.SameCluster(now, cluster); err != nil {
 		return err
 	}
+	if err := s.checkVanished(ctx, cluster, stray.policy.Name); err != nil {
+		return err
+	}
 	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
 	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: stray.policy.Priority, Effective: definition}
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish // also in the form that is open already, which changes nothing
@@ -171,4 +175,19 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 		}
 		return lost.run(ctx)
 	})
+}
+
+// checkVanished fails while RabbitMQ may still be deleting a queue behind a fence.
+func (s recovery) checkVanished(ctx context.Context, cluster, fence string) error {
+	for _, queue := range s.deletions.mayVanish(fence) {
+		_, exists, err := s.held(ctx, cluster, queue)
+		if err == nil && exists {
+			err = s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
+		}
+		if err != nil {
+			s.deletions.refreshIn(time.Second, s.broker.RequestRefresh)
+			return err
+		}
+	}
+	return nil
 }

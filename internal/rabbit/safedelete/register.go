@@ -39,6 +39,8 @@ type register struct {
 	clearing bool // strays
 	// searches is what is known of searches for sentinels that found some missing, by the names of the policies.
 	searches map[string]*searched
+	// vanishing are the queues behind fences that RabbitMQ may still be deleting, by the names of the policies.
+	vanishing map[string]vanishing
 	// adrift is since when a sentinel of a fence may be on its way, by the names of the policies.
 	adrift map[string]time.Time
 	// standsFor is why fences could not be taken down, by the names of their policies.
@@ -46,6 +48,12 @@ type register struct {
 	// again is for a refresh that shows what became of fences that are left behind, at againAt.
 	again   *time.Timer
 	againAt time.Time
+}
+
+// vanishing are queues that RabbitMQ may still be deleting until a time.
+type vanishing struct {
+	queues []string
+	until  time.Time
 }
 
 // searched is what this process knows of the search for the sentinels of a fence.
@@ -58,7 +66,7 @@ func newRegister(standing *Standing) *register {
 	d := &register{
 		standing: standing, requests: management.NewPlaces(RequestLimit), fencing: make(chan struct{}, fenceLimit),
 		queues: map[string]bool{}, fences: map[string]time.Time{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
-		searches: map[string]*searched{},
+		searches: map[string]*searched{}, vanishing: map[string]vanishing{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
 	return d
@@ -192,6 +200,7 @@ func (d *register) forget(name string) {
 	delete(d.adrift, name)
 	delete(d.searches, name)
 	delete(d.standsFor, name)
+	delete(d.vanishing, name)
 }
 
 // forgetMissing drops what is known of fences that were left behind before a reading of the vhost began which does not show them: the
@@ -228,6 +237,23 @@ func (d *register) refreshIn(wait time.Duration, refresh func()) {
 		d.again.Stop()
 	}
 	d.again, d.againAt = time.AfterFunc(wait, refresh), at
+}
+
+// leaveClosed records that RabbitMQ may still be deleting queues behind a fence.
+func (d *register) leaveClosed(name string, queues []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.vanishing[name] = vanishing{queues, time.Now().Add(unanswered)}
+}
+
+// mayVanish lists the queues behind a fence that RabbitMQ may still be deleting.
+func (d *register) mayVanish(name string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if left := d.vanishing[name]; time.Now().Before(left.until) {
+		return left.queues
+	}
+	return nil
 }
 
 // search is what is known of the search for the sentinels of a fence. The lock is held.

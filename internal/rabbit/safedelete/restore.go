@@ -3,9 +3,12 @@ package safedelete
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -15,8 +18,6 @@ import (
 type deletedQueue struct {
 	topology.Queue
 	bindings []topology.Binding
-	// sent: the broker was told to delete the queue, whatever it answered.
-	sent bool
 }
 
 // restoration declares queues of a group again that were deleted before the group was found not to be empty.
@@ -54,6 +55,9 @@ func (d restoration) remember(ctx context.Context) error {
 	return nil
 }
 
+// stillDeleting is said of a queue whose deletion RabbitMQ has not answered.
+const stillDeleting = "RabbitMQ may still be deleting queue %q"
+
 // bindingsOf finds the bindings of queues: in the snapshot if that is current as of when the callers were asked, who see to that as a
 // rule; otherwise by one request for each queue, or by one listing where there are many.
 func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
@@ -83,27 +87,57 @@ func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[strin
 	return bindings, nil
 }
 
-// sent takes note that the broker is about to be told to delete a queue.
-func (d restoration) sent(g *group, queue string) {
+// send records that the broker is about to be told to delete a queue.
+func (d restoration) send(g *group, queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g.begun = true
-	for i := range g.deleted {
-		if g.deleted[i].Name == queue {
-			g.deleted[i].sent = true
+	d.sent[queue] = time.Now()
+}
+
+// isSent reports whether the broker was told to delete a queue, whatever it answered.
+func (d restoration) isSent(queue string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.sent[queue].IsZero()
+}
+
+// awaitGone waits until those queues are gone of whose deletion the broker has not told the outcome. RabbitMQ may still be deleting
+// such a queue, and would delete one that is declared meanwhile. It returns the queues that are still there.
+func (d restoration) awaitGone(ctx context.Context) (vanishing []string) {
+	ctx, cancel := context.WithTimeout(ctx, goneWithin)
+	defer cancel()
+	sent := slices.DeleteFunc(d.queues(), func(queue string) bool { return !d.isSent(queue) })
+	failed := forEach(ctx, d.deleter.errs, sent, func(queue string) error {
+		for {
+			_, exists, err := d.deleter.held(ctx, d.cluster, queue)
+			if err == nil && !exists {
+				d.gone(queue)
+				return nil
+			}
+			if err := management.Sleep(ctx, d.deleter.errs, gonePause); err != nil {
+				return err
+			}
 		}
-	}
+	})
+	return slices.Sorted(maps.Keys(failed))
 }
 
 // restore declares again what was deleted before something came into another queue of the group, and adds to the reason
-// what came of it. Nothing is lost: the queues were empty, and publishers who use mandatory know what reached no queue.
+// what came of it. Nothing is lost: the queues were empty, and publishers who use mandatory know what reached no queue. A queue that
+// RabbitMQ may still be deleting is left as it is; see awaitGone.
 func (d restoration) restore(ctx context.Context, g *group, reason error) error {
 	if len(g.queues) == 0 { // all of the group are deleted
 		return nil
 	}
+	for _, queue := range g.queues {
+		if d.isSent(queue) {
+			reason = d.deleter.errs.AddTo(reason, fmt.Sprintf(stillDeleting, queue))
+		}
+	}
 	var again []string
 	for _, queue := range g.deleted {
-		if !queue.sent {
+		if !d.isSent(queue.Name) || slices.Contains(g.queues, queue.Name) {
 			continue
 		}
 		if err := d.deleter.broker.Declare(ctx, d.cluster, queue.Queue, queue.bindings); err != nil {
@@ -111,10 +145,8 @@ func (d restoration) restore(ctx context.Context, g *group, reason error) error 
 			return d.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
 		}
 		again = append(again, fmt.Sprintf("%q", queue.Name))
-		if !slices.Contains(g.queues, queue.Name) {
-			g.queues = append(g.queues, queue.Name)
-			d.count(queue.Name, -d.count(queue.Name, 0))
-		}
+		g.queues = append(g.queues, queue.Name)
+		d.count(queue.Name, -d.count(queue.Name, 0))
 	}
 	if len(again) == 0 {
 		return reason

@@ -13,6 +13,7 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoing)
 	defer cancel()
 	d.takeOutExpiring(ctx)
+	vanishing := restoration{d}.awaitGone(ctx)
 	for _, g := range d.groups {
 		why := g.err
 		if why == nil && g.begun && len(g.queues) > 0 { // what held for all came in the middle of the group
@@ -27,12 +28,7 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	}
 	left := false
 	for _, f := range d.fences {
-		err := d.deleter.lift(ctx, f, len(d.queues()) > 0, func() ([]string, error) {
-			if err := d.deleter.step(StepOpened); err != nil {
-				return nil, err
-			}
-			return d.takeOut(ctx, f)
-		})
+		err := d.takeDown(ctx, f, vanishing)
 		if errors.Is(err, ErrAbandoned) {
 			return err
 		}
@@ -48,13 +44,30 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	return reason
 }
 
+// takeDown lifts a fence, unless RabbitMQ may still be deleting one of its queues: such a queue must take no message, for that would be
+// lost.
+func (d *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string) error {
+	for _, queue := range f.Queues {
+		if slices.Contains(vanishing, queue) {
+			d.deleter.deletions.leaveClosed(f.Name, vanishing)
+			return d.unproven(stillDeleting, queue)
+		}
+	}
+	return d.deleter.lift(ctx, f, len(d.queues()) > 0, func() ([]string, error) {
+		if err := d.deleter.step(StepOpened); err != nil {
+			return nil, err
+		}
+		return d.takeOut(ctx, f)
+	})
+}
+
 // takeOutExpiring takes the sentinels out of queues in which messages expire, before anything else: policies take long to write on a
 // busy broker. A sentinel that expires towards a queue behind the same closed fence waits there for three minutes. takeOut reports
 // what fails here.
 func (d *batch) takeOutExpiring(ctx context.Context) {
 	queues := slices.DeleteFunc(d.queues(), func(queue string) bool {
 		_, expires := d.ttl(queue)
-		return !expires || d.count(queue, 0) == 0
+		return !expires || d.count(queue, 0) == 0 || restoration{d}.isSent(queue)
 	})
 	forEach(ctx, d.deleter.errs, queues, func(queue string) error {
 		_, err := d.search(d.fenceOf(queue)).look(ctx, queue, []string{queue}, false)
