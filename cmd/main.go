@@ -26,6 +26,7 @@ import (
 	"github.com/warren-mq/warren/internal/buildinfo"
 	"github.com/warren-mq/warren/internal/controller"
 	"github.com/warren-mq/warren/internal/deadletterapi"
+	"github.com/warren-mq/warren/internal/lease"
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
@@ -83,6 +84,12 @@ func run(given *options.Options) error {
 	if err != nil {
 		return err
 	}
+	var holdsLease func() bool
+	election := config
+	if given.LeaderElect {
+		clock := &lease.Clock{}
+		election, holdsLease = clock.Observe(config), clock.Held
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         caching,
@@ -90,6 +97,7 @@ func run(given *options.Options) error {
 		HealthProbeBindAddress:        given.HealthProbeBindAddress,
 		PprofBindAddress:              given.PprofBindAddress,
 		LeaderElection:                given.LeaderElect,
+		LeaderElectionConfig:          election,
 		LeaderElectionNamespace:       given.LeaderElectionNamespace,
 		LeaderElectionID:              "warren.messaging.warren.dev",
 		LeaderElectionReleaseOnCancel: true,
@@ -102,7 +110,7 @@ func run(given *options.Options) error {
 	ctx := ctrl.SetupSignalHandler()
 	if err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.MaxConcurrentReconciles, MaxManagementResponse: given.MaxManagementResponse(),
-		MessageCountsInterval: given.MessageCountsInterval, DeadLetters: deadLetterOptions(given, caching),
+		MessageCountsInterval: given.MessageCountsInterval, HoldsLease: holdsLease, DeadLetters: deadLetterOptions(given, caching),
 	}); err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ type Options struct {
 	MaxManagementResponse int64
 	// MessageCountsInterval is how often the messages of a vhost's queues are counted, at most; never if zero.
 	MessageCountsInterval time.Duration
+	// HoldsLease reports whether this process still leads, at the moment of the call; it always does if nil. Nothing is deleted and no
+	// fence is changed otherwise.
+	HoldsLease func() bool
 	// DeadLetters say how the dead-letter API is served.
 	DeadLetters deadletterapi.Options
 }
@@ -39,7 +42,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return err
 	}
 	limits := management.NewLimits(options.MaxManagementResponse)
-	connect := brokers.ConnectWithin(limits, options.MessageCountsInterval)
+	connect := brokers.ConnectWithin(limits, options.MessageCountsInterval).While(options.HoldsLease)
 	connections := brokers.NewPool(mgr.GetClient(), mgr.GetLogger().WithName("connections"), connect)
 	if err := mgr.Add(connections); err != nil {
 		return fmt.Errorf("add connections: %w", err)

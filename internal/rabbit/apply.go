@@ -102,7 +102,12 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 	if err := operation.fits(c.channels.FrameMax()); err != nil {
 		return err
 	}
+	var own error // of Warren, which the channel does not classify
 	call := func(channel *amqp.Channel) error {
+		if operation.kind == events.Deleted && !c.config.HoldsLease() {
+			own = brokererr.ErrNotLeader
+			return nil
+		}
 		c.views.begin(operation.about.ID, operation.kind)
 		if err := operation.call(channel); err != nil {
 			if brokererr.Refused(err) {
@@ -118,6 +123,9 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 		err = c.channels.Do(ctx, call)
 	} else {
 		err = c.channels.DoOnCluster(ctx, operation.cluster, call)
+	}
+	if own != nil {
+		return own
 	}
 	metrics.BrokerRequests.Observe(time.Since(began), "amqp", operation.method(), brokererr.Result(err))
 	return operation.namePermission(err)

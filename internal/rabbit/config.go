@@ -54,6 +54,10 @@ type Config struct {
 	// in the vhost. All are known if it is nil. Fingerprint leaves it out.
 	Known func(owner string) bool `json:"-"`
 
+	// HoldsLease reports whether this process still leads. If not, nothing is deleted and no fence is changed. It always leads if this
+	// is nil. Fingerprint leaves it out.
+	HoldsLease func() bool `json:"-"`
+
 	// Observations are what all connections of the process observe, to be shared; the connection has its own if nil. Fingerprint
 	// leaves them out.
 	Observations *Observations `json:"-"`

@@ -51,6 +51,9 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	if config.Limits == nil {
 		config.Limits = management.NewLimits(0)
 	}
+	if config.HoldsLease == nil {
+		config.HoldsLease = func() bool { return true }
+	}
 	if config.Observations == nil {
 		config.Observations = NewObservations()
 	}
@@ -65,7 +68,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	c.health = &healthState{vhost: config.VHost, log: logger, notices: c.notices}
 	c.deleter = safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
-		Standing: &config.Observations.standing,
+		Standing: &config.Observations.standing, HoldsLease: config.HoldsLease,
 		Times: safedelete.Times{
 			Settle: timeouts.settle, Stray: timeouts.leftover, Operation: timeouts.operation, Close: timeouts.close,
 		},

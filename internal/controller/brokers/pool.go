@@ -109,6 +109,14 @@ func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Conn
 	}
 }
 
+// While has connections delete nothing, and change no fence, unless the process holds its lease.
+func (c Connect) While(holdsLease func() bool) Connect {
+	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error) {
+		config.HoldsLease = holdsLease
+		return c(config, logger, notify)
+	}
+}
+
 type openConnection struct {
 	broker      Broker
 	fingerprint string

@@ -63,6 +63,8 @@ var (
 	ErrTimeout = fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	// ErrResponseTooLarge: an answer of the management API exceeds its limit. It is also an ErrUnreachable.
 	ErrResponseTooLarge = errors.New("response too large")
+	// ErrNotLeader: this process does not hold the lease of the leader election any more, so nothing is deleted.
+	ErrNotLeader = errors.New("not the leader any more")
 	// ErrClosed: the connection was closed by Close.
 	ErrClosed = errors.New("connection closed")
 )
@@ -73,6 +75,7 @@ var results = []struct {
 	name   string
 }{
 	{ErrClosed, "closed"},
+	{ErrNotLeader, "not_leader"},
 	{ErrAuthentication, "authentication_failed"},
 	{ErrAccessRefused, "access_refused"},
 	{ErrVHostNotFound, "vhost_not_found"},

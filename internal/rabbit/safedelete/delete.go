@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -155,6 +156,9 @@ func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, g *group,
 	}
 	if err := d.lastCheck(channel, queue); err != nil {
 		return err
+	}
+	if !d.deleter.HoldsLease() {
+		return d.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
 	}
 	restoration(d).send(g, queue)
 	with := 0

@@ -66,6 +66,26 @@ type API interface {
 	AllBindings(ctx context.Context) (map[string][]vhost.Binding, error)
 }
 
+// leaderAPI changes fences only while this process leads. Its successor clears away what it leaves.
+type leaderAPI struct {
+	API
+	holdsLease func() bool
+}
+
+func (a leaderAPI) PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error {
+	if !a.holdsLease() {
+		return brokererr.ErrNotLeader
+	}
+	return a.API.PutPolicy(ctx, name, pattern, priority, definition)
+}
+
+func (a leaderAPI) DeletePolicy(ctx context.Context, name string) error {
+	if !a.holdsLease() {
+		return brokererr.ErrNotLeader
+	}
+	return a.API.DeletePolicy(ctx, name)
+}
+
 // Settings are those of a Deleter.
 type Settings struct {
 	VHost string
@@ -77,6 +97,8 @@ type Settings struct {
 	Times  Times
 	// Standing is shared by all Deleters of the process; the Deleter has its own if nil.
 	Standing *Standing
+	// HoldsLease reports whether this process still leads; it always does if nil.
+	HoldsLease func() bool
 	// Between is called between two steps, for tests; false abandons a deletion there.
 	Between func(step string) bool
 }
@@ -113,6 +135,10 @@ func New(settings Settings, broker Broker, api API) *Deleter {
 	if settings.Standing == nil {
 		settings.Standing = &Standing{}
 	}
+	if settings.HoldsLease == nil {
+		settings.HoldsLease = func() bool { return true }
+	}
+	api = leaderAPI{api, settings.HoldsLease}
 	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newRegister(settings.Standing)}
 	s.sharedReads = readsOf(api, s.deletions, settings.Errors)
 	s.batches = newBatcher(s.runBatch)

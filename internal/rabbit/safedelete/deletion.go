@@ -122,6 +122,9 @@ func (s *Deleter) mayDelete(cluster string, queues []string) error {
 			return s.errs.Fail(brokererr.ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
 		}
 	}
+	if !s.HoldsLease() {
+		return brokererr.ErrNotLeader
+	}
 	if !state.MayWritePolicies {
 		return s.errs.Fail(brokererr.ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
 			s.User)

@@ -186,6 +186,9 @@ func (d proof) publish(ctx context.Context, queues []string, number int) (map[st
 
 // put publishes sentinels of these numbers to a queue, and says which were taken.
 func (d proof) put(p *publisher, queue string, numbers ...int) (taken []bool, err error) {
+	if !d.deleter.HoldsLease() { // the successor may have cleared the fence, the only record of a sentinel
+		return nil, d.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
+	}
 	d.count(queue, len(numbers))
 	taken, err = p.publish(queue, d.fenceOf(queue).Name, numbers...)
 	if err != nil {

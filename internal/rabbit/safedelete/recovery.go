@@ -29,7 +29,7 @@ type recovery struct{ *Deleter }
 // ClearLeftovers begins to take down fences that a crash has left behind, as far as the snapshot shows them, which was read from a time
 // on. What fails is tried again after the next refresh. The refreshing goroutine calls it and is not held up.
 func (s *Deleter) ClearLeftovers(read time.Time) {
-	if state := s.broker.State(); !state.MayWritePolicies || !state.Matched {
+	if state := s.broker.State(); !state.MayWritePolicies || !state.Matched || !s.HoldsLease() {
 		return
 	}
 	s.deletions.forgetMissing(s.isShown, read)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 )
 
@@ -12,6 +13,12 @@ import (
 func (d *batch) undo(ctx context.Context, reason error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoing)
 	defer cancel()
+	if !d.deleter.HoldsLease() {
+		for _, f := range d.fences {
+			d.deleter.deletions.untrackFence(f.Name, false)
+		}
+		return brokererr.ErrNotLeader
+	}
 	d.takeOutExpiring(ctx)
 	vanishing := restoration{d}.awaitGone(ctx)
 	for _, g := range d.groups {

@@ -1,0 +1,75 @@
+package rabbit
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// A process that has lost the lead in the middle of a deletion deletes nothing from then on, and leaves its fence to its successor.
+func TestAProcessThatLostTheLead(t *testing.T) {
+	for step, sentinels := range map[string]int{
+		safedelete.StepLooked: 0, safedelete.StepFenced: 0, safedelete.StepProved: 2, safedelete.StepSettled: 2,
+	} {
+		t.Run(step, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				vh.DeclareQueue("orders", quorum(nil))
+				var lost atomic.Bool
+				config := configOf(vh)
+				config.Owner = "owner"
+				config.HoldsLease = func() bool { return !lost.Load() }
+				connection := connected(t, config, nil)
+				definitions := func() (all []vhost.Arguments) {
+					policies, err := connection.writeAPI.Policies(t.Context())
+					if err != nil {
+						t.Error(err)
+					}
+					for _, policy := range policies {
+						all = append(all, policy.Definition)
+					}
+					return all
+				}
+				var before []vhost.Arguments
+				connection.deleter.Between = func(now string) bool {
+					if now == step {
+						before = definitions()
+						lost.Store(true)
+					}
+					return true
+				}
+				if err := deleteNow(t.Context(), connection, "orders"); !errors.Is(err, brokererr.ErrNotLeader) {
+					t.Error(err)
+				}
+				err := connection.Remove(t.Context(), connection.Health().Cluster.Key(), Removal{Queues: []string{"orders"}})
+				if !errors.Is(err, brokererr.ErrNotLeader) {
+					t.Error(err)
+				}
+				for range 2 { // a fence of its own is cleared away after a refresh
+					if err := connection.Refresh(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				connection.Close()
+				if difference := cmp.Diff(before, definitions()); difference != "" {
+					t.Errorf("the fence was changed: %s", difference)
+				}
+				holds(t, vh, "orders", sentinels)
+
+				config.HoldsLease = nil
+				successor := connectedWith(t, config, impatient())
+				NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), successor, "orders") }).
+					WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Succeed())
+				mustBeClean(t, vh)
+			})
+		})
+	}
+}
