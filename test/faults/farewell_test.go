@@ -75,26 +75,42 @@ func (w *world) killAtFence(secret bool) {
 	}
 	Expect(kube.Delete(ctx(), w.Connection())).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
-	signal := func(signal syscall.Signal) { Expect(running.Command.Process.Signal(signal)).To(Succeed()) }
+	w.stopAtFence(running)
+	running.Kill()
+	Expect(w.VHost.Policies()).NotTo(BeEmpty(), "fences stand")
+}
+
+// stopAtFence stops a manager, as SIGSTOP does, when fences stand.
+func (w *world) stopAtFence(running *Manager) {
+	GinkgoHelper()
 	Eventually(func() bool {
 		if len(w.VHost.Policies()) == 0 {
 			return false
 		}
-		signal(syscall.SIGSTOP)
+		signal(running, syscall.SIGSTOP)
 		if len(w.VHost.Policies()) > 0 {
 			return true
 		}
-		signal(syscall.SIGCONT) // the last fence came down before
+		signal(running, syscall.SIGCONT) // the last fence came down before
 		return false
 	}).WithTimeout(deadline.For(time.Minute)).WithPolling(10 * time.Millisecond).Should(BeTrue())
-	running.Kill()
-	Expect(w.VHost.Policies()).NotTo(BeEmpty(), "fences stand")
+}
+
+func signal(manager *Manager, signal syscall.Signal) {
+	GinkgoHelper()
+	Expect(manager.Command.Process.Signal(signal)).To(Succeed())
+}
+
+// eventuallyNone waits until the namespace has no ConsumerQueue.
+func (w *world) eventuallyNone(limit time.Duration) {
+	GinkgoHelper()
+	Eventually(func() int { return len(w.All()) }).WithTimeout(deadline.For(limit)).WithPolling(time.Second).Should(BeZero())
 }
 
 // eventuallyEmpty waits until the namespace has no ConsumerQueue and no BrokerConnection.
 func (w *world) eventuallyEmpty(limit time.Duration) {
 	GinkgoHelper()
-	Eventually(func() int { return len(w.All()) }).WithTimeout(deadline.For(limit)).WithPolling(time.Second).Should(BeZero())
+	w.eventuallyNone(limit)
 	Eventually(func() error {
 		return kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "default"}, &v1alpha1.BrokerConnection{})
 	}).WithTimeout(deadline.For(limit)).WithPolling(time.Second).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))

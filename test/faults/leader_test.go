@@ -1,6 +1,9 @@
 package faults
 
 import (
+	"net/http"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -9,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/netfault"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -47,6 +51,41 @@ var _ = Describe("Two replicas", func() {
 		w.Queue("last", ordinary)
 		w.settled(5)
 		Expect(third.HasEnded()).To(BeFalse())
+	})
+})
+
+var _ = Describe("A leader that is stopped in the middle of deletions, and goes on when another one leads", Extended, Long, func() {
+	It("deletes nothing and changes no fence", func() {
+		w := newBareWorld(shared)
+		management := netfault.NewHTTPProxy(GinkgoTB(), shared.ManagementURI, netfault.HTTPOptions{})
+		w.Broker.ManagementURI = management.URI
+		w.connect(shared.Username, shared.Password)
+		leader := w.replica()
+		names := w.Queues("orders", deletedTogether(), patient)
+		w.AllReady(deletedTogether())
+		first := w.leader()
+		w.Delete(names...)
+		w.stopAtFence(leader)
+
+		w.replica()
+		Eventually(w.leader).WithTimeout(deadline.For(25 * time.Second)).ShouldNot(BeElementOf(first, ""))
+		w.eventuallyNone(4 * time.Minute)
+		Eventually(w.VHost.Policies).WithTimeout(deadline.For(2 * time.Minute)).WithPolling(time.Second).Should(BeEmpty())
+
+		By("going on, for all that it knows, with deletions of queues that others have declared again")
+		for _, name := range names {
+			w.VHost.DeclareQueue(name, map[string]any{"x-queue-type": "quorum"})
+		}
+		var changes atomic.Int32
+		management.Before(func(request *http.Request) {
+			if request.Method != http.MethodGet {
+				changes.Add(1)
+			}
+		})
+		signal(leader, syscall.SIGCONT)
+		Eventually(leader.Ended).WithTimeout(deadline.For(25 * time.Second)).Should(BeClosed())
+		Expect(w.VHost.Definitions().Queues).To(HaveLen(len(names)))
+		Expect(changes.Load()).To(BeZero(), "policies were written")
 	})
 })
 
