@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,10 +35,7 @@ func trials(t *testing.T) int {
 // No message that the broker confirmed is lost while publishers publish, consumers come and go, and the queue is deleted
 // or not; and where it is not, the publishers can go on.
 func TestNothingIsLostWhileHammered(t *testing.T) {
-	lanes := map[string]struct {
-		arguments vhost.Arguments
-		policy    map[string]any
-	}{
+	lanes := map[string]lane{
 		"plain":           {quorum(nil), nil},
 		"dropping":        {quorum(vhost.Arguments{"x-max-length": int64(100000)}), nil},
 		"policy":          {quorum(nil), map[string]any{"max-length": 100000}},
@@ -50,34 +48,78 @@ func TestNothingIsLostWhileHammered(t *testing.T) {
 	}
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("expired", quorum(nil))
-		connection := connected(t, configOf(vh), nil)
-		var together sync.WaitGroup
-		for name, lane := range lanes {
-			vh.DeclareQueue(name, lane.arguments)
-			if lane.policy != nil {
-				vh.SetPolicy(name, brokers.Policy{Pattern: "^" + name + "$", ApplyTo: "queues", Definition: lane.policy})
-			}
-			together.Go(func() {
-				h := newHammer(t, vh, connection, name, 3)
-				for number := range trials(t) {
-					if !h.trial(number) {
-						return
-					}
-				}
-				refused, returned := 0, 0
-				for _, p := range h.publishers {
-					refused, returned = refused+p.refused, returned+p.returned
-				}
-				t.Logf(vh.Broker.Version+", %s: deleted %d times, not deleted %d times; %d messages confirmed, %d refused, %d returned; sentinels were left %d times",
-					name, h.deleted, h.kept, h.confirmed, refused, returned, h.sentinels)
-			})
-		}
-		together.Wait()
-		if t.Failed() {
-			return
-		}
-		mustBeClean(t, vh)
+		hammerLanes(t, vh, lanes)
 	})
+}
+
+// lane is a queue that is hammered.
+type lane struct {
+	arguments vhost.Arguments
+	policy    map[string]any
+}
+
+func hammerLanes(t *testing.T, vh *brokers.VHost, lanes map[string]lane) {
+	t.Helper()
+	connection := connected(t, configOf(vh), nil)
+	var together sync.WaitGroup
+	for name, lane := range lanes {
+		vh.DeclareQueue(name, lane.arguments)
+		if lane.policy != nil {
+			vh.SetPolicy(name, brokers.Policy{Pattern: "^" + name + "$", ApplyTo: "queues", Definition: lane.policy})
+		}
+		together.Go(func() {
+			h := newHammer(t, vh, connection, name, 3)
+			for number := range trials(t) {
+				if !h.trial(number) {
+					return
+				}
+			}
+			refused, returned := 0, 0
+			for _, p := range h.publishers {
+				refused, returned = refused+p.refused, returned+p.returned
+			}
+			t.Logf(vh.Broker.Version+", %s: deleted %d times, not deleted %d times; %d messages confirmed, %d refused, %d returned; sentinels were left %d times",
+				name, h.deleted, h.kept, h.confirmed, refused, returned, h.sentinels)
+		})
+	}
+	together.Wait()
+	if t.Failed() {
+		return
+	}
+	mustBeClean(t, vh)
+}
+
+// The last count before a deletion is that of the member that leads, as far as the node knows. It is right, or the deletion comes to
+// nothing, while the leaders of three nodes move all the time.
+func TestNothingIsLostWhileHammeredAndLeadersMove(t *testing.T) {
+	t.Parallel()
+	cluster := brokers.NewCluster(t, "4.3")
+	vh := cluster.Node(1).NewVHost(t)
+	lanes := map[string]lane{}
+	for i := range 4 {
+		lanes[fmt.Sprintf("orders-%d", i)] = lane{arguments: quorum(nil)}
+	}
+	var nodes []string
+	for number := range brokers.ClusterSize {
+		nodes = append(nodes, "'"+cluster.Name(number+1)+"'")
+	}
+	move := fmt.Sprintf(`length([catch rabbit_quorum_queue:transfer_leadership(Q, N) || _ <- lists:seq(1, 10), N <- [%s],
+		timer:sleep(100) =:= ok, Q <- rabbit_amqqueue:list(<<"%s">>)]).`, strings.Join(nodes, ", "), vh.Name)
+	ended, moved := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(moved)
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				t.Logf("%s leaders were asked to move", cluster.Eval(2, move))
+			}
+		}
+	}()
+	hammerLanes(t, vh, lanes)
+	close(ended)
+	<-moved
 }
 
 type hammer struct {
