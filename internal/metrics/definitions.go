@@ -127,7 +127,7 @@ var (
 var (
 	Fences = gauge("warren_fences",
 		"Fences that stand: policies that keep a queue from taking messages while Warren shows that the queue is empty. A deletion "+
-			"has one for a few seconds.",
+			"has one for a few seconds. Those that are open, and are kept as the record of a sentinel, do not count.",
 		"namespace", "name")
 	FenceOldest = gauge("warren_fence_oldest_timestamp_seconds",
 		"When the oldest fence that stands was put up, by its name. There is no series while no fence stands.",

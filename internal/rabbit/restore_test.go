@@ -1,7 +1,7 @@
 package rabbit
 
 import (
-	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,69 +14,63 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// cutWhileDeleting is a configuration whose connection is cut when the broker has been told to delete a queue, once. The leader of the
-// queue is suspended for a time, so that the deletion outlives the connection.
-func cutWhileDeleting(
-	t *testing.T, private *brokers.Private, vh *brokers.VHost, queue string, pause time.Duration, armed *atomic.Bool,
-) Config {
-	t.Helper()
-	proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-		if frame.Method == netfault.QueueDelete && !frame.FromBroker && armed.CompareAndSwap(true, false) {
-			private.Eval(fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"%s">>, queue, <<"%s">>)),
-				{Leader, _} = amqqueue:get_pid(Q), sys:suspend(Leader), spawn(fun() -> timer:sleep(%d), sys:resume(Leader) end).`,
-				vh.Name, queue, pause.Milliseconds()))
-			return netfault.PassAndCut
-		}
-		return netfault.Pass
-	})
-	config := configOf(vh)
-	config.AMQPURI = proxy.URI
-	return config
-}
-
-// The connection is lost while RabbitMQ deletes a queue. What is declared before that has come to its end is deleted, too.
+// The connection is lost when RabbitMQ has been told to delete a queue, and RabbitMQ deletes it later. The queue is declared again after
+// that, or not at all, and what it takes meanwhile is not lost.
 func TestADeletionThatIsNotAnswered(t *testing.T) {
-	t.Parallel()
-	private := brokers.NewPrivate(t)
-	for name, test := range map[string]struct {
-		pause    time.Duration // of the leader
-		restored bool
-	}{
-		"is over soon":  {pause: 2 * time.Second, restored: true},
-		"is over later": {pause: 15 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			vh := private.Broker.NewVHost(t)
-			queues := tierAndMain(vh, "orders")
-			tier := queues[0]
-			vh.DeclareExchange("retry", "direct", nil)
-			vh.Bind("retry", tier, "k", nil)
-			var armed atomic.Bool
-			connection := connected(t, cutWhileDeleting(t, private, vh, tier, test.pause, &armed), nil)
-			connection.deleter.Between = func(step string) bool {
-				armed.CompareAndSwap(false, step == safedelete.StepSettled)
-				return true
-			}
-			burster := newBurster(t, vh, tier)
-			err := deleteNow(t.Context(), connection, queues...)
-			mustBe(t, err, brokererr.ErrUnreachable)
-			g := NewWithT(t)
-			confirmed := burster.burst(t.Context(), "while the deletion may go on", 1)
-			g.Eventually(vh.Policies).WithTimeout(2 * within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
-			names := []string{}
-			for _, queue := range vh.Definitions().Queues {
-				names = append(names, queue.Name)
-			}
-			if !test.restored {
-				g.Expect(names).To(ConsistOf("orders"))
-				g.Expect(confirmed).To(BeEmpty(), "what a queue takes that is being deleted is lost")
-				g.Expect(err).To(MatchError(ContainSubstring(`RabbitMQ may still be deleting queue "` + tier + `"`)))
-				return
-			}
-			g.Expect(names).To(ConsistOf("orders", tier))
-			g.Expect(vh.Definitions().Bindings).To(HaveLen(1))
-			g.Expect(err).To(MatchError(ContainSubstring(`queues deleted before are declared again: "` + tier + `"`)))
-			g.Consistently(vh.Ready).WithArguments(tier).WithTimeout(2 * time.Second).Should(Equal(len(confirmed)))
+	for name, early := range map[string]bool{"while Warren waits for it": true, "later": false} {
+		t.Run("ends "+name, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				queues := tierAndMain(vh, "orders")
+				tier := queues[0]
+				vh.DeclareExchange("retry", "direct", nil)
+				vh.Bind("retry", tier, "k", nil)
+				var settled, sent atomic.Bool
+				proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+					if frame.Method == netfault.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
+						return netfault.Strand
+					}
+					return netfault.Pass
+				})
+				config := configOf(vh)
+				config.AMQPURI = proxy.URI
+				connection := connected(t, config, nil)
+				connection.deleter.Between = func(step string) bool {
+					settled.CompareAndSwap(false, step == safedelete.StepSettled)
+					return true
+				}
+				deleted := make(chan error, 1)
+				go func() { deleted <- deleteNow(t.Context(), connection, queues...) }()
+				g := NewWithT(t)
+				g.Eventually(sent.Load).WithTimeout(within).Should(BeTrue())
+				if early {
+					isConnected(t, connection) // to notice what becomes of the queue
+					proxy.Release()
+				}
+				err := <-deleted
+				mustBe(t, err, brokererr.ErrUnreachable)
+				restored := strings.Contains(err.Error(), `queues deleted before are declared again: "`+tier+`"`)
+				confirmed := newBurster(t, vh, tier).burst(t.Context(), "after the deletion", 1)
+				if !early {
+					proxy.Release()
+				}
+				if !early || !restored {
+					mustBe(t, err, brokererr.ErrUnreachable, `RabbitMQ may still be deleting queue "`+tier+`"`)
+				}
+
+				g.Eventually(vh.Policies).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+				names := []string{}
+				for _, queue := range vh.Definitions().Queues {
+					names = append(names, queue.Name)
+				}
+				if restored {
+					g.Expect(names).To(ConsistOf("orders", tier))
+					g.Expect(vh.Definitions().Bindings).To(HaveLen(1))
+					holds(t, vh, tier, len(confirmed))
+				} else {
+					g.Expect(names).To(ConsistOf("orders"))
+					g.Expect(confirmed).To(BeEmpty())
+				}
+			})
 		})
 	}
 }

@@ -190,7 +190,7 @@ func TestSentinelsThatExpired(t *testing.T) {
 		}
 		for name, arguments := range ways {
 			tier := maps.Clone(arguments)
-			tier["x-message-ttl"] = int64(1000)
+			tier["x-message-ttl"] = int64(5000)
 			vh.DeclareQueue(name, quorum(tier))
 			vh.DeclareQueue(name+" target", quorum(nil))
 		}

@@ -44,8 +44,8 @@ const (
 	Repeat
 	// Cut closes the connection instead.
 	Cut
-	// PassAndCut passes the frame on, and closes the connection then.
-	PassAndCut
+	// Strand closes the client's end of the connection. The frame reaches the broker at Release.
+	Strand
 	// Hold keeps the frame, and all that follow on its channel, until Release.
 	Hold
 )
@@ -61,7 +61,8 @@ type FrameProxy struct {
 	mu       sync.Mutex
 	open     []net.Conn
 	lanes    []*lane
-	released bool
+	released chan struct{} // closed by Release
+	stranded bool
 	ended    bool
 }
 
@@ -72,7 +73,7 @@ func NewFrameProxy(tb testing.TB, target string, decide func(Frame) Verdict) *Fr
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &FrameProxy{decide: decide, target: uri.Host}
+	p := &FrameProxy{decide: decide, target: uri.Host, released: make(chan struct{})}
 	p.Address = Listen(tb, func(client net.Conn) { go p.serve(client) })
 	p.URI = uri.Scheme + "://" + p.Address
 	tb.Cleanup(p.end)
@@ -117,11 +118,11 @@ func (p *FrameProxy) end() {
 	}
 }
 
-// Release passes on all frames that were kept. No more are kept from then on.
+// Release passes on all frames that were kept. No more are kept from then on. It is called once at most.
 func (p *FrameProxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.released = true
+	close(p.released)
 	for _, lane := range p.lanes {
 		lane.release()
 	}
@@ -146,9 +147,28 @@ func (p *FrameProxy) lane(to io.Writer) *lane {
 
 // holds says whether frames may still be kept.
 func (p *FrameProxy) holds() bool {
+	select {
+	case <-p.released:
+		return false
+	default:
+		return true
+	}
+}
+
+// strand closes the client's end of a connection, and returns at Release.
+func (p *FrameProxy) strand(client io.Reader) {
+	p.mu.Lock()
+	p.stranded = true
+	p.mu.Unlock()
+	_ = client.(io.Closer).Close()
+	<-p.released
+}
+
+// isStranded reports whether a client's end was closed: what the broker sends to it is dropped.
+func (p *FrameProxy) isStranded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.released
+	return p.stranded
 }
 
 // write passes a frame on, unless it is to be kept, or one before it on the same channel was.
@@ -198,9 +218,11 @@ func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
 			return
 		case Repeat:
 			frame = append(frame, frame...)
-		case Pass, Hold, PassAndCut:
+		case Strand:
+			p.strand(from)
+		case Pass, Hold:
 		}
-		if lane.write(channel, frame, verdict == Hold && p.holds()) != nil || verdict == PassAndCut {
+		if lane.write(channel, frame, verdict == Hold && p.holds()) != nil && !p.isStranded() {
 			return
 		}
 	}
