@@ -1,0 +1,213 @@
+package fairqueue
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// queue is a Queue whose requests are written as namespace/name.
+type queue struct {
+	*Queue
+	t *testing.T
+}
+
+// withQueue runs a test with a clock of its own.
+func withQueue(t *testing.T, test func(q queue)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)
+		q := queue{New("", limiter).(*Queue), t}
+		test(q)
+		q.ShutDown()
+	})
+}
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+func (q queue) addWith(priority int, after time.Duration, namespace string, names ...string) {
+	for _, name := range names {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, request(namespace, name))
+	}
+}
+
+// next takes the next request and ends its reconciliation.
+func (q queue) next() (name string, priority int) {
+	got, priority, _ := q.GetWithPriority()
+	q.Done(got)
+	return got.String(), priority
+}
+
+// hands expects these requests, which are all that are ready.
+func (q queue) hands(want ...string) {
+	q.t.Helper()
+	synctest.Wait()
+	var got []string
+	for q.Len() > 0 {
+		name, _ := q.next()
+		got = append(got, name)
+	}
+	topologytest.Equal(q.t, "order", want, got)
+}
+
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		add  func(q queue)
+		want []string
+	}{
+		"namespaces in turn": {
+			func(q queue) {
+				q.addWith(0, 0, "shop", "a", "b", "c", "d")
+				q.addWith(0, 0, "bank", "e", "f")
+				q.addWith(0, 0, "farm", "g")
+			},
+			[]string{"shop/a", "bank/e", "farm/g", "shop/b", "bank/f", "shop/c", "shop/d"},
+		},
+		"a priority counts within a namespace": {
+			func(q queue) {
+				q.addWith(-100, 0, "bank", "a", "b")
+				q.addWith(-50, 0, "shop", "c", "d")
+				q.addWith(0, 0, "shop", "e")
+			},
+			[]string{"bank/a", "shop/e", "bank/b", "shop/c", "shop/d"},
+		},
+		"a higher priority counts, and is behind its equals": {
+			func(q queue) {
+				q.addWith(-100, 0, "shop", "a", "b", "c")
+				q.addWith(0, 0, "shop", "d")
+				q.addWith(0, 0, "shop", "b")
+				q.addWith(-50, 0, "shop", "b", "c")
+			},
+			[]string{"shop/d", "shop/b", "shop/c", "shop/a"},
+		},
+		"once each": {
+			func(q queue) {
+				q.Add(request("shop", "a"))
+				q.addWith(0, 0, "shop", "a")
+				q.addWith(0, time.Second, "shop", "a")
+				time.Sleep(time.Minute)
+			},
+			[]string{"shop/a"},
+		},
+		"what is due later comes later": {
+			func(q queue) {
+				q.addWith(0, 2*time.Second, "shop", "a")
+				q.AddAfter(request("shop", "b"), time.Second)
+				time.Sleep(1500 * time.Millisecond)
+			},
+			[]string{"shop/b"},
+		},
+		"what is due first came first": {
+			func(q queue) {
+				q.addWith(0, 2*time.Second, "shop", "a")
+				q.addWith(0, time.Second, "shop", "b")
+				time.Sleep(3 * time.Second)
+			},
+			[]string{"shop/b", "shop/a"},
+		},
+		"the earliest time and the highest priority count": {
+			func(q queue) {
+				q.addWith(0, time.Minute, "shop", "a")
+				q.addWith(-100, time.Second, "shop", "a")
+				q.addWith(-100, time.Hour, "shop", "a")
+				q.addWith(-50, 0, "shop", "b")
+				time.Sleep(2 * time.Second)
+			},
+			[]string{"shop/a", "shop/b"},
+		},
+		"what waited and came at once is not due again": {
+			func(q queue) {
+				q.addWith(0, time.Second, "shop", "a")
+				q.addWith(-100, 0, "shop", "a")
+				q.hands("shop/a")
+				time.Sleep(time.Minute)
+			},
+			nil,
+		},
+		"failures wait longer and longer": {
+			func(q queue) {
+				q.AddRateLimited(request("shop", "a"))
+				time.Sleep(time.Second)
+				q.hands("shop/a")
+				q.AddRateLimited(request("shop", "a"))
+				time.Sleep(time.Second)
+				q.hands()
+				time.Sleep(time.Second)
+			},
+			[]string{"shop/a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			withQueue(t, func(q queue) {
+				test.add(q)
+				q.hands(test.want...)
+			})
+		})
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	t.Parallel()
+	withQueue(t, func(q queue) {
+		q.addWith(-50, 0, "shop", "a")
+		_, priority := q.next()
+		topologytest.Equal(t, "as it was added", -50, priority)
+		q.Add(request("shop", "a"))
+		_, priority = q.next()
+		topologytest.Equal(t, "of an addition without one", 0, priority)
+	})
+}
+
+// What is added during its reconciliation is reconciled once more, and not by two workers at a time.
+func TestAdditionDuringAReconciliation(t *testing.T) {
+	t.Parallel()
+	withQueue(t, func(q queue) {
+		q.addWith(0, 0, "shop", "a")
+		got, _, _ := q.GetWithPriority()
+		q.addWith(-100, 0, "shop", "a")
+		q.addWith(-50, time.Second, "shop", "a") // is soon enough by the other addition
+		q.hands()
+		q.Done(got)
+		_, priority := q.next()
+		topologytest.Equal(t, "priority", -50, priority)
+		time.Sleep(time.Minute)
+		q.hands()
+	})
+}
+
+func TestFailuresAreCounted(t *testing.T) {
+	t.Parallel()
+	withQueue(t, func(q queue) {
+		failed := request("shop", "a")
+		q.AddRateLimited(failed)
+		q.AddRateLimited(failed)
+		topologytest.Equal(t, "failures", 2, q.NumRequeues(failed))
+		q.Forget(failed)
+		topologytest.Equal(t, "failures", 0, q.NumRequeues(failed))
+	})
+}
+
+func TestShutDown(t *testing.T) {
+	t.Parallel()
+	withQueue(t, func(q queue) {
+		ended := make(chan bool)
+		go func() {
+			_, shutdown := q.Get()
+			ended <- shutdown
+		}()
+		synctest.Wait()
+		q.ShutDown()
+		topologytest.Equal(t, "shutdown", true, <-ended)
+	})
+}
