@@ -27,9 +27,8 @@ var (
 			"that is True. A resource that is well has no series.",
 		"kind", "namespace", "name", "condition", "status", "reason")
 	Reconciliations = counter("warren_reconciliations_total",
-		"Reconciliations by what came of them: done with the reason of the Ready condition; waiting for a turn at the broker (Busy), "+
-			"for a refresh of the vhost (RefreshPending), for the cache (StaleCache), or for another attempt after somebody else deleted "+
-			"what was to be bound (Overtaken); failed with Error.",
+		"Reconciliations by what came of them: done with the reason of the Ready condition; waiting for a slot at the broker (Busy), "+
+			"for a refresh of the vhost (RefreshPending) or for the cache (StaleCache); failed with Error.",
 		"kind", "result", "reason")
 )
 
@@ -146,10 +145,11 @@ var (
 // Waiting.
 var (
 	LimiterWaits = histogram("warren_limiter_wait_duration_seconds",
-		"How long ConsumerQueues waited for their turn at a broker; only half of the workers may write to one broker at a time.",
+		"How long ConsumerQueues waited for a slot at a broker. Half of the workers may write to one broker or for one namespace at a "+
+			"time, and a quarter to brokers that answered slowly.",
 		waitBuckets)
 	LimiterWaiting = gauge("warren_limiter_waiting",
-		"ConsumerQueues that wait for their turn at a broker.")
+		"ConsumerQueues that wait for a slot at a broker.")
 	RefreshWaits = histogram("warren_refresh_wait_duration_seconds",
 		"How long ConsumerQueues waited for a refresh of their vhost that they had asked for.",
 		waitBuckets)

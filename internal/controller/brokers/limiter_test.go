@@ -1,95 +1,193 @@
 package brokers
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// turnsOf is a Limiter of two turns, with the resources that it wakes.
-type turnsOf struct {
+// limited is a Limiter for eight workers, which gives four slots to a broker, four to a namespace and two to slow lanes.
+type limited struct {
 	*Limiter
 	t     *testing.T
 	woken chan client.ObjectKey
 }
 
-func twoTurns(t *testing.T) turnsOf {
-	woken := make(chan client.ObjectKey, 10)
-	return turnsOf{Limiter: NewLimiter(2, func(key client.ObjectKey) { woken <- key }), t: t, woken: woken}
-}
-
-func resource(name string) client.ObjectKey { return client.ObjectKey{Namespace: "shop", Name: name} }
-
-func (l turnsOf) acquire(endpoint, name string) (done func()) {
-	l.t.Helper()
-	done, ok := l.TryAcquire(endpoint, resource(name))
-	topologytest.Equal(l.t, name+" has its turn", true, ok)
-	return done
-}
-
-func (l turnsOf) waits(endpoint, name string) {
-	l.t.Helper()
-	_, ok := l.TryAcquire(endpoint, resource(name))
-	topologytest.Equal(l.t, name+" has its turn", false, ok)
-}
-
-func (l turnsOf) wakes(name string) {
-	l.t.Helper()
-	topologytest.Equal(l.t, "woken", resource(name), <-l.woken)
-	topologytest.Equal(l.t, "others that are woken", 0, len(l.woken))
-}
-
-func TestTurnsAreThoseOfOneBroker(t *testing.T) {
+// withLimiter runs a test with a clock of its own.
+func withLimiter(t *testing.T, test func(t *testing.T, l limited)) {
+	t.Helper()
 	t.Parallel()
-	l := twoTurns(t)
-	l.acquire("blue:5672", "a")
-	l.acquire("blue:5672", "b")
-	l.waits("blue:5672", "c")
-	l.acquire("green:5672", "d")
+	synctest.Test(t, func(t *testing.T) {
+		woken := make(chan client.ObjectKey, 100)
+		test(t, limited{Limiter: NewLimiter(8, func(key client.ObjectKey) { woken <- key }), t: t, woken: woken})
+	})
 }
 
-// Each turn that ends wakes one, in the order in which they asked, and nobody else takes its turn meanwhile.
-func TestTurnsAreFair(t *testing.T) {
-	t.Parallel()
-	l := twoTurns(t)
-	end := l.acquire("blue:5672", "a")
-	l.acquire("blue:5672", "b")
-	for _, name := range []string{"c", "d", "c"} {
-		l.waits("blue:5672", name)
+func keyOf(namespace, name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: namespace, Name: name}
+}
+
+func (l limited) acquire(endpoint, namespace, name string) (release func()) {
+	l.t.Helper()
+	release, ok := l.TryAcquire(endpoint, keyOf(namespace, name))
+	topologytest.Equal(l.t, name+" has a slot", true, ok)
+	return release
+}
+
+// acquireAll takes slots for resources of a lane.
+func (l limited) acquireAll(endpoint, namespace string, count int) (release func()) {
+	l.t.Helper()
+	releases := make([]func(), count)
+	for i := range releases {
+		releases[i] = l.acquire(endpoint, namespace, fmt.Sprintf("%s-%s-%d", endpoint, namespace, i))
 	}
-	end()
-	l.wakes("c")
-	l.waits("blue:5672", "e")
-	end = l.acquire("blue:5672", "c")
-	end()
-	l.wakes("d")
-	l.acquire("blue:5672", "d")()
-	l.wakes("e")
+	return func() {
+		for _, one := range releases {
+			one()
+		}
+	}
 }
 
-// A resource that was woken may have nothing to do any more, or be gone.
-func TestATurnThatNobodyTakesIsPassedOn(t *testing.T) {
-	t.Parallel()
-	l := twoTurns(t)
-	end := l.acquire("blue:5672", "a")
-	l.acquire("blue:5672", "b")
-	l.waits("blue:5672", "c")
-	l.waits("blue:5672", "d")
-	l.Pass(resource("d")) // it waits, and has not been offered anything
-	end()
-	l.wakes("c")
-	l.Pass(resource("c"))
-	l.wakes("d")
-	l.acquire("blue:5672", "d")
+func (l limited) waits(endpoint, namespace, name string) {
+	l.t.Helper()
+	_, ok := l.TryAcquire(endpoint, keyOf(namespace, name))
+	topologytest.Equal(l.t, name+" has a slot", false, ok)
 }
 
-func TestNothingIsRememberedOfABrokerThatNobodyWaitsFor(t *testing.T) {
+// wakes expects that these resources of a namespace are woken, and no others.
+func (l limited) wakes(namespace string, names ...string) {
+	l.t.Helper()
+	synctest.Wait()
+	got, want := map[client.ObjectKey]bool{}, map[client.ObjectKey]bool{}
+	for len(l.woken) > 0 {
+		got[<-l.woken] = true
+	}
+	for _, name := range names {
+		want[keyOf(namespace, name)] = true
+	}
+	topologytest.Equal(l.t, "woken", want, got)
+}
+
+func TestABrokerHasHalfOfTheWorkers(t *testing.T) {
+	withLimiter(t, func(_ *testing.T, l limited) {
+		l.acquireAll("blue", "shop", 2)
+		l.acquireAll("blue", "bank", 2)
+		l.waits("blue", "farm", "c")
+		l.acquire("green", "farm", "d")
+	})
+}
+
+// A tenant may have any number of brokers, or of names for one.
+func TestANamespaceHasHalfOfTheWorkers(t *testing.T) {
+	withLimiter(t, func(_ *testing.T, l limited) {
+		l.acquireAll("blue", "shop", 2)
+		l.acquireAll("green", "shop", 2)
+		l.waits("red", "shop", "c")
+		l.acquire("red", "bank", "d")
+	})
+}
+
+func TestSlowLanesShareAQuarterOfTheWorkers(t *testing.T) {
+	withLimiter(t, func(_ *testing.T, l limited) {
+		for _, tenant := range []string{"shop", "bank", "farm"} {
+			release := l.acquireAll(tenant+"-broker", tenant, 2)
+			time.Sleep(slowAfter + time.Second)
+			release()
+		}
+		l.acquire("shop-broker", "shop", "a")
+		last := l.acquire("bank-broker", "bank", "b")
+		l.waits("farm-broker", "farm", "c")
+		time.Sleep(time.Millisecond)
+		l.waits("bank-broker", "bank", "d")
+		l.acquireAll("other-broker", "farm", 4)()
+		l.acquireAll("port-broker", "port", 4)()
+		time.Sleep(slowAfter + time.Second)
+		last()
+		l.wakes("farm", "c")
+	})
+}
+
+func TestALaneIsNotSlowAnyMore(t *testing.T) {
 	t.Parallel()
-	l := twoTurns(t)
-	end := l.acquire("blue:5672", "a")
-	l.acquire("blue:5672", "b")()
-	end()
-	topologytest.Equal(t, "brokers", 0, len(l.of))
+	for name, recover := range map[string]func(release func()){
+		"after a quick answer": func(release func()) { release() },
+		"after a minute":       func(func()) { time.Sleep(slowFor) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLimiter(t, func(_ *testing.T, l limited) {
+				slow := l.acquire("blue", "shop", "a")
+				time.Sleep(slowAfter + time.Second)
+				slow()
+				release := l.acquire("blue", "shop", "b")
+				l.acquire("blue", "shop", "c")
+				l.waits("blue", "shop", "d")
+				recover(release)
+				l.acquire("blue", "shop", "d")
+				l.acquire("blue", "shop", "e")
+			})
+		})
+	}
+}
+
+// A free slot goes to the namespace with the fewest slots, however many of another one wait. Within a namespace the order is that of the
+// requests, and no resource overtakes one that was woken.
+func TestSlotsAreFair(t *testing.T) {
+	withLimiter(t, func(_ *testing.T, l limited) {
+		first := l.acquire("blue", "shop", "a")
+		second := l.acquire("blue", "shop", "b")
+		l.acquireAll("blue", "shop", 2)
+		for _, name := range []string{"c", "d", "e", "c"} {
+			l.waits("blue", "shop", name)
+		}
+		l.waits("blue", "bank", "f")
+		first()
+		l.wakes("bank", "f")
+		l.waits("blue", "farm", "g")
+		l.acquire("blue", "bank", "f")
+		second()
+		l.wakes("farm", "g")
+		l.acquire("blue", "farm", "g")()
+		l.wakes("shop", "c")
+		l.acquire("blue", "shop", "c")()
+		l.wakes("shop", "d")
+	})
+}
+
+// A resource that was woken may have nothing to do any more, be gone, or be at another broker now.
+func TestASlotThatIsNotTakenIsPassedOn(t *testing.T) {
+	withLimiter(t, func(_ *testing.T, l limited) {
+		end := l.acquire("blue", "shop", "a")
+		l.acquireAll("blue", "shop", 3)
+		for _, name := range []string{"b", "c", "d"} {
+			l.waits("blue", "shop", name)
+		}
+		l.Pass(keyOf("shop", "d")) // it waits, and has not been offered anything
+		end()
+		l.wakes("shop", "b")
+		l.Pass(keyOf("shop", "b"))
+		l.wakes("shop", "c")
+		l.waits("green", "shop", "c")
+		l.wakes("shop", "d")
+		l.acquire("blue", "shop", "d")()
+		l.wakes("shop", "c")
+		l.acquire("green", "shop", "c")
+	})
+}
+
+func TestNothingIsRememberedOfALaneThatIsNotUsed(t *testing.T) {
+	withLimiter(t, func(t *testing.T, l limited) {
+		end := l.acquire("blue", "shop", "a")
+		l.acquire("blue", "shop", "b")()
+		time.Sleep(slowAfter + time.Second)
+		end()
+		topologytest.Equal(t, "lanes", 1, len(l.lanes))
+		time.Sleep(slowFor)
+		l.acquire("green", "bank", "c")()
+		topologytest.Equal(t, "lanes", 0, len(l.lanes))
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit"
@@ -69,10 +70,9 @@ func TestMemoryBecomesMetrics(t *testing.T) {
 
 func TestWaitsBecomeMetrics(t *testing.T) {
 	t.Parallel()
-	l := twoTurns(t)
-	end := l.acquire("blue:5672", "a")
-	l.acquire("blue:5672", "b")
-	l.waits("blue:5672", "c")
+	l := NewLimiter(2, func(types.NamespacedName) {})
+	end, _ := l.TryAcquire("blue:5672", keyOf("shop", "a"))
+	l.TryAcquire("blue:5672", keyOf("shop", "b"))
 	topologytest.Equal(t, "one waits", map[string]float64{"warren_limiter_waiting": 1}, values(t, l.EmitMetrics))
 	end()
 	topologytest.Equal(t, "none waits", map[string]float64{"warren_limiter_waiting": 0}, values(t, l.EmitMetrics))

@@ -84,6 +84,14 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, q
 	return true
 }
 
+// IsOpen reports whether a resource waits for the answer to a question to a connection.
+func (f *RefreshGate) IsOpen(resource client.ObjectKey, connection refresher) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked, known := f.questions[resource]
+	return known && asked.connection == connection && !asked.isAnsweredBy(connection.Health())
+}
+
 func (q openQuestion) isAnsweredBy(health rabbit.Health) bool {
 	if q.Known {
 		return health.CurrentAt.After(q.since)

@@ -22,6 +22,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/fairqueue"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
@@ -40,13 +41,13 @@ type Reconciler struct {
 	index      *ownership.Index
 	claimLock  *ownership.ClaimLock
 	handover   *ownership.Handover
-	// refreshes and removals are what resources wait for: a refresh that their state requires, and a refresh before something that
-	// left the spec is taken away.
-	refreshes, removals *brokers.RefreshGate
-	orphaned            *orphanTimes
-	redeclared          *redeclared
-	limiter             *brokers.Limiter
-	statuses            statuswriter.Writer
+	// refreshes, removals and refusals are what resources wait for: a refresh that their state requires, one before something that left
+	// the spec is taken away, and one after the broker refused a write.
+	refreshes, removals, refusals *brokers.RefreshGate
+	orphaned                      *orphanTimes
+	redeclared                    *redeclared
+	limiter                       *brokers.Limiter
+	statuses                      statuswriter.Writer
 	// deleted is when ConsumerQueues were first seen to be being deleted, and contracts when a contract was first seen in their status.
 	deleted, contracts *patience.FirstSeen
 	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
@@ -72,14 +73,17 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue),
-		orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}),
-		deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}),
+		refusals:   brokers.NewRefreshGate(connections.Enqueue),
+		orphaned:   newOrphanTimes(),
+		redeclared: newRedeclared(clock.RealClock{}),
+		deleted:    patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}),
 		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
-		limiter: brokers.NewLimiter(concurrent/2, connections.Enqueue),
+		limiter: brokers.NewLimiter(concurrent, connections.Enqueue),
 	}
 	connections.OnCurrent(func(connection brokers.Broker) {
 		r.refreshes.Wake(connection)
 		r.removals.Wake(connection)
+		r.refusals.Wake(connection)
 	})
 	startDriftCounters()
 	return r, ctrl.NewControllerManagedBy(mgr).
@@ -94,6 +98,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
 			ReconciliationTimeout:   trigger.ReconciliationTimeout,
+			NewQueue:                fairqueue.New,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		Complete(r)
@@ -148,7 +153,7 @@ func retryOf(err error) (wait time.Duration, waits bool) {
 		return brokers.RefreshRecheck, true // it is woken as a rule
 	}
 	switch {
-	case errors.Is(err, statuswriter.ErrStaleCache), errors.Is(err, errUnprotected), errors.Is(err, errOvertaken):
+	case errors.Is(err, statuswriter.ErrStaleCache), errors.Is(err, errUnprotected):
 		return trigger.CacheSyncDelay, true
 	case errors.Is(err, brokers.ErrBusy):
 		return brokers.LimiterRetry, true // it is woken as a rule
@@ -161,6 +166,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.deletions.Cancel(key)
 	r.refreshes.Forget(key)
 	r.removals.Forget(key)
+	r.refusals.Forget(key)
 	r.orphaned.forget(key)
 	r.redeclared.forget(key)
 	r.deleted.Forget(key)

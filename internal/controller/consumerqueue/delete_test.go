@@ -44,7 +44,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 	return &scope{
 		Reconciler: &Reconciler{
 			client: c, live: c, pool: connections, recorder: &controllertest.EventLog{},
-			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(func(client.ObjectKey) {}), removals: brokers.NewRefreshGate(func(client.ObjectKey) {}),
+			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(func(client.ObjectKey) {}), removals: brokers.NewRefreshGate(func(client.ObjectKey) {}), refusals: brokers.NewRefreshGate(func(client.ObjectKey) {}),
 			orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		},
 		report: reportOn(cq),

@@ -27,8 +27,6 @@ func (s *scope) countReconciliation(err, writing error) {
 		result, reason = "waiting", "Busy"
 	case errors.Is(err, statuswriter.ErrStaleCache), errors.Is(err, errUnprotected), statuswriter.IsStale(writing):
 		result, reason = "waiting", "StaleCache"
-	case errors.Is(err, errOvertaken):
-		result, reason = "waiting", "Overtaken"
 	case err != nil || writing != nil:
 		result, reason = "failed", "Error"
 	}

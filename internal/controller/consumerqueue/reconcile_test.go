@@ -79,7 +79,8 @@ func (w *world) restart() {
 	w.reconciler = &Reconciler{
 		client: w.api, live: w.api, leadsSince: sync.OnceValue(time.Now), recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), wake),
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
-		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, wake),
+		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), refusals: brokers.NewRefreshGate(wake),
+		orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, wake),
 		deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(w.clock), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 	}
 }

@@ -86,6 +86,9 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	}
 	writes := decided.Count() > 0 || decided.Removes()
 	if writes {
+		if v.refusals.IsOpen(client.ObjectKeyFromObject(v.cq), v.connection) {
+			return &brokers.RefreshPending{}
+		}
 		done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, client.ObjectKeyFromObject(v.cq))
 		if !ok {
 			v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // the turn may come much later, and a removal needs a newer refresh then
@@ -108,9 +111,10 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	}
 	before, drift := comparison.Changes, comparison.Drift(v.known, v.cq.Spec.DriftPolicy)
 	comparison, applied := v.apply(ctx, comparison, decided)
-	if errors.Is(applied, errOvertaken) {
-		return errOvertaken
+	if v.awaitsRefreshOfRefusal(ctx, applied) {
+		return &brokers.RefreshPending{}
 	}
+	applied = unanswered(applied)
 	v.countDetected(drift)
 	v.countCorrected(drift, comparison)
 	decided.Failed = failedObjects(applied)
@@ -242,14 +246,7 @@ func (v *vhostScope) apply(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan,
 ) (after plan.Comparison, applied error) {
 	if decided.Count() > 0 {
-		if applied = declareAll(ctx, v.connection, decided); applied != nil {
-			// Somebody else may have been there first: find out before anything is said.
-			unclear := v.findOut(ctx, applied)
-			if unclear == nil {
-				applied = unanswered(applied)
-			}
-			applied = errors.Join(applied, unclear)
-		}
+		applied = declareAll(ctx, v.connection, decided)
 		comparison = v.compare(ctx)
 	}
 	removal := removalOf(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
@@ -264,9 +261,6 @@ func (v *vhostScope) apply(
 	}
 	if errors.Is(applied, brokererr.ErrShared) { // which was found out just now
 		return v.compare(ctx), nil
-	}
-	if applied != nil {
-		applied = errors.Join(applied, v.connection.Refresh(ctx))
 	}
 	return v.compare(ctx), applied
 }
