@@ -28,6 +28,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/fairqueue"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
@@ -56,6 +57,10 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rabbitmq.com,resources=rabbitmqclusters,verbs=get
 
+// workers is how many BrokerConnections are reconciled at a time. Half of them may be of one namespace, for closing a connection takes
+// seconds where the broker does not answer.
+const workers = 4
+
 // clusterPoll is how often a RabbitmqCluster is asked for its Secret, for it is not watched.
 const clusterPoll = 30 * time.Second
 
@@ -78,7 +83,10 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 		Watches(&v1alpha1.ConsumerQueue{}, r.countHandler()).
 		WatchesRawSource(source.Channel(r.pool.BrokerConnectionEvents,
 			&handler.TypedEnqueueRequestForObject[*v1alpha1.BrokerConnection]{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: timeout}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, ReconciliationTimeout: timeout,
+			NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
+		}).
 		Complete(r)
 }
 

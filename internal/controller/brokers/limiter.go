@@ -27,13 +27,15 @@ const (
 // Limiter gives slots to resources whose reconciliation waits for a broker. A worker without a slot never waits for one, so brokers
 // that do not answer leave workers to the resources of others. The slots are limited in three ways:
 //
-//   - Of each broker, by its endpoint: a hundred namespaces may have a BrokerConnection each to one broker.
-//   - Of each namespace: one tenant may have BrokerConnections to a hundred brokers.
-//   - Of all lanes together that were slow last: a hundred tenants may have a broker each that does not answer.
+//   - A broker has at most half of them, by its endpoint: a hundred namespaces may have a BrokerConnection each to one broker.
+//   - A namespace never has more than are then left for others: one tenant may have BrokerConnections to a hundred brokers. So one
+//     namespace has at most half of the slots, and one slot is always free.
+//   - All lanes that were slow last have at most a quarter together: a hundred tenants may have a broker each that does not answer.
 //
 // A free slot goes to the namespace that has the fewest.
 type Limiter struct {
-	limits slots
+	// workers is the number of slots; of them, maxBroker are of one broker, and maxSlow of all slow lanes.
+	workers, maxBroker, maxSlow int
 	// wake enqueues a resource that was given a slot.
 	wake func(client.ObjectKey)
 
@@ -43,9 +45,6 @@ type Limiter struct {
 	offered map[client.ObjectKey]offer
 	grants  uint64
 }
-
-// slots are numbers of slots: the most of one broker, of one namespace and of all slow lanes.
-type slots struct{ broker, namespace, slow int }
 
 // laneKey names the resources of one namespace at one broker.
 type laneKey struct{ endpoint, namespace string }
@@ -74,12 +73,11 @@ type offer struct {
 	since time.Time // when the resource began to wait
 }
 
-// NewLimiter makes a Limiter for a number of workers: half of them may wait for one broker, or in one namespace, and a quarter in lanes
-// that are slow; one at least.
+// NewLimiter makes a Limiter for a number of workers.
 func NewLimiter(workers int, wake func(client.ObjectKey)) *Limiter {
 	return &Limiter{
-		limits: slots{broker: max(workers/2, 1), namespace: max(workers/2, 1), slow: max(workers/4, 1)},
-		wake:   wake, lanes: map[laneKey]*lane{}, offered: map[client.ObjectKey]offer{},
+		workers: workers, maxBroker: max(workers/2, 1), maxSlow: max(workers/4, 1),
+		wake: wake, lanes: map[laneKey]*lane{}, offered: map[client.ObjectKey]offer{},
 	}
 }
 
@@ -161,13 +159,14 @@ func (l *lane) isSlow(now time.Time) bool { return now.Before(l.slowUntil) }
 
 // usage is how many slots are taken.
 type usage struct {
+	all, slow           int
 	brokers, namespaces map[string]int
-	slow                int
 }
 
 func (l *Limiter) count(now time.Time) usage {
-	taken := usage{map[string]int{}, map[string]int{}, 0}
+	taken := usage{brokers: map[string]int{}, namespaces: map[string]int{}}
 	for _, of := range l.lanes {
+		taken.all += of.taken
 		taken.brokers[of.endpoint] += of.taken
 		taken.namespaces[of.namespace] += of.taken
 		if of.isSlow(now) {
@@ -179,8 +178,9 @@ func (l *Limiter) count(now time.Time) usage {
 
 // fits reports whether a lane may have one more slot.
 func (l *Limiter) fits(of *lane, taken usage, now time.Time) bool {
-	return taken.brokers[of.endpoint] < l.limits.broker && taken.namespaces[of.namespace] < l.limits.namespace &&
-		(!of.isSlow(now) || taken.slow < l.limits.slow)
+	left := l.workers - taken.all - 1
+	return (taken.namespaces[of.namespace] < left || taken.all == 0) && taken.brokers[of.endpoint] < l.maxBroker &&
+		(taken.slow < l.maxSlow || !of.isSlow(now))
 }
 
 // offer wakes resources that wait, as long as there are slots for them, and forgets lanes of which nothing needs to be known.

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// limited is a Limiter for eight workers, which gives four slots to a broker, four to a namespace and two to slow lanes.
+// limited is a Limiter for eight workers.
 type limited struct {
 	*Limiter
 	t     *testing.T
@@ -92,6 +92,25 @@ func TestANamespaceHasHalfOfTheWorkers(t *testing.T) {
 	})
 }
 
+func TestNoNamespaceHasMoreSlotsThanItLeaves(t *testing.T) {
+	withLimiter(t, func(_ *testing.T, l limited) {
+		l.acquireAll("blue", "shop", 4)
+		l.acquireAll("green", "bank", 2)
+		l.waits("green", "bank", "c")
+		l.acquire("red", "farm", "d")
+		l.waits("black", "port", "e")
+	})
+}
+
+func TestOneWorkerHasOneSlot(t *testing.T) {
+	t.Parallel()
+	l := limited{NewLimiter(1, func(client.ObjectKey) {}), t, nil}
+	end := l.acquire("blue", "shop", "a")
+	l.waits("green", "bank", "b")
+	end()
+	l.acquire("green", "bank", "b")
+}
+
 func TestSlowLanesShareAQuarterOfTheWorkers(t *testing.T) {
 	withLimiter(t, func(_ *testing.T, l limited) {
 		for _, tenant := range []string{"shop", "bank", "farm"} {
@@ -104,8 +123,8 @@ func TestSlowLanesShareAQuarterOfTheWorkers(t *testing.T) {
 		l.waits("farm-broker", "farm", "c")
 		time.Sleep(time.Millisecond)
 		l.waits("bank-broker", "bank", "d")
-		l.acquireAll("other-broker", "farm", 4)()
-		l.acquireAll("port-broker", "port", 4)()
+		l.acquireAll("other-broker", "farm", 2)()
+		l.acquireAll("port-broker", "port", 2)()
 		time.Sleep(slowAfter + time.Second)
 		last()
 		l.wakes("farm", "c")

@@ -98,7 +98,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
 			ReconciliationTimeout:   trigger.ReconciliationTimeout,
-			NewQueue:                fairqueue.New,
+			NewQueue:                fairqueue.NewFor(fairqueue.Limits{Namespace: concurrent, Background: concurrent / 4}),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		Complete(r)

@@ -11,17 +11,27 @@ import (
 // order is the storage of a workqueue. Pop takes one request of each namespace in turn. Of a namespace it takes the request with the
 // highest priority, and among equals the one that was pushed first. Its methods may be called at the same time.
 type order struct {
+	limits Limits
+
 	mu sync.Mutex
 	// ready are the requests that were pushed and not popped.
 	ready map[reconcile.Request]*entry
-	// namespaces have a ready request each; the first one is served next.
-	namespaces *list.List
-	elements   map[string]*list.Element
+	// namespaces have ready requests, or popped ones; turns has them in the order in which they are served.
+	namespaces map[string]*namespace
+	turns      *list.List
 	// priorities are those of requests that are about to be pushed.
 	priorities map[reconcile.Request]int
-	// popped are the priorities of requests whose priority was not asked for yet.
+	// popped are the priorities of requests that are not done.
 	popped map[reconcile.Request]int
 	pushed uint64
+}
+
+// namespace has the requests of one namespace.
+type namespace struct {
+	ready      byPriority
+	popped     int
+	background int // of those popped
+	turn       *list.Element
 }
 
 // entry is a ready request.
@@ -32,9 +42,15 @@ type entry struct {
 	index    int    // in its namespace
 }
 
-func newOrder() *order {
+func (e *entry) isBackground() bool { return isBackground(e.priority) }
+
+// isBackground reports whether a request of this priority is one of those that can be thousands at a time.
+func isBackground(priority int) bool { return priority <= Background }
+
+func newOrder(limits Limits) *order {
 	return &order{
-		ready: map[reconcile.Request]*entry{}, namespaces: list.New(), elements: map[string]*list.Element{},
+		limits: limits,
+		ready:  map[reconcile.Request]*entry{}, namespaces: map[string]*namespace{}, turns: list.New(),
 		priorities: map[reconcile.Request]int{}, popped: map[reconcile.Request]int{},
 	}
 }
@@ -47,7 +63,7 @@ func (o *order) raise(request reconcile.Request, priority int) {
 		if priority > found.priority {
 			o.pushed++
 			found.priority, found.number = priority, o.pushed
-			heap.Fix(o.of(request.Namespace), found.index)
+			heap.Fix(&o.namespaces[request.Namespace].ready, found.index)
 		}
 		return
 	}
@@ -72,50 +88,81 @@ func (o *order) Push(request reconcile.Request) {
 	added := &entry{request: request, priority: o.priorities[request], number: o.pushed}
 	delete(o.priorities, request)
 	o.ready[request] = added
-	if o.elements[request.Namespace] == nil {
-		o.elements[request.Namespace] = o.namespaces.PushBack(&byPriority{})
+	of := o.namespaces[request.Namespace]
+	if of == nil {
+		of = &namespace{}
+		of.turn = o.turns.PushBack(of)
+		o.namespaces[request.Namespace] = of
 	}
-	heap.Push(o.of(request.Namespace), added)
+	heap.Push(&of.ready, added)
 }
 
-// Pop removes the next request. There must be one.
+// Pop removes the next request. Len must not be zero.
 func (o *order) Pop() reconcile.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	element := o.namespaces.Front()
-	entries := element.Value.(*byPriority)
-	next := heap.Pop(entries).(*entry)
-	if entries.Len() > 0 {
-		o.namespaces.MoveToBack(element)
-	} else {
-		o.namespaces.Remove(element)
-		delete(o.elements, next.request.Namespace)
+	of := o.next()
+	o.turns.MoveToBack(of.turn)
+	next := heap.Pop(&of.ready).(*entry)
+	of.popped++
+	if next.isBackground() {
+		of.background++
 	}
 	delete(o.ready, next.request)
 	o.popped[next.request] = next.priority
 	return next.request
 }
 
-// takePriority returns the priority with which a request was popped.
-func (o *order) takePriority(request reconcile.Request) int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	priority := o.popped[request]
-	delete(o.popped, request)
-	return priority
+// next is the namespace whose turn it is; nil if no request may be popped. Those that it passes over have requests that are not done, so
+// they are no more than there are workers.
+func (o *order) next() *namespace {
+	for turn := o.turns.Front(); turn != nil; turn = turn.Next() {
+		of := turn.Value.(*namespace)
+		if len(of.ready) == 0 || of.popped >= o.limits.Namespace {
+			continue
+		}
+		if !of.ready[0].isBackground() || of.background < o.limits.Background {
+			return of
+		}
+	}
+	return nil
 }
 
-// Len counts the requests that are ready.
+// priorityOf returns the priority with which a request was popped that is not done.
+func (o *order) priorityOf(request reconcile.Request) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.popped[request]
+}
+
+// done ends what Pop began.
+func (o *order) done(request reconcile.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	of := o.namespaces[request.Namespace]
+	of.popped--
+	if isBackground(o.popped[request]) {
+		of.background--
+	}
+	delete(o.popped, request)
+	if of.popped == 0 && len(of.ready) == 0 {
+		o.turns.Remove(of.turn)
+		delete(o.namespaces, request.Namespace)
+	}
+}
+
+// Len is zero if no request may be popped; otherwise it counts the requests that are ready.
 func (o *order) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.next() == nil {
+		return 0
+	}
 	return len(o.ready)
 }
 
 // Touch does nothing: raise has done it.
 func (o *order) Touch(reconcile.Request) {}
-
-func (o *order) of(namespace string) *byPriority { return o.elements[namespace].Value.(*byPriority) }
 
 // byPriority is a heap of the ready requests of a namespace.
 type byPriority []*entry

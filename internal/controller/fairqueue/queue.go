@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -30,9 +31,26 @@ type delay struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = &Queue{}
 
-// New makes an empty queue. Its metrics have the name; the limiter sets the delays of what is added with RateLimited.
-func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	order := newOrder()
+// Background is the highest priority of background requests: a manager's first list, and whatever concerns all resources of a connection.
+const Background = handler.LowPriority
+
+// Limits are how many requests of one namespace are reconciled at a time: all, and those in the background. They are one at least.
+type Limits struct{ Namespace, Background int }
+
+// NewFor returns a function that makes the queue of a controller. The metrics of the queue have its name. The limiter sets the delays of
+// requests that are added with RateLimited.
+func NewFor(limits Limits) func(
+	name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
+) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return func(
+		name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
+	) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		return newQueue(name, limiter, limits)
+	}
+}
+
+func newQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], limits Limits) *Queue {
+	order := newOrder(Limits{max(limits.Namespace, 1), max(limits.Background, 1)})
 	return &Queue{
 		TypedInterface: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: order}),
 		order:          order, limiter: limiter, delayed: map[reconcile.Request]*delay{},
@@ -114,13 +132,19 @@ func (q *Queue) AddRateLimited(request reconcile.Request) {
 // GetWithPriority waits for the next request.
 func (q *Queue) GetWithPriority() (request reconcile.Request, priority int, shutdown bool) {
 	request, shutdown = q.TypedInterface.Get()
-	return request, q.order.takePriority(request), shutdown
+	return request, q.order.priorityOf(request), shutdown
 }
 
 // Get is GetWithPriority without the priority.
 func (q *Queue) Get() (request reconcile.Request, shutdown bool) {
 	request, _, shutdown = q.GetWithPriority()
 	return request, shutdown
+}
+
+// Done ends the reconciliation of a request.
+func (q *Queue) Done(request reconcile.Request) {
+	q.order.done(request)
+	q.TypedInterface.Done(request)
 }
 
 // Forget ends the delays of a request by the limiter.

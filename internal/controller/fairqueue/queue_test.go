@@ -1,6 +1,8 @@
 package fairqueue
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +26,7 @@ func withQueue(t *testing.T, test func(q queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)
-		q := queue{New("", limiter).(*Queue), t}
+		q := queue{newQueue("", limiter, Limits{Namespace: 6, Background: 2}), t}
 		test(q)
 		q.ShutDown()
 	})
@@ -183,6 +185,84 @@ func TestAdditionDuringAReconciliation(t *testing.T) {
 		topologytest.Equal(t, "priority", -50, priority)
 		time.Sleep(time.Minute)
 		q.hands()
+	})
+}
+
+// Two background requests of a namespace are reconciled at a time.
+func TestBackground(t *testing.T) {
+	t.Parallel()
+	withQueue(t, func(q queue) {
+		q.addWith(Background, 0, "bank", "a", "b", "c", "d")
+		q.addWith(Background, 0, "shop", "e")
+		take := func(want string) reconcile.Request {
+			q.t.Helper()
+			got, _, _ := q.GetWithPriority()
+			topologytest.Equal(q.t, "request", want, got.String())
+			return got
+		}
+		first := take("bank/a")
+		take("shop/e")
+		second := take("bank/b")
+		topologytest.Equal(t, "ready", 0, q.Len())
+		q.addWith(Background+1, 0, "bank", "d", "f")
+		take("bank/d")
+		take("bank/f")
+		topologytest.Equal(t, "ready", 0, q.Len())
+		q.Done(second)
+		take("bank/c")
+		q.addWith(Background, 0, "bank", "b")
+		topologytest.Equal(t, "ready", 0, q.Len())
+		q.Done(first)
+		take("bank/b")
+	})
+}
+
+// Six requests of a namespace are reconciled at a time.
+func TestANamespaceLeavesWorkersToOthers(t *testing.T) {
+	t.Parallel()
+	withQueue(t, func(q queue) {
+		q.addWith(0, 0, "bank", "a", "b", "c", "d", "e", "f", "g")
+		for range 6 {
+			q.GetWithPriority()
+		}
+		topologytest.Equal(t, "ready", 0, q.Len())
+		q.addWith(0, 0, "shop", "h")
+		q.hands("shop/h")
+		q.Done(request("bank", "a"))
+		q.hands("bank/g")
+	})
+}
+
+// However workers wait, each request is reconciled, and no more background requests of a namespace at a time than is allowed.
+func TestWorkersAreWoken(t *testing.T) {
+	t.Parallel()
+	withQueue(t, func(q queue) {
+		var running, most, done atomic.Int32
+		for range 8 {
+			go func() {
+				for {
+					got, _, shutdown := q.GetWithPriority()
+					if shutdown {
+						return
+					}
+					most.Store(max(most.Load(), running.Add(1)))
+					time.Sleep(time.Second)
+					running.Add(-1)
+					done.Add(1)
+					q.Done(got)
+				}
+			}()
+		}
+		synctest.Wait()
+		for i := range 20 {
+			q.addWith(Background, time.Duration(i%3)*time.Second/2, "bank", fmt.Sprint(i))
+			q.addWith(Background, time.Duration(i%2)*time.Second/2, "shop", fmt.Sprint(i))
+		}
+		time.Sleep(11 * time.Second) // ten rounds of two for each namespace, half a second after the first ones
+		synctest.Wait()
+		topologytest.Equal(t, "reconciled", 40, done.Load())
+		topologytest.Equal(t, "at a time", 4, most.Load())
+		topologytest.Equal(t, "namespaces", 0, len(q.order.namespaces))
 	})
 }
 

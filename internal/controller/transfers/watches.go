@@ -20,8 +20,13 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/fairqueue"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 )
+
+// workers is how many objects of a kind are reconciled at a time. Half of them may be of one namespace, for counting messages takes
+// seconds where the broker does not answer.
+const workers = 4
 
 // Setup adds the controller of a kind to a manager.
 func Setup(mgr ctrl.Manager, kind Kind, work Start, tasks *Tasks, finder *deadletterqueue.Finder) (*Reconciler, error) {
@@ -54,7 +59,10 @@ func Setup(mgr ctrl.Manager, kind Kind, work Start, tasks *Tasks, finder *deadle
 		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.ofConnection),
 			builder.WithPredicates(usabilityChanged())).
 		WatchesRawSource(source.TypedChannel(wakeups, woken)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, ReconciliationTimeout: trigger.ReconciliationTimeout}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
+			NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
+		}).
 		Complete(r)
 }
 
