@@ -88,6 +88,11 @@ bench-transfer: ## Measure how messages are moved against a bare copy and the Sh
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/transfer
 	hack/with-parts.sh brokers -- go test -run='^$$' -bench=DryRun -benchtime=1x -timeout=30m ./internal/rabbit/transfer
 
+.PHONY: bench-tenants
+bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside a tenant whose brokers hang, flap or are slow, in ten rounds in turns.
+	hack/with-parts.sh apiserver brokers manager -- go test -count=1 -timeout=1h ./test/faults -run='^TestFaults$$' \
+		-ginkgo.label-filter=bench -ginkgo.v $(TESTFLAGS)
+
 .PHONY: chaos-redrive
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v

@@ -38,7 +38,7 @@ quick() {
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster)$' |
     grep -vxFf <(go list "${counted[@]}")))
-  run_tier '!extended && !soak' cover.out -p=2 -skip=Hammered
+  run_tier '!extended && !soak && !bench' cover.out -p=2 -skip=Hammered
   go build -o /dev/null ./examples/orders
   GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on ./...
   hack/coverage.sh cover.out

@@ -16,32 +16,33 @@ import (
 )
 
 var _ = Describe("A broker that accepts connections and never answers", Long, func() {
-	It("does not slow down the ConsumerQueues of another", func() {
-		healthy, mute, falling := newWorld(shared), newWorld(shared), newWorld(shared)
+	It("does not slow down the ConsumerQueues of another, whatever number of names it has", func() {
+		const edited = 20
+		healthy, mute, falling := newWorld(shared), newWorld(shared), newTenant(shared)
 		for _, p := range []*netfault.Proxy{mute.amqp, mute.management} { // one is silent from the beginning…
 			p.Hold()
 		}
-		startManager(healthy, mute, falling)
+		startManager(healthy, mute, falling.world)
 		falling.Queue("steady", ordinary)
-		falling.settled(1)
+		falling.edit(edited)
+		falling.AllReady(1 + 2*edited)
 		flow := falling.flow("steady")
 		alone := healthy.best("alone", median)
 
 		mute.Queues("orders", 20, ordinary)
-		for _, p := range []*netfault.Proxy{falling.amqp, falling.management} { // …and one falls silent
-			p.Hold()
-		}
-		falling.Queues("orders", 20, ordinary)
-		Eventually(falling.management.Held).ShouldNot(BeZero(), "a request waits for its answer")
+		falling.hold() // …and one falls silent that has two names
+		falling.edit(edited)
+		Eventually(falling.second.amqp.Held).ShouldNot(BeZero(), "an operation waits for its answer")
 		beside := healthy.best("beside", median)
 		AddReportEntry("time to Ready", fmt.Sprintf("alone %v, beside silent brokers %v", alone, beside))
 		Expect(beside).To(BeNumerically("<=", 5*alone), "alone %v, beside %v", alone, beside)
 
 		// A request that is not answered ends after 30 s, and the condition stays for three intervals more.
 		Eventually(func() string { return readyReason(falling.Get("steady")) }).WithTimeout(deadline.For(time.Minute)).Should(Equal("BrokerUnreachable"))
-		for w, count := range map[*world]int{mute: 20, falling: 21} {
-			w.amqp.Release()
-			w.management.Release()
+		mute.amqp.Release()
+		mute.management.Release()
+		falling.release()
+		for w, count := range map[*world]int{mute: 20, falling.world: 1 + 2*edited} {
 			w.AllReady(count)
 			w.ExpectExactly()
 		}
