@@ -159,12 +159,12 @@ type BrokerCapabilities struct {
 	// +required
 	Definitions bool `json:"definitions"`
 
-	// events says that the operator hears of changes in the vhost at once, through the plugin rabbitmq_event_exchange. Otherwise
-	// the operator finds them once per resyncInterval.
+	// events says that the operator receives events about changes in the vhost at once, through the plugin rabbitmq_event_exchange.
+	// Otherwise the operator finds the changes once per resyncInterval.
 	// +required
 	Events bool `json:"events"`
 
-	// eventsReason says why no events are heard.
+	// eventsReason says why no events arrive.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	EventsReason string `json:"eventsReason,omitempty"`

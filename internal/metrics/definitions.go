@@ -109,7 +109,8 @@ var (
 // Events of brokers.
 var (
 	EventsHeard = gauge("warren_connection_events_heard",
-		"1 while the events of the vhost are heard. Without them, changes at the broker are found once per interval.",
+		"1 while events of the vhost arrive, which is checked every five minutes. Without them, changes at the broker are found once per "+
+			"interval.",
 		"namespace", "name")
 	Events = counter("warren_broker_events_total",
 		"Events about vhosts, by what came of them: own for a change of this operator; applied for a change by others that the snapshot "+

@@ -77,6 +77,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		observations: config.Observations, lifetime: c.ctx,
 		viewer: viewer{
 			notify: c.notices.add, isDeleting: c.deleter.IsDeleting, patience: timeouts.binding,
+			silences: backoff{first: timeouts.silence, limit: timeouts.lastListen},
 		},
 	}
 	c.operators = &operatorSurvey{

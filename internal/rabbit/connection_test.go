@@ -29,7 +29,7 @@ import (
 // hasty is for brokers that do not answer.
 var hasty = timeouts{
 	dial: 2 * time.Second, operation: 3 * time.Second, request: 5 * time.Second, close: 100 * time.Millisecond,
-	firstRetry: 10 * time.Millisecond, lastRetry: 100 * time.Millisecond,
+	firstRetry: 10 * time.Millisecond, lastRetry: 100 * time.Millisecond, marker: time.Hour, event: 3 * time.Second,
 }
 
 func openedHastily(t *testing.T, config Config) *Connection {

@@ -46,7 +46,7 @@ func TestWhatMovesDuringALookIsSeen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, again = s.Replace(fresh, "")
+		_, _, again = s.Replace(fresh, "")
 		if !leads() {
 			t.Error("nothing leads to the exchange")
 		}

@@ -16,8 +16,12 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// eventListener hears what changes in the vhost, so that nobody waits for the next refresh. Connections that share an observation
-// hear it once, and take turns when one of them closes. Whatever is missed, or cannot be understood, a refresh finds.
+// eventListener receives the events of changes in the vhost, so that nobody waits for the next refresh. Connections that share an
+// observation have one subscription, and another connection subscribes when the first one closes. A refresh finds what is missed or
+// cannot be understood.
+//
+// A broker can take a subscription and send nothing: its bindings were removed, the plugin was disabled, or a node takes the exchange for
+// unbound. So events count as heard only after a marker, and another one follows in each period.
 //
 // The listener has an AMQP connection of its own, to the vhost of the event exchange.
 type eventListener struct {
@@ -33,68 +37,91 @@ type eventListener struct {
 // eventsVHost is where the plugin has its exchange, unless it is configured otherwise.
 const eventsVHost = "/"
 
-// listenTo hears the events of a view until the context ends.
+// listenTo receives the events of a view until the context ends.
 func (l *eventListener) listenTo(ctx context.Context, view *view) {
 	retry := backoff{first: l.dialer.timeouts.firstRetry, limit: l.dialer.timeouts.lastListen}
 	for ctx.Err() == nil {
 		if l.health.read().Matched {
 			began := time.Now()
-			err := view.listening.Hold(ctx, l.dialer.errs, func() error {
-				err := l.listen(ctx, view)
-				l.ended(ctx, view, err)
-				return err
-			})
-			if err == nil || time.Since(began) > minStableDuration {
+			// The error is in the state of the view already.
+			_ = view.listening.Hold(ctx, l.dialer.errs, func() error { return l.listenOnce(ctx, view) })
+			if time.Since(began) > minStableDuration {
 				retry.reset()
 			}
 		}
-		timer := time.NewTimer(retry.wait())
-		select {
-		case <-timer.C:
-		case <-l.matched:
+		if l.sleep(ctx, retry.wait()) {
 			retry.reset()
-		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
-// ended takes note that nothing is heard any more.
+// listenOnce receives events until the subscription ends. After silence, nobody subscribes for a while: a node that takes the exchange
+// for unbound sends events again once the last binding is gone and another one is made.
+func (l *eventListener) listenOnce(ctx context.Context, view *view) error {
+	err := l.listen(ctx, view)
+	l.ended(ctx, view, err)
+	if errors.Is(err, errSilent) {
+		l.sleep(ctx, view.events.pause())
+	}
+	return err
+}
+
+// sleep waits, and returns early if the context ends or AMQP is matched. It reports whether AMQP was matched.
+func (l *eventListener) sleep(ctx context.Context, wait time.Duration) (matched bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.matched:
+		return true
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// ended records that no events are heard any more.
 func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	was, news := view.events.end(err)
-	if news && ctx.Err() == nil { // while the broker is unreachable, others say so
-		l.log.V(1).Info("No events are heard", "vhost", l.config.VHost, "reason", err.Error())
+	if ctx.Err() != nil {
+		return // who leaves the view reads another one
+	}
+	if news { // while the broker is unreachable, others say so
+		level := 1
+		if errors.Is(err, errSilent) {
+			level = 0
+		}
+		l.log.V(level).Info("No events are heard", "vhost", l.config.VHost, "reason", err.Error())
 		view.tellAll(snapshot.Notice{Capabilities: true})
 	}
-	if was && ctx.Err() == nil { // who leaves the view reads another one
+	if was {
 		l.requests.request()
 	}
 }
 
-// listen subscribes and hears; it returns why that ended.
+// listen subscribes and receives events; it returns why that ended.
 func (l *eventListener) listen(ctx context.Context, view *view) error {
 	connection, subscription, err := l.subscribe(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var marking sync.WaitGroup
-	defer func() {
-		cancel()
-		connection.Close(l.dialer.timeouts.close)
-		marking.Wait()
-	}()
-	view.events.begin()
-	view.tellAll(snapshot.Notice{Capabilities: true})
-	l.requests.request() // what changed before the subscription
+	ctx, cancel := context.WithCancelCause(ctx)
 	reached := make(chan int, 1)
-	marking.Go(func() { l.mark(ctx, view, subscription, connection, reached) })
+	var watching sync.WaitGroup
+	defer func() {
+		cancel(nil)
+		connection.Close(l.dialer.timeouts.close)
+		watching.Wait()
+	}()
+	watching.Go(func() { cancel(l.watch(ctx, view, &markers{subscription, connection, reached})) })
 	for {
 		batch, err := subscription.Next(ctx)
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+			return cause
+		}
 		if err != nil {
 			return l.dialer.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection for events was closed")
 		}
-		view.events.add(batch.Events)
+		view.events.add(batch)
 		if !view.takeAll(batch.Changes) {
 			l.requests.request()
 		}
@@ -103,35 +130,106 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 				view.tellAll(snapshot.Notice{Current: true})
 			}
 			select {
-			case reached <- batch.Marker:
-			default: // nobody waits for a marker that the broker repeats
+			case <-reached: // nobody waits for an older marker, or for one that the broker repeats
+			default:
 			}
+			reached <- batch.Marker
 		}
 	}
 }
 
-// mark makes a marker whenever somebody wants to know that the snapshot is current, one at a time. Without an answer in time the
-// connection is closed.
-func (l *eventListener) mark(
-	ctx context.Context, view *view, subscription *events.Subscription, connection *amqpconn.Conn, reached <-chan int,
-) {
+// markers makes the markers of one subscription.
+type markers struct {
+	subscription *events.Subscription
+	connection   *amqpconn.Conn
+	// reached has the numbers of the markers that were heard.
+	reached <-chan int
+}
+
+// watch makes a marker after the subscription, whenever a caller waits for one, and once per period. It returns why the subscription must
+// end.
+func (l *eventListener) watch(ctx context.Context, view *view, markers *markers) error {
+	check := time.NewTicker(l.dialer.timeouts.event)
+	defer check.Stop()
 	for number := 1; ; number++ {
+		view.events.mark()
+		if err := l.mark(ctx, markers, number); err != nil {
+			return err
+		}
+		if number == 1 {
+			view.events.begin()
+			view.tellAll(snapshot.Notice{Capabilities: true})
+			l.requests.request() // what changed before the subscription
+		}
+		if err := l.awaitNext(ctx, view, check.C); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitNext returns when the next marker is due, or an error if events are silent.
+func (l *eventListener) awaitNext(ctx context.Context, view *view, check <-chan time.Time) error {
+	due := time.NewTimer(l.dialer.timeouts.marker)
+	defer due.Stop()
+	for {
 		select {
 		case <-view.events.wanted:
+			return nil
+		case <-due.C:
+			return nil
+		case <-check:
+			if err := l.findUnannounced(view); err != nil {
+				return err
+			}
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		}
-		watchdog := time.AfterFunc(l.dialer.timeouts.operation, connection.CloseSocket)
-		view.events.mark()
-		if err := subscription.Mark(number); err != nil {
-			connection.CloseSocket()
-		}
-		select {
-		case <-reached:
-		case <-ctx.Done():
-		}
-		watchdog.Stop()
 	}
+}
+
+// mark makes a marker and returns when its event was heard. It fails with errSilent if the event does not come while the connection works.
+func (l *eventListener) mark(ctx context.Context, markers *markers, number int) error {
+	if err := l.limited(markers.connection, func() error { return markers.subscription.Mark(number) }); err != nil {
+		return l.described(err)
+	}
+	late := time.NewTimer(l.dialer.timeouts.event)
+	defer late.Stop()
+	silent := false
+	for heard := 0; heard < number && !silent; {
+		select {
+		case heard = <-markers.reached:
+		case <-late.C:
+			silent = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := l.limited(markers.connection, func() error { return markers.subscription.Unmark(number) }); err != nil {
+		return l.described(err)
+	}
+	if silent {
+		return l.dialer.errs.Fail(errSilent, "no event came within %v about a binding that Warren made at exchange %s. Warren subscribes "+
+			"again. If this stays, disable the plugin rabbitmq_event_exchange and enable it again",
+			l.dialer.timeouts.event, management.EventExchange)
+	}
+	return nil
+}
+
+// findUnannounced fails if a refresh found a change that no event announced.
+func (l *eventListener) findUnannounced(view *view) error {
+	change := view.events.unannounced.overdue(l.dialer.timeouts.event)
+	if change == "" {
+		return nil
+	}
+	return l.dialer.errs.Fail(errSilent, "a refresh found that %s, and no event announced that within %v. Warren subscribes again. If "+
+		"this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.dialer.timeouts.event)
+}
+
+// limited runs an operation, and closes the connection if the broker does not answer in time.
+func (l *eventListener) limited(connection *amqpconn.Conn, operation func() error) error {
+	watchdog := time.AfterFunc(l.dialer.timeouts.operation, connection.CloseSocket)
+	defer watchdog.Stop()
+	return operation()
 }
 
 // subscribe opens the connection for events.
@@ -142,20 +240,27 @@ func (l *eventListener) subscribe(ctx context.Context) (*amqpconn.Conn, *events.
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to vhost %q for events: %w", options.VHost, err)
 	}
-	watchdog := time.AfterFunc(l.dialer.timeouts.operation, connection.CloseSocket)
-	defer watchdog.Stop()
 	defer context.AfterFunc(ctx, connection.CloseSocket)()
-	subscription, err := events.Subscribe(connection, l.config.VHost)
-	if err == nil {
-		return connection, subscription, nil
+	var subscription *events.Subscription
+	err = l.limited(connection, func() (err error) {
+		subscription, err = events.Subscribe(connection, l.config.VHost)
+		return err
+	})
+	if err != nil {
+		connection.CloseSocket()
+		return nil, nil, l.described(err)
 	}
-	connection.CloseSocket()
+	return connection, subscription, nil
+}
+
+// described classifies what an operation for events returned.
+func (l *eventListener) described(err error) error {
 	err = l.dialer.errs.OfOperation(err)
 	if errors.Is(err, brokererr.ErrNotFound) {
-		err = l.dialer.errs.Fail(brokererr.ErrNotFound, "neither vhost %q nor vhost %q has the exchange %s: enable the plugin "+
+		return l.dialer.errs.Fail(brokererr.ErrNotFound, "neither vhost %q nor vhost %q has the exchange %s: enable the plugin "+
 			"rabbitmq_event_exchange", l.config.VHost, eventsVHost, management.EventExchange)
 	}
-	return nil, nil, err
+	return err
 }
 
 // exchangeVHost is where the event exchange is to be found: in the vhost itself, or else where it usually is.

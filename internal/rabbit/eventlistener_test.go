@@ -228,10 +228,10 @@ func TestAwaitAMarker(t *testing.T) {
 		"the marker is heard":                {func(h *heard) { h.reach(time.Now()) }, []bool{true}},
 		"both markers are heard":             {func(h *heard) { h.reach(time.Now()); h.mark(); h.reach(time.Now()) }, []bool{true, true}},
 		"an event before it was not clear":   {func(h *heard) { before := time.Now(); h.unclear(); h.reach(before) }, []bool{false}},
-		"the broker may have dropped events": {func(h *heard) { h.add(events.QueueLimit); h.reach(time.Now()) }, []bool{false}},
+		"the broker may have dropped events": {func(h *heard) { h.add(events.Batch{Events: events.QueueLimit}); h.reach(time.Now()) }, []bool{false}},
 		"the vhost was read since": {func(h *heard) {
-			h.add(events.QueueLimit)
-			h.read(h.count())
+			h.add(events.Batch{Events: events.QueueLimit})
+			h.read(time.Now(), h.count(), snapshot.Difference{})
 			h.reach(time.Now())
 		}, []bool{true}},
 		"the subscription ends":             {func(h *heard) { h.end(brokererr.ErrUnreachable) }, []bool{false, false}},
@@ -239,7 +239,7 @@ func TestAwaitAMarker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHeard()
+			h := newHeard(backoff{})
 			h.begin()
 			var told []bool
 			tell := func(current bool) { told = append(told, current) }
@@ -250,7 +250,7 @@ func TestAwaitAMarker(t *testing.T) {
 			NewWithT(t).Expect(told).To(Equal(test.want))
 		})
 	}
-	h := newHeard()
+	h := newHeard(backoff{})
 	if h.await(time.Now(), func(bool) { t.Error("nobody hears") }) {
 		t.Error("a marker is awaited that nobody will hear")
 	}

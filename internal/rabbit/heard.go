@@ -16,17 +16,21 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// heard is what an observation knows of events.
+// heard is the state of an observation's event feed.
 type heard struct {
-	// wanted wakes who marks; see eventListener.
+	// wanted wakes the goroutine that makes markers; see eventListener.
 	wanted chan struct{}
+	// unannounced finds changes without an event.
+	unannounced unannounced
 
 	mu sync.Mutex
-	// since is when the subscription began; zero while there is none, and reason says why, once that is known: a broker that is
-	// restarted comes back. lostAt is when the subscription ended, or the observation began.
+	// since is when the first marker of the subscription was heard; zero while no events are heard, and reason says why, once that is
+	// known: a broker that is restarted comes back. lostAt is when events were heard last, or the observation began.
 	since  time.Time
 	reason string
 	lostAt time.Time
+	// silences is the wait before another subscription where one was silent.
+	silences backoff
 	// unclearAt is when an event was last heard that only a reading can make clear.
 	unclearAt time.Time
 	// currentAt is the latest time as of which the snapshot was shown to be current by events.
@@ -52,7 +56,12 @@ type awaiting struct {
 	tell   func(current bool)
 }
 
-func newHeard() heard { return heard{wanted: make(chan struct{}, 1), lostAt: time.Now()} }
+func newHeard(silences backoff) heard {
+	return heard{wanted: make(chan struct{}, 1), lostAt: time.Now(), silences: silences, exclusive: map[string]bool{}}
+}
+
+// errSilent: the broker takes the subscription, and sends no events.
+var errSilent = errors.New("events are silent")
 
 // lossPatience is for how long a broker may be unreachable before that is said to be the reason why no events are heard.
 const lossPatience = 2 * time.Minute
@@ -61,28 +70,38 @@ const lossPatience = 2 * time.Minute
 // memory that they take.
 const createdLimit = 1000
 
-// begin takes note of a new subscription.
+// begin records that events are heard: the first marker of a subscription has come.
 func (h *heard) begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.since, h.reason, h.exclusive = time.Now(), "", map[string]bool{}
+	h.since, h.reason = time.Now(), ""
 }
 
-// end takes note that there is no subscription. It says whether there was one, and whether the reason is news.
+// end records that a subscription ended. It reports whether events were heard, and whether the reason is a new one. While the broker
+// has been unreachable for a short time only, the reason stays what it was.
 func (h *heard) end(reason error) (was, news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if was = !h.since.IsZero(); was {
 		h.lostAt = time.Now()
+		if time.Since(h.since) > h.silences.limit {
+			h.silences.reset()
+		}
 	}
-	said := reason.Error()
-	if errors.Is(reason, brokererr.ErrUnreachable) && time.Since(h.lostAt) < lossPatience {
-		said = ""
+	if !errors.Is(reason, brokererr.ErrUnreachable) || time.Since(h.lostAt) >= lossPatience {
+		news, h.reason = h.reason != reason.Error(), reason.Error()
 	}
-	news = h.reason != said
-	h.since, h.reason = time.Time{}, said
+	h.since, h.exclusive = time.Time{}, map[string]bool{}
+	h.unannounced.reset()
 	h.answer(h.number+1, false)
 	return was, news
+}
+
+// pause returns how long nobody may subscribe after a subscription that was silent: longer each time, unless events were heard for long.
+func (h *heard) pause() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.silences.wait()
 }
 
 // state is since when events have been heard; zero if they are not, for a reason. currentAt is that of the observation.
@@ -95,15 +114,20 @@ func (h *heard) state() (since time.Time, reason string, currentAt time.Time) {
 // suffices says whether a snapshot that was read at a time, with all events since, is current. Where the broker dropped an event, it
 // has sent as many others since then as it keeps.
 func (h *heard) suffices(readAt time.Time) bool {
-	complete := h.events-h.eventsRead < events.QueueLimit
-	return !h.since.IsZero() && readAt.After(h.since) && readAt.After(h.unclearAt) && complete
+	return h.isComplete(readAt) && readAt.After(h.unclearAt)
 }
 
-// add counts events that were heard.
-func (h *heard) add(count int) {
+// isComplete reports whether all events since a time were heard, at which the vhost was read last.
+func (h *heard) isComplete(readAt time.Time) bool {
+	return !h.since.IsZero() && readAt.After(h.since) && h.events-h.eventsRead < events.QueueLimit
+}
+
+// add records events that were heard.
+func (h *heard) add(batch events.Batch) {
+	h.unannounced.announce(batch.Changes)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.events += count
+	h.events += batch.Events
 }
 
 // count is how many events were heard.
@@ -113,10 +137,12 @@ func (h *heard) count() int {
 	return h.events
 }
 
-// read takes note of a reading that ended well, before which so many events had been heard.
-func (h *heard) read(before int) {
+// read records a refresh that succeeded: when the one before it began, how many events had been heard before this one, and what it found
+// changed.
+func (h *heard) read(previous time.Time, before int, difference snapshot.Difference) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.unannounced.refreshed(difference, h.isComplete(previous))
 	h.eventsRead = before
 }
 
@@ -155,11 +181,13 @@ func (h *heard) mark() {
 	h.number++
 }
 
-// reach takes note that the marker was heard. It is false if the snapshot is not current all the same.
+// reach records that the marker was heard, and reports whether it shows that the snapshot is current. A marker that nobody asked for does
+// not: where the cluster has several nodes, nobody asks.
 func (h *heard) reach(readAt time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	current := h.suffices(readAt)
+	asked := slices.ContainsFunc(h.awaiting, func(a awaiting) bool { return a.number <= h.number })
+	current := asked && h.suffices(readAt)
 	if current {
 		h.currentAt = h.marked
 	}
@@ -257,16 +285,18 @@ func (v *view) effectOf(change events.Change) effect {
 	return effectApply
 }
 
-// isDeleting says whether one of the connections is deleting a queue, or the queue of a binding, and is about to say so.
+// isDeleting reports whether one of the connections is deleting a queue, or the queue of a binding.
 func (v *view) isDeleting(id vhost.ID) bool {
-	queue := id.Name
-	switch id.Kind {
-	case vhost.KindExchange:
-		return false
-	case vhost.KindBinding:
-		queue = id.Destination
+	queue, is := queueOf(id)
+	return is && slices.ContainsFunc(v.all(), func(other *view) bool { return other.viewer.isDeleting(queue) })
+}
+
+// queueOf returns the queue that an ID is of, or the one that a binding binds.
+func queueOf(id vhost.ID) (name string, is bool) {
+	if id.Kind == vhost.KindBinding {
+		return id.Destination, true
 	}
-	return slices.ContainsFunc(v.all(), func(other *view) bool { return other.viewer.isDeleting(queue) })
+	return id.Name, id.Kind == vhost.KindQueue
 }
 
 // apply makes a change to the snapshot, and returns what the change concerns.

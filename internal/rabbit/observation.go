@@ -87,6 +87,8 @@ type viewer struct {
 	isDeleting func(queue string) bool
 	// patience is timeouts.binding.
 	patience time.Duration
+	// silences is the wait before another subscription where one was silent.
+	silences backoff
 }
 
 // view is one connection's use of an observation.
@@ -105,7 +107,7 @@ func (o *Observations) open(key observationKey, viewer viewer) *view {
 	if !exists {
 		observed = &observation{
 			key: key, reading: management.NewPlaces(1), listening: management.NewPlaces(1), views: map[*view]bool{},
-			events: newHeard(), standing: &o.standing,
+			events: newHeard(viewer.silences), standing: &o.standing,
 		}
 	}
 	if key.isShared() {
@@ -159,18 +161,21 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 	held := false
 	err = v.reading.Hold(waiting, errs, func() error {
 		held = true
-		if began = v.lastRead(); !began.Before(demand.oldest) {
+		previous := v.lastRead()
+		if began = previous; !began.Before(demand.oldest) {
 			return nil
 		}
 		began = time.Now()
 		before := v.events.count()
-		again, err := v.readAndReplace(ctx, read)
+		difference, again, err := v.readAndReplace(ctx, read)
 		if err == nil && (again || demand.twice) {
-			_, err = v.readAndReplace(ctx, read)
+			var more snapshot.Difference
+			more, _, err = v.readAndReplace(ctx, read)
+			difference.Add(more)
 		}
 		if err == nil {
+			v.events.read(previous, before, difference)
 			v.read(began)
-			v.events.read(before)
 		}
 		return err
 	})
@@ -216,21 +221,22 @@ func (o *observation) nextReading(pace pace) time.Time {
 	return o.readAt.Add(max(pace.pause, time.Duration(pace.share)*o.took))
 }
 
-// readAndReplace says whether the vhost is to be read again, for something is missing that was there before.
-func (v *view) readAndReplace(ctx context.Context, read readFunc) (again bool, err error) {
+// readAndReplace returns what changed. again reports whether the vhost must be read again, because something is missing that
+// was there before.
+func (v *view) readAndReplace(ctx context.Context, read readFunc) (difference snapshot.Difference, again bool, err error) {
 	fresh, etag, err := read(ctx, v.store.Begin())
 	if err != nil {
 		v.store.End()
 		if errors.Is(err, management.ErrNotModified) {
 			err = nil
 		}
-		return false, err
+		return difference, false, err
 	}
 	v.hadNews()
 	fresh.UnderWay = v.standing.All()
-	changed, again := v.store.Replace(fresh, etag)
+	changed, difference, again := v.store.Replace(fresh, etag)
 	v.notifyAll(changed)
-	return again, nil
+	return difference, again, nil
 }
 
 // write takes over a change that the broker has confirmed. The other connections hear of the change with the next reading, as

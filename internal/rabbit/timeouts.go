@@ -18,6 +18,9 @@ type timeouts struct {
 	pace       pace          // of the readings of a vhost
 	lastListen time.Duration // the longest wait before another attempt to hear events
 	binding    time.Duration // from the event that a binding was deleted to that of its queue or exchange
+	marker     time.Duration // from a marker to the next, if nobody asks for one: each is a binding, and voids the ETag of definitions
+	event      time.Duration // from a change to its event; a subscription that takes longer is silent
+	silence    time.Duration // the first wait before another subscription where one was silent
 }
 
 // pace is how fast one reading of a vhost may follow another.
@@ -33,6 +36,8 @@ var defaultTimeouts = timeouts{
 	firstRetry: 250 * time.Millisecond, lastRetry: 30 * time.Second, settle: 400 * time.Millisecond, leftover: 20 * time.Second,
 	match: 3 * time.Second, statistics: 15 * time.Second, link: time.Second,
 	pace: pace{time.Second, 10}, lastListen: 10 * time.Minute, binding: 200 * time.Millisecond,
+	marker: 5 * time.Minute, event: 10 * time.Second,
+	silence: 1200 * time.Millisecond, // a second at least, less the jitter
 }
 
 const (

@@ -125,11 +125,14 @@ func (s *Subscription) add(event amqp.Delivery, batch *Batch) {
 	}
 }
 
-// Mark has a later batch tell of a marker, whose number must be above those before. What the connection's node of the broker did
-// before the call comes in no later batch than the marker. A marker is a binding of the subscription's own queue.
+// Mark makes a marker, which a later batch reports. Its number must be above those before. What the connection's node of the broker
+// did before the call comes in no later batch than the marker. A marker is a binding of the subscription's own queue; Unmark removes
+// the binding.
 func (s *Subscription) Mark(number int) error {
-	if err := s.binder.QueueBind(s.queue, s.markerKey+strconv.Itoa(number), management.EventExchange, false, nil); err != nil {
-		return err
-	}
+	return s.binder.QueueBind(s.queue, s.markerKey+strconv.Itoa(number), management.EventExchange, false, nil)
+}
+
+// Unmark removes the binding of a marker.
+func (s *Subscription) Unmark(number int) error {
 	return s.binder.QueueUnbind(s.queue, s.markerKey+strconv.Itoa(number), management.EventExchange, nil)
 }

@@ -24,6 +24,55 @@ func Changes(old, fresh *Snapshot) Notice {
 	return newNotice(queues, exchanges, routes)
 }
 
+// Difference lists the objects that differ from one snapshot to another: those that only one of them has, and the names of policies that
+// changed. The IDs of bindings have no arguments, and do not tell queues from exchanges.
+type Difference struct {
+	Created, Deleted []vhost.ID
+	Policies         []string
+}
+
+// Add adds another difference.
+func (d *Difference) Add(other Difference) {
+	d.Created = append(d.Created, other.Created...)
+	d.Deleted = append(d.Deleted, other.Deleted...)
+	d.Policies = append(d.Policies, other.Policies...)
+}
+
+// DifferenceOf compares two snapshots of one cluster; those of two clusters have no difference.
+func DifferenceOf(old, fresh *Snapshot) (d Difference) {
+	if old.Cluster != fresh.Cluster {
+		return d
+	}
+	d.Created, d.Deleted = onlyIn(fresh, old), onlyIn(old, fresh)
+	for _, policy := range changedPolicies(old.Policies, fresh.Policies) {
+		d.Policies = append(d.Policies, policy.Name)
+	}
+	return d
+}
+
+// onlyIn lists the objects that the other snapshot lacks.
+func onlyIn(s, other *Snapshot) (ids []vhost.ID) {
+	for name := range s.Queues {
+		if _, exists := other.Queues[name]; !exists {
+			ids = append(ids, vhost.QueueID(name))
+		}
+	}
+	for name := range s.exchanges {
+		if _, exists := other.exchanges[name]; !exists {
+			ids = append(ids, vhost.ExchangeID(name))
+		}
+	}
+	for source, bindings := range s.BindingsFrom {
+		if sameBindings(bindings, other.BindingsFrom[source]) {
+			continue
+		}
+		for _, b := range missingBindings(bindings, other.BindingsFrom[source]) {
+			ids = append(ids, vhost.ID{Kind: vhost.KindBinding, Source: source, Destination: b.Destination, RoutingKey: b.RoutingKey})
+		}
+	}
+	return ids
+}
+
 // Concerning lists what a change of one object may concern, but for exchanges that only lead to the object by way of others; see
 // WithUpstream. What goes with the object is seen before the change, what comes with it after.
 func (s *Snapshot) Concerning(id vhost.ID) Notice {

@@ -100,6 +100,39 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+func TestDifferenceOf(t *testing.T) {
+	t.Parallel()
+	binding := vhost.Binding{Source: "x", Destination: "r", RoutingKey: "c", Arguments: vhost.Arguments{"n": int64(1)}}
+	bindingID := vhost.ID{Kind: vhost.KindBinding, Source: "x", Destination: "r", RoutingKey: "c"}
+	for name, test := range map[string]struct {
+		change           func(*Snapshot)
+		created, deleted Difference
+	}{
+		"nothing":  {func(*Snapshot) {}, Difference{}, Difference{}},
+		"queue":    {func(s *Snapshot) { s.PutQueue("z", vhost.Queue{}) }, Difference{Created: []vhost.ID{vhost.QueueID("z")}}, Difference{Deleted: []vhost.ID{vhost.QueueID("z")}}},
+		"exchange": {func(s *Snapshot) { s.PutExchange("z", vhost.Exchange{}) }, Difference{Created: []vhost.ID{vhost.ExchangeID("z")}}, Difference{Deleted: []vhost.ID{vhost.ExchangeID("z")}}},
+		"binding":  {func(s *Snapshot) { s.PutBinding(binding) }, Difference{Created: []vhost.ID{bindingID}}, Difference{Deleted: []vhost.ID{bindingID}}},
+		"policy": {
+			func(s *Snapshot) { s.Policies = append(s.Policies, vhost.Policy{Name: "z"}) },
+			Difference{Policies: []string{"z"}},
+			Difference{Policies: []string{"z"}},
+		},
+		"another cluster": {func(s *Snapshot) { s.PutQueue("z", vhost.Queue{}); s.Cluster = "green" }, Difference{}, Difference{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			with := some()
+			test.change(with)
+			if difference := cmp.Diff(test.created, DifferenceOf(some(), with)); difference != "" {
+				t.Errorf("what comes (-want +got):\n%s", difference)
+			}
+			if difference := cmp.Diff(test.deleted, DifferenceOf(with, some())); difference != "" {
+				t.Errorf("what goes (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
 func TestObserveFollowsExchanges(t *testing.T) {
 	t.Parallel()
 	s := some()
@@ -369,7 +402,7 @@ func TestMissingOnceIsNotGone(t *testing.T) {
 			}
 			var s Store
 			s.Replace(vh(), "")
-			_, again := s.Replace(lacking(), "")
+			_, _, again := s.Replace(lacking(), "")
 			want := lacking()
 			if test.kept {
 				want = vh()
@@ -380,7 +413,7 @@ func TestMissingOnceIsNotGone(t *testing.T) {
 			if difference := cmp.Diff(want, s.Current, compareWhole); difference != "" {
 				t.Errorf("after one reading, wanted (-), is (+):\n%s", difference)
 			}
-			if _, again := s.Replace(lacking(), ""); again {
+			if _, _, again := s.Replace(lacking(), ""); again {
 				t.Error("is to be read a third time")
 			}
 			if difference := cmp.Diff(lacking(), s.Current, compareWhole); difference != "" {

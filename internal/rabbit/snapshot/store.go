@@ -105,11 +105,12 @@ func (s *Store) End() {
 	s.readingNow, s.since = false, nil
 }
 
-// Replace ends a reading with what was read, and returns what changed; nothing if there was nothing to compare with.
+// Replace ends a reading with what was read. It returns what changed, for those whom it concerns and object by object; nothing if there was
+// nothing to compare with.
 // The answer may be older than what was written through since the reading began: that is done again, and the ETag, which
 // then stands for something else than the snapshot, is not kept. The vhost must be read again at once if something is missing
 // for the first time.
-func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, again bool) {
+func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, difference Difference, again bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for _, w := range s.since {
@@ -123,7 +124,7 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, again boo
 		if s.doubted = fresh.doubt(s.Current, s.doubted); s.doubted != nil {
 			etag = ""
 		}
-		changed = Changes(s.Current, fresh)
+		changed, difference = Changes(s.Current, fresh), DifferenceOf(s.Current, fresh)
 	}
 	s.trust(etag)
 	s.readingNow, s.since = false, nil
@@ -131,7 +132,7 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, again boo
 	defer s.reading.Unlock()
 	s.Current.Free()
 	s.Current = fresh
-	return changed, s.doubted != nil
+	return changed, difference, s.doubted != nil
 }
 
 // Close gives back the memory of the snapshot, which can still be read.

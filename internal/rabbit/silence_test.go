@@ -1,0 +1,286 @@
+package rabbit
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+)
+
+// What the tests do to the event exchange, in Erlang.
+const (
+	removeEventBindings = `[rabbit_binding:remove(B, <<"test">>) ||
+		B <- rabbit_binding:list_for_source(rabbit_misc:r(<<"/">>, exchange, <<"` + management.EventExchange + `">>))].`
+	disableEvents = `ok = rabbit:stop_apps([rabbitmq_event_exchange]).`
+	enableEvents  = `ok = rabbit:start_apps([rabbitmq_event_exchange]).`
+	restartEvents = `ok = rabbit:stop_apps([rabbitmq_event_exchange]), ok = rabbit:start_apps([rabbitmq_event_exchange]).`
+	// muteEvents leaves the node as it is when the last binding is removed while another one is made.
+	muteEvents = `rabbit_event ! {event_exchange, removed_last_binding}.`
+)
+
+// watchful makes a marker every half second, and takes events for silent after two.
+func watchful() timeouts {
+	quick := unpaced()
+	quick.marker, quick.event, quick.lastListen = 500*time.Millisecond, 2*time.Second, 5*time.Second
+	return quick
+}
+
+var (
+	noEvent      = ContainSubstring("events are silent: no event came within 2s about a binding that Warren made at exchange amq.rabbitmq.event")
+	enablePlugin = ContainSubstring("enable the plugin rabbitmq_event_exchange")
+)
+
+// fallsSilent waits until no events are heard, for a reason.
+func fallsSilent(t *testing.T, connection *Connection, reason types.GomegaMatcher) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		health := connection.Health()
+		g.Expect(health.EventsSince).To(BeZero())
+		g.Expect(health.EventsReason).To(reason)
+		g.Expect(connection.Stats().EventsHeard).To(BeFalse())
+	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
+}
+
+// A subscription that receives no events any more ends, and the next one receives events again.
+func TestSilenceIsNoticed(t *testing.T) {
+	t.Parallel()
+	private := brokers.NewPrivate(t)
+	connection := connectedWith(t, configOf(private.Broker.NewVHost(t)), watchful())
+	for _, test := range []struct {
+		name    string
+		happens string
+		reason  types.GomegaMatcher
+		remedy  string
+	}{
+		{name: "all bindings of the event exchange are removed", happens: removeEventBindings, reason: noEvent},
+		{name: "the plugin is disabled", happens: disableEvents, reason: enablePlugin, remedy: enableEvents},
+		{
+			name: "the plugin is disabled and enabled at once", happens: restartEvents,
+			reason: SatisfyAny(noEvent, enablePlugin), // a marker may fail in between
+		},
+		{name: "the node takes the exchange for unbound", happens: muteEvents, reason: noEvent},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			hearing(t, connection)
+			private.Eval(test.happens)
+			fallsSilent(t, connection, test.reason)
+			if test.remedy != "" {
+				private.Eval(test.remedy)
+			}
+			hearing(t, connection)
+		})
+	}
+
+	t.Run("with two subscriptions, which pause at the same time at last", func(t *testing.T) {
+		other := connectedWith(t, configOf(private.Broker.NewVHost(t)), watchful())
+		hearing(t, connection)
+		hearing(t, other)
+		private.Eval(muteEvents)
+		fallsSilent(t, connection, noEvent)
+		fallsSilent(t, other, noEvent)
+		hearing(t, connection)
+		hearing(t, other)
+		other.Close()
+	})
+
+	t.Run("while another program is subscribed", func(t *testing.T) {
+		program, err := private.Broker.VHost(t, "/").Connect("another program")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = program.Close() })
+		if _, err := events.Subscribe(&amqpconn.Conn{Connection: program, ID: "another"}, "/"); err != nil {
+			t.Fatal(err)
+		}
+		hearing(t, connection)
+		private.Eval(muteEvents)
+		fallsSilent(t, connection, noEvent)
+		for range 3 { // also while Warren subscribes again
+			if connection.awaitMarker(func(bool) {}) {
+				t.Error("a caller waits for a marker that nobody will hear")
+			}
+			if err := connection.CatchUp(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = program.Close()
+		hearing(t, connection)
+	})
+
+	t.Run("before the next marker, when a refresh finds a change", func(t *testing.T) {
+		vh, rare := private.Broker.NewVHost(t), watchful()
+		rare.marker = time.Hour
+		vh.DeclareQueue("orders", nil)
+		connection := connectedWith(t, configOf(vh), rare)
+		hearing(t, connection)
+		private.Eval(removeEventBindings)
+		vh.DeleteQueue("orders")
+		if err := connection.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fallsSilent(t, connection, ContainSubstring(`a refresh found that queue "orders" was deleted, and no event announced that within 2s`))
+		hearing(t, connection)
+	})
+}
+
+// A marker is a binding, and voids the ETag of the definitions.
+func TestOneMarkerForEachSubscriptionAndPeriod(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	often := unpaced()
+	often.marker = 100 * time.Millisecond
+	for name, test := range map[string]struct {
+		timeouts timeouts
+		markers  types.GomegaMatcher
+	}{
+		"one after the subscription": {unpaced(), Equal(1)},
+		"then one for each period":   {often, BeNumerically(">", 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connection := connectedWith(t, configOf(vh), test.timeouts)
+			hearing(t, connection)
+			NewWithT(t).Eventually(func() int {
+				heard := &connection.views.get().events
+				heard.mu.Lock()
+				defer heard.mu.Unlock()
+				return heard.number
+			}).WithTimeout(within).Should(test.markers)
+		})
+	}
+}
+
+// The reason of a silence stays while the broker cannot be reached for a moment, and a broker that is gone for long is a reason of its own.
+func TestWhyNoEventsAreHeard(t *testing.T) {
+	t.Parallel()
+	silent, unreachable := fmt.Errorf("%w: no event", errSilent), fmt.Errorf("%w: closed", brokererr.ErrUnreachable)
+	for name, test := range map[string]struct {
+		happens func(h *heard)
+		want    string
+		news    bool
+	}{
+		"silence":                               {func(*heard) {}, "events are silent: no event", true},
+		"silence again":                         {func(h *heard) { h.end(silent) }, "events are silent: no event", false},
+		"silence, and events are heard between": {func(h *heard) { h.end(silent); h.begin() }, "events are silent: no event", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHeard(backoff{})
+			h.begin()
+			test.happens(&h)
+			_, news := h.end(silent)
+			for range 2 {
+				if _, reason, _ := h.state(); reason != test.want || news != test.news {
+					t.Errorf("reason %q, news %v", reason, news)
+				}
+				h.end(unreachable)
+			}
+			h.lostAt = h.lostAt.Add(-lossPatience)
+			h.end(unreachable)
+			if _, reason, _ := h.state(); reason != unreachable.Error() {
+				t.Errorf("reason %q after a long time", reason)
+			}
+		})
+	}
+}
+
+// Each silence makes the next pause longer, until events have been heard for longer than the longest pause.
+func TestPausesAfterSilence(t *testing.T) {
+	t.Parallel()
+	h := newHeard(backoff{first: time.Second, limit: 4 * time.Second})
+	pauses := func(want ...time.Duration) {
+		t.Helper()
+		for _, most := range want {
+			h.begin()
+			h.end(errSilent)
+			if got := h.pause(); got > most || got < most*9/10 {
+				t.Errorf("a pause of %v, want %v", got, most)
+			}
+		}
+	}
+	pauses(time.Second, 2*time.Second, 4*time.Second, 4*time.Second)
+	h.begin()
+	h.since = h.since.Add(-5 * time.Second)
+	h.end(brokererr.ErrUnreachable)
+	pauses(time.Second)
+}
+
+// A change that a refresh found counts as unannounced if its event came neither before nor within the time.
+func TestUnannouncedChanges(t *testing.T) {
+	t.Parallel()
+	orders := vhost.QueueID("orders")
+	deleted, created := events.Change{Kind: events.Deleted, ID: orders}, events.Change{Kind: events.Created, ID: orders}
+	found := snapshot.Difference{Deleted: []vhost.ID{orders}}
+	var many []events.Change
+	for number := range announcedLimit + 1 {
+		many = append(many, events.Change{Kind: events.Created, ID: vhost.QueueID(fmt.Sprint(number))})
+	}
+	none := snapshot.Difference{}
+	for _, test := range []struct {
+		name    string
+		happens func(u *unannounced)
+		want    string
+	}{
+		{"no event comes", func(u *unannounced) { u.refreshed(found, true) }, `queue "orders" was deleted`},
+		{"its event came before", func(u *unannounced) { u.announce([]events.Change{deleted}); u.refreshed(found, true) }, ""},
+		{"its event comes after", func(u *unannounced) { u.refreshed(found, true); u.announce([]events.Change{deleted}) }, ""},
+		{
+			"Warren corrects it, which is announced", func(u *unannounced) { u.refreshed(found, true); u.announce([]events.Change{created}) },
+			`queue "orders" was deleted`,
+		},
+		{
+			"its event came before another refresh, which did not show it yet",
+			func(u *unannounced) {
+				u.announce([]events.Change{deleted})
+				u.refreshed(none, true)
+				u.refreshed(found, true)
+			}, "",
+		},
+		{
+			"an event of long ago", func(u *unannounced) {
+				u.announce([]events.Change{deleted})
+				u.refreshed(none, true)
+				u.refreshed(none, true)
+				u.refreshed(found, true)
+			}, `queue "orders" was deleted`,
+		},
+		{"a queue is new", func(u *unannounced) { u.refreshed(snapshot.Difference{Created: []vhost.ID{orders}}, true) }, `queue "orders" was created`},
+		{"a policy", func(u *unannounced) { u.refreshed(snapshot.Difference{Policies: []string{"limits"}}, true) }, `policy "limits" was changed`},
+		{"its event is about a policy", func(u *unannounced) {
+			u.announce([]events.Change{{Kind: events.PolicyChanged, ID: vhost.ID{Name: "limits"}}})
+			u.refreshed(snapshot.Difference{Policies: []string{"limits"}}, true)
+		}, ""},
+		{"the change may be older than the subscription", func(u *unannounced) { u.refreshed(found, false) }, ""},
+		{"there is another subscription", func(u *unannounced) { u.refreshed(found, true); u.reset() }, ""},
+		{"there were more events than are kept", func(u *unannounced) { u.announce(many); u.refreshed(found, true) }, ""},
+		{"an exchange of RabbitMQ", func(u *unannounced) {
+			u.refreshed(snapshot.Difference{Created: []vhost.ID{vhost.ExchangeID("amq.rabbitmq.log")}}, true)
+		}, ""},
+		{"a binding of another subscription to events", func(u *unannounced) {
+			binding := vhost.ID{Kind: vhost.KindBinding, Source: management.EventExchange, Destination: "audit"}
+			u.refreshed(snapshot.Difference{Deleted: []vhost.ID{binding}}, true)
+		}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			u := &unannounced{}
+			test.happens(u)
+			if got := u.overdue(0); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if got := u.overdue(time.Hour); got != "" {
+				t.Errorf("%q is overdue before the time", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,124 @@
+package rabbit
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// A marker shows that the connection's own node announces changes. Each node of a cluster announces what was done through it, so the
+// others can be silent all the same. Then a refresh finds changes that no event announced.
+
+// unannounced compares the changes that refreshes find with those that events announced. The zero value is ready to use.
+type unannounced struct {
+	mu sync.Mutex
+	// recent are the changes that events announced since the last refresh, and earlier those from the refresh before until then: a node
+	// can show a change a moment after another one announced it.
+	recent, earlier announced
+	// found is when a refresh showed a change that no event has announced yet.
+	found map[changed]time.Time
+}
+
+// announced are the changes that events announced.
+type announced struct {
+	changes map[changed]bool
+	full    bool // there were more than announcedLimit
+}
+
+// announcedLimit is how many changes are kept at most. From refreshes with more events nothing is concluded.
+const announcedLimit = 1000
+
+// reset forgets everything, for a new subscription.
+func (u *unannounced) reset() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.recent, u.earlier, u.found = announced{}, announced{}, nil
+}
+
+// announce records the changes that events announced.
+func (u *unannounced) announce(changes []events.Change) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, change := range changes {
+		key := changed{change.ID, change.Kind}
+		delete(u.found, key)
+		if u.recent.full = u.recent.full || len(u.recent.changes) == announcedLimit; u.recent.full {
+			continue
+		}
+		if u.recent.changes == nil {
+			u.recent.changes = map[changed]bool{}
+		}
+		u.recent.changes[key] = true
+	}
+}
+
+// refreshed records what a refresh found changed. complete is false if some of that may be older than the subscription.
+func (u *unannounced) refreshed(difference snapshot.Difference, complete bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if complete && !u.recent.full && !u.earlier.full {
+		for _, id := range difference.Created {
+			u.find(changed{id, events.Created})
+		}
+		for _, id := range difference.Deleted {
+			u.find(changed{id, events.Deleted})
+		}
+		for _, name := range difference.Policies {
+			u.find(changed{vhost.ID{Name: name}, events.PolicyChanged})
+		}
+	}
+	u.earlier, u.recent = u.recent, announced{}
+}
+
+// find records a change that a refresh found, unless an event announced it.
+func (u *unannounced) find(change changed) {
+	_, known := u.found[change]
+	if known || !isAnnounced(change.id) || u.recent.changes[change] || u.earlier.changes[change] || len(u.found) == announcedLimit {
+		return
+	}
+	if u.found == nil {
+		u.found = map[changed]time.Time{}
+	}
+	u.found[change] = time.Now()
+}
+
+// overdue describes a change that a refresh found, and that no event has announced for a time since; empty if there is none.
+func (u *unannounced) overdue(limit time.Duration) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for change, since := range u.found {
+		if time.Since(since) > limit {
+			return change.String()
+		}
+	}
+	return ""
+}
+
+// String says what happened, as the end of a sentence.
+func (c changed) String() string {
+	switch c.kind {
+	case events.PolicyChanged:
+		return fmt.Sprintf("policy %q was changed", c.id.Name)
+	case events.Deleted:
+		return fmt.Sprintf("%v was deleted", c.id)
+	}
+	return fmt.Sprintf("%v was created", c.id)
+}
+
+// isAnnounced reports whether a subscription receives events about an object. The exchanges of RabbitMQ itself come and go with
+// plugins, and events about bindings of the event exchange are left out.
+func isAnnounced(id vhost.ID) bool {
+	switch id.Kind {
+	case vhost.KindExchange:
+		return !strings.HasPrefix(id.Name, "amq.")
+	case vhost.KindBinding:
+		return id.Source != management.EventExchange
+	}
+	return true
+}
