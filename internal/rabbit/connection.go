@@ -185,5 +185,5 @@ func (c *Connection) CatchUp(ctx context.Context) error {
 // awaitMarker tells whether the snapshot is current as of the call, once events show that. It is false if events do not suffice.
 func (c *Connection) awaitMarker(tell func(current bool)) bool {
 	view := c.views.get()
-	return view != nil && c.health.read().Nodes == 1 && view.events.await(view.lastRead(), tell)
+	return view != nil && c.health.read().ordersEvents() && view.events.await(view.lastRead(), tell)
 }

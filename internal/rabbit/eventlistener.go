@@ -122,7 +122,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 			return l.dialer.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection for events was closed")
 		}
 		view.events.add(batch)
-		if !view.takeAll(batch.Changes) {
+		if !view.takeAll(batch.Changes, l.health.read().ordersEvents()) {
 			l.requests.request()
 		}
 		if batch.Marker > 0 {

@@ -117,6 +117,9 @@ func (h Health) Usable() bool { return h.Err == nil && h.Observable() }
 // Observable says that the vhost has been read, and that AMQP leads to the same broker. Something may have gone wrong since.
 func (h Health) Observable() bool { return h.Matched && !h.SyncedAt.IsZero() }
 
+// ordersEvents reports whether events come in the order of the changes: of several nodes, each sends its own.
+func (h Health) ordersEvents() bool { return h.Nodes == 1 }
+
 // same compares all but the times: errors by what they say, and whether the vhost has been read.
 func (h Health) same(other Health) bool {
 	return text(h.Err) == text(other.Err) && h.Connected == other.Connected && h.Version == other.Version &&

@@ -260,8 +260,8 @@ const (
 	effectRefresh effect = "refresh" // only a reading shows the change
 )
 
-// effectOf decides what to do about a change.
-func (v *view) effectOf(change events.Change) effect {
+// effectOf decides what to do about a change. ordered is as for takeAll.
+func (v *view) effectOf(change events.Change, ordered bool) effect {
 	switch {
 	case !concerns(change) || v.events.passExclusive(change):
 		return effectNone
@@ -277,6 +277,8 @@ func (v *view) effectOf(change events.Change) effect {
 		return effectRefresh
 	}
 	switch {
+	case !ordered:
+		return effectRefresh
 	case change.ID.Kind == vhost.KindBinding && !change.Exact:
 		return effectRefresh
 	case change.Kind == events.Created && (!change.Exact || !v.events.mayCreate(v.lastRead()) || !v.hasEnds(change)):
@@ -351,12 +353,12 @@ func (v *view) hasEnds(change events.Change) bool {
 	return source && destination
 }
 
-// takeAll brings changes into the snapshot, and tells those whom they concern; see untold. sufficed is false if the vhost must be
-// read.
-func (v *view) takeAll(changes []events.Change) (sufficed bool) {
+// takeAll brings changes into the snapshot, and tells those whom they concern; see untold. ordered says that the events come in the
+// order of the changes, as those of a single node do: others may only lead to a refresh. sufficed is false if the vhost must be read.
+func (v *view) takeAll(changes []events.Change, ordered bool) (sufficed bool) {
 	sufficed = true
 	for _, change := range changes {
-		effect, concerned := v.effectOf(change), snapshot.Notice{}
+		effect, concerned := v.effectOf(change, ordered), snapshot.Notice{}
 		switch effect {
 		case effectApply:
 			concerned = v.apply(change)

@@ -2,6 +2,8 @@ package rabbit
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -280,6 +282,41 @@ func TestUnannouncedChanges(t *testing.T) {
 			}
 			if got := u.overdue(time.Hour); got != "" {
 				t.Errorf("%q is overdue before the time", got)
+			}
+		})
+	}
+}
+
+// Nodes send their events independently of each other: a queue that was deleted and declared again can look deleted, or declared.
+func TestEventsOfSeveralNodesOnlyRequestARefresh(t *testing.T) {
+	t.Parallel()
+	created := func(name string) events.Change {
+		return events.Change{Kind: events.Created, ID: vhost.QueueID(name), Exact: true}
+	}
+	deleted := events.Change{Kind: events.Deleted, ID: vhost.QueueID("orders")}
+	for name, test := range map[string]struct {
+		changes  []events.Change
+		ordered  bool
+		queues   []string
+		sufficed bool
+	}{
+		"one node":                            {[]events.Change{deleted, created("invoices")}, true, []string{"invoices"}, true},
+		"several nodes":                       {[]events.Change{deleted}, false, []string{"orders"}, false},
+		"several nodes, of which one is late": {[]events.Change{created("orders"), deleted}, false, []string{"orders"}, false},
+		"several nodes, and another queue":    {[]events.Change{created("invoices")}, false, []string{"orders"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nobody := silent()
+			nobody.isDeleting = func(string) bool { return false }
+			view := NewObservations().open(observationKey{}, nobody)
+			before := snapshot.New()
+			before.PutQueue("orders", vhost.Queue{})
+			view.store.Replace(before, "")
+			sufficed := view.takeAll(test.changes, test.ordered)
+			observed, _ := view.store.Observe(vhost.Selection{Queues: []string{"orders", "invoices"}})
+			if got := slices.Collect(maps.Keys(observed.Queues)); sufficed != test.sufficed || !slices.Equal(got, test.queues) {
+				t.Errorf("queues %v, sufficed %v", got, sufficed)
 			}
 		})
 	}
