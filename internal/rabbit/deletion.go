@@ -20,6 +20,9 @@ func (c *Connection) DeleteEmpty(
 ) error {
 	began := time.Now()
 	err := c.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+	if c.views.takeIgnored(queues) && err != nil {
+		c.RequestRefresh() // another client may have deleted what this call did not
+	}
 	metrics.QueueDeletions.Observe(time.Since(began), brokererr.Result(err))
 	return err
 }

@@ -31,6 +31,8 @@ type heard struct {
 	lostAt time.Time
 	// silences is the wait before another subscription where one was silent.
 	silences backoff
+	// ignored are queues of which events were left to a deletion that was under way; see leaveToDeletion.
+	ignored map[string]bool
 	// unclearAt is when an event was last heard that only a reading can make clear.
 	unclearAt time.Time
 	// currentAt is the latest time as of which the snapshot was shown to be current by events.
@@ -268,7 +270,7 @@ func (v *view) effectOf(change events.Change, ordered bool) effect {
 	case change.Kind == events.PolicyChanged:
 		return effectRefresh
 	case change.Kind == events.Deleted && v.isDeleting(change.ID):
-		return effectOwn
+		return v.leaveToDeletion(change.ID)
 	}
 	switch v.own.hear(change.ID, change.Kind) {
 	case originOwn:
@@ -285,20 +287,6 @@ func (v *view) effectOf(change events.Change, ordered bool) effect {
 		return effectRefresh
 	}
 	return effectApply
-}
-
-// isDeleting reports whether one of the connections is deleting a queue, or the queue of a binding.
-func (v *view) isDeleting(id vhost.ID) bool {
-	queue, is := queueOf(id)
-	return is && slices.ContainsFunc(v.all(), func(other *view) bool { return other.viewer.isDeleting(queue) })
-}
-
-// queueOf returns the queue that an ID is of, or the one that a binding binds.
-func queueOf(id vhost.ID) (name string, is bool) {
-	if id.Kind == vhost.KindBinding {
-		return id.Destination, true
-	}
-	return id.Name, id.Kind == vhost.KindQueue
 }
 
 // apply makes a change to the snapshot, and returns what the change concerns.

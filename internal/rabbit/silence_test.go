@@ -1,6 +1,8 @@
 package rabbit
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -320,4 +322,28 @@ func TestEventsOfSeveralNodesOnlyRequestARefresh(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A queue that somebody else deletes while a deletion of ours waits is missed as soon as the deletion ends otherwise.
+func TestAQueueThatIsDeletedWhileADeletionWaits(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+	connection := connected(t, configOf(vh), nil)
+	hearing(t, connection)
+	wanted := errors.New("the queue is wanted again")
+	err := connection.DeleteEmpty(t.Context(), connection.Health().Cluster.Key(), []string{"orders"}, func(ctx context.Context) error {
+		vh.DeleteQueue("orders")
+		if err := connection.CatchUp(ctx); err != nil { // until the event was heard
+			return err
+		}
+		return wanted
+	})
+	if !errors.Is(err, wanted) {
+		t.Fatal(err)
+	}
+	NewWithT(t).Eventually(func() int {
+		observed, _ := connection.Observe(vhost.Selection{Queues: []string{"orders"}})
+		return len(observed.Queues)
+	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeZero())
 }

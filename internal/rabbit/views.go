@@ -132,6 +132,12 @@ func (v *views) refused(id vhost.ID, kind events.Kind) {
 	v.each(func(view *view) { view.own.refused(id, kind) })
 }
 
+// takeIgnored reports whether events about one of the queues were left to a deletion, and forgets that.
+func (v *views) takeIgnored(queues []string) (some bool) {
+	v.each(func(view *view) { some = view.events.takeIgnored(queues) || some })
+	return some
+}
+
 // write takes over a change that the broker has confirmed, into the view that is being read for the first time too.
 func (v *views) write(change snapshot.Write) {
 	v.each(func(view *view) { view.write(change) })
