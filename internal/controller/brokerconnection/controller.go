@@ -216,7 +216,7 @@ func (r *Reconciler) reconcileNormal(
 			}
 		}
 		r.pool.Close(key)
-		writer.SetReady(conditions.False(problem.reason, problem.message), conditions.Reconciling)
+		writer.SetReady(conditions.False(problem.reason, problem.message), problem.progress())
 		return ctrl.Result{RequeueAfter: trigger.Jittered(clusterPoll)}, nil
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -58,21 +59,49 @@ func TestLookAtBrokerConnection(t *testing.T) {
 	t.Parallel()
 	suspend := true
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: "True", Reason: "Old", Message: "old", ObservedGeneration: 2}
+	broker := v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}
 	for name, test := range map[string]struct {
-		spec  v1alpha1.BrokerConnectionSpec
-		want  []string
-		again bool
-		err   error
+		spec   v1alpha1.BrokerConnectionSpec
+		secret map[string]string
+		want   []string
+		again  bool
 	}{
 		"suspended": {
 			spec: v1alpha1.BrokerConnectionSpec{Suspend: &suspend},
 			want: []string{`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is set: the broker is neither read nor written", 3`},
 		},
 		"its Secret is missing": {
-			spec: v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}},
+			spec: broker,
 			want: []string{
 				`Ready=False SecretNotFound "Secret \"broker\" not found in namespace \"shop\": create it", 3`,
 				`Reconciling=True SecretNotFound "Secret \"broker\" not found in namespace \"shop\": create it", 3`,
+			},
+			again: true,
+		},
+		"its Secret lacks a key": {
+			spec: broker, secret: map[string]string{"username": "bob", "host": "mq"},
+			want: []string{
+				`Ready=False SecretInvalid "Secret \"broker\" lacks the key password: add it", 3`,
+				`Stalled=True SecretInvalid "Secret \"broker\" lacks the key password: add it", 3`,
+			},
+			again: true,
+		},
+		"its spec cannot be used": {
+			spec:   v1alpha1.BrokerConnectionSpec{SecretRef: broker.SecretRef, AMQPURI: "amqp://[::1"},
+			secret: map[string]string{"username": "bob", "password": controllertest.Password},
+			want: []string{
+				`Ready=False InvalidSpec "spec.amqpURI cannot be used: want amqp://host:port or amqps://host:port", 3`,
+				`Stalled=True InvalidSpec "spec.amqpURI cannot be used: want amqp://host:port or amqps://host:port", 3`,
+			},
+			again: true,
+		},
+		"its RabbitmqCluster is missing": {
+			spec: v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}},
+			want: []string{
+				`Ready=False ClusterNotReady "RabbitmqCluster \"rabbit\" not found in namespace \"shop\": create it, ` +
+					`or name another in spec.clusterRef", 3`,
+				`Reconciling=True ClusterNotReady "RabbitmqCluster \"rabbit\" not found in namespace \"shop\": create it, ` +
+					`or name another in spec.clusterRef", 3`,
 			},
 			again: true,
 		},
@@ -80,6 +109,11 @@ func TestLookAtBrokerConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes})
+			if test.secret != nil {
+				secret := &corev1.Secret{Data: bytesOf(test.secret)}
+				secret.Namespace, secret.Name = "shop", "broker"
+				topologytest.Equal(t, "error", nil, c.Create(t.Context(), secret))
+			}
 			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0))
 			stopped, stop := context.WithCancel(t.Context())
 			stop()

@@ -16,22 +16,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
 // IndexSecret is the index of BrokerConnections by the names of the Secrets that their specs reference.
 const IndexSecret = "secret"
 
-// invalidConfig says why a BrokerConnection cannot be made a configuration yet.
+// invalidConfig is why a BrokerConnection and its Secrets are not a configuration. It is an error.
 type invalidConfig struct {
 	reason, message string
 }
 
 func (u *invalidConfig) Error() string { return u.message }
 
+// progress is Reconciling while a Secret or a RabbitmqCluster is missing, which another controller may be about to create. A wrong spec
+// or a wrong Secret is Stalled: GitOps tools then fail at once instead of waiting for their timeout.
+func (u *invalidConfig) progress() conditions.Progress {
+	switch u.reason {
+	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonInvalidSpec:
+		return conditions.Stalled
+	}
+	return conditions.Reconciling
+}
+
 var rabbitmqClusterKind = schema.GroupVersionKind{Group: "rabbitmq.com", Version: "v1beta1", Kind: "RabbitmqCluster"}
 
-// configOf gathers what a BrokerConnection and its Secrets say. The error is an *unusable where the user has something
+// configOf gathers what a BrokerConnection and its Secrets say. The error is an *invalidConfig where the user has something
 // to do. Secrets are read from the API server each time: none is kept in memory whole.
 func configOf(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnection) (rabbit.Config, error) {
 	secretName, err := credentialsSecret(ctx, live, bc)
