@@ -24,10 +24,16 @@ var (
 		"kind", "namespace", "condition", "status", "reason")
 	ConditionSince = gauge("warren_resource_condition_since_timestamp_seconds",
 		"When a condition began that wants attention: Ready that is not True; Drifted, RecreationRequired, Stalled or Suspended "+
-			"that is True. A resource that is well has no series.",
+			"that is True. A resource that is well has no series, and one that is suspended only that of Suspended.",
 		"kind", "namespace", "name", "condition", "status", "reason")
+	DeletionTime = gauge("warren_resource_deletion_timestamp_seconds",
+		"When the deletion of a resource was requested that still exists. A resource that is not being deleted has no series.",
+		"kind", "namespace", "name")
+	Advisories = gauge("warren_consumerqueue_advisories",
+		"Advisories in status.advisories of a ConsumerQueue that is not suspended, by code. A code without an advisory has no series.",
+		"namespace", "name", "code")
 	Reconciliations = counter("warren_reconciliations_total",
-		"Reconciliations by what came of them: done with the reason of the Ready condition; waiting for a slot at the broker (Busy), "+
+		"Reconciliations by outcome: done with the reason of the Ready condition; waiting for a slot at the broker (Busy), "+
 			"for a refresh of the vhost (RefreshPending) or for the cache (StaleCache); failed with Error.",
 		"kind", "result", "reason")
 )
@@ -72,6 +78,10 @@ var (
 		"1 while the broker of a BrokerConnection answers: protocol is amqp or management. A BrokerConnection that is suspended, or "+
 			"whose Secret cannot be used, has no series.",
 		"namespace", "name", "protocol")
+	ConnectionMissing = gauge("warren_connection_missing",
+		"ConsumerQueues, without suspended ones, that name a BrokerConnection that does not exist. name is that of the missing "+
+			"BrokerConnection. A BrokerConnection that exists has no series.",
+		"namespace", "name")
 	Reconnects = total("warren_connection_reconnects_total",
 		"AMQP connections that were opened again after the first.",
 		"namespace", "name")

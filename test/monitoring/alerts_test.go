@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
@@ -132,6 +133,42 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		prometheus.eventually(`warren_drift_detected_total{kind="Queue", effect="Recreate"} >= 1`, HaveLen(1))
 	})
 
+	It("fires for a ConsumerQueue that is Stalled, and for a BrokerConnection that does not exist", func() {
+		well.Queue("rival", `{queue: {name: orders}, retry: {policy: None}}`)
+		well.Queue("lost", `{connectionRef: {name: typo}}`)
+		well.Eventually("rival", Condition("Stalled", metav1.ConditionTrue, "Conflict"))
+		fires(well.is("WarrenConsumerQueueStalled", "rival"))
+		fires(well.is("WarrenConnectionMissing", "typo"))
+		well.Delete("rival", "lost")
+		ends(well.is("WarrenConsumerQueueStalled", "rival"))
+		ends(well.is("WarrenConnectionMissing", "typo"))
+	})
+
+	It("fires for a BrokerConnection that was never Ready though its broker answers", func() {
+		user := broker.NewUser(GinkgoTB()) // no tag: the management API refuses the user
+		fenced.VHost.Grant(user, ".*", ".*", ".*")
+		fenced.SecretNamed("untagged", user.Username, user.Password)
+		connection := &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Name: "untagged"}, Spec: v1alpha1.BrokerConnectionSpec{
+			SecretRef: &v1alpha1.SecretReference{Name: "untagged"}, VHost: fenced.VHost.Name, ResyncInterval: "1s",
+		}}
+		fenced.Apply(connection)
+		fires(fenced.is("WarrenConnectionNotReady", "untagged"))
+		Expect(prometheus.firing()).NotTo(ContainElement(fenced.is("WarrenBrokerUnreachable", "untagged")))
+		Expect(fenced.Kube.Delete(ctx(), connection)).To(Succeed())
+		ends(fenced.is("WarrenConnectionNotReady", "untagged"))
+	})
+
+	It("fires for an advisory by which messages can be lost", func() {
+		well.VHost.SetPolicy("expiring", brokers.Policy{
+			Pattern: "^orders.dlq$", ApplyTo: "queues", Definition: map[string]any{"message-ttl": 3_600_000},
+		})
+		for _, code := range []string{"DeadLettersExpire", "ShadowedByPolicy"} {
+			prometheus.eventually(fmt.Sprintf(`ALERTS{alertname="WarrenMessagesCanBeLost", name="orders", code=%q}`, code), HaveLen(1))
+		}
+		well.VHost.DeletePolicy("expiring")
+		ends(well.is("WarrenMessagesCanBeLost", "orders"))
+	})
+
 	It("tells of dead letters that grow, and that wait", func() {
 		well.VHost.Publish("", "orders.dlq", "first", "second")
 		fires(well.is("WarrenDeadLettersGrowing", "orders"))
@@ -147,6 +184,17 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		Eventually(func() model.Vector {
 			return prometheus.query(`warren_redrive_messages_total{consumerqueue="orders", kind="Redrive", result="moved"} == 5`)
 		}).Should(HaveLen(1))
+	})
+
+	It("fires for a Redrive that waits, and for one that cannot start", func() {
+		well.Redrive("waits", `{consumerQueueRef: {name: nobody}}`)
+		well.Queue("plain", `{retry: {policy: None}, deadLetter: {policy: Disabled}}`)
+		well.Redrive("fails", `{consumerQueueRef: {name: plain}}`)
+		fires(well.is("WarrenRedriveOrPurgeWaiting", "waits"))
+		fires(well.is("WarrenRedriveOrPurgeFailed", "fails"))
+		well.Kube.Kubectl("delete", "redrive", "--namespace="+well.Namespace, "waits", "fails")
+		ends(well.is("WarrenRedriveOrPurgeWaiting", "waits"))
+		ends(well.is("WarrenRedriveOrPurgeFailed", "fails"))
 	})
 
 	It("counts what a Purge deletes", func() {
@@ -176,10 +224,14 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		ends(fenced.is("WarrenSnapshotStale", "default"))
 	})
 
-	It("forgets what is deleted", func() {
+	It("fires for a deletion that waits, and forgets what is deleted", func() {
 		cut.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
+		cut.management.Refuse()
 		cut.Delete("orders")
+		fires(cut.is("WarrenDeletionWaiting", "orders"))
+		cut.management.Accept()
 		Eventually(func() bool { return cut.Exists("orders") }).Should(BeFalse())
+		ends(cut.is("WarrenDeletionWaiting", "orders"))
 		cut.Kube.Kubectl("delete", "brokerconnection", "--namespace="+cut.Namespace, "default")
 		Eventually(func() model.Vector {
 			return prometheus.query(fmt.Sprintf(`{__name__=~"warren_.*", namespace=%q}`, cut.Namespace))

@@ -4,11 +4,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -26,6 +30,25 @@ var _ = Describe("The rules", func() {
 		}
 	})
 
+	It("fire for each advisory by which messages can be lost", func() {
+		harmless := []v1alpha1.AdvisoryCode{
+			v1alpha1.AdvisoryDeliveryLimitBelowAttempts, // the message goes to the dead-letter queue
+			v1alpha1.AdvisoryFenced,                     // WarrenFenceStanding
+			v1alpha1.AdvisoryOrphaned, v1alpha1.AdvisoryRedriveImpossible, v1alpha1.AdvisoryReturnRouteFansOut,
+			v1alpha1.AdvisorySharedDeadLetterQueue, v1alpha1.AdvisorySharedVHost,
+		}
+		for _, rule := range rules().Groups[0].Rules {
+			if rule.Alert == "WarrenMessagesCanBeLost" {
+				alerting := regexp.MustCompile(`code=~"([^"]*)"`).FindStringSubmatch(rule.Expr.String())[1]
+				var known []string
+				for _, code := range harmless {
+					known = append(known, string(code))
+				}
+				Expect(append(known, strings.Split(alerting, "|")...)).To(ConsistOf(advisoryCodes()))
+			}
+		}
+	})
+
 	It("say what is wrong, and where to read what to do", func() {
 		for _, rule := range rules().Groups[0].Rules {
 			Expect(rule.Alert).To(HavePrefix("Warren"))
@@ -40,6 +63,23 @@ var _ = Describe("The rules", func() {
 		}
 	})
 })
+
+// advisoryCodes are the codes that the CRD allows.
+func advisoryCodes() []string {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(Checkout, "config", "crd", "bases", "messaging.warren.dev_consumerqueues.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	var crd apiextensionsv1.CustomResourceDefinition
+	Expect(yaml.Unmarshal(text, &crd)).To(Succeed())
+	status := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]
+	var codes []string
+	for _, value := range status.Properties["advisories"].Items.Schema.Properties["code"].Enum {
+		var code string
+		Expect(yaml.Unmarshal(value.Raw, &code)).To(Succeed())
+		codes = append(codes, code)
+	}
+	return codes
+}
 
 func promtool(args ...string) {
 	GinkgoHelper()

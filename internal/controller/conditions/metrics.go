@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,19 +20,26 @@ type tallied struct{ namespace, condition, status, reason string }
 // NewTally counts nothing yet.
 func NewTally(kind string) *Tally { return &Tally{kind, map[tallied]int{}} }
 
-// Add counts a resource, and emits since when it has conditions that want attention.
+// Add counts a resource, and emits when its conditions that want attention began, and when its deletion was requested.
 func (t *Tally) Add(emit metrics.Emit, object client.Object, all []metav1.Condition) {
+	suspended := meta.IsStatusConditionTrue(all, v1alpha1.ConditionSuspended)
 	for _, c := range all {
 		t.counts[tallied{object.GetNamespace(), c.Type, string(c.Status), c.Reason}]++
-		if wantsAttention(c) {
+		if wantsAttention(c, suspended) {
 			metrics.ConditionSince.EmitTime(emit, c.LastTransitionTime.Time,
 				t.kind, object.GetNamespace(), object.GetName(), c.Type, string(c.Status), c.Reason)
 		}
 	}
+	if deleted := object.GetDeletionTimestamp(); deleted != nil {
+		metrics.DeletionTime.EmitTime(emit, deleted.Time, t.kind, object.GetNamespace(), object.GetName())
+	}
 }
 
-// wantsAttention says whether somebody who looks after a resource wants to know of a condition.
-func wantsAttention(c metav1.Condition) bool {
+// wantsAttention reports whether a user has to learn of a condition. While a resource is suspended, its other conditions are old.
+func wantsAttention(c metav1.Condition, suspended bool) bool {
+	if suspended {
+		return c.Type == v1alpha1.ConditionSuspended
+	}
 	switch c.Type {
 	case v1alpha1.ConditionReady:
 		return c.Status != metav1.ConditionTrue

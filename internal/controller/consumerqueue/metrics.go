@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -85,9 +86,47 @@ func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	tally := conditions.NewTally(kind)
 	for i := range list.Items {
 		tally.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
+		emitAdvisories(emit, &list.Items[i])
 		r.emitMessages(emit, &list.Items[i])
 	}
 	tally.Emit(emit)
+	r.emitMissingConnections(emit, list.Items)
+}
+
+// emitAdvisories emits how many advisories of each code a ConsumerQueue has. While it is suspended, its advisories are old.
+func emitAdvisories(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
+	if meta.IsStatusConditionTrue(cq.Status.Conditions, v1alpha1.ConditionSuspended) {
+		return
+	}
+	counts := map[v1alpha1.AdvisoryCode]int{}
+	for _, advisory := range cq.Status.Advisories {
+		counts[advisory.Code]++
+	}
+	for code, count := range counts {
+		metrics.Advisories.Emit(emit, float64(count), cq.Namespace, cq.Name, string(code))
+	}
+}
+
+// emitMissingConnections emits how many ConsumerQueues name each BrokerConnection that does not exist.
+func (r *Reconciler) emitMissingConnections(emit metrics.Emit, queues []v1alpha1.ConsumerQueue) {
+	list := &v1alpha1.BrokerConnectionList{}
+	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has ended
+		return
+	}
+	exists := map[client.ObjectKey]bool{}
+	for i := range list.Items {
+		exists[client.ObjectKeyFromObject(&list.Items[i])] = true
+	}
+	missing := map[client.ObjectKey]int{}
+	for i := range queues {
+		key := brokers.ConnectionKey(&queues[i])
+		if !exists[key] && !queues[i].IsSuspended() {
+			missing[key]++
+		}
+	}
+	for key, count := range missing {
+		metrics.ConnectionMissing.Emit(emit, float64(count), key.Namespace, key.Name)
+	}
 }
 
 // emitMessages emits how many messages the queues of a ConsumerQueue hold, as far as that is known.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -31,24 +33,60 @@ func TestMetrics(t *testing.T) {
 	w.broker.SetMessages("orders", 7)
 	w.broker.SetMessages("dlq", 2)
 	w.emits(`
-# HELP warren_consumerqueue_messages `+helpOf(t, "warren_consumerqueue_messages")+`
+# HELP warren_consumerqueue_messages `+controllertest.HelpOf(t, "warren_consumerqueue_messages")+`
 # TYPE warren_consumerqueue_messages gauge
 warren_consumerqueue_messages{name="orders",namespace="shop",role="dead_lettered"} 2
 warren_consumerqueue_messages{name="orders",namespace="shop",role="main"} 7
 `, "warren_consumerqueue_messages", "warren_resource_condition_since_timestamp_seconds")
 	w.broker.SetMessages("dlq", -1)
 	w.emits(`
-# HELP warren_consumerqueue_messages `+helpOf(t, "warren_consumerqueue_messages")+`
+# HELP warren_consumerqueue_messages `+controllertest.HelpOf(t, "warren_consumerqueue_messages")+`
 # TYPE warren_consumerqueue_messages gauge
 warren_consumerqueue_messages{name="orders",namespace="shop",role="main"} 7
 `, "warren_consumerqueue_messages")
 	w.emits(`
-# HELP warren_resources `+helpOf(t, "warren_resources")+`
+# HELP warren_resources `+controllertest.HelpOf(t, "warren_resources")+`
 # TYPE warren_resources gauge
 warren_resources{condition="Drifted",kind="ConsumerQueue",namespace="shop",reason="InSync",status="False"} 1
 warren_resources{condition="Ready",kind="ConsumerQueue",namespace="shop",reason="InSync",status="True"} 1
 warren_resources{condition="RecreationRequired",kind="ConsumerQueue",namespace="shop",reason="InSync",status="False"} 1
 `, "warren_resources")
+}
+
+// Advisories count by code. What a ConsumerQueue had before it was suspended is not told any more.
+func TestMetricsOfAdvisories(t *testing.T) {
+	t.Parallel()
+	advisories := []v1alpha1.Advisory{
+		{Code: v1alpha1.AdvisoryShadowedByPolicy, Name: "orders"},
+		{Code: v1alpha1.AdvisoryDeadLettersExpire, Name: "dlq"},
+		{Code: v1alpha1.AdvisoryShadowedByPolicy, Name: "dlq"},
+	}
+	orders, suspended := controllertest.ConsumerQueue(t, twoQueues), controllertest.Named(t, "shop", "suspended", twoQueues)
+	orders.Status.Advisories, suspended.Status.Advisories = advisories, advisories
+	conditions.For(&suspended.Status.Conditions, 1).SetSuspended("spec.suspend is set")
+	w := newWorld(t, orders, suspended)
+	w.emits(`
+# HELP warren_consumerqueue_advisories `+controllertest.HelpOf(t, "warren_consumerqueue_advisories")+`
+# TYPE warren_consumerqueue_advisories gauge
+warren_consumerqueue_advisories{code="DeadLettersExpire",name="orders",namespace="shop"} 1
+warren_consumerqueue_advisories{code="ShadowedByPolicy",name="orders",namespace="shop"} 2
+`, "warren_consumerqueue_advisories")
+}
+
+// A missing BrokerConnection has one series, however many ConsumerQueues name it.
+func TestMetricsOfMissingConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.ConsumerQueue(t, twoQueues),
+		controllertest.Named(t, "shop", "first", `{connectionRef: {name: typo}}`),
+		controllertest.Named(t, "shop", "second", `{connectionRef: {name: typo}}`),
+		controllertest.Named(t, "shop", "suspended", `{connectionRef: {name: later}, suspend: true}`),
+		controllertest.Named(t, "elsewhere", "orders", `{}`))
+	w.emits(`
+# HELP warren_connection_missing `+controllertest.HelpOf(t, "warren_connection_missing")+`
+# TYPE warren_connection_missing gauge
+warren_connection_missing{name="default",namespace="elsewhere"} 1
+warren_connection_missing{name="typo",namespace="shop"} 2
+`, "warren_connection_missing")
 }
 
 // Drift is counted when it is found, and again only after it was gone.
@@ -71,15 +109,4 @@ func TestDriftIsCountedOnce(t *testing.T) {
 		counts(before + float64(again) + 1)
 		counts(before + float64(again) + 1)
 	}
-}
-
-func helpOf(t *testing.T, name string) string {
-	t.Helper()
-	for _, metric := range metrics.Definitions() {
-		if metric.Name == name {
-			return metric.Help
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return ""
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
@@ -242,4 +243,16 @@ func InSync(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	cq.Status.ObservedGeneration = cq.Generation
 	cq.Status.ClusterName, cq.Status.ClusterEndpoint = "rabbit@memory", "memory:5672"
 	return cq
+}
+
+// HelpOf is the help of a metric, which precedes its series in the text format.
+func HelpOf(t testing.TB, name string) string {
+	t.Helper()
+	for _, metric := range metrics.Definitions() {
+		if metric.Name == name {
+			return metric.Help
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return ""
 }
