@@ -157,7 +157,7 @@ docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 	go run ./hack/reference >docs/reference/arguments.md
 	go run ./hack/reference/metrics >docs/reference/metrics.md
-	go run ./hack/reference/flags >docs/reference/flags.md
+	$(KUSTOMIZE) build config/default | go run ./hack/reference/flags >docs/reference/flags.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
 
 .PHONY: site

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Removes the operator, its CRDs and with them every BrokerConnection and ConsumerQueue of the cluster. Nothing is deleted at the
+# Removes the operator, its CRDs and with them every resource of Warren in the cluster. Nothing is deleted at the
 # brokers: the operator ends first, and then the finalizers are taken off that would have had it delete there. It needs no broker.
 #
 #   KUBECTL   the command; kubectl unless given

@@ -92,7 +92,7 @@ type ConsumerQueueStatus struct {
 	// +optional
 	Contract *ContractStatus `json:"contract,omitempty"`
 
-	// planHash identifies all changes, for approvals; empty when in sync.
+	// planHash identifies the set of all changes, those that are omitted included; empty when in sync.
 	// +kubebuilder:validation:MaxLength=80
 	// +optional
 	PlanHash string `json:"planHash,omitempty"`
