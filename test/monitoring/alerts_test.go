@@ -153,7 +153,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		}}
 		fenced.Apply(connection)
 		fires(fenced.is("WarrenConnectionNotReady", "untagged"))
-		Expect(prometheus.firing()).NotTo(ContainElement(fenced.is("WarrenBrokerUnreachable", "untagged")))
+		Consistently(prometheus.firing).ShouldNot(ContainElement(fenced.is("WarrenBrokerUnreachable", "untagged")))
 		Expect(fenced.Kube.Delete(ctx(), connection)).To(Succeed())
 		ends(fenced.is("WarrenConnectionNotReady", "untagged"))
 	})
@@ -187,14 +187,15 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	})
 
 	It("fires for a Redrive that waits, and for one that cannot start", func() {
-		well.Redrive("waits", `{consumerQueueRef: {name: nobody}}`)
-		well.Queue("plain", `{retry: {policy: None}, deadLetter: {policy: Disabled}}`)
-		well.Redrive("fails", `{consumerQueueRef: {name: plain}}`)
+		well.Queue("lost", `{connectionRef: {name: typo}}`)
+		well.Redrive("waits", `{consumerQueueRef: {name: lost}}`)
+		well.Redrive("fails", `{consumerQueueRef: {name: nobody}}`)
 		fires(well.is("WarrenRedriveOrPurgeWaiting", "waits"))
 		fires(well.is("WarrenRedriveOrPurgeFailed", "fails"))
 		well.Kube.Kubectl("delete", "redrive", "--namespace="+well.Namespace, "waits", "fails")
 		ends(well.is("WarrenRedriveOrPurgeWaiting", "waits"))
 		ends(well.is("WarrenRedriveOrPurgeFailed", "fails"))
+		well.Delete("lost")
 	})
 
 	It("counts what a Purge deletes", func() {

@@ -29,7 +29,7 @@ The manager serves those of controller-runtime and of Go as well. These are wort
 | metric | type | meaning |
 | --- | --- | --- |
 | ` + "`leader_election_master_status`" + ` | gauge | 1 while this manager leads; its label name is warren.messaging.warren.dev |
-| ` + "`controller_runtime_reconcile_time_seconds`" + ` | histogram | reconciliations by controller: brokerconnection, consumerqueue, redrive or purge |
+| ` + "`controller_runtime_reconcile_time_seconds`" + ` | histogram | by controller: brokerconnection, consumerqueue, redrive or purge |
 | ` + "`workqueue_depth`" + ` | gauge | resources that wait to be reconciled |
 | ` + "`workqueue_queue_duration_seconds`" + ` | histogram | for how long they waited |
 | ` + "`rest_client_requests_total`" + ` | counter | requests to the API server |

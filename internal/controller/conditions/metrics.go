@@ -1,6 +1,8 @@
 package conditions
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,13 +28,22 @@ func (t *Tally) Add(emit metrics.Emit, object client.Object, all []metav1.Condit
 	for _, c := range all {
 		t.counts[tallied{object.GetNamespace(), c.Type, string(c.Status), c.Reason}]++
 		if wantsAttention(c, suspended) {
-			metrics.ConditionSince.EmitTime(emit, c.LastTransitionTime.Time,
+			metrics.ConditionSince.EmitTime(emit, began(c, object),
 				t.kind, object.GetNamespace(), object.GetName(), c.Type, string(c.Status), c.Reason)
 		}
 	}
 	if deleted := object.GetDeletionTimestamp(); deleted != nil {
 		metrics.DeletionTime.EmitTime(emit, deleted.Time, t.kind, object.GetNamespace(), object.GetName())
 	}
+}
+
+// began is when a condition got its status. The API server creates Ready as Unknown with the time 0, which stays there until Ready is True
+// or False.
+func began(c metav1.Condition, object client.Object) time.Time {
+	if c.LastTransitionTime.Unix() == 0 {
+		return object.GetCreationTimestamp().Time
+	}
+	return c.LastTransitionTime.Time
 }
 
 // wantsAttention reports whether a user has to learn of a condition. While a resource is suspended, its other conditions are old.

@@ -24,6 +24,8 @@ func TestTallyEmitsWhatWantsAttention(t *testing.T) {
 		cq.Status.Conditions = conditions
 		return cq
 	}
+	fresh := queue("fresh", condition(v1alpha1.ConditionReady, "Unknown", 0)) // as the API server creates it
+	fresh.CreationTimestamp = metav1.Unix(50, 0)
 	deleted := queue("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(900, 0)}
 	collector := metrics.NewCollector(func(emit metrics.Emit) {
@@ -33,7 +35,7 @@ func TestTallyEmitsWhatWantsAttention(t *testing.T) {
 			queue("stalled", condition(v1alpha1.ConditionReady, "False", 200), condition(v1alpha1.ConditionStalled, "True", 300)),
 			queue("suspended", condition(v1alpha1.ConditionReady, "False", 400), condition(v1alpha1.ConditionDrifted, "True", 400),
 				condition(v1alpha1.ConditionSuspended, "True", 500)),
-			deleted,
+			fresh, deleted,
 		} {
 			tally.Add(emit, cq, cq.Status.Conditions)
 		}
@@ -41,6 +43,7 @@ func TestTallyEmitsWhatWantsAttention(t *testing.T) {
 	want := `
 # HELP warren_resource_condition_since_timestamp_seconds ` + controllertest.HelpOf(t, "warren_resource_condition_since_timestamp_seconds") + `
 # TYPE warren_resource_condition_since_timestamp_seconds gauge
+warren_resource_condition_since_timestamp_seconds{condition="Ready",kind="ConsumerQueue",name="fresh",namespace="shop",reason="Why",status="Unknown"} 50
 warren_resource_condition_since_timestamp_seconds{condition="Ready",kind="ConsumerQueue",name="stalled",namespace="shop",reason="Why",status="False"} 200
 warren_resource_condition_since_timestamp_seconds{condition="Stalled",kind="ConsumerQueue",name="stalled",namespace="shop",reason="Why",status="True"} 300
 warren_resource_condition_since_timestamp_seconds{condition="Suspended",kind="ConsumerQueue",name="suspended",namespace="shop",reason="Why",status="True"} 500
