@@ -93,10 +93,11 @@ var _ = Describe("A BrokerConnection", func() {
 		w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Capabilities.Definitions", BeFalse()))
 	})
 
-	// In the end the user has just the permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`.
+	// In the end the user has just the tags and permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`. They
+	// are enough to delete the queues, too.
 	It("whose user may not declare names the permission; what there is, is still compared", func() {
 		w := newBareWorld(newest)
-		user := newest.NewUser(GinkgoTB(), "management")
+		user := newest.NewUser(GinkgoTB(), "management", "policymaker")
 		w.VHost.Grant(user, "^$", ".*", ".*")
 		w.Secret(user.Username, user.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
@@ -109,6 +110,9 @@ var _ = Describe("A BrokerConnection", func() {
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "PermissionDenied"), Message(ContainSubstring("amq.default")))
 		w.VHost.Grant(user, `^(orders($|\.)|warren-link-)`, `^(orders($|\.)|amq\.default$)`, `^(orders($|\.)|shop$)`)
 		w.Ready("orders")
+		w.Delete("orders")
+		Eventually(func() bool { return w.Exists("orders") }).Should(BeFalse())
+		Expect(w.queues()).To(BeEmpty())
 	})
 
 	It("that is suspended closes its connection and stops everything that uses it", func() {
