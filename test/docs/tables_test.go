@@ -11,6 +11,33 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// docs/monitoring.md lists the alerts of config/prometheus/rules.yaml.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	var manifest struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert  string
+					Labels struct{ Severity string }
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "config/prometheus/rules.yaml")), &manifest); err != nil {
+		t.Fatal(err)
+	}
+	var documented, actual []string
+	for _, row := range table(t, read(t, "docs/monitoring.md"), "## Alerts") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(row[0], "["), "]")
+		documented = append(documented, name+" "+row[1])
+	}
+	for _, rule := range manifest.Spec.Groups[0].Rules {
+		actual = append(actual, rule.Alert+" "+rule.Labels.Severity)
+	}
+	sameSet(t, "alerts", documented, actual)
+}
+
 // docs/security.md says what Warren may do, by a table of its rights: they are those of the roles.
 func TestRightsOfTheManager(t *testing.T) {
 	t.Parallel()
