@@ -32,7 +32,7 @@ const tail = `
 
 | variable | in the manifests | meaning |
 | --- | --- | --- |
-| ` + "`POD_NAMESPACE`, `POD_NAME`" + ` | those of the pod | the pod to label for the Service of the dead-letter API while its manager leads |
+| ` + "`POD_NAMESPACE`, `POD_NAME`" + ` | those of the pod | the pod to label for the Service of the dead-letter API while it leads |
 | ` + "`KUBECONFIG`" + ` | | the cluster, from outside, where ` + "`--kubeconfig`" + ` is not given |
 | ` + "`GOMEMLIMIT`" + ` | ` + "`%s`" + ` | from which memory on garbage is collected more often: about 90%% of the pod's memory limit |
 | ` + "`GOGC`" + ` | | by how many percent memory may grow until garbage is collected; 30 where not given, in the place of Go's 100 |
