@@ -25,10 +25,10 @@ func leaveFence(vh *brokers.VHost, owner string, queues ...string) (name string)
 }
 
 // leaveSentinels publishes the sentinels of a queue to another one, behind whatever that holds.
-func leaveSentinels(t *testing.T, vh *brokers.VHost, to, fence, origin string) {
+func leaveSentinels(t *testing.T, vh *brokers.VHost, to, policy, origin string) {
 	t.Helper()
 	publish(t, vh, to, amqp.Publishing{
-		Type: safedelete.SentinelType, AppId: "warren", Headers: amqp.Table{"warren-queue": origin, "warren-fence": fence},
+		Type: safedelete.SentinelType, AppId: "warren", Headers: amqp.Table{"warren-queue": origin, "warren-fence": policy},
 	}, safedelete.Sentinels)
 }
 

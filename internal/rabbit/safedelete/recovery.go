@@ -178,8 +178,8 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 }
 
 // checkVanished fails while RabbitMQ may still be deleting a queue behind a fence.
-func (s recovery) checkVanished(ctx context.Context, cluster, fence string) error {
-	for _, queue := range s.deletions.mayVanish(fence) {
+func (s recovery) checkVanished(ctx context.Context, cluster, policy string) error {
+	for _, queue := range s.deletions.mayVanish(policy) {
 		_, exists, err := s.held(ctx, cluster, queue)
 		if err == nil && exists {
 			err = s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)

@@ -163,8 +163,8 @@ func (s *search) look(ctx context.Context, queue string, origins []string, mayBe
 			return true, err
 		}
 	}
-	return true, s.errs.Fail(brokererr.ErrUnproven, "queue %q may hold a sentinel behind other messages; Warren looks at %d of them at most",
-		queue, most)
+	return true, s.errs.Fail(brokererr.ErrUnproven, "queue %q may hold a sentinel behind other messages; Warren looks at %d of them "+
+		"at most", queue, most)
 }
 
 // awaitNoConsumers counts what is in a queue, once nobody holds messages of it, or patience is over.
