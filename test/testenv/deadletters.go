@@ -112,11 +112,14 @@ func (w *World) Account(name, role string) {
 	}
 }
 
-// Token is a token of a ServiceAccount of the namespace for an audience; for the API server if there is none.
+// Token is a token of a ServiceAccount of the namespace for an audience, for the API server if there is none. It lasts a day: a soak takes
+// longer than the hour that is usual.
 func (w *World) Token(name string, audiences ...string) string {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: audiences, ExpirationSeconds: new(int64(24 * 60 * 60)),
+	}}
 	Expect(w.Kube.SubResource("token").Create(ctx(), account, request)).To(Succeed())
 	return request.Status.Token
 }
