@@ -11,7 +11,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	goyaml "go.yaml.in/yaml/v2"
 	"golang.org/x/term"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
@@ -76,13 +78,23 @@ func (o *output) printedAnswer(out io.Writer, answer []byte) (bool, error) {
 		_, err := out.Write(append(printable.JSON(indented.Bytes()), '\n'))
 		return true, err
 	case formatYAML:
-		text, err := yaml.JSONToYAML(printable.YAMLJSON(answer))
+		text, err := yamlOf(answer)
 		if err == nil {
 			_, err = out.Write(text)
 		}
 		return true, err
 	}
 	return false, nil
+}
+
+// yamlOf returns JSON as YAML, which escapes what a terminal would not take for text. A YAML parser cannot read the JSON instead: it refuses
+// the name of a header that takes more than 1024 characters as JSON.
+func yamlOf(answer []byte) ([]byte, error) {
+	var value any
+	if err := utiljson.Unmarshal(answer, &value); err != nil {
+		return nil, fmt.Errorf("the answer is no JSON: %w", err)
+	}
+	return goyaml.Marshal(value)
 }
 
 // colour is how a word is shown on a terminal.

@@ -2,7 +2,6 @@ package printable
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"unicode"
@@ -44,17 +43,6 @@ func isUnprintable(character rune) bool { return !unicode.IsPrint(character) }
 
 // JSON writes the same JSON so that a terminal takes it for nothing but text. Outside of texts JSON has nothing to escape.
 func JSON(content []byte) []byte {
-	return escapedJSON(content, math.MaxInt32)
-}
-
-// YAMLJSON writes the same JSON so that YAML can be made of it, which knows escapes of single characters up to U+FFFF, and no others. YAML
-// escapes control characters by itself.
-func YAMLJSON(content []byte) []byte {
-	return escapedJSON(content, 0xffff)
-}
-
-// escapedJSON escapes what is not printable, up to a character.
-func escapedJSON(content []byte, last rune) []byte {
 	if isASCIIText(content) {
 		return content
 	}
@@ -64,7 +52,7 @@ func escapedJSON(content []byte, last rune) []byte {
 		switch {
 		case character == utf8.RuneError && size == 1:
 			escaped = append(escaped, `\ufffd`...)
-		case character == '\n', character == '\t', character == '\r', character > last, !isUnprintable(character):
+		case character == '\n', character == '\t', character == '\r', !isUnprintable(character):
 			escaped = append(escaped, content[:size]...)
 		case character > 0xffff:
 			high, low := utf16.EncodeRune(character)
