@@ -57,7 +57,7 @@ type Reconciler struct {
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues/status,verbs=update
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 // The rate limit of reconciliations that failed for a transient reason.
 const (

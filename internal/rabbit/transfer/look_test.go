@@ -78,7 +78,7 @@ func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
 			case f.Method == netfault.BasicDeliver:
 				held.Store(true)
 				return netfault.Hold
-			case f.Method == netfault.QueueDeclareOK && held.Load(): // the queue says for the first time that it is empty
+			case f.Method == netfault.QueueDeclareOK && held.Swap(false): // the queue says for the first time that it is empty
 				go proxy.Release()
 			}
 			return netfault.Pass
