@@ -87,8 +87,8 @@ func (o *output) printedAnswer(out io.Writer, answer []byte) (bool, error) {
 	return false, nil
 }
 
-// yamlOf returns JSON as YAML, which escapes what a terminal would not take for text. A YAML parser cannot read the JSON instead: it refuses
-// the name of a header that takes more than 1024 characters as JSON.
+// yamlOf returns JSON as YAML, which escapes what a terminal would not take for text. A YAML parser cannot read the JSON instead: it
+// refuses the name of a header that takes more than 1024 characters.
 func yamlOf(answer []byte) ([]byte, error) {
 	var value any
 	if err := utiljson.Unmarshal(answer, &value); err != nil {
