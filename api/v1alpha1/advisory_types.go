@@ -2,7 +2,7 @@ package v1alpha1
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SentinelLeft;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue;DeadLetterQueueConsumed;RedriveImpossible
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SentinelLeft;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue;SharedWithoutConsent;DeadLetterQueueConsumed;RedriveImpossible
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -31,6 +31,8 @@ const (
 	AdvisoryDeadLettersDropped AdvisoryCode = "DeadLettersDropped"
 	// AdvisorySharedDeadLetterQueue: other ConsumerQueues have the same dead-letter queue.
 	AdvisorySharedDeadLetterQueue AdvisoryCode = "SharedDeadLetterQueue"
+	// AdvisorySharedWithoutConsent: ConsumerQueues of two namespaces share an object, and the namespace that holds it does not consent.
+	AdvisorySharedWithoutConsent AdvisoryCode = "SharedWithoutConsent"
 	// AdvisoryDeadLetterQueueConsumed: somebody else than Warren consumes the dead-letter queue.
 	AdvisoryDeadLetterQueueConsumed AdvisoryCode = "DeadLetterQueueConsumed"
 	// AdvisoryRedriveImpossible: the broker refuses to have dead letters looked at, moved or deleted.

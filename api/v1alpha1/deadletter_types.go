@@ -7,6 +7,13 @@ type DeadLetterQueueSpec struct {
 	Name QueueName `json:"name,omitempty"`
 
 	QueueSettings `json:",inline"`
+
+	// sharedWith names other namespaces whose ConsumerQueues may have this queue as their dead-letter queue, too. They see, move and
+	// delete its dead letters. ConsumerQueues of this namespace need no consent.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	SharedWith []NamespaceName `json:"sharedWith,omitempty"`
 }
 
 // DeadLetterSpec says where messages go that are given up.
@@ -44,6 +51,13 @@ type DeadLetterExchange struct {
 	// +kubebuilder:validation:Enum=fanout;direct;topic
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`
+
+	// sharedWith names other namespaces whose ConsumerQueues may have this exchange as their dead-letter exchange, too.
+	// ConsumerQueues of this namespace need no consent.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	SharedWith []NamespaceName `json:"sharedWith,omitempty"`
 }
 
 // DeadLetterPolicy says whether there is a dead-letter queue.

@@ -28,6 +28,13 @@ type ExchangeName string
 // +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 255",message="must be at most 255 bytes"
 type RoutingKey string
 
+// NamespaceName is the name of a Kubernetes namespace.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+type NamespaceName string
+
 // Limit is a number of things or bytes that RabbitMQ takes as a limit.
 //
 // +kubebuilder:validation:Minimum=0

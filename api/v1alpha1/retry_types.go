@@ -80,6 +80,13 @@ type RetryExchange struct {
 	// +kubebuilder:validation:Enum=direct;topic
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`
+
+	// sharedWith names other namespaces whose ConsumerQueues may have this exchange as their retry exchange, too. ConsumerQueues of
+	// this namespace need no consent.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	SharedWith []NamespaceName `json:"sharedWith,omitempty"`
 }
 
 // ReturnRoute is an exchange and a routing key. Warren does not declare the exchange; a binding with a type may.

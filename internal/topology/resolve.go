@@ -80,7 +80,7 @@ func resolveDeadLetter(spec *resolved, given *v1alpha1.DeadLetterSpec) {
 	}
 	spec.dlx = &Exchange{Name: spec.main + ".dlx", Type: v1alpha1.ExchangeFanout, Role: v1alpha1.RoleDeadLetter, Declare: true}
 	if given.Exchange != nil {
-		spec.dlxGiven = true
+		spec.dlxGiven = given.Exchange.Name != "" || given.Exchange.Type != "" || given.Exchange.SharedWith == nil
 		if given.Exchange.Name != "" {
 			spec.dlx.Name = string(given.Exchange.Name)
 		}

@@ -22,9 +22,11 @@ func SelectionOf(cq *v1alpha1.ConsumerQueue) vhost.Selection {
 	}
 	if spec.retryExchange != nil {
 		selection.Exchanges = append(selection.Exchanges, spec.retryExchange.Name)
+		selection.BindingsFrom = append(selection.BindingsFrom, spec.retryExchange.Name)
 	}
 	if spec.dlx != nil {
 		selection.Exchanges = append(selection.Exchanges, spec.dlx.Name)
+		selection.BindingsFrom = append(selection.BindingsFrom, spec.dlx.Name)
 		selection.Queues = append(selection.Queues, spec.dlq)
 	}
 	return selection

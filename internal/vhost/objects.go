@@ -118,6 +118,8 @@ type Selection struct {
 	Queues    []string
 	// Bindings are those of which it is asked whether dead letters need them; see IncludeDeadLetterSources.
 	Bindings []ID
+	// BindingsFrom are exchanges whose bindings are observed.
+	BindingsFrom []string
 	// FollowFrom is an exchange whose bindings are observed, with all exchanges that can be reached from it; empty for none.
 	FollowFrom string
 	// IncludeDeadLetterSources asks also for what has to do with the selected objects: the bindings from each selected

@@ -53,6 +53,9 @@ func ObjectKeys(names vhost.Selection) []string {
 	for _, name := range names.Exchanges {
 		keys = append(keys, "exchange/"+name)
 	}
+	for _, name := range names.BindingsFrom {
+		keys = append(keys, "route/"+name)
+	}
 	if names.FollowFrom != "" {
 		keys = append(keys, "route/"+names.FollowFrom)
 	}

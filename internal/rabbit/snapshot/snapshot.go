@@ -163,6 +163,11 @@ func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
 			observed.BindingsTo[name] = slices.Clip(bindings)
 		}
 	}
+	for _, name := range names.BindingsFrom {
+		if bindings := s.BindingsFrom[name]; len(bindings) > 0 {
+			observed.BindingsFrom[name] = slices.Clip(bindings)
+		}
+	}
 	if names.FollowFrom != "" {
 		s.follow(names.FollowFrom, observed)
 	}
