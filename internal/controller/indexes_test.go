@@ -32,7 +32,8 @@ func TestIndexes(t *testing.T) {
 	topologytest.Equal(t, "connection", []string{"default"}, index[brokers.IndexConnection])
 	topologytest.Equal(t, "secret", []string{"broker"}, index[brokerconnection.IndexSecret])
 	keys := []string{
-		"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx", "route/back",
+		"queue/orders", "queue/orders.dlq", "queue/orders.retry.1s", "exchange/events", "exchange/orders", "exchange/orders.dlx",
+		"route/orders", "route/orders.dlx", "route/back",
 	}
 	topologytest.Equal(t, "keys", keys, brokers.ObjectKeysOf(cq))
 	topologytest.Equal(t, "a bucket for each key", len(keys), len(index[brokers.IndexBrokerObject]))

@@ -79,7 +79,7 @@ func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]stri
 	for _, queue := range desired.Queues {
 		form := owner.String()
 		if queue.Role == v1alpha1.RoleDeadLetter {
-			form = string(queue.Role) + " " + queue.Arguments.JSON()
+			form = owner.Namespace + " " + string(queue.Role) + " " + queue.Arguments.JSON() // shared in one namespace, or with consent
 		}
 		about := subject{kind: isQueue, name: queue.Name}
 		all[about] = append(all[about], form)
@@ -88,7 +88,11 @@ func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]stri
 	for _, exchange := range desired.Exchanges {
 		if exchange.Declare {
 			about := subject{kind: isExchange, name: exchange.Name}
-			all[about] = append(all[about], fmt.Sprintf("%s %s", exchange.Role, exchange.Type))
+			form := fmt.Sprintf("%s %s", exchange.Role, exchange.Type)
+			if exchange.Role != v1alpha1.RoleSource {
+				form = owner.Namespace + " " + form
+			}
+			all[about] = append(all[about], form)
 			types[exchange.Name] = exchange.Type
 		}
 	}

@@ -20,6 +20,8 @@ type Candidate struct {
 	Desired topology.Topology
 	// Owned is what Warren declared or took over for it.
 	Owned []v1alpha1.TopologyEntry
+	// Consents are what it lets other namespaces have, too.
+	Consents topology.Consents
 }
 
 // Conflict says why a ConsumerQueue cannot have what it wants.

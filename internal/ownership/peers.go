@@ -26,6 +26,13 @@ type Peer struct {
 	foreign     bool
 	near        Nearness
 	terminating bool
+	// consents are those of the ConsumerQueue that the view is for.
+	consents topology.Consents
+}
+
+// mayShare reports whether the ConsumerQueue that the view is for lets a peer of another namespace have an object.
+func (p Peer) mayShare(id vhost.ID) bool {
+	return slices.Contains(p.consents[id], v1alpha1.NamespaceName(p.namespace()))
 }
 
 // CandidateOf is a ConsumerQueue as FindConflict sees it. One that is being deleted has no right but to what it owns.
@@ -37,7 +44,7 @@ func CandidateOf(cq *v1alpha1.ConsumerQueue, version vhost.Version) Candidate {
 	}
 	return Candidate{
 		Name: client.ObjectKeyFromObject(cq).String(), Created: created,
-		Desired: desired, Owned: topology.OwnedView(cq.Status.Topology),
+		Desired: desired, Owned: topology.OwnedView(cq.Status.Topology), Consents: topology.ConsentsOf(cq),
 	}
 }
 
@@ -50,9 +57,13 @@ func (p Peer) displayName() string {
 }
 
 // holds reports whether the peer owns the object of an entry, or wants the object exactly as it is. A peer that wants other
-// settings is better served by the object's deletion.
+// settings is better served by the object's deletion. A peer of another namespace without consent holds only what it has had in sync: it
+// must not keep an object by naming it.
 func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
 	id := topology.IDOf(entry)
+	if p.foreign && !p.mayShare(id) {
+		return p.tenure(id) >= having
+	}
 	owns := slices.ContainsFunc(p.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.IDOf(owned) == id })
 	return owns || (!p.terminating && entry.LastSyncedHash != "" && entry.LastSyncedHash == p.Desired.HashOf(id))
 }
@@ -74,6 +85,8 @@ type View struct {
 	here    Location
 	version vhost.Version
 	locate  Locate
+	// consents are those of the ConsumerQueue itself.
+	consents topology.Consents
 	// activeOnly leaves out those that are being deleted, and leftOut others.
 	activeOnly bool
 	leftOut    func(client.ObjectKey, types.UID) bool
@@ -81,7 +94,7 @@ type View struct {
 
 // View shows a ConsumerQueue its peers.
 func (x *Index) View(self *v1alpha1.ConsumerQueue, here Location, version vhost.Version, locate Locate) View {
-	return View{index: x, self: self, here: here, version: version, locate: locate}
+	return View{index: x, self: self, here: here, version: version, locate: locate, consents: topology.ConsentsOf(self)}
 }
 
 // Active leaves out the peers that are being deleted.
@@ -126,7 +139,7 @@ func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
 	return ""
 }
 
-// FindConflict finds a conflict that the ConsumerQueue loses; only with those that are surely at the same location. Where it
+// FindConflict finds a conflict that the ConsumerQueue loses, or an object that it may not share for lack of consent; only with those that are surely at the same location. Where it
 // would win only because a peer is not known to hold what both want, or to be here, the peer is read from the API server: the
 // cache may not have heard of it yet.
 func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
@@ -140,20 +153,32 @@ func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reade
 		if !slices.Contains(uncertain, other.Name) || other.near == Perhaps {
 			continue
 		}
-		now := &v1alpha1.ConsumerQueue{}
-		err := live.Get(ctx, other.key, now)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
+		now, near, err := v.read(ctx, other.key, live)
 		if err != nil {
-			return nil, fmt.Errorf("get ConsumerQueue %s: %w", other.Name, err)
+			return nil, err
 		}
-		RestoreIntents(now)
-		if NearnessTo(v.here, now.Status, v.locate(now)) == Same {
+		if near == Same {
 			read = append(read, CandidateOf(now, v.version))
 		}
 	}
-	return FindConflict(own, read), nil
+	if conflict := FindConflict(own, read); conflict != nil {
+		return conflict, nil
+	}
+	return v.findMissingConsent(ctx, own, live)
+}
+
+// read reads a peer from the API server. It returns nil and Elsewhere for one that is gone.
+func (v View) read(ctx context.Context, key client.ObjectKey, live client.Reader) (*v1alpha1.ConsumerQueue, Nearness, error) {
+	now := &v1alpha1.ConsumerQueue{}
+	err := live.Get(ctx, key, now)
+	if apierrors.IsNotFound(err) {
+		return nil, Elsewhere, nil
+	}
+	if err != nil {
+		return nil, Elsewhere, fmt.Errorf("get ConsumerQueue %s: %w", key, err)
+	}
+	RestoreIntents(now)
+	return now, NearnessTo(v.here, now.Status, v.locate(now)), nil
 }
 
 func candidatesOf(peers []Peer, near Nearness) []Candidate {
@@ -242,7 +267,7 @@ func (v View) peer(of *record) (Peer, bool) {
 	}
 	near := NearnessTo(v.here, of.cq.Status, v.locate(of.cq))
 	return Peer{
-		Candidate: of.candidate(v.version), key: key,
+		Candidate: of.candidate(v.version), key: key, consents: v.consents,
 		foreign: of.cq.Namespace != v.self.Namespace, near: near, terminating: of.isLeaving(),
 	}, near != Elsewhere
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -14,34 +16,53 @@ import (
 
 // Unwanted lists those bindings of a queue that no peer wants. Bindings of the ConsumerQueue itself may be left out too.
 func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
-	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{queue, v.here, v.version}, bindings), v.Wants)
+	key := unwantedKey{vhost.QueueID(queue), v.here, v.version, v.self.Namespace}
+	return slices.DeleteFunc(v.index.unwantedIn(key, bindings), v.Wants)
+}
+
+// UnwantedFrom lists those bindings from an exchange that no peer wants that may have them: one of this namespace, or one of another
+// namespace that shares the exchange with consent. Bindings of the ConsumerQueue itself may be left out too.
+func (v View) UnwantedFrom(exchange string, bindings []vhost.Binding) []vhost.ID {
+	id := vhost.ExchangeID(exchange)
+	consent := v.consent(id)
+	mayHave := func(binding vhost.ID) bool {
+		for p := range v.peers(func() []client.ObjectKey { return v.index.wants[markOf(binding)] }) {
+			if p.near != Unplaced && p.Desired.Wants(binding) && (!p.foreign || consent[p.key.Namespace] && p.Desired.Shareable()[id] != "") {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{id, v.here, v.version, v.self.Namespace}, bindings), mayHave)
 }
 
 // unwantedKey is what an answer holds for.
 type unwantedKey struct {
-	queue   string
+	id      vhost.ID // of the queue or exchange
 	here    Location
 	version vhost.Version
+	// namespace is that of the ConsumerQueues whose statuses are believed.
+	namespace string
 }
 
-// unwantedBindings are answers about queues that several ConsumerQueues share. The zero value is ready to use.
+// unwantedBindings are answers about queues and exchanges that several ConsumerQueues share. The zero value is ready to use.
 type unwantedBindings struct {
 	mu      sync.Mutex
 	answers map[unwantedKey]unwantedAnswer
 }
 
-// unwantedAnswer lists those bindings of a queue that no ConsumerQueue at a location wants.
+// unwantedAnswer lists those bindings of a queue or exchange that no ConsumerQueue of the namespace at a location wants.
 type unwantedAnswer struct {
 	withdrawals uint64          // Index.withdrawals at that time
 	bindings    []vhost.Binding // all that were asked about
 	unwanted    []vhost.ID
 }
 
-// forget drops the answers about queues that are not shared any more.
-func (u *unwantedBindings) forget(isShared func(queue string) bool) {
+// forget drops the answers about what is not shared any more.
+func (u *unwantedBindings) forget(isShared func(vhost.ID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.answers, func(key unwantedKey, _ unwantedAnswer) bool { return !isShared(key.queue) })
+	maps.DeleteFunc(u.answers, func(key unwantedKey, _ unwantedAnswer) bool { return !isShared(key.id) })
 }
 
 func (u *unwantedBindings) get(key unwantedKey) unwantedAnswer {
@@ -59,12 +80,12 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 	u.answers[key] = answer
 }
 
-// unwantedIn lists those bindings of a queue that no ConsumerQueue wants whose status says that its topology is at the location.
+// unwantedIn lists those bindings that no ConsumerQueue of the namespace wants whose status says that its topology is at the location.
 // The connections of other ConsumerQueues may lead elsewhere at any time, so Unwanted calls View.Wants for each answer.
 func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if len(bindings) == 0 || !x.isShared(key.queue) {
+	if len(bindings) == 0 || !x.isShared(key.id) {
 		return vhost.BindingIDs(bindings)
 	}
 	known := x.unwanted.get(key)
@@ -81,13 +102,13 @@ func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID
 	return slices.Clone(known.unwanted)
 }
 
-// isShared says whether several ConsumerQueues want a queue.
-func (x *Index) isShared(queue string) bool { return len(x.wants[markOf(vhost.QueueID(queue))]) > 1 }
+// isShared reports whether several ConsumerQueues want an object.
+func (x *Index) isShared(id vhost.ID) bool { return len(x.wants[markOf(id)]) > 1 }
 
 func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
 	for _, member := range x.wants[markOf(id)] {
 		r := x.records[member]
-		if !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
+		if member.Namespace == key.namespace && !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
 			return true
 		}
 	}

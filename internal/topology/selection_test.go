@@ -54,6 +54,7 @@ func TestSelectionWithWhatIsOwned(t *testing.T) {
 	})
 	topologytest.Equal(t, "selection", vhost.Selection{
 		Queues: []string{"dlq", "elsewhere", "old", "orders"}, Exchanges: []string{"dead", "dlx", "events"},
-		Bindings: []vhost.ID{vhost.Binding{Source: "events", Destination: "elsewhere"}.ID()},
+		Bindings:     []vhost.ID{vhost.Binding{Source: "events", Destination: "elsewhere"}.ID()},
+		BindingsFrom: []string{"dlx"},
 	}, got)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
@@ -17,7 +18,7 @@ import (
 func (v *vhostScope) candidate() ownership.Candidate {
 	return ownership.Candidate{
 		Name: client.ObjectKeyFromObject(v.cq).String(), Created: v.cq.CreationTimestamp.Time,
-		Desired: v.desired, Owned: v.owned,
+		Desired: v.desired, Owned: v.owned, Consents: topology.ConsentsOf(v.cq),
 	}
 }
 

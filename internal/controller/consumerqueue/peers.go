@@ -17,8 +17,8 @@ import (
 )
 
 // indexPeers keeps the index of ownership, and has those ConsumerQueues reconciled that another one concerns: they lost a
-// conflict, which may be over; they are about to delete what it may have come to want; or it is the first to share their dead-letter
-// queue, or the last that did. The list that a manager begins with is enqueued here, too.
+// conflict, which may be over; they are about to delete what it may have come to want; it is the first to share their dead-letter
+// queue, or the last that did; or it changes who may share an object, or shares an object without consent. The list that a manager begins with is enqueued here, too.
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {
 		for _, key := range r.index.Affected(changed, leaves) {
@@ -44,6 +44,7 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 			r.index.Update(after)
 			if concerns {
 				enqueue(q, after, leaves)
+				r.enqueueAffectedByConsent(q, before, after)
 			}
 			r.enqueueSharers(q, client.ObjectKeyFromObject(after), ownership.DeadLetterQueueOf(before), ownership.DeadLetterQueueOf(after))
 		},
@@ -52,8 +53,16 @@ func (r *Reconciler) indexPeers() handler.EventHandler {
 			enqueue(q, deleted, true)
 			key := client.ObjectKeyFromObject(deleted)
 			r.index.Remove(key)
+			r.enqueueAffectedByConsent(q, deleted, deleted)
 			r.enqueueSharers(q, key, ownership.DeadLetterQueueOf(deleted), ownership.DeadLetterQueue{})
 		},
+	}
+}
+
+// enqueueAffectedByConsent enqueues the ConsumerQueues that share objects with a changed one across namespaces.
+func (r *Reconciler) enqueueAffectedByConsent(q requests, before, after *v1alpha1.ConsumerQueue) {
+	for _, key := range r.index.AffectedByConsent(before, after) {
+		trigger.Enqueue(q, trigger.Noticed, reconcile.Request{NamespacedName: key})
 	}
 }
 

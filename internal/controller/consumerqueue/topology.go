@@ -198,7 +198,7 @@ func (v *vhostScope) tell(
 		return err
 	}
 	comparison.Advisories = slices.Concat(comparison.Advisories,
-		v.sharedVHost(), v.sharedDeadLetterQueue(), v.deadLetterQueueConsumed(), impossible, topology.Advisories(v.cq, v.version))
+		v.sharedVHost(), v.sharedDeadLetterQueue(), v.sharedWithoutConsent(), v.deadLetterQueueConsumed(), impossible, topology.Advisories(v.cq, v.version))
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)
 	v.recordTransitions(decided, before, outcome, applied)
@@ -235,7 +235,7 @@ func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 func (v *vhostScope) diffInput() plan.Input {
 	return plan.Input{
 		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(v.cq, v.version) },
-		Unwanted: v.peers.Unwanted, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
+		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
 		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
 		Version:     v.version,
 	}

@@ -15,6 +15,8 @@ type Input struct {
 	Older func() []topology.Topology
 	// Unwanted lists those of a queue's bindings that no other ConsumerQueue wants. Nil if there is none that could.
 	Unwanted func(queue string, bindings []vhost.Binding) []vhost.ID
+	// UnwantedFrom lists those of an exchange's bindings that no other ConsumerQueue wants that may. Nil if there is none that could.
+	UnwantedFrom func(exchange string, bindings []vhost.Binding) []vhost.ID
 	// Owned are the objects that Warren declared or took over for this ConsumerQueue.
 	Owned []v1alpha1.TopologyEntry
 	// Hold says why nothing may be removed for now; empty if it may.

@@ -327,6 +327,19 @@ func TestDiffForeignBindings(t *testing.T) {
 		"into the dead-letter queue": {found: vhost.Binding{Source: "other", Destination: "orders.dlq"}, want: []v1alpha1.TopologyEntry{foreign("other", "orders.dlq", "", "")}},
 		"wanted by another":          {found: vhost.Binding{Source: "other", Destination: "orders.dlq"}, wanted: true},
 		"into a queue of others":     {found: vhost.Binding{Source: "events", Destination: "theirs"}},
+		"from the dead-letter exchange": {
+			found: vhost.Binding{Source: "orders.dlx", Destination: "theirs", RoutingKey: "k"},
+			want:  []v1alpha1.TopologyEntry{foreign("orders.dlx", "theirs", "k", "")},
+		},
+		"from the retry exchange": {
+			found: vhost.Binding{Source: "again", Destination: "theirs"},
+			want:  []v1alpha1.TopologyEntry{foreign("again", "theirs", "", "")},
+		},
+		"from the dead-letter exchange to an exchange": {
+			found: vhost.Binding{Source: "orders.dlx", Destination: "theirs", ToExchange: true},
+			want:  []v1alpha1.TopologyEntry{foreign("orders.dlx", "theirs", "", "")},
+		},
+		"from the dead-letter exchange, as another wants it": {found: vhost.Binding{Source: "orders.dlx", Destination: "theirs"}, wanted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -336,8 +349,9 @@ func TestDiffForeignBindings(t *testing.T) {
 			context := plan.Input{}
 			if test.wanted {
 				context.Unwanted = func(_ string, bindings []vhost.Binding) []vhost.ID {
-					return slices.DeleteFunc(vhost.BindingIDs(bindings), func(b vhost.ID) bool { return b.Source == test.found.Source })
+					return slices.DeleteFunc(vhost.BindingIDs(bindings), func(b vhost.ID) bool { return b == test.found.ID() })
 				}
+				context.UnwantedFrom = context.Unwanted
 			}
 			got := plan.Diff(topo, observed, context)
 			var entries []v1alpha1.TopologyEntry

@@ -12,8 +12,8 @@ import (
 // listedForeign is how many foreign bindings are listed. The others are counted.
 const listedForeign = 64
 
-// addForeign lists bindings into our queues that nobody wants, the first ones in order. They are never removed: they may be
-// somebody's.
+// addForeign lists bindings into our queues, and from our dead-letter and retry exchanges to queues and exchanges of others, that no
+// ConsumerQueue with a right to them wants: the first ones in order. Warren never removes them: other programs may need them.
 func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observed, input Input, older *topology.Topology) {
 	known := topology.IDsOf(desired.Bindings)
 	if older != nil {
@@ -24,13 +24,19 @@ func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observ
 	}
 	var foreign []vhost.ID
 	for _, queue := range desired.Queues {
-		for _, id := range input.unwanted(queue.Name, observed.BindingsTo[queue.Name]) {
+		for _, id := range unwanted(input.Unwanted, queue.Name, observed.BindingsTo[queue.Name]) {
 			if !known[id] && !isReturnBinding(desired.Return, id, observed) {
 				foreign = append(foreign, id)
 			}
 		}
 	}
+	for _, exchange := range desired.Exchanges {
+		if exchange.Role != v1alpha1.RoleSource {
+			foreign = append(foreign, leadingAway(desired, exchange.Name, observed, known, input)...)
+		}
+	}
 	slices.SortFunc(foreign, vhost.ID.Compare)
+	foreign = slices.Compact(foreign)
 	c.Unlisted = max(0, len(foreign)-listedForeign)
 	for _, id := range foreign[:len(foreign)-c.Unlisted] {
 		entry := topology.EntryOf(id)
@@ -39,10 +45,32 @@ func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observ
 	}
 }
 
-// unwanted lists those bindings of a queue that no other ConsumerQueue wants.
-func (i Input) unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
-	if i.Unwanted == nil {
+// leadingAway lists the unwanted bindings from an exchange to anything but the queues of a topology: what they match is copied there.
+// Warren binds no exchanges, so a binding to an exchange is always unwanted.
+func leadingAway(desired topology.Topology, exchange string, observed vhost.Observed, known vhost.IDs, input Input) []vhost.ID {
+	ours := map[string]bool{}
+	for _, queue := range desired.Queues {
+		ours[queue.Name] = true
+	}
+	bindings := observed.BindingsFrom[exchange]
+	var away []vhost.ID
+	for _, id := range unwanted(input.UnwantedFrom, exchange, bindings) {
+		if !ours[id.Destination] && !known[id] {
+			away = append(away, id)
+		}
+	}
+	for _, binding := range bindings {
+		if binding.ToExchange {
+			away = append(away, binding.ID())
+		}
+	}
+	return away
+}
+
+// unwanted lists those bindings of a queue or an exchange that no other ConsumerQueue wants.
+func unwanted(ask func(string, []vhost.Binding) []vhost.ID, name string, bindings []vhost.Binding) []vhost.ID {
+	if ask == nil {
 		return vhost.BindingIDs(bindings)
 	}
-	return i.Unwanted(queue, bindings)
+	return ask(name, bindings)
 }
