@@ -430,6 +430,19 @@ var consumerQueueRules = map[string]rule{
 			`deadLetter: {queue: {name: "a\rb"}}`:          "spec.deadLetter.queue.name: Invalid value: … " + lineBreaks,
 		},
 	},
+	"sharedWith: names of namespaces": {
+		accepted: []string{
+			`deadLetter: {queue: {sharedWith: [shop, bank-2]}, exchange: {sharedWith: [shop]}}`,
+			`{retry: {exchange: {name: again, sharedWith: [shop]}}}`,
+			`{retry: {strategy: Reject}, deadLetter: {exchange: {sharedWith: [shop]}}, queue: {messageTTL: 1h}}`,
+		},
+		refused: map[string]string{
+			`deadLetter: {queue: {sharedWith: [shop, shop]}}`:     "spec.deadLetter.queue.sharedWith[1]: Duplicate value",
+			`deadLetter: {queue: {sharedWith: [Shop]}}`:           "spec.deadLetter.queue.sharedWith[0]: Invalid value: … should match",
+			`deadLetter: {exchange: {sharedWith: [""]}}`:          "spec.deadLetter.exchange.sharedWith[0]: Invalid value: … should be at least 1 chars long",
+			`retry: {exchange: {name: again, sharedWith: ["*"]}}`: "spec.retry.exchange.sharedWith[0]: Invalid value: … should match",
+		},
+	},
 	"deadLetter.queue.messageTTL": durations("deadLetter: {queue: {messageTTL: %s}}", "spec.deadLetter.queue.messageTTL"),
 	"deadLetter.queue.deliveryLimit": limits("deadLetter: {queue: {deliveryLimit: %s}}", "spec.deadLetter.queue", badLimit,
 		[]string{"0", "2147483647", "Unlimited", "BrokerDefault"}, []string{"-1", "3000000000", "20x"}),

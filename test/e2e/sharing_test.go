@@ -57,11 +57,11 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 	})
 
 	It("do so across namespaces that reach the vhost by different ways", func() {
-		const shared = `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: %q, queue: {name: graveyard}}}`
+		const shared = `{deadLetter: {exchange: {name: dead, type: direct, sharedWith: [%[2]s]}, routingKey: %[1]q, queue: {name: graveyard, sharedWith: [%[2]s]}}}`
 		here := newWorld(newest)
 		there := here.neighbour()
-		here.Queue("orders", fmt.Sprintf(shared, "orders"))
-		there.Queue("invoices", fmt.Sprintf(shared, "invoices"))
+		here.Queue("orders", fmt.Sprintf(shared, "orders", there.Namespace))
+		there.Queue("invoices", fmt.Sprintf(shared, "invoices", here.Namespace))
 		here.Ready("orders")
 		there.Ready("invoices")
 		here.Delete("orders")
@@ -74,6 +74,53 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		there.Delete("invoices")
 		there.gone("invoices")
 		Expect(there.holds()).To(equalState(conformance.State{}))
+	})
+})
+
+var _ = Describe("A dead-letter queue that another namespace names", func() {
+	It("is shared with the consent of its holder, and stays shared when the consent is withdrawn", func() {
+		here := newWorld(newest)
+		there := here.neighbour()
+		spec := func(consent string) string {
+			return fmt.Sprintf(`{retry: {policy: None}, deadLetter: {queue: {name: graveyard%s}}}`, consent)
+		}
+		advisories := func(w *world, name string) func() []v1alpha1.Advisory {
+			return func() []v1alpha1.Advisory { return w.Get(name).Status.Advisories }
+		}
+		unconsented := ContainElement(And(HaveField("Code", v1alpha1.AdvisorySharedWithoutConsent), HaveField("Name", "graveyard")))
+		here.Queue("orders", spec(""))
+		here.Ready("orders")
+		before := here.holds()
+		there.Queue("invoices", spec(""))
+		there.Eventually("invoices", Condition("Ready", metav1.ConditionFalse, "Conflict"), Message(And(
+			ContainSubstring(fmt.Sprintf(`spec.deadLetter.queue.sharedWith does not name namespace %q`, there.Namespace)),
+			Not(ContainSubstring(here.Namespace)), Not(ContainSubstring("orders")))))
+		Expect(here.holds()).To(equalState(before))
+
+		here.Queue("orders", spec(fmt.Sprintf(", sharedWith: [%s]", there.Namespace)))
+		there.Ready("invoices")
+		here.Queue("orders", spec(""))
+		Eventually(advisories(here, "orders")).Should(unconsented)
+		Eventually(advisories(there, "invoices")).Should(unconsented)
+		there.Ready("invoices")
+		here.Ready("orders")
+
+		there.Delete("invoices")
+		there.gone("invoices")
+		Eventually(advisories(here, "orders")).ShouldNot(unconsented)
+	})
+
+	It("is read by a binding of another namespace not unseen", func() {
+		here := newWorld(newest)
+		there := here.neighbour()
+		here.Queue("orders", `{retry: {policy: None}}`)
+		here.Ready("orders")
+		there.Queue("reader", `{retry: {policy: None}, bindings: [{exchange: {name: orders.dlx}}]}`)
+		there.Ready("reader")
+		Eventually(func() []v1alpha1.TopologyEntry { return here.Get("orders").Status.Topology }).Should(ContainElement(v1alpha1.TopologyEntry{
+			Kind: v1alpha1.KindBinding, Source: "orders.dlx", Destination: "reader", State: v1alpha1.StateForeign,
+		}))
+		here.Ready("orders")
 	})
 })
 
