@@ -151,7 +151,7 @@ const (
 	StateMissing ObjectState = "Missing"
 	// StateRecreationRequired: differs in what cannot be changed.
 	StateRecreationRequired ObjectState = "RecreationRequired"
-	// StateForeign: a binding into one of our queues that no ConsumerQueue wants.
+	// StateForeign: a binding into one of our queues that no ConsumerQueue wants, or from our dead-letter or retry exchange to others.
 	StateForeign ObjectState = "Foreign"
 	// StateOrphaned: ours, no longer wanted, and not yet safe to delete.
 	StateOrphaned ObjectState = "Orphaned"

@@ -36,6 +36,7 @@ var _ = Describe("The rules", func() {
 			v1alpha1.AdvisoryFenced,                     // WarrenFenceStanding
 			v1alpha1.AdvisoryOrphaned, v1alpha1.AdvisoryRedriveImpossible, v1alpha1.AdvisoryReturnRouteFansOut,
 			v1alpha1.AdvisorySentinelLeft, v1alpha1.AdvisorySharedDeadLetterQueue, v1alpha1.AdvisorySharedVHost,
+			v1alpha1.AdvisorySharedWithoutConsent,
 		}
 		for _, rule := range rules().Groups[0].Rules {
 			if rule.Alert == "WarrenMessagesCanBeLost" {

@@ -56,6 +56,31 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 	}
 }
 
+func TestSharedWithoutConsent(t *testing.T) {
+	t.Parallel()
+	holder, user := controllertest.Synced(t, "one", withGrave, ""), controllertest.Synced(t, "other", withGrave, "")
+	user.Namespace = "zoo"
+	for name, test := range map[string]struct {
+		own, other *v1alpha1.ConsumerQueue
+		message    string
+	}{
+		"the holder": {holder, user, "a ConsumerQueue of another namespace, which spec.deadLetter.queue.sharedWith does not name, keeps using " +
+			`queue "grave": name the namespace, or have its ConsumerQueue choose another name`},
+		"the user": {user, holder, `queue "grave" belongs to a ConsumerQueue in another namespace, whose spec.deadLetter.queue.sharedWith does not ` +
+			`name namespace "zoo" any more: this ConsumerQueue keeps using it; have it name the namespace, or choose another name here`},
+	} {
+		desired, err := topology.Desired(test.own, topologytest.V43)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &vhostScope{
+			scope: &scope{report: report{cq: test.own}}, desired: desired, owned: topology.Owned(test.own.Status.Topology), peers: viewOf(test.own, test.other),
+		}
+		want := []v1alpha1.Advisory{{Code: v1alpha1.AdvisorySharedWithoutConsent, Name: "grave", Message: test.message}}
+		topologytest.Equal(t, name, want, v.sharedWithoutConsent())
+	}
+}
+
 // Who comes to share a dead-letter queue that one had alone, and the last who leaves, have that one reconciled; others do not.
 func TestWhoeverSharesAloneIsWoken(t *testing.T) {
 	t.Parallel()
