@@ -19,12 +19,12 @@ import (
 // The namespace that holds the object consents, by a field of any of its ConsumerQueues that have the object. See
 // docs/adr/0043-consent-to-sharing.md.
 
-// tenure is for how long a candidate has had an object, as far as that is recorded.
+// tenure is what is recorded of a candidate and an object. More is better.
 type tenure int
 
 const (
 	wanting   tenure = iota
-	intending        // it was about to declare the object, which another tenant can forge
+	intending        // it was about to declare the object; the annotation that says so can be forged
 	having           // it has had the object in sync
 	declaring        // it has had the object in sync, and declared it
 )
@@ -42,13 +42,11 @@ func (c Candidate) tenure(id vhost.ID) tenure {
 	return having
 }
 
-// holderNamespace is the namespace of the candidate that has the best right to an object: the longest tenure, then the oldest, then the
-// first by name.
-func holderNamespace(id vhost.ID, all []Candidate) string {
-	first := slices.MinFunc(all, func(a, b Candidate) int {
+// holderOf is the candidate that has the best right to an object: the highest tenure, then the oldest, then the first by name.
+func holderOf(id vhost.ID, all []Candidate) Candidate {
+	return slices.MinFunc(all, func(a, b Candidate) int {
 		return cmp.Or(-cmp.Compare(a.tenure(id), b.tenure(id)), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
-	return first.namespace()
 }
 
 // consenting reports whether one of the candidates in a namespace lets another namespace have an object.
@@ -64,7 +62,7 @@ func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
 		return false
 	}
 	all := append(slices.Clip(peers), c)
-	return !consenting(id, all, holderNamespace(id, all), c.namespace())
+	return !consenting(id, all, holderOf(id, all).namespace(), c.namespace())
 }
 
 // findMissingConsent finds an object that a ConsumerQueue does not have yet, and may not have without a consent. Where only the cache
@@ -82,7 +80,7 @@ func (v View) findMissingConsent(ctx context.Context, own Candidate, live client
 			}
 		}
 		if all := candidatesOf(peers, Same); own.lacksConsent(id, all) {
-			return &Conflict{Holder: holderNamespace(id, all), Message: fmt.Sprintf(
+			return &Conflict{Holder: holderOf(id, all).Name, Message: fmt.Sprintf(
 				"%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q; "+
 					"have it name the namespace, or choose another name here", id, fields[id], own.namespace())}, nil
 		}
@@ -126,13 +124,16 @@ func (v View) consent(id vhost.ID) map[string]bool {
 	if !v.isAcrossNamespaces(id) {
 		return nil
 	}
-	all := append(slices.Collect(v.Active().holders(id)), Peer{Candidate: CandidateOf(v.self, v.version), near: Same})
 	namespaces := map[string]bool{}
-	for _, p := range all {
+	add := func(consents topology.Consents) {
+		for _, namespace := range consents[id] {
+			namespaces[string(namespace)] = true
+		}
+	}
+	add(v.consents)
+	for p := range v.Active().holders(id) {
 		if p.near == Same && !p.foreign {
-			for _, namespace := range p.Consents[id] {
-				namespaces[string(namespace)] = true
-			}
+			add(p.Consents)
 		}
 	}
 	return namespaces
@@ -159,7 +160,7 @@ func (v View) Unconsented(own Candidate) []Unconsented {
 			return c.tenure(id) < having || c.Desired.Shareable()[id] == ""
 		})
 		all = append(all, own)
-		holder := holderNamespace(id, all)
+		holder := holderOf(id, all).namespace()
 		missing := slices.ContainsFunc(all, func(c Candidate) bool {
 			return (c.namespace() == own.namespace() || holder == own.namespace()) && !consenting(id, all, holder, c.namespace())
 		})

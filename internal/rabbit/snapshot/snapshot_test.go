@@ -144,6 +144,7 @@ func TestObserveFollowsExchanges(t *testing.T) {
 		"what is there only":                {vhost.Selection{Exchanges: []string{"x", "none"}, Queues: []string{"q", "none"}}, []string{"x"}, nil, []string{"q"}},
 		"all round":                         {vhost.Selection{FollowFrom: "x"}, []string{"x", "y"}, []string{"x", "y"}, nil},
 		"from an exchange without bindings": {vhost.Selection{FollowFrom: "amq.topic"}, []string{"amq.topic"}, nil, nil},
+		"one exchange alone":                {vhost.Selection{BindingsFrom: []string{"x", "none"}}, nil, []string{"x"}, nil},
 		"from an exchange that is missing":  {vhost.Selection{FollowFrom: "none"}, nil, nil, nil},
 	}
 	for name, test := range cases {
