@@ -113,7 +113,8 @@ func TestConsent(t *testing.T) {
 		"the queue that the other one left": {wanted(queue, ""), []*v1alpha1.ConsumerQueue{left(t, held(queue, ""))}, grave},
 		"a source exchange": {
 			at(t, "bank", "pay", `{queue: {name: pay}, bindings: [{exchange: {name: shop, type: topic}}]}`, false),
-			[]*v1alpha1.ConsumerQueue{at(t, "shop", "orders", `{bindings: [{exchange: {name: shop, type: topic}}]}`, true)}, "",
+			[]*v1alpha1.ConsumerQueue{at(t, "shop", "orders", `{bindings: [{exchange: {name: shop, type: topic}}]}`, true)},
+			"",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -139,9 +139,9 @@ func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
 	return ""
 }
 
-// FindConflict finds a conflict that the ConsumerQueue loses, or an object that it may not share for lack of consent; only with those that are surely at the same location. Where it
-// would win only because a peer is not known to hold what both want, or to be here, the peer is read from the API server: the
-// cache may not have heard of it yet.
+// FindConflict finds a conflict that the ConsumerQueue loses, or an object that it may not share for lack of consent; only with those
+// that are surely at the same location. Where it would win only because a peer is not known to hold what both want, or to be here, the
+// peer is read from the API server: the cache may not have heard of it yet.
 func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
 	rivals := v.rivals()
 	if conflict := FindConflict(own, candidatesOf(rivals, Same)); conflict != nil {

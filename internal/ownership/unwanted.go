@@ -25,9 +25,12 @@ func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
 func (v View) UnwantedFrom(exchange string, bindings []vhost.Binding) []vhost.ID {
 	id := vhost.ExchangeID(exchange)
 	consent := v.consent(id)
+	mayBind := func(p Peer) bool {
+		return !p.foreign || consent[p.key.Namespace] && p.Desired.Shareable()[id] != ""
+	}
 	mayHave := func(binding vhost.ID) bool {
 		for p := range v.peers(func() []client.ObjectKey { return v.index.wants[markOf(binding)] }) {
-			if p.near != Unplaced && p.Desired.Wants(binding) && (!p.foreign || consent[p.key.Namespace] && p.Desired.Shareable()[id] != "") {
+			if p.near != Unplaced && p.Desired.Wants(binding) && mayBind(p) {
 				return true
 			}
 		}
@@ -108,7 +111,10 @@ func (x *Index) isShared(id vhost.ID) bool { return len(x.wants[markOf(id)]) > 1
 func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
 	for _, member := range x.wants[markOf(id)] {
 		r := x.records[member]
-		if member.Namespace == key.namespace && !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
+		if member.Namespace != key.namespace || r.released() {
+			continue
+		}
+		if Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
 			return true
 		}
 	}

@@ -18,7 +18,8 @@ import (
 
 // indexPeers keeps the index of ownership, and has those ConsumerQueues reconciled that another one concerns: they lost a
 // conflict, which may be over; they are about to delete what it may have come to want; it is the first to share their dead-letter
-// queue, or the last that did; or it changes who may share an object, or shares an object without consent. The list that a manager begins with is enqueued here, too.
+// queue, or the last that did; or it changes who may share an object, or shares an object without consent. The list that a manager
+// begins with is enqueued here, too.
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {
 		for _, key := range r.index.Affected(changed, leaves) {

@@ -36,17 +36,17 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 // sharedWithoutConsent are the advisories that namespaces share an object without consent, which was withdrawn. They name no namespace but
 // that of the ConsumerQueue.
 func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
-	var advisories []v1alpha1.Advisory
-	for _, shared := range v.peers.Unconsented(v.candidate()) {
-		message := fmt.Sprintf("%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q any more: this "+
-			"ConsumerQueue keeps using it; have it name the namespace, or choose another name here", shared.ID, shared.Field, v.cq.Namespace)
+	unconsented := v.peers.Unconsented(v.candidate())
+	advisories := make([]v1alpha1.Advisory, len(unconsented))
+	for i, shared := range unconsented {
+		message := fmt.Sprintf("%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q any more: "+
+			"this ConsumerQueue keeps using it; have it name the namespace, or choose another name here",
+			shared.ID, shared.Field, v.cq.Namespace)
 		if shared.Holds {
-			message = fmt.Sprintf("a ConsumerQueue of another namespace, which %s does not name, keeps using %v: name the namespace, or have "+
-				"its ConsumerQueue choose another name", shared.Field, shared.ID)
+			message = fmt.Sprintf("a ConsumerQueue of another namespace, which %s does not name, keeps using %v: "+
+				"name the namespace, or have its ConsumerQueue choose another name", shared.Field, shared.ID)
 		}
-		advisories = append(advisories, v1alpha1.Advisory{
-			Code: v1alpha1.AdvisorySharedWithoutConsent, Name: shared.ID.Name, Message: message,
-		})
+		advisories[i] = v1alpha1.Advisory{Code: v1alpha1.AdvisorySharedWithoutConsent, Name: shared.ID.Name, Message: message}
 	}
 	return advisories
 }

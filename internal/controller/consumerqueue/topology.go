@@ -198,7 +198,8 @@ func (v *vhostScope) tell(
 		return err
 	}
 	comparison.Advisories = slices.Concat(comparison.Advisories,
-		v.sharedVHost(), v.sharedDeadLetterQueue(), v.sharedWithoutConsent(), v.deadLetterQueueConsumed(), impossible, topology.Advisories(v.cq, v.version))
+		v.sharedVHost(), v.sharedDeadLetterQueue(), v.sharedWithoutConsent(), v.deadLetterQueueConsumed(), impossible,
+		topology.Advisories(v.cq, v.version))
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)
 	v.recordTransitions(decided, before, outcome, applied)
