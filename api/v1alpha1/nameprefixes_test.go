@@ -25,7 +25,7 @@ func applyNamePrefixes(t *testing.T, label string) {
 		t.Fatal(err)
 	}
 	own := strings.NewReplacer("warren-name-prefixes", label, "example.com/warren-names", "example.com/"+label).Replace(string(text))
-	for _, document := range strings.SplitSeq(own, "\n---\n") {
+	for document := range strings.SplitSeq(own, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
 			t.Fatal(err)
