@@ -65,7 +65,7 @@ func dropEmpty(spec *v1alpha1.ConsumerQueueSpec) {
 		spec.Queue = nil
 	}
 	rejects := spec.Retry.Strategy == v1alpha1.RetryStrategyReject
-	if exchange := spec.DeadLetter.Exchange; exchange != nil && *exchange == (v1alpha1.DeadLetterExchange{}) && !rejects {
+	if exchange := spec.DeadLetter.Exchange; exchange != nil && reflect.DeepEqual(*exchange, v1alpha1.DeadLetterExchange{}) && !rejects {
 		spec.DeadLetter.Exchange = nil
 	}
 	if spec.DeadLetter.Queue != nil && reflect.DeepEqual(*spec.DeadLetter.Queue, v1alpha1.DeadLetterQueueSpec{}) {
