@@ -14,7 +14,7 @@ import (
 
 // Unwanted lists those bindings of a queue that no peer wants. Bindings of the ConsumerQueue itself may be left out too.
 func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
-	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{queue, v.here, v.version}, bindings), v.Wants)
+	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{queue, v.here, v.version, v.self.Namespace}, bindings), v.Wants)
 }
 
 // unwantedKey is what an answer holds for.
@@ -22,6 +22,8 @@ type unwantedKey struct {
 	queue   string
 	here    Location
 	version vhost.Version
+	// namespace is that of the ConsumerQueues whose statuses are believed.
+	namespace string
 }
 
 // unwantedBindings are answers about queues that several ConsumerQueues share. The zero value is ready to use.
@@ -30,7 +32,7 @@ type unwantedBindings struct {
 	answers map[unwantedKey]unwantedAnswer
 }
 
-// unwantedAnswer lists those bindings of a queue that no ConsumerQueue at a location wants.
+// unwantedAnswer lists those bindings of a queue that no ConsumerQueue of the namespace at a location wants.
 type unwantedAnswer struct {
 	withdrawals uint64          // Index.withdrawals at that time
 	bindings    []vhost.Binding // all that were asked about
@@ -59,8 +61,8 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 	u.answers[key] = answer
 }
 
-// unwantedIn lists those bindings of a queue that no ConsumerQueue wants whose status says that its topology is at the location.
-// The connections of other ConsumerQueues may lead elsewhere at any time, so Unwanted calls View.Wants for each answer.
+// unwantedIn lists those bindings of a queue that no ConsumerQueue of the namespace wants whose status says that its topology is at the
+// location. The connections of other ConsumerQueues may lead elsewhere at any time, so Unwanted calls View.Wants for each answer.
 func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -87,7 +89,7 @@ func (x *Index) isShared(queue string) bool { return len(x.wants[markOf(vhost.Qu
 func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
 	for _, member := range x.wants[markOf(id)] {
 		r := x.records[member]
-		if !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
+		if member.Namespace == key.namespace && !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
 			return true
 		}
 	}
