@@ -139,7 +139,7 @@ type BrokerConnectionStatus struct {
 	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
 
 	// clusterVHost is the vhost into which the broker at clusterEndpoint has let the AMQP connection. It is empty with
-	// tls.serverName, because one address can lead to several brokers then.
+	// spec.tls.serverName, because one address can lead to several brokers then.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	ClusterVHost string `json:"clusterVHost,omitempty"`
