@@ -89,7 +89,10 @@ func (x *Index) isShared(queue string) bool { return len(x.wants[markOf(vhost.Qu
 func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
 	for _, member := range x.wants[markOf(id)] {
 		r := x.records[member]
-		if member.Namespace == key.namespace && !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
+		if member.Namespace != key.namespace {
+			continue
+		}
+		if !r.released() && Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
 			return true
 		}
 	}

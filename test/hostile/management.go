@@ -26,7 +26,8 @@ type Management struct {
 func NewManagement(tb testing.TB, misbehave func(http.ResponseWriter, *http.Request) bool) *Management {
 	tb.Helper()
 	m := &Management{
-		Tags: "administrator", Version: "4.3.6", ClusterName: "hostile@here", ClusterID: "rabbitmq-cluster-id-hostile", Misbehave: misbehave,
+		Tags: "administrator", Version: "4.3.6", ClusterName: "hostile@here", ClusterID: "rabbitmq-cluster-id-hostile",
+		Misbehave: misbehave,
 	}
 	server := httptest.NewServer(m)
 	tb.Cleanup(func() {
