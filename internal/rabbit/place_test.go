@@ -48,12 +48,12 @@ func TestLeadsTo(t *testing.T) {
 	}{
 		"AMQP was let in at the same address":          {own, func(h *Health) { h.Place.MatchQueue = "" }, true},
 		"the management API shows its match queue":     {other, func(*Health) {}, true},
-		"so it does, and the ID cannot be read":        {other, func(h *Health) { h.Cluster.ID = "" }, true},
+		"the same, where the ID cannot be read":        {other, func(h *Health) { h.Cluster.ID = "" }, true},
 		"at the same address, but of another cluster":  {own, func(h *Health) { h.Cluster.ID = "sha256:other" }, false},
 		"its match queue is in another vhost":          {beside, func(h *Health) { h.Place.Address = "" }, false},
 		"it claims the cluster's ID":                   {other, func(h *Health) { h.Place.MatchQueue = "warren-link-forged" }, false},
 		"it claims the name and has another address":   {Health{Cluster: vhost.Cluster{Name: own.Cluster.Name}}, func(*Health) {}, false},
-		"it may not declare a queue, and goes by name": {other, func(h *Health) { h.Place.MatchQueue = "" }, false},
+		"its user may not declare a match queue":       {other, func(h *Health) { h.Place.MatchQueue = "" }, false},
 	} {
 		test.change(&test.of)
 		if got := leadsTo(t, here, test.of); got != test.want {
@@ -65,7 +65,7 @@ func TestLeadsTo(t *testing.T) {
 	place := Place{}
 	place.match(Config{AMQPURI: "amqps://gateway", ServerName: "rabbitmq.shop"}, "")
 	if place.Address != "" {
-		t.Errorf("the address %q tells the broker", place.Address)
+		t.Errorf("the address %q counts as a proof", place.Address)
 	}
 }
 
