@@ -46,14 +46,14 @@ func TestLeadsTo(t *testing.T) {
 		change change
 		want   bool
 	}{
-		"AMQP was let in at the same address":          {own, func(h *Health) { h.Place.MatchQueue = "" }, true},
-		"the management API shows its match queue":     {other, func(*Health) {}, true},
-		"the same, where the ID cannot be read":        {other, func(h *Health) { h.Cluster.ID = "" }, true},
-		"at the same address, but of another cluster":  {own, func(h *Health) { h.Cluster.ID = "sha256:other" }, false},
-		"its match queue is in another vhost":          {beside, func(h *Health) { h.Place.Address = "" }, false},
-		"it claims the cluster's ID":                   {other, func(h *Health) { h.Place.MatchQueue = "warren-link-forged" }, false},
-		"it claims the name and has another address":   {Health{Cluster: vhost.Cluster{Name: own.Cluster.Name}}, func(*Health) {}, false},
-		"its user may not declare a match queue":       {other, func(h *Health) { h.Place.MatchQueue = "" }, false},
+		"AMQP was let in at the same address":         {own, func(h *Health) { h.Place.MatchQueue = "" }, true},
+		"the management API shows its match queue":    {other, func(*Health) {}, true},
+		"the same, where the ID cannot be read":       {other, func(h *Health) { h.Cluster.ID = "" }, true},
+		"at the same address, but of another cluster": {own, func(h *Health) { h.Cluster.ID = "sha256:other" }, false},
+		"its match queue is in another vhost":         {beside, func(h *Health) { h.Place.Address = "" }, false},
+		"it claims the cluster's ID":                  {other, func(h *Health) { h.Place.MatchQueue = "warren-link-forged" }, false},
+		"it claims the name and has another address":  {Health{Cluster: vhost.Cluster{Name: own.Cluster.Name}}, func(*Health) {}, false},
+		"its user may not declare a match queue":      {other, func(h *Health) { h.Place.MatchQueue = "" }, false},
 	} {
 		test.change(&test.of)
 		if got := leadsTo(t, here, test.of); got != test.want {
