@@ -122,7 +122,7 @@ type BrokerConnectionStatus struct {
 	// +optional
 	BrokerVersion string `json:"brokerVersion,omitempty"`
 
-	// clusterName is the name that the RabbitMQ cluster gives itself.
+	// clusterName is the name of the RabbitMQ cluster to which the AMQP connection was last shown to lead.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
@@ -137,6 +137,12 @@ type BrokerConnectionStatus struct {
 	// +kubebuilder:validation:MaxLength=1100
 	// +optional
 	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
+
+	// clusterVHost is the vhost into which the broker at clusterEndpoint has let the AMQP connection. It is empty with
+	// spec.tls.serverName, because one address can lead to several brokers then.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	ClusterVHost string `json:"clusterVHost,omitempty"`
 
 	// capabilities are what the broker's version and the user's permissions allow.
 	// +optional

@@ -5,5 +5,8 @@
 // dispute an object. Handover decides which of several ConsumerQueues that are being deleted deletes what they share: the last
 // one.
 //
+// ConsumerQueues of other namespaces belong to other tenants: View uses none of their statuses to find out where they are, only what
+// Locate says was proved. See docs/adr/0042-same-place.md.
+//
 // Nothing here speaks to a broker, and nothing decides what to declare or to delete otherwise; see package plan.
 package ownership

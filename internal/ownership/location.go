@@ -51,7 +51,7 @@ const (
 )
 
 // NearnessTo finds out how near a ConsumerQueue is to a location, by where it has its topology and by where its connection
-// leads.
+// leads. It is for ConsumerQueues of one namespace, which believe each other's statuses; see View.nearness for others.
 func NearnessTo(here Location, status v1alpha1.ConsumerQueueStatus, leads Location) Nearness {
 	recorded := Recorded(status)
 	if !recorded.Cluster.Known() && !leads.Cluster.Known() {

@@ -75,7 +75,8 @@ func (p Peer) needs(entry v1alpha1.TopologyEntry) bool {
 	return !p.terminating && p.holds(entry) && (unknown || p.Desired.Wants(topology.IDOf(entry)))
 }
 
-// Locate is where the connection of a ConsumerQueue leads.
+// Locate is where the connection of a ConsumerQueue leads. For a ConsumerQueue of another namespace it is the location of the view if
+// the connection was proved to lead there, and the zero Location otherwise.
 type Locate func(*v1alpha1.ConsumerQueue) Location
 
 // View is the index as one ConsumerQueue sees it, which is at a location whose broker has a version.
@@ -158,7 +159,7 @@ func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reade
 			return nil, err
 		}
 		if near == Same {
-			read = append(read, CandidateOf(now, v.version))
+			read = append(read, v.rightful(now, CandidateOf(now, v.version)))
 		}
 	}
 	if conflict := FindConflict(own, read); conflict != nil {
@@ -178,7 +179,7 @@ func (v View) read(ctx context.Context, key client.ObjectKey, live client.Reader
 		return nil, Elsewhere, fmt.Errorf("get ConsumerQueue %s: %w", key, err)
 	}
 	RestoreIntents(now)
-	return now, NearnessTo(v.here, now.Status, v.locate(now)), nil
+	return now, v.nearness(now), nil
 }
 
 func candidatesOf(peers []Peer, near Nearness) []Candidate {
@@ -265,9 +266,37 @@ func (v View) peer(of *record) (Peer, bool) {
 	case v.leftOut != nil && v.leftOut(key, of.cq.UID):
 		return Peer{}, false
 	}
-	near := NearnessTo(v.here, of.cq.Status, v.locate(of.cq))
+	near := v.nearness(of.cq)
+	if near == Elsewhere {
+		return Peer{}, false
+	}
 	return Peer{
-		Candidate: of.candidate(v.version), key: key, consents: v.consents,
-		foreign: of.cq.Namespace != v.self.Namespace, near: near, terminating: of.isLeaving(),
-	}, near != Elsewhere
+		Candidate: v.rightful(of.cq, of.candidate(v.version)), key: key, consents: v.consents,
+		foreign: v.isForeign(of.cq), near: near, terminating: of.isLeaving(),
+	}, true
+}
+
+// isForeign reports whether a ConsumerQueue is in another namespace than the one that the view is for.
+func (v View) isForeign(cq *v1alpha1.ConsumerQueue) bool { return cq.Namespace != v.self.Namespace }
+
+// nearness is how near a ConsumerQueue is to the location of the view. The status of a ConsumerQueue in another namespace proves nothing:
+// it says what servers of another tenant said, or what that tenant wrote into the intents. See docs/adr/0042-same-place.md.
+func (v View) nearness(cq *v1alpha1.ConsumerQueue) Nearness {
+	if v.isForeign(cq) {
+		return v.locate(cq).nearnessTo(v.here)
+	}
+	return NearnessTo(v.here, cq.Status, v.locate(cq))
+}
+
+// rightful leaves out what a ConsumerQueue of another namespace owns by an intention alone, unless the spec wants it: another tenant can
+// forge intents, but gains no more by them than by the spec.
+func (v View) rightful(cq *v1alpha1.ConsumerQueue, candidate Candidate) Candidate {
+	forgeable := func(entry v1alpha1.TopologyEntry) bool {
+		intended := topology.Intended(entry) || entry.Kind == v1alpha1.KindBinding
+		return intended && !candidate.Desired.Wants(topology.IDOf(entry))
+	}
+	if v.isForeign(cq) && slices.ContainsFunc(candidate.Owned, forgeable) {
+		candidate.Owned = slices.DeleteFunc(slices.Clone(candidate.Owned), forgeable)
+	}
+	return candidate
 }

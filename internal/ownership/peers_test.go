@@ -171,8 +171,72 @@ func TestWants(t *testing.T) {
 	}
 	topologytest.Equal(t, "peers", map[string]string{
 		"elsewhere/invoices": "a ConsumerQueue in another namespace", "shop/invoices": "ConsumerQueue shop/invoices",
-		"shop/unsupported": "ConsumerQueue shop/unsupported", "unconnected/invoices": "a ConsumerQueue in another namespace",
+		"shop/unsupported": "ConsumerQueue shop/unsupported",
 	}, names)
+}
+
+// A tenant can have any location written into the statuses of its own namespace, by a management API of its own or by forged intents.
+func TestTheStatusOfAnotherNamespaceProvesNothing(t *testing.T) {
+	t.Parallel()
+	own := controllertest.Synced(t, "own", withKey("a"), "")
+	theirs := controllertest.Synced(t, "theirs", withKey("b"), "")
+	theirs.Namespace = "evil"
+	grave := entryOf(t, own, "grave")
+	type answers struct {
+		Conflict, Needs, Shares bool
+		SharedWith              string
+		Unwanted                []string
+	}
+	for name, test := range map[string]struct {
+		leads Location
+		want  answers
+	}{
+		"where the connection was not proved to lead here": {Location{}, answers{Unwanted: []string{"b"}}},
+		"where it was": {here, answers{
+			Conflict: true, Needs: true, Shares: true, SharedWith: "a ConsumerQueue in another namespace",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rival := controllertest.Synced(t, "rival", `{queue: {name: pay}}`, "")
+			rival.Namespace = "evil"
+			newcomer := controllertest.Named(t, "shop", "newcomer", `{queue: {name: pay}}`)
+			index := indexOf(own, theirs.DeepCopy(), rival, newcomer)
+			locate := func(cq *v1alpha1.ConsumerQueue) Location {
+				if cq.Namespace == "evil" {
+					return test.leads
+				}
+				return here
+			}
+			view := index.View(own, here, topologytest.V43, locate)
+			conflict, err := index.View(newcomer, here, topologytest.V43, locate).FindConflict(t.Context(),
+				CandidateOf(newcomer, topologytest.V43), controllertest.Client(t, nil, rival))
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "answers", test.want, answers{
+				Conflict: conflict != nil, Needs: view.AnyNeeds(grave), Shares: view.Shares("grave"), SharedWith: view.SharedWith(grave),
+				Unwanted: unwantedKeys(view, bound("a", "b"), "a"),
+			})
+		})
+	}
+}
+
+// Who may edit a ConsumerQueue can write any object into its intents.
+func TestForgedIntentsGainNoMoreThanTheSpec(t *testing.T) {
+	t.Parallel()
+	own := controllertest.Synced(t, "orders", `{retry: {delayTiers: [{delay: 1m}]}}`, "")
+	for name, test := range map[string]struct {
+		namespace, spec, want string
+	}{
+		"by a spec that does not want the object": {"evil", `{queue: {name: other}}`, ""},
+		"by a spec that wants it":                 {"evil", `{queue: {name: orders}}`, ""},
+		"in the same namespace":                   {"shop", `{queue: {name: other}}`, "ConsumerQueue shop/theirs"},
+	} {
+		theirs := controllertest.Named(t, test.namespace, "theirs", test.spec)
+		theirs.Status.Topology = []v1alpha1.TopologyEntry{{
+			Kind: v1alpha1.KindQueue, Name: "orders", Role: v1alpha1.RoleMain, Origin: v1alpha1.OriginDeclared, State: v1alpha1.StateUnknown,
+		}}
+		topologytest.Equal(t, name, test.want, viewOf(own, theirs).SharedWith(entryOf(t, own, "orders")))
+	}
 }
 
 // Where a ConsumerQueue would win only because a peer is not known to hold what both want, the API server is asked.

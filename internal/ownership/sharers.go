@@ -38,8 +38,8 @@ func deadLetterQueueName(cq *v1alpha1.ConsumerQueue) string {
 	return ""
 }
 
-// Sharers are the ConsumerQueues other than one that have a dead-letter queue too, sorted by name, at most so many. Those of which
-// it is not sure that they are at the same location do not count.
+// Sharers are the ConsumerQueues other than one whose statuses say that they have a dead-letter queue too, sorted by name, at most so
+// many. Those of which it is not sure that they are at the same location do not count.
 func (x *Index) Sharers(than client.ObjectKey, shared DeadLetterQueue, most int) []client.ObjectKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -56,9 +56,22 @@ func (x *Index) Sharers(than client.ObjectKey, shared DeadLetterQueue, most int)
 	return found
 }
 
-// Shares says whether a peer has a dead-letter queue too.
+// Shares reports whether a peer has a dead-letter queue too.
 func (v View) Shares(queue string) bool {
-	return len(v.index.Sharers(client.ObjectKeyFromObject(v.self), DeadLetterQueue{Queue: queue, At: v.here}, 1)) > 0
+	object := markOf(vhost.QueueID(queue))
+	for other := range v.index.each(func() []client.ObjectKey { return v.index.active[object] }) {
+		if other.deadLetters != queue {
+			continue
+		}
+		near := Recorded(other.cq.Status).nearnessTo(v.here)
+		if v.isForeign(other.cq) {
+			near = v.nearness(other.cq)
+		}
+		if near == Same && client.ObjectKeyFromObject(other.cq) != client.ObjectKeyFromObject(v.self) {
+			return true
+		}
+	}
+	return false
 }
 
 // LastSharer is the ConsumerQueue that alone shares a dead-letter queue of another one, which begins or ends to do so: for the third and

@@ -31,6 +31,7 @@ type Connection struct {
 	refresher *refresher
 	deleter   *safedelete.Deleter
 	refused   refusedLooks
+	shown     shownQueues
 
 	ctx     context.Context // the life of the connection, not of a call
 	cancel  context.CancelFunc
@@ -64,6 +65,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		writeAPI: management.NewClient(config.managementOptions(to, timeouts.request, safedelete.RequestLimit)),
 		channels: amqpconn.NewPool(errs, timeouts.operation), notices: newNotices(notify),
 	}
+	c.shown.places = management.NewPlaces(1)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.health = &healthState{vhost: config.VHost, log: logger, notices: c.notices}
 	c.deleter = safedelete.New(safedelete.Settings{

@@ -14,13 +14,16 @@ import (
 
 // Health is how a connection fares.
 type Health struct {
-	// Version is the lowest version among the broker's nodes, such as 4.3.6; ClusterName is the name of its cluster, and
-	// Cluster its identity. These, and Capabilities, are empty until the first contact and stay what they were while the
-	// broker cannot be reached.
+	// Version is the lowest version among the broker's nodes, such as 4.3.6, and ClusterName is the name that the management API gives
+	// its cluster. These, and Capabilities, are empty until the first contact and stay what they were while the broker cannot be
+	// reached.
 	Version      string
 	ClusterName  string
-	Cluster      vhost.Cluster
 	Capabilities management.Capabilities
+	// Cluster is the identity of the cluster to which AMQP was last shown to lead. It is empty until AMQP and the management API match.
+	Cluster vhost.Cluster
+	// Place is how other connections can check where AMQP leads. It is empty as long as Cluster is.
+	Place Place
 	// Nodes is how many nodes the cluster has; zero if the user may not know.
 	Nodes int
 	// Operators are the owners of connections and fences in the vhost that Config.Known does not know. While there are any,

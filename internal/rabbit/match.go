@@ -163,7 +163,11 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 	m.links.use(l, func() {
 		l.MatchedCluster.Store(&info.Identity)
 		m.channels.Set(l, nil)
-		m.health.update(func(s *healthParts) { s.mismatch, s.health.Matched, s.health.MatchedByName = nil, true, byName })
+		m.health.update(func(s *healthParts) {
+			s.mismatch, s.health.Matched, s.health.MatchedByName = nil, true, byName
+			s.health.Cluster = info.Identity
+			s.health.Place.match(m.config, l.Queue)
+		})
 		select {
 		case m.matched <- struct{}{}:
 		default: // the listener has not seen the last one yet

@@ -224,7 +224,10 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 	r.matcher.rematch(known, info)
 	r.health.update(func(s *healthParts) {
 		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = info.Version, info.Identity.Name, info.Capabilities
-		s.health.Cluster, s.health.Nodes = info.Identity, info.Nodes
+		s.health.Nodes = info.Nodes
+		if r.matcher.isMatched() {
+			s.health.Cluster = info.Identity
+		}
 	})
 }
 

@@ -267,3 +267,20 @@ func (b Broker) ClusterName(tb TB) string {
 	b.get(tb, &cluster, "cluster-name")
 	return cluster.Name
 }
+
+// ClusterID is the random id that the cluster gave itself.
+func (b Broker) ClusterID(tb TB) string {
+	tb.Helper()
+	var parameters []struct {
+		Name  string `json:"name"`
+		Value any    `json:"value"`
+	}
+	b.get(tb, &parameters, "global-parameters")
+	for _, parameter := range parameters {
+		if id, ok := parameter.Value.(string); ok && parameter.Name == "internal_cluster_id" {
+			return id
+		}
+	}
+	tb.Fatalf("the broker has no internal_cluster_id")
+	return ""
+}

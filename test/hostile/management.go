@@ -16,8 +16,8 @@ type Management struct {
 	URI string
 	// Tags are those of the user, administrator if empty.
 	Tags string
-	// Version and ClusterName are RabbitMQ's and the cluster's.
-	Version, ClusterName string
+	// Version is RabbitMQ's. ClusterName and ClusterID are the cluster's.
+	Version, ClusterName, ClusterID string
 	// Misbehave answers the requests that it returns true for; others are answered well. It may be nil.
 	Misbehave func(http.ResponseWriter, *http.Request) bool
 }
@@ -25,7 +25,10 @@ type Management struct {
 // NewManagement starts a server that ends with the test.
 func NewManagement(tb testing.TB, misbehave func(http.ResponseWriter, *http.Request) bool) *Management {
 	tb.Helper()
-	m := &Management{Tags: "administrator", Version: "4.3.6", ClusterName: "hostile@here", Misbehave: misbehave}
+	m := &Management{
+		Tags: "administrator", Version: "4.3.6", ClusterName: "hostile@here", ClusterID: "rabbitmq-cluster-id-hostile",
+		Misbehave: misbehave,
+	}
 	server := httptest.NewServer(m)
 	tb.Cleanup(func() {
 		server.CloseClientConnections() // some answers have no end
@@ -50,10 +53,10 @@ func (m *Management) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "nodes":
 		_, _ = fmt.Fprintf(w, `[{"rabbitmq_version": %q}]`, m.Version)
 	case "global-parameters":
-		_, _ = io.WriteString(w, `[{"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-hostile"}]`)
+		_, _ = fmt.Fprintf(w, `[{"name": "internal_cluster_id", "value": %q}]`, m.ClusterID)
 	case "definitions":
 		_, _ = io.WriteString(w, `{"queues": [], "exchanges": [], "bindings": [], "policies": [], "parameters": []}`)
-	case "exchanges":
+	case "exchanges", "queues":
 		if r.URL.Query().Has("page") {
 			_, _ = io.WriteString(w, `{"items": [], "page_count": 1, "filtered_count": 0}`)
 			return

@@ -255,11 +255,17 @@ func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection)
 func setStatus(
 	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
 ) ctrl.Result {
+	if health.ClusterName != "" {
+		status.BrokerVersion = health.Version
+		status.Capabilities = capabilitiesOf(health, status.Capabilities)
+	}
 	if health.Cluster.Known() {
 		known := health.Cluster.Keeping(vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint})
-		status.BrokerVersion = health.Version
 		status.ClusterID, status.ClusterName, status.ClusterEndpoint = known.ID, known.Name, known.Endpoint
-		status.Capabilities = capabilitiesOf(health, status.Capabilities)
+		status.ClusterVHost = ""
+		if health.Place.Address != "" {
+			status.ClusterVHost = bc.Spec.VHost
+		}
 	}
 	value, p, again := summarizeHealth(health, bc, time.Now())
 	writer := conditions.For(&status.Conditions, bc.Generation)

@@ -157,6 +157,11 @@ func TestDescribeBrokerConnection(t *testing.T) {
 		BrokerVersion: "4.3.6", ClusterName: "rabbit@a", ClusterID: "sha256:1", ClusterEndpoint: "mq:5672",
 		Capabilities: &v1alpha1.BrokerCapabilities{Definitions: true, DelayedRedelivery: true, Statistics: new(true)},
 	}
+	unmatched, unproved := health, connected
+	unmatched.Cluster = vhost.Cluster{}
+	unproved.ClusterName, unproved.ClusterID, unproved.ClusterEndpoint = "", "", ""
+	addressed, letIn := health, connected
+	addressed.Place, letIn.ClusterVHost = rabbit.Place{Address: "mq:5672"}, ofSecret.Spec.VHost
 	for name, test := range map[string]struct {
 		bc             *v1alpha1.BrokerConnection
 		health         rabbit.Health
@@ -164,6 +169,8 @@ func TestDescribeBrokerConnection(t *testing.T) {
 		atLeast, below time.Duration
 	}{
 		"never heard of":                    {bc: ofSecret},
+		"AMQP was not matched":              {bc: ofSecret, health: unmatched, want: unproved},
+		"AMQP was let in at its address":    {bc: ofSecret, health: addressed, want: letIn},
 		"connected":                         {bc: ofSecret, health: health, want: connected},
 		"connected through a cluster":       {bc: ofCluster, health: health, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},
 		"failing for a moment":              {bc: ofSecret, health: failing, want: connected, atLeast: 2 * time.Hour, below: 4 * time.Hour},

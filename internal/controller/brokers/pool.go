@@ -59,6 +59,8 @@ type Broker interface {
 	VHost() string
 	// Health tells how the connection fares.
 	Health() rabbit.Health
+	// LeadsTo reports whether another connection was shown to lead to the same vhost; see rabbit.Connection.LeadsTo.
+	LeadsTo(ctx context.Context, other rabbit.Health) (bool, error)
 	// Observe returns what the vhost has, out of a snapshot in memory; false before the first refresh.
 	Observe(selection vhost.Selection) (vhost.Observed, bool)
 	// Refresh reads the vhost, and returns when that is done; RequestRefresh does not wait.
@@ -219,6 +221,32 @@ func (p *Pool) get(key types.NamespacedName) (openConnection, bool) {
 	defer p.mu.Unlock()
 	found, ok := p.open[key]
 	return found, ok
+}
+
+// Neighbours reports of each connection that was opened for a BrokerConnection of another namespace, and whose AMQP connection was
+// matched, whether it was shown to lead to the vhost of a connection.
+func (p *Pool) Neighbours(ctx context.Context, namespace string, of Broker) (map[client.ObjectKey]bool, error) {
+	p.mu.Lock()
+	others := map[client.ObjectKey]Broker{}
+	for key, open := range p.open {
+		if key.Namespace != namespace && open.broker.VHost() == of.VHost() {
+			others[key] = open.broker
+		}
+	}
+	p.mu.Unlock()
+	neighbours := map[client.ObjectKey]bool{}
+	for key, other := range others {
+		health := other.Health()
+		if !health.Cluster.Known() {
+			continue
+		}
+		leadsHere, err := of.LeadsTo(ctx, health)
+		if err != nil {
+			return nil, err
+		}
+		neighbours[key] = leadsHere
+	}
+	return neighbours, nil
 }
 
 // GraceLeft says for how much longer an open connection may be used whose Secret is missing; zero if there is none.

@@ -39,6 +39,10 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 		return nil, err
 	}
 	defer release()
+	// Who held the lock before may have been matched only after this reconciliation began.
+	if v.peers, err = v.view(ctx, v.cq, v.connection, v.location, v.version); err != nil {
+		return nil, err
+	}
 	if conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler}); err != nil || conflict != nil {
 		return conflict, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -22,10 +23,7 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	if err != nil || bc == nil {
 		return ownership.Location{}
 	}
-	leads := ownership.Location{
-		Cluster: vhost.Cluster{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint},
-		VHost:   bc.Spec.VHost,
-	}
+	leads := ownership.Location{Cluster: clusterOf(bc), VHost: bc.Spec.VHost}
 	if r.pool == nil {
 		return leads
 	}
@@ -37,29 +35,71 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	return leads
 }
 
-// view shows a ConsumerQueue its peers: those that have to do with its objects, whichever connection leads them there.
-func (r *Reconciler) view(ctx context.Context, cq *v1alpha1.ConsumerQueue, here ownership.Location, version vhost.Version) ownership.View {
+// view shows a ConsumerQueue its peers: those that have to do with its objects, whichever connection leads them there. It asks the
+// management API of the ConsumerQueue's own connection where the connections of other namespaces lead, unless that is known.
+func (r *Reconciler) view(
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, own brokers.Broker, here ownership.Location, version vhost.Version,
+) (ownership.View, error) {
+	neighbours, err := r.pool.Neighbours(ctx, cq.Namespace, own)
+	if err != nil {
+		return ownership.View{}, fmt.Errorf("find out which connections of other namespaces lead to vhost %q: %w", here.VHost, err)
+	}
 	known := map[client.ObjectKey]ownership.Location{} // of connections: thousands of peers may have the same
+	locate := func(other *v1alpha1.ConsumerQueue) ownership.Location {
+		if other.Namespace == cq.Namespace {
+			return r.locationOf(ctx, other)
+		}
+		leadsHere, open := neighbours[brokers.ConnectionKey(other)]
+		if leadsHere || !open && r.wasLetInAt(ctx, other, own.Health(), here) {
+			return here
+		}
+		return ownership.Location{}
+	}
 	return r.index.View(cq, here, version, func(other *v1alpha1.ConsumerQueue) ownership.Location {
 		connection := brokers.ConnectionKey(other)
 		location, found := known[connection]
 		if !found {
-			location = r.locationOf(ctx, other)
+			location = locate(other)
 			known[connection] = location
 		}
 		return location
-	})
+	}), nil
 }
 
-// SharesQueue says whether another ConsumerQueue wants a queue, too, at what may be the same location; false for known if the index has
-// not heard of the ConsumerQueue yet.
+// wasLetInAt reports whether the broker at the address of an own connection has let the connection of a ConsumerQueue in another
+// namespace into the vhost before. It is for connections that are not open, for instance because they are suspended.
+func (r *Reconciler) wasLetInAt(
+	ctx context.Context, other *v1alpha1.ConsumerQueue, own rabbit.Health, here ownership.Location,
+) bool {
+	bc, err := brokers.ConnectionOf(ctx, r.client, other)
+	if err != nil || bc == nil || bc.Status.ClusterVHost == "" || own.Place.Address != bc.Status.ClusterEndpoint {
+		return false
+	}
+	return bc.Status.ClusterVHost == here.VHost && clusterOf(bc).Is(here.Cluster)
+}
+
+// clusterOf is the cluster to which a BrokerConnection was last shown to lead.
+func clusterOf(bc *v1alpha1.BrokerConnection) vhost.Cluster {
+	return vhost.Cluster{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint}
+}
+
+// SharesQueue reports whether another ConsumerQueue wants a queue, too, at what may be the same location. It returns false for known if
+// the index has not heard of the ConsumerQueue yet, or if the broker does not tell which connections lead there.
 func (r *Reconciler) SharesQueue(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version,
 ) (shares, known bool) {
 	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
 		return false, false
 	}
-	return r.view(ctx, cq, r.locationOf(ctx, cq), version).Wants(vhost.QueueID(queue)), true
+	connection := r.pool.Get(brokers.ConnectionKey(cq))
+	if connection == nil {
+		return false, false
+	}
+	peers, err := r.view(ctx, cq, connection, r.locationOf(ctx, cq), version)
+	if err != nil {
+		return false, false
+	}
+	return peers.Wants(vhost.QueueID(queue)), true
 }
 
 // switchLocation forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.

@@ -88,7 +88,9 @@ func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Con
 		if err := now.connection.CatchUp(ctx); err != nil {
 			return err
 		}
-		now.peers = now.view(ctx, now.cq, now.location, now.version)
+		if now.peers, err = now.view(ctx, now.cq, now.connection, now.location, now.version); err != nil {
+			return err
+		}
 		return mayLeave(now.compare(ctx), entry)
 	}
 }

@@ -65,7 +65,10 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	if err := t.declaredAgain(observed); err != nil {
 		return nil, err
 	}
-	view := t.view(ctx, t.cq, here, t.version)
+	view, err := t.view(ctx, t.cq, t.connection, here, t.version)
+	if err != nil {
+		return nil, err
+	}
 	t.cancelOtherDeletions(t.withRunning(plan.TeardownOf(t.owned, observed, view.Active().SharedWith, nil), observed))
 	step := t.withRunning(plan.TeardownOf(t.owned, observed, t.handover.Undecided(view).SharedWith, nil), observed)
 	if err := t.deleteWorkQueues(ctx, observed, step); err != nil {
@@ -273,7 +276,11 @@ func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing
 			return err
 		}
 		here := ownership.Location{Cluster: vhost.ClusterOf(cluster), VHost: now.connection.VHost()}
-		view, observed := now.view(ctx, now.cq, here, now.version), now.observe()
+		view, err := now.view(ctx, now.cq, now.connection, here, now.version)
+		if err != nil {
+			return err
+		}
+		observed := now.observe()
 		return mayGo(plan.TeardownOf(now.owned, observed, shared(now.cq, now.owned, view), nil), observed, queues)
 	}
 }

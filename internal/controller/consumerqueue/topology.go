@@ -47,23 +47,31 @@ func (s *scope) reconcileTopology(ctx context.Context, connection brokers.Broker
 	if err != nil {
 		return err
 	}
-	return s.resolveVHost(ctx, connection, version, desired).reconcile(ctx)
+	v, err := s.resolveVHost(ctx, connection, version, desired)
+	if err != nil {
+		return err
+	}
+	return v.reconcile(ctx)
 }
 
 // resolveVHost finds out where the topology is and who else is there. If that is another place than the one that the status
 // speaks of, what the status remembers says nothing about this place.
 func (s *scope) resolveVHost(
 	ctx context.Context, connection brokers.Broker, version vhost.Version, desired topology.Topology,
-) *vhostScope {
+) (*vhostScope, error) {
 	observed, _ := connection.Observe(vhost.Selection{})
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: connection.VHost()}
+	peers, err := s.view(ctx, s.cq, connection, here, version)
+	if err != nil {
+		return nil, err
+	}
 	s.switchLocation(here)
 	return &vhostScope{
 		scope: s, connection: connection, version: version, location: here,
 		desired: desired,
-		peers:   s.view(ctx, s.cq, here, version),
+		peers:   peers,
 		owned:   topology.Owned(s.status.Topology), known: topology.InventoryOf(s.status.Topology),
-	}
+	}, nil
 }
 
 // reconcile compares, decides, claims, applies, prunes and reports.

@@ -33,9 +33,14 @@ type Turn struct {
 	Queue      string
 }
 
-// isAt says whether two turns may be at the same queue: connections may spell the way to a cluster differently.
+// isAt reports whether two turns may be at the same queue: connections may spell the way to a cluster differently. Turns of two
+// namespaces are at the same queue only if AMQP was let in at the same address, because another tenant can forge the rest.
 func (t Turn) isAt(other Turn) bool {
-	return t.Location.Cluster.MayBe(other.Location.Cluster) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
+	here, there := t.Location.Cluster, other.Location.Cluster
+	if t.Connection.Namespace != other.Connection.Namespace && here.Endpoint != there.Endpoint {
+		return false
+	}
+	return here.MayBe(there) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
 }
 
 // To is where each message is published; nil if that depends on the message.

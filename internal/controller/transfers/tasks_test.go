@@ -77,6 +77,13 @@ func TestTwoWaysToOneQueue(t *testing.T) {
 	topologytest.Equal(t, "may be one queue", true, one.isAt(other))
 	other.Location.Cluster = vhost.Cluster{ID: "y", Name: "a"}
 	topologytest.Equal(t, "another cluster of that name", false, one.isAt(other))
+
+	// A server of another tenant can claim to be any cluster, but not to listen at any address.
+	other.Location.Cluster = vhost.Cluster{ID: "x", Name: "a", Endpoint: "evil:5672"}
+	other.Connection.Namespace = "evil"
+	topologytest.Equal(t, "another namespace claims the cluster", false, one.isAt(other))
+	other.Location.Cluster.Endpoint = "mq:5672"
+	topologytest.Equal(t, "another namespace at the same address", true, one.isAt(other))
 }
 
 func TestAConnectionHasFourTurns(t *testing.T) {

@@ -40,6 +40,34 @@ func (m *Client) QueueInfos(ctx context.Context, pattern string) (map[string]*Qu
 	return infos, nil
 }
 
+// maxMatchQueues is how many match queues are listed. There is one for each AMQP connection of Warren's to the vhost.
+const maxMatchQueues = 20 * listedAtOnce
+
+// MatchQueues lists the names of the match queues of the vhost, those of all connections.
+func (m *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
+	type item struct{ Name string }
+	names := map[string]bool{}
+	for page, pages := 1, 1; page <= min(pages, maxMatchQueues/listedAtOnce); page++ {
+		path := "/queues/" + Escape(m.VHost) + "?disable_stats=true&columns=name&page=" + strconv.Itoa(page) +
+			"&page_size=" + strconv.Itoa(listedAtOnce) + "&use_regex=true&name=" + url.QueryEscape("^"+MatchQueue)
+		_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
+			return a.Sections(map[string]func() error{
+				"page_count": func() error { return a.decoder.Decode(&pages) },
+				"items": func() error {
+					return EachItem(a, func(listed item) (int64, error) {
+						names[listed.Name] = true
+						return sizeOfName + int64(len(listed.Name)), nil
+					})
+				},
+			})
+		}))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
 // AllBindings lists the bindings of the vhost to queues, by queue, but for those of the default exchange.
 func (m *Client) AllBindings(ctx context.Context) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}

@@ -50,6 +50,7 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 		consumers: map[string]rabbit.Consumers{}, refused: map[string]error{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{
 			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},
+			Place:     rabbit.Place{Address: "memory:5672"},
 			Connected: true, Matched: true, SyncedAt: time.Now(), CurrentAt: time.Now(),
 		},
 	}
@@ -143,6 +144,12 @@ func (b *Broker) Owner() string { return b.owner }
 
 // VHost is the name of the vhost.
 func (b *Broker) VHost() string { return b.vhost }
+
+// LeadsTo compares the addresses.
+func (b *Broker) LeadsTo(_ context.Context, other rabbit.Health) (bool, error) {
+	here := b.Health()
+	return here.Place.Address == other.Place.Address && here.Cluster.Is(other.Cluster), nil
+}
 
 // Health tells how the connection fares.
 func (b *Broker) Health() rabbit.Health {

@@ -1,0 +1,39 @@
+package consumerqueue
+
+import (
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// A connection of another namespace that is suspended, or not open yet, still counts where the broker has let it in.
+func TestWasLetInAt(t *testing.T) {
+	t.Parallel()
+	letIn := controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/")
+	letIn.Status.ClusterVHost = "/"
+	own := rabbit.Health{Place: rabbit.Place{Address: "mq:5672"}}
+	for name, test := range map[string]struct {
+		change func(bc *v1alpha1.BrokerConnection)
+		own    rabbit.Health
+		want   bool
+	}{
+		"at the same address":              {func(*v1alpha1.BrokerConnection) {}, own, true},
+		"at another address":               {func(bc *v1alpha1.BrokerConnection) { bc.Status.ClusterEndpoint = "evil:5672" }, own, false},
+		"into another vhost":               {func(bc *v1alpha1.BrokerConnection) { bc.Status.ClusterVHost = "other" }, own, false},
+		"never, whatever the spec says":    {func(bc *v1alpha1.BrokerConnection) { bc.Status.ClusterVHost = "" }, own, false},
+		"when it was another cluster":      {func(bc *v1alpha1.BrokerConnection) { bc.Status.ClusterName = "other" }, own, false},
+		"at an address of several brokers": {func(*v1alpha1.BrokerConnection) {}, rabbit.Health{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bc := letIn.DeepCopy()
+			test.change(bc)
+			r := &Reconciler{client: controllertest.Client(t, nil, bc)}
+			got := r.wasLetInAt(t.Context(), controllertest.Named(t, "elsewhere", "orders", `{}`), test.own, here)
+			topologytest.Equal(t, "was let in", test.want, got)
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package rabbit
+
+import (
+	"context"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Place is how other connections can check where the AMQP connection leads. What the management API says of itself proves nothing to
+// them: it may be a server of another tenant. See docs/adr/0042-same-place.md.
+type Place struct {
+	// Address is host:port at which AMQP was let into the vhost. It is empty where TLS asks for a server name of its own, because one
+	// address can lead to several brokers then.
+	Address string
+	// MatchQueue is the exclusive queue that AMQP has declared in the vhost. It is empty if the user may not declare it.
+	MatchQueue string
+	// MatchedAt is when AMQP was matched last, and Since when it was matched first, with this configuration.
+	MatchedAt, Since time.Time
+	// Owner is Config.Owner.
+	Owner string
+}
+
+// match records that AMQP was matched by means of a queue.
+func (p *Place) match(config Config, matchQueue string) {
+	p.MatchQueue, p.MatchedAt, p.Owner = matchQueue, time.Now(), config.Owner
+	if p.Since.IsZero() {
+		p.Since = p.MatchedAt
+	}
+	if config.ServerName == "" {
+		p.Address = management.EndpointOf(config.AMQPURI)
+	}
+}
+
+// LeadsTo reports whether another connection, with this health and to a vhost of the same name, was shown to lead to the vhost of this
+// connection. Either AMQP was let in at the same address, or the management API of this connection shows the other one's match queue.
+func (c *Connection) LeadsTo(ctx context.Context, other Health) (bool, error) {
+	here := c.Health()
+	switch {
+	case !here.Cluster.MayBe(other.Cluster):
+		return false, nil
+	case here.Place.Address != "" && here.Place.Address == other.Place.Address:
+		return here.Cluster.Is(other.Cluster), nil
+	case other.Place.MatchQueue == "":
+		return false, nil
+	}
+	return c.shown.has(ctx, c, here.Cluster, other)
+}
+
+// listedAgain is how soon match queues are listed again because one is missing. A connection gets a new match queue each time that AMQP
+// connects, and a hostile server can make it connect again and again.
+const listedAgain = 30 * time.Second
+
+// shownQueues are the match queues that the management API shows in the vhost, of all connections.
+type shownQueues struct {
+	places management.Places // of one, which lists
+
+	cluster vhost.Cluster
+	listed  map[string]bool
+	began   time.Time // the last list
+	// neighbours are the other connections whose match queue was listed. They stay while AMQP is down.
+	neighbours map[neighbour]bool
+}
+
+// neighbour is another connection, with one configuration.
+type neighbour struct {
+	owner string
+	since time.Time
+}
+
+// has reports whether the match queue of another connection is shown. If AMQP has connected again since the last list, the answer is that
+// of the list, for some time.
+func (s *shownQueues) has(ctx context.Context, c *Connection, cluster vhost.Cluster, other Health) (has bool, err error) {
+	place, who := other.Place, neighbour{other.Place.Owner, other.Place.Since}
+	err = s.places.Hold(ctx, c.errs, func() error {
+		if !cluster.Is(s.cluster) {
+			*s = shownQueues{places: s.places, cluster: cluster, neighbours: map[neighbour]bool{}}
+		}
+		isOld := s.began.Before(place.Since) || time.Since(s.began) > listedAgain
+		if !s.listed[place.MatchQueue] && isOld {
+			began := time.Now()
+			listed, err := c.writeAPI.MatchQueues(ctx)
+			if err != nil {
+				return err
+			}
+			s.began, s.listed = began, listed
+		}
+		switch {
+		case s.listed[place.MatchQueue]:
+			s.neighbours[who] = true
+		case other.Matched && place.MatchedAt.Before(s.began):
+			delete(s.neighbours, who)
+		}
+		has = s.neighbours[who]
+		return nil
+	})
+	return has, err
+}

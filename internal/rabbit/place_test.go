@@ -1,0 +1,109 @@
+package rabbit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// healthOf is the health of a connection once it is matched.
+func healthOf(t *testing.T, connection *Connection) Health {
+	t.Helper()
+	NewWithT(t).Eventually(connection.Health).WithTimeout(within).Should(HaveField("Matched", true))
+	return connection.Health()
+}
+
+func leadsTo(t *testing.T, connection *Connection, other Health) bool {
+	t.Helper()
+	leads, err := connection.LeadsTo(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leads
+}
+
+// Each connection checks by its own management API, and at its own address, where another one leads.
+func TestLeadsTo(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	config := configOf(vh)
+	here := opened(t, config, nil)
+	proxied := configOf(vh)
+	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI
+	other := healthOf(t, opened(t, proxied, nil))
+	beside := healthOf(t, opened(t, configOf(vh.Broker.NewVHost(t)), nil))
+	own := healthOf(t, here)
+
+	type change func(*Health)
+	for name, test := range map[string]struct {
+		of     Health
+		change change
+		want   bool
+	}{
+		"AMQP was let in at the same address":         {own, func(h *Health) { h.Place.MatchQueue = "" }, true},
+		"the management API shows its match queue":    {other, func(*Health) {}, true},
+		"the same, where the ID cannot be read":       {other, func(h *Health) { h.Cluster.ID = "" }, true},
+		"at the same address, but of another cluster": {own, func(h *Health) { h.Cluster.ID = "sha256:other" }, false},
+		"its match queue is in another vhost":         {beside, func(h *Health) { h.Place.Address = "" }, false},
+		"it claims the cluster's ID":                  {other, func(h *Health) { h.Place.MatchQueue = "warren-link-forged" }, false},
+		"it claims the name and has another address":  {Health{Cluster: vhost.Cluster{Name: own.Cluster.Name}}, func(*Health) {}, false},
+		"its user may not declare a match queue":      {other, func(h *Health) { h.Place.MatchQueue = "" }, false},
+	} {
+		test.change(&test.of)
+		if got := leadsTo(t, here, test.of); got != test.want {
+			t.Errorf("%s: leads here: %t", name, got)
+		}
+	}
+
+	// One address leads to several brokers where TLS asks for a name.
+	place := Place{}
+	place.match(Config{AMQPURI: "amqps://gateway", ServerName: "rabbitmq.shop"}, "")
+	if place.Address != "" {
+		t.Errorf("the address %q counts as a proof", place.Address)
+	}
+}
+
+// A hostile server can make its connection reconnect again and again. That costs the brokers of others nothing.
+func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	api := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+	config, proxied := configOf(vh), configOf(vh)
+	config.ManagementURI = api.URI
+	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI
+	here := opened(t, config, nil)
+	healthOf(t, here)
+	other := healthOf(t, opened(t, proxied, nil))
+	lists := func() (count int) { // since the last call
+		for _, request := range api.Requests() {
+			if strings.HasPrefix(request.Path, "/api/queues/") && strings.Count(request.Path, "/") == 3 {
+				count++
+			}
+		}
+		return count
+	}
+	check := func(name string, of Health, want bool) {
+		t.Helper()
+		_ = lists()
+		if got := leadsTo(t, here, of); got != want {
+			t.Errorf("%s: leads here: %t", name, got)
+		}
+		of.Place.MatchQueue, of.Place.MatchedAt = "warren-link-new", time.Now()
+		if got := leadsTo(t, here, of); got != want {
+			t.Errorf("%s, after it connected again: leads here: %t", name, got)
+		}
+		if got := lists(); got != 1 {
+			t.Errorf("%s: match queues were listed %d times, want once", name, got)
+		}
+	}
+	check("a neighbour", other, true)
+	forged := other
+	forged.Place = Place{MatchQueue: "warren-link-forged", MatchedAt: time.Now(), Since: time.Now(), Owner: "of another tenant"}
+	check("another tenant", forged, false)
+}
