@@ -50,9 +50,10 @@ type Config struct {
 	// leaves it out.
 	MessageCountsInterval time.Duration
 
-	// Known says whether an owner is one of this process's. Nothing is removed while there are connections or fences of others
-	// in the vhost. All are known if it is nil. Fingerprint leaves it out.
-	Known func(owner string) bool `json:"-"`
+	// KnownOwners returns a function that reports whether an owner is one of this process. The function serves one reading of the vhost,
+	// and one goroutine. Nothing is removed while there are connections or fences of other owners in the vhost. All are known if
+	// KnownOwners is nil. Fingerprint leaves it out.
+	KnownOwners func() func(owner string) bool `json:"-"`
 
 	// HoldsLease reports whether this process still leads. If not, nothing is deleted and no fence is changed. It always leads if this
 	// is nil. Fingerprint leaves it out.

@@ -2,8 +2,6 @@ package rabbit
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,9 +34,9 @@ type count struct {
 
 // newCount keeps of an answer what is not to be taken for granted: most queues are empty and answer. asked are the queues that were
 // there before.
-func newCount(asOf time.Time, answered map[string]int64, asked []string) *count {
+func newCount(asOf time.Time, answered map[string]int64, asked map[string]bool) *count {
 	c := &count{asOf: asOf, messages: map[string]int64{}, uncounted: map[string]bool{}}
-	for _, queue := range asked {
+	for queue := range asked {
 		if _, counted := answered[queue]; !counted {
 			c.uncounted[queue] = true
 		}
@@ -94,9 +92,8 @@ func (r *refresher) countMessages(ctx context.Context) {
 	if !view.counts.claimReading(began, r.config.MessageCountsInterval) {
 		return
 	}
-	var asked []string
-	view.store.View(func(s *snapshot.Snapshot) { asked = slices.Collect(maps.Keys(s.Queues)) })
-	answered, err := r.api.MessageCounts(ctx)
+	asked := view.store.Queues()
+	answered, err := r.api.MessageCounts(ctx, func(queue string) bool { return asked[queue] })
 	if err == nil {
 		r.countConsumers(ctx, view)
 	}

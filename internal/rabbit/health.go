@@ -26,7 +26,7 @@ type Health struct {
 	Place Place
 	// Nodes is how many nodes the cluster has; zero if the user may not know.
 	Nodes int
-	// Operators are the owners of connections and fences in the vhost that Config.Known does not know. While there are any,
+	// Operators are the owners of connections and fences in the vhost that Config.KnownOwners does not know. While there are any,
 	// nothing is removed.
 	Operators string
 	// Connected: the AMQP connection is open.

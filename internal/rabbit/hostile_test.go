@@ -88,6 +88,64 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	}
 }
 
+// A list that is longer than any real one costs little memory while it is read, and little of it is kept. This test does not run beside
+// others, for it measures the memory of all.
+func TestHugeAnswersTakeLittleMemory(t *testing.T) {
+	const size, peak, left = 24 * management.Mebibyte, 80 * management.Mebibyte, 4 * management.Mebibyte
+	defer debug.SetGCPercent(debug.SetGCPercent(30)) // as the manager has it
+	none := func(string) bool { return false }
+	for list, read := range map[string]func(*management.Client) (any, error){
+		"members": func(api *management.Client) (any, error) {
+			_, few, err := api.Members(t.Context(), 3, none)
+			mustBe(t, err, brokererr.ErrResponseTooLarge, "in memory")
+			return few, nil
+		},
+		"message counts": func(api *management.Client) (any, error) { return api.MessageCounts(t.Context(), none) },
+		"owners": func(api *management.Client) (any, error) {
+			survey := operatorSurvey{api: api, config: Config{KnownOwners: knowing()}}
+			return survey.connectionOwners(t.Context())
+		},
+		"pages": func(api *management.Client) (any, error) {
+			infos, err := api.QueueInfos(t.Context(), []string{"a", "b"}, "^(a|b)$")
+			mustBe(t, err, brokererr.ErrUnreachable, "2000000000 pages for 2 queues")
+			return infos, nil
+		},
+	} {
+		t.Run(list, func(t *testing.T) {
+			api := managementAt(t, hostile.NewManagement(t, hostile.HugeAnswers(size)[list]).URI, management.NewLimits(2*size))
+			runtime.GC()
+			before, most, done := inUse(), uint64(0), make(chan any)
+			go func() {
+				kept, err := read(api)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- kept
+			}()
+			ticker := time.NewTicker(10 * time.Millisecond)
+			defer ticker.Stop()
+			kept := any(nil)
+			for kept == nil {
+				select {
+				case kept = <-done:
+				case <-ticker.C:
+					most = max(most, inUse())
+				}
+			}
+			runtime.GC()
+			after := inUse()
+			t.Logf("%d MiB before, %d MiB at most, %d MiB after", before/management.Mebibyte, most/management.Mebibyte, after/management.Mebibyte)
+			if most > before+peak {
+				t.Errorf("takes more than %d MiB while it is read", peak/management.Mebibyte)
+			}
+			if after > before+left {
+				t.Errorf("keeps more than %d MiB", left/management.Mebibyte)
+			}
+			runtime.KeepAlive(kept)
+		})
+	}
+}
+
 // inUse is the memory that the process has in use, garbage included.
 func inUse() uint64 {
 	stats := runtime.MemStats{}

@@ -144,7 +144,8 @@ func (m *members) replace(nodes int, few map[string]int) snapshot.Notice {
 func (r *refresher) readMembers(ctx context.Context) {
 	view, began := r.views.get(), time.Now()
 	if view.members.claimReading(began, r.info.Nodes) {
-		nodes, few, err := r.api.Members(ctx, r.info.Nodes)
+		queues := view.store.Queues()
+		nodes, few, err := r.api.Members(ctx, r.info.Nodes, func(queue string) bool { return queues[queue] })
 		if ctx.Err() != nil {
 			return // the connection closes, and knows nothing that the others should forget
 		}

@@ -3,6 +3,8 @@ package rabbit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,8 +26,8 @@ const (
 	// surveyAge is how old a survey of the connections may be when a removal is decided. RabbitMQ lists a connection up to 5 s
 	// after it was opened.
 	surveyAge = 2 * time.Second
-	// surveyShare keeps the time that surveys take to a twentieth.
-	surveyShare = 20
+	// surveyShare keeps the time that surveys take to a hundredth: twenty hostile brokers may take a fifth of a core together.
+	surveyShare = 100
 	// surveyPause is the time between surveys of a vhost that does not change. An operator that connects changes the vhost: for that
 	// it declares an exclusive queue.
 	surveyPause = 10 * time.Minute
@@ -38,7 +40,47 @@ type survey struct {
 	places management.Places // of one, for whoever reads the connections
 	at     time.Time         // the last one began
 	took   time.Duration
-	owners []string // of connections
+	others otherOwners // of connections
+}
+
+const (
+	// maxNamedOwners is how many other owners messages name.
+	maxNamedOwners = 16
+	// maxOwnerLength is how many bytes of an owner's name messages show. Warren's own are UIDs, which have 36.
+	maxOwnerLength = 64
+)
+
+// otherOwners counts connections and fences of other operators, by their owners. It names the first owners in alphabetical order, so that
+// the result does not depend on the order of a listing.
+type otherOwners struct {
+	named map[string]int
+	more  int // connections and fences of owners that are not named
+}
+
+// add counts a connection or a fence.
+func (o *otherOwners) add(owner string) {
+	if o.named == nil {
+		o.named = map[string]int{}
+	}
+	o.named[brokererr.Truncate(owner, maxOwnerLength)]++
+	if len(o.named) <= maxNamedOwners {
+		return
+	}
+	last := slices.Max(slices.Collect(maps.Keys(o.named)))
+	o.more += o.named[last]
+	delete(o.named, last)
+}
+
+// clone returns a copy.
+func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named), o.more} }
+
+// String is empty if there are none.
+func (o otherOwners) String() string {
+	text := strings.Join(slices.Sorted(maps.Keys(o.named)), ", ")
+	if o.more > 0 {
+		text += fmt.Sprintf(", and those of %d more connections and fences", o.more)
+	}
+	return text
 }
 
 // operatorSurvey looks for other operators on behalf of one connection.
@@ -73,25 +115,26 @@ func (o *operatorSurvey) surveyOften(ctx context.Context, changed time.Time) err
 // surveyConnections reads the connections of the vhost if they are due. A user who may not, or a broker that does not show any,
 // leaves the fences.
 func (o *operatorSurvey) surveyConnections(ctx context.Context, due func(*survey) bool) error {
-	if o.config.Known == nil {
+	if o.config.KnownOwners == nil {
 		return nil
 	}
 	return o.last.places.Hold(ctx, o.errs, func() error {
 		if due(&o.last) {
 			began := time.Now()
-			owners, err := o.connectionOwners(ctx)
+			others, err := o.connectionOwners(ctx)
 			if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 				return err
 			}
-			o.last.at, o.last.took, o.last.owners = began, time.Since(began), owners
+			o.last.at, o.last.took, o.last.others = began, time.Since(began), others
 		}
-		o.report(o.last.owners)
+		o.report(o.last.others.clone())
 		return nil
 	})
 }
 
-// connectionOwners lists whose connections of Warren's the vhost has.
-func (o *operatorSurvey) connectionOwners(ctx context.Context) (owners []string, err error) {
+// connectionOwners counts the connections of other operators that the vhost has.
+func (o *operatorSurvey) connectionOwners(ctx context.Context) (others otherOwners, err error) {
+	known := o.config.KnownOwners()
 	err = o.api.Connections(ctx, func(properties management.LooseObject) {
 		if properties["product"] != amqpconn.Product {
 			return
@@ -100,22 +143,22 @@ func (o *operatorSurvey) connectionOwners(ctx context.Context) (owners []string,
 		if !named || owner == "" {
 			owner = unnamedOwner
 		}
-		owners = append(owners, owner)
-	})
-	return owners, err
-}
-
-// report puts together who was seen by connections and by fences.
-func (o *operatorSurvey) report(owners []string) {
-	owners = slices.Clone(owners)
-	o.views.snapshot(func(s *snapshot.Snapshot) {
-		for _, policy := range s.Fences {
-			name, _ := fence.ParseName(policy.Name)
-			owners = append(owners, name.Owner)
+		if owner != o.config.Owner && !known(owner) {
+			others.add(owner)
 		}
 	})
-	owners = slices.DeleteFunc(owners, func(owner string) bool { return owner == o.config.Owner || o.config.Known(owner) })
-	slices.Sort(owners)
-	owners = slices.Compact(owners)
-	o.health.update(func(s *healthParts) { s.health.Operators = strings.Join(owners, ", ") })
+	return others, err
+}
+
+// report puts the owners of connections together with those of fences.
+func (o *operatorSurvey) report(others otherOwners) {
+	known := o.config.KnownOwners()
+	o.views.snapshot(func(s *snapshot.Snapshot) {
+		for _, policy := range s.Fences {
+			if name, _ := fence.ParseName(policy.Name); name.Owner != o.config.Owner && !known(name.Owner) {
+				others.add(name.Owner)
+			}
+		}
+	})
+	o.health.update(func(s *healthParts) { s.health.Operators = others.String() })
 }

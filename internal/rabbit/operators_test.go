@@ -1,6 +1,9 @@
 package rabbit
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -14,7 +17,7 @@ import (
 func TestNothingIsRemovedBesideAnotherOperator(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		config := configOf(vhost)
-		config.Owner, config.Known = "ours", func(owner string) bool { return owner == "our other" }
+		config.Owner, config.KnownOwners = "ours", knowing("our other")
 		connection := connected(t, config, nil)
 		sibling := configOf(vhost)
 		sibling.Owner = "our other"
@@ -53,8 +56,47 @@ func TestAFenceOfAnotherOperator(t *testing.T) {
 	foreign.Owner = "theirs"
 	abandon(t, foreign, safedelete.StepFenced, "orders")
 	config := configOf(vhost)
-	config.Owner, config.Known = "ours", func(string) bool { return false }
+	config.Owner, config.KnownOwners = "ours", knowing()
 	connection := connected(t, config, nil)
 	eventually(t, connection, func(g Gomega, health Health) { g.Expect(health.Operators).To(Equal("theirs")) })
 	mustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), Removal{Exchanges: []string{"x"}}), brokererr.ErrShared)
+}
+
+// A message names the first sixteen other owners in alphabetical order, whatever the order of the listing, and counts the connections and
+// fences of the rest.
+func TestOtherOwners(t *testing.T) {
+	t.Parallel()
+	var owners []string
+	for i := range 18 {
+		owners = append(owners, fmt.Sprintf("owner-%02d", i))
+	}
+	backward := slices.Clone(owners)
+	slices.Reverse(backward)
+	long := strings.Repeat("x", 1000)
+	for name, given := range map[string]struct {
+		owners []string
+		want   string
+	}{
+		"none":     {nil, ""},
+		"twice":    {[]string{"b", "a", "b"}, "a, b"},
+		"sorted":   {slices.Concat(owners, owners), strings.Join(owners[:16], ", ") + ", and those of 4 more connections and fences"},
+		"backward": {slices.Concat(backward, backward), strings.Join(owners[:16], ", ") + ", and those of 4 more connections and fences"},
+		"long":     {[]string{long}, brokererr.Truncate(long, maxOwnerLength)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			others := otherOwners{}
+			for _, owner := range given.owners {
+				others.add(owner)
+			}
+			if got := others.String(); got != given.want {
+				t.Errorf("got  %s\nwant %s", got, given.want)
+			}
+		})
+	}
+}
+
+// knowing makes Config.KnownOwners of a process that has these owners.
+func knowing(owners ...string) func() func(string) bool {
+	return func() func(string) bool { return func(owner string) bool { return slices.Contains(owners, owner) } }
 }

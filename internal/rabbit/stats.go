@@ -22,8 +22,8 @@ type Stats struct {
 	ResyncInterval time.Duration
 	// Size is that of the snapshot.
 	Size snapshot.Size
-	// Fences is how many stand that this connection put up, or somebody whom Config.Known does not know, without those that are known
-	// to refuse nothing. Oldest is when the oldest of them was put up; zero if there is none.
+	// Fences is how many stand that this connection put up, or somebody whom Config.KnownOwners does not know, without those that are
+	// known to refuse nothing. Oldest is when the oldest of them was put up; zero if there is none.
 	Fences int
 	Oldest time.Time
 	// OperationLimit is how many operations may run on the AMQP connection at a time.
@@ -53,8 +53,9 @@ func (c *Connection) Stats() Stats {
 			}
 		}
 	})
+	known := c.knownOwners()
 	for name := range names {
-		if parsed, _ := fence.ParseName(name); c.tellsOfFencesOf(parsed.Owner) {
+		if parsed, _ := fence.ParseName(name); parsed.Owner == c.config.Owner || !known(parsed.Owner) {
 			stats.Fences++
 			if stats.Oldest.IsZero() || parsed.Begun.Before(stats.Oldest) {
 				stats.Oldest = parsed.Begun
@@ -64,9 +65,12 @@ func (c *Connection) Stats() Stats {
 	return stats
 }
 
-// tellsOfFencesOf says whether this connection tells of the fences of an owner: no other connection of this process does.
-func (c *Connection) tellsOfFencesOf(owner string) bool {
-	return owner == c.config.Owner || c.config.Known == nil || !c.config.Known(owner)
+// knownOwners reports which owners have connections of this process, which count their fences themselves.
+func (c *Connection) knownOwners() func(owner string) bool {
+	if c.config.KnownOwners == nil {
+		return func(string) bool { return false }
+	}
+	return c.config.KnownOwners()
 }
 
 // fill writes how the connection fares.

@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -28,9 +29,16 @@ const (
 	mostCPU         = measured / 4
 )
 
+// managementWays are all ways of the management API; the answers of those that are well-formed are almost as large as the manager reads.
+func managementWays() map[string]func(http.ResponseWriter, *http.Request) bool {
+	ways := hostile.WellFormed(responseLimit * 9 / 10)
+	maps.Copy(ways, hostile.Ways())
+	return ways
+}
+
 // hostileGroups are all ways of both protocols, dealt out to groups of twenty at most.
 func hostileGroups() [][]string {
-	names := slices.Concat(slices.Sorted(maps.Keys(hostile.AMQPWays())), slices.Sorted(maps.Keys(hostile.Ways())))
+	names := slices.Concat(slices.Sorted(maps.Keys(hostile.AMQPWays())), slices.Sorted(maps.Keys(managementWays())))
 	groups := make([][]string, (len(names)+hostileTogether-1)/hostileTogether)
 	for i, name := range names {
 		groups[i%len(groups)] = append(groups[i%len(groups)], name)
@@ -82,7 +90,10 @@ func (w *world) connectHostile(name, way string) {
 	if misbehave, ok := hostile.AMQPWays()[way]; ok {
 		spec.AMQPURI, spec.ManagementURI = hostile.NewAMQP(GinkgoTB(), misbehave).URI, hostile.NewManagement(GinkgoTB(), nil).URI
 	} else {
-		spec.ManagementURI = hostile.NewManagement(GinkgoTB(), hostile.Ways()[way]).URI
+		spec.ManagementURI = hostile.NewManagement(GinkgoTB(), managementWays()[way]).URI
+		if _, ok := hostile.Ways()[way]; !ok {
+			spec.AMQPURI = "amqp://127.0.0.1:1" // where nobody contradicts the management API
+		}
 	}
 	Expect(kube.Create(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace}, Spec: spec})).To(Succeed())
 }

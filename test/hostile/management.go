@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"bufio"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -78,6 +79,18 @@ func At(endpoint string, answer http.HandlerFunc) func(http.ResponseWriter, *htt
 	}
 }
 
+// AtQuery misbehaves at one endpoint, for requests whose query has a text in it.
+func AtQuery(endpoint, query string, answer http.HandlerFunc) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		return strings.Contains(r.URL.RawQuery, query) && At(endpoint, answer)(w, r)
+	}
+}
+
+// Either misbehaves in one of two ways.
+func Either(first, second func(http.ResponseWriter, *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool { return first(w, r) || second(w, r) }
+}
+
 // Text answers with a text.
 func Text(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
@@ -86,6 +99,24 @@ func Text(text string) http.HandlerFunc {
 // Endless answers with a beginning, and then with the same text again and again for as long as somebody reads.
 func Endless(beginning, again string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { forEver(r, w, beginning, again) }
+}
+
+// Huge answers with a well-formed list of about this many bytes, of items that differ.
+func Huge(size int, beginning string, item func(i int) string, end string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		text := bufio.NewWriter(w)
+		written, err := text.WriteString(beginning)
+		for i := 0; written < size && err == nil && r.Context().Err() == nil; i++ {
+			more := 0
+			if i > 0 {
+				_ = text.WriteByte(',')
+			}
+			more, err = text.WriteString(item(i))
+			written += more + 1
+		}
+		_, _ = text.WriteString(end)
+		_ = text.Flush()
+	}
 }
 
 // Bomb is Endless with compression.

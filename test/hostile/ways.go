@@ -1,7 +1,9 @@
 package hostile
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -62,6 +64,56 @@ func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
 		"a long version":                At("overview", Text(`{"rabbitmq_version": "`+long+`", "cluster_name": "a"}`)),
 		"a version of no numbers":       At("overview", Text(`{"rabbitmq_version": "four", "cluster_name": "a"}`)),
 	}
+}
+
+// HugeAnswers are well-formed answers with lists that are longer than any real one, by the name of the list. Each answer has about this
+// many bytes. The rest of the API answers well.
+func HugeAnswers(size int) map[string]func(http.ResponseWriter, *http.Request) bool {
+	const membersPerQueue = 1000
+	queue := func(i int) string { return fmt.Sprintf(`{"name":"%x","messages":1}`, i) }
+	members := func(i int) string {
+		names := make([]string, membersPerQueue)
+		for n := range names {
+			names[n] = fmt.Sprintf("%x", i*membersPerQueue+n)
+		}
+		return `{"name":"q` + strconv.Itoa(i) + `","members":["` + strings.Join(names, `","`) + `"]}`
+	}
+	owner := func(i int) string {
+		return fmt.Sprintf(`{"client_properties":{"product":"Warren","warren_owner":"%x"}}`, i)
+	}
+	page := func(i int) string { return fmt.Sprintf(`{"name":"%x","type":"quorum"}`, i) }
+	implicit := func(i int) string {
+		return fmt.Sprintf(`{"source":"","destination":"%x","destination_type":"queue"}`, i)
+	}
+	threeNodes := Text(`[{"name":"a"},{"name":"b"},{"name":"c"}]`)
+	return map[string]func(http.ResponseWriter, *http.Request) bool{
+		"queues":         At("definitions", Huge(size, `{"exchanges":[],"bindings":[],"queues":[`, page, "]}")),
+		"bindings":       At("definitions", Huge(size, `{"exchanges":[],"queues":[],"bindings":[`, implicit, "]}")),
+		"members":        Either(At("nodes", threeNodes), AtQuery("queues", "members", Huge(size, "[", members, "]"))),
+		"message counts": AtQuery("queues", "enable_queue_totals", Huge(size, "[", queue, "]")),
+		"owners":         At("vhosts", Huge(size, "[", owner, "]")),
+		"pages":          AtQuery("queues", "page=", Huge(size, `{"page_count":2000000000,"items":[`, page, "]}")),
+	}
+}
+
+// WellFormed are ways to answer well that cost a client more than a real broker does, by name: lists of about this many bytes, and answers
+// that come late.
+func WellFormed(size int) map[string]func(http.ResponseWriter, *http.Request) bool {
+	ways := map[string]func(http.ResponseWriter, *http.Request) bool{"late answers": late}
+	for list, way := range HugeAnswers(size) {
+		ways["huge "+list] = way
+		ways["huge and late "+list] = Either(late, way)
+	}
+	return ways
+}
+
+// late answers well, but not at once.
+func late(_ http.ResponseWriter, r *http.Request) bool {
+	select {
+	case <-time.After(pause / 4):
+	case <-r.Context().Done():
+	}
+	return false
 }
 
 func refusal(body http.HandlerFunc) http.HandlerFunc {

@@ -41,7 +41,7 @@ type Pool struct {
 
 	mu   sync.Mutex
 	open map[types.NamespacedName]openConnection
-	// owners are those of all connections that were ever opened; see rabbit.Config.Known.
+	// owners are those of all connections that were ever opened; see rabbit.Config.KnownOwners.
 	owners map[string]bool
 }
 
@@ -174,7 +174,7 @@ func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (Broker, e
 		return found.broker, nil
 	}
 	p.Close(key)
-	config.Known = p.knows
+	config.KnownOwners = p.knownOwners
 	p.remember(config.Owner)
 	notify := func(notice snapshot.Notice) { p.handleNotice(key, notice) }
 	opened, err := p.connect(config, p.logger.WithValues("brokerConnection", key), notify)
@@ -194,20 +194,29 @@ func (p *Pool) remember(owner string) {
 	p.owners[owner] = true
 }
 
-// knows says whether an owner is a BrokerConnection of this manager, or was one since the manager started.
-func (p *Pool) knows(owner string) bool {
-	p.mu.Lock()
-	remembered := p.owners[owner]
-	p.mu.Unlock()
-	if remembered {
-		return true
+// knownOwners returns a function that reports whether an owner is a BrokerConnection of this manager, or was one since the manager started.
+// It lists BrokerConnections once, and only for an owner whose connection was never opened.
+func (p *Pool) knownOwners() func(owner string) bool {
+	listed := sync.OnceValue(p.listOwners)
+	return func(owner string) bool {
+		p.mu.Lock()
+		remembered := p.owners[owner]
+		p.mu.Unlock()
+		return remembered || listed()[owner]
 	}
+}
+
+// listOwners returns the owners that the BrokerConnections of this manager have.
+func (p *Pool) listOwners() map[string]bool {
 	list := &v1alpha1.BrokerConnectionList{}
 	if err := p.reader.List(p.stopping, list, client.UnsafeDisableDeepCopy); err != nil {
 		p.logger.Error(err, "List BrokerConnections")
-		return false
 	}
-	return slices.ContainsFunc(list.Items, func(bc v1alpha1.BrokerConnection) bool { return string(bc.UID) == owner })
+	owners := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		owners[string(list.Items[i].UID)] = true
+	}
+	return owners
 }
 
 // Get returns the open connection of a BrokerConnection, nil if there is none.

@@ -151,6 +151,28 @@ func EachItem[T any](a *Answer, take func(T) (bytes int64, err error)) error {
 	return a.delim(']')
 }
 
+// Kept is the memory of what is kept of several answers. It must be freed when nothing of them is read any more.
+type Kept struct {
+	Room  *Room
+	Bytes int64
+}
+
+// NewKept has nothing yet.
+func NewKept(limits *Limits) *Kept { return &Kept{Room: &Room{Limits: limits}} }
+
+// EachKept is EachItem for items that are kept longer than the answer: their memory is counted with that of earlier answers.
+func EachKept[T any](a *Answer, kept *Kept, take func(T) (bytes int64, err error)) error {
+	a.Room.Free()
+	a.Room, a.Held = kept.Room, kept.Bytes
+	err := EachItem(a, func(item T) (int64, error) {
+		bytes, err := take(item)
+		kept.Bytes += bytes
+		return bytes, err
+	})
+	a.Room, a.Held = &Room{Limits: kept.Room.Limits}, 0
+	return err
+}
+
 // Sections decodes an object whose values have their own ways to be decoded; others are left out.
 func (a *Answer) Sections(ways map[string]func() error) error {
 	if err := a.delim('{'); err != nil {

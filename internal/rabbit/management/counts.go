@@ -2,10 +2,10 @@ package management
 
 import "context"
 
-// MessageCounts counts the messages of the vhost's queues. The listing needs no statistics: the broker asks each queue for what it
-// knows of itself, which is seconds old. A queue that cannot be asked, such as one whose leader is down, is left out: its number is
-// not known, and may be anything.
-func (m *Client) MessageCounts(ctx context.Context) (map[string]int64, error) {
+// MessageCounts counts the messages of the wanted queues. The listing needs no statistics: the broker asks each queue for its own numbers,
+// which are seconds old. A queue that cannot be asked, such as one whose leader is down, is left out: its number is not known, and may be
+// anything.
+func (m *Client) MessageCounts(ctx context.Context, wanted func(queue string) bool) (map[string]int64, error) {
 	type queue struct {
 		Name     string
 		Messages *int64
@@ -14,7 +14,7 @@ func (m *Client) MessageCounts(ctx context.Context) (map[string]int64, error) {
 	path := "/queues/" + Escape(m.VHost) + "?disable_stats=true&enable_queue_totals=true&columns=name,messages"
 	_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
 		return EachItem(a, func(item queue) (int64, error) {
-			if item.Messages == nil {
+			if item.Messages == nil || !wanted(item.Name) {
 				return 0, nil
 			}
 			counts[item.Name] = *item.Messages

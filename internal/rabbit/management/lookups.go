@@ -128,6 +128,17 @@ type QueueInfo struct {
 	DeadLetters *int `json:"messages_dlx"`
 }
 
+// largestArguments is how much memory the arguments of a queue may take, in bytes. A ConsumerQueue can set 32 arguments of 1,024 bytes.
+const largestArguments = 64 << 10
+
+// checkArguments refuses a queue whose arguments are not worth keeping.
+func (m *Client) checkArguments(info *QueueInfo) error {
+	if SizeOf(info.Arguments) <= largestArguments {
+		return nil
+	}
+	return m.errs.TooLarge(largestArguments, "what the arguments of a queue take is larger")
+}
+
 // The columns of one queue.
 const (
 	WithoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
@@ -150,6 +161,9 @@ func (m *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo
 	})
 	if err != nil || gone {
 		return nil, err
+	}
+	if err := m.checkArguments(answer); err != nil {
+		return nil, m.describe(http.MethodGet, path, err)
 	}
 	return answer, nil
 }

@@ -41,9 +41,11 @@ func versionsOf(nodes []Node) []string {
 	return versions
 }
 
-// Members reads how many nodes the cluster has, and which quorum queues have fewer members than that. Users who may not read
+// Members reads how many nodes the cluster has, and which of the wanted quorum queues have fewer members than that. Users who may not read
 // the nodes see those on which a queue of the vhost has a member.
-func (m *Client) Members(ctx context.Context, known int) (nodes int, few map[string]int, err error) {
+func (m *Client) Members(
+	ctx context.Context, known int, wanted func(queue string) bool,
+) (nodes int, few map[string]int, err error) {
 	if known == 1 {
 		found, err := m.Nodes(ctx, "")
 		if err != nil || len(found) < 2 {
@@ -55,14 +57,18 @@ func (m *Client) Members(ctx context.Context, known int) (nodes int, few map[str
 	path := fmt.Sprintf("/queues/%s?disable_stats=true&columns=name,members", Escape(m.VHost))
 	_, err = m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
 		return EachItem(a, func(queue memberItem) (int64, error) {
+			bytes := int64(0)
 			for _, member := range queue.Members {
-				seen[member] = true
+				if !seen[member] {
+					seen[member] = true
+					bytes += sizeOfName + int64(len(member))
+				}
 			}
-			if len(queue.Members) == 0 || known > 0 && len(queue.Members) >= known {
-				return 0, nil
+			if len(queue.Members) == 0 || known > 0 && len(queue.Members) >= known || !wanted(queue.Name) {
+				return bytes, nil
 			}
 			counts[queue.Name] = len(queue.Members)
-			return sizeOfName + int64(len(queue.Name)), nil
+			return bytes + sizeOfName + int64(len(queue.Name)), nil
 		})
 	}))
 	if err != nil {

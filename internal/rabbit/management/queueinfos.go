@@ -5,39 +5,63 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // listedAtOnce is how many queues RabbitMQ lists in one page at most.
 const listedAtOnce = 500
 
-// QueueInfos asks for the queues whose names a pattern matches, without statistics, by name. It is one request for all, or one for
-// each 500, and costs the broker a walk over the queues of the vhost.
-func (m *Client) QueueInfos(ctx context.Context, pattern string) (map[string]*QueueInfo, error) {
+// QueueInfos asks for some queues, without statistics, by name; those that do not exist are not in the answer. A pattern matches exactly
+// these queues. One request lists up to 500 of them, and costs the broker a walk over all queues of the vhost. All requests together may
+// take as long as one alone.
+func (m *Client) QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*QueueInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
+	defer cancel()
+	kept := NewKept(m.Limits)
+	defer kept.Room.Free()
+	infos := make(map[string]*QueueInfo, len(queues))
+	for _, queue := range queues {
+		infos[queue] = nil
+	}
+	allowed := (len(queues) + listedAtOnce - 1) / listedAtOnce
+	for page, pages := 1, 1; page <= pages; page++ {
+		path := "/queues/" + Escape(m.VHost) + WithoutStatistics + ",name&page=" + strconv.Itoa(page) +
+			"&page_size=" + strconv.Itoa(listedAtOnce) + "&use_regex=true&name=" + url.QueryEscape(pattern)
+		_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error { return readPage(a, kept, infos, &pages) }))
+		if err != nil {
+			return nil, err
+		}
+		if pages > allowed {
+			return nil, m.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %d pages for %d queues", pages, len(queues))
+		}
+	}
+	for queue, info := range infos {
+		if info == nil {
+			delete(infos, queue)
+		}
+	}
+	return infos, nil
+}
+
+// readPage reads the queues of a page that have a key in infos, and the number of pages.
+func readPage(a *Answer, kept *Kept, infos map[string]*QueueInfo, pages *int) error {
 	type item struct {
 		Name string
 		QueueInfo
 	}
-	infos := map[string]*QueueInfo{}
-	for page, pages := 1, 1; page <= pages; page++ {
-		path := "/queues/" + Escape(m.VHost) + WithoutStatistics + ",name&page=" + strconv.Itoa(page) +
-			"&page_size=" + strconv.Itoa(listedAtOnce) + "&use_regex=true&name=" + url.QueryEscape(pattern)
-		_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
-			return a.Sections(map[string]func() error{
-				"page_count": func() error { return a.decoder.Decode(&pages) },
-				"items": func() error {
-					return EachItem(a, func(listed item) (int64, error) {
-						infos[listed.Name] = &listed.QueueInfo
-						return SizeOf(listed.Arguments), nil
-					})
-				},
+	return a.Sections(map[string]func() error{
+		"page_count": func() error { return a.decoder.Decode(pages) },
+		"items": func() error {
+			return EachKept(a, kept, func(listed item) (int64, error) {
+				if _, asked := infos[listed.Name]; !asked {
+					return 0, nil
+				}
+				infos[listed.Name] = &listed.QueueInfo
+				return sizeOfName + SizeOf(listed.Arguments), a.management.checkArguments(&listed.QueueInfo)
 			})
-		}))
-		if err != nil {
-			return nil, err
-		}
-	}
-	return infos, nil
+		},
+	})
 }
 
 // maxMatchQueues is how many match queues are listed. There is one for each AMQP connection of Warren's to the vhost.
@@ -78,7 +102,7 @@ func (m *Client) AllBindings(ctx context.Context) (map[string][]vhost.Binding, e
 				return 0, nil
 			}
 			bindings[item.Destination] = append(bindings[item.Destination], item.Observed())
-			return int64(len(item.Source)+len(item.Destination)+len(item.RoutingKey)) + SizeOf(item.Arguments), nil
+			return sizeOfBinding + int64(len(item.Source)+len(item.Destination)+len(item.RoutingKey)) + SizeOf(item.Arguments), nil
 		})
 	}))
 	return bindings, err

@@ -10,6 +10,8 @@ const (
 	SizeOfTable  = 352 // for up to eight keys
 	// sizeOfName is what the name of a queue and a number take in a map.
 	sizeOfName = 160
+	// sizeOfBinding is what a binding takes in a list, and the name of its queue in a map.
+	sizeOfBinding = 256
 )
 
 // SizeOf is what a value of a table takes.

@@ -61,7 +61,7 @@ type API interface {
 	PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error
 	DeletePolicy(ctx context.Context, name string) error
 	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
-	QueueInfos(ctx context.Context, pattern string) (map[string]*management.QueueInfo, error)
+	QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
 	AllBindings(ctx context.Context) (map[string][]vhost.Binding, error)
 }

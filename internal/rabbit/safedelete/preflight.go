@@ -170,7 +170,7 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 			single = append(single, queues...)
 			continue
 		}
-		listed, err := d.deleter.queueInfos(ctx, fence.Pattern(queues))
+		listed, err := d.deleter.queueInfos(ctx, queues)
 		if err != nil {
 			single = append(single, queues...)
 			continue
@@ -233,10 +233,10 @@ func (s *Deleter) queueInfo(ctx context.Context, queue, query string) (answer *m
 	return answer, err
 }
 
-// queueInfos is queueInfo for the queues whose names a pattern matches.
-func (s *Deleter) queueInfos(ctx context.Context, pattern string) (answer map[string]*management.QueueInfo, err error) {
+// queueInfos is queueInfo for queues that fit into one pattern.
+func (s *Deleter) queueInfos(ctx context.Context, queues []string) (answer map[string]*management.QueueInfo, err error) {
 	err = s.deletions.requests.Hold(ctx, s.errs, func() error {
-		answer, err = s.api.QueueInfos(ctx, pattern)
+		answer, err = s.api.QueueInfos(ctx, queues, fence.Pattern(queues))
 		return err
 	})
 	return answer, err

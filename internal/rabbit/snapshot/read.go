@@ -59,14 +59,15 @@ type snapshotReader struct {
 	listed   []management.PolicyItem
 	operator []management.PolicyItem
 	words    words
-	held     int64 // the memory that the snapshot takes
+	kept     *management.Kept // the memory that the snapshot takes
 }
 
 func newSnapshotReader(limits *management.Limits, builtin map[string]vhost.Exchange) *snapshotReader {
 	fresh := New()
-	fresh.Room = &management.Room{Limits: limits}
+	kept := management.NewKept(limits)
+	fresh.Room = kept.Room
 	maps.Copy(fresh.exchanges, builtin)
-	return &snapshotReader{fresh: fresh, builtin: builtin, words: words{}}
+	return &snapshotReader{fresh: fresh, builtin: builtin, words: words{}, kept: kept}
 }
 
 // end completes the snapshot, or gives back what it takes.
@@ -81,7 +82,7 @@ func (r *snapshotReader) end(etag string, err error) (*Snapshot, string, error) 
 		r.fresh.Policies = append(r.fresh.Policies, item.Observed(patterns, true))
 	}
 	r.fresh.sort()
-	r.fresh.Room.Shrink(r.held)
+	r.fresh.Room.Shrink(r.kept.Bytes)
 	return r.fresh, etag, nil
 }
 
@@ -107,15 +108,7 @@ func (r *snapshotReader) Decode(a *management.Answer) error {
 
 // take decodes an array into the snapshot, whose memory is counted across answers.
 func take[T any](r *snapshotReader, a *management.Answer, add func(T) int64) error {
-	a.Room.Free()
-	a.Room, a.Held = r.fresh.Room, r.held
-	err := management.EachItem(a, func(item T) (int64, error) {
-		bytes := add(item)
-		r.held += bytes
-		return bytes, nil
-	})
-	a.Room, a.Held = &management.Room{Limits: a.Room.Limits}, 0
-	return err
+	return management.EachKept(a, r.kept, func(item T) (int64, error) { return add(item), nil })
 }
 
 func (r *snapshotReader) queues(a *management.Answer) error    { return take(r, a, r.addQueue) }

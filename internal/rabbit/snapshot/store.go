@@ -6,6 +6,17 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+// Queues returns the names of the queues that are known.
+func (s *Store) Queues() map[string]bool {
+	names := map[string]bool{}
+	s.View(func(snapshot *Snapshot) {
+		for name := range snapshot.Queues {
+			names[name] = true
+		}
+	})
+	return names
+}
+
 // Write is a change of one object that the broker has confirmed.
 type Write struct {
 	// ID is the object; empty for what no ConsumerQueue can be concerned by.
