@@ -23,6 +23,13 @@ type MessageCounts struct {
 	// +optional
 	DeadLettered *int64 `json:"deadLettered,omitempty"`
 
+	// stuck is how many of these messages are dead letters that RabbitMQ cannot route: the exchange, its binding or the target queue is
+	// missing, the target queue is full or has no quorum, or the dead letters would run in a cycle. They stay in their queue, and no
+	// consumer gets them. It is absent if there are none. Queues that delay returned messages are left out.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Stuck *int64 `json:"stuck,omitempty"`
+
 	// asOf is when the messages were counted. The numbers of now may differ within their order of magnitude.
 	// +required
 	AsOf metav1.Time `json:"asOf,omitempty,omitzero"`

@@ -620,6 +620,11 @@ func (in *MessageCounts) DeepCopyInto(out *MessageCounts) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.Stuck != nil {
+		in, out := &in.Stuck, &out.Stuck
+		*out = new(int64)
+		**out = **in
+	}
 	in.AsOf.DeepCopyInto(&out.AsOf)
 }
 

@@ -177,4 +177,8 @@ var (
 		"Messages in the queues of a ConsumerQueue, as the broker last counted them: role is main, delayed (in delay tiers) or "+
 			"dead_lettered. A dead-letter queue that several ConsumerQueues share counts for each. See --message-counts-interval.",
 		"namespace", "name", "role")
+	StuckDeadLetters = gauge("warren_consumerqueue_stuck_dead_letters",
+		"Dead letters in the queues of a ConsumerQueue that RabbitMQ cannot route, as the broker last counted them. No consumer gets them. "+
+			"Queues that delay returned messages are not counted. See --message-counts-interval.",
+		"namespace", "name")
 )

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // countsShare is how long to wait from one count of the messages to the next, at least, as a multiple of what it took.
@@ -19,6 +21,9 @@ type Messages struct {
 	AsOf time.Time
 	// Of has the number for each queue that was counted and is there. A queue declared after the count counts as empty.
 	Of map[string]int64
+	// Stuck has the number of dead letters that wait to be routed for each queue that holds any. Queues that delay returned messages are
+	// left out: RabbitMQ counts both together.
+	Stuck map[string]int64
 	// Uncounted are those of the queues that were there and did not answer, as when their leader is down; nil if there are none.
 	Uncounted []string
 }
@@ -27,23 +32,23 @@ type Messages struct {
 type count struct {
 	asOf time.Time
 	// messages has the queues that hold any.
-	messages map[string]int64
+	messages map[string]management.MessageCount
 	// uncounted are queues that did not answer.
 	uncounted map[string]bool
 }
 
 // newCount keeps of an answer what is not to be taken for granted: most queues are empty and answer. asked are the queues that were
 // there before.
-func newCount(asOf time.Time, answered map[string]int64, asked map[string]bool) *count {
-	c := &count{asOf: asOf, messages: map[string]int64{}, uncounted: map[string]bool{}}
+func newCount(asOf time.Time, answered map[string]management.MessageCount, asked map[string]bool) *count {
+	c := &count{asOf: asOf, messages: map[string]management.MessageCount{}, uncounted: map[string]bool{}}
 	for queue := range asked {
 		if _, counted := answered[queue]; !counted {
 			c.uncounted[queue] = true
 		}
 	}
-	for queue, number := range answered {
-		if number > 0 {
-			c.messages[queue] = number
+	for queue, numbers := range answered {
+		if numbers.Messages > 0 {
+			c.messages[queue] = numbers
 		}
 	}
 	return c
@@ -123,15 +128,19 @@ func (c *Connection) Messages(queues []string) Messages {
 	if last == nil {
 		return Messages{}
 	}
-	found := Messages{AsOf: last.asOf, Of: make(map[string]int64, len(queues))}
+	found := Messages{AsOf: last.asOf, Of: make(map[string]int64, len(queues)), Stuck: map[string]int64{}}
 	current.store.View(func(s *snapshot.Snapshot) {
 		for _, queue := range queues {
-			_, exists := s.Queues[queue]
+			known, exists := s.Queues[queue]
+			numbers := last.messages[queue]
 			switch {
 			case exists && last.uncounted[queue]:
 				found.Uncounted = append(found.Uncounted, queue)
 			case exists:
-				found.Of[queue] = last.messages[queue]
+				found.Of[queue] = numbers.Messages
+				if numbers.Held > 0 && known.Arguments[vhost.ArgDelayedRetryType] == nil {
+					found.Stuck[queue] = numbers.Held
+				}
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -33,6 +34,39 @@ func TestMessagesAreCounted(t *testing.T) {
 			HaveField("AsOf", BeTemporally(">", began)), HaveField("Disabled", false)))
 		topologytest.Equal(t, "where nobody counts", Messages{Disabled: true}, silent.Messages(queues))
 	})
+}
+
+// Dead letters that RabbitMQ cannot route stay in their queue, and no consumer gets them. They are counted as stuck, whatever keeps them
+// there. Messages that a queue delays are not.
+func TestStuckDeadLettersAreCounted(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	deadLetters := func(exchange, key string, more map[string]any) map[string]any {
+		arguments := map[string]any{
+			"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
+			"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key, "x-message-ttl": 1,
+		}
+		maps.Copy(arguments, more)
+		return arguments
+	}
+	vh.DeclareExchange("nowhere", "fanout", nil)
+	vh.DeclareQueue("full", map[string]any{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish"})
+	vh.Publish("", "full", "up to the limit", "above")
+	vh.DeclareQueue("no route", deadLetters("nowhere", "", nil))
+	vh.DeclareQueue("no exchange", deadLetters("absent", "", nil))
+	vh.DeclareQueue("target full", deadLetters("", "full", nil))
+	vh.DeclareQueue("cycle", deadLetters("", "cycle", nil))
+	vh.DeclareQueue("delays", deadLetters("nowhere", "", map[string]any{"x-delayed-retry-type": "all", "x-delayed-retry-min": 1000}))
+	queues := []string{"no route", "no exchange", "target full", "cycle", "delays", "full"}
+	for _, queue := range queues[:5] {
+		vh.Publish("", queue, "first", "second")
+	}
+	config := configOf(vh)
+	config.MessageCountsInterval, config.ResyncInterval = time.Second, time.Second
+	connection := connected(t, config, nil)
+	NewWithT(t).Eventually(func() Messages { return connection.Messages(queues) }).WithTimeout(within).Should(And(
+		HaveField("Of", Equal(map[string]int64{"no route": 2, "no exchange": 2, "target full": 2, "cycle": 2, "delays": 2, "full": 2})),
+		HaveField("Stuck", Equal(map[string]int64{"no route": 2, "no exchange": 2, "target full": 2, "cycle": 2}))))
 }
 
 // One count serves all connections that share what they observe, and each hears of the count.

@@ -177,6 +177,14 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			well.Namespace), HaveExactElements(HaveField("Value", BeNumerically("==", 2))))
 	})
 
+	It("fires for dead letters whose queue is full", func() {
+		well.Queue("jammed", `{queue: {messageTTL: 1s}, retry: {policy: None}, deadLetter: {queue: {maxLength: 1, overflow: RejectPublish}}}`)
+		well.Ready("jammed")
+		well.VHost.Publish("", "jammed.dlq", "up to the limit", "above")
+		well.VHost.Publish("", "jammed", "first", "second")
+		fires(well.is("WarrenDeadLettersStuck", "jammed"))
+	})
+
 	It("counts what a Redrive moves", func() {
 		well.VHost.Publish("", "orders.dlq", "third", "fourth", "fifth")
 		well.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 1}`) // it is seen while it runs

@@ -60,7 +60,18 @@ func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker
 			*number = &count
 		}
 	}
+	if stuck := stuckDeadLetters(messages); stuck > 0 {
+		counted.Stuck = &stuck
+	}
 	return counted, true
+}
+
+// stuckDeadLetters adds up the dead letters of all counted queues that wait to be routed.
+func stuckDeadLetters(messages rabbit.Messages) (stuck int64) {
+	for _, count := range messages.Stuck {
+		stuck += count
+	}
+	return stuck
 }
 
 // queueNames are the names of the queues of a topology.
@@ -100,7 +111,7 @@ func isOutdated(told, counted *v1alpha1.MessageCounts) bool {
 		return told != counted
 	}
 	return differsInMagnitude(told.Main, counted.Main) || differsInMagnitude(told.Delayed, counted.Delayed) ||
-		differsInMagnitude(told.DeadLettered, counted.DeadLettered)
+		differsInMagnitude(told.DeadLettered, counted.DeadLettered) || differsInMagnitude(told.Stuck, counted.Stuck)
 }
 
 // differsInMagnitude says whether a number became zero or is zero no more, grew by a digit, or lost a digit and is less than half of

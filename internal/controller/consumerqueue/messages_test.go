@@ -125,6 +125,21 @@ func (w *world) counted(messages map[string]int) (written bool) {
 	return written
 }
 
+// The status has the number of stuck dead letters as long as there are any.
+func TestStuckDeadLettersInStatus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.ConsumerQueue(t, twoQueues))
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	w.broker.SetStuck("orders", 5)
+	topologytest.Equal(t, "written", true, w.counted(map[string]int{"orders": 7}))
+	topologytest.Equal(t, "stuck", new(int64(5)), w.get().Status.Messages.Stuck)
+	w.broker.SetStuck("orders", 0)
+	topologytest.Equal(t, "written again", true, w.counted(nil))
+	topologytest.Equal(t, "stuck no more", (*int64)(nil), w.get().Status.Messages.Stuck)
+}
+
 // What a status says of messages is written when a number changed by far, and not for any other count.
 func TestMessagesInStatus(t *testing.T) {
 	t.Parallel()

@@ -141,4 +141,7 @@ func (r *Reconciler) emitMessages(emit metrics.Emit, cq *v1alpha1.ConsumerQueue)
 			metrics.Messages.Emit(emit, float64(count), cq.Namespace, cq.Name, name)
 		}
 	}
+	if len(counted.Of) > 0 {
+		metrics.StuckDeadLetters.Emit(emit, float64(stuckDeadLetters(counted)), cq.Namespace, cq.Name)
+	}
 }

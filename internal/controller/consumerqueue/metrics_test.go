@@ -44,6 +44,12 @@ warren_consumerqueue_messages{name="orders",namespace="shop",role="main"} 7
 # TYPE warren_consumerqueue_messages gauge
 warren_consumerqueue_messages{name="orders",namespace="shop",role="main"} 7
 `, "warren_consumerqueue_messages")
+	w.broker.SetStuck("orders", 5)
+	w.emits(`
+# HELP warren_consumerqueue_stuck_dead_letters `+controllertest.HelpOf(t, "warren_consumerqueue_stuck_dead_letters")+`
+# TYPE warren_consumerqueue_stuck_dead_letters gauge
+warren_consumerqueue_stuck_dead_letters{name="orders",namespace="shop"} 5
+`, "warren_consumerqueue_stuck_dead_letters")
 	w.emits(`
 # HELP warren_resources `+controllertest.HelpOf(t, "warren_resources")+`
 # TYPE warren_resources gauge

@@ -2,22 +2,34 @@ package management
 
 import "context"
 
+// MessageCount is how many messages a queue holds.
+type MessageCount struct {
+	// Messages are all of them.
+	Messages int64
+	// Held are neither ready nor unacknowledged: dead letters that wait to be routed and, from RabbitMQ 4.3 on, returned messages that the
+	// queue delays.
+	Held int64
+}
+
 // MessageCounts counts the messages of the wanted queues. The listing needs no statistics: the broker asks each queue for its own numbers,
 // which are seconds old. A queue that cannot be asked, such as one whose leader is down, is left out: its number is not known, and may be
 // anything.
-func (m *Client) MessageCounts(ctx context.Context, wanted func(queue string) bool) (map[string]int64, error) {
+func (m *Client) MessageCounts(ctx context.Context, wanted func(queue string) bool) (map[string]MessageCount, error) {
 	type queue struct {
-		Name     string
-		Messages *int64
+		Name           string
+		Messages       *int64
+		Ready          int64 `json:"messages_ready"`
+		Unacknowledged int64 `json:"messages_unacknowledged"`
 	}
-	counts := map[string]int64{}
-	path := "/queues/" + Escape(m.VHost) + "?disable_stats=true&enable_queue_totals=true&columns=name,messages"
+	counts := map[string]MessageCount{}
+	path := "/queues/" + Escape(m.VHost) +
+		"?disable_stats=true&enable_queue_totals=true&columns=name,messages,messages_ready,messages_unacknowledged"
 	_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
 		return EachItem(a, func(item queue) (int64, error) {
 			if item.Messages == nil || !wanted(item.Name) {
 				return 0, nil
 			}
-			counts[item.Name] = *item.Messages
+			counts[item.Name] = MessageCount{Messages: *item.Messages, Held: max(*item.Messages-item.Ready-item.Unacknowledged, 0)}
 			return sizeOfName + int64(len(item.Name)), nil
 		})
 	}))

@@ -27,6 +27,7 @@ type Broker struct {
 	mu        sync.Mutex
 	health    rabbit.Health
 	messages  map[string]int             // by queue
+	stuck     map[string]int64           // dead letters that wait to be routed, by queue
 	letters   map[string][]amqp.Delivery // what Look shows, by queue
 	consumers map[string]rabbit.Consumers
 	refused   map[string]error // by queue that Look was not allowed to show
@@ -46,7 +47,7 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 	store.Replace(snapshot.New(), "")
 	return &Broker{
 		store: store, owner: owner, vhost: vhostName, errs: brokererr.Errors{VHost: vhostName},
-		messages: map[string]int{}, letters: map[string][]amqp.Delivery{},
+		messages: map[string]int{}, stuck: map[string]int64{}, letters: map[string][]amqp.Delivery{},
 		consumers: map[string]rabbit.Consumers{}, refused: map[string]error{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{
 			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},
@@ -86,7 +87,7 @@ func (b *Broker) Messages(queues []string) rabbit.Messages {
 	if b.uncounted || b.countedAt.IsZero() {
 		return rabbit.Messages{Disabled: b.uncounted}
 	}
-	found := rabbit.Messages{AsOf: b.countedAt, Of: map[string]int64{}}
+	found := rabbit.Messages{AsOf: b.countedAt, Of: map[string]int64{}, Stuck: map[string]int64{}}
 	b.store.View(func(s *snapshot.Snapshot) {
 		for _, queue := range queues {
 			_, exists := s.Queues[queue]
@@ -95,6 +96,9 @@ func (b *Broker) Messages(queues []string) rabbit.Messages {
 				found.Uncounted = append(found.Uncounted, queue)
 			case exists:
 				found.Of[queue] = int64(b.messages[queue])
+				if b.stuck[queue] > 0 {
+					found.Stuck[queue] = b.stuck[queue]
+				}
 			}
 		}
 	})
@@ -120,6 +124,13 @@ func (b *Broker) SetMessages(queue string, count int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.messages[queue] = count
+}
+
+// SetStuck sets how many of a queue's messages are dead letters that wait to be routed.
+func (b *Broker) SetStuck(queue string, count int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stuck[queue] = count
 }
 
 // Fail has every operation on an object fail; not any more with nil.
