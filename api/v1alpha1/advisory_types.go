@@ -2,7 +2,7 @@ package v1alpha1
 
 // AdvisoryCode names a kind of trap.
 //
-// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SentinelLeft;SharedVHost;DeliveryLimitBelowAttempts;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;SharedDeadLetterQueue;SharedWithoutConsent;DeadLetterQueueConsumed;RedriveImpossible
+// +kubebuilder:validation:Enum=ShadowedByPolicy;ReturnRouteFansOut;Orphaned;FewMembers;Fenced;SentinelLeft;SharedVHost;DeliveryLimitBelowAttempts;UnsupportedByNewerBroker;DeadLettersCanBeLost;DeadLettersExpire;DeadLettersDropped;DeadLettersDelayed;SharedDeadLetterQueue;SharedWithoutConsent;DeadLetterQueueConsumed;RedriveImpossible
 type AdvisoryCode string
 
 // The values of AdvisoryCode.
@@ -23,12 +23,16 @@ const (
 	AdvisorySharedVHost AdvisoryCode = "SharedVHost"
 	// AdvisoryDeliveryLimitBelowAttempts: the broker may give a message up before its attempts are used up.
 	AdvisoryDeliveryLimitBelowAttempts AdvisoryCode = "DeliveryLimitBelowAttempts"
+	// AdvisoryUnsupportedByNewerBroker: a newer RabbitMQ refuses what the spec asks for.
+	AdvisoryUnsupportedByNewerBroker AdvisoryCode = "UnsupportedByNewerBroker"
 	// AdvisoryDeadLettersCanBeLost: the broker may delete dead letters that are looked at.
 	AdvisoryDeadLettersCanBeLost AdvisoryCode = "DeadLettersCanBeLost"
 	// AdvisoryDeadLettersExpire: the broker takes dead letters away after some time.
 	AdvisoryDeadLettersExpire AdvisoryCode = "DeadLettersExpire"
 	// AdvisoryDeadLettersDropped: the dead-letter queue drops its oldest dead letters when it is full.
 	AdvisoryDeadLettersDropped AdvisoryCode = "DeadLettersDropped"
+	// AdvisoryDeadLettersDelayed: RabbitMQ hides dead letters for some time after they were looked at.
+	AdvisoryDeadLettersDelayed AdvisoryCode = "DeadLettersDelayed"
 	// AdvisorySharedDeadLetterQueue: other ConsumerQueues have the same dead-letter queue.
 	AdvisorySharedDeadLetterQueue AdvisoryCode = "SharedDeadLetterQueue"
 	// AdvisorySharedWithoutConsent: ConsumerQueues of two namespaces share an object, and the namespace that holds it does not consent.

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -15,6 +16,10 @@ func Advisories(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Ad
 	if err != nil {
 		return nil
 	}
+	return slices.Concat(lowDeliveryLimit(spec), refusedLater(cq, version))
+}
+
+func lowDeliveryLimit(spec resolved) []v1alpha1.Advisory {
 	limit, isLow := limitBelowAttempts(spec)
 	if !isLow {
 		return nil
@@ -23,7 +28,23 @@ func Advisories(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Ad
 		Code: v1alpha1.AdvisoryDeliveryLimitBelowAttempts, Name: spec.main,
 		Message: fmt.Sprintf("retry.maxAttempts is %d, and this broker (%s) counts deliveries across rejects: once a message has been "+
 			"rejected %d times, a lost connection dead-letters it; set queue.deliveryLimit to Unlimited or to more than retry.maxAttempts",
-			spec.maxAttempts, version, limit),
+			spec.maxAttempts, spec.version, limit),
+	}}
+}
+
+// refusedLater lists what Desired accepts on this version, and refuses on a newer one.
+func refusedLater(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Advisory {
+	desired, err := Desired(cq, version)
+	if err != nil {
+		return nil
+	}
+	binding, found := greedyBinding(desired.Bindings, desired.Exchanges)
+	if !found {
+		return nil
+	}
+	return []v1alpha1.Advisory{{
+		Code: v1alpha1.AdvisoryUnsupportedByNewerBroker, Name: binding.Source,
+		Message: greedyKey(binding) + ": change the key before the broker is upgraded",
 	}}
 }
 

@@ -13,6 +13,9 @@ const (
 	deadLetterAtLeastOnce = "at-least-once"
 	delayedRetryAll       = "all"
 
+	// DelayedRetryDisabled is x-delayed-retry-type of a queue that redelivers at once, as it is without the argument.
+	DelayedRetryDisabled = "disabled"
+
 	// UnlimitedDeliveries is x-delivery-limit of a queue without a limit, from RabbitMQ 4.0 on.
 	UnlimitedDeliveries = int64(-1)
 
@@ -46,11 +49,12 @@ type Argument struct {
 type Combine string
 
 // The ways in which RabbitMQ combines an argument with a policy (RabbitMQ documentation; overflow and delivery-limit were
-// measured).
+// measured; timeouts, delays and the group size are from the source of 4.3.6).
 const (
 	ArgumentWins Combine = "the argument"
 	PolicyWins   Combine = "the policy"
 	LowerWins    Combine = "the lower of both"
+	HigherWins   Combine = "the higher of both"
 )
 
 // ArgumentTable lists the arguments of quorum queues that Warren knows. None of them can be changed on an existing
@@ -111,7 +115,8 @@ var ArgumentTable = []Argument{
 	},
 	{
 		Name: vhost.ArgConsumerTimeout, Type: "int", Since: vhost.RabbitMQ312, Compared: vhost.RabbitMQ43,
-		Field: "queue.consumerTimeout, deadLetter.queue.consumerTimeout",
+		Field:     "queue.consumerTimeout, deadLetter.queue.consumerTimeout",
+		PolicyKey: vhost.KeyConsumerTimeout, Combine: LowerWins,
 		value: func(settings v1alpha1.QueueSettings) (any, error) { return durationValue(settings.ConsumerTimeout) },
 	},
 	{
@@ -131,16 +136,27 @@ var ArgumentTable = []Argument{
 	},
 	{
 		Name: vhost.ArgDelayedRetryType, Type: "string", Since: vhost.RabbitMQ43, Compared: vhost.RabbitMQ43,
-		Field: "retry.redeliveryDelay",
+		Field:     "retry.redeliveryDelay",
+		PolicyKey: vhost.KeyDelayedRetryType, Combine: PolicyWins,
 	},
 	{
 		Name: vhost.ArgDelayedRetryMin, Type: "int", Since: vhost.RabbitMQ43, Compared: vhost.RabbitMQ43,
-		Field: "retry.redeliveryDelay.min",
+		Field:     "retry.redeliveryDelay.min",
+		PolicyKey: vhost.KeyDelayedRetryMin, Combine: LowerWins,
 	},
 	{
 		Name: vhost.ArgDelayedRetryMax, Type: "int", Since: vhost.RabbitMQ43, Compared: vhost.RabbitMQ43,
-		Field: "retry.redeliveryDelay.max",
+		Field:     "retry.redeliveryDelay.max",
+		PolicyKey: vhost.KeyDelayedRetryMax, Combine: LowerWins,
 	},
+}
+
+// FreeArguments lists arguments that no field of a ConsumerQueue sets, and that policies can set. A spec may set the last two in
+// queue.arguments.
+var FreeArguments = []Argument{
+	{Name: vhost.ArgExpires, PolicyKey: vhost.KeyExpires, Combine: PolicyWins},
+	{Name: vhost.ArgDisconnectedTimeout, PolicyKey: vhost.KeyDisconnectedTimeout, Combine: LowerWins},
+	{Name: vhost.ArgTargetGroupSize, PolicyKey: vhost.KeyTargetGroupSize, Combine: HigherWins},
 }
 
 // overflows and leaderLocators are values of a spec as the broker writes them; the empty value sets nothing.

@@ -45,6 +45,9 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	addRetry(&desired, spec)
 	addDeadLetter(&desired, spec)
 	desired.Bindings = withoutRepeated(desired.Bindings)
+	if err := checkTopicKeys(desired, version); err != nil {
+		return Topology{}, err
+	}
 	if err := addQueues(&desired, spec); err != nil {
 		return Topology{}, err
 	}
@@ -64,6 +67,7 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 // DesiredOnOlderVersions is what a ConsumerQueue asks for on those supported RabbitMQ versions before the given one that make a
 // difference, newest first.
 func DesiredOnOlderVersions(cq *v1alpha1.ConsumerQueue, version vhost.Version) []Topology {
+	version.Patch = 0
 	var older []Topology
 	for _, before := range []vhost.Version{vhost.RabbitMQ40, vhost.RabbitMQ312, vhost.RabbitMQ310} {
 		if before.AtLeast(version) {

@@ -383,6 +383,12 @@ func TestDesiredRefuses(t *testing.T) {
 			on: topologytest.V42, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
 			message: `queue "orders" needs x-delayed-retry-type, which RabbitMQ knows from 4.3 on and this broker (4.2) does not: remove retry.redeliveryDelay or upgrade the broker`,
 		},
+		"a topic key with three # on 4.3.5": {
+			on: vhost.RabbitMQ435, spec: `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [a, "#.a.#.b.#"]}]}`,
+			reason: v1alpha1.ReasonUnsupportedByBroker,
+			message: `routing key "#.a.#.b.#" of topic exchange "events" has more than two words "#", which RabbitMQ refuses from 4.3.5 on and this broker (4.3.5) does: ` +
+				"use at most two",
+		},
 		"straight Reject with BrokerDefault on 4.0": {
 			on: topologytest.V40, spec: straight, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `queue.deliveryLimit BrokerDefault is 20 on this broker (4.0), and what exceeds it would be lost: use Unlimited or remove it`,
@@ -450,6 +456,7 @@ func TestOlder(t *testing.T) {
 	}{
 		"3.10 is the oldest":                           {on: topologytest.V310, spec: `{}`},
 		"3.13 has two before it":                       {on: topologytest.V313, spec: `{}`, want: []vhost.Version{topologytest.V312, topologytest.V310}},
+		"4.0.5 has two before it, as 4.0":              {on: vhost.Version{Major: 4, Patch: 5}, spec: `{}`, want: []vhost.Version{topologytest.V312, topologytest.V310}},
 		"4.0 is not older than itself":                 {on: topologytest.V40, spec: `{}`, want: []vhost.Version{topologytest.V312, topologytest.V310}},
 		"4.3":                                          {on: topologytest.V43, spec: `{}`, want: []vhost.Version{topologytest.V40, topologytest.V312, topologytest.V310}},
 		"only what knows the spec's arguments":         {on: topologytest.V43, spec: `{queue: {consumerTimeout: 1h}}`, want: []vhost.Version{topologytest.V40, topologytest.V312}},

@@ -14,6 +14,7 @@ const (
 	ArgTargetGroupSize      = "x-quorum-target-group-size"
 	ArgLeaderLocator        = "x-queue-leader-locator"
 	ArgConsumerTimeout      = "x-consumer-timeout"
+	ArgDisconnectedTimeout  = "x-consumer-disconnected-timeout"
 	ArgDeadLetterExchange   = "x-dead-letter-exchange"
 	ArgDeadLetterRoutingKey = "x-dead-letter-routing-key"
 	ArgDeadLetterStrategy   = "x-dead-letter-strategy"
@@ -36,6 +37,12 @@ const (
 	KeyDeadLetterExchange   = "dead-letter-exchange"
 	KeyDeadLetterRoutingKey = "dead-letter-routing-key"
 	KeyDeadLetterStrategy   = "dead-letter-strategy"
+	KeyDelayedRetryType     = "delayed-retry-type"
+	KeyDelayedRetryMin      = "delayed-retry-min"
+	KeyDelayedRetryMax      = "delayed-retry-max"
+	KeyConsumerTimeout      = "consumer-timeout"
+	KeyDisconnectedTimeout  = "consumer-disconnected-timeout"
+	KeyTargetGroupSize      = "target-group-size"
 )
 
 // The values of overflow: what a full queue does.

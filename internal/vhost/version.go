@@ -1,45 +1,54 @@
 package vhost
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Version is a RabbitMQ version, without its patch level.
-type Version struct{ Major, Minor int }
+// Version is a RabbitMQ version.
+type Version struct{ Major, Minor, Patch int }
 
 // The versions at which topologies change.
 var (
-	RabbitMQ310 = Version{3, 10}
-	RabbitMQ312 = Version{3, 12}
-	RabbitMQ40  = Version{4, 0}
-	RabbitMQ43  = Version{4, 3}
+	RabbitMQ310 = Version{3, 10, 0}
+	RabbitMQ312 = Version{3, 12, 0}
+	RabbitMQ40  = Version{4, 0, 0}
+	RabbitMQ43  = Version{4, 3, 0}
+	RabbitMQ435 = Version{4, 3, 5}
 )
+
+// NewestTested is the newest RabbitMQ that Warren is tested with, any patch level of it. A newer broker is treated as this one.
+var NewestTested = RabbitMQ43
 
 // ParseVersion reads what a broker says of itself, such as 4.3.6 or 4.0.0-rc.1.
 func ParseVersion(text string) (Version, error) {
-	major, rest, _ := strings.Cut(text, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	first, err := strconv.Atoi(major)
-	if err != nil {
+	parts := append(numbers(text), 0)
+	if len(parts) < 3 {
 		return Version{}, fmt.Errorf("RabbitMQ version %q: want numbers as in 4.3.6", text)
 	}
-	second, err := strconv.Atoi(minor)
-	if err != nil {
-		return Version{}, fmt.Errorf("RabbitMQ version %q: want numbers as in 4.3.6", text)
-	}
-	return Version{first, second}, nil
+	return Version{parts[0], parts[1], parts[2]}, nil
 }
 
-// AtLeast says whether v is other or newer.
+// AtLeast reports whether v is other or newer.
 func (v Version) AtLeast(other Version) bool {
-	return v.Major > other.Major || (v.Major == other.Major && v.Minor >= other.Minor)
+	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) >= 0
 }
 
+// Untested reports whether v is newer than any RabbitMQ that Warren is tested with.
+func (v Version) Untested() bool {
+	v.Patch = 0
+	return v != NewestTested && v.AtLeast(NewestTested)
+}
+
+// String leaves out a patch level of 0.
 func (v Version) String() string {
-	return fmt.Sprintf("%d.%d", v.Major, v.Minor)
+	if v.Patch == 0 {
+		return fmt.Sprintf("%d.%d", v.Major, v.Minor)
+	}
+	return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch)
 }
 
 // Lowest returns the lowest of versions such as 4.3.6, patch level included; those that are empty do not count.

@@ -34,6 +34,8 @@ var _ = Describe("The rules", func() {
 		harmless := []v1alpha1.AdvisoryCode{
 			v1alpha1.AdvisoryDeliveryLimitBelowAttempts, // the message goes to the dead-letter queue
 			v1alpha1.AdvisoryFenced,                     // WarrenFenceStanding
+			v1alpha1.AdvisoryDeadLettersDelayed,         // they come back after the delay
+			v1alpha1.AdvisoryUnsupportedByNewerBroker,   // nothing happens before the upgrade
 			v1alpha1.AdvisoryOrphaned, v1alpha1.AdvisoryRedriveImpossible, v1alpha1.AdvisoryReturnRouteFansOut,
 			v1alpha1.AdvisorySentinelLeft, v1alpha1.AdvisorySharedDeadLetterQueue, v1alpha1.AdvisorySharedVHost,
 			v1alpha1.AdvisorySharedWithoutConsent,

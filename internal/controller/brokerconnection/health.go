@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // summarizeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to ask next
@@ -46,8 +47,11 @@ func summarizeHealth(
 }
 
 // connectedMessage says what a connection leads to.
-func connectedMessage(health rabbit.Health, vhost string) string {
-	message := fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q", health.Version, health.ClusterName, vhost)
+func connectedMessage(health rabbit.Health, virtualHost string) string {
+	message := fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q", health.Version, health.ClusterName, virtualHost)
+	if version, err := vhost.ParseVersion(health.Version); err == nil && version.Untested() {
+		message += fmt.Sprintf("; Warren is untested with this version, and treats it as RabbitMQ %s", vhost.NewestTested)
+	}
 	if health.Operators != "" {
 		message += "; " + brokers.OtherOperator(health.Operators) + ", so nothing is removed"
 	}

@@ -66,6 +66,11 @@ func TestJudgeHealth(t *testing.T) {
 			health: well, ready: ready("False", 3),
 			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), conditions.ProgressNone),
 		},
+		"a newer RabbitMQ than any that Warren is tested with": {
+			health: newer, ready: wasReady,
+			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.4.1, cluster "rabbit@a", vhost "/"; Warren is untested `+
+				`with this version, and treats it as RabbitMQ 4.3`), conditions.ProgressNone),
+		},
 		"without statistics": {
 			health: uncounted, ready: wasReady,
 			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"; the broker gathers `+

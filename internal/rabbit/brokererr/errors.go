@@ -262,7 +262,8 @@ func (e Errors) OfOperation(err error) error {
 	if reply.Code == amqp.PreconditionFailed && strings.HasSuffix(reply.Reason, " in use") {
 		return e.Fail(ErrInUse, "%s", WithoutCode(reply.Reason))
 	}
-	if reply.Code == amqp.PreconditionFailed && strings.HasPrefix(WithoutCode(reply.Reason), "invalid arg ") {
+	refused := WithoutCode(reply.Reason)
+	if reply.Code == amqp.PreconditionFailed && (strings.HasPrefix(refused, "invalid arg ") || strings.HasPrefix(refused, "Topic binding key ")) {
 		return e.Fail(ErrInvalidArgument, "%s", WithoutCode(reply.Reason))
 	}
 	if reply.Code == amqp.InternalError && strings.HasSuffix(reply.Reason, clusterNotFormed) {

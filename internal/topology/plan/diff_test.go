@@ -544,6 +544,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues", Definition: definition{key: value}}}
 	}
 	everything := `{queue: {messageTTL: 5m, deliveryLimit: 50, maxLength: 100, maxLengthBytes: 1000}, deadLetter: {exchange: {type: direct}}, retry: {policy: None}}`
+	const delayed = `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`
 	onDLQ := func(key string, value any) []vhost.Policy {
 		policies := policy(key, value)
 		policies[0].Pattern = vhost.ReadPattern("dlq$")
@@ -574,7 +575,31 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"a strategy loses":              {spec: everything, policies: policy("dead-letter-strategy", "at-most-once")},
 		"expires":                       {spec: topologytest.Alone, policies: policy("expires", 20000), want: []string{`orders: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when nobody has used it for that long`}},
 		"expires of dead letters":       {spec: topologytest.NoRetry, policies: onDLQ("expires", 20000), want: []string{`orders.dlq: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when nobody has used it for that long`}},
-		"keys that do no harm":          {spec: everything, policies: policy("target-group-size", 5)},
+		"keys that do no harm":          {spec: everything, policies: policy("queue-leader-locator", "balanced")},
+
+		"delayed-retry-type disabled": {spec: delayed, policies: policy("delayed-retry-type", "disabled"), want: []string{`orders: policy "p" sets delayed-retry-type disabled over the queue's all: returned messages come back at once, or later than asked for`}},
+		"delayed-retry-type the same": {spec: delayed, policies: policy("delayed-retry-type", "all")},
+		"delayed-retry-type alone":    {spec: topologytest.Alone, policies: policy("delayed-retry-type", "disabled")},
+		"a lower delayed-retry-min":   {spec: delayed, policies: policy("delayed-retry-min", 1), want: []string{`orders: policy "p" sets delayed-retry-min 1 over the queue's 1000: returned messages come back at once, or later than asked for`}},
+		"a higher delayed-retry-min":  {spec: delayed, policies: policy("delayed-retry-min", 1001)},
+		"a lower delayed-retry-max":   {spec: delayed, policies: policy("delayed-retry-max", 1999), want: []string{`orders: policy "p" sets delayed-retry-max 1999 over the queue's 2000: returned messages come back at once, or later than asked for`}},
+		"a delay where none is asked for": {
+			spec: topologytest.Alone,
+			policies: []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{
+				"delayed-retry-type": "all", "delayed-retry-min": 1000,
+			}}},
+			want: []string{
+				`orders: policy "p" sets delayed-retry-min 1000 over the queue's none: returned messages come back at once, or later than asked for`,
+				`orders: policy "p" sets delayed-retry-type all over the queue's none: returned messages come back at once, or later than asked for`,
+			},
+		},
+		"a length of a delay without a delay": {spec: topologytest.Alone, policies: policy("delayed-retry-min", 1000)},
+		"consumer-timeout":                    {spec: `{queue: {consumerTimeout: 1h}, deadLetter: {policy: Disabled}, retry: {policy: None}}`, policies: policy("consumer-timeout", 60000), want: []string{`orders: policy "p" sets consumer-timeout 60000 over the queue's 3600000: RabbitMQ takes messages away from consumers early, which can then be processed twice`}},
+		"a longer consumer-timeout":           {spec: `{queue: {consumerTimeout: 1h}, deadLetter: {policy: Disabled}, retry: {policy: None}}`, policies: policy("consumer-timeout", 3600000)},
+		"consumer-disconnected-timeout":       {spec: topologytest.Alone, policies: policy("consumer-disconnected-timeout", 1000), want: []string{`orders: policy "p" sets consumer-disconnected-timeout 1000 over the queue's none: RabbitMQ takes messages away from unreachable consumers early, which can then be processed twice`}},
+		"target-group-size":                   {spec: topologytest.Alone, policies: policy("target-group-size", 5), want: []string{`orders: policy "p" sets target-group-size 5 over the queue's none: RabbitMQ adds members to the queue, which copies all its messages`}},
+		"a lower target-group-size":           {spec: `{queue: {arguments: {x-quorum-target-group-size: 5}}, deadLetter: {policy: Disabled}, retry: {policy: None}}`, policies: policy("target-group-size", 3)},
+		"members of dead letters":             {spec: topologytest.NoRetry, policies: onDLQ("target-group-size", 5), want: []string{`orders.dlq: policy "p" sets target-group-size 5 over the queue's none: RabbitMQ adds members to the queue, which copies all its messages`}},
 
 		"dead letters at risk": {spec: topologytest.NoRetry, policies: onDLQ("delivery-limit", 5), want: []string{`orders.dlq: policy "p" sets delivery-limit 5 over the queue's unlimited: dead letters can be lost`}},
 		"dead letters moved":   {spec: topologytest.NoRetry, policies: onDLQ("dead-letter-exchange", "x"), want: []string{`orders.dlq: policy "p" sets dead-letter-exchange x over the queue's none: messages go where this ConsumerQueue does not send them`}},

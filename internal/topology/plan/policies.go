@@ -49,10 +49,9 @@ func policiesOf(queue string, policies []vhost.Policy, operator bool) (effective
 	return effective, possible
 }
 
-// policyRows are the rows of the table of arguments that a policy can have a say in, sorted by the policy's key; x-expires is
-// an argument that no spec may set.
+// policyRows are the arguments that a policy can change, sorted by the policy's key.
 var policyRows = func() []topology.Argument {
-	rows := []topology.Argument{{Name: vhost.ArgExpires, PolicyKey: vhost.KeyExpires, Combine: topology.PolicyWins}}
+	rows := slices.Clone(topology.FreeArguments)
 	for _, row := range topology.ArgumentTable {
 		if row.PolicyKey != "" {
 			rows = append(rows, row)
@@ -62,8 +61,20 @@ var policyRows = func() []topology.Argument {
 	return rows
 }()
 
-// risks say what can come of a policy that wins over an argument.
+const (
+	otherDelay   = "returned messages come back at once, or later than asked for"
+	takenEarly   = "RabbitMQ takes messages away from %s early, which can then be processed twice"
+	addedMembers = "RabbitMQ adds members to the queue, which copies all its messages"
+)
+
+// risks describe the effect of a policy that wins over an argument.
 var risks = map[string]string{
+	vhost.KeyConsumerTimeout:      fmt.Sprintf(takenEarly, "consumers"),
+	vhost.KeyDisconnectedTimeout:  fmt.Sprintf(takenEarly, "unreachable consumers"),
+	vhost.KeyDelayedRetryMax:      otherDelay,
+	vhost.KeyDelayedRetryMin:      otherDelay,
+	vhost.KeyDelayedRetryType:     otherDelay,
+	vhost.KeyTargetGroupSize:      addedMembers,
 	vhost.KeyDeadLetterExchange:   "messages go where this ConsumerQueue does not send them",
 	vhost.KeyDeadLetterRoutingKey: "messages go where this ConsumerQueue does not send them",
 	vhost.KeyDeadLetterStrategy:   "messages are dead-lettered in another way than asked for",
@@ -75,6 +86,12 @@ var risks = map[string]string{
 	vhost.KeyOverflow:             "messages can be dropped instead of refused, or the other way round",
 }
 
+// losesDeadLetters lists the keys by which a policy for a dead-letter queue can lose dead letters.
+var losesDeadLetters = []string{
+	vhost.KeyDeadLetterRoutingKey, vhost.KeyDeadLetterStrategy, vhost.KeyDeliveryLimit, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes,
+	vhost.KeyMessageTTL, vhost.KeyOverflow,
+}
+
 // policyWins says whether the policy's value comes into effect; the argument is nil where the queue has none.
 func policyWins(combine topology.Combine, policy, argument any) bool {
 	switch combine {
@@ -84,6 +101,10 @@ func policyWins(combine topology.Combine, policy, argument any) bool {
 		limit, isNumber := vhost.Normal(policy).(int64)
 		own, isSet := vhost.Normal(argument).(int64)
 		return isNumber && limit >= 0 && (!isSet || own < 0 || limit < own)
+	case topology.HigherWins:
+		size, isNumber := vhost.Normal(policy).(int64)
+		own, isSet := vhost.Normal(argument).(int64)
+		return isNumber && (!isSet || size > own)
 	}
 	return !vhost.SameValue(policy, argument)
 }
@@ -116,11 +137,11 @@ func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha
 	for _, row := range policyRows {
 		value, set := p.Definition[row.PolicyKey]
 		own := queue.Arguments[row.Name]
-		if !set || !policyWins(row.Combine, value, own) {
+		if !set || !policyWins(row.Combine, value, own) || delaysNothing(p, queue, row.PolicyKey) {
 			continue
 		}
 		risk := risks[row.PolicyKey]
-		if queue.Role == v1alpha1.RoleDeadLetter && row.PolicyKey != vhost.KeyDeadLetterExchange && row.PolicyKey != vhost.KeyExpires {
+		if queue.Role == v1alpha1.RoleDeadLetter && slices.Contains(losesDeadLetters, row.PolicyKey) {
 			risk = "dead letters can be lost"
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
@@ -130,6 +151,20 @@ func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha
 		})
 	}
 	return advisories
+}
+
+// delaysNothing reports whether a key is about the delay of returned messages, and the queue delays none, with the policy or without it.
+func delaysNothing(p *vhost.Policy, queue topology.Queue, key string) bool {
+	switch key {
+	case vhost.KeyDelayedRetryType, vhost.KeyDelayedRetryMin, vhost.KeyDelayedRetryMax:
+		return !delays(queue.Arguments[vhost.ArgDelayedRetryType]) && !delays(p.Definition[vhost.KeyDelayedRetryType])
+	}
+	return false
+}
+
+// delays reports whether a queue with this value of x-delayed-retry-type delays returned messages.
+func delays(retryType any) bool {
+	return retryType != nil && !vhost.SameValue(retryType, topology.DelayedRetryDisabled)
 }
 
 func ownValue(key string, value any) string {

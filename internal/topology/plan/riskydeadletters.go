@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// riskyDeadLetters lists how dead letters can be lost that are in a dead-letter queue. A queue that is no quorum queue must be recreated,
+// riskyDeadLetters lists how dead letters in a dead-letter queue can be lost or hidden. A queue that is no quorum queue must be recreated,
 // which the changes say.
 func riskyDeadLetters(desired topology.Topology, observed vhost.Observed, version vhost.Version) []v1alpha1.Advisory {
 	if version == (vhost.Version{}) {
@@ -29,6 +29,7 @@ func riskyDeadLetters(desired topology.Topology, observed vhost.Observed, versio
 		add(lostByLooking(dlq, version))
 		add(expiring(dlq))
 		add(dropped(dlq))
+		add(delayed(dlq))
 	}
 	return advisories
 }
@@ -72,7 +73,7 @@ func dropped(dlq settings) *v1alpha1.Advisory {
 	if !bounded {
 		length, bounded = dlq.lowest(vhost.ArgMaxLengthBytes, vhost.KeyMaxLengthBytes, notNegative)
 	}
-	overflow, by := dlq.overflow(length)
+	overflow, by := dlq.besides(length, vhost.ArgOverflow, vhost.KeyOverflow)
 	if !bounded || overflow == vhost.OverflowRejectPublish {
 		return nil
 	}
@@ -86,5 +87,21 @@ func dropped(dlq settings) *v1alpha1.Advisory {
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersDropped, Reason: reason, Name: dlq.name,
 		Message: clause + ": once the queue is full, it drops the oldest dead letters, and says so to nobody; " + remedy,
+	}
+}
+
+// delayed is the advisory that RabbitMQ hides dead letters for some time after a look. Only
+// RabbitMQ 4.3.1 and newer accept such policies. An argument is left out: the queue needs recreation then.
+func delayed(dlq settings) *v1alpha1.Advisory {
+	delay, set := dlq.lowest(vhost.ArgDelayedRetryMin, vhost.KeyDelayedRetryMin, func(value int64) bool { return value > 0 })
+	retryType, _ := dlq.besides(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)
+	if !set || delay.policy == nil || !delays(retryType) {
+		return nil
+	}
+	clause, reason := delay.introduced(dlq.name)
+	return &v1alpha1.Advisory{
+		Code: v1alpha1.AdvisoryDeadLettersDelayed, Reason: reason, Name: dlq.name,
+		Message: fmt.Sprintf("%s: a dead letter that was looked at and given back is hidden for %d ms or longer, and neither looks nor Redrives "+
+			"nor Purges find it; %s", clause, delay.value, leaveOut(delay.policy)),
 	}
 }

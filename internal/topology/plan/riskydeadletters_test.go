@@ -194,3 +194,37 @@ func TestDeadLettersDropped(t *testing.T) {
 			`take the queue out of the pattern of operator policy "p"`),
 	})
 }
+
+func TestDeadLettersDelayed(t *testing.T) {
+	t.Parallel()
+	const says = ": a dead letter that was looked at and given back is hidden for 60000 ms or longer, and neither looks nor Redrives nor Purges find it; "
+	const leave = `take the queue out of the pattern of policy "p"`
+	delay := func(kind string) vhost.Arguments {
+		return vhost.Arguments{vhost.KeyDelayedRetryType: kind, vhost.KeyDelayedRetryMin: 60000}
+	}
+	of := func(definition vhost.Arguments) []vhost.Policy {
+		policies := ofDLQ("", nil)
+		policies[0].Definition = definition
+		return policies
+	}
+	tests := map[string]risks{
+		"by default there is no delay": {spec: `{}`},
+		"a policy without a delay":     {spec: `{}`, policies: of(delay("disabled"))},
+		"a policy for the main queue": {spec: `{}`, policies: []vhost.Policy{
+			{Name: "p", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues", Definition: delay("all")},
+		}},
+		"an operator policy": risks{spec: `{}`, policies: byOperator(of(delay("all")))}.on(
+			`OperatorPolicy: operator policy "p" sets delayed-retry-min 60000 for queue "orders.dlq"` + says +
+				`take the queue out of the pattern of operator policy "p"`),
+		"a policy that may match": risks{spec: `{}`, policies: mayMatch(delay("all"))}.on(
+			`PolicyMayApply: policy "p" may apply (Warren cannot tell whether its pattern matches): it sets delayed-retry-min 60000 for queue "orders.dlq"` +
+				says + leave),
+		"an operator policy that disables it": {spec: `{}`, policies: append(
+			byOperator(of(vhost.Arguments{vhost.KeyDelayedRetryType: "disabled"})), of(delay("all"))...)},
+	}
+	for _, kind := range []string{"all", "failed", "returned"} {
+		tests[kind] = risks{spec: `{}`, policies: of(delay(kind))}.on(
+			`Policy: policy "p" sets delayed-retry-min 60000 for queue "orders.dlq"` + says + leave)
+	}
+	expect(t, v1alpha1.AdvisoryDeadLettersDelayed, tests)
+}

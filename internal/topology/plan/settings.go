@@ -65,19 +65,19 @@ func notNegative(value int64) bool { return value >= 0 }
 
 func negative(value int64) bool { return value < 0 }
 
-// overflow is what the queue does when it is full, and the policy that says so, if one does: a policy wins over the argument. Where a
-// policy that may match sets the length, what else the policy sets counts: both come into effect, or neither does.
-func (s settings) overflow(length limit) (value any, by *vhost.Policy) {
+// besides is the value of an argument whose policy key wins over it, and the policy that sets the value, if one does. Where a policy
+// that may match sets the limit, what else the policy sets counts: both come into effect, or neither does.
+func (s settings) besides(limit limit, argument, key string) (value any, by *vhost.Policy) {
 	policies := s.holding
-	if length.policy != nil && length.match == vhost.MatchUnknown {
-		policies = append([]*vhost.Policy{length.policy}, policies...)
+	if limit.policy != nil && limit.match == vhost.MatchUnknown {
+		policies = append([]*vhost.Policy{limit.policy}, policies...)
 	}
 	for _, policy := range policies {
-		if value, set := policy.Definition[vhost.KeyOverflow]; set {
+		if value, set := policy.Definition[key]; set {
 			return value, policy
 		}
 	}
-	return s.queue.Arguments[vhost.ArgOverflow], nil
+	return s.queue.Arguments[argument], nil
 }
 
 // introduced is how an advisory begins that is about a limit of a queue, and its reason.
