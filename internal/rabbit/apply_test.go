@@ -271,3 +271,25 @@ func TestApplyDuringALook(t *testing.T) {
 		listener.awaits(t, snapshot.Notice{Queues: []string{"q"}, Routes: []string{"x"}})
 	})
 }
+
+// The type of an exchange that a spec does not declare is unknown to Warren, so RabbitMQ refuses the key.
+func TestApplyATopicKeyThatTheBrokerRefuses(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		version, err := vhost.ParseVersion(vh.Broker.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vh.DeclareExchange("events", "topic", nil)
+		err = connected(t, configOf(vh), nil).Apply(t.Context(), topology.Topology{
+			Queues:   []topology.Queue{{Name: "orders", Arguments: quorum(nil)}},
+			Bindings: []topology.Binding{{Source: "events", Destination: "orders", RoutingKey: "#.a.#.b.#"}},
+		})
+		if !version.AtLeast(vhost.RabbitMQ435) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		mustBe(t, err, brokererr.ErrInvalidArgument, "at most 2 are allowed")
+	})
+}

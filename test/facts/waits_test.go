@@ -1,10 +1,14 @@
 package facts
 
 import (
+	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/test/brokers"
 )
 
 // retry.redeliveryDelay: RabbitMQ 4.3 waits min × the number of deliveries, at most max.
@@ -26,6 +30,32 @@ func TestRedeliveryDelayIsMinTimesDeliveriesAtMostMax(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A policy wins over x-delayed-retry-type: with delayed-retry-type disabled, messages of Requeue come back at once. The lower of both
+// delays holds. A policy needs RabbitMQ 4.3.1.
+func TestAPolicyWinsOverTheRedeliveryDelay(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		if !w.is43() {
+			return // see above
+		}
+		w.declare(`{retry: {strategy: Requeue, maxAttempts: 100, redeliveryDelay: {min: 10m, max: 10m}}}`)
+		w.SetPolicy("hot", brokers.Policy{Pattern: "^orders$", ApplyTo: "queues", Definition: map[string]any{"delayed-retry-type": "disabled"}})
+		w.eventually(func() bool { return w.delayedRetry("orders") == "disabled" }, "the policy holds")
+		w.Publish("", "orders", "poison")
+		deliveries := w.deliveries("orders", reject(true), "orders.dlq", 20)
+		w.equal("deliveries without a delay", deliveries, 20)
+	})
+}
+
+// delayedRetry is what the management API shows of the delay of returned messages.
+func (w *world) delayedRetry(queue string) string {
+	w.t.Helper()
+	var found struct {
+		DelayedRetry any `json:"delayed_retry"`
+	}
+	w.get("/api/queues/"+url.PathEscape(w.Name)+"/"+url.PathEscape(queue), &found)
+	return fmt.Sprint(found.DelayedRetry)
 }
 
 // Publish: when the delay is over, the tier sends the message to the main queue through the default exchange, so its

@@ -27,6 +27,8 @@ func TestJudgeHealth(t *testing.T) {
 		Version: "4.3.6", ClusterName: "rabbit@a", Connected: true, Matched: true, SyncedAt: now.Add(-time.Hour),
 		Capabilities: management.Capabilities{Statistics: true},
 	}
+	newer := well
+	newer.Version = "4.4.1"
 	uncounted := well
 	uncounted.Capabilities.Statistics = false
 	failing := func(since time.Duration, err error) rabbit.Health {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
@@ -137,7 +138,7 @@ func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha
 	for _, row := range policyRows {
 		value, set := p.Definition[row.PolicyKey]
 		own := queue.Arguments[row.Name]
-		if !set || !policyWins(row.Combine, value, own) || delaysNothing(p, queue, row.PolicyKey) {
+		if !set || !policyWins(row.Combine, value, orDefault(own, row.PolicyKey, queue)) || delaysNothing(p, queue, row.PolicyKey) {
 			continue
 		}
 		risk := risks[row.PolicyKey]
@@ -151,6 +152,23 @@ func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha
 		})
 	}
 	return advisories
+}
+
+// orDefault is the value of an argument, or RabbitMQ's default where the queue has none and the default is known. A policy that only
+// repeats or relaxes a default changes nothing to warn of. The defaults of both timeouts are those of 4.3 without a configuration.
+func orDefault(own any, key string, queue topology.Queue) any {
+	if own != nil {
+		return own
+	}
+	switch key {
+	case vhost.KeyConsumerTimeout:
+		return (30 * time.Minute).Milliseconds()
+	case vhost.KeyDisconnectedTimeout:
+		return time.Minute.Milliseconds()
+	case vhost.KeyTargetGroupSize:
+		return groupSize(queue)
+	}
+	return nil
 }
 
 // delaysNothing reports whether a key is about the delay of returned messages, and the queue delays none, with the policy or without it.
