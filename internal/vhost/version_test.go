@@ -53,8 +53,13 @@ func TestVersionsAreCompared(t *testing.T) {
 		version, other string
 		atLeast        bool
 	}{
-		{"4.3.5", "4.3.5", true}, {"4.3.6", "4.3.5", true}, {"4.3.4", "4.3.5", false}, {"4.4.0", "4.3.5", true}, {"5.0", "4.3.5", true},
-		{"4.2.9", "4.3", false}, {"4.3.0", "4.3", true},
+		{"4.3.5", "4.3.5", true},
+		{"4.3.6", "4.3.5", true},
+		{"4.3.4", "4.3.5", false},
+		{"4.4.0", "4.3.5", true},
+		{"5.0", "4.3.5", true},
+		{"4.2.9", "4.3", false},
+		{"4.3.0", "4.3", true},
 	} {
 		version, _ := vhost.ParseVersion(test.version)
 		other, _ := vhost.ParseVersion(test.other)

@@ -30,7 +30,7 @@ var (
 	// ErrPreconditionFailed: the object exists and is not as declared.
 	ErrPreconditionFailed = errors.New("precondition failed")
 	// ErrInvalidArgument: the broker knows no such argument for objects of this kind, or does not take its value. It says so
-	// of an object that does not exist; of one that exists, it says ErrPreconditionFailed.
+	// of an object that does not exist; of one that exists, it says ErrPreconditionFailed. Or it refuses the key of a binding.
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrTooLarge: AMQP cannot carry the names or arguments of the object. Nothing was sent.
 	ErrTooLarge = errors.New("too large for AMQP")
@@ -263,8 +263,9 @@ func (e Errors) OfOperation(err error) error {
 		return e.Fail(ErrInUse, "%s", WithoutCode(reply.Reason))
 	}
 	refused := WithoutCode(reply.Reason)
-	if reply.Code == amqp.PreconditionFailed && (strings.HasPrefix(refused, "invalid arg ") || strings.HasPrefix(refused, "Topic binding key ")) {
-		return e.Fail(ErrInvalidArgument, "%s", WithoutCode(reply.Reason))
+	invalid := strings.HasPrefix(refused, "invalid arg ") || strings.HasPrefix(refused, "Topic binding key ") // the latter from 4.3.5 on
+	if reply.Code == amqp.PreconditionFailed && invalid {
+		return e.Fail(ErrInvalidArgument, "%s", refused)
 	}
 	if reply.Code == amqp.InternalError && strings.HasSuffix(reply.Reason, clusterNotFormed) {
 		return e.Fail(ErrQueueNotStarted, "%s", WithoutCode(reply.Reason))

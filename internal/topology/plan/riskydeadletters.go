@@ -101,7 +101,7 @@ func delayed(dlq settings) *v1alpha1.Advisory {
 	clause, reason := delay.introduced(dlq.name)
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersDelayed, Reason: reason, Name: dlq.name,
-		Message: fmt.Sprintf("%s: a dead letter that was looked at and given back is hidden for %d ms or longer, and neither looks nor Redrives "+
-			"nor Purges find it; %s", clause, delay.value, leaveOut(delay.policy)),
+		Message: fmt.Sprintf("%s: a dead letter that was looked at and given back is hidden for %d ms or longer, and neither looks "+
+			"nor Redrives nor Purges find it; %s", clause, delay.value, leaveOut(delay.policy)),
 	}
 }
