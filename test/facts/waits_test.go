@@ -48,6 +48,29 @@ func TestAPolicyWinsOverTheRedeliveryDelay(t *testing.T) {
 	})
 }
 
+// A policy that delays returned messages hides a dead letter that was consumed and given back by closing the channel.
+func TestAPolicyHidesDeadLettersAfterALook(t *testing.T) {
+	onEachBroker(t, func(w *world) {
+		if !w.is43() {
+			return // see above
+		}
+		w.quorum("dlq", "x-delivery-limit", -1)
+		w.SetPolicy("slow", brokers.Policy{Pattern: "^dlq$", ApplyTo: "queues", Definition: map[string]any{
+			"delayed-retry-type": "all", "delayed-retry-min": 600000,
+		}})
+		w.Publish("", "dlq", "dead letter")
+		w.eventually(func() bool {
+			c := w.consume("dlq")
+			select {
+			case <-c.deliveries:
+			case <-time.After(100 * time.Millisecond):
+			}
+			c.close()
+			return w.counts("dlq") == counts{Messages: 1} && w.Ready("dlq") == 0
+		}, "the dead letter is hidden, and still in the queue")
+	})
+}
+
 // delayedRetry is what the management API shows of the delay of returned messages.
 func (w *world) delayedRetry(queue string) string {
 	w.t.Helper()

@@ -90,8 +90,8 @@ func dropped(dlq settings) *v1alpha1.Advisory {
 	}
 }
 
-// delayed is the advisory that RabbitMQ hides dead letters for some time after a look. Only
-// RabbitMQ 4.3.1 and newer accept such policies. An argument is left out: the queue needs recreation then.
+// delayed is the advisory that RabbitMQ hides dead letters for some time after a look. RabbitMQ
+// accepts such policies from 4.3.1 on. A queue with such an argument must be recreated, which the changes say.
 func delayed(dlq settings) *v1alpha1.Advisory {
 	delay, set := dlq.lowest(vhost.ArgDelayedRetryMin, vhost.KeyDelayedRetryMin, func(value int64) bool { return value > 0 })
 	retryType, _ := dlq.besides(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)
