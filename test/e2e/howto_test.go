@@ -223,7 +223,7 @@ var _ = Describe("The how-to", Extended, func() {
 		w.VHost.Import(json.RawMessage(page.next("json")))
 		page.has("definitions.json", []byte(page.next("json")))
 		before := w.holds()
-		Expect(page.step()).To(SatisfyAll(MatchRegexp(`ConsumerQueues for RabbitMQ 4\.3\.\d+: 1\n`), Not(ContainSubstring("Differs"))))
+		Expect(page.step()).To(SatisfyAll(ContainSubstring("ConsumerQueues for RabbitMQ 4.3: 1\n"), Not(ContainSubstring("Differs"))))
 		Expect(page.wrote("orders.yaml")).To(MatchYAML(page.next("yaml")), "what the page shows is what comes out")
 		page.step()
 		w.Eventually("orders", HaveField("Status.Changes", BeEmpty()))
