@@ -25,7 +25,8 @@ type MessageCounts struct {
 
 	// stuck is how many of these messages are dead letters that RabbitMQ cannot route: the exchange, its binding or the target queue is
 	// missing, the target queue is full or has no quorum, or the dead letters would run in a cycle. They stay in their queue, and no
-	// consumer gets them. It is absent if there are none. Queues that delay returned messages are left out.
+	// consumer gets them. Dead letters count if they waited at two counts in a row, and also while the target queue cannot be counted. It
+	// is absent if there are none. Queues that delay returned messages are left out.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Stuck *int64 `json:"stuck,omitempty"`

@@ -178,7 +178,7 @@ var (
 			"dead_lettered. A dead-letter queue that several ConsumerQueues share counts for each. See --message-counts-interval.",
 		"namespace", "name", "role")
 	StuckDeadLetters = gauge("warren_consumerqueue_stuck_dead_letters",
-		"Dead letters in the queues of a ConsumerQueue that RabbitMQ cannot route, as the broker last counted them. No consumer gets them. "+
+		"Dead letters in the queues of a ConsumerQueue that RabbitMQ had not routed at the last two counts. No consumer gets them. "+
 			"Queues that delay returned messages are not counted. See --message-counts-interval.",
 		"namespace", "name")
 )

@@ -21,8 +21,8 @@ type Messages struct {
 	AsOf time.Time
 	// Of has the number for each queue that was counted and is there. A queue declared after the count counts as empty.
 	Of map[string]int64
-	// Stuck has the number of dead letters that wait to be routed for each queue that holds any. Queues that delay returned messages are
-	// left out: RabbitMQ counts both together.
+	// Stuck has the number of dead letters that waited to be routed at two counts in a row, for each queue that holds any. Queues that
+	// delay returned messages are left out: RabbitMQ counts both together.
 	Stuck map[string]int64
 	// Uncounted are those of the queues that were there and did not answer, as when their leader is down; nil if there are none.
 	Uncounted []string
@@ -33,14 +33,18 @@ type count struct {
 	asOf time.Time
 	// messages has the queues that hold any.
 	messages map[string]management.MessageCount
+	// stuck has the queues that hold dead letters that wait to be routed, and did at the count before: others are under way.
+	stuck map[string]int64
 	// uncounted are queues that did not answer.
 	uncounted map[string]bool
 }
 
 // newCount keeps of an answer what is not to be taken for granted: most queues are empty and answer. asked are the queues that were
-// there before.
-func newCount(asOf time.Time, answered map[string]management.MessageCount, asked map[string]bool) *count {
-	c := &count{asOf: asOf, messages: map[string]management.MessageCount{}, uncounted: map[string]bool{}}
+// there before, and last is the count before, if any.
+func newCount(asOf time.Time, answered map[string]management.MessageCount, asked map[string]bool, last *count) *count {
+	c := &count{
+		asOf: asOf, messages: map[string]management.MessageCount{}, stuck: map[string]int64{}, uncounted: map[string]bool{},
+	}
 	for queue := range asked {
 		if _, counted := answered[queue]; !counted {
 			c.uncounted[queue] = true
@@ -49,6 +53,9 @@ func newCount(asOf time.Time, answered map[string]management.MessageCount, asked
 	for queue, numbers := range answered {
 		if numbers.Messages > 0 {
 			c.messages[queue] = numbers
+		}
+		if last != nil && min(numbers.Held, last.messages[queue].Held) > 0 {
+			c.stuck[queue] = min(numbers.Held, last.messages[queue].Held)
 		}
 	}
 	return c
@@ -111,7 +118,7 @@ func (r *refresher) countMessages(ctx context.Context) {
 		view.counts.replace(nil, next)
 		return
 	}
-	view.counts.replace(newCount(began, answered, asked), next)
+	view.counts.replace(newCount(began, answered, asked, view.counts.get()), next)
 	view.tellAll(snapshot.Notice{Messages: true})
 }
 
@@ -132,14 +139,13 @@ func (c *Connection) Messages(queues []string) Messages {
 	current.store.View(func(s *snapshot.Snapshot) {
 		for _, queue := range queues {
 			known, exists := s.Queues[queue]
-			numbers := last.messages[queue]
 			switch {
 			case exists && last.uncounted[queue]:
 				found.Uncounted = append(found.Uncounted, queue)
 			case exists:
-				found.Of[queue] = numbers.Messages
-				if numbers.Held > 0 && known.Arguments[vhost.ArgDelayedRetryType] == nil {
-					found.Stuck[queue] = numbers.Held
+				found.Of[queue] = last.messages[queue].Messages
+				if stuck := last.stuck[queue]; stuck > 0 && known.Arguments[vhost.ArgDelayedRetryType] == nil {
+					found.Stuck[queue] = stuck
 				}
 			}
 		}

@@ -75,7 +75,7 @@ func (s *shownQueues) has(ctx context.Context, c *Connection, cluster vhost.Clus
 	place, who := other.Place, neighbour{other.Place.Owner, other.Place.Since}
 	err = s.places.Hold(ctx, c.errs, func() error {
 		if !cluster.Is(s.cluster) {
-			*s = shownQueues{places: s.places, cluster: cluster, neighbours: map[neighbour]bool{}}
+			s.cluster, s.listed, s.began, s.neighbours = cluster, nil, time.Time{}, map[neighbour]bool{}
 		}
 		isOld := s.began.Before(place.Since) || time.Since(s.began) > listedAgain
 		if !s.listed[place.MatchQueue] && isOld {

@@ -37,6 +37,24 @@ var _ = Describe("Message counts", func() {
 	})
 })
 
+var _ = Describe("Dead letters", func() {
+	It("are stuck while the dead-letter queue has no quorum", func() {
+		w := newWorld(1, 1)
+		w.VHost.Through(nodes.Node(3)).DeclareQueue("orders.dlq", map[string]any{
+			"x-queue-type": "quorum", "x-quorum-initial-group-size": 1, "x-delivery-limit": -1,
+		})
+		w.Queue("orders", `{queue: {messageTTL: 1s}, retry: {policy: None}, deadLetter: {queue: {initialGroupSize: 1}}}`)
+		w.Counted("orders")
+
+		nodes.Kill(3)
+		w.VHost.Publish("", "orders", "expires", "expires, too")
+		w.Eventually("orders", HaveField("Status.Messages.Stuck", HaveValue(BeEquivalentTo(2))))
+
+		nodes.Start(3)
+		w.Eventually("orders", dead(2), HaveField("Status.Messages.Stuck", BeNil()))
+	})
+})
+
 // dead matches a ConsumerQueue by how many dead letters its status tells of.
 func dead(count int) types.GomegaMatcher {
 	return HaveField("Status.Messages.DeadLettered", HaveValue(BeEquivalentTo(count)))

@@ -197,6 +197,9 @@ func managementURI(amqp *url.URL) string {
 	return "http://" + net.JoinHostPort(amqp.Hostname(), "15672")
 }
 
+// maxHostLength is the limit of a host name in DNS (RFC 1035). Longer ones do not fit into the status.
+const maxHostLength = 253
+
 // withoutUser reads a URI, moves a user and password in it into the configuration where that has none, and drops what
 // stands behind the host of an AMQP URI: the vhost is spec.vhost. The scheme may have an s behind it, for TLS.
 //
@@ -205,6 +208,9 @@ func withoutUser(text, scheme string, config *rabbit.Config) (*url.URL, error) {
 	uri, err := url.Parse(text)
 	if err != nil || (uri.Scheme != scheme && uri.Scheme != scheme+"s") || uri.Hostname() == "" {
 		return nil, fmt.Errorf("want %s://host:port or %ss://host:port", scheme, scheme)
+	}
+	if len(uri.Hostname()) > maxHostLength {
+		return nil, fmt.Errorf("the host has %d characters, and a host name has %d at most", len(uri.Hostname()), maxHostLength)
 	}
 	if strings.Contains(uri.EscapedPath()+uri.RawQuery+uri.EscapedFragment(), "@") {
 		return nil, errors.New("user and password in it must be percent-encoded")

@@ -202,6 +202,10 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 		"a password with an unencoded /":       {secret: map[string]string{"connection_string": "amqp://bob:12/" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
 		"a password with an unencoded ?":       {secret: map[string]string{"connection_string": "amqp://bob:12?" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
 		"a password with an unencoded percent": {secret: map[string]string{"connection_string": "amqp://bob:100%" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
+		"a host that is too long": {
+			secret: credentials("amqpURI", "amqp://"+strings.Repeat("m", 254)+":5672"), reason: v1alpha1.ReasonSecretInvalid,
+			message: `Secret "broker" holds no usable AMQP address: the host has 254 characters, and a host name has 253 at most`,
+		},
 		"an AMQP URI in the spec that does not parse": {
 			spec: v1alpha1.BrokerConnectionSpec{AMQPURI: "amqp://[::1"}, secret: credentials(), reason: v1alpha1.ReasonInvalidSpec,
 			message: "spec.amqpURI cannot be used: want amqp://host:port or amqps://host:port",

@@ -38,15 +38,24 @@ func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 }
 
 // countedMessages is how many messages the queues in a status hold, by the last count of a broker; nil if messages are never counted,
-// or none of the queues is there. It is not known before the first count, nor if a queue did not answer, nor at another cluster or
-// vhost than that of the status.
+// or none of the queues is there. It is not known before the first count, nor at another cluster or vhost than that of the status. If a
+// queue did not answer, the numbers stay what they were, but dead letters that became stuck meanwhile count: a dead-letter queue without
+// quorum does not answer either.
 func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) (counted *v1alpha1.MessageCounts, known bool) {
 	messages := broker.Messages(queueNames(status.Topology))
 	if messages.Disabled {
 		return nil, true
 	}
-	if messages.AsOf.IsZero() || len(messages.Uncounted) > 0 || !isRecordedAt(status, broker) {
+	if messages.AsOf.IsZero() || !isRecordedAt(status, broker) {
 		return nil, false
+	}
+	stuck := stuckDeadLetters(messages)
+	if len(messages.Uncounted) > 0 {
+		counted = status.Messages.DeepCopy()
+		if counted != nil && stuck > 0 && (counted.Stuck == nil || *counted.Stuck < stuck) {
+			counted.Stuck = &stuck
+		}
+		return counted, counted != nil
 	}
 	byRole := messagesByRole(status.Topology, messages)
 	if len(byRole) == 0 {
@@ -60,7 +69,7 @@ func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker
 			*number = &count
 		}
 	}
-	if stuck := stuckDeadLetters(messages); stuck > 0 {
+	if stuck > 0 {
 		counted.Stuck = &stuck
 	}
 	return counted, true

@@ -135,8 +135,12 @@ func TestStuckDeadLettersInStatus(t *testing.T) {
 	w.broker.SetStuck("orders", 5)
 	topologytest.Equal(t, "written", true, w.counted(map[string]int{"orders": 7}))
 	topologytest.Equal(t, "stuck", new(int64(5)), w.get().Status.Messages.Stuck)
+	w.broker.SetStuck("orders", 50)
+	topologytest.Equal(t, "written while the dead-letter queue does not answer", true, w.counted(map[string]int{"dlq": -1}))
+	topologytest.Equal(t, "stuck for want of a quorum", new(int64(50)), w.get().Status.Messages.Stuck)
 	w.broker.SetStuck("orders", 0)
-	topologytest.Equal(t, "written again", true, w.counted(nil))
+	topologytest.Equal(t, "written when stuck dead letters may not be counted", false, w.counted(nil))
+	topologytest.Equal(t, "written again", true, w.counted(map[string]int{"dlq": 0}))
 	topologytest.Equal(t, "stuck no more", (*int64)(nil), w.get().Status.Messages.Stuck)
 }
 
