@@ -51,7 +51,7 @@ test-unit: ## Run the tests that need neither an API server nor a broker.
 
 .PHONY: test-e2e
 test-e2e: ## Run the suite test/e2e alone, with the newest RabbitMQ; TESTFLAGS='-ginkgo.focus "…"' picks specs.
-	hack/with-parts.sh apiserver newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -race -count=1 -timeout=30m $(TESTFLAGS) ./test/e2e
+	hack/with-parts.sh apiserver newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -race -count=1 -timeout=30m ./test/e2e $(TESTFLAGS)
 
 .PHONY: soak
 soak: ## Let a manager work for WARREN_SOAK (2h) while everything comes, goes and fails, and check that its memory stays flat.
@@ -65,7 +65,7 @@ test-image: ## Run the tests of the image: it is the same in two checkouts, for 
 .PHONY: test-cluster
 test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.
 	WARREN_TEST_CLUSTER_VERSION='$(VERSION)' KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" \
-		go test -count=1 -timeout=30m $(TESTFLAGS) ./test/cluster
+		go test -count=1 -timeout=30m ./test/cluster $(TESTFLAGS)
 
 .PHONY: bench
 bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) against the bare broker, for docs/performance.md.
