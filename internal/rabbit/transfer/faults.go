@@ -159,14 +159,6 @@ func (p *pass) whyClosed(err error) error {
 	return err
 }
 
-// whyFull says why the broker does not take a copy.
-func (p *pass) whyFull() string {
-	if p.Destination == "" {
-		return "a queue that messages were published to first is full"
-	}
-	return fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination)
-}
-
 // putOff has messages wait for their turn again, after a pause.
 func (p *pass) putOff(state State, detail string, refused ...*item) {
 	p.requeue(refused)

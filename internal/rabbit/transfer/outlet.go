@@ -17,6 +17,8 @@ type item struct {
 	from    *intakeChannel
 	// returned is why no queue takes the copy; empty unless the broker has returned it.
 	returned string
+	// byExchange says that the copy may have come to several queues.
+	byExchange bool
 }
 
 // outlet publishes copies, on a channel that nothing else uses: a message for which the broker closes the channel takes nothing with it.
@@ -49,7 +51,7 @@ func openOutlet(connection *amqpconn.Conn) (*outlet, error) {
 // publish sends a copy.
 func (out *outlet) publish(moved *item, route contract.Route, message amqp.Publishing, seq int64) error {
 	number := out.channel.GetNextPublishSeqNo()
-	moved.returned = ""
+	moved.returned, moved.byExchange = "", route.Exchange != ""
 	out.inFlight[number], out.bySeq[seq], out.seqs[number] = moved, moved, seq
 	return out.channel.Publish(route.Exchange, route.RoutingKey, true, false, message)
 }

@@ -368,8 +368,10 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 		p.giveUp(moved, FailureUnroutable, moved.returned)
 	case moved.returned != "":
 		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
-	case !confirm.Ack:
-		p.putOff(DestinationFull, p.whyFull(), moved)
+	case !confirm.Ack && p.Destination != "" && !moved.byExchange:
+		p.putOff(DestinationFull, fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination), moved)
+	case !confirm.Ack: // the other queues behind the exchange may have it: they would get it again
+		p.giveUp(moved, FailureRefused, refusedByQueue)
 	default:
 		p.careful = max(0, p.careful-1)
 		p.pause = 0
@@ -380,6 +382,9 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	}
 	return p.publish()
 }
+
+// refusedByQueue is the text of a failure. RabbitMQ does not tell which queue has refused a message.
+const refusedByQueue = "a queue that the exchange leads to refuses the message, for it is full or not available; its other queues may have received it"
 
 // settle has a message acknowledged that was moved, or that is to be deleted: by the acknowledgement the queue loses it.
 func (p *pass) settle(done *item) error {

@@ -88,7 +88,7 @@ const (
 	SourceMissing State = "SourceMissing"
 	// DestinationMissing: the destination does not exist.
 	DestinationMissing State = "DestinationMissing"
-	// DestinationFull: the destination refuses messages.
+	// DestinationFull: the queue Config.Destination refuses messages.
 	DestinationFull State = "DestinationFull"
 	// DestinationBusy: the destination has more ready messages than Settings.MaxDepth.
 	DestinationBusy State = "DestinationBusy"
@@ -131,7 +131,7 @@ type Failure struct{ ID, Reason, Message string }
 
 // The reasons of failures.
 const (
-	// FailureRefused: the broker closed the channel or the connection because of the message.
+	// FailureRefused: the broker closed the channel or the connection because of the message, or one of several queues refused it.
 	FailureRefused = "Refused"
 	// FailureUnroutable: the message would reach no queue.
 	FailureUnroutable = "Unroutable"

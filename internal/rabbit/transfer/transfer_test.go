@@ -412,19 +412,48 @@ func (o toOthers) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.
 	return route, copied, err
 }
 
-// Of several destinations one is full. What the others have got is not in the source any more when the transfer is stopped.
-func TestStoppedWhileOneOfManyDestinationsIsFull(t *testing.T) {
+// RabbitMQ refuses a message if one of the queues that its exchange leads to does, and the other queues get it all the same. So a message
+// that was refused stays and is not published again: with each time, the other queues would get it once more.
+func TestOneOfSeveralQueuesRefuses(t *testing.T) {
+	for name, to := range map[string]string{"several destinations": "", "a destination behind an exchange": "full"} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				vh.DeclareQueue("full", quorum(vh, map[string]any{"x-max-length": 1, "x-overflow": "reject-publish"}))
+				vh.Publish("", "full", "filling", "more than the limit, for a quorum queue takes some more")
+				vh.DeclareExchange("both", "fanout", nil)
+				vh.Bind("both", destination, "", nil)
+				vh.Bind("both", "full", "", nil)
+				vh.Publish("", source, bodies(25)...)
+				progress, err := start(t, vh, func(c *Config) { c.Destination, c.Copier, c.MaxFailures = to, throughExchange{exchange: "both"}, 100 }).Wait()
+				topologytest.Equal(t, "error", nil, err)
+				topologytest.Equal(t, "moved", 0, progress.Moved)
+				topologytest.Equal(t, "failed", 25, progress.Failed)
+				topologytest.Equal(t, "reason", FailureRefused, progress.Failures[0].Reason)
+				topologytest.Equal(t, "the queue with room", bodies(25), drained(t, vh, destination, 25))
+				topologytest.Equal(t, "source", bodies(25), drained(t, vh, source, 25))
+			})
+		})
+	}
+}
+
+// throughExchange moves every message to an exchange.
+type throughExchange struct{ exchange string }
+
+func (e throughExchange) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	_, copied, err := toDestination{}.Copy(message, seq)
+	return contract.Route{Exchange: e.exchange}, copied, err
+}
+
+// Of several destinations one is full. Its message stays, and the others get theirs.
+func TestOneOfManyDestinationsIsFull(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("full", quorum(vh, map[string]any{"x-max-length": 1, "x-overflow": "reject-publish"}))
 		vh.Publish("", "full", "filling", "more than the limit, for a quorum queue takes some more")
 		vh.Publish("", source, bodies(25)...)
-		running := start(t, vh, func(c *Config) { c.Destination, c.Copier = "", toOthers{"0": "full"} })
-		running.awaits(DestinationFull)
-		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(Equal(24))
-		running.Stop()
-		progress, err := running.Wait()
+		progress, err := start(t, vh, func(c *Config) { c.Destination, c.Copier = "", toOthers{"0": "full"} }).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", 24, progress.Moved)
+		topologytest.Equal(t, "reason", FailureRefused, progress.Failures[0].Reason)
 		topologytest.Equal(t, "destination", bodies(25)[1:], drained(t, vh, destination, 24))
 		topologytest.Equal(t, "source", bodies(1), drained(t, vh, source, 1))
 	})
