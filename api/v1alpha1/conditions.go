@@ -131,6 +131,8 @@ const (
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonInvalidDestination: there is no such place to move messages to.
 	ReasonInvalidDestination = "InvalidDestination"
+	// ReasonDestinationDropsMessages: the queue that messages would go to drops others when it is full.
+	ReasonDestinationDropsMessages = "DestinationDropsMessages"
 )
 
 // TopologyFinalizer keeps a ConsumerQueue that is being deleted until its topology has been dealt with.

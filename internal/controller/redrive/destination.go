@@ -1,6 +1,7 @@
 package redrive
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/transfers"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Destine finds out where messages go, and whether they may be taken out of a dead-letter queue that limits deliveries.
@@ -22,10 +25,39 @@ func (w *work) Destine(ctx context.Context, from deadletterqueue.Queue, m *trans
 				"Move all of them, or have the queue recreated with deliveryLimit Unlimited", m.Turn.Queue, leaves)), nil
 	}
 	stop, err := w.findDestination(ctx, from, m)
-	if stop == nil && err == nil {
-		w.status.Destination = v1alpha1.QueueName(m.Destination)
+	if stop != nil || err != nil {
+		return stop, err
 	}
-	return stop, err
+	if stop := whyDestinationDrops(from, *m); stop != nil {
+		return stop, nil
+	}
+	w.status.Destination = v1alpha1.QueueName(m.Destination)
+	return nil, nil
+}
+
+// whyDestinationDrops is the Halt if a queue that messages come to, at once or after their delay, drops others when it is full. Messages
+// that go where they were published first come to the main queue, as far as Warren can tell.
+func whyDestinationDrops(from deadletterqueue.Queue, m transfers.Move) *transfers.Halt {
+	queues := []string{cmp.Or(m.Destination, from.Names.Main)}
+	if m.Behind != "" {
+		queues = append(queues, m.Behind)
+	}
+	observed, read := from.Broker.Observe(vhost.Selection{Queues: queues})
+	if !read {
+		return transfers.Waiting(v1alpha1.ReasonConsumerQueueNotReady, fmt.Sprintf("not all is known of queue %q yet", queues[0]))
+	}
+	for _, name := range queues {
+		queue, exists := observed.Queues[name]
+		if !exists {
+			continue
+		}
+		if why, drops := plan.DropsMessages(name, queue, observed.Policies); drops {
+			return transfers.Stalled(v1alpha1.ReasonDestinationDropsMessages, fmt.Sprintf(
+				"%s: when the queue is full, it drops its oldest messages, so a Redrive could cost as many as it moves. Set overflow "+
+					"RejectPublish for the queue, or move the messages to another ConsumerQueue", why))
+		}
+	}
+	return nil
 }
 
 // whyMessagesStay says because of which field messages may be looked at and stay; empty if all are moved.
@@ -85,7 +117,7 @@ func toTier(from deadletterqueue.Queue, delay v1alpha1.Duration, m *transfers.Mo
 		}
 		return transfers.Stalled(v1alpha1.ReasonInvalidDestination, message)
 	}
-	m.Destination, m.Route = from.Names.Tiers[at].Queue, from.Names.Tiers[at].Route
+	m.Destination, m.Route, m.Behind = from.Names.Tiers[at].Queue, from.Names.Tiers[at].Route, from.Names.Main
 	return nil
 }
 

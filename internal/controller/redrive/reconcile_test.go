@@ -149,6 +149,36 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			spec: `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: gone}}}`,
 			want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
 		},
+		"the main queue drops messages when it is full": {
+			broker: dropping("orders"),
+			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+		"the delay tier drops messages when it is full": {
+			broker: dropping("orders.retry.30s"),
+			spec:   `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`,
+			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+		"the main queue behind the delay tier drops messages when it is full": {
+			broker: dropping("orders"),
+			spec:   `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`,
+			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+		"the main queue, to which most come that go where they were published, drops messages when it is full": {
+			broker: dropping("orders"),
+			spec:   `{consumerQueueRef: {name: orders}, destination: {type: Original}}`,
+			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+		"a policy has the main queue drop messages": {
+			broker: func(b *brokerstest.Broker) {
+				b.Change(func(s *snapshot.Snapshot) {
+					s.Policies = append(s.Policies, vhost.Policy{
+						Name: "limits", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues",
+						Definition: vhost.Arguments{vhost.KeyMaxLength: int64(1000), vhost.KeyOverflow: "drop-head"},
+					})
+				})
+			},
+			want: "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -180,6 +210,16 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			if redrive.Status.CompletionTime == nil {
 				topologytest.Equal(t, "written a second time", wrote, w.reconcile().ResourceVersion)
 			}
+		})
+	}
+}
+
+// dropping has a queue drop its oldest messages when it is full.
+func dropping(queue string) func(*brokerstest.Broker) {
+	return func(b *brokerstest.Broker) {
+		b.Change(func(s *snapshot.Snapshot) {
+			s.DropQueue(queue)
+			s.PutQueue(queue, vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgQueueType: "quorum", vhost.ArgMaxLength: int64(1000)}})
 		})
 	}
 }

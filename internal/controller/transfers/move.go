@@ -22,6 +22,8 @@ type Move struct {
 	// Destination is empty if each message goes where it was published first, or nowhere.
 	Destination string
 	Route       contract.Route
+	// Behind is the queue that messages come to when their delay in Destination is over; empty if they stay there.
+	Behind string
 	// Limited: the queue may lose messages that are given back.
 	Limited bool
 }
@@ -54,6 +56,6 @@ func (m Move) To() *contract.Route {
 // is says whether a transfer for one move serves another.
 func (m Move) is(other Move) bool {
 	return m.Broker == other.Broker && m.Turn == other.Turn && m.Destination == other.Destination && m.Route == other.Route &&
-		m.Limited == other.Limited && m.Source.Shared == other.Source.Shared && m.Source.Main == other.Source.Main &&
+		m.Behind == other.Behind && m.Limited == other.Limited && m.Source.Shared == other.Source.Shared && m.Source.Main == other.Source.Main &&
 		slices.Equal(m.Source.Tiers, other.Source.Tiers)
 }

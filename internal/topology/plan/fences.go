@@ -17,7 +17,7 @@ func fenced(desired topology.Topology, observed vhost.Observed, clearPolicy func
 	}
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
-		effective, _ := policiesOf(queue.Name, observed.Policies, false)
+		effective, _ := policiesOf(queue.Name, vhost.TypeQuorum, observed.Policies, false)
 		for _, fence := range observed.Fences {
 			if fence.Match(queue.Name, vhost.TypeQuorum) != vhost.MatchYes {
 				continue

@@ -16,7 +16,7 @@ func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Adv
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
 		for _, operator := range []bool{false, true} {
-			effective, possible := policiesOf(queue.Name, policies, operator)
+			effective, possible := policiesOf(queue.Name, vhost.TypeQuorum, policies, operator)
 			for _, policy := range possible {
 				advisories = append(advisories, shadows(policy, queue, vhost.MatchUnknown)...)
 			}
@@ -28,16 +28,16 @@ func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Adv
 	return advisories
 }
 
-// policiesOf is the policy (or operator policy) that holds for a queue, and those that would hold instead if they match,
+// policiesOf is the policy (or operator policy) that holds for a queue of a type, and those that would hold instead if they match,
 // which Warren cannot tell. One policy holds for a queue: of those that match its name, one with the highest priority
 // (RabbitMQ documentation, "Policies").
-func policiesOf(queue string, policies []vhost.Policy, operator bool) (effective *vhost.Policy, possible []*vhost.Policy) {
+func policiesOf(queue, queueType string, policies []vhost.Policy, operator bool) (effective *vhost.Policy, possible []*vhost.Policy) {
 	for i := range policies {
 		policy := &policies[i]
 		if policy.Operator != operator || effective != nil && !policy.Outranks(effective) {
 			continue
 		}
-		switch policy.Match(queue, vhost.TypeQuorum) {
+		switch policy.Match(queue, queueType) {
 		case vhost.MatchYes:
 			effective = policy
 		case vhost.MatchUnknown:

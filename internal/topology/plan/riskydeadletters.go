@@ -69,20 +69,14 @@ func expiring(dlq settings) *v1alpha1.Advisory {
 // dropped is the advisory that a full dead-letter queue drops its oldest dead letters. One that refuses what is published loses none:
 // what is dead-lettered at least once waits, and what is dead-lettered at most once is taken beyond the length.
 func dropped(dlq settings) *v1alpha1.Advisory {
-	length, bounded := dlq.lowest(vhost.ArgMaxLength, vhost.KeyMaxLength, notNegative)
-	if !bounded {
-		length, bounded = dlq.lowest(vhost.ArgMaxLengthBytes, vhost.KeyMaxLengthBytes, notNegative)
-	}
-	overflow, by := dlq.besides(length, vhost.ArgOverflow, vhost.KeyOverflow)
-	if !bounded || overflow == vhost.OverflowRejectPublish {
+	found, drops := dlq.dropsHead()
+	if !drops {
 		return nil
 	}
-	clause, reason := length.introduced(dlq.name)
-	remedy := length.remedy("set deadLetter.queue.overflow to RejectPublish")
-	if length.policy == nil && by != nil {
-		subject, byPolicy := introduced(by, vhost.MatchYes)
-		clause += fmt.Sprintf(", and %s sets overflow %s", subject, vhost.Display(overflow))
-		reason, remedy = byPolicy, leaveOut(by)
+	clause, reason := found.introduced(dlq.name)
+	remedy := found.length.remedy("set deadLetter.queue.overflow to RejectPublish")
+	if found.length.policy == nil && found.by != nil {
+		remedy = leaveOut(found.by)
 	}
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersDropped, Reason: reason, Name: dlq.name,

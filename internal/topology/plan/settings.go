@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -19,7 +20,7 @@ type settings struct {
 func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) settings {
 	s := settings{name: name, queue: queue}
 	for _, operator := range []bool{true, false} {
-		effective, possible := policiesOf(name, policies, operator)
+		effective, possible := policiesOf(name, cmp.Or(queue.Type(), vhost.TypeClassic), policies, operator)
 		if effective != nil {
 			s.holding = append(s.holding, effective)
 		}

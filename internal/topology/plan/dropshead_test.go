@@ -1,0 +1,62 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+func TestDropsMessages(t *testing.T) {
+	t.Parallel()
+	queue := func(kind string, arguments vhost.Arguments) vhost.Queue {
+		arguments[vhost.ArgQueueType] = kind
+		return vhost.Queue{Durable: true, Arguments: arguments}
+	}
+	policy := func(pattern, applyTo string, definition vhost.Arguments) []vhost.Policy {
+		return []vhost.Policy{{Name: "limits", Pattern: vhost.ReadPattern(pattern), ApplyTo: applyTo, Definition: definition}}
+	}
+	for name, test := range map[string]struct {
+		queue    vhost.Queue
+		policies []vhost.Policy
+		want     string
+	}{
+		"no limit": {queue: queue("quorum", vhost.Arguments{})},
+		"a length, and no overflow": {
+			queue: queue("quorum", vhost.Arguments{vhost.ArgMaxLength: int64(5)}), want: `queue "orders" has x-max-length 5`,
+		},
+		"a length in bytes, and drop-head": {
+			queue: queue("quorum", vhost.Arguments{vhost.ArgMaxLengthBytes: int64(5), vhost.ArgOverflow: "drop-head"}),
+			want:  `queue "orders" has x-max-length-bytes 5`,
+		},
+		"it refuses messages": {queue: queue("quorum", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish"})},
+		"it dead-letters what it refuses": {
+			queue: queue("classic", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish-dlx"}),
+			want:  `queue "orders" has x-max-length 5`,
+		},
+		"a policy sets the length": {
+			queue: queue("quorum", vhost.Arguments{}), policies: policy("^orders$", "queues", vhost.Arguments{vhost.KeyMaxLength: int64(5)}),
+			want: `policy "limits" sets max-length 5 for queue "orders"`,
+		},
+		"a policy for classic queues sets the length of one": {
+			queue: queue("classic", vhost.Arguments{}), policies: policy("^orders$", "classic_queues", vhost.Arguments{vhost.KeyMaxLength: int64(5)}),
+			want: `policy "limits" sets max-length 5 for queue "orders"`,
+		},
+		"a policy has it drop messages": {
+			queue:    queue("quorum", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish"}),
+			policies: policy("^orders$", "queues", vhost.Arguments{vhost.KeyOverflow: "drop-head"}),
+			want:     `queue "orders" has x-max-length 5, and policy "limits" sets overflow drop-head`,
+		},
+		"a policy that may match sets the length": {
+			queue: queue("quorum", vhost.Arguments{}), policies: policy("^[[:alpha:].]+$", "queues", vhost.Arguments{vhost.KeyMaxLength: int64(5)}),
+			want: `policy "limits" may apply (Warren cannot tell whether its pattern matches): it sets max-length 5 for queue "orders"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			why, drops := DropsMessages("orders", test.queue, test.policies)
+			topologytest.Equal(t, "why", test.want, why)
+			topologytest.Equal(t, "drops messages", test.want != "", drops)
+		})
+	}
+}
