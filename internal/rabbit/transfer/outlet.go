@@ -95,8 +95,17 @@ const frameOverhead = 8 + 14 + 10
 // maxShortString is how long an exchange or a routing key may be, in bytes.
 const maxShortString = 255
 
-// fits says whether the properties of a message fit into a frame, as they have to.
+// frameHeadroom is how many bytes of a frame a copy leaves to the broker, which adds headers when the message is delivered again or dies:
+// about 3 KiB with names of the greatest length. A message that exceeds the frame then ends the connection of each consumer.
+const frameHeadroom = 8 << 10
+
+// fits reports whether the properties of a message fit into a frame, as they have to, with room for headers that the broker adds.
 func fits(message amqp.Publishing, frameMax int) bool {
+	return frameMax <= 0 || frameSize(message) <= frameMax-min(frameHeadroom, frameMax/2)
+}
+
+// frameSize is how many bytes the frame with the properties of a message takes, at most.
+func frameSize(message amqp.Publishing) int {
 	size := frameOverhead + sizeOf(message.Headers)
 	for _, text := range []string{
 		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type,
@@ -104,7 +113,7 @@ func fits(message amqp.Publishing, frameMax int) bool {
 	} {
 		size += 1 + len(text)
 	}
-	return frameMax <= 0 || size <= frameMax
+	return size
 }
 
 // sizeOf is how many bytes a field of a table takes, at most.

@@ -334,7 +334,7 @@ func (p *pass) publish() error {
 		case max(len(route.Exchange), len(route.RoutingKey)) > maxShortString:
 			reason, text = FailureNoRoute, "the exchange or the routing key is longer than the 255 bytes that AMQP allows"
 		case !fits(message, p.connection.Connection.Config.FrameSize):
-			reason, text = FailureTooLarge, "its headers do not fit into a frame of AMQP"
+			reason, text = FailureTooLarge, "its headers leave less than 8 KiB of a frame of AMQP for those that the broker adds"
 		}
 		if reason != "" {
 			p.giveUp(next, reason, text)

@@ -135,7 +135,7 @@ const (
 	FailureRefused = "Refused"
 	// FailureUnroutable: the message would reach no queue.
 	FailureUnroutable = "Unroutable"
-	// FailureTooLarge: the headers of the copy do not fit into a frame of AMQP.
+	// FailureTooLarge: the headers of the copy leave too little room in a frame of AMQP; see frameHeadroom.
 	FailureTooLarge = "HeadersTooLarge"
 	// FailureNoRoute: nobody knows where to publish the message to.
 	FailureNoRoute = "NoRoute"

@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/brokers"
@@ -286,6 +287,38 @@ func (p poisonous) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp
 		copied.Body = make([]byte, 16<<20+1)
 	}
 	return route, copied, err
+}
+
+// RabbitMQ adds headers to a message that is rejected, and nobody could read the message then if it filled the frame. A message that is
+// moved can be rejected and moved again.
+func TestRoomForTheHeadersOfTheBroker(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(destination)
+		vh.DeclareQueue(destination, quorum(vh, map[string]any{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": source}))
+		_, empty, err := toDestination{}.Copy(&amqp.Delivery{Body: []byte("fits"), Headers: amqp.Table{"text": ""}}, 1)
+		topologytest.Equal(t, "error", nil, err)
+		text := strings.Repeat("x", amqpconn.UsualFrameMax-frameHeadroom-frameSize(empty))
+		publish(t, vh, source, amqp.Publishing{Body: []byte("fits"), Headers: amqp.Table{"text": text}})
+		publish(t, vh, source, amqp.Publishing{Body: []byte("too large"), Headers: amqp.Table{"text": text + "x"}})
+		progress, err := start(t, vh, func(*Config) {}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "reason", FailureTooLarge, progress.Failures[0].Reason)
+		topologytest.Equal(t, "source", []string{"too large"}, drained(t, vh, source, 1))
+		reject(t, vh, destination)
+		topologytest.Equal(t, "rejected", []string{"fits"}, drained(t, vh, source, 1))
+	})
+}
+
+// reject takes a message and rejects it.
+func reject(t *testing.T, vh *brokers.VHost, queue string) {
+	t.Helper()
+	holds(t, vh, queue, 1)
+	channel, closeConnection := connect(t, vh, "reject")
+	defer closeConnection()
+	message, _, err := channel.Get(queue, false)
+	if err := errors.Join(err, message.Reject(false)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // RabbitMQ delivers a message again with more headers than before, even if they do not fit into a frame then. Nobody can read the message, or
