@@ -36,7 +36,8 @@ type RedriveSpec struct {
 	// +optional
 	Rate *intstr.IntOrString `json:"rate,omitempty"`
 
-	// maxDestinationDepth is how many ready messages the destination may have, or Unlimited. Where it has more, the Redrive waits.
+	// maxDestinationDepth is how many ready messages the destination may have, or Unlimited. Where it has more, the Redrive waits. For
+	// destination.type Retry, the messages of the main queue count, too. Original has no such limit.
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 2147483647)",message="must be at least 1, or Unlimited"

@@ -252,6 +252,18 @@ func (refusingWriter) Update(context.Context, client.Object, ...client.SubResour
 	return errors.New("the API server is tired")
 }
 
+// What waits in a delay tier comes to the main queue later, and must not bury new messages there.
+func TestARedriveToATierWatchesTheMainQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.reconcile()
+	config := <-w.Mover.Begun
+	topologytest.Equal(t, "destination", "orders.retry.30s", config.Destination)
+	topologytest.Equal(t, "queue behind it", "orders", config.Behind)
+}
+
 // A manager that takes over knows from the status how much was moved, and counts no messages again: those that came since stay.
 func TestAnotherManagerGoesOn(t *testing.T) {
 	t.Parallel()

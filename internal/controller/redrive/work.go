@@ -64,8 +64,9 @@ func (w *work) Config(m transfers.Move) (transfer.Config, *transfers.Halt) {
 	}
 	spec := w.redrive.Spec
 	config := transfer.Config{
-		Destination: m.Destination, Judge: judge, Copier: judge, Moved: int(transfers.Number(w.status.Moved)), DryRun: w.job.DryRun,
-		Selective: spec.Select != nil || m.Source.Shared, Limited: m.Limited, MaxFailures: 10,
+		Destination: m.Destination, Behind: m.Behind, Judge: judge, Copier: judge,
+		Moved: int(transfers.Number(w.status.Moved)), DryRun: w.job.DryRun, Selective: spec.Select != nil || m.Source.Shared,
+		Limited: m.Limited, MaxFailures: 10,
 	}
 	if config.DryRun {
 		config.Moved = 0 // it counts from the start again

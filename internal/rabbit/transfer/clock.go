@@ -95,22 +95,39 @@ func (p *pass) watchesDepth() bool {
 // lookAtDestination finds out how many messages the destination may get. One that is missing is found by the next copy as well.
 func (p *pass) lookAtDestination(now time.Time) error {
 	p.lastDepth = now
-	declared, exists, err := p.declared(p.Destination)
+	depth, exists, err := p.depth()
 	if err != nil {
 		return err
 	}
 	limit := p.Settings().MaxDepth
-	p.room = max(0, limit-declared.Messages-len(p.outlet.inFlight))
+	p.room = max(0, limit-depth-len(p.outlet.inFlight))
 	if p.state == DestinationBusy && 10*p.room < limit { // with each message that leaves, the transfer would begin and stop again
 		p.room = 0
 	}
 	switch {
 	case exists && p.room == 0:
-		p.setState(DestinationBusy, fmt.Sprintf("queue %q has %d ready messages or about as many", p.Destination, limit))
+		p.setState(DestinationBusy, p.whyBusy(limit))
 	case p.state == DestinationBusy:
 		p.setState(Moving, "")
 	}
 	return nil
+}
+
+// depth is how many messages the destination and the queue behind it have ready; false if there is no destination.
+func (p *pass) depth() (ready int, exists bool, err error) {
+	destination, exists, err := p.declared(p.Destination)
+	if err != nil || p.Behind == "" {
+		return destination.Messages, exists, err
+	}
+	behind, _, err := p.declared(p.Behind)
+	return destination.Messages + behind.Messages, exists, err
+}
+
+func (p *pass) whyBusy(limit int) string {
+	if p.Behind == "" {
+		return fmt.Sprintf("queue %q has %d ready messages or about as many", p.Destination, limit)
+	}
+	return fmt.Sprintf("queues %q and %q have %d ready messages together or about as many", p.Destination, p.Behind, limit)
 }
 
 // giveBack ends the intake, channel by channel. Whoever holds messages counts as a consumer, so the count tells when a queue has heard of

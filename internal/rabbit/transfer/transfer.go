@@ -26,6 +26,8 @@ type Config struct {
 	Queue string
 	// Destination is the queue that they come to, whose depth is watched; empty if there may be several.
 	Destination string
+	// Behind is a queue that the messages come to from Destination later: its depth counts, too. Empty if there is none.
+	Behind string
 	// Judge decides about each message, and Copier says how it is published. A transfer that deletes, or only counts, needs no Copier.
 	Judge  Judge
 	Copier Copier
@@ -73,7 +75,7 @@ type Copier interface {
 type Settings struct {
 	// Rate is how many messages are moved each second; as fast as the broker takes them if zero.
 	Rate int
-	// MaxDepth is how many ready messages the destination may have; any number if negative.
+	// MaxDepth is how many ready messages the destination and the queue behind it may have together; any number if negative.
 	MaxDepth int
 }
 
@@ -90,7 +92,7 @@ const (
 	DestinationMissing State = "DestinationMissing"
 	// DestinationFull: the queue Config.Destination refuses messages.
 	DestinationFull State = "DestinationFull"
-	// DestinationBusy: the destination has more ready messages than Settings.MaxDepth.
+	// DestinationBusy: the destination and the queue behind it have more ready messages than Settings.MaxDepth.
 	DestinationBusy State = "DestinationBusy"
 	// NothingDelivered: the queue has ready messages, and the broker delivers none, as with a single active consumer that is another one.
 	NothingDelivered State = "NothingDelivered"

@@ -241,6 +241,24 @@ func TestDestinationIsBusy(t *testing.T) {
 	})
 }
 
+// What waits in a delay tier comes to the main queue in one go. So both together must not have more messages than may be.
+func TestQueueBehindTheDestinationIsBusy(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("behind", quorum(vh, nil))
+		vh.Publish("", "behind", bodies(25)...)
+		holds(t, vh, "behind", 25)
+		vh.Publish("", source, bodies(100)...)
+		running := start(t, vh, func(c *Config) {
+			c.Behind, c.Settings = "behind", func() Settings { return Settings{MaxDepth: 30} }
+		})
+		running.awaits(DestinationBusy)
+		holds(t, vh, destination, 5)
+		topologytest.Equal(t, "detail", `queues "orders" and "behind" have 30 ready messages together or about as many`, running.Progress().Detail)
+		drain(t, vh, "behind")
+		holds(t, vh, destination, 30)
+	})
+}
+
 // A message for which the broker closes the channel, and one with headers that fit into no frame, stay. All others arrive.
 func TestPoison(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
