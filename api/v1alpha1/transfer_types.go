@@ -53,6 +53,12 @@ type DeadLetterSelection struct {
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
 	Where string `json:"where,omitempty"`
+
+	// unknownOrigin selects, of a dead-letter queue that several ConsumerQueues share, also the messages that do not tell which queue they
+	// come from. They may be those of the others. status.unknownOrigin counts them.
+	// +kubebuilder:default=false
+	// +optional
+	UnknownOrigin *bool `json:"unknownOrigin,omitempty"`
 }
 
 // DeadLetterReason says why a message came to the dead-letter queue.
@@ -135,6 +141,12 @@ type TransferStatus struct {
 	// +kubebuilder:validation:MaxProperties=16
 	// +optional
 	Skipped map[string]int64 `json:"skipped,omitempty"`
+
+	// unknownOrigin is how many of the messages that were moved, or that match a Purge, do not tell which queue they come from, in a
+	// dead-letter queue that several ConsumerQueues share.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	UnknownOrigin *int64 `json:"unknownOrigin,omitempty"`
 
 	// startTime is when the first message was about to be taken.
 	// +optional

@@ -1,9 +1,6 @@
 package deadletter
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // SkipReason says why a Redrive leaves a message where it is.
 type SkipReason string
@@ -53,15 +50,18 @@ func (r Rules) Skips(letter Letter, now time.Time) SkipReason {
 	return ""
 }
 
-// skipsOrigin keeps a Redrive from messages of others. Where nobody knows whose a message is, the Selection has to name the reason Parked.
+// skipsOrigin keeps a Redrive from messages of others. Those that may be of others have to be selected as such.
 func (r Rules) skipsOrigin(letter Letter) SkipReason {
 	switch {
 	case !r.Source.Shared, r.Source.comesFrom(letter.Origin):
 		return ""
 	case letter.Origin.Queue != "":
 		return OtherOrigin
-	case letter.Reason == Parked && slices.Contains(r.Selector.Reasons, Parked):
+	case r.Selector.UnknownOrigin:
 		return ""
 	}
 	return NoOrigin
 }
+
+// MayBeOfOthers reports whether a message of a shared dead-letter queue does not tell which queue it comes from.
+func (s Source) MayBeOfOthers(letter Letter) bool { return s.Shared && letter.Origin.Queue == "" }

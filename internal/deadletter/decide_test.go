@@ -20,19 +20,25 @@ func TestSkips(t *testing.T) {
 		headers   amqp.Table
 		want      SkipReason
 	}{
-		"a message of this ConsumerQueue":               {headers: diedIn("orders")},
-		"a message of a tier":                           {shared: true, headers: diedIn("orders.retry.5m")},
-		"a message of another, in a queue of its own":   {headers: diedIn("bills")},
-		"a message of another, in a shared queue":       {shared: true, headers: diedIn("bills"), want: OtherOrigin},
-		"a parked message":                              {},
-		"a parked message in a shared queue":            {shared: true, want: NoOrigin},
-		"a parked message in a shared queue, asked for": {shared: true, selection: Selection{Reasons: []Reason{Parked}}},
-		"parked by this one's consumer":                 {shared: true, headers: amqp.Table{"x-failure-queue": "orders"}},
-		"parked by another's consumer":                  {shared: true, headers: amqp.Table{"x-failure-queue": "bills"}, want: OtherOrigin},
-		"moved by this Redrive before":                  {headers: redriven("0d7f", 1), want: CameBack},
-		"moved by another Redrive before":               {headers: redriven("other", 2)},
-		"moved too often":                               {headers: redriven("other", 3), want: MaxRedrives},
-		"not selected":                                  {selection: Selection{Where: "false"}, headers: redriven("other", 3), want: NotSelected},
+		"a message of this ConsumerQueue":             {headers: diedIn("orders")},
+		"a message of a tier":                         {shared: true, headers: diedIn("orders.retry.5m")},
+		"a message of another, in a queue of its own": {headers: diedIn("bills")},
+		"a message of another, in a shared queue":     {shared: true, headers: diedIn("bills"), want: OtherOrigin},
+		"a parked message":                            {},
+		"a parked message in a shared queue":          {shared: true, want: NoOrigin},
+		"a parked message in a shared queue, selected by its reason": {
+			shared: true, selection: Selection{Reasons: []Reason{Parked}}, want: NoOrigin,
+		},
+		"a parked message in a shared queue, selected by its unknown origin": {shared: true, selection: Selection{UnknownOrigin: true}},
+		"a message of another in a shared queue, with those of unknown origin": {
+			shared: true, selection: Selection{UnknownOrigin: true}, headers: diedIn("bills"), want: OtherOrigin,
+		},
+		"parked by this one's consumer":   {shared: true, headers: amqp.Table{"x-failure-queue": "orders"}},
+		"parked by another's consumer":    {shared: true, headers: amqp.Table{"x-failure-queue": "bills"}, want: OtherOrigin},
+		"moved by this Redrive before":    {headers: redriven("0d7f", 1), want: CameBack},
+		"moved by another Redrive before": {headers: redriven("other", 2)},
+		"moved too often":                 {headers: redriven("other", 3), want: MaxRedrives},
+		"not selected":                    {selection: Selection{Where: "false"}, headers: redriven("other", 3), want: NotSelected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,4 +64,24 @@ func TestSkipsWithoutALimit(t *testing.T) {
 	rules := Rules{Source: orders, Selector: selector, RedriveID: "0d7f", MaxRedrives: -1}
 	message := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(1000)}}
 	equal(t, "skipped", SkipReason(""), rules.Skips(orders.Read(&message), at))
+}
+
+// Messages of unknown origin are counted apart where they may be those of others.
+func TestMayBeOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		shared  bool
+		headers amqp.Table
+		want    bool
+	}{
+		"unknown origin, in a shared queue":    {shared: true, want: true},
+		"unknown origin, in its own queue":     {},
+		"parked by this one's consumer":        {shared: true, headers: amqp.Table{"x-failure-queue": "orders"}},
+		"died in this one's main queue":        {shared: true, headers: amqp.Table{"x-death": []any{deathIn("orders", "rejected", "", "orders")}}},
+		"died in the queue of somebody else's": {shared: true, headers: amqp.Table{"x-death": []any{deathIn("bills", "rejected", "", "bills")}}},
+	} {
+		source := orders
+		source.Shared = test.shared
+		equal(t, name, test.want, source.MayBeOfOthers(source.Read(&amqp.Delivery{Headers: test.headers})))
+	}
 }

@@ -21,6 +21,8 @@ type Selection struct {
 	DiedAfter, DiedBefore time.Time
 	// Where is a CEL expression; see whereEnvironment.
 	Where string
+	// UnknownOrigin has messages of a shared dead-letter queue selected, too, that do not tell which queue they come from.
+	UnknownOrigin bool
 }
 
 // Operator compares a header.

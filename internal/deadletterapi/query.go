@@ -42,7 +42,7 @@ func (q query) most(shared bool) int {
 
 // The parameters of a summary, of messages, and of an export. Any request may have those that the API server adds.
 var (
-	selectionParameters = []string{"id", "reason", "where"}
+	selectionParameters = []string{"id", "reason", "where", "unknownOrigin"}
 	messageParameters   = append([]string{"position", "limit", "bodyLimit"}, selectionParameters...)
 	summaryParameters   = []string{"depth", "groupBy"}
 	anyParameters       = []string{"timeout", "pretty"}
@@ -94,6 +94,13 @@ func (q *query) selects(values url.Values) error {
 			return fmt.Errorf("reason: %q must be one of %v", word, reasons)
 		}
 		selection.Reasons = append(selection.Reasons, deadletter.Reason(word))
+	}
+	if given := values.Get("unknownOrigin"); given != "" {
+		unknown, err := strconv.ParseBool(given)
+		if err != nil {
+			return fmt.Errorf("unknownOrigin: %q must be true or false", given)
+		}
+		selection.UnknownOrigin = unknown
 	}
 	selector, err := deadletter.Compile(selection)
 	if err != nil {

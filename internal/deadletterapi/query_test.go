@@ -40,14 +40,15 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		"limt=5":         "limt: unknown parameter; known are [position limit bodyLimit id reason where]",
-		"limit=0":        `limit: "0" must be a number from 1 to 1000`,
-		"limit=1001":     `limit: "1001" must be a number from 1 to 1000`,
-		"position=-1":    `position: "-1" must be a number from 0 to 100000`,
-		"bodyLimit=many": `bodyLimit: "many" must be a number from 0 to 1048576`,
-		"reason=Lost":    `reason: "Lost" must be one of [Rejected Expired MaxLength DeliveryLimit Parked]`,
-		"id=7":           `ids: "7" is no id of a dead letter: an id has 16 characters of a-z and 2-7`,
-		"where=1":        "where: is of type int and must be true or false",
+		"limt=5":          "limt: unknown parameter; known are [position limit bodyLimit id reason where unknownOrigin]",
+		"limit=0":         `limit: "0" must be a number from 1 to 1000`,
+		"limit=1001":      `limit: "1001" must be a number from 1 to 1000`,
+		"position=-1":     `position: "-1" must be a number from 0 to 100000`,
+		"bodyLimit=many":  `bodyLimit: "many" must be a number from 0 to 1048576`,
+		"reason=Lost":     `reason: "Lost" must be one of [Rejected Expired MaxLength DeliveryLimit Parked]`,
+		"id=7":            `ids: "7" is no id of a dead letter: an id has 16 characters of a-z and 2-7`,
+		"unknownOrigin=7": `unknownOrigin: "7" must be true or false`,
+		"where=1":         "where: is of type int and must be true or false",
 	} {
 		t.Run(given, func(t *testing.T) {
 			t.Parallel()

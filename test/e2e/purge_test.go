@@ -143,8 +143,10 @@ var _ = Describe("A Purge", func() {
 		Expect(found.Skipped).To(Equal(map[string]int64{"OtherOrigin": 3, "NoOrigin": 1}))
 		Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(4))
 
-		w.Purge("parked", `{consumerQueueRef: {name: orders}, limit: 3, select: {reasons: [Parked]}}`)
-		Expect(*w.purged("parked").Deleted).To(BeEquivalentTo(1))
+		w.Purge("parked", `{consumerQueueRef: {name: orders}, limit: 3, select: {unknownOrigin: true, reasons: [Parked]}}`)
+		parked := w.purged("parked")
+		Expect(*parked.Deleted).To(BeEquivalentTo(1))
+		Expect(*parked.UnknownOrigin).To(BeEquivalentTo(1))
 		Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(3))
 	})
 })

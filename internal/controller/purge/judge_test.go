@@ -33,7 +33,8 @@ func TestJudge(t *testing.T) {
 		"younger, when it was created": {`{select: {where: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour-time.Second), "NotSelected"},
 		"of another ConsumerQueue":     {`{}`, true, deadFor(t, "invoices", time.Hour), "OtherOrigin"},
 		"parked, in a shared queue":    {`{}`, true, &amqp.Delivery{}, "NoOrigin"},
-		"parked, and selected so":      {`{select: {reasons: [Parked]}}`, true, &amqp.Delivery{}, ""},
+		"parked, selected by reason":   {`{select: {reasons: [Parked]}}`, true, &amqp.Delivery{}, "NoOrigin"},
+		"parked, selected by origin":   {`{select: {unknownOrigin: true}}`, true, &amqp.Delivery{}, ""},
 		"redriven often": {
 			`{}`, false, &amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(99), deadletter.HeaderRedriveID: "uid"}}, "",
 		},

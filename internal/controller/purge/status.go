@@ -67,7 +67,7 @@ func tally(status *v1alpha1.PurgeStatus) string {
 		transfers.Number(status.Deleted), transfers.Messages(transfers.Number(status.Matched))))
 }
 
-// sentence adds how many messages were skipped.
+// sentence adds how many messages are of unknown origin, and how many were skipped.
 func sentence(status *v1alpha1.PurgeStatus, first string) string {
-	return strings.Join(append([]string{first}, transfers.SkippedParts(&status.TransferStatus)...), ", ")
+	return strings.Join(append([]string{first}, transfers.CountParts(&status.TransferStatus)...), ", ")
 }

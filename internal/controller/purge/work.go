@@ -78,7 +78,7 @@ func (w *work) Config(m transfers.Move) (transfer.Config, *transfers.Halt) {
 		return transfer.Config{}, wrong
 	}
 	counted := counts{labels: []string{w.purge.Namespace, m.ConsumerQueue}, deleted: int(transfers.Number(w.status.Deleted))}
-	config := transfer.Config{Judge: judge, DryRun: true, Report: counted.countSkipped}
+	config := transfer.Config{Judge: judge, DryRun: true, Apart: transfers.Apart(judge.rules), Report: counted.countSkipped}
 	if w.job.DryRun {
 		config.Report = func(transfer.Progress) {}
 	}

@@ -74,7 +74,7 @@ func outcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, err erro
 func tally(status *v1alpha1.RedriveStatus, verb string) string {
 	parts := []string{fmt.Sprintf("%d of %s %s",
 		transfers.Number(status.Moved), transfers.Messages(transfers.Number(status.Total)), verb)}
-	parts = append(parts, transfers.SkippedParts(&status.TransferStatus)...)
+	parts = append(parts, transfers.CountParts(&status.TransferStatus)...)
 	if failed := transfers.Number(status.Failed); failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be moved", failed))
 	}

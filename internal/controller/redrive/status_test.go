@@ -116,6 +116,16 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+// In a shared queue, messages that may be those of others are counted apart.
+func TestMessagesOfUnknownOriginAreCountedApart(t *testing.T) {
+	t.Parallel()
+	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Total: new(int64(20))}}
+	record(status, transfer.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}})
+	topologytest.Equal(t, "status", 12, *status.UnknownOrigin)
+	topologytest.Equal(t, "message", "15 of 20 messages would be moved, 12 of them of unknown origin, 5 skipped (OtherOrigin)",
+		outcome(status, true, nil, nil).Value.Message)
+}
+
 // A dry run counts all that match. No more than the limit would be moved.
 func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 	t.Parallel()

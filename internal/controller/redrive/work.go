@@ -67,9 +67,10 @@ func (w *work) Config(m transfers.Move) (transfer.Config, *transfers.Halt) {
 		Destination: m.Destination, Behind: m.Behind, Judge: judge, Copier: judge,
 		Moved: int(transfers.Number(w.status.Moved)), DryRun: w.job.DryRun, Selective: spec.Select != nil || m.Source.Shared,
 		Limited: m.Limited, MaxFailures: 10,
+		Apart: transfers.Apart(judge.rules), MovedApart: int(transfers.Number(w.status.UnknownOrigin)),
 	}
 	if config.DryRun {
-		config.Moved = 0 // it counts from the start again
+		config.Moved, config.MovedApart = 0, 0 // it counts from the start again
 	}
 	if spec.Limit != nil {
 		config.Limit = int(*spec.Limit)

@@ -1,6 +1,8 @@
 package transfers
 
 import (
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/deadletter"
 )
@@ -14,12 +16,21 @@ func Compile(given *v1alpha1.DeadLetterSelection) (*deadletter.Selector, *Halt) 
 	return selector, nil
 }
 
+// Apart returns which messages are counted apart under some rules: those of unknown origin in a shared queue. It is nil if the rules
+// select none of them.
+func Apart(rules deadletter.Rules) func(*amqp.Delivery) bool {
+	if !rules.Source.Shared || !rules.Selector.UnknownOrigin {
+		return nil
+	}
+	return func(message *amqp.Delivery) bool { return rules.Source.MayBeOfOthers(rules.Source.Read(message)) }
+}
+
 // selectionOf is the selection of a spec in the words of package deadletter.
 func selectionOf(given *v1alpha1.DeadLetterSelection) deadletter.Selection {
 	if given == nil {
 		return deadletter.Selection{}
 	}
-	selection := deadletter.Selection{IDs: given.IDs, Where: given.Where}
+	selection := deadletter.Selection{IDs: given.IDs, Where: given.Where, UnknownOrigin: isSet(given.UnknownOrigin)}
 	for _, reason := range given.Reasons {
 		selection.Reasons = append(selection.Reasons, deadletter.Reason(reason))
 	}

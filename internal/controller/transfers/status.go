@@ -14,9 +14,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// Record takes over which messages were looked at, and why some stay.
+// Record takes over which messages were looked at, how many are of unknown origin, and why some stay.
 func Record(status *v1alpha1.TransferStatus, progress transfer.Progress) {
 	status.Examined = new(int64(progress.Examined()))
+	status.UnknownOrigin = nil
+	if progress.Apart > 0 {
+		status.UnknownOrigin = new(int64(progress.Apart))
+	}
 	status.Skipped = nil
 	if len(progress.Skipped) > 0 {
 		status.Skipped = map[string]int64{}
@@ -67,9 +71,12 @@ func WhyEnded(kind Kind, status *v1alpha1.TransferStatus, tally string, err erro
 	return WhyBrokerRefuses(err)
 }
 
-// SkippedParts says how many messages stay, in a part of a sentence for each reason.
-func SkippedParts(status *v1alpha1.TransferStatus) []string {
-	parts := make([]string, 0, len(status.Skipped))
+// CountParts says how many messages are of unknown origin, and how many stay, in a part of a sentence for each reason.
+func CountParts(status *v1alpha1.TransferStatus) []string {
+	parts := make([]string, 0, len(status.Skipped)+1)
+	if count := Number(status.UnknownOrigin); count > 0 {
+		parts = append(parts, fmt.Sprintf("%d of them of unknown origin", count))
+	}
 	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
 		parts = append(parts, fmt.Sprintf("%d skipped (%s)", status.Skipped[reason], reason))
 	}

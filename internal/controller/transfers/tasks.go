@@ -122,7 +122,7 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 	t.mu.Lock()
 	begun := t.of[key]
 	begun.Move, begun.cancel, begun.done, begun.settings, begun.writtenAt = m, cancel, make(chan struct{}), settings, now
-	begun.Progress = transfer.Progress{Moved: config.Moved}
+	begun.Progress = transfer.Progress{Moved: config.Moved, Apart: config.MovedApart}
 	begun.observe = config.Report
 	t.mu.Unlock()
 	config.Settings = func() transfer.Settings {

@@ -200,7 +200,7 @@ func (p *pass) setState(state State, detail string) {
 // now is the progress. The messages that stay are counted anew in each pass; until as many are found as before, the former counts hold.
 func (p *pass) now() Progress {
 	progress := Progress{
-		State: p.state, Detail: p.detail, Moved: p.moved, Failures: p.failures, InFlight: len(p.inFlight()), Unsure: p.unsure,
+		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()), Unsure: p.unsure,
 		Failed: max(p.failing, len(p.failures), p.progress.Failed), Skipped: map[string]int{},
 	}
 	if p.Delete {
@@ -212,7 +212,7 @@ func (p *pass) now() Progress {
 	}
 	maps.Copy(progress.Skipped, counted)
 	if p.DryRun {
-		progress.Moved = max(p.matched, p.progress.Moved)
+		progress.Moved, progress.Apart = max(p.matched, p.progress.Moved), max(p.matchedApart, p.progress.Apart)
 	}
 	return progress
 }

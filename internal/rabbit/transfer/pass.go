@@ -46,9 +46,11 @@ type pass struct {
 	bound       int // messages are taken at most
 	taken       int
 	matched     int // in a dry run
-	skipped     map[string]int
-	failing     int // messages that could not be moved
-	held        int
+	// matchedApart is how many of matched are messages that Config.Apart names.
+	matchedApart int
+	skipped      map[string]int
+	failing      int // messages that could not be moved
+	held         int
 	// waiting are messages that are to be moved, in their order, for which there was no room, or which the broker has refused.
 	waiting []*item
 
@@ -277,6 +279,9 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 		p.hold(from, message.DeliveryTag)
 	case p.DryRun:
 		p.matched++
+		if p.countsApart(&message) {
+			p.matchedApart++
+		}
 		p.hold(from, message.DeliveryTag)
 	default:
 		p.waiting = append(p.waiting, &item{message: message, from: from})
@@ -389,6 +394,9 @@ const refusedByQueue = "a queue that the exchange leads to refuses the message, 
 // settle has a message acknowledged that was moved, or that is to be deleted: by the acknowledgement the queue loses it.
 func (p *pass) settle(done *item) error {
 	p.moved++
+	if p.countsApart(&done.message) {
+		p.apart++
+	}
 	done.from.confirm(done.message.DeliveryTag)
 	if p.unflushed++; p.unflushed < min(flushLimit, (p.intake.current().prefetch+1)/2) {
 		return nil

@@ -37,6 +37,10 @@ type Config struct {
 	// Total is how many messages are looked at, at most: those that were ready when the transfer began. Moved is how many of them earlier
 	// runs have moved.
 	Total, Moved int
+	// Apart says which of the messages that are moved or deleted Progress.Apart counts, too; nil for none of them. MovedApart is how many of
+	// those earlier runs have moved.
+	Apart      func(message *amqp.Delivery) bool
+	MovedApart int
 	// Limit is how many are moved at most, earlier runs included; no limit if zero.
 	Limit int
 	// DryRun counts the messages that would be moved or deleted, and moves or deletes none.
@@ -107,6 +111,8 @@ type Progress struct {
 	Detail string
 	// Moved counts the messages that were moved or deleted, by earlier runs too; in a dry run those that would be.
 	Moved int
+	// Apart is how many of Moved are messages that Config.Apart names.
+	Apart int
 	// Skipped counts the messages that stay, by the word of the Judge.
 	Skipped map[string]int
 	// Failed is how many messages could not be moved, and Failures tells of them, once of those that are alike.
@@ -179,7 +185,8 @@ type transfer struct {
 	// failed are the IDs of messages that are not published again; failures tells of them.
 	failed   map[string]bool
 	failures []Failure
-	moved    int
+	// apart is how many of moved are messages that Config.Apart names.
+	moved, apart int
 	// unsure is how many messages were moved whose acknowledgement may have been lost.
 	unsure int
 	// careful is how many messages are still published one by one, to find the one for which the broker closes channels.
@@ -197,8 +204,8 @@ type transfer struct {
 // Run moves messages until all were looked at, the limit is reached, or the context ends; in every case it settles first what it has
 // published. It returns what it has done, and why it cannot go on.
 func Run(ctx context.Context, config Config) (Progress, error) {
-	t := &transfer{Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved}
-	t.progress.Moved = t.moved
+	t := &transfer{Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart}
+	t.progress.Moved, t.progress.Apart = t.moved, t.apart
 	for pause := firstPause; ; {
 		moved := t.moved
 		done, err := t.pass(ctx)
@@ -234,6 +241,11 @@ func (t *transfer) fail(message *amqp.Delivery, reason, text string) {
 		t.failed[id] = true
 		t.failures = append(t.failures, Failure{id, reason, text})
 	}
+}
+
+// countsApart reports whether Progress.Apart counts a message.
+func (t *transfer) countsApart(message *amqp.Delivery) bool {
+	return t.Apart != nil && t.Apart(message)
 }
 
 // left is how many messages a pass takes: all but those that were moved, for the others are in the queue again. Where a connection was

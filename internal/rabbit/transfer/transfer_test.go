@@ -131,6 +131,28 @@ func TestDryRun(t *testing.T) {
 	})
 }
 
+// Some of the messages that are moved are counted apart, in a dry run as when they are moved.
+func TestApart(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(100)...)
+		for _, dry := range []bool{true, false} {
+			holds(t, vh, source, 100)
+			progress, err := start(t, vh, func(c *Config) {
+				c.DryRun, c.Apart = dry, func(message *amqp.Delivery) bool { return odd(string(message.Body)) != "" }
+				c.Judge = toDestination{skip: func(body string) string {
+					if len(body) == 1 {
+						return "Short"
+					}
+					return ""
+				}}
+			}).Wait()
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "moved", 90, progress.Moved)
+			topologytest.Equal(t, "apart", 45, progress.Apart)
+		}
+	})
+}
+
 func TestLimit(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)

@@ -16,6 +16,7 @@ import (
 type letterFlags struct {
 	ids, diedReasons []string
 	where            string
+	unknownOrigin    bool
 }
 
 func (f *letterFlags) add(cmd *cobra.Command) {
@@ -23,6 +24,8 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.ids, "id", nil, "only the messages with these fingerprints")
 	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages that died of this: "+strings.Join(letters.Reasons, ", "))
 	flags.StringVar(&f.where, "where", "", `only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
+	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,
+		"of a queue that several ConsumerQueues share, also the messages that do not tell whose they are: they may be those of others")
 	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(letters.Reasons, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -53,6 +56,9 @@ func (f *letterFlags) query() (url.Values, error) {
 	}
 	if f.where != "" {
 		query.Set("where", f.where)
+	}
+	if f.unknownOrigin {
+		query.Set("unknownOrigin", "true")
 	}
 	return query, nil
 }

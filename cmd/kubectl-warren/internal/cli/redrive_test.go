@@ -27,6 +27,7 @@ func TestRedriveFlags(t *testing.T) {
 		"fingerprints":   {args: []string{"--id=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}, want: "select: {ids: [aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb]}"},
 		"reasons":        {args: []string{"--died-reason=rejected", "--died-reason=MAXLENGTH"}, want: "select: {reasons: [Rejected, MaxLength]}"},
 		"another reason": {args: []string{"--died-reason=boredom"}, refused: `--died-reason is "boredom": want one of Rejected, Expired, MaxLength, DeliveryLimit, Parked`},
+		"unknown origin": {args: []string{"--unknown-origin"}, want: "select: {unknownOrigin: true}"},
 		"a header":       {args: []string{"--header=x-tenant"}, want: "select: {headers: [{name: x-tenant, operator: Exists}]}"},
 		"no header":      {args: []string{"--header=!x-tenant"}, want: "select: {headers: [{name: x-tenant, operator: DoesNotExist}]}"},
 		"a header's values": {

@@ -34,6 +34,9 @@ func (f *selectFlags) add(cmd *cobra.Command) {
 // selection is nil where all dead letters are meant.
 func (f *selectFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelection, error) {
 	selection := &v1alpha1.DeadLetterSelection{IDs: f.ids, Where: f.where}
+	if f.unknownOrigin {
+		selection.UnknownOrigin = new(true)
+	}
 	reasons, err := f.reasons()
 	if err != nil {
 		return nil, err
@@ -61,7 +64,7 @@ func (f *selectFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelection, e
 }
 
 func (f *selectFlags) isEmptySelection() bool {
-	return len(f.ids)+len(f.diedReasons)+len(f.headers) == 0 && f.where == "" && f.diedAfter == "" && f.diedBefore == ""
+	return len(f.ids)+len(f.diedReasons)+len(f.headers) == 0 && f.where == "" && !f.unknownOrigin && f.diedAfter == "" && f.diedBefore == ""
 }
 
 // headerOf reads a value of --header.

@@ -21,7 +21,7 @@ var partialTexts = map[v1alpha1.PartialReason]string{
 // skippedTexts say which messages of a shared queue were left out.
 var skippedTexts = map[string]string{
 	"OtherOrigin": "from queues of other ConsumerQueues",
-	"NoOrigin":    "of unknown origin, which the reason Parked selects",
+	"NoOrigin":    "of unknown origin, which --unknown-origin selects",
 }
 
 // SeenLines say what an answer does not tell of.
