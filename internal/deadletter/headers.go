@@ -43,6 +43,10 @@ const (
 	headerDeliveryCount = "x-delivery-count"
 	headerAcquiredCount = "x-acquired-count"
 	headerCC            = "CC"
+	// RabbitMQ 4.4 holds a message back until headerDeliveryTime, and until a consumer asks for headerDeferralToken. Both survive
+	// dead-lettering.
+	headerDeliveryTime  = "x-opt-delivery-time"
+	headerDeferralToken = "x-opt-deferral-token"
 )
 
 // prefixFailure begins the headers in which Warren's consumers tell of a failure.
@@ -71,11 +75,11 @@ func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
 	}
 }
 
-// headers are those of a copy, without what tells of attempts that are over. RabbitMQ 3.10 goes on counting a client's x-death, and on
+// headers are those of a copy, without what tells of attempts that are over, and without what would delay the copy. RabbitMQ 3.10 goes on counting a client's x-death, and on
 // every version consumers that count by it would give up at once.
 func (s Stamp) headers(letter Letter, at time.Time, seq int64) amqp.Table {
 	headers := amqp.Table(contract.CopyHeaders(letter.Headers))
-	for _, name := range append([]string{contract.HeaderDeferCount, contract.HeaderCopyID}, s.Remove...) {
+	for _, name := range append([]string{contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken}, s.Remove...) {
 		delete(headers, name)
 	}
 	maps.DeleteFunc(headers, func(name string, _ any) bool { return strings.HasPrefix(name, prefixFailure) })

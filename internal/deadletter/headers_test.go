@@ -61,6 +61,10 @@ func TestCopyHeaders(t *testing.T) {
 				"x-warren-origin-exchange": "shop", "x-warren-origin-routing-key": "order.placed", "x-warren-origin-reason": "Parked",
 			}),
 		},
+		"what delays a message goes": {
+			message: amqp.Delivery{Headers: amqp.Table{"x-opt-delivery-time": at.Add(time.Hour).UnixMilli(), "x-opt-deferral-token": "t1"}},
+			want:    stamped(amqp.Table{"x-warren-origin-reason": "Parked"}),
+		},
 		"a second Redrive counts, and keeps what the first one found": {
 			message: amqp.Delivery{Headers: amqp.Table{
 				"x-death": []any{deathIn("orders", "rejected", "", "orders")}, "x-warren-redrive-count": int64(1),
