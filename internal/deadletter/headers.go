@@ -75,8 +75,8 @@ func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
 	}
 }
 
-// headers are those of a copy, without what tells of attempts that are over, and without what would delay the copy. RabbitMQ 3.10 goes on counting a client's x-death, and on
-// every version consumers that count by it would give up at once.
+// headers are those of a copy, without what tells of attempts that are over, and without what would delay the copy. RabbitMQ 3.10 goes
+// on counting a client's x-death, and on every version consumers that count by it would give up at once.
 func (s Stamp) headers(letter Letter, at time.Time, seq int64) amqp.Table {
 	headers := amqp.Table(contract.CopyHeaders(letter.Headers))
 	for _, name := range append([]string{contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken}, s.Remove...) {

@@ -389,7 +389,7 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 }
 
 // refusedByQueue is the text of a failure. RabbitMQ does not tell which queue has refused a message.
-const refusedByQueue = "a queue that the exchange leads to refuses the message, for it is full or not available; its other queues may have received it"
+const refusedByQueue = "a queue that the exchange leads to is full or not available; its other queues may have received the message"
 
 // settle has a message acknowledged that was moved, or that is to be deleted: by the acknowledgement the queue loses it.
 func (p *pass) settle(done *item) error {
