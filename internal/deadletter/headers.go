@@ -43,7 +43,7 @@ const (
 	headerDeliveryCount = "x-delivery-count"
 	headerAcquiredCount = "x-acquired-count"
 	headerCC            = "CC"
-	// RabbitMQ 4.4 holds a message back until headerDeliveryTime, and until a consumer asks for headerDeferralToken. Both survive
+	// RabbitMQ 4.4 holds a message back until headerDeliveryTime, unless a consumer asks for its headerDeferralToken. Both survive
 	// dead-lettering.
 	headerDeliveryTime  = "x-opt-delivery-time"
 	headerDeferralToken = "x-opt-deferral-token"
@@ -79,7 +79,8 @@ func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
 // on counting a client's x-death, and on every version consumers that count by it would give up at once.
 func (s Stamp) headers(letter Letter, at time.Time, seq int64) amqp.Table {
 	headers := amqp.Table(contract.CopyHeaders(letter.Headers))
-	for _, name := range append([]string{contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken}, s.Remove...) {
+	left := []string{contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken}
+	for _, name := range append(left, s.Remove...) {
 		delete(headers, name)
 	}
 	maps.DeleteFunc(headers, func(name string, _ any) bool { return strings.HasPrefix(name, prefixFailure) })

@@ -56,6 +56,7 @@ func (m Move) To() *contract.Route {
 // is says whether a transfer for one move serves another.
 func (m Move) is(other Move) bool {
 	return m.Broker == other.Broker && m.Turn == other.Turn && m.Destination == other.Destination && m.Route == other.Route &&
-		m.Behind == other.Behind && m.Limited == other.Limited && m.Source.Shared == other.Source.Shared && m.Source.Main == other.Source.Main &&
+		m.Behind == other.Behind && m.Limited == other.Limited &&
+		m.Source.Shared == other.Source.Shared && m.Source.Main == other.Source.Main &&
 		slices.Equal(m.Source.Tiers, other.Source.Tiers)
 }

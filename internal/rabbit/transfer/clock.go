@@ -113,6 +113,11 @@ func (p *pass) lookAtDestination(now time.Time) error {
 	return nil
 }
 
+// hasRoom says whether the destination may get another message.
+func (p *pass) hasRoom() bool {
+	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 || p.Limited && (p.stopping || time.Since(p.takenAt) > passLimit)
+}
+
 // depth is how many messages the destination and the queue behind it have ready; false if there is no destination.
 func (p *pass) depth() (ready int, exists bool, err error) {
 	destination, exists, err := p.declared(p.Destination)
@@ -200,7 +205,8 @@ func (p *pass) setState(state State, detail string) {
 // now is the progress. The messages that stay are counted anew in each pass; until as many are found as before, the former counts hold.
 func (p *pass) now() Progress {
 	progress := Progress{
-		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()), Unsure: p.unsure,
+		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()),
+		Unsure: p.unsure,
 		Failed: max(p.failing, len(p.failures), p.progress.Failed), Skipped: map[string]int{},
 	}
 	if p.Delete {

@@ -159,6 +159,9 @@ func (p *pass) whyClosed(err error) error {
 	return err
 }
 
+// refusedByQueue is the text of a failure. RabbitMQ does not tell which queue has refused a message.
+const refusedByQueue = "a queue that the exchange leads to is full or not available; its other queues may have received the message"
+
 // putOff has messages wait for their turn again, after a pause.
 func (p *pass) putOff(state State, detail string, refused ...*item) {
 	p.requeue(refused)

@@ -353,11 +353,6 @@ func (p *pass) publish() error {
 	return nil
 }
 
-// hasRoom says whether the destination may get another message.
-func (p *pass) hasRoom() bool {
-	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 || p.Limited && (p.stopping || time.Since(p.takenAt) > passLimit)
-}
-
 // confirmed settles a message whose copy the broker has taken, and has another try with one that was refused.
 func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	if !open {
@@ -387,9 +382,6 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	}
 	return p.publish()
 }
-
-// refusedByQueue is the text of a failure. RabbitMQ does not tell which queue has refused a message.
-const refusedByQueue = "a queue that the exchange leads to is full or not available; its other queues may have received the message"
 
 // settle has a message acknowledged that was moved, or that is to be deleted: by the acknowledgement the queue loses it.
 func (p *pass) settle(done *item) error {

@@ -204,7 +204,9 @@ type transfer struct {
 // Run moves messages until all were looked at, the limit is reached, or the context ends; in every case it settles first what it has
 // published. It returns what it has done, and why it cannot go on.
 func Run(ctx context.Context, config Config) (Progress, error) {
-	t := &transfer{Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart}
+	t := &transfer{
+		Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart,
+	}
 	t.progress.Moved, t.progress.Apart = t.moved, t.apart
 	for pause := firstPause; ; {
 		moved := t.moved
