@@ -37,8 +37,8 @@ type Config struct {
 	// Total is how many messages are looked at, at most: those that were ready when the transfer began. Moved is how many of them earlier
 	// runs have moved.
 	Total, Moved int
-	// Apart says which of the messages that are moved or deleted Progress.Apart counts, too; nil for none of them. MovedApart is how many of
-	// those earlier runs have moved.
+	// Apart says which of the messages that are moved or deleted Progress.Apart counts, too; nil for none of them. MovedApart is how many
+	// of those earlier runs have moved.
 	Apart      func(message *amqp.Delivery) bool
 	MovedApart int
 	// Limit is how many are moved at most, earlier runs included; no limit if zero.
