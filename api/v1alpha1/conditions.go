@@ -100,6 +100,8 @@ const (
 	ReasonDryRun = "DryRun"
 	// ReasonCancelled: spec.cancel was set.
 	ReasonCancelled = "Cancelled"
+	// ReasonAlreadyFinished: a Redrive or Purge with this name and spec has finished before, so this one did nothing.
+	ReasonAlreadyFinished = "AlreadyFinished"
 	// ReasonMoreThanExpected: more messages match than spec.limit; none was deleted.
 	ReasonMoreThanExpected = "MoreThanExpected"
 	// ReasonInterrupted: the manager or its connection died while messages were deleted, so nobody knows how many are.
@@ -154,3 +156,10 @@ const IntentsAnnotation = "messaging.warren.dev/intents"
 // ContractLabel is on the ConfigMaps of spec.contract. A ValidatingAdmissionPolicy lets the manager write no others; see
 // config/contract.
 const ContractLabel = "messaging.warren.dev/contract"
+
+// CompletedAtAnnotation is on a Redrive or Purge that has finished, with the time in RFC 3339. A backup keeps annotations and no status:
+// a Redrive or Purge that is restored with this annotation does nothing.
+const CompletedAtAnnotation = "messaging.warren.dev/completed-at"
+
+// ExcludeFromBackupLabel is a label of Velero, which leaves out objects that have it with the value "true".
+const ExcludeFromBackupLabel = "velero.io/exclude-from-backup"

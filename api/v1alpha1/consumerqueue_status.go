@@ -10,6 +10,9 @@ const (
 	MaxChangeEntries   = 64
 )
 
+// MaxFinishedJobs is how many entries status.finishedJobs has at most.
+const MaxFinishedJobs = 32
+
 // ConsumerQueueStatus compares the desired topology with the broker.
 type ConsumerQueueStatus struct {
 	// conditions are Ready, Drifted, RecreationRequired and, while they hold, Reconciling, Stalled and Suspended.
@@ -105,6 +108,35 @@ type ConsumerQueueStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+
+	// finishedJobs are the last Redrives and Purges of this ConsumerQueue that finished, the newest last. A Redrive or Purge with the same
+	// kind, name and spec as one of them does nothing. Dry runs are not listed.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	FinishedJobs []FinishedJob `json:"finishedJobs,omitempty"`
+}
+
+// FinishedJob is a Redrive or a Purge that has finished, well or badly.
+type FinishedJob struct {
+	// kind is Redrive or Purge.
+	// +kubebuilder:validation:Enum=Redrive;Purge
+	// +required
+	Kind string `json:"kind,omitempty"`
+
+	// name is the name of the Redrive or Purge.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name,omitempty"`
+
+	// specHash is a hash of the spec without rate, suspend, cancel, ttlSecondsAfterFinished and requestedBy.
+	// +kubebuilder:validation:MaxLength=80
+	// +required
+	SpecHash string `json:"specHash,omitempty"`
+
+	// completionTime is when the Redrive or Purge finished first.
+	// +required
+	CompletionTime metav1.Time `json:"completionTime,omitzero"`
 }
 
 // ObjectKind is a kind of object at the broker.

@@ -111,6 +111,26 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		Expect(as("the-edit").Create(ctx(), purge(""))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	})
 
+	It("restores finished Redrives and Purges of other users, which stay finished", func() {
+		meta := metav1.ObjectMeta{
+			Namespace: "shop", GenerateName: "orders-",
+			Annotations: map[string]string{v1alpha1.CompletedAtAnnotation: "2026-01-01T00:00:00Z"},
+		}
+		from := v1alpha1.ConsumerQueueReference{Name: "orders"}
+		for user, restored := range map[string]client.Object{
+			"the-edit":  &v1alpha1.Redrive{ObjectMeta: meta, Spec: v1alpha1.RedriveSpec{ConsumerQueueRef: from, RequestedBy: "alice"}},
+			"the-admin": &v1alpha1.Purge{ObjectMeta: meta, Spec: v1alpha1.PurgeSpec{ConsumerQueueRef: from, Limit: 1, RequestedBy: "alice"}},
+		} {
+			Expect(as(user).Create(ctx(), restored)).To(Succeed())
+			restored.SetAnnotations(nil)
+			// The API server takes up a policy a moment after it was made.
+			Eventually(func() error { return as(user).Update(ctx(), restored, client.DryRunAll) }).Should(SatisfyAll(
+				MatchError(apierrors.IsForbidden, "IsForbidden"),
+				MatchError(ContainSubstring("the annotation messaging.warren.dev/completed-at cannot be removed: create another ")),
+			))
+		}
+	})
+
 	It("edit makes and deletes ConsumerQueues, and leaves their status to Warren", func() {
 		editor, cq := as("the-edit"), queueOf("shop")
 		Expect(editor.Create(ctx(), queueOf("bank"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))

@@ -18,6 +18,8 @@ const (
 	maxStatusBytes = 512 << 10
 	// conditionBytes is kept free for the conditions and all that has no list of its own.
 	conditionBytes = 80 << 10
+	// jobBytes is kept free for status.finishedJobs.
+	jobBytes = 16 << 10
 	// bindingBytes is how large the topology may become by bindings; exchanges and queues are never left out.
 	bindingBytes = 256 << 10
 	maxMessage   = 4 << 10
@@ -53,7 +55,7 @@ func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.Top
 	}
 	own, foreign := divided(entries)
 	own, omitted := fitted(own)
-	left := maxStatusBytes - conditionBytes
+	left := maxStatusBytes - conditionBytes - jobBytes
 	if len(advisories)+len(changes)+len(foreign) > 0 {
 		left -= conditions.EncodedSize(own)
 	}

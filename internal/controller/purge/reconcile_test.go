@@ -112,6 +112,38 @@ func TestAPurgeCountsAndDeletesThen(t *testing.T) {
 	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Purged"}, w.Events.Reasons)
 }
 
+// A backup keeps annotations, and no status.
+func TestAPurgeThatIsRestoredDeletesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost5)
+	purge := w.get()
+	purge.Annotations = map[string]string{v1alpha1.CompletedAtAnnotation: "2026-01-01T00:00:00Z"}
+	if err := w.API.Update(t.Context(), purge); err != nil {
+		t.Fatal(err)
+	}
+	w.Reconcile()
+	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished ", w.ready())
+	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+}
+
+func TestAPurgeThatIsCreatedAgainDeletesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, atMost5)
+	w.counted(5)
+	<-w.Mover.Begun
+	w.ended(transfer.Progress{State: transfer.Moving, Moved: 5}, nil)
+	if err := w.API.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	w.Reconcile()
+	if err := w.API.Create(t.Context(), purgeOf(t, atMost5)); err != nil {
+		t.Fatal(err)
+	}
+	w.Reconcile()
+	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished ", w.ready())
+	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+}
+
 func TestWhatACountLeadsTo(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges,verbs=list;watch;delete
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges/status,verbs=update
 
 // eventPurged is the reason of an Event on the ConsumerQueue.

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// +kubebuilder:rbac:groups=messaging.warren.dev,resources=redrives,verbs=list;watch;delete
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=redrives,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=redrives/status,verbs=update
 
 // eventRedriven is the reason of an Event on the ConsumerQueue.

@@ -49,15 +49,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: trigger.CacheSyncDelay}, nil
 	}
 	if JobOf(object).Status.CompletionTime != nil {
-		return r.expire(ctx, JobOf(object))
+		result, err := r.expire(ctx, JobOf(object))
+		if statuswriter.IsStale(err) {
+			return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+		}
+		return result, client.IgnoreNotFound(err)
 	}
-	s := r.scopeOf(object)
-	retry, err := s.reconcile(ctx)
-	metrics.Reconciliations.Inc(string(r.Kind), result(err), conditions.Ready(s.status.Conditions).Reason)
+	retry, err := r.advance(ctx, object)
 	if statuswriter.IsStale(err) {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	return ctrl.Result{RequeueAfter: retry}, client.IgnoreNotFound(err)
+}
+
+// advance reconciles an object that has not ended.
+func (r *Reconciler) advance(ctx context.Context, object client.Object) (time.Duration, error) {
+	if err := r.excludeFromBackup(ctx, JobOf(object)); err != nil {
+		return 0, err
+	}
+	s := r.scopeOf(object)
+	retry, err := s.reconcile(ctx)
+	metrics.Reconciliations.Inc(string(r.Kind), result(err), conditions.Ready(s.status.Conditions).Reason)
+	return retry, err
 }
 
 // result is what metrics call the end of a reconciliation.
@@ -75,9 +88,14 @@ func result(err error) string {
 func (r *Reconciler) expire(ctx context.Context, job Job) (ctrl.Result, error) {
 	r.Tasks.drop(job.key(), job.GetUID())
 	if job.Status.ObservedGeneration != job.GetGeneration() {
-		if err := r.scopeOf(job.Object).keep(ctx); err != nil {
-			return ctrl.Result{}, client.IgnoreNotFound(err)
+		s := r.scopeOf(job.Object)
+		if err := s.keep(ctx); err != nil {
+			return ctrl.Result{}, err
 		}
+		job = s.before
+	}
+	if err := r.recordCompletion(ctx, job); err != nil {
+		return ctrl.Result{}, err
 	}
 	if job.TTL == nil {
 		return ctrl.Result{}, nil
@@ -87,11 +105,8 @@ func (r *Reconciler) expire(ctx context.Context, job Job) (ctrl.Result, error) {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	uid, version := job.GetUID(), job.GetResourceVersion()
-	err := r.Client.Delete(ctx, job.Object, client.Preconditions{UID: &uid, ResourceVersion: &version})
-	if apierrors.IsConflict(err) { // it was changed: its ttlSecondsAfterFinished perhaps
-		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
-	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	// A conflict says that it was changed: its ttlSecondsAfterFinished perhaps.
+	return ctrl.Result{}, r.Client.Delete(ctx, job.Object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 }
 
 // Start writes, when the manager stops, how far the transfers have come that it has ended.

@@ -6,6 +6,7 @@
 //   - scope.go: one reconciliation of an object that has not ended
 //   - resolve.go, halt.go: where messages are taken from, or why none are
 //   - order.go, tasks.go: whose turn it is, and the transfers of those that have it
+//   - finished.go: the records that keep a job which comes back without its status from running again
 //   - status.go, events.go: what is told, and how often
 //   - watches.go: what has an object reconciled
 package transfers

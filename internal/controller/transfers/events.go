@@ -13,11 +13,12 @@ import (
 
 // The reasons of Events on Redrives and Purges. They are recorded on transitions only.
 const (
-	eventStarted   = "Started"
-	eventWaiting   = "Waiting"
-	eventCompleted = "Completed"
-	eventCancelled = "Cancelled"
-	eventFailed    = "Failed"
+	eventAlreadyFinished = "AlreadyFinished"
+	eventStarted         = "Started"
+	eventWaiting         = "Waiting"
+	eventCompleted       = "Completed"
+	eventCancelled       = "Cancelled"
+	eventFailed          = "Failed"
 )
 
 // recordTransition records an Event if the object does something else than a status from before says.
@@ -30,6 +31,8 @@ func (s *scope) recordTransition(before v1alpha1.TransferStatus) {
 		s.addEvent(corev1.EventTypeWarning, eventFailed, ready.Message)
 	case s.status.CompletionTime != nil && ready.Reason == v1alpha1.ReasonCancelled:
 		s.addEvent(corev1.EventTypeNormal, eventCancelled, ready.Message)
+	case s.status.CompletionTime != nil && ready.Reason == v1alpha1.ReasonAlreadyFinished:
+		s.addEvent(corev1.EventTypeNormal, eventAlreadyFinished, ready.Message)
 	case s.status.CompletionTime != nil:
 		s.addEvent(corev1.EventTypeNormal, eventCompleted, ready.Message)
 	case before.Total == nil && s.status.Total != nil:

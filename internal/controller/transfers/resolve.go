@@ -15,6 +15,9 @@ import (
 
 // resolve finds out which messages are to be taken, and where they go, or why none are.
 func (s *scope) resolve(ctx context.Context) (Move, *Halt, error) {
+	if why, err := s.whyFinished(ctx); why != nil || err != nil {
+		return Move{}, why, err
+	}
 	switch {
 	case s.before.Cancel:
 		return Move{}, Done(v1alpha1.ReasonCancelled, "cancelled: "+s.work.Tally()), nil

@@ -98,7 +98,7 @@ func (s *scope) halt(ctx context.Context, why Halt) (time.Duration, error) {
 	s.Tasks.drop(s.key(), s.before.GetUID())
 	if why.Final {
 		s.tellConsumerQueue(ctx)
-		return s.untilExpired(), nil
+		return s.untilExpired(), s.recordCompletion(ctx, s.before)
 	}
 	return why.Retry, nil
 }

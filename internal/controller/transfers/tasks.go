@@ -24,6 +24,8 @@ type Tasks struct {
 	lifetime context.Context // the life of the component, not of a call
 	wake     map[Kind]func(client.ObjectKey)
 	statuses map[Kind]*statuswriter.Writer
+	// records writes the lists of finished jobs into the statuses of ConsumerQueues.
+	records statuswriter.Writer
 
 	mu sync.Mutex
 	of map[Key]*Task

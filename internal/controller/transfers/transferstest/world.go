@@ -120,7 +120,13 @@ func (w *World) Tasks(lifetime context.Context) *transfers.Tasks {
 // Reconcile reconciles the object once.
 func (w *World) Reconcile() {
 	w.T.Helper()
-	if _, err := w.Reconciler.Reconcile(w.T.Context(), ctrl.Request{NamespacedName: Again}); err != nil {
+	w.ReconcileAt(Again)
+}
+
+// ReconcileAt reconciles the object of a name once.
+func (w *World) ReconcileAt(key client.ObjectKey) {
+	w.T.Helper()
+	if _, err := w.Reconciler.Reconcile(w.T.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 		w.T.Fatal(err)
 	}
 }
