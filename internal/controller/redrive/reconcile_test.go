@@ -391,6 +391,41 @@ func TestATransferFollowsItsConnection(t *testing.T) {
 	topologytest.Equal(t, "begun at the old connection", 0, len(before.Begun))
 }
 
+// A Redrive that waits for a ConsumerQueue would run at a time that nobody expects.
+func TestARedriveForAConsumerQueueThatDoesNotExistFailsAfterAMinute(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ spec, message string }{
+		"the one with the dead letters": {
+			`{consumerQueueRef: {name: gone}}`,
+			`ConsumerQueue "gone" not found: waited 1m0s. Create the ConsumerQueue, then another Redrive`,
+		},
+		"the destination": {
+			`{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: gone}}}`,
+			`ConsumerQueue "gone" not found: waited 1m0s. Create the ConsumerQueue, then another Redrive`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.InSync(t, `{}`), test.spec)
+			const waits = "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound "
+			topologytest.Equal(t, "conditions at first", waits, ready(w.reconcile()))
+			topologytest.Equal(t, "has ended at first", false, w.get().Status.CompletionTime != nil)
+			w.Restart()
+			w.Reconciler.Now = func() time.Time { return time.Now().Add(50 * time.Second) }
+			result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
+			topologytest.Equal(t, "error", nil, err)
+			if result.RequeueAfter > 10*time.Second || result.RequeueAfter < 5*time.Second {
+				t.Errorf("after 50 s, reconciled again after %v", result.RequeueAfter)
+			}
+			w.Reconciler.Now = func() time.Time { return time.Now().Add(time.Minute) }
+			redrive := w.reconcile()
+			topologytest.Equal(t, "conditions", waits, ready(redrive))
+			topologytest.Equal(t, "message", test.message, redrive.Status.Conditions[0].Message)
+			topologytest.Equal(t, "has ended", true, redrive.Status.CompletionTime != nil)
+		})
+	}
+}
+
 // Somebody gives a Redrive that has ended a time to live: kstatus goes by the generation.
 func TestARedriveThatHasEndedKeepsUpWithItsGeneration(t *testing.T) {
 	t.Parallel()

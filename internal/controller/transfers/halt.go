@@ -2,6 +2,7 @@ package transfers
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -53,6 +54,27 @@ func Failed(reason, message string) *Halt {
 // Done is the Halt of an object that has ended well.
 func Done(reason, message string) *Halt {
 	return &Halt{Value: conditions.True(reason, message), Final: true}
+}
+
+// missingBudget is how long a job that has not begun waits for a ConsumerQueue that does not exist. One that is created later is not what
+// the job was meant for.
+const missingBudget = time.Minute
+
+// limitWait makes a Halt because of a missing ConsumerQueue final after missingBudget. The budget counts from the status that said so first.
+func limitWait(why Halt, job Job, now time.Time) Halt {
+	if why.Value.Reason != v1alpha1.ReasonConsumerQueueNotFound || job.hasBegun() {
+		return why
+	}
+	left := missingBudget
+	if ready := conditions.Ready(job.Status.Conditions); ready.Reason == v1alpha1.ReasonConsumerQueueNotFound {
+		left -= now.Sub(ready.LastTransitionTime.Time)
+	}
+	if left > 0 {
+		why.Retry = min(why.Retry, left)
+		return why
+	}
+	return *Failed(why.Value.Reason, fmt.Sprintf(
+		"%s: waited %v. Create the ConsumerQueue, then another %s", why.Value.Message, missingBudget, job.Kind))
 }
 
 // HaltOf is the Halt because of an obstacle; nil if there is none.

@@ -81,6 +81,7 @@ func (s *scope) keep(ctx context.Context) error {
 
 // halt says why no messages are taken, and gives up the turn.
 func (s *scope) halt(ctx context.Context, why Halt) (time.Duration, error) {
+	why = limitWait(why, s.before, s.Now())
 	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
 	if why.suspended {
 		writer.SetReady(conditions.Unknown(v1alpha1.ReasonSuspended, why.Value.Message), conditions.ProgressNone)
