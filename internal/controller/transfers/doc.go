@@ -8,5 +8,6 @@
 //   - order.go, tasks.go: whose turn it is, and the transfers of those that have it
 //   - finished.go: the records that keep a job which comes back without its status from running again
 //   - status.go, events.go: what is told, and how often
+//   - audit.go: what the log says of a job
 //   - watches.go: what has an object reconciled
 package transfers

@@ -98,6 +98,7 @@ func (s *scope) halt(ctx context.Context, why Halt) (time.Duration, error) {
 	}
 	s.Tasks.drop(s.key(), s.before.GetUID())
 	if why.Final {
+		s.logEnd()
 		s.tellConsumerQueue(ctx)
 		return s.untilExpired(), s.recordCompletion(ctx, s.before)
 	}
@@ -127,11 +128,16 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if stop := s.count(ctx, m); stop != nil {
 		return s.halt(ctx, *stop)
 	}
+	verb := "Started"
+	if s.before.hasBegun() {
+		verb = "Continued"
+	}
 	if err := s.announce(ctx, m); err != nil {
 		s.Tasks.drop(s.key(), s.before.GetUID())
 		return 0, err
 	}
-	config.Log, config.Queue, config.Total = s.Log.WithValues("name", s.key().ObjectKey), m.Turn.Queue, int(Number(s.status.Total))
+	s.logStart(verb)
+	config.Log, config.Queue, config.Total = s.auditLog(), m.Turn.Queue, int(Number(s.status.Total))
 	s.Tasks.begin(s.key(), m, config, s.work.Settings(), s.Now())
 	return earlyInterval, nil
 }

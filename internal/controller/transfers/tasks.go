@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,6 +51,8 @@ type Task struct {
 	// writtenAt is when the status was written last.
 	writtenAt time.Time
 	observe   func(transfer.Progress)
+	log       logr.Logger
+	dryRun    bool
 }
 
 // HasBegun says whether there is a transfer, or was one.
@@ -125,7 +128,7 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 	begun := t.of[key]
 	begun.Move, begun.cancel, begun.done, begun.settings, begun.writtenAt = m, cancel, make(chan struct{}), settings, now
 	begun.Progress = transfer.Progress{Moved: config.Moved, Apart: config.MovedApart}
-	begun.observe = config.Report
+	begun.observe, begun.log, begun.dryRun = config.Report, config.Log, config.DryRun
 	t.mu.Unlock()
 	config.Settings = func() transfer.Settings {
 		t.mu.Lock()
@@ -229,11 +232,17 @@ func (t *Tasks) forget(key Key, but types.UID) {
 	t.mu.Lock()
 	old := t.of[key]
 	other := old != nil && old.uid != but
-	runs := other && old.runs()
+	var former Task
+	if other {
+		former = *old
+	}
 	t.mu.Unlock()
 	switch {
-	case runs:
+	case former.runs():
 		t.stop(key)
+	case former.Ended:
+		former.log.Info("Deleted before it ended", "messages", former.Progress.Moved, "dryRun", former.dryRun)
+		t.drop(key, but)
 	case other, but == "":
 		t.drop(key, but)
 	}

@@ -53,13 +53,13 @@ func (c *jobCommand) begin(ctx context.Context, consumerQueue string) (session, 
 	return kube, err
 }
 
-// requester is who the API server takes the user for; empty if the API server does not say.
-func (c *jobCommand) requester(ctx context.Context, kube session, kind string) string {
+// requester returns the user name that the API server knows.
+func (c *jobCommand) requester(ctx context.Context, kube session) (string, error) {
 	name, err := kube.username(ctx)
 	if err != nil {
-		printf(c.ErrOut, "The API server does not say who you are, so the %s will not tell who asked: %v\n", kind, err)
+		return "", fmt.Errorf("spec.requestedBy: the API server does not say who you are: %w", err)
 	}
-	return name
+	return name, nil
 }
 
 // generated is the metadata of an object whose name the API server completes.

@@ -89,7 +89,9 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	spec.RequestedBy = p.requester(ctx, kube, "Purge")
+	if spec.RequestedBy, err = p.requester(ctx, kube); err != nil {
+		return err
+	}
 	counted, err := p.counted(ctx, kube, spec)
 	if err != nil {
 		return err

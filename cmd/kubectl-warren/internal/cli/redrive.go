@@ -54,7 +54,9 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	spec.RequestedBy = r.requester(ctx, kube, "Redrive")
+	if spec.RequestedBy, err = r.requester(ctx, kube); err != nil {
+		return err
+	}
 	question, err := r.question(ctx, kube, spec)
 	if err != nil || question == "" {
 		return err

@@ -148,7 +148,11 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 			return s.create(w, r, asked)
 		}
 	}
-	object, err := asked.object(s.requester(r.Context()))
+	requester, err := s.Username(r.Context())
+	if err != nil {
+		return fmt.Errorf("spec.requestedBy: the API server does not say who you are: %w", err)
+	}
+	object, err := asked.object(requester)
 	if err != nil {
 		return err
 	}
@@ -179,7 +183,11 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	if asked.Kind == purge { // no more than was counted
 		asked.Limit = r.PostForm.Get("counted")
 	}
-	object, err := asked.object(s.requester(r.Context()))
+	requester, err := s.Username(r.Context())
+	if err != nil {
+		return fmt.Errorf("spec.requestedBy: the API server does not say who you are: %w", err)
+	}
+	object, err := asked.object(requester)
 	if err != nil {
 		return err
 	}
@@ -188,15 +196,6 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	}
 	toTransfer(w, r, asked.Kind, object)
 	return nil
-}
-
-// requester is who the API server takes the user for; empty if it does not say.
-func (s *Server) requester(ctx context.Context) string {
-	name, err := s.Username(ctx)
-	if err != nil {
-		return "" // nobody is named then
-	}
-	return name
 }
 
 // object is the Redrive or the Purge that is asked for.
