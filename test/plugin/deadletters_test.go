@@ -35,7 +35,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1),
 			HaveField("ErrOut", ContainSubstring("kubectl --namespace "+w.Namespace+" create serviceaccount warren-dead-letters\n")),
-			HaveField("ErrOut", ContainSubstring("--clusterrole=edit --serviceaccount="+w.Namespace+":warren-dead-letters\n"))),
+			HaveField("ErrOut", ContainSubstring("--clusterrole=warren-deadletterqueue-editor-role --serviceaccount="+w.Namespace+":warren-dead-letters\n"))),
 			"dlq", "show", "orders", editor)
 		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
 
@@ -93,7 +93,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/messages"`)),
 			HaveField("ErrOut", ContainSubstring("gives the ServiceAccount the role:\n  kubectl --namespace "+w.Namespace+
-				" create rolebinding warren-dead-letters-edit --clusterrole=edit"))), "dlq", "peek", "orders", editor)
+				" create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role"))), "dlq", "peek", "orders", editor)
 	})
 
 	It("tells who has the role view which role is missing for the rest", func() {
@@ -110,8 +110,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		Eventually(func() string { return viewer("ls").Out }).Should(MatchRegexp(`orders +orders\.dlq +2 `))
 		for _, verb := range []string{"show", "peek", "export"} {
 			Eventually(viewer).WithArguments(verb, "orders").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(
-				`you may create none of "warren-dead-letters": ask for the role edit in namespace "`+w.Namespace+
-					`", or for the verb create on serviceaccounts/token.`))), verb)
+				`you may create none of "warren-dead-letters" in namespace "`+w.Namespace+`". Somebody with the role admin`))), verb)
 		}
 		Eventually(viewer).WithArguments("redrive", "orders", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
@@ -125,7 +124,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		kube.Kubectl("create", "rolebinding", "token", "--namespace="+w.Namespace, "--role=token", "--user=viewer")
 		Eventually(func() ended { return viewer("show", "orders") }).Should(SatisfyAll(
 			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
-		for verb, role := range map[string]string{"peek": "edit", "export": "warren-deadletterqueue-admin-role"} {
+		for verb, role := range map[string]string{"peek": "warren-deadletterqueue-editor-role", "export": "warren-deadletterqueue-admin-role"} {
 			Eventually(viewer).WithArguments(verb, "orders").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", SatisfyAll(
 				ContainSubstring("gives the ServiceAccount the role:\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
 		}

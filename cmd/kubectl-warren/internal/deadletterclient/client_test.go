@@ -166,10 +166,12 @@ func TestNoToken(t *testing.T) {
 The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Somebody with the
 role admin in the namespace makes one, once:
   kubectl --namespace shop create serviceaccount warren-dead-letters
-  kubectl --namespace shop create rolebinding warren-dead-letters-edit --clusterrole=edit --serviceaccount=shop:warren-dead-letters
-With the role view instead of edit, it sees counts and no messages. Another ServiceAccount is taken with --service-account.`},
+  kubectl --namespace shop create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters
+With warren-deadletterqueue-viewer-role it sees counts and no messages. Another ServiceAccount is taken with --service-account.`},
 		"no right": {apierrors.NewForbidden(accounts, "warren-dead-letters", errors.New("no")), `serviceaccounts "warren-dead-letters" is forbidden: no
-The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none of "warren-dead-letters": ask for the role edit in namespace "shop", or for the verb create on serviceaccounts/token.`},
+The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none of "warren-dead-letters" in namespace "shop". Somebody with the role admin in the namespace lets you create tokens of this ServiceAccount alone:
+  kubectl --namespace shop create role warren-dead-letters-token --verb=create --resource=serviceaccounts/token --resource-name=warren-dead-letters
+  kubectl --namespace shop create rolebinding warren-dead-letters-token --role=warren-dead-letters-token --user=YOU`},
 		"nobody knows the user": {apierrors.NewUnauthorized("Unauthorized"), "Unauthorized"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,8 +233,8 @@ Everybody may get services/proxy of this one Service by the Role warren-dead-let
 			want:   "error trying to reach service: dial tcp 10.0.0.7:8444: connect: connection refused" + nobody,
 		},
 		"a manager that fails":      {answer: plainText(http.StatusBadGateway, "bad gateway"), want: "bad gateway"},
-		"no right to count":         {answer: forbidden, want: grant + "view --clusterrole=view --serviceaccount=shop:warren-dead-letters"},
-		"no right to look":          {answer: forbidden, subresource: v1alpha1.SubresourceMessages, want: grant + "edit --clusterrole=edit --serviceaccount=shop:warren-dead-letters"},
+		"no right to count":         {answer: forbidden, want: grant + "deadletterqueue-viewer-role --clusterrole=warren-deadletterqueue-viewer-role --serviceaccount=shop:warren-dead-letters"},
+		"no right to look":          {answer: forbidden, subresource: v1alpha1.SubresourceMessages, want: grant + "deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters"},
 		"no right to export":        {answer: forbidden, subresource: v1alpha1.SubresourceExport, want: grant + "deadletterqueue-admin-role --clusterrole=warren-deadletterqueue-admin-role --serviceaccount=shop:warren-dead-letters"},
 		"no right at the API":       {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to look at messages, admin to export them.`},
 		"a token that is refused":   {answer: failure(apierrors.NewUnauthorized("give a token for the audience warren")), want: "give a token for the audience warren"},

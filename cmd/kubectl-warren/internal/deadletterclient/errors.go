@@ -32,11 +32,10 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// role is what a ServiceAccount needs: part of the built-in role, but for exports, for which admin would be too much. Whoever has the role
-// edit can act as any ServiceAccount of the namespace.
+// role is the role that a ServiceAccount needs, and no more: users with the built-in role edit can act as any ServiceAccount of the namespace.
 var role = map[string]string{
-	"":                           "view",
-	v1alpha1.SubresourceMessages: "edit",
+	"":                           "warren-deadletterqueue-viewer-role",
+	v1alpha1.SubresourceMessages: "warren-deadletterqueue-editor-role",
 	v1alpha1.SubresourceExport:   "warren-deadletterqueue-admin-role",
 }
 
@@ -48,11 +47,13 @@ func (c *Client) explainToken(err error) error {
 role admin in the namespace makes one, once:
   kubectl --namespace %s create serviceaccount %s
 %s
-With the role view instead of edit, it sees counts and no messages. Another ServiceAccount is taken with --service-account.`,
-			namespace, account, c.bindCommand("edit")), http.StatusNotFound}
+With %s it sees counts and no messages. Another ServiceAccount is taken with --service-account.`,
+			namespace, account, c.bindCommand(role[v1alpha1.SubresourceMessages]), role[""]), http.StatusNotFound}
 	case apierrors.IsForbidden(err):
 		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none "+
-			"of %q: ask for the role edit in namespace %q, or for the verb create on serviceaccounts/token.",
+			"of %[1]q in namespace %[2]q. Somebody with the role admin in the namespace lets you create tokens of this ServiceAccount alone:\n"+
+			"  kubectl --namespace %[2]s create role %[1]s-token --verb=create --resource=serviceaccounts/token --resource-name=%[1]s\n"+
+			"  kubectl --namespace %[2]s create rolebinding %[1]s-token --role=%[1]s-token --user=YOU",
 			account, namespace), http.StatusForbidden}
 	}
 	return err

@@ -1,0 +1,35 @@
+package deadletterclient
+
+import (
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A built-in role reads and writes Secrets. Users who may create a pod in the namespace get a token of each ServiceAccount there.
+func TestNoDocumentBindsABuiltInRoleToAServiceAccount(t *testing.T) {
+	t.Parallel()
+	binding := regexp.MustCompile(`--clusterrole[= ](edit|admin|cluster-admin)\b.*--serviceaccount`)
+	docs, read := os.DirFS("../../../../docs"), 0
+	err := fs.WalkDir(docs, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		text, err := fs.ReadFile(docs, path)
+		read++
+		for _, found := range binding.FindAllString(string(text), -1) {
+			t.Errorf("docs/%s: %s", path, found)
+		}
+		return err
+	})
+	if err != nil || read == 0 {
+		t.Errorf("read %d documents: %v", read, err)
+	}
+	for subresource, name := range role {
+		if !strings.HasPrefix(name, "warren-deadletterqueue-") {
+			t.Errorf("%q needs the role %s", subresource, name)
+		}
+	}
+}
