@@ -13,6 +13,56 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
+// restore deletes an object and creates it again as a backup does: with labels and annotations, without a status.
+func (w *world) restore(object client.Object) {
+	GinkgoHelper()
+	Expect(kube.Delete(ctx(), object)).To(Succeed())
+	Eventually(func() error {
+		return kube.Get(ctx(), client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+	}).
+		Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	object.SetUID("")
+	object.SetResourceVersion("")
+	object.SetManagedFields(nil)
+	switch object := object.(type) {
+	case *v1alpha1.Redrive:
+		object.Status = v1alpha1.RedriveStatus{}
+	case *v1alpha1.Purge:
+		object.Status = v1alpha1.PurgeStatus{}
+	}
+	Expect(kube.Create(ctx(), object)).To(Succeed())
+}
+
+// finishBoth moves one dead letter by a Redrive, deletes another one by a Purge, and returns both jobs once they are recorded.
+func (w *world) finishBoth() (*v1alpha1.Redrive, *v1alpha1.Purge) {
+	GinkgoHelper()
+	w.Queue("orders", `{}`)
+	w.Ready("orders")
+	w.VHost.Send("", "orders.dlq", numbered(1)...)
+	w.Redrive("again", `{consumerQueueRef: {name: orders}}`)
+	w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionTrue, "Completed"))
+	w.VHost.Send("", "orders.dlq", numbered(1)...)
+	w.Purge("old", `{consumerQueueRef: {name: orders}, limit: 5}`)
+	w.EventuallyPurge("old", Condition("Ready", metav1.ConditionTrue, "Completed"))
+	isRecorded := SatisfyAll(HaveField("Labels", HaveKeyWithValue("velero.io/exclude-from-backup", "true")),
+		HaveField("Annotations", HaveKey("messaging.warren.dev/completed-at")))
+	redrive, purge := w.EventuallyRedrive("again", isRecorded), w.EventuallyPurge("old", isRecorded)
+	cq := &v1alpha1.ConsumerQueue{}
+	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "orders"}, cq)).To(Succeed())
+	Expect(cq.Status.FinishedJobs).To(HaveExactElements(HaveField("Name", "again"), HaveField("Name", "old")))
+	w.VHost.Send("", "orders.dlq", numbered(2)...)
+	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
+	return redrive, purge
+}
+
+// expectNothingDone expects both jobs to say that they have finished before, and all dead letters to be there.
+func (w *world) expectNothingDone() {
+	GinkgoHelper()
+	w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionTrue, "AlreadyFinished"), HaveField("Status.Total", BeNil()))
+	w.EventuallyPurge("old", Condition("Ready", metav1.ConditionTrue, "AlreadyFinished"), HaveField("Status.Total", BeNil()))
+	Expect(w.VHost.Ready("orders.dlq")).To(Equal(2))
+}
+
 // loseStatus takes the status away from the ConsumerQueue "orders" and from its BrokerConnection.
 func (w *world) loseStatus(patch string) {
 	GinkgoHelper()
@@ -60,6 +110,27 @@ var _ = Describe("A status that was lost", func() {
 		w.Connect(bc.Spec)
 		w.Queue("orders", typed+"\ndeletionPolicy: Retain")
 		w.expectStatus(before)
+	})
+
+	It("lets no finished Redrive or Purge run again after a restore, also where the ConsumerQueue lost its record", func() {
+		w := newWorld(newest)
+		redrive, purge := w.finishBoth()
+		w.loseStatus(`[{"op": "replace", "path": "/status", "value": {}}]`)
+		w.Ready("orders")
+		w.restore(redrive)
+		w.restore(purge)
+		w.expectNothingDone()
+	})
+
+	It("lets no finished Redrive or Purge run again that is created from its manifest", func() {
+		w := newWorld(newest)
+		redrive, purge := w.finishBoth()
+		for _, object := range []client.Object{redrive, purge} {
+			object.SetAnnotations(nil)
+			object.SetLabels(nil)
+			w.restore(object)
+		}
+		w.expectNothingDone()
 	})
 
 	It("is no reason to leave an empty topology when the ConsumerQueue is deleted", func() {
