@@ -43,10 +43,14 @@ func TestARedriveLogsWhatItDoes(t *testing.T) {
 			topologytest.Equal(t, "lines", 2, len(lines))
 			who := `"uid"="uid" "requestedBy"="` + test.requestedBy + `"`
 			for i, parts := range [][]string{
-				{`"msg"="Started"`, `"name"={"name"="again" "namespace"="shop"}`, who, `"selection"="` + test.selection + `"`,
-					`"source"="orders.dlq"`, `"total"=9`, `"dryRun"=false`},
-				{`"msg"="Ended"`, who, `"outcome"="Completed"`,
-					`"counts"="4 of 9 messages moved, 5 skipped (NotSelected)"`},
+				{
+					`"msg"="Started"`, `"name"={"name"="again" "namespace"="shop"}`, who, `"selection"="` + test.selection + `"`,
+					`"source"="orders.dlq"`, `"total"=9`, `"dryRun"=false`,
+				},
+				{
+					`"msg"="Ended"`, who, `"outcome"="Completed"`,
+					`"counts"="4 of 9 messages moved, 5 skipped (NotSelected)"`,
+				},
 			} {
 				for _, part := range parts {
 					if !strings.Contains(lines[i], part) {

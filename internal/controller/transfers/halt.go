@@ -60,7 +60,7 @@ func Done(reason, message string) *Halt {
 // the job was meant for.
 const missingBudget = time.Minute
 
-// limitWait makes a Halt because of a missing ConsumerQueue final after missingBudget. The budget counts from the status that said so first.
+// limitWait makes a Halt because of a missing ConsumerQueue final after missingBudget, which counts from the status that said so first.
 func limitWait(why Halt, job Job, now time.Time) Halt {
 	if why.Value.Reason != v1alpha1.ReasonConsumerQueueNotFound || job.hasBegun() {
 		return why
