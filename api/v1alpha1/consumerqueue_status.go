@@ -119,12 +119,12 @@ type ConsumerQueueStatus struct {
 
 // FinishedJob is a Redrive or a Purge that has finished, well or badly.
 type FinishedJob struct {
-	// kind is Redrive or Purge.
+	// kind says what the job did: a Redrive moved messages, a Purge deleted them.
 	// +kubebuilder:validation:Enum=Redrive;Purge
 	// +required
 	Kind string `json:"kind,omitempty"`
 
-	// name is the name of the Redrive or Purge.
+	// name is that of the resource, in the namespace of the ConsumerQueue. The resource itself may be gone.
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name,omitempty"`
