@@ -32,7 +32,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// role is the role that a ServiceAccount needs, and no more: users with the built-in role edit can act as any ServiceAccount of the namespace.
+// role is the role that a ServiceAccount needs, and no more: users with the built-in role edit can act as any ServiceAccount of the
+// namespace.
 var role = map[string]string{
 	"":                           "warren-deadletterqueue-viewer-role",
 	v1alpha1.SubresourceMessages: "warren-deadletterqueue-editor-role",
@@ -51,7 +52,8 @@ With %s it sees counts and no messages. Another ServiceAccount is taken with --s
 			namespace, account, c.bindCommand(role[v1alpha1.SubresourceMessages]), role[""]), http.StatusNotFound}
 	case apierrors.IsForbidden(err):
 		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none "+
-			"of %[1]q in namespace %[2]q. Somebody with the role admin in the namespace lets you create tokens of this ServiceAccount alone:\n"+
+			"of %[1]q in namespace %[2]q. Somebody with the role admin in the namespace lets you create tokens of this ServiceAccount "+
+			"alone:\n"+
 			"  kubectl --namespace %[2]s create role %[1]s-token --verb=create --resource=serviceaccounts/token --resource-name=%[1]s\n"+
 			"  kubectl --namespace %[2]s create rolebinding %[1]s-token --role=%[1]s-token --user=YOU",
 			account, namespace), http.StatusForbidden}
