@@ -51,7 +51,7 @@ func (w *world) finishBoth() (*v1alpha1.Redrive, *v1alpha1.Purge) {
 	Expect(kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: "orders"}, cq)).To(Succeed())
 	Expect(cq.Status.FinishedJobs).To(HaveExactElements(HaveField("Name", "again"), HaveField("Name", "old")))
 	w.VHost.Send("", "orders.dlq", numbered(2)...)
-	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
+	Eventually(w.VHost.Ready).WithArguments("orders.dlq").Should(Equal(2))
 	return redrive, purge
 }
 
@@ -60,7 +60,7 @@ func (w *world) expectNothingDone() {
 	GinkgoHelper()
 	w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionTrue, "AlreadyFinished"), HaveField("Status.Total", BeNil()))
 	w.EventuallyPurge("old", Condition("Ready", metav1.ConditionTrue, "AlreadyFinished"), HaveField("Status.Total", BeNil()))
-	Expect(w.VHost.Ready("orders.dlq")).To(Equal(2))
+	Consistently(w.VHost.Ready).WithArguments("orders.dlq").Should(Equal(2))
 }
 
 // loseStatus takes the status away from the ConsumerQueue "orders" and from its BrokerConnection.
