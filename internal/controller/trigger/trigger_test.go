@@ -66,6 +66,10 @@ func TestStatusLost(t *testing.T) {
 	} {
 		topologytest.Equal(t, name, test.want, StatusLost().Update(event.UpdateEvent{ObjectOld: test.old, ObjectNew: test.now}))
 	}
+	lost := StatusLost()
+	topologytest.Equal(t, "a new resource", false, lost.Create(event.CreateEvent{Object: queue(nil, 0)}))
+	topologytest.Equal(t, "a deleted resource", false, lost.Delete(event.DeleteEvent{Object: queue(nil, 0)}))
+	topologytest.Equal(t, "news of the broker", false, lost.Generic(event.GenericEvent{Object: queue(nil, 0)}))
 }
 
 // status.lastHandledReconcileAt holds 1024 characters, and a value that it cannot hold would never be seen as handled.
