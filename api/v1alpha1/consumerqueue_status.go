@@ -95,7 +95,7 @@ type ConsumerQueueStatus struct {
 	// +optional
 	Contract *ContractStatus `json:"contract,omitempty"`
 
-	// planHash identifies the set of all changes, those that are omitted included; empty when in sync.
+	// planHash identifies the set of all changes, including the omitted ones. It is empty when in sync.
 	// +kubebuilder:validation:MaxLength=80
 	// +optional
 	PlanHash string `json:"planHash,omitempty"`

@@ -54,8 +54,11 @@ func newCount(asOf time.Time, answered map[string]management.MessageCount, asked
 		if numbers.Messages > 0 {
 			c.messages[queue] = numbers
 		}
-		if last != nil && min(numbers.Held, last.messages[queue].Held) > 0 {
-			c.stuck[queue] = min(numbers.Held, last.messages[queue].Held)
+		if last == nil {
+			continue
+		}
+		if stuck := min(numbers.Held, last.messages[queue].Held); stuck > 0 {
+			c.stuck[queue] = stuck
 		}
 	}
 	return c

@@ -122,7 +122,7 @@ func (t *teardown) deletesMessages() bool {
 	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && (known || !unknown)
 }
 
-// deleteWorkQueues deletes delay tiers and main queue, unless a queue of somebody else dead-letters to them. With deletionPolicy Delete
+// deleteWorkQueues deletes delay tiers and main queue, unless a foreign queue dead-letters to them. With deletionPolicy Delete
 // their messages go, too; otherwise they must be provably empty.
 func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed, step plan.Teardown) error {
 	withMessages := t.deletesMessages()

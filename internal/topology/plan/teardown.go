@@ -14,7 +14,7 @@ import (
 type Teardown struct {
 	// WorkQueues are the delay tiers and after them the main queue: they go together or not at all.
 	WorkQueues []string
-	// FeedingQueue is a queue of somebody else that dead-letters into WorkQueues; empty if there is none.
+	// FeedingQueue is a foreign queue that dead-letters into WorkQueues; empty if there is none.
 	FeedingQueue string
 	// DeadLetterQueues are those that no queue dead-letters to. They go one by one.
 	DeadLetterQueues []string
