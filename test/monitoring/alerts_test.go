@@ -26,7 +26,16 @@ import (
 // leaderless is the alert that has no resource.
 const leaderless = "WarrenOperatorWithoutLeader"
 
-// A manager works for a few namespaces, and a Prometheus scrapes it. In each namespace something goes wrong.
+// fault is something that goes wrong, and what Prometheus tells of it.
+type fault struct {
+	name    string
+	happens func()
+	fires   func() []string
+	quiet   func() []string // alerts that would blame another cause
+	mended  func()          // nil where the alerts stay
+}
+
+// A manager works for a few namespaces, and a Prometheus scrapes it. In the namespaces everything goes wrong at the same time.
 var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	var (
 		kube       *APIServer
@@ -34,15 +43,25 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		prometheus *prometheus
 		address    string
 		token      string
-		// well, cut and fenced are named by what becomes of them.
-		well, cut, fenced *world
+		// All but well are named by what becomes of them.
+		well, unmanaged, severed, locked, fenced, refused, leaving *world
+
+		worlds []*world
 	)
 
 	BeforeAll(func() {
 		kube = SharedAPIServer()
-		well, cut, fenced = newWorld(kube, "administrator"), newWorld(kube, "administrator"), newWorld(kube, "monitoring")
-		namespaces := []string{well.Namespace, cut.Namespace, fenced.Namespace}
-		for _, w := range []*world{well, cut, fenced} {
+		for _, w := range []**world{&well, &unmanaged, &severed, &locked, &leaving} {
+			*w = newWorld(kube, "administrator")
+			worlds = append(worlds, *w)
+		}
+		for _, w := range []**world{&fenced, &refused} {
+			*w = newWorld(kube, "monitoring")
+			worlds = append(worlds, *w)
+		}
+		var namespaces []string
+		for _, w := range worlds {
+			namespaces = append(namespaces, w.Namespace)
 			w.Queue("orders", `{bindings: [{exchange: {name: events, type: topic}, routingKeys: ["order.#"]}]}`)
 		}
 		address, token = FreeAddress(), tokenFile(kube)
@@ -61,11 +80,11 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	}
 
 	It("tells of nothing while all is well", func() {
-		for _, w := range []*world{well, cut, fenced} {
+		for _, w := range worlds {
 			w.AllReady(1)
 		}
-		Eventually(func() model.Vector { return prometheus.query(`warren_consumerqueue_messages`) }).Should(HaveLen(9),
-			"three roles in three namespaces")
+		Eventually(func() model.Vector { return prometheus.query(`warren_consumerqueue_messages`) }).Should(HaveLen(3*len(worlds)),
+			"three roles in each namespace")
 		Eventually(prometheus.firing).Should(BeEmpty())
 		found, err := prometheus.Rules(ctx(), nil)
 		Expect(err).NotTo(HaveOccurred())
@@ -80,10 +99,11 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	})
 
 	It("has the namespace of a resource, not of the manager, and that of the manager where a metric has none", func() {
-		prometheus.eventually(`warren_connection_up{protocol="amqp"}`, ConsistOf(
-			HaveField("Metric", HaveKeyWithValue(model.LabelName("namespace"), model.LabelValue(well.Namespace))),
-			HaveField("Metric", HaveKeyWithValue(model.LabelName("namespace"), model.LabelValue(cut.Namespace))),
-			HaveField("Metric", HaveKeyWithValue(model.LabelName("namespace"), model.LabelValue(fenced.Namespace)))))
+		var named []any
+		for _, w := range worlds {
+			named = append(named, HaveField("Metric", HaveKeyWithValue(model.LabelName("namespace"), model.LabelValue(w.Namespace))))
+		}
+		prometheus.eventually(`warren_connection_up{protocol="amqp"}`, ConsistOf(named...))
 		prometheus.eventually(`leader_election_master_status{namespace="warren-system"}`, HaveLen(1))
 	})
 
@@ -96,93 +116,195 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		well.Ready("orders")
 	})
 
-	It("tells of a broker that cannot be reached, by AMQP or by the management API", func() {
-		cut.management.Refuse()
-		fires(cut.is("WarrenBrokerUnreachable", "default"))
-		cut.management.Accept()
-		ends(cut.is("WarrenBrokerUnreachable", "default"))
-		cut.amqp.Refuse()
-		fires(cut.is("WarrenBrokerUnreachable", "default"))
-		prometheus.eventually(`warren_connection_up == 0`, HaveLen(1))
-		cut.amqp.Accept()
-		ends(cut.is("WarrenBrokerUnreachable", "default"))
-		Eventually(func() model.Vector { return prometheus.query(`warren_connection_reconnects_total > 0`) }).Should(HaveLen(1))
+	untagged := &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Name: "untagged"}}
+	standing := fmt.Sprintf("warren-fence-%d-ABCDEF:someone:orders", time.Now().Add(-2*time.Minute).Unix())
+	faults := []fault{
+		{
+			name:    "a management API that cannot be reached",
+			happens: func() { unmanaged.management.Refuse() },
+			fires:   func() []string { return []string{unmanaged.is("WarrenBrokerUnreachable", "default")} },
+			mended:  func() { unmanaged.management.Accept() },
+		},
+		{
+			name:    "a broker that cannot be reached by AMQP",
+			happens: func() { severed.amqp.Refuse() },
+			fires:   func() []string { return []string{severed.is("WarrenBrokerUnreachable", "default")} },
+			mended:  func() { severed.amqp.Accept() },
+		},
+		{
+			name: "a Secret that is gone",
+			happens: func() {
+				locked.Kube.Kubectl("delete", "secret", "--namespace="+locked.Namespace, "rabbitmq")
+				locked.Kube.Kubectl("patch", "brokerconnection", "--namespace="+locked.Namespace, "default", "--type=merge",
+					`--patch={"spec":{"resyncInterval":"2s"}}`) // a new generation does not wait for the Secret to come back
+			},
+			fires:  func() []string { return []string{locked.is("WarrenBrokerUnreachable", "default")} },
+			mended: func() { locked.Secret(locked.user.Username, locked.user.Password) },
+		},
+		{
+			name:    "drift that is not to be corrected",
+			happens: func() { well.Queue("reported", `{driftPolicy: Report, retry: {policy: None}}`) },
+			fires:   func() []string { return []string{well.is("WarrenDriftNotCorrected", "reported")} },
+			mended:  func() { well.Queue("reported", `{driftPolicy: Correct, retry: {policy: None}}`) },
+		},
+		{
+			name: "a queue that must be recreated",
+			happens: func() {
+				well.VHost.DeclareQueue("invoices", map[string]any{"x-queue-type": "classic"})
+				well.Queue("invoices", `{retry: {policy: None}}`)
+			},
+			fires: func() []string { return []string{well.is("WarrenRecreationRequired", "invoices")} },
+			quiet: func() []string { return []string{well.is("WarrenDriftNotCorrected", "invoices")} },
+		},
+		{
+			name:    "a ConsumerQueue that is Stalled",
+			happens: func() { well.Queue("rival", `{queue: {name: orders}, retry: {policy: None}}`) },
+			fires:   func() []string { return []string{well.is("WarrenConsumerQueueStalled", "rival")} },
+			mended:  func() { well.Delete("rival") },
+		},
+		{
+			name: "a BrokerConnection that does not exist, and a Redrive that waits for it",
+			happens: func() {
+				well.Queue("lost", `{connectionRef: {name: typo}}`)
+				well.Redrive("waits", `{consumerQueueRef: {name: lost}}`)
+			},
+			fires: func() []string {
+				return []string{well.is("WarrenConnectionMissing", "typo"), well.is("WarrenRedriveOrPurgeWaiting", "waits")}
+			},
+			mended: func() {
+				well.Kube.Kubectl("delete", "redrive", "--namespace="+well.Namespace, "waits")
+				well.Delete("lost")
+			},
+		},
+		{
+			name:    "a Redrive that cannot start",
+			happens: func() { well.Redrive("fails", `{consumerQueueRef: {name: nobody}}`) },
+			fires:   func() []string { return []string{well.is("WarrenRedriveOrPurgeFailed", "fails")} },
+			mended:  func() { well.Kube.Kubectl("delete", "redrive", "--namespace="+well.Namespace, "fails") },
+		},
+		{
+			name: "a BrokerConnection that was never Ready though its broker answers",
+			happens: func() {
+				user := broker.NewUser(GinkgoTB()) // no tag: the management API refuses the user
+				fenced.VHost.Grant(user, ".*", ".*", ".*")
+				fenced.SecretNamed("untagged", user.Username, user.Password)
+				untagged.Spec = v1alpha1.BrokerConnectionSpec{
+					SecretRef: &v1alpha1.SecretReference{Name: "untagged"}, VHost: fenced.VHost.Name, ResyncInterval: "1s",
+				}
+				fenced.Apply(untagged)
+			},
+			fires:  func() []string { return []string{fenced.is("WarrenConnectionNotReady", "untagged")} },
+			quiet:  func() []string { return []string{fenced.is("WarrenBrokerUnreachable", "untagged")} },
+			mended: func() { Expect(fenced.Kube.Delete(ctx(), untagged)).To(Succeed()) },
+		},
+		{
+			name: "an advisory by which messages can be lost",
+			happens: func() {
+				well.VHost.SetPolicy("expiring", brokers.Policy{
+					Pattern: "^orders.dlq$", ApplyTo: "queues", Definition: map[string]any{"message-ttl": 3_600_000},
+				})
+				for _, code := range []string{"DeadLettersExpire", "ShadowedByPolicy"} {
+					prometheus.eventually(fmt.Sprintf(`ALERTS{alertname="WarrenMessagesCanBeLost", name="orders", code=%q}`, code), HaveLen(1))
+				}
+			},
+			fires:  func() []string { return []string{well.is("WarrenMessagesCanBeLost", "orders")} },
+			mended: func() { well.VHost.DeletePolicy("expiring") },
+		},
+		{
+			name:    "dead letters that grow, and that wait",
+			happens: func() { well.VHost.Publish("", "orders.dlq", "first", "second") },
+			fires: func() []string {
+				return []string{well.is("WarrenDeadLettersGrowing", "orders"), well.is("WarrenDeadLettersWaiting", "orders")}
+			},
+		},
+		{
+			name: "dead letters whose queue is full",
+			happens: func() {
+				well.Queue("jammed", `{queue: {messageTTL: 1s}, retry: {policy: None}, deadLetter: {queue: {maxLength: 1, overflow: RejectPublish}}}`)
+				well.Ready("jammed")
+				well.VHost.Publish("", "jammed.dlq", "up to the limit", "above")
+				well.VHost.Publish("", "jammed", "first", "second")
+			},
+			fires: func() []string { return []string{well.is("WarrenDeadLettersStuck", "jammed")} },
+		},
+		{
+			name: "a fence that stands, here one that this user may not take down",
+			happens: func() {
+				fenced.VHost.SetPolicy(standing, brokers.Policy{
+					Pattern: "^orders$", ApplyTo: "queues", Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
+				})
+			},
+			fires:  func() []string { return []string{fenced.is("WarrenFenceStanding", "default")} },
+			mended: func() { fenced.VHost.DeletePolicy(standing) },
+		},
+		{
+			name:    "a vhost that is not read any more though the broker answers, here with a refusal",
+			happens: func() { broker.SetTags(GinkgoTB(), refused.user) },
+			fires:   func() []string { return []string{refused.is("WarrenSnapshotStale", "default")} },
+			quiet:   func() []string { return []string{refused.is("WarrenBrokerUnreachable", "default")} },
+			mended:  func() { broker.SetTags(GinkgoTB(), refused.user, "monitoring") },
+		},
+		{
+			name: "a deletion that waits",
+			happens: func() {
+				leaving.management.Refuse()
+				leaving.Delete("orders")
+			},
+			fires: func() []string { return []string{leaving.is("WarrenDeletionWaiting", "orders")} },
+			mended: func() {
+				leaving.management.Accept()
+				Eventually(func() bool { return leaving.Exists("orders") }).Should(BeFalse())
+			},
+		},
+	}
+
+	It("scrapes while everything goes wrong", func() {
+		for _, fault := range faults {
+			fault.happens()
+		}
 	})
 
-	It("tells of a Secret that is gone", func() {
-		cut.Kube.Kubectl("delete", "secret", "--namespace="+cut.Namespace, "rabbitmq")
-		cut.Kube.Kubectl("patch", "brokerconnection", "--namespace="+cut.Namespace, "default", "--type=merge",
-			`--patch={"spec":{"resyncInterval":"2s"}}`) // a new generation does not wait for the Secret to come back
-		fires(cut.is("WarrenBrokerUnreachable", "default"))
-		cut.Secret(cut.user.Username, cut.user.Password)
-		ends(cut.is("WarrenBrokerUnreachable", "default"))
-	})
+	for _, fault := range faults {
+		It("fires for "+fault.name, func() {
+			for _, alert := range fault.fires() {
+				fires(alert)
+			}
+		})
+	}
 
-	It("tells of drift that is not to be corrected", func() {
-		well.Queue("reported", `{driftPolicy: Report, retry: {policy: None}}`)
-		fires(well.is("WarrenDriftNotCorrected", "reported"))
-		well.Queue("reported", `{driftPolicy: Correct, retry: {policy: None}}`)
-		ends(well.is("WarrenDriftNotCorrected", "reported"))
-	})
-
-	It("tells of a queue that must be recreated, and only of that", func() {
-		well.VHost.DeclareQueue("invoices", map[string]any{"x-queue-type": "classic"})
-		well.Queue("invoices", `{retry: {policy: None}}`)
-		fires(well.is("WarrenRecreationRequired", "invoices"))
-		Consistently(prometheus.firing).ShouldNot(ContainElement(well.is("WarrenDriftNotCorrected", "invoices")))
+	It("blames no other cause", func() {
+		var others []any
+		for _, fault := range faults {
+			if fault.quiet != nil {
+				others = append(others, fault.quiet())
+			}
+		}
+		Consistently(prometheus.firing).ShouldNot(ContainElement(BeElementOf(others...)))
+		prometheus.eventually(fmt.Sprintf(`warren_connection_up{namespace=%q} == 0`, severed.Namespace), HaveLen(1))
 		prometheus.eventually(`warren_drift_detected_total{kind="Queue", effect="Recreate"} >= 1`, HaveLen(1))
 	})
 
-	It("fires for a ConsumerQueue that is Stalled, and for a BrokerConnection that does not exist", func() {
-		well.Queue("rival", `{queue: {name: orders}, retry: {policy: None}}`)
-		well.Queue("lost", `{connectionRef: {name: typo}}`)
-		well.Eventually("rival", Condition("Stalled", metav1.ConditionTrue, "Conflict"))
-		fires(well.is("WarrenConsumerQueueStalled", "rival"))
-		fires(well.is("WarrenConnectionMissing", "typo"))
-		well.Delete("rival", "lost")
-		ends(well.is("WarrenConsumerQueueStalled", "rival"))
-		ends(well.is("WarrenConnectionMissing", "typo"))
-	})
-
-	It("fires for a BrokerConnection that was never Ready though its broker answers", func() {
-		user := broker.NewUser(GinkgoTB()) // no tag: the management API refuses the user
-		fenced.VHost.Grant(user, ".*", ".*", ".*")
-		fenced.SecretNamed("untagged", user.Username, user.Password)
-		connection := &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Name: "untagged"}, Spec: v1alpha1.BrokerConnectionSpec{
-			SecretRef: &v1alpha1.SecretReference{Name: "untagged"}, VHost: fenced.VHost.Name, ResyncInterval: "1s",
-		}}
-		fenced.Apply(connection)
-		fires(fenced.is("WarrenConnectionNotReady", "untagged"))
-		Consistently(prometheus.firing).ShouldNot(ContainElement(fenced.is("WarrenBrokerUnreachable", "untagged")))
-		Expect(fenced.Kube.Delete(ctx(), connection)).To(Succeed())
-		ends(fenced.is("WarrenConnectionNotReady", "untagged"))
-	})
-
-	It("fires for an advisory by which messages can be lost", func() {
-		well.VHost.SetPolicy("expiring", brokers.Policy{
-			Pattern: "^orders.dlq$", ApplyTo: "queues", Definition: map[string]any{"message-ttl": 3_600_000},
-		})
-		for _, code := range []string{"DeadLettersExpire", "ShadowedByPolicy"} {
-			prometheus.eventually(fmt.Sprintf(`ALERTS{alertname="WarrenMessagesCanBeLost", name="orders", code=%q}`, code), HaveLen(1))
+	It("ends what is mended", func() {
+		for _, fault := range faults {
+			if fault.mended != nil {
+				fault.mended()
+			}
 		}
-		well.VHost.DeletePolicy("expiring")
-		ends(well.is("WarrenMessagesCanBeLost", "orders"))
+		for _, fault := range faults {
+			for _, alert := range fault.fires() {
+				if fault.mended != nil {
+					ends(alert)
+				}
+			}
+		}
+		prometheus.eventually(fmt.Sprintf(`warren_connection_reconnects_total{namespace=%q} > 0`, severed.Namespace), HaveLen(1))
 	})
 
-	It("tells of dead letters that grow, and that wait", func() {
-		well.VHost.Publish("", "orders.dlq", "first", "second")
-		fires(well.is("WarrenDeadLettersGrowing", "orders"))
-		fires(well.is("WarrenDeadLettersWaiting", "orders"))
-		prometheus.eventually(fmt.Sprintf(`warren_consumerqueue_messages{namespace=%q, name="orders", role="dead_lettered"}`,
-			well.Namespace), HaveExactElements(HaveField("Value", BeNumerically("==", 2))))
-	})
-
-	It("fires for dead letters whose queue is full", func() {
-		well.Queue("jammed", `{queue: {messageTTL: 1s}, retry: {policy: None}, deadLetter: {queue: {maxLength: 1, overflow: RejectPublish}}}`)
-		well.Ready("jammed")
-		well.VHost.Publish("", "jammed.dlq", "up to the limit", "above")
-		well.VHost.Publish("", "jammed", "first", "second")
-		fires(well.is("WarrenDeadLettersStuck", "jammed"))
+	It("forgets what is deleted", func() {
+		leaving.Kube.Kubectl("delete", "brokerconnection", "--namespace="+leaving.Namespace, "default")
+		Eventually(func() model.Vector {
+			return prometheus.query(fmt.Sprintf(`{__name__=~"warren_.*", namespace=%q}`, leaving.Namespace))
+		}).Should(BeEmpty())
 	})
 
 	It("counts what a Redrive moves", func() {
@@ -194,18 +316,6 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		}).Should(HaveLen(1))
 	})
 
-	It("fires for a Redrive that waits, and for one that cannot start", func() {
-		well.Queue("lost", `{connectionRef: {name: typo}}`)
-		well.Redrive("waits", `{consumerQueueRef: {name: lost}}`)
-		well.Redrive("fails", `{consumerQueueRef: {name: nobody}}`)
-		fires(well.is("WarrenRedriveOrPurgeWaiting", "waits"))
-		fires(well.is("WarrenRedriveOrPurgeFailed", "fails"))
-		well.Kube.Kubectl("delete", "redrive", "--namespace="+well.Namespace, "waits", "fails")
-		ends(well.is("WarrenRedriveOrPurgeWaiting", "waits"))
-		ends(well.is("WarrenRedriveOrPurgeFailed", "fails"))
-		well.Delete("lost")
-	})
-
 	It("counts what a Purge deletes", func() {
 		well.VHost.Publish("", "orders.dlq", "sixth", "seventh")
 		Eventually(func() int { return well.VHost.Ready("orders.dlq") }).Should(Equal(2))
@@ -213,38 +323,6 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		Eventually(func() model.Vector {
 			return prometheus.query(`warren_purge_messages_total{consumerqueue="orders", result="deleted"} == 2`)
 		}).Should(HaveLen(1))
-	})
-
-	It("tells of a fence that stands, here one that this user may not take down", func() {
-		fence := fmt.Sprintf("warren-fence-%d-ABCDEF:someone:orders", time.Now().Add(-2*time.Minute).Unix())
-		fenced.VHost.SetPolicy(fence, brokers.Policy{
-			Pattern: "^orders$", ApplyTo: "queues", Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
-		})
-		fires(fenced.is("WarrenFenceStanding", "default"))
-		fenced.VHost.DeletePolicy(fence)
-		ends(fenced.is("WarrenFenceStanding", "default"))
-	})
-
-	It("tells of a vhost that is not read any more though the broker answers, here with a refusal", func() {
-		broker.SetTags(GinkgoTB(), fenced.user)
-		fires(fenced.is("WarrenSnapshotStale", "default"))
-		Consistently(prometheus.firing).ShouldNot(ContainElement(fenced.is("WarrenBrokerUnreachable", "default")))
-		broker.SetTags(GinkgoTB(), fenced.user, "monitoring")
-		ends(fenced.is("WarrenSnapshotStale", "default"))
-	})
-
-	It("fires for a deletion that waits, and forgets what is deleted", func() {
-		cut.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
-		cut.management.Refuse()
-		cut.Delete("orders")
-		fires(cut.is("WarrenDeletionWaiting", "orders"))
-		cut.management.Accept()
-		Eventually(func() bool { return cut.Exists("orders") }).Should(BeFalse())
-		ends(cut.is("WarrenDeletionWaiting", "orders"))
-		cut.Kube.Kubectl("delete", "brokerconnection", "--namespace="+cut.Namespace, "default")
-		Eventually(func() model.Vector {
-			return prometheus.query(fmt.Sprintf(`{__name__=~"warren_.*", namespace=%q}`, cut.Namespace))
-		}).Should(BeEmpty())
 	})
 
 	It("has data for every query of the dashboard", func() {
