@@ -35,14 +35,14 @@ run_tier() {
 quick() {
   local counted others
   counted=(./internal/rabbit) others=()
-  run_tier '!extended && !soak && !bench' cover-rabbit.out -skip=Hammered
+  run_tier '!extended && !soak && !bench' cover-rabbit.out -short
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   counted=(./test/e2e ./internal/rabbit/transfer ./test/plugin ./api/... $(go list ./internal/... | grep -v '/internal/rabbit$'))
   others=(./test/deployment ./test/consumer ./test/facts ./test/stopping ./test/faults ./test/monitoring)
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster)$' |
     grep -vxFf <(go list ./internal/rabbit "${counted[@]}")))
-  run_tier '!extended && !soak && !bench' cover.out -p=2
+  run_tier '!extended && !soak && !bench' cover.out -short -p=2
   go build -o /dev/null ./examples/orders
   GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on ./...
   hack/coverage.sh cover-rabbit.out cover.out

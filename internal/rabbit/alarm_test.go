@@ -29,6 +29,7 @@ const (
 // the same connection. A sentinel that was on its way when the alarm came is not forgotten: it may arrive when the alarm is
 // over.
 func TestAlarms(t *testing.T) {
+	inTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
@@ -83,6 +84,7 @@ func TestAlarms(t *testing.T) {
 
 // A broker of its own is set up in unusual ways.
 func TestUnusualSettings(t *testing.T) {
+	inTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	for _, channels := range []int{1, 2} {

@@ -234,6 +234,7 @@ func queuesBehindFences(t *testing.T, connection *Connection) (queues []string) 
 // No message that the broker confirmed is lost while publishers publish to forty queues, consumers come and go, and all of
 // them are deleted behind one fence.
 func TestNothingIsLostWhileABatchIsHammered(t *testing.T) {
+	inTestAll(t)
 	const queues, rounds, idle = 40, 3, 28
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
@@ -277,8 +278,12 @@ func TestNothingIsLostWhileABatchIsHammered(t *testing.T) {
 
 // Wherever a crash ends a batch, the next connection takes down its fence and takes the sentinels out of all its queues.
 func TestABatchThatCrashesIsClearedAway(t *testing.T) {
+	t.Parallel()
 	for _, step := range append(slices.Clone(steps), safedelete.StepOne, safedelete.StepOpened) {
 		t.Run(step, func(t *testing.T) {
+			if step != safedelete.StepOne {
+				inTestAll(t)
+			}
 			each(t, func(t *testing.T, vh *brokers.VHost) {
 				config := configOf(vh)
 				config.Owner = "owner"

@@ -35,6 +35,7 @@ func trials(t *testing.T) int {
 // No message that the broker confirmed is lost while publishers publish, consumers come and go, and the queue is deleted
 // or not; and where it is not, the publishers can go on.
 func TestNothingIsLostWhileHammered(t *testing.T) {
+	inTestAll(t)
 	lanes := map[string]lane{
 		"plain":           {quorum(nil), nil},
 		"dropping":        {quorum(vhost.Arguments{"x-max-length": int64(100000)}), nil},
@@ -94,6 +95,7 @@ func hammerLanes(t *testing.T, vh *brokers.VHost, lanes map[string]lane, leaders
 // The last count before a deletion is that of the member that leads, as far as the node knows. It is right, or the deletion comes to
 // nothing, while the leaders of three nodes move all the time.
 func TestNothingIsLostWhileHammeredAndLeadersMove(t *testing.T) {
+	inTestAll(t)
 	t.Parallel()
 	cluster := brokers.NewCluster(t, "4.3")
 	vh := cluster.Node(1).NewVHost(t)

@@ -132,6 +132,14 @@ func deleteNow(ctx context.Context, c *Connection, queues ...string) error {
 	return c.DeleteEmpty(ctx, c.Health().Cluster.Key(), queues, nil)
 }
 
+// inTestAll skips what takes a broker of its own or many seconds in `make test`, which runs with -short.
+func inTestAll(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
+}
+
 // unpaced reads the vhost as often as it is asked to.
 func unpaced() timeouts {
 	quick := defaultTimeouts

@@ -57,6 +57,7 @@ func fallsSilent(t *testing.T, connection *Connection, reason types.GomegaMatche
 
 // A subscription that receives no events any more ends, and the next one receives events again.
 func TestSilenceIsNoticed(t *testing.T) {
+	inTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	connection := connectedWith(t, configOf(private.Broker.NewVHost(t)), watchful())
