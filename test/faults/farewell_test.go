@@ -37,7 +37,7 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 		w.expectAllGone()
 	})
 
-	It("waits for a Secret that comes back within the minute", func() {
+	It("waits for a Secret that comes back within the minute", Extended, func() {
 		w := newWorld(shared)
 		w.killAtFence(true)
 		startManager(w)

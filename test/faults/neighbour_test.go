@@ -15,7 +15,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("A broker that accepts connections and never answers", Long, func() {
+var _ = Describe("A broker that accepts connections and never answers", Extended, Long, func() {
 	It("does not slow down the ConsumerQueues of another, whatever number of names it has", func() {
 		const edited = 20
 		healthy, mute, falling := newWorld(shared), newWorld(shared), newTenant(shared)
