@@ -193,9 +193,10 @@ func (p *pass) setBlocked(blocking amqp.Blocking) {
 	p.setState(Moving, "")
 }
 
-// setState reports another state at once.
+// setState reports another state at once. While the broker blocks the connection, the state is Blocked: confirms of messages that were
+// published before still arrive.
 func (p *pass) setState(state State, detail string) {
-	if p.state == state && p.detail == detail {
+	if p.blocked && state != Blocked || p.state == state && p.detail == detail {
 		return
 	}
 	p.state, p.detail = state, detail
