@@ -17,6 +17,7 @@ func TestBlockedUntilTheBrokerTakesMessages(t *testing.T) {
 	}
 	p.setBlocked(amqp.Blocking{Active: true, Reason: "low on memory"})
 	p.setState(Moving, "")
+	topologytest.Equal(t, "states while blocked", []State{Blocked}, reported)
 	p.setBlocked(amqp.Blocking{})
 	topologytest.Equal(t, "states", []State{Blocked, Moving}, reported)
 }
