@@ -46,7 +46,7 @@ pure() {
   counted=($(go list ./api/... ./internal/... | grep -vxFf <(with_parts ./...)))
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   others=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vxFf <(with_parts ./... && printf '%s\n' "${counted[@]}")))
-  run_tier "$quick" cover-pure.out -short -p=1
+  run_tier "$quick" cover-pure.out -short -p=2
 }
 
 # The tests of internal/rabbit need a broker of their own: Warren leaves a queue alone whose broker takes longer than 100 ms to answer,
@@ -58,13 +58,13 @@ quick() {
   beside=$!
   counted=(./internal/rabbit) others=()
   run_tier "$quick" cover-rabbit.out -short || status=1
-  wait "$beside" || status=1
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   counted=(./test/e2e ./internal/rabbit/transfer ./test/plugin $(with_parts ./api/... ./internal/... | grep -v '/internal/rabbit$'))
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   others=(./test/deployment ./test/consumer ./test/facts ./test/stopping
     $(with_parts ./test/... | grep -vE '/test/(cluster|e2e|faults|gitops|incluster|monitoring|plugin)$') ./test/monitoring ./test/faults)
   run_tier "$quick" cover.out -short -p=2 || status=1
+  wait "$beside" || status=1
   go build -o /dev/null ./examples/orders
   GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on ./...
   hack/coverage.sh cover-pure.out cover-rabbit.out cover.out

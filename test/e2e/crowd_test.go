@@ -29,7 +29,7 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 		Eventually(w.VHost.Policies).Should(BeEmpty())
 	})
 
-	It("go while the broker is down and its BrokerConnection and Secret are deleted with them, in whatever order", Long, func() {
+	It("go while the broker is down and its BrokerConnection and Secret are deleted with them, in whatever order", Extended, Long, func() {
 		w, proxy := newProxiedWorld("1s")
 		w.fifty()
 		before := w.holds()
