@@ -49,15 +49,14 @@ pure() {
   run_tier "$quick" cover-pure.out -short -p=2
 }
 
-# The tests of internal/rabbit need a broker of their own: Warren leaves a queue alone whose broker takes longer than 100 ms to answer,
-# as one does beside other packages. Of those the longest come first, and packages that wait for test/e2e to release the API server come
-# last.
+# The tests of internal/rabbit run alone: Warren leaves a queue alone whose broker takes longer than 100 ms to answer, as one does beside
+# other packages. Of those the longest come first, and packages that wait for test/e2e to release the API server come last.
 quick() {
   local counted others beside status=0
-  nice -n 19 hack/test.sh pure & # mostly, Go compiles and links
-  beside=$!
   counted=(./internal/rabbit) others=()
   run_tier "$quick" cover-rabbit.out -short || status=1
+  nice -n 19 hack/test.sh pure & # mostly, Go compiles and links
+  beside=$!
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   counted=(./test/e2e ./internal/rabbit/transfer ./test/plugin $(with_parts ./api/... ./internal/... | grep -v '/internal/rabbit$'))
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile

@@ -74,7 +74,7 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 					g.Expect(vh.Definitions().Bindings).To(HaveLen(1))
 					holds(t, vh, tier, len(confirmed))
 				} else {
-					g.Expect(names).To(ConsistOf("orders"))
+					g.Expect(names).To(ConsistOf("orders"), "after %v, with %d messages confirmed", err, len(confirmed))
 					g.Expect(confirmed).To(BeEmpty())
 				}
 			})

@@ -19,6 +19,7 @@ var _ = Describe("A broker", func() {
 		startManager(w)
 		names := w.Queues("orders", 3, ordinary)
 		w.settled(3)
+		w.EventuallyConnection(HaveField("Status.Capabilities.Events", true))
 		counts := w.countWrites()
 		w.amqp.Refuse()
 		w.management.Refuse()
