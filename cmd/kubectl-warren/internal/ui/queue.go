@@ -29,7 +29,7 @@ const (
 	pageLimit    = 20
 	// snippet is how many bytes of a body are asked for where messages are listed.
 	snippet = 200
-	// recently is for how long a Redrive or a Purge that has ended is shown with its queue.
+	// recently is how long after its end a job is listed on the page of its queue.
 	recently = time.Hour
 )
 
@@ -99,10 +99,10 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	return renderAs(w, code, "queue", page)
 }
 
-// addTransfers takes those that go on, or have ended a short while ago.
+// addTransfers adds the jobs of the queue that are under way or have ended recently.
 func (p *queuePage) addTransfers(all []transfer) {
 	for _, each := range all {
-		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Created) < recently) {
+		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Completed) < recently) {
 			p.Transfers = append(p.Transfers, each)
 		}
 	}

@@ -29,6 +29,8 @@ type transfer struct {
 	DryRun                                       bool
 	RequestedBy, Why                             string
 	Created                                      time.Time
+	// Completed is when the job ended; zero while it goes on.
+	Completed time.Time
 
 	// Begun says that the numbers are known: Done messages were moved or deleted, of Total that are looked at, of which Examined were.
 	Begun                 bool
@@ -90,6 +92,9 @@ func purgeOf(p *v1alpha1.Purge) transfer {
 func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
 	t.Namespace, t.Name, t.Created = object.GetNamespace(), object.GetName(), object.GetCreationTimestamp().Time
 	t.Source, t.Begun = string(status.Source), status.Total != nil
+	if status.CompletionTime != nil {
+		t.Completed = status.CompletionTime.Time
+	}
 	t.Total, t.Examined = number(status.Total), number(status.Examined)
 	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
 		t.Skipped = append(t.Skipped, skipped{reason, status.Skipped[reason]})

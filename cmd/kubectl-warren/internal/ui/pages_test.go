@@ -1,0 +1,149 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"html"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+)
+
+// site is the pages in front of an API server in memory and a dead-letter API that answers what a test gives.
+type site struct {
+	*Server
+	t *testing.T
+	// summary and messages are the answers of the dead-letter API, and asked are the requests for messages.
+	summary  deadletters.DeadLetterQueue
+	messages func(url.Values) deadletters.DeadLetterList
+	asked    []url.Values
+}
+
+func newSite(t *testing.T, objects ...client.Object) *site {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, summary: deadletters.DeadLetterQueue{Summary: &deadletters.Summary{}}}
+	s.messages = func(url.Values) deadletters.DeadLetterList { return deadletters.DeadLetterList{} }
+	api := httptest.NewServer(http.HandlerFunc(s.answer))
+	t.Cleanup(api.Close)
+	s.Server = NewServer(Config{
+		Kube: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Namespace: "shop",
+		Username: func(context.Context) (string, error) { return "alice", nil },
+		DeadLetters: func(ctx context.Context, namespace string) (*deadletterclient.Client, error) {
+			return deadletterclient.Connect(ctx, &rest.Config{Host: api.URL}, deadletterclient.Options{Namespace: namespace, Say: func(string) {}})
+		},
+		Explain: func(err error) string { return err.Error() },
+	}, "127.0.0.1:8080")
+	return s
+}
+
+// answer is the dead-letter API, which the API server serves.
+func (s *site) answer(w http.ResponseWriter, r *http.Request) {
+	var body any = metav1.APIResourceList{}
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/messages"):
+		s.asked = append(s.asked, r.URL.Query())
+		body = s.messages(r.URL.Query())
+	case strings.Contains(r.URL.Path, "/deadletterqueues/"):
+		body = s.summary
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// do sends a request as the browser that was let in does, and returns the code and the body.
+func (s *site) do(method, path string, form url.Values) (code int, body string) {
+	s.t.Helper()
+	r := httptest.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(form.Encode()))
+	r.Host = s.guard.address
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.AddCookie(&http.Cookie{Name: cookieName, Value: s.guard.session})
+	recorder := httptest.NewRecorder()
+	s.Handler().ServeHTTP(recorder, r)
+	content, err := io.ReadAll(recorder.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return recorder.Code, string(content)
+}
+
+// read reads a page as a person does: without its markup, and with single spaces.
+func (s *site) read(page string) string {
+	s.t.Helper()
+	_, body := s.do(http.MethodGet, page, nil)
+	_, body, _ = strings.Cut(body, "<main")
+	return strings.Join(strings.Fields(html.UnescapeString(markup.ReplaceAllString("<main"+body, " "))), " ")
+}
+
+var markup = regexp.MustCompile(`<[^>]*>`)
+
+func (s *site) expect(page string, want ...string) {
+	s.t.Helper()
+	text := s.read(page)
+	for _, part := range want {
+		if !strings.Contains(text, part) {
+			s.t.Errorf("%s does not say %q:\n%s", page, part, text)
+		}
+	}
+}
+
+func orders(deadLetters int64) *v1alpha1.ConsumerQueue {
+	cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders"}}
+	cq.Status.Messages = &v1alpha1.MessageCounts{DeadLettered: new(deadLetters), AsOf: metav1.NewTime(time.Now().Add(-3 * time.Minute))}
+	return cq
+}
+
+// The first view asks for itself again every ten seconds.
+func TestQueuesAreRefreshed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(3))
+	for _, page := range []string{path("all"), namespacePath("shop")} {
+		_, body := s.do(http.MethodGet, page, nil)
+		found := regexp.MustCompile(`hx-get="([^"]*)"`).FindStringSubmatch(body)
+		if found == nil {
+			t.Fatalf("%s is not refreshed:\n%s", page, body)
+		}
+		if code, again := s.do(http.MethodGet, found[1], nil); code != http.StatusOK || again != body {
+			t.Errorf("%s is refreshed from %s: code %d, body\n%s", page, found[1], code, again)
+		}
+	}
+}
+
+// A job that ran for long stays on the page of its queue for an hour after its end.
+func TestJobsThatEndedRecentlyAreListed(t *testing.T) {
+	t.Parallel()
+	ended := func(name string, began, ended time.Duration) *v1alpha1.Redrive {
+		r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(time.Now().Add(-began)),
+		}}
+		r.Spec.ConsumerQueueRef.Name = "orders"
+		r.Status.CompletionTime = new(metav1.NewTime(time.Now().Add(-ended)))
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Completed"}}
+		return r
+	}
+	s := newSite(t, orders(3), ended("long", 5*time.Hour, time.Minute), ended("old", 5*time.Hour, 2*time.Hour))
+	text := s.read(path("namespaces", "shop", "queues", "orders"))
+	if !strings.Contains(text, "Redrive long") || strings.Contains(text, "Redrive old") {
+		t.Errorf("want the Redrive that ended a minute ago, and not the one of two hours ago:\n%s", text)
+	}
+}
