@@ -147,3 +147,116 @@ func TestJobsThatEndedRecentlyAreListed(t *testing.T) {
 		t.Errorf("want the Redrive that ended a minute ago, and not the one of two hours ago:\n%s", text)
 	}
 }
+
+// The buttons below the list mean the messages that are chosen, and never all messages.
+func TestNothingChosen(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(3))
+	for _, of := range []string{"redrive", "purge"} {
+		page := path("namespaces", "shop", "queues", "orders", of)
+		code, _ := s.do(http.MethodGet, page+"?chosen=", nil)
+		if code != http.StatusBadRequest {
+			t.Errorf("%s: code %d, want 400", of, code)
+		}
+		s.expect(page+"?chosen=", "No message is chosen.")
+		s.expect(page+"?chosen=&id=abcdefghijklmnop", "1 chosen message")
+	}
+	s.messages = listOf(t, deadletters.DeadLetter{ID: "abcdefghijklmnop"})
+	if _, body := s.do(http.MethodGet, path("namespaces", "shop", "queues", "orders"), nil); !strings.Contains(body, `name="chosen"`) {
+		t.Errorf("the form of the list does not say that messages are chosen:\n%s", body)
+	}
+}
+
+// listOf is an answer with these messages.
+func listOf(t *testing.T, all ...deadletters.DeadLetter) func(url.Values) deadletters.DeadLetterList {
+	t.Helper()
+	list := deadletters.DeadLetterList{}
+	for _, each := range all {
+		item, err := json.Marshal(each)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list.Items = append(list.Items, item)
+	}
+	return func(url.Values) deadletters.DeadLetterList { return list }
+}
+
+// Messages that failed alike differ by their ID, time and body.
+func TestMessagesThatFailedAlike(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(2))
+	letter := func(id, body string, at time.Time) deadletters.DeadLetter {
+		return deadletters.DeadLetter{
+			ID: "abcdefghijklmnop", Body: body, Headers: map[string]any{"x-failure-message": "no stock"},
+			Properties: map[string]any{"messageId": id}, Origin: deadletters.Origin{DiedAt: new(metav1.NewTime(at))},
+		}
+	}
+	at := time.Date(2026, 11, 24, 4, 0, 0, 0, time.UTC)
+	s.messages = listOf(t, letter("m-1", `{"order":1}`, at), letter("m-2", `{"order":2}`, at.Add(time.Second)))
+	s.expect(path("namespaces", "shop", "queues", "orders"),
+		"2026-11-24T04:00:00Z no stock message-id m-1, {\"order\":1}", "2026-11-24T04:00:01Z no stock message-id m-2, {\"order\":2}")
+}
+
+// A job moves or deletes no more messages than the number that was confirmed.
+func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind kind
+		form url.Values
+		code int
+		want int64 // zero for no limit
+	}{
+		"Redrive of all":     {redrive, url.Values{"counted": {"402"}}, http.StatusSeeOther, 402},
+		"Redrive of a group": {redrive, url.Values{"counted": {"60"}, "reason": {"Parked"}}, http.StatusSeeOther, 60},
+		"Redrive, uncounted": {redrive, url.Values{"counted": {"all"}}, http.StatusSeeOther, 0},
+		"Purge":              {purge, url.Values{"counted": {"402"}, "typed": {"402"}}, http.StatusSeeOther, 402},
+		"group, uncounted":   {redrive, url.Values{"counted": {"all"}, "reason": {"Parked"}}, http.StatusBadRequest, 0},
+		"Purge, uncounted":   {purge, url.Values{"counted": {"all"}, "typed": {"all"}}, http.StatusBadRequest, 0},
+		"Redrive of nothing": {redrive, url.Values{"counted": {"0"}}, http.StatusBadRequest, 0},
+		"Redrive, no number": {redrive, url.Values{"counted": {""}}, http.StatusBadRequest, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, orders(500))
+			code, body := s.do(http.MethodPost, path("namespaces", "shop", "queues", "orders", string(test.kind)), test.form)
+			jobs, err := s.transfers(t.Context(), "shop")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code != test.code {
+				t.Fatalf("code %d, want %d:\n%s", code, test.code, body)
+			}
+			if code == http.StatusSeeOther && (len(jobs) != 1 || jobs[0].Limit != test.want) || code != http.StatusSeeOther && len(jobs) != 0 {
+				t.Errorf("jobs %+v, want one with limit %d", jobs, test.want)
+			}
+		})
+	}
+}
+
+// The progress of a job with a limit is against the limit.
+func TestProgressOfAJobWithALimit(t *testing.T) {
+	t.Parallel()
+	r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
+	r.Spec.ConsumerQueueRef.Name, r.Spec.Limit = "orders", new(int32(60))
+	r.Status.Total, r.Status.Examined, r.Status.Moved = new(int64(1264)), new(int64(30)), new(int64(15))
+	s := newSite(t, orders(1264), r)
+	s.expect(path("namespaces", "shop", "transfers", "redrive", "some"), "15 moved of 60", "15 of 60")
+}
+
+// No text of a broker ends a line of an event, or begins an event.
+func TestEventsKeepTheirLines(t *testing.T) {
+	t.Parallel()
+	recorder := httptest.NewRecorder()
+	if err := send(recorder, transfer{Message: "refused\revent: end\n\ndata: x", Reason: "Moving", Why: "a\r\nb\rc\n\nd"}); err != nil {
+		t.Fatal(err)
+	}
+	events := strings.Split(strings.TrimSuffix(recorder.Body.String(), "\n\n"), "\n\n")
+	if len(events) != 1 {
+		t.Errorf("%d events, want 1: %q", len(events), events)
+	}
+	for line := range strings.Lines(strings.TrimPrefix(events[0], "event: progress\n")) {
+		if !strings.HasPrefix(line, "data: ") || strings.Contains(line, "\r") {
+			t.Errorf("not a line of data: %q", line)
+		}
+	}
+}

@@ -72,6 +72,8 @@ type letterRow struct {
 	deadletters.DeadLetter
 	DiedAt time.Time
 	Text   string
+	// Details tell apart messages with the same text.
+	Details string
 }
 
 func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
@@ -190,7 +192,7 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 		return err
 	}
 	for _, letter := range decoded {
-		p.Letters = append(p.Letters, letterRow{letter, timeOf(letter.Origin.DiedAt), letters.Summary(letter)})
+		p.Letters = append(p.Letters, letterRow{letter, timeOf(letter.Origin.DiedAt), letters.Summary(letter), letters.Details(letter)})
 	}
 	if answer.NextPosition != nil {
 		p.Next = p.pageAt(*answer.NextPosition)

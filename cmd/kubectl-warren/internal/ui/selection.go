@@ -24,6 +24,8 @@ const (
 	parameterOperator = "operator"
 	parameterValue    = "value"
 	parameterWhere    = "where"
+	// parameterChosen is in the form whose boxes choose messages, so that no box means no message.
+	parameterChosen = "chosen"
 )
 
 func selectionOf(values url.Values) selection {

@@ -35,9 +35,11 @@ type transfer struct {
 	// Begun says that the numbers are known: Done messages were moved or deleted, of Total that are looked at, of which Examined were.
 	Begun                 bool
 	Done, Examined, Total int64
-	Skipped               []skipped
-	Failed                int64
-	Failures              []v1alpha1.RedriveFailure
+	// Limit is how many messages are moved or deleted at most; zero for no limit.
+	Limit    int64
+	Skipped  []skipped
+	Failed   int64
+	Failures []v1alpha1.RedriveFailure
 
 	Outcome jobs.Outcome
 	Reason  string
@@ -52,6 +54,22 @@ type skipped struct {
 
 // Ended says whether no more messages are taken.
 func (t transfer) Ended() bool { return t.Outcome.Ended() }
+
+// Most is how many messages can be moved or deleted.
+func (t transfer) Most() int64 {
+	if t.Limit > 0 {
+		return min(t.Limit, t.Total)
+	}
+	return t.Total
+}
+
+// Progress is how much of the work is done, of Work. A job with a limit ends when it has moved or deleted so many messages.
+func (t transfer) Progress() int64 {
+	if t.Most() < t.Total {
+		return t.Done
+	}
+	return t.Examined
+}
 
 // Noun is the kind as users know it.
 func (t transfer) Noun() string {
@@ -73,6 +91,9 @@ func redriveOf(r *v1alpha1.Redrive) transfer {
 	t := transfer{Kind: redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, Dest: string(r.Status.Destination)}
 	t.DryRun, t.RequestedBy, t.Why = isSet(r.Spec.DryRun), r.Spec.RequestedBy, r.Spec.Reason
 	t.Done, t.Failed, t.Failures = number(r.Status.Moved), number(r.Status.Failed), r.Status.Failures
+	if r.Spec.Limit != nil {
+		t.Limit = int64(*r.Spec.Limit)
+	}
 	t.take(r, r.Status.TransferStatus)
 	return t
 }
@@ -80,7 +101,7 @@ func redriveOf(r *v1alpha1.Redrive) transfer {
 func purgeOf(p *v1alpha1.Purge) transfer {
 	t := transfer{Kind: purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name}
 	t.DryRun, t.RequestedBy, t.Why = isSet(p.Spec.DryRun), p.Spec.RequestedBy, p.Spec.Reason
-	t.Done = number(p.Status.Deleted)
+	t.Done, t.Limit = number(p.Status.Deleted), int64(p.Spec.Limit)
 	if t.DryRun {
 		t.Done = number(p.Status.Matched)
 	}
