@@ -85,7 +85,7 @@ func TestRead(t *testing.T) {
 			origin: Origin{Queue: "orders", RoutingKey: "orders", Routed: true, DiedAt: died},
 		},
 		"a time of failure that is no time": {headers: amqp.Table{"x-failure-time": "yesterday"}, reason: Parked},
-		"parked, and nothing is known": {reason: Parked},
+		"parked, and nothing is known":      {reason: Parked},
 		"parked after a Redrive": {
 			headers: amqp.Table{
 				"x-warren-redrive-count": int64(2), "x-warren-origin-queue": "orders",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"html"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -61,6 +63,9 @@ func newSite(t *testing.T, objects ...client.Object) *site {
 func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	var body any = metav1.APIResourceList{}
 	switch {
+	case strings.HasSuffix(r.URL.Path, "/export"):
+		s.asked = append(s.asked, r.URL.Query())
+		body = deadletters.ExportEnd{Kind: deadletters.KindExportEnd}
 	case strings.HasSuffix(r.URL.Path, "/messages"):
 		s.asked = append(s.asked, r.URL.Query())
 		body = s.messages(r.URL.Query())
@@ -74,6 +79,7 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 // do sends a request as the browser that was let in does, and returns the code and the body.
 func (s *site) do(method, path string, form url.Values) (code int, body string) {
 	s.t.Helper()
+	path, _, _ = strings.Cut(path, "#")
 	r := httptest.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(form.Encode()))
 	r.Host = s.guard.address
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -259,4 +265,53 @@ func TestEventsKeepTheirLines(t *testing.T) {
 			t.Errorf("not a line of data: %q", line)
 		}
 	}
+}
+
+// A group leads to its messages, to their export, and to the forms that move or delete them.
+func TestGroupsLeadToTheirMessages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(2))
+	s.summary.Summary.Groups = []deadletters.Group{
+		{Reason: "Parked", Queue: "orders", Value: new("a=b"), Count: 1, SampleID: "aaaaaaaaaaaaaaaa"},
+		{Reason: "Rejected", Count: 1, SampleID: "bbbbbbbbbbbbbbbb"},
+	}
+	page := path("namespaces", "shop", "queues", "orders")
+	_, body := s.do(http.MethodGet, page, nil)
+	if difference := cmp.Diff(url.Values{
+		"id": {"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}, "limit": {"2"}, "distinct": {"true"}, "bodyLimit": {"200"},
+	}, s.asked[1]); difference != "" {
+		t.Errorf("samples (-want +got):\n%s", difference)
+	}
+	s.asked = nil
+	for _, link := range regexp.MustCompile(`href="([^"]*)">List these`).FindAllStringSubmatch(body, -1) {
+		s.expect(page+html.UnescapeString(link[1]), "Listed: reason", "Export these")
+		s.do(http.MethodGet, page+"/export"+html.UnescapeString(link[1]), nil)
+	}
+	place := url.Values{"position": {"0"}, "limit": {"20"}, "bodyLimit": {"200"}}
+	parked := url.Values{"reason": {"Parked"}, "header": {"x-failure-kind=a=b"}, "where": {`origin.queue == "orders"`}}
+	rejected := url.Values{"reason": {"Rejected"}, "header": {"!x-failure-kind"}}
+	with := func(a url.Values) url.Values {
+		both := maps.Clone(a)
+		maps.Copy(both, place)
+		return both
+	}
+	var lists []url.Values
+	for _, each := range s.asked {
+		if !each.Has("distinct") {
+			lists = append(lists, each)
+		}
+	}
+	if difference := cmp.Diff([]url.Values{with(parked), parked, with(rejected), rejected}, lists); difference != "" {
+		t.Errorf("asked (-want +got):\n%s", difference)
+	}
+}
+
+// What a selection has no answer for is told above the list.
+func TestNoticesOfTheList(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(2))
+	s.messages = func(url.Values) deadletters.DeadLetterList {
+		return deadletters.DeadLetterList{Seen: deadletters.Seen{Skipped: map[string]int64{"NotEvaluated": 2}}}
+	}
+	s.expect(path("namespaces", "shop", "queues", "orders")+"?where=body.oder==1", "2", "(NotEvaluated)")
 }

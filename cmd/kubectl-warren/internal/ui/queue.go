@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -66,6 +67,16 @@ type group struct {
 	// Query selects the group.
 	Query template.URL
 }
+
+// OtherFields are what a filter by an expression keeps of the selection.
+func (p queuePage) OtherFields() url.Values {
+	other := p.Selection
+	other.Where = ""
+	return other.values()
+}
+
+// ExportQuery selects the messages that are listed.
+func (p queuePage) ExportQuery() template.URL { return template.URL(p.Selection.values().Encode()) }
 
 // letterRow is a message in a list.
 type letterRow struct {
@@ -179,13 +190,18 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	p.Selection = selectionOf(given)
 	position, _ := strconv.ParseInt(given.Get("position"), 10, 64) // what is no number is the beginning
 	p.Position = max(0, position)
-	query := p.filter()
+	query := p.Selection.query()
 	query.Set("position", strconv.FormatInt(p.Position, 10))
 	query.Set("limit", strconv.Itoa(pageLimit))
 	query.Set("bodyLimit", strconv.Itoa(snippet))
 	answer := deadletters.DeadLetterList{}
 	if err := ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer); err != nil {
 		return err
+	}
+	for _, line := range letters.SeenLines(answer.Seen) {
+		if !slices.Contains(p.Notices, line) {
+			p.Notices = append(p.Notices, line)
+		}
 	}
 	decoded, err := letters.Decode(answer)
 	if err != nil {
@@ -203,13 +219,8 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	return nil
 }
 
-// filter is what the dead-letter API selects by, which knows no headers.
-func (p *queuePage) filter() url.Values {
-	return selection{IDs: p.Selection.IDs, Reasons: p.Selection.Reasons, Where: p.Selection.Where}.values()
-}
-
 func (p *queuePage) pageAt(position int64) string {
-	query := p.filter()
+	query := p.Selection.values()
 	query.Set("groupBy", p.GroupBy)
 	query.Set("position", strconv.FormatInt(position, 10))
 	return "?" + query.Encode() + "#messages"
@@ -235,10 +246,9 @@ func (p *queuePage) addSamples(ctx context.Context, asked *deadletterclient.Clie
 	}
 }
 
-// readSamples reads the messages with these IDs. Messages that are alike share an ID, so there may be more of them. Groups are worth
-// showing without a sample, so an error is none.
+// readSamples reads one message of each ID. A group is shown without a sample if that fails.
 func (p *queuePage) readSamples(ctx context.Context, asked *deadletterclient.Client, ids []string, samples map[string]string) {
-	query := url.Values{parameterID: ids, "limit": {strconv.Itoa(5 * pageLimit)}, "bodyLimit": {strconv.Itoa(snippet)}}
+	query := url.Values{parameterID: ids, "limit": {strconv.Itoa(len(ids))}, "distinct": {"true"}, "bodyLimit": {strconv.Itoa(snippet)}}
 	answer := deadletters.DeadLetterList{}
 	if ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer) != nil {
 		return

@@ -50,12 +50,6 @@ func requestOf(r *http.Request, given url.Values) (request, error) {
 	if q.Kind.empty() == nil {
 		return q, errNoPage
 	}
-	if q.Header == "" {
-		q.Operator, q.Value = "", ""
-	}
-	if !q.comparesValue() {
-		q.Value = ""
-	}
 	return q, nil
 }
 

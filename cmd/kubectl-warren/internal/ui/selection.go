@@ -16,7 +16,7 @@ type selection struct {
 	Where                   string
 }
 
-// The parameters of a selection. Those of the dead-letter API have the same names.
+// The parameters of a selection.
 const (
 	parameterID       = "id"
 	parameterReason   = "reason"
@@ -29,11 +29,18 @@ const (
 )
 
 func selectionOf(values url.Values) selection {
-	return selection{
+	s := selection{
 		IDs: values[parameterID], Reasons: values[parameterReason],
 		Header: values.Get(parameterHeader), Operator: values.Get(parameterOperator), Value: values.Get(parameterValue),
 		Where: strings.TrimSpace(values.Get(parameterWhere)),
 	}
+	if s.Header == "" {
+		s.Operator = ""
+	}
+	if !s.comparesValue() {
+		s.Value = ""
+	}
+	return s
 }
 
 // IsAll says whether all messages are meant.
@@ -79,6 +86,23 @@ func (s selection) values() url.Values {
 		}
 	}
 	return values
+}
+
+// query are the parameters with which the dead-letter API selects the same messages.
+func (s selection) query() url.Values {
+	query := selection{IDs: s.IDs, Reasons: s.Reasons, Where: s.Where}.values()
+	switch {
+	case s.Header == "":
+	case s.Operator == "Exists":
+		query.Set(parameterHeader, s.Header)
+	case s.Operator == "DoesNotExist":
+		query.Set(parameterHeader, "!"+s.Header)
+	case s.Operator == "NotIn":
+		query.Set(parameterHeader, s.Header+"!="+s.Value)
+	default:
+		query.Set(parameterHeader, s.Header+"="+s.Value)
+	}
+	return query
 }
 
 // Words say in words which messages are meant.
