@@ -85,7 +85,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 
 		w.EventuallyMessages("orders.dlq", Equal(4))
 		b.follow(`//nav//a[text()="orders"]`, "orders: 4 dead letters")
-		b.follow(`//table[1]//tr[td//code="transient"]//a[contains(@class, "button")]`, "Move dead letters of orders back")
+		b.follow(`//table[1]//tr[td//code="transient"]//a[text()="Move back…"]`, "Move dead letters of orders back")
 		b.run(chromedp.SetValue("#rate", "2"), chromedp.SendKeys("#why", "INC-4711: the payment API is back"))
 		b.screenshot("ui-redrive")
 		w.EventuallyMessages("orders.dlq", Equal(4))

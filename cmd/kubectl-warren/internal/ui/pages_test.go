@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -314,4 +316,68 @@ func TestNoticesOfTheList(t *testing.T) {
 		return deadletters.DeadLetterList{Seen: deadletters.Seen{Skipped: map[string]int64{"NotEvaluated": 2}}}
 	}
 	s.expect(path("namespaces", "shop", "queues", "orders")+"?where=body.oder==1", "2", "(NotEvaluated)")
+}
+
+// A job that goes on is suspended, resumed, cancelled, and given another rate.
+func TestChangesOfAJob(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		form url.Values
+		code int
+		want v1alpha1.RedriveSpec
+	}{
+		"suspend":     {url.Values{"do": {"suspend"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Suspend: new(true)}},
+		"resume":      {url.Values{"do": {"resume"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Suspend: new(false)}},
+		"cancel":      {url.Values{"do": {"cancel"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Cancel: new(true)}},
+		"a rate":      {url.Values{"do": {"rate"}, "rate": {"5"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Rate: new(intstr.FromInt32(5))}},
+		"no limit":    {url.Values{"do": {"rate"}, "rate": {"unlimited"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Rate: new(intstr.FromString("Unlimited"))}},
+		"no rate":     {url.Values{"do": {"rate"}, "rate": {""}}, http.StatusBadRequest, v1alpha1.RedriveSpec{}},
+		"a wrong one": {url.Values{"do": {"rate"}, "rate": {"fast"}}, http.StatusBadRequest, v1alpha1.RedriveSpec{}},
+		"nothing":     {url.Values{}, http.StatusBadRequest, v1alpha1.RedriveSpec{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
+			r.Spec.ConsumerQueueRef.Name = "orders"
+			s := newSite(t, orders(3), r)
+			page := path("namespaces", "shop", "transfers", "redrive", "some")
+			if code, body := s.do(http.MethodPost, page, test.form); code != test.code {
+				t.Fatalf("code %d, want %d:\n%s", code, test.code, body)
+			}
+			got := &v1alpha1.Redrive{}
+			if err := s.Kube.Get(t.Context(), client.ObjectKeyFromObject(r), got); err != nil {
+				t.Fatal(err)
+			}
+			test.want.ConsumerQueueRef.Name = "orders"
+			if difference := cmp.Diff(test.want, got.Spec); difference != "" {
+				t.Errorf("spec (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	redrive := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
+	redrive.Spec.ConsumerQueueRef.Name, redrive.Spec.RequestedBy = "orders", "alice"
+	redrive.Status.Total, redrive.Status.Moved = new(int64(10)), new(int64(4))
+	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "old"}}
+	count := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "counts"}, Spec: v1alpha1.PurgeSpec{DryRun: new(true)}}
+	s := newSite(t, orders(3), redrive, purge, count)
+	s.expect(namespacePath("shop"), "Jobs")
+	s.expect(path("namespaces", "shop", "jobs"), "Redrive some orders 4 moved 10 alice", "Purge old")
+	if text := s.read(path("namespaces", "shop", "jobs")); strings.Contains(text, "counts") {
+		t.Errorf("a dry run is listed:\n%s", text)
+	}
+}
+
+// Counts are of the past, and a namespace that does not exist has none.
+func TestQueuesTellWhenTheyWereCounted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(0), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
+	s.expect(namespacePath("shop"), "No dead letters in shop As of 3m ago or later.", "orders as of 3m ago")
+	s.expect(namespacePath("bare"), "There is no ConsumerQueue with a dead-letter queue in this namespace")
+	s.expect(namespacePath("nope"), `Namespace "nope" does not exist.`)
+	s.summary.AsOf = new(metav1.NewTime(time.Now()))
+	s.expect(path("namespaces", "shop", "queues", "orders"), "as of")
 }

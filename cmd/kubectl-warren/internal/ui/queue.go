@@ -38,6 +38,7 @@ const (
 type queuePage struct {
 	Namespace, Name, Queue string
 	Messages, Consumers    int64
+	AsOf                   time.Time
 	Trouble                string
 	Advisories             []v1alpha1.Advisory
 	Transfers              []transfer
@@ -97,7 +98,7 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	if !has {
 		return &problem{http.StatusNotFound, fmt.Sprintf("ConsumerQueue %q has no dead-letter queue.", name)}
 	}
-	page := queuePage{Namespace: namespace, Name: name, Queue: queue.Queue, Messages: number(queue.Messages), Trouble: troubleOf(cq)}
+	page := queuePage{Namespace: namespace, Name: name, Queue: queue.Queue, Messages: number(queue.Messages), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq)}
 	for _, advisory := range cq.Status.Advisories {
 		if advisory.Name == queue.Queue {
 			page.Advisories = append(page.Advisories, advisory)
@@ -155,7 +156,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 	if counted.Summary == nil {
 		return errors.New("the answer of the dead-letter API is no summary")
 	}
-	p.Messages, p.Consumers = number(counted.Messages), number(counted.Consumers)
+	p.Messages, p.Consumers, p.AsOf = number(counted.Messages), number(counted.Consumers), timeOf(counted.AsOf)
 	p.Notices, p.Others = letters.SeenLines(counted.Summary.Seen), counted.Summary.Others
 	if counted.Summary.Examined < p.Messages {
 		p.Notices = append(p.Notices, fmt.Sprintf("The groups are those of the first %s messages.", thousands(counted.Summary.Examined)))
