@@ -169,8 +169,8 @@ func TestTimeZones(t *testing.T) {
 	for where, want := range map[string]SkipReason{
 		at12: "",
 		`timestamp("2026-01-31T11:00:00Z").getHours() == 11`: "",
-		`[1, 2, 3].all(x, ` + at12 + `)`:                      "",
-		`body.all(x, ` + at12 + `)`:                           NotEvaluated, // too costly
+		`[1, 2, 3].all(x, ` + at12 + `)`:                     "",
+		`body.all(x, ` + at12 + `)`:                          NotEvaluated, // too costly
 	} {
 		selector, err := Compile(Selection{Where: where})
 		if err != nil {

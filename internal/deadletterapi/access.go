@@ -44,7 +44,8 @@ func (g gate) admit(ctx context.Context, r *http.Request, w wish) (name string, 
 		return "", err
 	}
 	allowed, err := g.access.Allows(ctx, authorizer.AttributesRecord{
-		User: sender, Verb: w.verb, Namespace: w.namespace, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
+		User: sender, Verb: w.verb, Namespace: w.namespace,
+		APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
 		Resource: v1alpha1.Resource, Subresource: w.subresource, Name: w.name, ResourceRequest: true,
 	})
 	if err != nil {
@@ -80,7 +81,7 @@ const howToAuthenticate = "give a token for the audience " + v1alpha1.Audience +
 	v1alpha1.TokenHeader + "; kubectl create token SERVICEACCOUNT --audience=" + v1alpha1.Audience + " makes one. " +
 	"Client certificates and tokens for the API server are not accepted"
 
-func forbidden(user string, w wish) error {
+func forbidden(sender string, w wish) error {
 	what := resource
 	if w.subresource != "" {
 		what.Resource += "/" + w.subresource
@@ -89,6 +90,6 @@ func forbidden(user string, w wish) error {
 	if w.namespace == "" {
 		where = "at the cluster scope"
 	}
-	return apierrors.NewForbidden(what, w.name, errors.New("user \""+user+"\" cannot "+w.verb+" resource \""+what.Resource+
+	return apierrors.NewForbidden(what, w.name, errors.New("user \""+sender+"\" cannot "+w.verb+" resource \""+what.Resource+
 		"\" in API group \""+what.Group+"\" "+where))
 }

@@ -98,7 +98,9 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	if !has {
 		return &problem{http.StatusNotFound, fmt.Sprintf("ConsumerQueue %q has no dead-letter queue.", name)}
 	}
-	page := queuePage{Namespace: namespace, Name: name, Queue: queue.Queue, Messages: number(queue.Messages), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq)}
+	page := queuePage{
+		Namespace: namespace, Name: name, Queue: queue.Queue, Messages: number(queue.Messages), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
+	}
 	for _, advisory := range cq.Status.Advisories {
 		if advisory.Name == queue.Queue {
 			page.Advisories = append(page.Advisories, advisory)
