@@ -70,7 +70,7 @@ func (t transfer) Most() int64 {
 	return t.Total
 }
 
-// Progress is how much of the work is done, of Work. A job with a limit ends when it has moved or deleted so many messages.
+// Progress is how far the job is, of Most. A job with a limit ends when it has moved or deleted so many messages.
 func (t transfer) Progress() int64 {
 	if t.Most() < t.Total {
 		return t.Done
@@ -194,7 +194,7 @@ func (s *Server) transfer(w http.ResponseWriter, r *http.Request) error {
 	return render(w, "transfer", transferOf(object))
 }
 
-// The buttons of a job that goes on. Others cancel it.
+// The buttons on the page of a job that has not ended.
 const (
 	buttonRate    = "rate"
 	buttonSuspend = "suspend"
