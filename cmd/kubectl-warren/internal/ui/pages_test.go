@@ -291,7 +291,7 @@ func TestGroupsLeadToTheirMessages(t *testing.T) {
 	}
 	place := url.Values{"position": {"0"}, "limit": {"20"}, "bodyLimit": {"200"}}
 	parked := url.Values{"reason": {"Parked"}, "header": {"x-failure-kind=a=b"}, "where": {`origin.queue == "orders"`}}
-	rejected := url.Values{"reason": {"Rejected"}, "header": {"!x-failure-kind"}}
+	rejected := url.Values{"reason": {"Rejected"}, "header": {"!x-failure-kind"}, "where": {`origin.queue == ""`}}
 	with := func(a url.Values) url.Values {
 		both := maps.Clone(a)
 		maps.Copy(both, place)

@@ -99,7 +99,8 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 		return &problem{http.StatusNotFound, fmt.Sprintf("ConsumerQueue %q has no dead-letter queue.", name)}
 	}
 	page := queuePage{
-		Namespace: namespace, Name: name, Queue: queue.Queue, Messages: number(queue.Messages), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
+		Namespace: namespace, Name: name, Queue: queue.Queue,
+		Messages: number(queue.Messages), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
 	}
 	for _, advisory := range cq.Status.Advisories {
 		if advisory.Name == queue.Queue {
@@ -174,10 +175,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 
 // selectionOf selects the messages of a group.
 func (p *queuePage) selectionOf(of deadletters.Group) selection {
-	selected := selection{Reasons: []string{of.Reason}}
-	if of.Queue != "" {
-		selected.Where = ofQueue(of.Queue)
-	}
+	selected := selection{Reasons: []string{of.Reason}, Where: ofQueue(of.Queue)}
 	switch {
 	case p.GroupBy == "":
 	case of.Value == nil:
