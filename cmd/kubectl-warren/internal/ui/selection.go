@@ -130,7 +130,8 @@ func (s selection) Words() []string {
 	return words
 }
 
-// ofQueue is the CEL expression for messages that died in a queue, or do not tell in which if the name is empty. What JSON writes as text, CEL reads as the same text.
+// ofQueue is the CEL expression for messages that died in a queue, or do not tell in which if the name is empty. CEL reads the
+// text that JSON writes as the same text.
 func ofQueue(name string) string {
 	quoted, _ := json.Marshal(name) // a text can always be written
 	return "origin.queue == " + string(quoted)
