@@ -33,7 +33,7 @@ type PurgeSpec struct {
 
 	// requestedBy is who asked for the Purge, the user name that the API server knows.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
 

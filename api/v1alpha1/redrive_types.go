@@ -70,7 +70,7 @@ type RedriveSpec struct {
 
 	// requestedBy is who asked for the Redrive, the user name that the API server knows. It is written on each message.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
 

@@ -40,6 +40,7 @@ type DeadLetterSelection struct {
 	Headers []HeaderRequirement `json:"headers,omitempty"`
 
 	// diedAfter selects messages that died later. A message that died several times in one queue has the time of the first.
+	// A parked message has the time of its header x-failure-time.
 	// +optional
 	DiedAfter *metav1.Time `json:"diedAfter,omitempty"`
 

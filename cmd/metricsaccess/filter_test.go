@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -140,54 +137,4 @@ func TestFilterPassesOnWhoTheUserIs(t *testing.T) {
 		User: "scraper", UID: "7", Groups: []string{"monitoring"}, Extra: map[string]authorizationv1.ExtraValue{"pod": {"prometheus-0"}},
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"},
 	}, server.access)
-}
-
-// An answer counts for a while, a refusal for a shorter while, and a failure not at all.
-func TestAnswersAreKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newServer()
-		metrics := server.metrics(t)
-		ask := func(token string, want int) {
-			t.Helper()
-			equal(t, token, want, statusOf(metrics, http.MethodGet, "/metrics", "Bearer "+token))
-		}
-		for range 3 {
-			ask("secret", http.StatusOK)
-			ask("other", http.StatusForbidden)
-		}
-		equal(t, "questions", 4, len(server.asked))
-		server.reads = "stranger"
-		time.Sleep(keepRefusal)
-		ask("secret", http.StatusOK)
-		ask("other", http.StatusOK)
-		time.Sleep(keepAdmission - keepRefusal)
-		ask("secret", http.StatusForbidden)
-
-		server.failed = "authentication.k8s.io/v1/tokenreviews"
-		ask("new", http.StatusInternalServerError)
-		server.failed = ""
-		ask("new", http.StatusUnauthorized)
-	})
-}
-
-// Made-up tokens take no more memory than others.
-func TestAnswersAreBounded(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	kept := newAnswers(func() time.Time { return now })
-	kept.put(question{path: "/metrics"}, http.StatusOK)
-	fill := func(from int) {
-		for number := range mostAnswers - 1 {
-			kept.put(question{path: strconv.Itoa(from + number)}, http.StatusUnauthorized)
-		}
-	}
-	fill(0)
-	now = now.Add(keepRefusal)
-	fill(mostAnswers)
-	_, known := kept.get(question{path: "/metrics"})
-	equal(t, "what still counts is kept", true, known)
-	fill(2 * mostAnswers)
-	fill(3 * mostAnswers)
-	equal(t, "answers are bounded", true, len(kept.known) <= mostAnswers)
 }

@@ -21,6 +21,12 @@ import (
 var (
 	growing = []string{"replace", "join", "format", "split", "strings.quote"}
 	slow    = []string{"indexOf", "lastIndexOf"}
+	// zoned are functions that take the name of a time zone, whose file is then read.
+	zoned = []string{
+		overloads.TimeGetFullYear, overloads.TimeGetMonth, overloads.TimeGetDayOfYear, overloads.TimeGetDayOfMonth, overloads.TimeGetDate,
+		overloads.TimeGetDayOfWeek, overloads.TimeGetHours, overloads.TimeGetMinutes, overloads.TimeGetSeconds,
+		overloads.TimeGetMilliseconds,
+	}
 )
 
 // tooCostly says what an expression does that could take all memory, or take for ever; nil if the expression does nothing of that kind.
@@ -48,6 +54,9 @@ func tooCostlyAlone(tree *ast.AST, expression ast.Expr) error {
 			return fmt.Errorf("calls %s, which is not allowed: it can take hours. Use contains, startsWith, endsWith or matches", name)
 		case name == overloads.Matches && call.Args()[len(call.Args())-1].Kind() != ast.LiteralKind:
 			return errors.New("calls matches with a pattern that is not a plain text, which is not allowed: it can take all memory")
+		case slices.Contains(zoned, name) && len(call.Args()) > 0 && call.Args()[len(call.Args())-1].Kind() != ast.LiteralKind:
+			return fmt.Errorf("calls %s with a time zone that is not a plain text, which is not allowed: each message could name another "+
+				"file to read", name)
 		}
 	case ast.StructKind:
 		return fmt.Errorf("makes a %s, which is not allowed", expression.AsStruct().TypeName())
@@ -120,6 +129,9 @@ func isConstant(expression ast.Expr) bool {
 // charges are for what CEL undercharges: operations on texts whose type nobody knows before, and comparisons of lists and maps.
 type charges struct{}
 
+// zoneCost is for the file of a time zone: reading one takes up to 50 µs.
+const zoneCost = 500
+
 // CallCost implements interpreter.ActualCostEstimator.
 func (charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	cost := uint64(1)
@@ -138,6 +150,10 @@ func (charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 			}
 		}
 	default:
+		if slices.Contains(zoned, function) && len(args) > 1 {
+			cost = zoneCost
+			break
+		}
 		return nil // what CEL charges
 	}
 	return &cost

@@ -49,7 +49,7 @@ type Origin struct {
 	Exchange, RoutingKey string
 	Routed               bool
 	// DiedAt is when the message died there first; zero if unknown. RabbitMQ counts further deaths of the same message in the same
-	// queue, and keeps the time of the first.
+	// queue, and keeps the time of the first. Of a parked message it is the time of the failure, if the consumer tells that.
 	DiedAt time.Time
 }
 
@@ -72,8 +72,18 @@ func (s Source) Read(message *amqp.Delivery) Letter {
 			letter.Reason = last.reason
 		}
 	}
+	if failed := failureTime(message.Headers); letter.Reason == Parked && !failed.IsZero() {
+		letter.Origin.DiedAt = failed
+	}
 	letter.Origin.Exchange, letter.Origin.RoutingKey, letter.Origin.Routed = s.originalRoute(message.Headers)
 	return letter
+}
+
+// failureTime is when a consumer parked a message; zero if the consumer does not tell.
+func failureTime(headers amqp.Table) time.Time {
+	text, _ := headers[contract.HeaderFailureTime].(string)
+	at, _ := time.Parse(time.RFC3339, text) // zero on an error
+	return at
 }
 
 // comesFrom says whether a message died in a queue of this ConsumerQueue.

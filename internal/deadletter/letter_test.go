@@ -63,11 +63,29 @@ func TestRead(t *testing.T) {
 		"parked by Warren's library": {
 			headers: amqp.Table{
 				"x-failure-queue": "orders", "x-original-exchange": "shop", "x-original-routing-key": "order.placed",
+				"x-failure-time": died.Format(time.RFC3339),
 			},
 			reason: Parked,
-			origin: Origin{Queue: "orders", Exchange: "shop", RoutingKey: "order.placed", Routed: true},
+			origin: Origin{Queue: "orders", Exchange: "shop", RoutingKey: "order.placed", Routed: true, DiedAt: died},
 		},
-		"parked, and nothing is known": {reason: Parked},
+		"parked long after a tier: the time of the failure counts": {
+			headers: amqp.Table{
+				"x-death":        []any{deathIn("orders.retry.5m", "expired", "", "orders.retry.5m")},
+				"x-failure-time": died.Add(time.Hour).Format(time.RFC3339),
+			},
+			reason: Parked,
+			origin: Origin{Queue: "orders.retry.5m", DiedAt: died.Add(time.Hour)},
+		},
+		"rejected after a failure: the broker's time counts": {
+			headers: amqp.Table{
+				"x-death":        []any{deathIn("orders", "rejected", "", "orders")},
+				"x-failure-time": died.Add(-time.Hour).Format(time.RFC3339),
+			},
+			reason: Rejected,
+			origin: Origin{Queue: "orders", RoutingKey: "orders", Routed: true, DiedAt: died},
+		},
+		"a time of failure that is no time": {headers: amqp.Table{"x-failure-time": "yesterday"}, reason: Parked},
+		"parked, and nothing is known":      {reason: Parked},
 		"parked after a Redrive": {
 			headers: amqp.Table{
 				"x-warren-redrive-count": int64(2), "x-warren-origin-queue": "orders",

@@ -161,3 +161,27 @@ func TestCompileRefuses(t *testing.T) {
 		})
 	}
 }
+
+// A time zone costs the read of a file, so its name must not come from a message, and few are read for each message.
+func TestTimeZones(t *testing.T) {
+	t.Parallel()
+	const at12 = `timestamp("2026-01-31T11:00:00Z").getHours("Europe/Berlin") == 12`
+	for where, want := range map[string]SkipReason{
+		at12: "",
+		`timestamp("2026-01-31T11:00:00Z").getHours() == 11`: "",
+		`[1, 2, 3].all(x, ` + at12 + `)`:                     "",
+		`body.all(x, ` + at12 + `)`:                          NotEvaluated, // too costly
+	} {
+		selector, err := Compile(Selection{Where: where})
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, where, want, selector.skips(Letter{Delivery: &amqp.Delivery{Body: []byte("[" + strings.Repeat("1,", 999) + "1]")}}, time.Now()))
+	}
+	for _, function := range []string{"getHours", "getFullYear", "getDate", "getMilliseconds"} {
+		_, err := Compile(Selection{Where: `properties.timestamp.` + function + `(body.zone) == 1`})
+		if err == nil || !strings.Contains(err.Error(), "where: calls "+function+" with a time zone that is not a plain text") {
+			t.Errorf("%s: error %v", function, err)
+		}
+	}
+}

@@ -5,19 +5,19 @@ import (
 	"errors"
 	"net/http"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/internal/callers"
+	"github.com/warren-mq/warren/internal/apiaccess"
 )
 
-// gate says who sends a request, and whether the sender may.
+// gate decides who sends a request, and whether the sender may.
 type gate struct {
-	reviewer *callers.Reviewer
-	proxy    *frontProxy // nil where requests of the API server are like all others
+	access *apiaccess.Access
+	proxy  *frontProxy // nil without --dead-letters-front-proxy
 }
 
 // wish is what a request is about, in the words of RBAC.
@@ -27,43 +27,52 @@ type wish struct {
 
 var resource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource}
 
-// admit returns the name of the sender, or the error that answers the request.
-func (g gate) admit(ctx context.Context, r *http.Request, w wish) (user string, err error) {
+// The lengths of names in Kubernetes. What is longer names nothing, and would fill the caches of answers.
+const (
+	maxNamespace = 63
+	maxName      = 253
+)
+
+// admit returns the name of the sender, or the error that answers the request. The error of a sender who may not names both the sender and
+// what was asked for.
+func (g gate) admit(ctx context.Context, r *http.Request, w wish) (name string, err error) {
+	if len(w.namespace) > maxNamespace || len(w.name) > maxName {
+		return "", apierrors.NewBadRequest("the name of the namespace or the ConsumerQueue is too long")
+	}
 	sender, err := g.identify(ctx, r)
 	if err != nil {
 		return "", err
 	}
-	allowed, err := g.reviewer.Allows(ctx, sender, authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: v1alpha1.Resource,
-			Verb: w.verb, Namespace: w.namespace, Name: w.name, Subresource: w.subresource,
-		},
+	allowed, err := g.access.Allows(ctx, authorizer.AttributesRecord{
+		User: sender, Verb: w.verb, Namespace: w.namespace,
+		APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
+		Resource: v1alpha1.Resource, Subresource: w.subresource, Name: w.name, ResourceRequest: true,
 	})
 	if err != nil {
 		return "", err
 	}
 	if !allowed {
-		return "", forbidden(sender.Username, w)
+		return sender.GetName(), forbidden(sender.GetName(), w)
 	}
-	return sender.Username, nil
+	return sender.GetName(), nil
 }
 
-// identify finds out who sends a request: whom the API server names, or whose token comes along. Certificates of others mean nothing.
-func (g gate) identify(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
-	unknown := apierrors.NewUnauthorized(howToAuthenticate)
-	if sender, known := g.proxy.identify(r); known {
+// identify returns the sender of a request: the user that the API server names, or the owner of the token. Client certificates of others
+// are ignored.
+func (g gate) identify(ctx context.Context, r *http.Request) (user.Info, error) {
+	if sender := g.proxy.identify(r); sender != nil {
 		return sender, nil
 	}
 	token, given := r.Header.Get(v1alpha1.TokenHeader), true
 	if token == "" {
-		token, given = callers.BearerToken(r.Header.Get("Authorization"))
+		token, given = apiaccess.BearerToken(r.Header.Get("Authorization"))
 	}
 	if !given {
-		return authenticationv1.UserInfo{}, unknown
+		return nil, apierrors.NewUnauthorized(howToAuthenticate)
 	}
-	sender, known, err := g.reviewer.Identify(ctx, token, v1alpha1.Audience)
-	if err == nil && !known {
-		return sender, unknown
+	sender, err := g.access.Identify(ctx, token, v1alpha1.Audience)
+	if err == nil && sender == nil {
+		return nil, apierrors.NewUnauthorized(howToAuthenticate)
 	}
 	return sender, err
 }
@@ -72,7 +81,7 @@ const howToAuthenticate = "give a token for the audience " + v1alpha1.Audience +
 	v1alpha1.TokenHeader + "; kubectl create token SERVICEACCOUNT --audience=" + v1alpha1.Audience + " makes one. " +
 	"Client certificates and tokens for the API server are not accepted"
 
-func forbidden(user string, w wish) error {
+func forbidden(sender string, w wish) error {
 	what := resource
 	if w.subresource != "" {
 		what.Resource += "/" + w.subresource
@@ -81,6 +90,6 @@ func forbidden(user string, w wish) error {
 	if w.namespace == "" {
 		where = "at the cluster scope"
 	}
-	return apierrors.NewForbidden(what, w.name, errors.New("user \""+user+"\" cannot "+w.verb+" resource \""+what.Resource+
+	return apierrors.NewForbidden(what, w.name, errors.New("user \""+sender+"\" cannot "+w.verb+" resource \""+what.Resource+
 		"\" in API group \""+what.Group+"\" "+where))
 }

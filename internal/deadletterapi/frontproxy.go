@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -66,21 +66,14 @@ func (p *frontProxy) start(ctx context.Context) error {
 	return nil
 }
 
-// identify returns the sender that the API server names; false if the request does not come from the API server.
-func (p *frontProxy) identify(r *http.Request) (sender authenticationv1.UserInfo, known bool) {
+// identify returns the sender that the API server names; nil if the request does not come from the API server.
+func (p *frontProxy) identify(r *http.Request) user.Info {
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return sender, false
+		return nil
 	}
 	response, known, err := p.requests.AuthenticateRequest(r)
 	if err != nil || !known { // an error says that the certificate is another's
-		return sender, false
+		return nil
 	}
-	user := response.User
-	sender = authenticationv1.UserInfo{
-		Username: user.GetName(), UID: user.GetUID(), Groups: user.GetGroups(), Extra: map[string]authenticationv1.ExtraValue{},
-	}
-	for key, values := range user.GetExtra() {
-		sender.Extra[key] = values
-	}
-	return sender, true
+	return response.User
 }

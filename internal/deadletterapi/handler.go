@@ -38,6 +38,8 @@ type Handler struct {
 	// admit returns the name of the sender of a request, or the error that answers the request.
 	admit func(context.Context, *http.Request, wish) (user string, err error)
 	looks looks
+	// answers are those under way.
+	answers *shares
 	// redact matches the names of headers whose values are not shown.
 	redact *regexp.Regexp
 	// watches says whether the operator works in a namespace.
@@ -98,15 +100,15 @@ func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any
 	ctx, cancel := context.WithTimeout(r.Context(), reviewTime)
 	defer cancel()
 	user, err := h.admit(ctx, r.Request, r.wish)
+	r.user = user
 	if err != nil {
 		return nil, err
 	}
-	r.user = user
 	if r.namespace != "" && !h.watches(r.namespace) {
 		return nil, conflict("the operator does not work in namespace %q", r.namespace)
 	}
-	if r.name != "" { // somebody looks into a queue
-		end, err := h.looks.answer()
+	if r.name != "" { // the answer is about messages
+		end, err := h.answers.take(r.namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -115,8 +117,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any
 	return answers(w, *r)
 }
 
-// fail writes an error, and logs those that are not the client's.
+// fail writes an error. It logs errors that are not the client's, and denials.
 func (h *Handler) fail(w http.ResponseWriter, r request, err error) {
+	if apierrors.IsForbidden(err) {
+		h.log.Info("Denied a request for dead letters", "user", r.user, "verb", r.verb, "resource", v1alpha1.Resource,
+			"subresource", r.subresource, "namespace", r.namespace, "name", r.name)
+	}
 	if _, told := errors.AsType[*apierrors.StatusError](err); !told {
 		h.log.Error(err, "Request failed", "path", r.URL.Path, "user", r.user)
 		err = apierrors.NewInternalError(errors.New("the operator's log tells why"))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	amqp "github.com/rabbitmq/amqp091-go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +73,8 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 		return false, true
 	}
 	w.handler = &Handler{
-		reader: api, finder: deadletterqueue.NewFinder(api, pool, alone), looks: looks{busy: map[string]bool{}}, redact: defaults,
+		reader: api, finder: deadletterqueue.NewFinder(api, pool, alone), looks: looks{busy: map[string]bool{}},
+		answers: newShares(), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
 		admit: func(_ context.Context, _ *http.Request, asked wish) (string, error) {
 			w.asked = asked
@@ -267,6 +269,20 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// Who was denied what stands in the log.
+func TestDenialsAreLogged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, `{}`, unchanged)
+	var logged []string
+	w.handler.log = funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
+	w.denied = forbidden("alice", wish{verb: "get", namespace: "shop", name: "orders", subresource: "messages"})
+	w.refusal(ofShop + "/orders/messages")
+	topologytest.Equal(t, "log", []string{
+		`"level"=0 "msg"="Denied a request for dead letters" "user"="alice" "verb"="get" "resource"="deadletterqueues" ` +
+			`"subresource"="messages" "namespace"="shop" "name"="orders"`,
+	}, logged)
+}
+
 func TestOnlyGet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
@@ -335,7 +351,7 @@ func TestLooksEnd(t *testing.T) {
 	topologytest.Equal(t, "refusal", refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq": no connection`, "1"},
 		w.refusal(ofShop+"/orders/messages"))
 	topologytest.Equal(t, "busy", 0, len(w.handler.looks.busy))
-	topologytest.Equal(t, "answers", 0, w.handler.looks.answers)
+	topologytest.Equal(t, "answers", 0, w.handler.answers.inAll)
 }
 
 func TestLooksAtATime(t *testing.T) {
@@ -354,24 +370,26 @@ func TestLooksAtATime(t *testing.T) {
 	topologytest.Equal(t, "error when one has ended", nil, err)
 }
 
-// Clients that do not read their answers use up no more memory than there is, and keep nobody from the list of queues.
+// Clients that do not read their answers use up the share of their namespace, and no list of queues waits for them.
 func TestAnswersAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
 	w.broker.SetLetters("orders.dlq", rejected("1"))
 	reads := make(chan struct{})
 	var clients sync.WaitGroup
-	for i := range mostAnswers {
+	for i := range maxAnswersEach {
 		lazy := lazyClient{httptest.NewRecorder(), reads, make(chan struct{}, 1)}
 		path := ofShop + "/orders/" + []string{"messages", "export"}[i%2]
 		clients.Go(func() { w.handler.routes().ServeHTTP(lazy, httptest.NewRequest(http.MethodGet, path, http.NoBody)) })
 		<-lazy.begun
 	}
 	topologytest.Equal(t, "refusal", refusal{
-		429, metav1.StatusReasonTooManyRequests, "8 others wait for answers; try again", "1",
+		429, metav1.StatusReasonTooManyRequests, `2 other requests of namespace "shop" wait for answers; try again`, "1",
 	}, w.refusal(ofShop+"/orders/messages"))
 	list := v1alpha1.DeadLetterQueueList{}
 	topologytest.Equal(t, "list", http.StatusOK, w.get(ofShop, "", &list).StatusCode)
+	_, err := w.handler.answers.take("other")
+	topologytest.Equal(t, "another namespace", nil, err)
 	close(reads)
 	clients.Wait()
 	topologytest.Equal(t, "messages", http.StatusOK, w.get(ofShop+"/orders/messages", "", &v1alpha1.DeadLetterList{}).StatusCode)

@@ -120,6 +120,16 @@ func TestRedaction(t *testing.T) {
 	}, plain(headers, defaults))
 }
 
+func TestNamesThatAreRedacted(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"api_key": true, "access-key": true, "private.key": true, "passwd": true, "pwd": true, "X-Credential-Id": true, "session-id": true,
+		"jwt": true, "x-signature": true, "routing-key": false, "partition-key": false, "x-failure-kind": false, "tenant": false,
+	} {
+		topologytest.Equal(t, name, want, defaults.MatchString(name))
+	}
+}
+
 // Every type of field can be told in JSON, and in an export with its type.
 func TestValues(t *testing.T) {
 	t.Parallel()

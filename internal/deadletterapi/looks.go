@@ -26,8 +26,6 @@ import (
 const (
 	// mostLooks is how many look at a time. Each may take 16 MiB of messages that it tells of, and as much that are on their way.
 	mostLooks = 4
-	// mostAnswers is how many answers are gathered and written at a time. Each takes up to twice 16 MiB until the client has it.
-	mostAnswers = 8
 	// lookTime is how long a look takes at most, but for an export.
 	lookTime = 30 * time.Second
 	// retrySoon and retryLater are the seconds after which a client may ask again: the latter if something has to change first.
@@ -36,24 +34,8 @@ const (
 
 // looks are those under way.
 type looks struct {
-	mu      sync.Mutex
-	busy    map[string]bool // by queue
-	answers int
-}
-
-// answer has an answer wait its turn, which ends when the client has the answer: many that read slowly would use up the memory.
-func (l *looks) answer() (end func(), err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.answers == mostAnswers {
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d others wait for answers; try again", mostAnswers), retrySoon)
-	}
-	l.answers++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.answers--
-	}, nil
+	mu   sync.Mutex
+	busy map[string]bool // by queue
 }
 
 // begin has a look wait its turn: one at a time at each queue, for two that look see different messages.

@@ -19,11 +19,17 @@ type page struct {
 	// next is where the next page begins; zero if nothing was left out.
 	next int
 	err  error
+	// found are the IDs of the items where the query is distinct.
+	found map[string]bool
 }
 
 // add takes a message into the page, and says whether there is room for more.
 func (p *page) add(position int, letter deadletter.Letter) bool {
-	item, err := json.Marshal(describe(letter, position, p.bodyLimit, p.redact))
+	described := describe(letter, position, p.bodyLimit, p.redact)
+	if p.distinct && p.found[described.ID] {
+		return true
+	}
+	item, err := json.Marshal(described)
 	if err != nil {
 		p.err = fmt.Errorf("write the message at position %d: %w", position, err)
 		return false
@@ -37,6 +43,13 @@ func (p *page) add(position int, letter deadletter.Letter) bool {
 	if len(p.items) == p.limit {
 		p.next = position + 1
 		return false
+	}
+	if p.distinct {
+		if p.found == nil {
+			p.found = map[string]bool{}
+		}
+		p.found[described.ID] = true
+		return len(p.selector.IDs) == 0 || len(p.found) < len(p.selector.IDs)
 	}
 	return true
 }

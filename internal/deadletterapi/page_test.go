@@ -4,8 +4,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
+
+// A distinct page has one message of each ID, and ends when all IDs that are asked for are found.
+func TestDistinctPage(t *testing.T) {
+	t.Parallel()
+	first, second := rejected("a"), rejected("b")
+	selector, err := deadletter.Compile(deadletter.Selection{IDs: []string{deadletter.Fingerprint(&first), deadletter.Fingerprint(&second)}})
+	topologytest.Equal(t, "error", nil, err)
+	p := page{query: query{limit: 10, distinct: true, selector: selector}, redact: defaults, room: 100_000}
+	topologytest.Equal(t, "more after the first", true, p.add(0, orders.Read(&first)))
+	topologytest.Equal(t, "more after one that is alike", true, p.add(1, orders.Read(&first)))
+	topologytest.Equal(t, "more after the last", false, p.add(2, orders.Read(&second)))
+	topologytest.Equal(t, "items", 2, len(p.items))
+}
 
 func TestPage(t *testing.T) {
 	t.Parallel()

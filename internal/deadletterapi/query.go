@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/warren-mq/warren/internal/deadletter"
 )
@@ -27,7 +28,9 @@ type query struct {
 	// depth is how many messages are looked at, at most.
 	depth int
 	// paged says that no more than a page is looked at where that is all it takes.
-	paged    bool
+	paged bool
+	// distinct asks for one message of each ID, and for no more messages once all IDs are found.
+	distinct bool
 	groupBy  string
 	selector *deadletter.Selector
 }
@@ -42,8 +45,8 @@ func (q query) most(shared bool) int {
 
 // The parameters of a summary, of messages, and of an export. Any request may have those that the API server adds.
 var (
-	selectionParameters = []string{"id", "reason", "where", "unknownOrigin"}
-	messageParameters   = append([]string{"position", "limit", "bodyLimit"}, selectionParameters...)
+	selectionParameters = []string{"id", "reason", "header", "diedAfter", "diedBefore", "where", "unknownOrigin"}
+	messageParameters   = append([]string{"position", "limit", "bodyLimit", "distinct"}, selectionParameters...)
 	summaryParameters   = []string{"depth", "groupBy"}
 	anyParameters       = []string{"timeout", "pretty"}
 )
@@ -79,6 +82,11 @@ func parse(values url.Values, allowed []string) (query, error) {
 		*number.value = parsed
 	}
 	q.groupBy = values.Get("groupBy")
+	distinct, err := truth(values, "distinct")
+	if err != nil {
+		return q, err
+	}
+	q.distinct = distinct
 	return q, q.selects(values)
 }
 
@@ -87,7 +95,7 @@ var reasons = []deadletter.Reason{
 	deadletter.Rejected, deadletter.Expired, deadletter.MaxLength, deadletter.DeliveryLimit, deadletter.Parked,
 }
 
-func (q *query) selects(values url.Values) error {
+func (q *query) selects(values url.Values) (err error) {
 	selection := deadletter.Selection{IDs: values["id"], Where: values.Get("where")}
 	for _, word := range values["reason"] {
 		if !slices.Contains(reasons, deadletter.Reason(word)) {
@@ -95,17 +103,44 @@ func (q *query) selects(values url.Values) error {
 		}
 		selection.Reasons = append(selection.Reasons, deadletter.Reason(word))
 	}
-	if given := values.Get("unknownOrigin"); given != "" {
-		unknown, err := strconv.ParseBool(given)
-		if err != nil {
-			return fmt.Errorf("unknownOrigin: %q must be true or false", given)
-		}
-		selection.UnknownOrigin = unknown
+	if selection.Headers, err = deadletter.ParseHeaders(values["header"]); err != nil {
+		return fmt.Errorf("header: %w", err)
 	}
-	selector, err := deadletter.Compile(selection)
-	if err != nil {
+	if selection.DiedAfter, err = moment(values, "diedAfter"); err != nil {
 		return err
 	}
-	q.selector = selector
-	return nil
+	if selection.DiedBefore, err = moment(values, "diedBefore"); err != nil {
+		return err
+	}
+	if selection.UnknownOrigin, err = truth(values, "unknownOrigin"); err != nil {
+		return err
+	}
+	q.selector, err = deadletter.Compile(selection)
+	return err
+}
+
+// truth reads a parameter that is true or false; false if it is not given.
+func truth(values url.Values, name string) (bool, error) {
+	given := values.Get(name)
+	if given == "" {
+		return false, nil
+	}
+	parsed, err := strconv.ParseBool(given)
+	if err != nil {
+		return false, fmt.Errorf("%s: %q must be true or false", name, given)
+	}
+	return parsed, nil
+}
+
+// moment reads a parameter that is a time; zero if it is not given.
+func moment(values url.Values, name string) (time.Time, error) {
+	given := values.Get(name)
+	if given == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, given)
+	if err != nil {
+		return at, fmt.Errorf("%s: %q must be a time such as 2026-01-31T08:00:00Z", name, given)
+	}
+	return at, nil
 }

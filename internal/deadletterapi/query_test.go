@@ -3,10 +3,12 @@ package deadletterapi
 import (
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -40,7 +42,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		"limt=5":          "limt: unknown parameter; known are [position limit bodyLimit id reason where unknownOrigin]",
+		"limt=5":          "limt: unknown parameter; known are [position limit bodyLimit distinct id reason header diedAfter diedBefore where unknownOrigin]",
 		"limit=0":         `limit: "0" must be a number from 1 to 1000`,
 		"limit=1001":      `limit: "1001" must be a number from 1 to 1000`,
 		"position=-1":     `position: "-1" must be a number from 0 to 100000`,
@@ -48,6 +50,9 @@ func TestParseRefuses(t *testing.T) {
 		"reason=Lost":     `reason: "Lost" must be one of [Rejected Expired MaxLength DeliveryLimit Parked]`,
 		"id=7":            `ids: "7" is no id of a dead letter: an id has 16 characters of a-z and 2-7`,
 		"unknownOrigin=7": `unknownOrigin: "7" must be true or false`,
+		"header=!":        `header: "!" must be NAME, !NAME, NAME=VALUE or NAME!=VALUE`,
+		"diedAfter=2h":    `diedAfter: "2h" must be a time such as 2026-01-31T08:00:00Z`,
+		"diedBefore=x":    `diedBefore: "x" must be a time such as 2026-01-31T08:00:00Z`,
 		"where=1":         "where: is of type int and must be true or false",
 	} {
 		t.Run(given, func(t *testing.T) {
@@ -62,6 +67,25 @@ func TestParseRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The parameters select what the fields of spec.select of a Redrive select.
+func TestParseSelects(t *testing.T) {
+	t.Parallel()
+	values := url.Values{
+		"id": {"aaaaaaaaaaaaaaaa"}, "reason": {"Parked"}, "header": {"kind=a", "kind=b", "!tenant"}, "where": {"size > 5"},
+		"diedAfter": {"2026-01-31T10:00:00Z"}, "diedBefore": {"2026-01-31T11:30:00Z"}, "unknownOrigin": {"true"},
+	}
+	q, err := parse(values, messageParameters)
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "selection", deadletter.Selection{
+		IDs: []string{"aaaaaaaaaaaaaaaa"}, Reasons: []deadletter.Reason{"Parked"}, Where: "size > 5", UnknownOrigin: true,
+		Headers: []deadletter.HeaderRequirement{
+			{Name: "kind", Operator: deadletter.In, Values: []string{"a", "b"}}, {Name: "tenant", Operator: deadletter.DoesNotExist},
+		},
+		DiedAfter:  time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC),
+		DiedBefore: time.Date(2026, 1, 31, 11, 30, 0, 0, time.UTC),
+	}, q.selector.Selection)
 }
 
 // A page looks no deeper than it has to.

@@ -11,8 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// DefaultRedacted are the names of headers that seem to hold credentials.
-const DefaultRedacted = `(?i)authorization|cookie|token|secret|password|api-?key`
+// DefaultRedacted matches the names of headers that seem to hold credentials.
+const DefaultRedacted = `(?i)authorization|cookie|token|secret|passw|pwd|credential|(api|access|private)[-_.]?key|session|jwt|signature`
 
 // redacted takes the place of a value.
 const redacted = "[redacted]"

@@ -17,7 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
-	"github.com/warren-mq/warren/internal/callers"
+	"github.com/warren-mq/warren/internal/apiaccess"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 )
 
@@ -49,7 +49,7 @@ func Setup(mgr ctrl.Manager, finder *deadletterqueue.Finder, options Options) er
 	if err != nil {
 		return fmt.Errorf("--dead-letters-redact: %w", err)
 	}
-	reviewer, err := callers.NewReviewer(mgr.GetConfig(), mgr.GetHTTPClient())
+	access, err := apiaccess.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,8 @@ func Setup(mgr ctrl.Manager, finder *deadletterqueue.Finder, options Options) er
 	log := mgr.GetLogger().WithName("dead-letters")
 	label := label{pod: options.Pod, client: mgr.GetClient(), log: log, cleared: make(chan struct{})}
 	handler := &Handler{
-		reader: mgr.GetClient(), finder: finder, admit: gate{reviewer, proxy}.admit, looks: looks{busy: map[string]bool{}}, redact: redact,
+		reader: mgr.GetClient(), finder: finder, admit: gate{access, proxy}.admit, looks: looks{busy: map[string]bool{}},
+		answers: newShares(), redact: redact,
 		log: log,
 		watches: func(namespace string) bool {
 			return len(options.Namespaces) == 0 || slices.Contains(options.Namespaces, namespace)

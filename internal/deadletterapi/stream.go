@@ -51,19 +51,14 @@ func newStream(client context.Context, w http.ResponseWriter) *stream {
 // write writes parts as they come. The header goes with the first of them: until then the answer may become an error.
 func (s *stream) write() {
 	defer close(s.written)
-	control := http.NewResponseController(s.w)
+	reads := pace{}
 	for part := range s.parts {
 		if s.client.Err() != nil {
 			continue
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(writeTime))
 		s.w.Header().Set("Content-Type", "application/x-ndjson")
 		setSecurityHeaders(s.w)
-		_, err := s.w.Write(part)
-		if err == nil {
-			err = control.Flush()
-		}
-		if err != nil {
+		if err := reads.write(s.w, part); err != nil {
 			s.leave()
 		}
 	}

@@ -67,6 +67,8 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		Eventually(b.text).Should(SatisfyAll(HavePrefix("4 dead letters in "+w.Namespace), ContainSubstring("orders orders.dlq 4"),
 			ContainSubstring("1 queue without dead letters")))
 		b.screenshot("ui-queues")
+		Expect(evaluate[bool](b, `(htmx.ajax("GET", "/nowhere", "#queues"), true)`)).To(BeTrue())
+		Eventually(b.text).Should(HavePrefix("This page could not be refreshed."))
 
 		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
 		Eventually(b.text).Should(SatisfyAll(ContainSubstring("3 Parked a consumer published the message to the dead-letter queue transient"),
@@ -83,7 +85,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 
 		w.EventuallyMessages("orders.dlq", Equal(4))
 		b.follow(`//nav//a[text()="orders"]`, "orders: 4 dead letters")
-		b.follow(`//table[1]//tr[td//code="transient"]//a[contains(@class, "button")]`, "Move dead letters of orders back")
+		b.follow(`//table[1]//tr[td//code="transient"]//a[text()="Move back…"]`, "Move dead letters of orders back")
 		b.run(chromedp.SetValue("#rate", "2"), chromedp.SendKeys("#why", "INC-4711: the payment API is back"))
 		b.screenshot("ui-redrive")
 		w.EventuallyMessages("orders.dlq", Equal(4))

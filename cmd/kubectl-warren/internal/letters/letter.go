@@ -147,7 +147,24 @@ func Summary(letter v1alpha1.DeadLetter) string {
 	default:
 		summary = letter.Body
 	}
-	line := []rune(strings.Join(strings.Fields(summary), " "))
+	return oneLine(summary)
+}
+
+// Details tell apart messages with the same Summary: the message ID, and the beginning of the body unless the Summary has it.
+func Details(letter v1alpha1.DeadLetter) string {
+	var details []string
+	if id, isText := letter.Properties["messageId"].(string); isText && id != "" {
+		details = append(details, "message-id "+printable.Text(id))
+	}
+	if Failure(letter) != "" && letter.BodyEncoding != v1alpha1.Base64 && letter.Body != "" {
+		details = append(details, oneLine(letter.Body))
+	}
+	return strings.Join(details, ", ")
+}
+
+// oneLine is the beginning of a text without line breaks.
+func oneLine(text string) string {
+	line := []rune(strings.Join(strings.Fields(text), " "))
 	if len(line) > mostSummary {
 		line = append(line[:mostSummary-1], '…')
 	}

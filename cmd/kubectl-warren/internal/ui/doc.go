@@ -7,7 +7,7 @@
 //   - queues.go, queue.go, message.go: the three views
 //   - export.go: all messages as a file
 //   - selection.go, request.go: which messages are meant, counting them, and asking for a Redrive or a Purge
-//   - transfer.go, progress.go: how a Redrive or a Purge fares
+//   - transfer.go, progress.go: the jobs, and how one goes on
 //
 // assets/ has htmx and its extension for server-sent events as npm has them (htmx.org, htmx-ext-sse; 0BSD), with their versions in their
 // names.

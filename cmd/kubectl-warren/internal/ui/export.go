@@ -8,14 +8,15 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 )
 
-// export sends all messages as a file. A browser is told that the file is not complete by a connection that breaks off.
+// export sends the selected messages as a file. If the export is not complete, the connection ends early and the browser reports a failed
+// download.
 func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("queue")
 	asked, err := s.DeadLetters(r.Context(), r.PathValue("namespace"))
 	if err != nil {
 		return err
 	}
-	body, err := asked.Get(r.Context(), name, deadletters.SubresourceExport, nil)
+	body, err := asked.Get(r.Context(), name, deadletters.SubresourceExport, selectionOf(r.URL.Query()).query())
 	if err != nil {
 		return err
 	}

@@ -37,9 +37,9 @@ const tokenParameter = "token"
 
 const cookieName = "kubectl-warren-ui"
 
-// policy has a page load, send and run nothing but what this server has.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
-	"frame-ancestors 'none'"
+// policy allows a page to load, send and run only what this server serves.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
 
 func setSecurityHeaders(header http.Header) {
 	header.Set("Content-Security-Policy", policy)

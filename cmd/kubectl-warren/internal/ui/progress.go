@@ -52,13 +52,16 @@ func (s *Server) follow(ctx context.Context, object client.Object, visit func(tr
 	return ctx.Err()
 }
 
+// lineBreaks begins each line with the name of the field. A CR alone ends a line, too.
+var lineBreaks = strings.NewReplacer("\r\n", "\ndata: ", "\r", "\ndata: ", "\n", "\ndata: ")
+
 // send sends an event: progress, or end if it is the last one.
 func send(w http.ResponseWriter, now transfer) error {
 	fragment := &bytes.Buffer{}
 	if err := templates["transfer"].ExecuteTemplate(fragment, "progress", now); err != nil {
 		return err
 	}
-	lines := strings.ReplaceAll(fragment.String(), "\n", "\ndata: ")
+	lines := lineBreaks.Replace(fragment.String())
 	if _, err := fmt.Fprintf(w, "event: progress\ndata: %s\n\n", lines); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ const (
 	pageLimit    = 20
 	// snippet is how many bytes of a body are asked for where messages are listed.
 	snippet = 200
-	// recently is for how long a Redrive or a Purge that has ended is shown with its queue.
+	// recently is how long after its end a job is listed on the page of its queue.
 	recently = time.Hour
 )
 
@@ -37,6 +38,7 @@ const (
 type queuePage struct {
 	Namespace, Name, Queue string
 	Messages, Consumers    int64
+	AsOf                   time.Time
 	Trouble                string
 	Advisories             []v1alpha1.Advisory
 	Transfers              []transfer
@@ -67,11 +69,23 @@ type group struct {
 	Query template.URL
 }
 
+// OtherFields are what a filter by an expression keeps of the selection.
+func (p queuePage) OtherFields() url.Values {
+	other := p.Selection
+	other.Where = ""
+	return other.values()
+}
+
+// ExportQuery selects the messages that are listed.
+func (p queuePage) ExportQuery() template.URL { return template.URL(p.Selection.values().Encode()) }
+
 // letterRow is a message in a list.
 type letterRow struct {
 	deadletters.DeadLetter
 	DiedAt time.Time
 	Text   string
+	// Details tell apart messages with the same text.
+	Details string
 }
 
 func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
@@ -84,7 +98,10 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	if !has {
 		return &problem{http.StatusNotFound, fmt.Sprintf("ConsumerQueue %q has no dead-letter queue.", name)}
 	}
-	page := queuePage{Namespace: namespace, Name: name, Queue: queue.Queue, Messages: number(queue.Messages), Trouble: troubleOf(cq)}
+	page := queuePage{
+		Namespace: namespace, Name: name, Queue: queue.Queue,
+		Messages: number(queue.Messages), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
+	}
 	for _, advisory := range cq.Status.Advisories {
 		if advisory.Name == queue.Queue {
 			page.Advisories = append(page.Advisories, advisory)
@@ -99,10 +116,10 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	return renderAs(w, code, "queue", page)
 }
 
-// addTransfers takes those that go on, or have ended a short while ago.
+// addTransfers adds the jobs of the queue that are under way or have ended recently.
 func (p *queuePage) addTransfers(all []transfer) {
 	for _, each := range all {
-		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Created) < recently) {
+		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Completed) < recently) {
 			p.Transfers = append(p.Transfers, each)
 		}
 	}
@@ -142,7 +159,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 	if counted.Summary == nil {
 		return errors.New("the answer of the dead-letter API is no summary")
 	}
-	p.Messages, p.Consumers = number(counted.Messages), number(counted.Consumers)
+	p.Messages, p.Consumers, p.AsOf = number(counted.Messages), number(counted.Consumers), timeOf(counted.AsOf)
 	p.Notices, p.Others = letters.SeenLines(counted.Summary.Seen), counted.Summary.Others
 	if counted.Summary.Examined < p.Messages {
 		p.Notices = append(p.Notices, fmt.Sprintf("The groups are those of the first %s messages.", thousands(counted.Summary.Examined)))
@@ -158,10 +175,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 
 // selectionOf selects the messages of a group.
 func (p *queuePage) selectionOf(of deadletters.Group) selection {
-	selected := selection{Reasons: []string{of.Reason}}
-	if of.Queue != "" {
-		selected.Where = ofQueue(of.Queue)
-	}
+	selected := selection{Reasons: []string{of.Reason}, Where: ofQueue(of.Queue)}
 	switch {
 	case p.GroupBy == "":
 	case of.Value == nil:
@@ -177,7 +191,7 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	p.Selection = selectionOf(given)
 	position, _ := strconv.ParseInt(given.Get("position"), 10, 64) // what is no number is the beginning
 	p.Position = max(0, position)
-	query := p.filter()
+	query := p.Selection.query()
 	query.Set("position", strconv.FormatInt(p.Position, 10))
 	query.Set("limit", strconv.Itoa(pageLimit))
 	query.Set("bodyLimit", strconv.Itoa(snippet))
@@ -185,12 +199,17 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	if err := ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer); err != nil {
 		return err
 	}
+	for _, line := range letters.SeenLines(answer.Seen) {
+		if !slices.Contains(p.Notices, line) {
+			p.Notices = append(p.Notices, line)
+		}
+	}
 	decoded, err := letters.Decode(answer)
 	if err != nil {
 		return err
 	}
 	for _, letter := range decoded {
-		p.Letters = append(p.Letters, letterRow{letter, timeOf(letter.Origin.DiedAt), letters.Summary(letter)})
+		p.Letters = append(p.Letters, letterRow{letter, timeOf(letter.Origin.DiedAt), letters.Summary(letter), letters.Details(letter)})
 	}
 	if answer.NextPosition != nil {
 		p.Next = p.pageAt(*answer.NextPosition)
@@ -201,13 +220,8 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	return nil
 }
 
-// filter is what the dead-letter API selects by, which knows no headers.
-func (p *queuePage) filter() url.Values {
-	return selection{IDs: p.Selection.IDs, Reasons: p.Selection.Reasons, Where: p.Selection.Where}.values()
-}
-
 func (p *queuePage) pageAt(position int64) string {
-	query := p.filter()
+	query := p.Selection.values()
 	query.Set("groupBy", p.GroupBy)
 	query.Set("position", strconv.FormatInt(position, 10))
 	return "?" + query.Encode() + "#messages"
@@ -233,10 +247,9 @@ func (p *queuePage) addSamples(ctx context.Context, asked *deadletterclient.Clie
 	}
 }
 
-// readSamples reads the messages with these IDs. Messages that are alike share an ID, so there may be more of them. Groups are worth
-// showing without a sample, so an error is none.
+// readSamples reads one message of each ID. A group is shown without a sample if that fails.
 func (p *queuePage) readSamples(ctx context.Context, asked *deadletterclient.Client, ids []string, samples map[string]string) {
-	query := url.Values{parameterID: ids, "limit": {strconv.Itoa(5 * pageLimit)}, "bodyLimit": {strconv.Itoa(snippet)}}
+	query := url.Values{parameterID: ids, "limit": {strconv.Itoa(len(ids))}, "distinct": {"true"}, "bodyLimit": {strconv.Itoa(snippet)}}
 	answer := deadletters.DeadLetterList{}
 	if ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer) != nil {
 		return

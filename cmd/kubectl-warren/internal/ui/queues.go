@@ -2,10 +2,12 @@ package ui
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +23,8 @@ type queuesPage struct {
 	// Full have dead letters, the most first. Empty have none, and of Uncounted nobody knows.
 	Full, Empty, Uncounted []queueRow
 	Total                  int64
+	// Oldest is when the count was taken that is the oldest; zero without a count.
+	Oldest time.Time
 }
 
 // queueRow is a dead-letter queue.
@@ -51,6 +55,13 @@ func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
 			going[of] = append(going[of], each)
 		}
 	}
+	if namespace != "" && len(list.Items) == 0 {
+		// Who may not read namespaces sees an empty page.
+		err := s.Kube.Get(r.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
+			return &problem{http.StatusNotFound, fmt.Sprintf("Namespace %q does not exist.", namespace)}
+		}
+	}
 	page := queuesPage{Namespace: namespace}
 	for i := range list.Items {
 		page.add(&list.Items[i], going[client.ObjectKeyFromObject(&list.Items[i])])
@@ -71,6 +82,9 @@ func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, going []transfer) {
 	}
 	row.Messages, row.Counted = *queue.Messages, queue.AsOf.Time
 	p.Total += row.Messages
+	if p.Oldest.IsZero() || row.Counted.Before(p.Oldest) {
+		p.Oldest = row.Counted
+	}
 	if row.Messages == 0 {
 		p.Empty = append(p.Empty, row)
 		return

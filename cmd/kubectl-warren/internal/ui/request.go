@@ -50,12 +50,6 @@ func requestOf(r *http.Request, given url.Values) (request, error) {
 	if q.Kind.empty() == nil {
 		return q, errNoPage
 	}
-	if q.Header == "" {
-		q.Operator, q.Value = "", ""
-	}
-	if !q.comparesValue() {
-		q.Value = ""
-	}
 	return q, nil
 }
 
@@ -96,6 +90,9 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.URL.Query().Has(parameterChosen) && len(asked.IDs) == 0 {
+		return &problem{http.StatusBadRequest, "No message is chosen. Go back and choose messages in the list."}
+	}
 	page := requestPage{request: asked}
 	for _, reason := range letters.Reasons {
 		page.Reasons = append(page.Reasons, reasonChoice{reason, slices.Contains(asked.Reasons, reason)})
@@ -111,6 +108,9 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 	}
 	return render(w, "request", page)
 }
+
+// uncounted takes the place of the number in the form that confirms, where the messages cannot be counted.
+const uncounted = "all"
 
 // confirmPage is the question, once the messages were counted.
 type confirmPage struct {
@@ -170,18 +170,32 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	return render(w, "confirm", page)
 }
 
-// mistyped is what somebody has typed who deletes messages, and who has not typed how many there are; empty if all is well.
+// mistyped returns what was typed in place of the number of messages to delete; empty if the number was typed.
 func mistyped(asked request, given url.Values) string {
-	if typed := strings.TrimSpace(given.Get("typed")); asked.Kind == purge && strings.ReplaceAll(typed, ",", "") != given.Get("counted") {
+	typed := strings.TrimSpace(given.Get("typed"))
+	if asked.Kind == purge && (typed == "" || strings.ReplaceAll(typed, ",", "") != given.Get("counted")) {
 		return strconv.Quote(typed)
 	}
 	return ""
 }
 
+// confirmed limits a job to the number of messages that was confirmed. Only a Redrive of all messages can be uncounted.
+func (q request) confirmed(counted string) (request, error) {
+	if counted == uncounted && q.Kind == redrive && q.IsAll() && q.Limit == "" {
+		return q, nil
+	}
+	if number, err := strconv.ParseInt(counted, 10, 32); err != nil || number < 1 {
+		return q, &problem{http.StatusBadRequest, fmt.Sprintf("counted: %q must be a number from 1. Count the messages again.", counted)}
+	}
+	q.Limit = counted
+	return q, nil
+}
+
 // create has messages moved or deleted.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) error {
-	if asked.Kind == purge { // no more than was counted
-		asked.Limit = r.PostForm.Get("counted")
+	asked, err := asked.confirmed(r.PostForm.Get("counted"))
+	if err != nil {
+		return err
 	}
 	requester, err := s.Username(r.Context())
 	if err != nil {

@@ -16,7 +16,7 @@ type selection struct {
 	Where                   string
 }
 
-// The parameters of a selection. Those of the dead-letter API have the same names.
+// The parameters of a selection.
 const (
 	parameterID       = "id"
 	parameterReason   = "reason"
@@ -24,14 +24,23 @@ const (
 	parameterOperator = "operator"
 	parameterValue    = "value"
 	parameterWhere    = "where"
+	// parameterChosen is in the form whose boxes choose messages, so that no box means no message.
+	parameterChosen = "chosen"
 )
 
 func selectionOf(values url.Values) selection {
-	return selection{
+	s := selection{
 		IDs: values[parameterID], Reasons: values[parameterReason],
 		Header: values.Get(parameterHeader), Operator: values.Get(parameterOperator), Value: values.Get(parameterValue),
 		Where: strings.TrimSpace(values.Get(parameterWhere)),
 	}
+	if s.Header == "" {
+		s.Operator = ""
+	}
+	if !s.comparesValue() {
+		s.Value = ""
+	}
+	return s
 }
 
 // IsAll says whether all messages are meant.
@@ -79,6 +88,23 @@ func (s selection) values() url.Values {
 	return values
 }
 
+// query are the parameters with which the dead-letter API selects the same messages.
+func (s selection) query() url.Values {
+	query := selection{IDs: s.IDs, Reasons: s.Reasons, Where: s.Where}.values()
+	switch {
+	case s.Header == "":
+	case s.Operator == "Exists":
+		query.Set(parameterHeader, s.Header)
+	case s.Operator == "DoesNotExist":
+		query.Set(parameterHeader, "!"+s.Header)
+	case s.Operator == "NotIn":
+		query.Set(parameterHeader, s.Header+"!="+s.Value)
+	default:
+		query.Set(parameterHeader, s.Header+"="+s.Value)
+	}
+	return query
+}
+
 // Words say in words which messages are meant.
 func (s selection) Words() []string {
 	var words []string
@@ -104,7 +130,8 @@ func (s selection) Words() []string {
 	return words
 }
 
-// ofQueue is the CEL expression for messages that died in a queue. What JSON writes as text, CEL reads as the same text.
+// ofQueue is the CEL expression for messages that died in a queue, or do not tell in which if the name is empty. CEL reads the
+// text that JSON writes as the same text.
 func ofQueue(name string) string {
 	quoted, _ := json.Marshal(name) // a text can always be written
 	return "origin.queue == " + string(quoted)

@@ -77,7 +77,8 @@ func (s *Server) Handler() http.Handler {
 		"GET " + queue + "/ids/{id}":   s.message,
 		"GET " + transferPath:          s.transfer,
 		"GET " + transferPath + "/now": s.progress,
-		"POST " + transferPath:         s.cancel,
+		"POST " + transferPath:         s.change,
+		"GET " + namespace + "/jobs":   s.jobs,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, mostForm)

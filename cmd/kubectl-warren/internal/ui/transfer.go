@@ -2,12 +2,16 @@ package ui
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -28,14 +32,21 @@ type transfer struct {
 	Namespace, Name, ConsumerQueue, Source, Dest string
 	DryRun                                       bool
 	RequestedBy, Why                             string
-	Created                                      time.Time
+	// Rate is how fast the job moves or deletes messages. Suspended says that it waits until it is resumed.
+	Rate      string
+	Suspended bool
+	Created   time.Time
+	// Completed is when the job ended; zero while it goes on.
+	Completed time.Time
 
 	// Begun says that the numbers are known: Done messages were moved or deleted, of Total that are looked at, of which Examined were.
 	Begun                 bool
 	Done, Examined, Total int64
-	Skipped               []skipped
-	Failed                int64
-	Failures              []v1alpha1.RedriveFailure
+	// Limit is how many messages are moved or deleted at most; zero for no limit.
+	Limit    int64
+	Skipped  []skipped
+	Failed   int64
+	Failures []v1alpha1.RedriveFailure
 
 	Outcome jobs.Outcome
 	Reason  string
@@ -50,6 +61,22 @@ type skipped struct {
 
 // Ended says whether no more messages are taken.
 func (t transfer) Ended() bool { return t.Outcome.Ended() }
+
+// Most is how many messages can be moved or deleted.
+func (t transfer) Most() int64 {
+	if t.Limit > 0 {
+		return min(t.Limit, t.Total)
+	}
+	return t.Total
+}
+
+// Progress is how far the job is, of Most. A job with a limit ends when it has moved or deleted so many messages.
+func (t transfer) Progress() int64 {
+	if t.Most() < t.Total {
+		return t.Done
+	}
+	return t.Examined
+}
 
 // Noun is the kind as users know it.
 func (t transfer) Noun() string {
@@ -70,7 +97,11 @@ func (t transfer) Deed() string {
 func redriveOf(r *v1alpha1.Redrive) transfer {
 	t := transfer{Kind: redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, Dest: string(r.Status.Destination)}
 	t.DryRun, t.RequestedBy, t.Why = isSet(r.Spec.DryRun), r.Spec.RequestedBy, r.Spec.Reason
+	t.Rate, t.Suspended = rateOf(r.Spec.Rate), isSet(r.Spec.Suspend)
 	t.Done, t.Failed, t.Failures = number(r.Status.Moved), number(r.Status.Failed), r.Status.Failures
+	if r.Spec.Limit != nil {
+		t.Limit = int64(*r.Spec.Limit)
+	}
 	t.take(r, r.Status.TransferStatus)
 	return t
 }
@@ -78,7 +109,8 @@ func redriveOf(r *v1alpha1.Redrive) transfer {
 func purgeOf(p *v1alpha1.Purge) transfer {
 	t := transfer{Kind: purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name}
 	t.DryRun, t.RequestedBy, t.Why = isSet(p.Spec.DryRun), p.Spec.RequestedBy, p.Spec.Reason
-	t.Done = number(p.Status.Deleted)
+	t.Rate, t.Suspended = rateOf(p.Spec.Rate), isSet(p.Spec.Suspend)
+	t.Done, t.Limit = number(p.Status.Deleted), int64(p.Spec.Limit)
 	if t.DryRun {
 		t.Done = number(p.Status.Matched)
 	}
@@ -90,6 +122,9 @@ func purgeOf(p *v1alpha1.Purge) transfer {
 func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
 	t.Namespace, t.Name, t.Created = object.GetNamespace(), object.GetName(), object.GetCreationTimestamp().Time
 	t.Source, t.Begun = string(status.Source), status.Total != nil
+	if status.CompletionTime != nil {
+		t.Completed = status.CompletionTime.Time
+	}
 	t.Total, t.Examined = number(status.Total), number(status.Examined)
 	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
 		t.Skipped = append(t.Skipped, skipped{reason, status.Skipped[reason]})
@@ -159,14 +194,49 @@ func (s *Server) transfer(w http.ResponseWriter, r *http.Request) error {
 	return render(w, "transfer", transferOf(object))
 }
 
-// cancel ends a Redrive or a Purge.
-func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
+// The buttons on the page of a job that has not ended.
+const (
+	buttonRate    = "rate"
+	buttonSuspend = "suspend"
+	buttonResume  = "resume"
+	buttonCancel  = "cancel"
+)
+
+// changeOf is what a button changes in the spec of a job.
+func changeOf(button, rate string) (map[string]any, error) {
+	switch button {
+	case buttonSuspend, buttonResume:
+		return map[string]any{"suspend": button == buttonSuspend}, nil
+	case buttonCancel:
+		return map[string]any{"cancel": true}, nil
+	case buttonRate:
+		parsed, err := request{Rate: rate}.rate()
+		if err == nil && parsed == nil {
+			err = &problem{http.StatusBadRequest, "Messages a second: give a number from 1, or Unlimited."}
+		}
+		return map[string]any{"rate": parsed}, err
+	}
+	return nil, &problem{http.StatusBadRequest, fmt.Sprintf("%q is not a button of this page.", button)}
+}
+
+// change changes a job that goes on.
+func (s *Server) change(w http.ResponseWriter, r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return &problem{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
+	}
+	change, err := changeOf(r.PostForm.Get("do"), r.PostForm.Get("rate"))
+	if err != nil {
+		return err
+	}
 	object, err := s.found(r)
 	if err != nil {
 		return err
 	}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cancel":true}}`))
-	if err := s.Kube.Patch(r.Context(), object, patch); err != nil {
+	patch, err := json.Marshal(map[string]any{"spec": change})
+	if err != nil {
+		return err
+	}
+	if err := s.Kube.Patch(r.Context(), object, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return err
 	}
 	toTransfer(w, r, kind(r.PathValue("kind")), object)
@@ -177,6 +247,31 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 func toTransfer(w http.ResponseWriter, r *http.Request, of kind, object client.Object) {
 	to := path("namespaces", object.GetNamespace(), "transfers", string(of), object.GetName())
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// rateOf is a rate as the form has it; empty for the default.
+func rateOf(rate *intstr.IntOrString) string {
+	if rate == nil {
+		return ""
+	}
+	return rate.String()
+}
+
+// jobsPage lists the jobs of a namespace.
+type jobsPage struct {
+	Namespace string
+	Jobs      []transfer
+}
+
+// jobs lists the Redrives and Purges of a namespace, the newest first.
+func (s *Server) jobs(w http.ResponseWriter, r *http.Request) error {
+	page := jobsPage{Namespace: r.PathValue("namespace")}
+	all, err := s.transfers(r.Context(), page.Namespace)
+	if err != nil {
+		return err
+	}
+	page.Jobs = slices.DeleteFunc(all, func(each transfer) bool { return each.DryRun })
+	return render(w, "jobs", page)
 }
 
 func isSet(field *bool) bool { return field != nil && *field }

@@ -1,0 +1,383 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"html"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+)
+
+// site is the pages in front of an API server in memory and a dead-letter API that answers what a test gives.
+type site struct {
+	*Server
+	t *testing.T
+	// summary and messages are the answers of the dead-letter API, and asked are the requests for messages.
+	summary  deadletters.DeadLetterQueue
+	messages func(url.Values) deadletters.DeadLetterList
+	asked    []url.Values
+}
+
+func newSite(t *testing.T, objects ...client.Object) *site {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, summary: deadletters.DeadLetterQueue{Summary: &deadletters.Summary{}}}
+	s.messages = func(url.Values) deadletters.DeadLetterList { return deadletters.DeadLetterList{} }
+	api := httptest.NewServer(http.HandlerFunc(s.answer))
+	t.Cleanup(api.Close)
+	s.Server = NewServer(Config{
+		Kube: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Namespace: "shop",
+		Username: func(context.Context) (string, error) { return "alice", nil },
+		DeadLetters: func(ctx context.Context, namespace string) (*deadletterclient.Client, error) {
+			return deadletterclient.Connect(ctx, &rest.Config{Host: api.URL}, deadletterclient.Options{Namespace: namespace, Say: func(string) {}})
+		},
+		Explain: func(err error) string { return err.Error() },
+	}, "127.0.0.1:8080")
+	return s
+}
+
+// answer is the dead-letter API, which the API server serves.
+func (s *site) answer(w http.ResponseWriter, r *http.Request) {
+	var body any = metav1.APIResourceList{}
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/export"):
+		s.asked = append(s.asked, r.URL.Query())
+		body = deadletters.ExportEnd{Kind: deadletters.KindExportEnd}
+	case strings.HasSuffix(r.URL.Path, "/messages"):
+		s.asked = append(s.asked, r.URL.Query())
+		body = s.messages(r.URL.Query())
+	case strings.Contains(r.URL.Path, "/deadletterqueues/"):
+		body = s.summary
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// do sends a request as the browser that was let in does, and returns the code and the body.
+func (s *site) do(method, path string, form url.Values) (code int, body string) {
+	s.t.Helper()
+	path, _, _ = strings.Cut(path, "#")
+	r := httptest.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(form.Encode()))
+	r.Host = s.guard.address
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.AddCookie(&http.Cookie{Name: cookieName, Value: s.guard.session})
+	recorder := httptest.NewRecorder()
+	s.Handler().ServeHTTP(recorder, r)
+	content, err := io.ReadAll(recorder.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return recorder.Code, string(content)
+}
+
+// read reads a page as a person does: without its markup, and with single spaces.
+func (s *site) read(page string) string {
+	s.t.Helper()
+	_, body := s.do(http.MethodGet, page, nil)
+	_, body, _ = strings.Cut(body, "<main")
+	return strings.Join(strings.Fields(html.UnescapeString(markup.ReplaceAllString("<main"+body, " "))), " ")
+}
+
+var markup = regexp.MustCompile(`<[^>]*>`)
+
+func (s *site) expect(page string, want ...string) {
+	s.t.Helper()
+	text := s.read(page)
+	for _, part := range want {
+		if !strings.Contains(text, part) {
+			s.t.Errorf("%s does not say %q:\n%s", page, part, text)
+		}
+	}
+}
+
+func orders(deadLetters int64) *v1alpha1.ConsumerQueue {
+	cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders"}}
+	cq.Status.Messages = &v1alpha1.MessageCounts{DeadLettered: new(deadLetters), AsOf: metav1.NewTime(time.Now().Add(-3 * time.Minute))}
+	return cq
+}
+
+// The first view asks for itself again every ten seconds.
+func TestQueuesAreRefreshed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(3))
+	for _, page := range []string{path("all"), namespacePath("shop")} {
+		_, body := s.do(http.MethodGet, page, nil)
+		found := regexp.MustCompile(`hx-get="([^"]*)"`).FindStringSubmatch(body)
+		if found == nil {
+			t.Fatalf("%s is not refreshed:\n%s", page, body)
+		}
+		if code, again := s.do(http.MethodGet, found[1], nil); code != http.StatusOK || again != body {
+			t.Errorf("%s is refreshed from %s: code %d, body\n%s", page, found[1], code, again)
+		}
+	}
+}
+
+// A job that ran for long stays on the page of its queue for an hour after its end.
+func TestJobsThatEndedRecentlyAreListed(t *testing.T) {
+	t.Parallel()
+	ended := func(name string, began, ended time.Duration) *v1alpha1.Redrive {
+		r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(time.Now().Add(-began)),
+		}}
+		r.Spec.ConsumerQueueRef.Name = "orders"
+		r.Status.CompletionTime = new(metav1.NewTime(time.Now().Add(-ended)))
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Completed"}}
+		return r
+	}
+	s := newSite(t, orders(3), ended("long", 5*time.Hour, time.Minute), ended("old", 5*time.Hour, 2*time.Hour))
+	text := s.read(path("namespaces", "shop", "queues", "orders"))
+	if !strings.Contains(text, "Redrive long") || strings.Contains(text, "Redrive old") {
+		t.Errorf("want the Redrive that ended a minute ago, and not the one of two hours ago:\n%s", text)
+	}
+}
+
+// The buttons below the list mean the messages that are chosen, and never all messages.
+func TestNothingChosen(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(3))
+	for _, of := range []string{"redrive", "purge"} {
+		page := path("namespaces", "shop", "queues", "orders", of)
+		code, _ := s.do(http.MethodGet, page+"?chosen=", nil)
+		if code != http.StatusBadRequest {
+			t.Errorf("%s: code %d, want 400", of, code)
+		}
+		s.expect(page+"?chosen=", "No message is chosen.")
+		s.expect(page+"?chosen=&id=abcdefghijklmnop", "1 chosen message")
+	}
+	s.messages = listOf(t, deadletters.DeadLetter{ID: "abcdefghijklmnop"})
+	if _, body := s.do(http.MethodGet, path("namespaces", "shop", "queues", "orders"), nil); !strings.Contains(body, `name="chosen"`) {
+		t.Errorf("the form of the list does not say that messages are chosen:\n%s", body)
+	}
+}
+
+// listOf is an answer with these messages.
+func listOf(t *testing.T, all ...deadletters.DeadLetter) func(url.Values) deadletters.DeadLetterList {
+	t.Helper()
+	list := deadletters.DeadLetterList{}
+	for _, each := range all {
+		item, err := json.Marshal(each)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list.Items = append(list.Items, item)
+	}
+	return func(url.Values) deadletters.DeadLetterList { return list }
+}
+
+// Messages that failed alike differ by their ID, time and body.
+func TestMessagesThatFailedAlike(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(2))
+	letter := func(id, body string, at time.Time) deadletters.DeadLetter {
+		return deadletters.DeadLetter{
+			ID: "abcdefghijklmnop", Body: body, Headers: map[string]any{"x-failure-message": "no stock"},
+			Properties: map[string]any{"messageId": id}, Origin: deadletters.Origin{DiedAt: new(metav1.NewTime(at))},
+		}
+	}
+	at := time.Date(2026, 11, 24, 4, 0, 0, 0, time.UTC)
+	s.messages = listOf(t, letter("m-1", `{"order":1}`, at), letter("m-2", `{"order":2}`, at.Add(time.Second)))
+	s.expect(path("namespaces", "shop", "queues", "orders"),
+		"2026-11-24T04:00:00Z no stock message-id m-1, {\"order\":1}", "2026-11-24T04:00:01Z no stock message-id m-2, {\"order\":2}")
+}
+
+// A job moves or deletes no more messages than the number that was confirmed.
+func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind kind
+		form url.Values
+		code int
+		want int64 // zero for no limit
+	}{
+		"Redrive of all":     {redrive, url.Values{"counted": {"402"}}, http.StatusSeeOther, 402},
+		"Redrive of a group": {redrive, url.Values{"counted": {"60"}, "reason": {"Parked"}}, http.StatusSeeOther, 60},
+		"Redrive, uncounted": {redrive, url.Values{"counted": {"all"}}, http.StatusSeeOther, 0},
+		"Purge":              {purge, url.Values{"counted": {"402"}, "typed": {"402"}}, http.StatusSeeOther, 402},
+		"group, uncounted":   {redrive, url.Values{"counted": {"all"}, "reason": {"Parked"}}, http.StatusBadRequest, 0},
+		"Purge, uncounted":   {purge, url.Values{"counted": {"all"}, "typed": {"all"}}, http.StatusBadRequest, 0},
+		"Redrive of nothing": {redrive, url.Values{"counted": {"0"}}, http.StatusBadRequest, 0},
+		"Redrive, no number": {redrive, url.Values{"counted": {""}}, http.StatusBadRequest, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, orders(500))
+			code, body := s.do(http.MethodPost, path("namespaces", "shop", "queues", "orders", string(test.kind)), test.form)
+			jobs, err := s.transfers(t.Context(), "shop")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code != test.code {
+				t.Fatalf("code %d, want %d:\n%s", code, test.code, body)
+			}
+			if code == http.StatusSeeOther && (len(jobs) != 1 || jobs[0].Limit != test.want) || code != http.StatusSeeOther && len(jobs) != 0 {
+				t.Errorf("jobs %+v, want one with limit %d", jobs, test.want)
+			}
+		})
+	}
+}
+
+// The progress of a job with a limit is against the limit.
+func TestProgressOfAJobWithALimit(t *testing.T) {
+	t.Parallel()
+	r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
+	r.Spec.ConsumerQueueRef.Name, r.Spec.Limit = "orders", new(int32(60))
+	r.Status.Total, r.Status.Examined, r.Status.Moved = new(int64(1264)), new(int64(30)), new(int64(15))
+	s := newSite(t, orders(1264), r)
+	s.expect(path("namespaces", "shop", "transfers", "redrive", "some"), "15 moved of 60", "15 of 60")
+}
+
+// No text of a broker ends a line of an event, or begins an event.
+func TestEventsKeepTheirLines(t *testing.T) {
+	t.Parallel()
+	recorder := httptest.NewRecorder()
+	if err := send(recorder, transfer{Message: "refused\revent: end\n\ndata: x", Reason: "Moving", Why: "a\r\nb\rc\n\nd"}); err != nil {
+		t.Fatal(err)
+	}
+	events := strings.Split(strings.TrimSuffix(recorder.Body.String(), "\n\n"), "\n\n")
+	if len(events) != 1 {
+		t.Errorf("%d events, want 1: %q", len(events), events)
+	}
+	for line := range strings.Lines(strings.TrimPrefix(events[0], "event: progress\n")) {
+		if !strings.HasPrefix(line, "data: ") || strings.Contains(line, "\r") {
+			t.Errorf("not a line of data: %q", line)
+		}
+	}
+}
+
+// A group leads to its messages, to their export, and to the forms that move or delete them.
+func TestGroupsLeadToTheirMessages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(2))
+	s.summary.Summary.Groups = []deadletters.Group{
+		{Reason: "Parked", Queue: "orders", Value: new("a=b"), Count: 1, SampleID: "aaaaaaaaaaaaaaaa"},
+		{Reason: "Rejected", Count: 1, SampleID: "bbbbbbbbbbbbbbbb"},
+	}
+	page := path("namespaces", "shop", "queues", "orders")
+	_, body := s.do(http.MethodGet, page, nil)
+	if difference := cmp.Diff(url.Values{
+		"id": {"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}, "limit": {"2"}, "distinct": {"true"}, "bodyLimit": {"200"},
+	}, s.asked[1]); difference != "" {
+		t.Errorf("samples (-want +got):\n%s", difference)
+	}
+	s.asked = nil
+	for _, link := range regexp.MustCompile(`href="([^"]*)">List these`).FindAllStringSubmatch(body, -1) {
+		s.expect(page+html.UnescapeString(link[1]), "Listed: reason", "Export these")
+		s.do(http.MethodGet, page+"/export"+html.UnescapeString(link[1]), nil)
+	}
+	place := url.Values{"position": {"0"}, "limit": {"20"}, "bodyLimit": {"200"}}
+	parked := url.Values{"reason": {"Parked"}, "header": {"x-failure-kind=a=b"}, "where": {`origin.queue == "orders"`}}
+	rejected := url.Values{"reason": {"Rejected"}, "header": {"!x-failure-kind"}, "where": {`origin.queue == ""`}}
+	with := func(a url.Values) url.Values {
+		both := maps.Clone(a)
+		maps.Copy(both, place)
+		return both
+	}
+	var lists []url.Values
+	for _, each := range s.asked {
+		if !each.Has("distinct") {
+			lists = append(lists, each)
+		}
+	}
+	if difference := cmp.Diff([]url.Values{with(parked), parked, with(rejected), rejected}, lists); difference != "" {
+		t.Errorf("asked (-want +got):\n%s", difference)
+	}
+}
+
+// What a selection has no answer for is told above the list.
+func TestNoticesOfTheList(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(2))
+	s.messages = func(url.Values) deadletters.DeadLetterList {
+		return deadletters.DeadLetterList{Seen: deadletters.Seen{Skipped: map[string]int64{"NotEvaluated": 2}}}
+	}
+	s.expect(path("namespaces", "shop", "queues", "orders")+"?where=body.oder==1", "2", "(NotEvaluated)")
+}
+
+// A job that goes on is suspended, resumed, cancelled, and given another rate.
+func TestChangesOfAJob(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		form url.Values
+		code int
+		want v1alpha1.RedriveSpec
+	}{
+		"suspend":     {url.Values{"do": {"suspend"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Suspend: new(true)}},
+		"resume":      {url.Values{"do": {"resume"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Suspend: new(false)}},
+		"cancel":      {url.Values{"do": {"cancel"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Cancel: new(true)}},
+		"a rate":      {url.Values{"do": {"rate"}, "rate": {"5"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Rate: new(intstr.FromInt32(5))}},
+		"no limit":    {url.Values{"do": {"rate"}, "rate": {"unlimited"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Rate: new(intstr.FromString("Unlimited"))}},
+		"no rate":     {url.Values{"do": {"rate"}, "rate": {""}}, http.StatusBadRequest, v1alpha1.RedriveSpec{}},
+		"a wrong one": {url.Values{"do": {"rate"}, "rate": {"fast"}}, http.StatusBadRequest, v1alpha1.RedriveSpec{}},
+		"nothing":     {url.Values{}, http.StatusBadRequest, v1alpha1.RedriveSpec{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
+			r.Spec.ConsumerQueueRef.Name = "orders"
+			s := newSite(t, orders(3), r)
+			page := path("namespaces", "shop", "transfers", "redrive", "some")
+			if code, body := s.do(http.MethodPost, page, test.form); code != test.code {
+				t.Fatalf("code %d, want %d:\n%s", code, test.code, body)
+			}
+			got := &v1alpha1.Redrive{}
+			if err := s.Kube.Get(t.Context(), client.ObjectKeyFromObject(r), got); err != nil {
+				t.Fatal(err)
+			}
+			test.want.ConsumerQueueRef.Name = "orders"
+			if difference := cmp.Diff(test.want, got.Spec); difference != "" {
+				t.Errorf("spec (-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	redrive := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
+	redrive.Spec.ConsumerQueueRef.Name, redrive.Spec.RequestedBy = "orders", "alice"
+	redrive.Status.Total, redrive.Status.Moved = new(int64(10)), new(int64(4))
+	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "old"}}
+	count := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "counts"}, Spec: v1alpha1.PurgeSpec{DryRun: new(true)}}
+	s := newSite(t, orders(3), redrive, purge, count)
+	s.expect(namespacePath("shop"), "Jobs")
+	s.expect(path("namespaces", "shop", "jobs"), "Redrive some orders 4 moved 10 alice", "Purge old")
+	if text := s.read(path("namespaces", "shop", "jobs")); strings.Contains(text, "counts") {
+		t.Errorf("a dry run is listed:\n%s", text)
+	}
+}
+
+// Counts are of the past, and a namespace that does not exist has none.
+func TestQueuesTellWhenTheyWereCounted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(0), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
+	s.expect(namespacePath("shop"), "No dead letters in shop As of 3m ago or later.", "orders as of 3m ago")
+	s.expect(namespacePath("bare"), "There is no ConsumerQueue with a dead-letter queue in this namespace")
+	s.expect(namespacePath("nope"), `Namespace "nope" does not exist.`)
+	s.summary.AsOf = new(metav1.NewTime(time.Now()))
+	s.expect(path("namespaces", "shop", "queues", "orders"), "as of")
+}

@@ -1,0 +1,60 @@
+package deadletterapi
+
+import (
+	"net/http/httptest"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// A client that reads slowly is cut off, also if it reads something all the time. A server that has nothing to write costs the client nothing.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		each, idle time.Duration // for each part: what the client takes, and what the server needs before
+		parts      int           // that the client gets
+	}{
+		"64 KiB in 9 s":                {each: 9 * time.Second, parts: 1},
+		"64 KiB in 2 s":                {each: 2 * time.Second, parts: 9},
+		"64 KiB in 0.9 s":              {each: 900 * time.Millisecond, parts: 1000},
+		"a server that needs a minute": {each: 900 * time.Millisecond, idle: time.Minute, parts: 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := &slowClient{ResponseRecorder: httptest.NewRecorder(), each: test.each}
+				p, parts := pace{}, 0
+				for parts < 1000 && p.write(client, make([]byte, partSize)) == nil {
+					parts++
+					time.Sleep(test.idle)
+				}
+				topologytest.Equal(t, "parts", test.parts, parts)
+			})
+		})
+	}
+}
+
+// slowClient takes so long for each part, if the deadline allows that.
+type slowClient struct {
+	*httptest.ResponseRecorder
+
+	each     time.Duration
+	deadline time.Time
+}
+
+func (c *slowClient) SetWriteDeadline(at time.Time) error {
+	c.deadline = at
+	return nil
+}
+
+func (c *slowClient) Write(part []byte) (int, error) {
+	if time.Now().Add(c.each).After(c.deadline) {
+		time.Sleep(time.Until(c.deadline))
+		return 0, os.ErrDeadlineExceeded
+	}
+	time.Sleep(c.each)
+	return len(part), nil
+}
