@@ -168,7 +168,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))),
 				append([]string{"dlq", "peek", editor}, args...)...)
 		}
-		Expect(w.warren("dlq", "peek", "orders", "--died-reason=boredom")).To(HaveField("Code", 5))
+		Expect(w.warren("dlq", "peek", "orders", "--died-reason=boredom")).To(HaveField("Code", 1))
 		Expect(w.warren("__complete", "dlq", "peek", "").Out).To(HavePrefix("orders\n"))
 	})
 })

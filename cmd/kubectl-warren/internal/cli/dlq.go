@@ -26,10 +26,9 @@ func newDLQ(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 
 func newFollow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "follow (REDRIVE | purge/PURGE)",
-		Short: "Print how a Redrive or a Purge fares until it has ended",
-		Long: "Print how a Redrive or a Purge fares until it has ended. Ctrl-C ends only the printing. Exit code 3 means that the " +
-			"Redrive or the Purge has failed or waits for somebody to mend something, 4 that it was cancelled.",
+		Use:               "follow (REDRIVE | purge/PURGE)",
+		Short:             "Print the progress of a Redrive or a Purge until it has ended",
+		Long:              "Print the progress of a Redrive or a Purge until it has ended. Ctrl-C ends only the printing.\n\n" + exitCodes,
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {

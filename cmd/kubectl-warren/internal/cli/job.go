@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 // job is a Redrive or a Purge: Warren carries out either once, and a command waits for the end.
@@ -59,20 +60,20 @@ func jobNamed(argument, namespace string) (job, error) {
 }
 
 // outcomeOf is how far a job is.
-func outcomeOf(j job) jobs.Outcome { return jobs.OutcomeOf(*j.status()) }
+func outcomeOf(j job) jobs.Outcome { return jobs.OutcomeOf(j.object()) }
 
 // readyOf is the condition Ready of a job; nil while there is none.
 func readyOf(j job) *metav1.Condition {
 	return meta.FindStatusCondition(j.status().Conditions, v1alpha1.ConditionReady)
 }
 
-// readyText is why a job is Ready or not, with the message.
+// readyText is why a job is Ready or not, with the message, in one line.
 func readyText(j job) string {
 	ready := readyOf(j)
 	if ready == nil {
 		return "Pending"
 	}
-	return ready.Reason + ": " + ready.Message
+	return printable.Text(ready.Reason + ": " + ready.Message)
 }
 
 func messageOf(j job) string {
@@ -80,7 +81,7 @@ func messageOf(j job) string {
 	if ready == nil {
 		return ""
 	}
-	return ready.Message
+	return printable.Text(ready.Message)
 }
 
 // read reads a job again.

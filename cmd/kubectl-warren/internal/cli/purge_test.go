@@ -94,7 +94,7 @@ func TestStagesOfAPurge(t *testing.T) {
 			pace{true, 5, 9},
 		},
 		"held up between": {`{total: 20, examined: 20, matched: 20, deleted: 0, conditions: [{type: Ready, status: "Unknown", reason: Queued, message: m}]}`, jobs.Pending, "0 of 20 deleted, Queued: m", pace{true, 0, 20}},
-		"completed":       {`{` + ended + `total: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 deleted", pace{true, 2, 0}},
+		"completed":       {`{` + ended + `total: 2, examined: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 deleted", pace{true, 2, 0}},
 		"cancelled":       {`{` + ended + `total: 2, matched: 2, deleted: 1, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, jobs.Cancelled, "1 of 2 deleted", pace{true, 1, 1}},
 		"too many":        {`{` + ended + `total: 2, matched: 2, deleted: 0, conditions: [{type: Ready, status: "False", reason: MoreThanExpected}, {type: Stalled, status: "True"}]}`, jobs.Failed, "0 of 2 deleted", pace{true, 0, 2}},
 		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, deleting: true, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 of 2 deleted", pace{true, 1, 1}},
@@ -133,10 +133,11 @@ func TestEndsOfAPurge(t *testing.T) {
 		status string
 		code   int
 	}{
-		"completed": {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
-		"cancelled": {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
-		"failed":    {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.limit is 2: none was deleted"}]}`, exitFailed},
-		"stalled":   {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
+		"completed":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
+		"incomplete": {`{` + ended + `total: 9, examined: 8, conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, exitIncomplete},
+		"cancelled":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
+		"failed":     {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.limit is 2: none was deleted"}]}`, exitFailed},
+		"stalled":    {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -86,7 +86,7 @@ func TestRedriveFlags(t *testing.T) {
 func wantUsage(t *testing.T, err error, message string) {
 	t.Helper()
 	ends, ok := errors.AsType[*exit](err)
-	if !ok || ends.code != exitUsage || ends.Error() != message {
+	if !ok || ends.code != exitError || ends.Error() != message {
 		t.Errorf("want wrong usage, %q, got %v", message, err)
 	}
 }

@@ -20,8 +20,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Look at ConsumerQueues, and move dead letters back",
 		Long: "Look at ConsumerQueues, see what a change would do at the broker, look into dead-letter queues, and move " +
 			"dead letters back.\n\n" +
-			"Exit codes: 0 done; 1 error; 2 plan or diff found differences; 3 a Redrive or a Purge failed; " +
-			"4 a Redrive or a Purge was cancelled; 5 wrong usage.",
+			exitCodes,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl warren"},
 		Args:              onlyCommands,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -100,7 +100,7 @@ func timeOf(flag, text string, now time.Time) (*metav1.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return nil, &exit{exitUsage, fmt.Errorf("%s is %q: want a time such as 2026-01-31T08:00:00Z, or 2h for two hours ago", flag, text)}
+		return nil, &exit{exitError, fmt.Errorf("%s is %q: want a time such as 2026-01-31T08:00:00Z, or 2h for two hours ago", flag, text)}
 	}
 	return new(metav1.NewTime(at)), nil
 }
