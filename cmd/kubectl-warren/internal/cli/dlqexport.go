@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -44,7 +45,7 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 	e.add(cmd)
 	e.door.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		query, err := e.query()
+		query, err := e.query(time.Now())
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (e *exportLettersCommand) writeFile(body io.Reader) error {
 // write copies an export. Its error says what is missing, and where what came is.
 func (e *exportLettersCommand) write(out io.Writer, body io.Reader, where string) error {
 	count, end, err := deadletterclient.CopyExport(out, body)
-	for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped}) {
+	for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped, EvaluationError: end.EvaluationError}) {
 		printf(e.ErrOut, "%s\n", line)
 	}
 	if err != nil {

@@ -49,7 +49,7 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	p.door.add(cmd)
 	p.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		query, err := p.query()
+		query, err := p.query(time.Now())
 		if err != nil {
 			return err
 		}
@@ -79,6 +79,9 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 		return err
 	}
 	if p.output.format == formatName {
+		for _, line := range letters.SeenLines(list.Seen) {
+			printf(p.ErrOut, "%s\n", line)
+		}
 		for _, letter := range decoded {
 			printf(p.Out, "%s\n", printable.Text(letter.ID))
 		}

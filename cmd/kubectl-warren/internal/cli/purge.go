@@ -32,9 +32,9 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			"It takes the role admin in the namespace.\n\n" +
 			exitCodes,
 		Example: "  # Count what died more than 30 days ago\n" +
-			"  kubectl warren dlq purge orders --died-before 720h --dry-run\n\n" +
+			"  kubectl warren dlq purge orders --died-before 30d --dry-run\n\n" +
 			"  # Delete them: no more than you expect\n" +
-			"  kubectl warren dlq purge orders --died-before 720h --limit 412 --reason 'older than 30 days'",
+			"  kubectl warren dlq purge orders --died-before 30d --limit 412 --reason 'older than 30 days'",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
@@ -46,14 +46,14 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 
 // purgeFlags are the flags that become the spec of a Purge.
 type purgeFlags struct {
-	selectFlags
+	letterFlags
 
 	limit        int32
 	rate, reason string
 }
 
 func (f *purgeFlags) add(cmd *cobra.Command) {
-	f.selectFlags.add(cmd)
+	f.letterFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.Int32Var(&f.limit, "limit", 0, "the number of messages that you expect: if more match, none is deleted; --dry-run needs no limit")
 	flags.StringVar(&f.rate, "rate", "", "delete so many messages a second, or unlimited (default unlimited)")

@@ -38,7 +38,7 @@ func TestPurgeFlags(t *testing.T) {
 		"why":                 {args: []string{"--reason=too old"}, want: "reason: too old"},
 		"a limit below one":   {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
 		"another rate":        {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number of messages a second, or unlimited`},
-		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h for two hours ago`},
+		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

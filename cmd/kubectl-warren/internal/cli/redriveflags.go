@@ -12,7 +12,7 @@ import (
 
 // redriveFlags are the flags that become the spec of a Redrive.
 type redriveFlags struct {
-	selectFlags
+	letterFlags
 
 	flags                   *pflag.FlagSet
 	limit                   int32
@@ -20,7 +20,7 @@ type redriveFlags struct {
 }
 
 func (f *redriveFlags) add(cmd *cobra.Command) {
-	f.selectFlags.add(cmd)
+	f.letterFlags.add(cmd)
 	f.flags = cmd.Flags()
 	flags := f.flags
 	flags.Int32Var(&f.limit, "limit", 0, "move so many messages at most")
