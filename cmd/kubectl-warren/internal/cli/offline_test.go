@@ -68,6 +68,7 @@ func TestOffline(t *testing.T) {
 		"peek-limit":        {args: "dlq peek orders --limit many", code: exitError},
 		"peek-format":       {args: "dlq peek orders -o wide", code: exitError},
 		"peek-unreachable":  {args: "dlq peek orders", code: exitError},
+		"dlq-export-file":   {args: "dlq export orders --file testdata/orders.yaml", code: exitError},
 		"ls-name":           {args: "dlq ls orders", code: exitError},
 		"flag":              {args: "tree orders --colour", code: exitError},
 		"command":           {args: "stats", code: exitError},
