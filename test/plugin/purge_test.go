@@ -128,11 +128,11 @@ var _ = Describe("kubectl warren dlq purge", func() {
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq follow purge/"+name)),
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq cancel purge/"+name))))
 		Expect(w.warren("__complete", "dlq", "cancel", "").Out).To(HavePrefix("purge/" + name + "\n"))
-		Expect(w.warren("dlq", "follow", name)).To(SatisfyAll(
-			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("the name of a Purge is written purge/NAME"))))
+		Expect(w.warren("dlq", "follow", "redrive/"+name)).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("`kubectl warren dlq jobs` lists the Redrives and Purges of the namespace"))))
 
 		following := w.start("dlq", "follow", "purge/"+name)
-		Expect(w.warren("dlq", "cancel", "purge/"+name)).To(SatisfyAll(
+		Expect(w.warren("dlq", "cancel", name)).To(SatisfyAll(
 			HaveField("Code", 0), HaveField("Out", MatchRegexp(`^Cancelled: cancelled: \d+ of 200 messages that match deleted\n$`))))
 		Expect(following.wait()).To(SatisfyAll(HaveField("Code", 4), HaveField("Out", ContainSubstring("Cancelled: "))))
 		Expect(w.warren("dlq", "cancel", "purge/"+name)).To(SatisfyAll(
@@ -192,7 +192,8 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		waiting, out, errOut := w.command("dlq", "purge", "orders", "--yes", "--limit=100", "--detach", "-o", "name"), &lines{}, &lines{}
 		waiting.Stdout, waiting.Stderr = out, errOut
 		Expect(waiting.Start()).To(Succeed())
-		Eventually(errOut.String).Should(ContainSubstring(`Queued: Redrive "first"`))
+		Eventually(errOut.String).Should(SatisfyAll(ContainSubstring(`Queued: Redrive "first"`), MatchRegexp(
+			`Redrive "first" has to end first \(\d+ of 100 moved.*\n  kubectl warren dlq follow first --namespace `+w.Namespace+"\n")))
 		Expect(w.warren("dlq", "cancel", "redrive/first")).To(HaveField("Code", 0))
 		Expect(waiting.Wait()).To(Succeed())
 		Expect(out.String()).To(HavePrefix("purge.messaging.warren.dev/orders-"))

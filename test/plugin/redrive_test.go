@@ -158,6 +158,28 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(w.warren("dlq", "follow", name)).To(HaveField("Code", 4))
 	})
 
+	It("lists jobs, changes their rate, suspends, resumes and cancels them", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 100)
+		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 1, requestedBy: jane}`)
+		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+
+		Expect(w.warren("dlq", "rate", "first", "2")).To(Equal(ended{Out: "Redrive first has rate 2.\n"}))
+		Expect(w.redrives()).To(ConsistOf(HaveField("Spec.Rate.IntVal", BeEquivalentTo(2))))
+		Expect(w.warren("dlq", "suspend", "redrive/first")).To(Equal(ended{Out: "Redrive first is suspended.\n"}))
+		w.EventuallyRedrive("first", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		Expect(w.warren("dlq", "jobs", "orders").Out).To(MatchRegexp(
+			`^NAME +CONSUMERQUEUE +STATE +PROGRESS +AGE +BY\nfirst +orders +Suspended +\d+ of 100 moved +\d+s +jane\n$`))
+		Expect(w.warren("dlq", "jobs", "payments")).To(Equal(ended{ErrOut: "There is no Redrive and no Purge of ConsumerQueue \"payments\" in namespace \"" + w.Namespace + "\".\n"}))
+		Expect(w.warren("dlq", "jobs", "-o", "jsonpath={.kind} {.items[*].kind}").Out).To(Equal("List Redrive"))
+		Expect(w.warren("dlq", "resume", "first")).To(Equal(ended{Out: "Redrive first is resumed.\n"}))
+
+		Expect(w.warren("dlq", "cancel", "first")).To(HaveField("Code", 0))
+		Expect(w.warren("dlq", "rate", "first", "3")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`the Redrive "first" has ended already: Cancelled`))))
+	})
+
 	It("ends as failed where the ConsumerQueue is deleted meanwhile", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deletionPolicy: Retain}`)

@@ -101,7 +101,7 @@ func explain(err error) string {
 	case meta.IsNoMatchError(err), isUnknownResource(err):
 		return "the API server does not know Warren's resources: is Warren installed in this cluster, and --context the right one?"
 	case apierrors.IsNotFound(err) && slices.Contains([]string{"redrives", "purges"}, resourceOf(err)):
-		return err.Error() + ": `kubectl get redrives,purges` lists those of the namespace; the name of a Purge is written purge/NAME"
+		return err.Error() + ": `kubectl warren dlq jobs` lists the Redrives and Purges of the namespace"
 	case apierrors.IsNotFound(err):
 		return err.Error() + ": `kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all"
 	case apierrors.IsForbidden(err) && resourceOf(err) == "purges":

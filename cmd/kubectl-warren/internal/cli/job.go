@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +25,8 @@ type job interface {
 	kind() string
 	// argument is what `dlq follow` and `dlq cancel` take.
 	argument() string
+	consumerQueue() string
+	requestedBy() string
 	status() *v1alpha1.TransferStatus
 	// counts says how far the job is; only where the total is known.
 	counts() string
@@ -39,24 +40,6 @@ type pace struct {
 	// begun says that messages are being moved or deleted.
 	begun      bool
 	done, left int64
-}
-
-// jobNamed is the job that an argument of `dlq follow` or `dlq cancel` names: NAME or redrive/NAME for a Redrive, purge/NAME for a Purge.
-func jobNamed(argument, namespace string) (job, error) {
-	resource, name, given := strings.Cut(argument, "/")
-	if !given {
-		resource, name = "redrive", argument
-	}
-	resource, _, _ = strings.Cut(strings.ToLower(resource), ".") // -o name prints the group, too
-	metadata := metav1.ObjectMeta{Namespace: namespace, Name: name}
-	switch {
-	case name == "" || strings.Contains(name, "/"):
-	case resource == "redrive" || resource == "redrives":
-		return redriveJob{&v1alpha1.Redrive{ObjectMeta: metadata}}, nil
-	case resource == "purge" || resource == "purges":
-		return purgeJob{&v1alpha1.Purge{ObjectMeta: metadata}}, nil
-	}
-	return nil, usageError("%q is neither a Redrive nor a Purge: want NAME or redrive/NAME for a Redrive, purge/NAME for a Purge", argument)
 }
 
 // outcomeOf is how far a job is.
@@ -99,6 +82,7 @@ func (s session) await(ctx context.Context, j job, wanted func(job) bool, errOut
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	cut := false
+	hints := hints{kube: s, out: errOut}
 	for {
 		now, err := s.read(ctx, j)
 		switch {
@@ -108,6 +92,7 @@ func (s session) await(ctx context.Context, j job, wanted func(job) bool, errOut
 			return now, nil
 		case err == nil:
 			cut = false
+			hints.tell(ctx, now, time.Now())
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return nil, err
 		case !cut:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,11 +181,16 @@ func (c *jobCommand) carryOut(ctx context.Context, kube session, created job) er
 // print prints a job for -o. Nothing is printed for a table, as sentences have told the outcome.
 func (c *jobCommand) print(j job) error {
 	if c.output.format == formatName {
-		printf(c.Out, "%s.%s/%s\n", strings.ToLower(j.kind()), v1alpha1.GroupVersion.Group, j.object().GetName())
+		printf(c.Out, "%s\n", resourceNameOf(j))
 		return nil
 	}
 	_, err := c.output.printed(c.Out, typed(j))
 	return err
+}
+
+// resourceNameOf returns what -o name prints.
+func resourceNameOf(j job) string {
+	return strings.ToLower(j.kind()) + "." + v1alpha1.GroupVersion.Group + "/" + cmp.Or(j.object().GetName(), j.object().GetGenerateName())
 }
 
 // typed returns the object of a job as the API server prints it.
@@ -203,7 +209,7 @@ func (c *jobCommand) printManifest(j job) error {
 	}
 	j.object().SetNamespace(namespace)
 	if c.output.format == formatName {
-		printf(c.Out, "%s.%s/%s\n", strings.ToLower(j.kind()), v1alpha1.GroupVersion.Group, j.object().GetGenerateName())
+		printf(c.Out, "%s\n", resourceNameOf(j))
 		return nil
 	}
 	if c.output.format == formatTable {

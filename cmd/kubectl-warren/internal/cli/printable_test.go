@@ -58,6 +58,7 @@ func wantTextOfResources(t *testing.T, value string) {
 	}}
 	cq.Spec.Queue = &messaging.QueueSpec{Name: messaging.QueueName(value)}
 	redrive := redriveJob{&messaging.Redrive{ObjectMeta: cq.ObjectMeta}}
+	redrive.redrive.Spec.ConsumerQueueRef.Name, redrive.redrive.Spec.RequestedBy = value, value
 	redrive.redrive.Status.Conditions = conditions
 	redrive.redrive.Status.Failures = []messaging.RedriveFailure{{ID: value, Reason: value, Message: value}}
 	for what, print := range map[string]func(*bytes.Buffer) error{
@@ -70,6 +71,9 @@ func wantTextOfResources(t *testing.T, value string) {
 		"dead-letter queues": func(out *bytes.Buffer) error {
 			queue := v1alpha1.DeadLetterQueue{ObjectMeta: cq.ObjectMeta, Queue: value}
 			return printDeadLetterQueues(out, []v1alpha1.DeadLetterQueue{queue}, now, true, false)
+		},
+		"jobs": func(out *bytes.Buffer) error {
+			return printJobs(out, []job{redrive}, now, tableLook{namespaces: true, wide: true, head: true})
 		},
 		"end": func(out *bytes.Buffer) error {
 			codeOf(sayEnd(genericiooptions.IOStreams{Out: out, ErrOut: out}, redrive), out)

@@ -73,7 +73,7 @@ func (f *purgeFlags) spec(consumerQueue string, now time.Time) (v1alpha1.PurgeSp
 	if f.limit < 0 {
 		return spec, usageError("--limit is %d: want at least 1", f.limit)
 	}
-	spec.Rate, err = rateOf(f.rate)
+	spec.Rate, err = givenNumber("--rate", f.rate)
 	return spec, err
 }
 

@@ -56,15 +56,21 @@ func TestRedriveFlags(t *testing.T) {
 		"as fast as can be":      {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
 		"a limit below one":      {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
 		"a limit of nothing":     {args: []string{"--limit=0"}, refused: "--limit is 0: want at least 1"},
-		"another rate":           {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number of messages a second, or unlimited`},
-		"a tier":                 {args: []string{"--to=Retry", "--delay=5m"}, want: "destination: {type: Retry, delay: 5m}"},
-		"the first tier":         {args: []string{"--to=retry"}, want: "destination: {type: Retry}"},
-		"a delay without tier":   {args: []string{"--delay=5m"}, refused: "--delay belongs to --to retry: remove --delay, or add --to retry"},
-		"where it came from":     {args: []string{"--to=original"}, want: "destination: {type: Original}"},
-		"another":                {args: []string{"--to=consumerqueue/quarantine"}, want: "destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}"},
-		"another without name":   {args: []string{"--to=consumerqueue/"}, refused: `--to is "consumerqueue/": want main, retry, original or consumerqueue/NAME`},
-		"a queue":                {args: []string{"--to=orders"}, refused: `--to is "orders": want main, retry, original or consumerqueue/NAME`},
-		"why":                    {args: []string{"--reason=the API is back"}, want: "reason: the API is back"},
+		"limits": {
+			args: []string{"--max-redrives=unlimited", "--max-destination-depth=50", "--max-failures=1", "--remove-header=x-a", "--remove-header=x,b"},
+			want: "{maxRedrives: Unlimited, maxDestinationDepth: 50, maxFailures: 1, removeHeaders: [x-a, 'x,b']}",
+		},
+		"no failures at all":   {args: []string{"--max-failures=0"}, refused: "--max-failures is 0: want at least 1"},
+		"no redrives at all":   {args: []string{"--max-redrives=0"}, refused: `--max-redrives is "0": want a number from 1, or unlimited`},
+		"another rate":         {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number from 1, or unlimited`},
+		"a tier":               {args: []string{"--to=Retry", "--delay=5m"}, want: "destination: {type: Retry, delay: 5m}"},
+		"the first tier":       {args: []string{"--to=retry"}, want: "destination: {type: Retry}"},
+		"a delay without tier": {args: []string{"--delay=5m"}, refused: "--delay belongs to --to retry: remove --delay, or add --to retry"},
+		"where it came from":   {args: []string{"--to=original"}, want: "destination: {type: Original}"},
+		"another":              {args: []string{"--to=consumerqueue/quarantine"}, want: "destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}"},
+		"another without name": {args: []string{"--to=consumerqueue/"}, refused: `--to is "consumerqueue/": want main, retry, original or consumerqueue/NAME`},
+		"a queue":              {args: []string{"--to=orders"}, refused: `--to is "orders": want main, retry, original or consumerqueue/NAME`},
+		"why":                  {args: []string{"--reason=the API is back"}, want: "reason: the API is back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +133,7 @@ func TestQueryFlags(t *testing.T) {
 }
 
 // redriveIn is a Redrive with a status.
-func redriveIn(t *testing.T, status string) job {
+func redriveIn(t *testing.T, status string) redriveJob {
 	t.Helper()
 	redrive := &v1alpha1.Redrive{}
 	if err := yaml.UnmarshalStrict([]byte(status), &redrive.Status); err != nil {
