@@ -72,7 +72,7 @@ func TestOffline(t *testing.T) {
 		"peek-format":       {args: "dlq peek orders -o wide", code: exitError},
 		"peek-unreachable":  {args: "dlq peek orders", code: exitError},
 		"dlq-export-file":   {args: "dlq export orders --file testdata/orders.yaml", code: exitError},
-		"ls-name":           {args: "dlq ls orders", code: exitError},
+		"ls-name":           {args: "dlq ls orders -A", code: exitError},
 		"flag":              {args: "tree orders --colour", code: exitError},
 		"command":           {args: "stats", code: exitError},
 		"tree-nothing":      {args: "tree", code: exitError},

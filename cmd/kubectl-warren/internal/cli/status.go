@@ -72,10 +72,17 @@ func (s *statusCommand) one(ctx context.Context, kube session, name string) erro
 		printf(s.Out, "%s\n", resourceName(cq))
 		return nil
 	}
-	if printed, err := s.output.printed(s.Out, cq.Status); printed || err != nil {
+	if printed, err := s.output.printed(s.Out, typedQueue(cq)); printed || err != nil {
 		return err
 	}
 	return printStatus(s.Out, cq, isColoured(s.Out))
+}
+
+// typedQueue returns a ConsumerQueue as the API server prints it.
+func typedQueue(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
+	cq.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueue"))
+	cq.SetManagedFields(nil)
+	return cq
 }
 
 func resourceName(cq *v1alpha1.ConsumerQueue) string {
@@ -91,7 +98,11 @@ func (s *statusCommand) list(ctx context.Context, kube session, args []string) e
 	if err := kube.List(ctx, list, options...); err != nil {
 		return err
 	}
-	if printed, err := s.output.printed(s.Out, summaries(list.Items)); printed || err != nil {
+	for i := range list.Items {
+		typedQueue(&list.Items[i])
+	}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueueList"))
+	if printed, err := s.output.printed(s.Out, list); printed || err != nil {
 		return err
 	}
 	if len(list.Items) == 0 && !s.watch {
@@ -156,20 +167,14 @@ func (s *statusCommand) printRows(queues []v1alpha1.ConsumerQueue, withHead bool
 	})
 }
 
-// statusSummary is what the command status prints of a ConsumerQueue as JSON and YAML.
+// statusSummary is a row of the command status.
 type statusSummary struct {
-	Namespace    string                 `json:"namespace"`
-	Name         string                 `json:"name"`
-	Queue        string                 `json:"queue"`
-	Ready        metav1.ConditionStatus `json:"ready"`
-	Reason       string                 `json:"reason"`
-	Message      string                 `json:"message,omitempty"`
-	Drifted      metav1.ConditionStatus `json:"drifted"`
-	Recreate     metav1.ConditionStatus `json:"recreationRequired"`
-	InSync       int                    `json:"inSync"`
-	Objects      int                    `json:"objects"`
-	DeadLettered *int64                 `json:"deadLettered,omitempty"`
-	Advisories   int                    `json:"advisories,omitempty"`
+	Namespace, Name, Queue   string
+	Ready, Drifted, Recreate metav1.ConditionStatus
+	Reason, Message          string
+	InSync, Objects          int
+	DeadLettered             *int64
+	Advisories               int
 }
 
 func summaries(queues []v1alpha1.ConsumerQueue) []statusSummary {
