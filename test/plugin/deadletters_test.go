@@ -179,6 +179,12 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 				append([]string{"dlq", "peek", editor}, args...)...)
 		}
 		Expect(w.warren("dlq", "peek", "orders", "--died-reason=boredom")).To(HaveField("Code", 1))
-		Expect(w.warren("__complete", "dlq", "peek", "").Out).To(HavePrefix("orders\n"))
+		for want, args := range map[string][]string{
+			"orders\n":               {"peek", ""},
+			"consumerqueue/orders\n": {"redrive", "orders", "--to", "consumerqueue/"},
+			"warren-dead-letters\n":  {"peek", "orders", "--service-account", ""},
+		} {
+			Expect(w.warren(append([]string{"__complete", "dlq"}, args...)...).Out).To(HavePrefix(want))
+		}
 	})
 })

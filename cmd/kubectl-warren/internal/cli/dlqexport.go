@@ -46,7 +46,7 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 	cmd.Flags().StringVar(&e.file, "file", "", "write to this file, which is FILE.part until all messages are there")
 	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file of --file if there is one")
 	e.add(cmd)
-	e.door.add(cmd)
+	e.door.add(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query, err := e.query(time.Now())
 		if err != nil {

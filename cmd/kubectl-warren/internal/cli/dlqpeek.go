@@ -46,7 +46,7 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	flags.Int("limit", 0, "print so many messages at most (default 20)")
 	flags.Int("body-limit", 0, "print so many bytes of each body at most (default 4096)")
 	p.add(cmd)
-	p.door.add(cmd)
+	p.door.add(cmd, c)
 	p.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query, err := p.query(time.Now())

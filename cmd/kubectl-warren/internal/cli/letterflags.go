@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -185,10 +186,11 @@ type doorFlags struct {
 	serviceAccount, warrenNamespace, warrenService string
 }
 
-func (f *doorFlags) add(cmd *cobra.Command) {
+func (f *doorFlags) add(cmd *cobra.Command, c *cluster) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.serviceAccount, "service-account", "warren-dead-letters",
 		"the ServiceAccount of the namespace by whose tokens the dead-letter API knows you")
+	_ = cmd.RegisterFlagCompletionFunc("service-account", c.completeListed(&corev1.ServiceAccountList{}, true))
 	flags.StringVar(&f.warrenNamespace, "warren-namespace", "warren-system", "the namespace that Warren is installed in")
 	flags.StringVar(&f.warrenService, "warren-service", "warren-dead-letters", "the Service of the dead-letter API there")
 }

@@ -42,6 +42,7 @@ func newRedrive(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
 	r.add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("to", c.completeDestination)
 	r.addFlags(cmd, "Redrive")
 	return cmd
 }

@@ -38,8 +38,6 @@ func (f *redriveFlags) add(cmd *cobra.Command) {
 		"consumerqueue/NAME: the main queue of another ConsumerQueue")
 	flags.StringVar(&f.delay, "delay", "", "with --to retry: the delay of the tier (default that of the first)")
 	flags.StringVar(&f.reason, "reason", "", "why you move the messages; each carries it in a header")
-	_ = cmd.RegisterFlagCompletionFunc("to",
-		cobra.FixedCompletions([]string{"main", "retry", "original", "consumerqueue/"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // spec is the spec of a Redrive of a ConsumerQueue.

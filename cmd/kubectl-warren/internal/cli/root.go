@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -36,6 +37,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	})
 	c := newCluster()
 	c.flags.AddFlags(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("namespace", c.completeListed(&corev1.NamespaceList{}, false))
+	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)
 	root.AddCommand(
 		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newDLQ(c, streams),
 		newExport(c, streams), newImport(c, streams), newUI(c, streams), newVersion(c, streams), newCompletion(streams),

@@ -30,9 +30,10 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	s := &statusCommand{cluster: c, IOStreams: streams}
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
-		Short: "Show how ConsumerQueues fare",
-		Long: "Show how the ConsumerQueues of the namespace fare, or all about one. OBJECTS counts those that are as desired, and all of " +
-			"the topology. DEAD is how many messages the dead-letter queue had when Warren last wrote that down.",
+		Short: "Show the status of ConsumerQueues",
+		Long: "Show the status of the ConsumerQueues of the namespace, or all about one. OBJECTS counts the objects that match the spec, and all " +
+			"of them. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters are " +
+			"stuck because RabbitMQ cannot route them.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },
@@ -173,7 +174,7 @@ type statusSummary struct {
 	Ready, Drifted, Recreate metav1.ConditionStatus
 	Reason, Message          string
 	InSync, Objects          int
-	DeadLettered             *int64
+	DeadLettered, Stuck      *int64
 	Advisories               int
 }
 
@@ -208,7 +209,7 @@ func summaryOf(cq *v1alpha1.ConsumerQueue) statusSummary {
 		}
 	}
 	if cq.Status.Messages != nil {
-		summary.DeadLettered = cq.Status.Messages.DeadLettered
+		summary.DeadLettered, summary.Stuck = cq.Status.Messages.DeadLettered, cq.Status.Messages.Stuck
 	}
 	return summary
 }
@@ -241,7 +242,7 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 			text(each.Reason),
 			{string(each.Drifted), badIfTrue[each.Drifted]},
 			{string(each.Recreate), badIfTrue[each.Recreate]},
-			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadCell(each.DeadLettered),
+			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
 		}
 		if look.namespaces {
 			row = append([]cell{text(each.Namespace)}, row...)
@@ -252,6 +253,15 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 		rows.add(row...)
 	}
 	return rows.print(out)
+}
+
+// deadOrStuckCell also shows the dead letters that RabbitMQ cannot route.
+func deadOrStuckCell(dead, stuck *int64) cell {
+	shown := deadCell(dead)
+	if number(stuck) > 0 {
+		return cell{fmt.Sprintf("%s, %d stuck", shown.text, *stuck), red}
+	}
+	return shown
 }
 
 func deadCell(count *int64) cell {
