@@ -38,7 +38,8 @@ func (c *cluster) completeConsumerQueues(cmd *cobra.Command, _ []string, _ strin
 func (c *cluster) completeDestination(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const toQueue = "consumerqueue/"
 	if !strings.HasPrefix(begun, toQueue) {
-		return []cobra.Completion{"main", "retry", "original", toQueue}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		return []cobra.Completion{"main", "retry", "original", toQueue},
+			cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	names, directive := c.completeConsumerQueues(cmd, nil, "")
 	for i, name := range names {

@@ -21,8 +21,8 @@ func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs [NAME]",
 		Short: "List Redrives and Purges: how far they are, and who asked for them",
-		Long: "List the Redrives and Purges of the namespace, or those of one ConsumerQueue, the newest first. `dlq follow`, `rate`, `suspend`, " +
-			"`resume` and `cancel` take the names.",
+		Long: "List the Redrives and Purges of the namespace, or those of one ConsumerQueue, the newest first. `dlq follow`, `rate`, " +
+			"`suspend`, `resume` and `cancel` take the names.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
@@ -114,7 +114,9 @@ func printJobs(out io.Writer, listed []job, now time.Time, look tableLook) error
 		}
 		created := each.object().GetCreationTimestamp()
 		row := []cell{
-			text(each.argument()), text(each.consumerQueue()), {state, outcomeColour[outcomeOf(each)]}, text(progress),
+			text(each.argument()), text(each.consumerQueue()),
+			{state, outcomeColour[outcomeOf(each)]},
+			text(progress),
 			text(age(now, &created)), text(cmp.Or(each.requestedBy(), "-")),
 		}
 		if look.namespaces {

@@ -86,7 +86,8 @@ func (l *listCommand) run(ctx context.Context, names []string) error {
 func checkNames(queues []v1alpha1.DeadLetterQueue, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(queues, func(queue v1alpha1.DeadLetterQueue) bool { return queue.Name == name }) {
-			return fmt.Errorf("there is no ConsumerQueue %q with a dead-letter queue: `kubectl warren dlq ls` lists those of the namespace", name)
+			return fmt.Errorf("there is no ConsumerQueue %q with a dead-letter queue: `kubectl warren dlq ls` lists those of the namespace",
+				name)
 		}
 	}
 	return nil

@@ -30,8 +30,8 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ids, "id", nil, "only the messages with these fingerprints")
 	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages that died of this: "+strings.Join(letters.Reasons, ", "))
-	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header: NAME, !NAME, NAME=VALUE or NAME!=VALUE; several flags with "+
-		"NAME=VALUE of one header select any of the values, and otherwise all flags must hold")
+	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header: NAME, !NAME, NAME=VALUE or NAME!=VALUE; several "+
+		"flags with NAME=VALUE of one header select any of the values, and otherwise all flags must hold")
 	flags.StringVar(&f.diedAfter, "died-after", "",
 		"only messages that died later: a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago")
 	flags.StringVar(&f.diedBefore, "died-before", "", "only messages that died earlier")

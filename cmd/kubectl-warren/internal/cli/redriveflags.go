@@ -28,7 +28,8 @@ func (f *redriveFlags) add(cmd *cobra.Command) {
 	flags := f.flags
 	flags.Int32Var(&f.limit, "limit", 0, "move so many messages at most")
 	flags.StringVar(&f.rate, "rate", "", "move so many messages a second, or unlimited (default 100)")
-	flags.StringVar(&f.maxRedrives, "max-redrives", "", "move no message more often than this, counting earlier Redrives, or unlimited (default 3)")
+	flags.StringVar(&f.maxRedrives, "max-redrives", "",
+		"move no message more often than this, counting earlier Redrives, or unlimited (default 3)")
 	flags.StringVar(&f.maxDestinationDepth, "max-destination-depth", "",
 		"wait while the destination has more ready messages than this, or unlimited (default 10000)")
 	flags.Int32Var(&f.maxFailures, "max-failures", 0, "end the Redrive when so many messages could not be moved (default 10)")

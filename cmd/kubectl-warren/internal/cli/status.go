@@ -31,8 +31,8 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Show the status of ConsumerQueues",
-		Long: "Show the status of the ConsumerQueues of the namespace, or all about one. OBJECTS counts the objects that match the spec, and all " +
-			"of them. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters are " +
+		Long: "Show the status of the ConsumerQueues of the namespace, or all about one. OBJECTS counts the objects that match the spec, " +
+			"and all of them. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters are " +
 			"stuck because RabbitMQ cannot route them.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
