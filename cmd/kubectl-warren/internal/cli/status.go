@@ -32,8 +32,8 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "status [NAME]",
 		Short: "Show the status of ConsumerQueues",
 		Long: "Show the status of the ConsumerQueues of the namespace, or all about one. OBJECTS counts the objects that match the spec, " +
-			"and all of them. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters are " +
-			"stuck because RabbitMQ cannot route them.",
+			"and all of them. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters " +
+			"are stuck because RabbitMQ cannot route them.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },
