@@ -79,6 +79,18 @@ func (s *Selector) All() bool {
 	return s.ids == nil && len(s.Reasons) == 0 && len(s.Headers) == 0 && s.where == nil && s.DiedAfter.IsZero() && s.DiedBefore.IsZero()
 }
 
+// EvaluationError says why the expression failed on a message for the first time, without values of the message; empty if it has not
+// failed.
+func (s *Selector) EvaluationError() string {
+	if s.where == nil {
+		return ""
+	}
+	if text := s.where.failure.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
 // skips says why a message is not meant; empty if the message is. What costs little is asked first.
 func (s *Selector) skips(letter Letter, now time.Time) SkipReason {
 	if len(s.Reasons) > 0 && !slices.Contains(s.Reasons, letter.Reason) {

@@ -185,3 +185,35 @@ func TestTimeZones(t *testing.T) {
 		}
 	}
 }
+
+// An expression tells why it failed, by names of fields and without values of a message.
+func TestEvaluationError(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	for expression, want := range map[string]string{
+		`body.oder == 1`:                    "no such key: oder",
+		`body[body.password] == 1`:          "no such key",
+		`headers.missing == "x"`:            "no such key: missing",
+		`body.password > 3`:                 "no such overload",
+		`int(body.password) > 3`:            "an operation failed, such as the conversion of a value",
+		`duration(body.password) > age`:     "an operation failed, such as the conversion of a value",
+		`body.password`:                     "the result is of type string and must be true or false",
+		`age > duration("1s")`:              "the message does not tell when it died",
+		`1 / (size - size) == 1`:            "division by zero",
+		`body.items[size] == 1`:             "an operation failed, such as the conversion of a value",
+		`body.password == "` + secret + `"`: "",
+		costly:                              "operation cancelled: actual cost limit exceeded",
+	} {
+		selector, err := Compile(Selection{Where: expression})
+		if err != nil {
+			t.Fatalf("%s: %v", expression, err)
+		}
+		selector.skips(Source{}.Read(&amqp.Delivery{Body: []byte(`{"password": "` + secret + `", "items": []}`)}), at)
+		if want != "" { // the first error is the one that counts
+			selector.skips(Source{}.Read(&amqp.Delivery{Body: []byte("no JSON")}), at)
+		}
+		if got := selector.EvaluationError(); got != want {
+			t.Errorf("%s: %q, want %q", expression, got, want)
+		}
+	}
+}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -43,7 +45,12 @@ var whereEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 })
 
 // where is a compiled expression.
-type where struct{ program cel.Program }
+type where struct {
+	program    cel.Program
+	expression string
+	// failure says why the expression failed on a message for the first time; nil if it has not failed.
+	failure atomic.Pointer[string]
+}
 
 // compileWhere checks an expression.
 func compileWhere(expression string) (*where, error) {
@@ -68,22 +75,41 @@ func compileWhere(expression string) (*where, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &where{program}, nil
+	return &where{program: program, expression: expression}, nil
 }
 
 // skips says why the expression does not mean a message; empty if the expression does.
 func (w *where) skips(letter Letter, now time.Time) SkipReason {
 	result, _, err := w.program.Eval(&variables{letter: letter, now: now})
-	if err != nil {
+	switch {
+	case err != nil:
+		w.failure.CompareAndSwap(nil, new(w.failureText(err)))
 		return NotEvaluated
-	}
-	switch result {
-	case types.True:
+	case result == types.True:
 		return ""
-	case types.False:
+	case result == types.False:
 		return NotSelected
 	}
+	w.failure.CompareAndSwap(nil, new(fmt.Sprintf("the result is of type %s and must be true or false", result.Type().TypeName())))
 	return NotEvaluated
+}
+
+// The beginnings of errors that hold no value of a message. The last two are in this file.
+var plainFailures = []string{"no such overload", "operation cancelled", "division by zero", "modulus by zero", "the body ", "the message "}
+
+// failureText describes an error of CEL without values of a message. Conversions such as int(body.n) put the value into their error.
+func (w *where) failureText(err error) string {
+	text := err.Error()
+	if key, found := strings.CutPrefix(text, "no such key: "); found {
+		if strings.Contains(w.expression, key) {
+			return text
+		}
+		return "no such key"
+	}
+	if slices.ContainsFunc(plainFailures, func(begin string) bool { return strings.HasPrefix(text, begin) }) {
+		return text
+	}
+	return "an operation failed, such as the conversion of a value"
 }
 
 // variables give an expression what it asks for, and nothing more: to parse a body takes longest.

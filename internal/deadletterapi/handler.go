@@ -221,7 +221,7 @@ func (h *Handler) look(
 		return visit(position, letter)
 	})
 	result.ready, result.consumers, result.Seen = looked.Ready, looked.Consumers, seen
-	result.Skipped = skips(left)
+	result.Skipped, result.EvaluationError = skips(left), q.selector.EvaluationError()
 	log.Info("Somebody looked at dead letters", "user", r.user, "queue", at.Names.Queue, "resource", v1alpha1.Resource,
 		"subresource", r.subresource, "examined", result.examined, "shown", result.shown)
 	return at, result, err

@@ -146,12 +146,13 @@ func whyNoLook(err error, queue string) error {
 	return unavailable(retrySoon, fmt.Sprintf("queue %q: %v", queue, err))
 }
 
-// shows says whether a message is told of, and counts what is left out because of whose it is.
+// shows reports whether a message is shown. It counts a message that is left out because nobody knows whether it is selected, or because of
+// its origin.
 func shows(rules deadletter.Rules, letter deadletter.Letter, left map[deadletter.SkipReason]int64) bool {
 	switch reason := rules.Skips(letter, time.Now()); reason {
 	case "":
 		return true
-	case deadletter.OtherOrigin, deadletter.NoOrigin:
+	case deadletter.OtherOrigin, deadletter.NoOrigin, deadletter.NotEvaluated, deadletter.Undated:
 		left[reason]++
 	}
 	return false

@@ -62,6 +62,11 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			HaveSuffix("\nBody:         8 bytes\n  {\n    \"n\": 2\n  }\n"))),
 			"dlq", "peek", "orders", "--id="+ids[1], "--died-reason=parked", editor)
 
+		w.eventuallyWarren(Equal(ended{Out: ids[0] + "\n" + ids[1] + "\n"}), "dlq", "peek", "orders", "--header=n=1", "--header=n=2", "-o", "name", editor)
+		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring(
+			"3 messages, 0 printed.\nLeft out, as the expression failed on them: 3 (NotEvaluated). The first error: no such key: oder.\n"))),
+			"dlq", "peek", "orders", "--where=body.oder == 1", editor)
+
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/export"`)),
 			HaveField("ErrOut", ContainSubstring("--clusterrole=warren-deadletterqueue-admin-role"))), "dlq", "export", "orders", editor)
@@ -76,6 +81,11 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			ContainSubstring(`"position":0`), ContainSubstring(`"position":1`), ContainSubstring(`"position":2`),
 			Equal(`{"kind":"ExportEnd","count":3,"partial":false}`), BeEmpty())))
 		Expect(path + ".part").NotTo(BeAnExistingFile())
+		Expect(w.warren("dlq", "export", "orders", "--file="+path, editor)).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("replace the file with --force"))))
+		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0), HaveField("ErrOut", ContainSubstring(
+			"Left out, as they do not tell when they died: 3 (Undated).\nExported 0 messages.\n"))),
+			"dlq", "export", "orders", "--service-account=exporter", "--died-after=30d", editor)
 
 		w.EventuallyMessages("orders.dlq", Equal(3))
 		moved := w.warren("dlq", "redrive", "orders", "--id="+ids[1], "--died-reason=parked", "--yes")
@@ -168,7 +178,13 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))),
 				append([]string{"dlq", "peek", editor}, args...)...)
 		}
-		Expect(w.warren("dlq", "peek", "orders", "--died-reason=boredom")).To(HaveField("Code", 5))
-		Expect(w.warren("__complete", "dlq", "peek", "").Out).To(HavePrefix("orders\n"))
+		Expect(w.warren("dlq", "peek", "orders", "--died-reason=boredom")).To(HaveField("Code", 1))
+		for want, args := range map[string][]string{
+			"orders\n":               {"peek", ""},
+			"consumerqueue/orders\n": {"redrive", "orders", "--to", "consumerqueue/"},
+			"warren-dead-letters\n":  {"peek", "orders", "--service-account", ""},
+		} {
+			Expect(w.warren(append([]string{"__complete", "dlq"}, args...)...).Out).To(HavePrefix(want))
+		}
 	})
 })

@@ -84,6 +84,14 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(w.redrives()).To(BeEmpty(), "the dry run is deleted")
 
 		w.EventuallyMessages("orders.dlq", Equal(20))
+		printed := w.warren(append(arguments, "--dry-run", "-o", "json")...)
+		Expect(printed).To(HaveField("Code", 0))
+		dryRun := v1alpha1.Redrive{}
+		Expect(json.Unmarshal([]byte(printed.Out), &dryRun)).To(Succeed())
+		Expect(dryRun).To(SatisfyAll(HaveField("Kind", "Redrive"), HaveField("Spec.DryRun", HaveValue(BeTrue())),
+			HaveField("Status.Moved", HaveValue(BeEquivalentTo(5))), HaveField("Status.Total", HaveValue(BeEquivalentTo(20)))))
+
+		w.EventuallyMessages("orders.dlq", Equal(20))
 		refused := w.answer("n\n", arguments...)
 		Expect(refused).To(SatisfyAll(HaveField("Code", 1),
 			HaveField("ErrOut", ContainSubstring("Move 5 messages from orders.dlq to orders, 100 a second? [y/N]")),
@@ -94,16 +102,26 @@ var _ = Describe("kubectl warren dlq", func() {
 
 		moved := w.answer("y\n", arguments...)
 		Expect(moved).To(SatisfyAll(HaveField("Code", 0),
-			HaveField("Out", ContainSubstring("Completed: 5 of 20 messages moved, 15 skipped (NotSelected)"))))
+			HaveField("Out", ContainSubstring("Completed: 5 of 20 messages moved"))))
 		Eventually(func() int { return w.VHost.Ready("orders") }).Should(Equal(5))
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(15))
 		Expect(w.redrives()).To(ConsistOf(HaveField("Spec", SatisfyAll(
-			HaveField("RequestedBy", "admin"), HaveField("Reason", "the API is back"), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))),
+			HaveField("RequestedBy", "admin"), HaveField("Reason", "the API is back"), HaveField("Limit", HaveValue(BeEquivalentTo(5))), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))),
 			HaveField("Select.Where", "headers.n < 5"), HaveField("Select.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
 
 		w.EventuallyMessages("orders.dlq", Equal(15))
 		none := w.warren("dlq", "redrive", "orders", "--where=headers.n == 77", "--yes")
 		Expect(none).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("0 of 15 messages would be moved"))))
+	})
+
+	It("exits with 5 when a message could not be moved", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 3)
+		w.VHost.Send("", "orders.dlq", amqp.Publishing{Headers: amqp.Table{"pad": strings.Repeat("x", 124_000)}}) // leaves no room for more headers
+		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(4))
+		Expect(w.warren("dlq", "redrive", "orders", "--yes")).To(SatisfyAll(HaveField("Code", 5),
+			HaveField("Out", ContainSubstring("3 of 4 messages moved, 1 could not be moved"))))
 	})
 
 	It("moves elsewhere, and prints the Redrive", Extended, func() {
@@ -138,6 +156,28 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(w.warren("dlq", "cancel", name)).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("has ended already: Cancelled"))))
 		Expect(w.warren("dlq", "follow", name)).To(HaveField("Code", 4))
+	})
+
+	It("lists jobs, changes their rate, suspends, resumes and cancels them", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		w.park("orders.dlq", 100)
+		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 1, requestedBy: jane}`)
+		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+
+		Expect(w.warren("dlq", "rate", "first", "2")).To(Equal(ended{Out: "Redrive first has rate 2.\n"}))
+		Expect(w.redrives()).To(ConsistOf(HaveField("Spec.Rate.IntVal", BeEquivalentTo(2))))
+		Expect(w.warren("dlq", "suspend", "redrive/first")).To(Equal(ended{Out: "Redrive first is suspended.\n"}))
+		w.EventuallyRedrive("first", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
+		Expect(w.warren("dlq", "jobs", "orders").Out).To(MatchRegexp(
+			`^NAME +CONSUMERQUEUE +STATE +PROGRESS +AGE +BY\nfirst +orders +Suspended +\d+ of 100 moved +\d+s +jane\n$`))
+		Expect(w.warren("dlq", "jobs", "payments")).To(Equal(ended{ErrOut: "There is no Redrive and no Purge of ConsumerQueue \"payments\" in namespace \"" + w.Namespace + "\".\n"}))
+		Expect(w.warren("dlq", "jobs", "-o", "jsonpath={.kind} {.items[*].kind}").Out).To(Equal("List Redrive"))
+		Expect(w.warren("dlq", "resume", "first")).To(Equal(ended{Out: "Redrive first is resumed.\n"}))
+
+		Expect(w.warren("dlq", "cancel", "first")).To(HaveField("Code", 0))
+		Expect(w.warren("dlq", "rate", "first", "3")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`the Redrive "first" has ended already: Cancelled`))))
 	})
 
 	It("ends as failed where the ConsumerQueue is deleted meanwhile", Extended, func() {

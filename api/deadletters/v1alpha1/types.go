@@ -60,9 +60,13 @@ type Seen struct {
 	Partial bool `json:"partial"`
 	// partialReason says why.
 	PartialReason PartialReason `json:"partialReason,omitempty"`
-	// skipped counts the messages of a shared queue that are left out: those of other ConsumerQueues (OtherOrigin), and those of which
-	// nobody can tell whose they are (NoOrigin).
+	// skipped counts the messages that are left out, by reason. OtherOrigin and NoOrigin: messages of a shared queue that belong to other
+	// ConsumerQueues, or do not tell which queue they come from. NotEvaluated: where failed on the message. Undated: diedAfter or
+	// diedBefore is set, and the message does not tell when it died.
 	Skipped map[string]int64 `json:"skipped,omitempty"`
+	// evaluationError says why where failed on the first of the messages that skipped counts as NotEvaluated. It has no values of the
+	// message.
+	EvaluationError string `json:"evaluationError,omitempty"`
 }
 
 // PartialReason says why there are messages that were not seen.

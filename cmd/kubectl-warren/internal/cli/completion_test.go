@@ -31,6 +31,8 @@ func TestCompletions(t *testing.T) {
 		"commands": {[]string{"d"}, "diff\tSay what differs between a ConsumerQueue and the broker, by object and argument\ndlq\tLook into dead-letter queues, and move or delete dead letters\n:4\n"},
 		"formats":  {[]string{"plan", "-o", ""}, "table\nwide\njson\nyaml\n:4\n"},
 		"reasons":  {[]string{"dlq", "redrive", "orders", "--died-reason", ""}, "Rejected\nExpired\nMaxLength\nDeliveryLimit\nParked\n:4\n"},
+		"contexts": {[]string{"tree", "--context", ""}, "nowhere\n:4\n"},
+		"places":   {[]string{"dlq", "redrive", "orders", "--to", ""}, "main\nretry\noriginal\nconsumerqueue/\n:6\n"},
 		"shells":   {[]string{"completion", "p"}, "powershell\n:4\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -22,8 +23,9 @@ type exportLettersCommand struct {
 	genericiooptions.IOStreams
 	letterFlags
 
-	door doorFlags
-	file string
+	door  doorFlags
+	file  string
+	force bool
 }
 
 func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
@@ -34,17 +36,19 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 		Long: "Write all messages of the dead-letter queue of a ConsumerQueue, a line of JSON for each, with all properties, typed " +
 			"headers and the whole body; nothing is redacted. The last line is of kind ExportEnd. Exit code 1 means that messages are " +
 			"missing.",
-		Example: "  kubectl warren dlq export orders >orders.ndjson\n\n" +
-			"  # orders.ndjson appears when all messages are there\n" +
-			"  kubectl warren dlq export orders --file orders.ndjson",
+		Example: "  # orders.ndjson appears when all messages are there, and only you can read it\n" +
+			"  kubectl warren dlq export orders --file orders.ndjson\n\n" +
+			"  # What a tenant lost in the last 30 days\n" +
+			"  kubectl warren dlq export orders --header x-tenant=acme --died-after 30d --file acme.ndjson",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
 	cmd.Flags().StringVar(&e.file, "file", "", "write to this file, which is FILE.part until all messages are there")
+	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file of --file if there is one")
 	e.add(cmd)
-	e.door.add(cmd)
+	e.door.add(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		query, err := e.query()
+		query, err := e.query(time.Now())
 		if err != nil {
 			return err
 		}
@@ -54,6 +58,9 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 }
 
 func (e *exportLettersCommand) run(ctx context.Context, name string, query url.Values) error {
+	if err := e.checkFile(); err != nil {
+		return err
+	}
 	asked, _, err := e.deadLetters(ctx, e.door, saying(e.ErrOut))
 	if err != nil {
 		return err
@@ -79,16 +86,36 @@ func (e *exportLettersCommand) writeFile(body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(e.write(file, body, "in "+part), file.Close()); err != nil {
+	err = e.write(file, body, "in "+part)
+	// A script may purge the messages after this command: they have to be on the disk.
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
+	if err := e.checkFile(); err != nil {
+		return fmt.Errorf("%w. The export is in %s", err, part)
+	}
 	return os.Rename(part, e.file)
+}
+
+// checkFile refuses to replace a file, such as an earlier export, without --force.
+func (e *exportLettersCommand) checkFile() error {
+	if e.file == "" || e.force {
+		return nil
+	}
+	_, err := os.Lstat(e.file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%s exists: choose another name for --file, or replace the file with --force", e.file)
 }
 
 // write copies an export. Its error says what is missing, and where what came is.
 func (e *exportLettersCommand) write(out io.Writer, body io.Reader, where string) error {
 	count, end, err := deadletterclient.CopyExport(out, body)
-	for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped}) {
+	for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped, EvaluationError: end.EvaluationError}) {
 		printf(e.ErrOut, "%s\n", line)
 	}
 	if err != nil {

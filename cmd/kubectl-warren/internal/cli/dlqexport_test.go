@@ -121,18 +121,37 @@ func TestExportIsReadByItsOwnerOnly(t *testing.T) {
 	}
 }
 
-// A file that is complete is not lost to an export that is not.
-func TestExportKeepsAFormerOne(t *testing.T) {
+// An earlier export is replaced only with --force, and only by a complete one.
+func TestExportKeepsAnEarlierOne(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "orders.ndjson")
-	if err := os.WriteFile(path, []byte("former"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	command := &exportLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path}
-	if err := command.writeFile(strings.NewReader(exportedLine)); err == nil {
-		t.Error("an export without its end is no error")
-	}
-	if content, err := os.ReadFile(path); err != nil || string(content) != "former" {
-		t.Errorf("file %q, %v", content, err)
+	const complete = `{"kind":"ExportEnd","count":0,"partial":false}` + "\n"
+	for name, test := range map[string]struct {
+		answer  string
+		force   bool
+		refused string
+		want    string
+	}{
+		"without --force":             {complete, false, "FILE exists: choose another name for --file, or replace the file with --force. The export is in FILE.part", "former"},
+		"with --force":                {complete, true, "", complete},
+		"with --force, and cut short": {exportedLine, true, "the export is not complete: it broke off: unexpected EOF. What came is in FILE.part: 1 message", "former"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "orders.ndjson")
+			if err := os.WriteFile(path, []byte("former"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			command := &exportLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path, force: test.force}
+			refused := ""
+			if err := command.writeFile(strings.NewReader(test.answer)); err != nil {
+				refused = strings.ReplaceAll(err.Error(), path, "FILE")
+			}
+			if refused != test.refused {
+				t.Errorf("error %q, want %q", refused, test.refused)
+			}
+			if content, err := os.ReadFile(path); err != nil || string(content) != test.want {
+				t.Errorf("file %q, want %q; %v", content, test.want, err)
+			}
+		})
 	}
 }

@@ -46,10 +46,10 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	flags.Int("limit", 0, "print so many messages at most (default 20)")
 	flags.Int("body-limit", 0, "print so many bytes of each body at most (default 4096)")
 	p.add(cmd)
-	p.door.add(cmd)
+	p.door.add(cmd, c)
 	p.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		query, err := p.query()
+		query, err := p.query(time.Now())
 		if err != nil {
 			return err
 		}
@@ -79,6 +79,9 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 		return err
 	}
 	if p.output.format == formatName {
+		for _, line := range letters.SeenLines(list.Seen) {
+			printf(p.ErrOut, "%s\n", line)
+		}
 		for _, letter := range decoded {
 			printf(p.Out, "%s\n", printable.Text(letter.ID))
 		}

@@ -43,7 +43,7 @@ func newDLQShow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	groupBy := cmd.Flags().String("group-by", "", "a header whose values make groups of their own")
 	cmd.Flags().Int("depth", 0, "look at so many messages at most (default 10000)")
-	s.door.add(cmd)
+	s.door.add(cmd, c)
 	s.output = addOutput(cmd, formatTable, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query := url.Values{}

@@ -17,19 +17,23 @@ import (
 
 // The exit codes. Zero is success.
 const (
-	// exitError: something went wrong, and stderr says what.
+	// exitError: an error, which stderr describes, or wrong usage.
 	exitError = 1
-	// exitDiffers: plan and diff have found differences.
+	// exitDiffers: plan or diff found differences.
 	exitDiffers = 2
-	// exitFailed: a Redrive or a Purge ended badly.
+	// exitFailed: a Redrive or a Purge failed, or waits until a user fixes the cause.
 	exitFailed = 3
 	// exitCancelled: a Redrive or a Purge was cancelled.
 	exitCancelled = 4
-	// exitUsage: the command was called in a wrong way.
-	exitUsage = 5
+	// exitIncomplete: a Redrive or a Purge has finished, but messages failed or were not seen.
+	exitIncomplete = 5
 )
 
-// exit ends the program with a code. Its error is nil where all has been said already.
+// exitCodes describes the exit codes, for the help of commands.
+const exitCodes = "Exit codes: 0 done; 1 error or wrong usage; 2 plan or diff found differences; 3 a Redrive or a Purge failed, or waits " +
+	"until you fix the cause; 4 a Redrive or a Purge was cancelled; 5 a Redrive or a Purge finished, but messages failed or were not seen."
+
+// exit is an error with an exit code. Its err is nil if the command has printed the reason already.
 type exit struct {
 	code int
 	err  error
@@ -45,10 +49,10 @@ func (e *exit) Error() string {
 func (e *exit) Unwrap() error { return e.err }
 
 func usageError(format string, values ...any) error {
-	return &exit{exitUsage, fmt.Errorf(format, values...)}
+	return &exit{exitError, fmt.Errorf(format, values...)}
 }
 
-// usage has a command called with wrong arguments end as one called in a wrong way.
+// usage turns an error about the number of arguments into a usage error.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -97,7 +101,7 @@ func explain(err error) string {
 	case meta.IsNoMatchError(err), isUnknownResource(err):
 		return "the API server does not know Warren's resources: is Warren installed in this cluster, and --context the right one?"
 	case apierrors.IsNotFound(err) && slices.Contains([]string{"redrives", "purges"}, resourceOf(err)):
-		return err.Error() + ": `kubectl get redrives,purges` lists those of the namespace; the name of a Purge is written purge/NAME"
+		return err.Error() + ": `kubectl warren dlq jobs` lists the Redrives and Purges of the namespace"
 	case apierrors.IsNotFound(err):
 		return err.Error() + ": `kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all"
 	case apierrors.IsForbidden(err) && resourceOf(err) == "purges":

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 // follow prints how a job fares until the job has ended, and returns the job; nil if the command is stopped before.
@@ -37,15 +38,17 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 func sayEnd(streams genericiooptions.IOStreams, j job) error {
 	printf(streams.Out, "%s %s: %s\n", j.kind(), j.object().GetName(), readyText(j))
 	for _, remark := range j.remarks() {
-		printf(streams.Out, "  %s\n", remark)
+		printf(streams.Out, "  %s\n", printable.Text(remark))
 	}
 	switch outcomeOf(j) {
+	case jobs.Incomplete:
+		return &exit{code: exitIncomplete}
 	case jobs.Cancelled:
 		return &exit{code: exitCancelled}
 	case jobs.Failed:
 		return &exit{code: exitFailed}
 	case jobs.Stalled:
-		printf(streams.ErrOut, "The %s goes on by itself when the cause is mended. To end it: "+
+		printf(streams.ErrOut, "The %s goes on by itself when you fix the cause. To end it: "+
 			"kubectl warren dlq cancel %s --namespace %s\n", j.kind(), j.argument(), j.object().GetNamespace())
 		return &exit{code: exitFailed}
 	}
@@ -70,7 +73,7 @@ func (p *progress) show(j job, now time.Time) {
 	if p.begun.IsZero() && pace.begun {
 		p.begun, p.from = now, pace.done
 	}
-	line := progressText(j)
+	line := printable.Text(progressText(j))
 	isNew := j.status().Total == nil && now.Sub(j.object().GetCreationTimestamp().Time) < newFor
 	if line == p.last || isNew {
 		return
@@ -80,7 +83,17 @@ func (p *progress) show(j job, now time.Time) {
 		printf(p.out, "%s\n", line)
 		return
 	}
-	printf(p.out, "\r\x1b[K%s%s", line, remaining(pace.done-p.from, pace.left, now.Sub(p.begun)))
+	line += remaining(pace.done-p.from, pace.left, now.Sub(p.begun))
+	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", cut(line, widthOf(p.out)-1)) // a line that wraps would stay on the screen
+}
+
+// cut returns the beginning of a line.
+func cut(line string, width int) string {
+	characters := []rune(line)
+	if len(characters) <= width {
+		return line
+	}
+	return string(characters[:max(width-1, 0)]) + "…"
 }
 
 func (p *progress) end() {

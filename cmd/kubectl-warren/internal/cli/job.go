@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 // job is a Redrive or a Purge: Warren carries out either once, and a command waits for the end.
@@ -25,6 +25,8 @@ type job interface {
 	kind() string
 	// argument is what `dlq follow` and `dlq cancel` take.
 	argument() string
+	consumerQueue() string
+	requestedBy() string
 	status() *v1alpha1.TransferStatus
 	// counts says how far the job is; only where the total is known.
 	counts() string
@@ -40,39 +42,21 @@ type pace struct {
 	done, left int64
 }
 
-// jobNamed is the job that an argument of `dlq follow` or `dlq cancel` names: NAME or redrive/NAME for a Redrive, purge/NAME for a Purge.
-func jobNamed(argument, namespace string) (job, error) {
-	resource, name, given := strings.Cut(argument, "/")
-	if !given {
-		resource, name = "redrive", argument
-	}
-	resource, _, _ = strings.Cut(strings.ToLower(resource), ".") // -o name prints the group, too
-	metadata := metav1.ObjectMeta{Namespace: namespace, Name: name}
-	switch {
-	case name == "" || strings.Contains(name, "/"):
-	case resource == "redrive" || resource == "redrives":
-		return redriveJob{&v1alpha1.Redrive{ObjectMeta: metadata}}, nil
-	case resource == "purge" || resource == "purges":
-		return purgeJob{&v1alpha1.Purge{ObjectMeta: metadata}}, nil
-	}
-	return nil, usageError("%q is neither a Redrive nor a Purge: want NAME or redrive/NAME for a Redrive, purge/NAME for a Purge", argument)
-}
-
 // outcomeOf is how far a job is.
-func outcomeOf(j job) jobs.Outcome { return jobs.OutcomeOf(*j.status()) }
+func outcomeOf(j job) jobs.Outcome { return jobs.OutcomeOf(j.object()) }
 
 // readyOf is the condition Ready of a job; nil while there is none.
 func readyOf(j job) *metav1.Condition {
 	return meta.FindStatusCondition(j.status().Conditions, v1alpha1.ConditionReady)
 }
 
-// readyText is why a job is Ready or not, with the message.
+// readyText is why a job is Ready or not, with the message, in one line.
 func readyText(j job) string {
 	ready := readyOf(j)
 	if ready == nil {
 		return "Pending"
 	}
-	return ready.Reason + ": " + ready.Message
+	return printable.Text(ready.Reason + ": " + ready.Message)
 }
 
 func messageOf(j job) string {
@@ -80,7 +64,7 @@ func messageOf(j job) string {
 	if ready == nil {
 		return ""
 	}
-	return ready.Message
+	return printable.Text(ready.Message)
 }
 
 // read reads a job again.
@@ -98,6 +82,7 @@ func (s session) await(ctx context.Context, j job, wanted func(job) bool, errOut
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	cut := false
+	hints := hints{kube: s, out: errOut}
 	for {
 		now, err := s.read(ctx, j)
 		switch {
@@ -107,6 +92,7 @@ func (s session) await(ctx context.Context, j job, wanted func(job) bool, errOut
 			return now, nil
 		case err == nil:
 			cut = false
+			hints.tell(ctx, now, time.Now())
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return nil, err
 		case !cut:

@@ -2,15 +2,19 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,22 +29,40 @@ type jobCommand struct {
 
 	output *output
 	// say is where sentences go: stdout, unless that is to have the job and nothing else.
-	say                 io.Writer
-	yes, dryRun, detach bool
+	say         io.Writer
+	yes, detach bool
+	dryRun      string
 }
+
+// The values of --dry-run.
+const (
+	dryRunNone = "none"
+	// dryRunServer counts the messages.
+	dryRunServer = "server"
+	// dryRunClient prints the manifest, and sends nothing.
+	dryRunClient = "client"
+)
 
 func (c *jobCommand) addFlags(cmd *cobra.Command, kind string) {
 	c.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "only count")
+	cmd.Flags().StringVar(&c.dryRun, "dry-run", dryRunNone, "server, the default of the flag, only counts the messages; client prints the "+
+		"manifest of the "+kind+" and sends nothing")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryRunServer
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(
+		[]string{dryRunNone, dryRunServer, dryRunClient}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&c.detach, "detach", false, "do not wait until the "+kind+" has ended")
+}
+
+func (c *jobCommand) validate() error {
+	if !slices.Contains([]string{dryRunNone, dryRunServer, dryRunClient}, c.dryRun) {
+		return usageError("--dry-run is %q: want none, server or client", c.dryRun)
+	}
+	return c.output.validate()
 }
 
 // begin connects, and checks that there is such a ConsumerQueue.
 func (c *jobCommand) begin(ctx context.Context, consumerQueue string) (session, error) {
-	if err := c.output.validate(); err != nil {
-		return session{}, err
-	}
 	c.say = c.Out
 	if c.output.format != formatTable {
 		c.say = c.ErrOut
@@ -62,9 +84,9 @@ func (c *jobCommand) requester(ctx context.Context, kube session) (string, error
 	return name, nil
 }
 
-// generated is the metadata of an object whose name the API server completes.
-func (s session) generated(prefix string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: s.namespace, GenerateName: prefix}
+// generated returns the metadata of a job of a ConsumerQueue. The API server completes the name.
+func generated(namespace, consumerQueue string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, GenerateName: consumerQueue + "-"}
 }
 
 // count has a job count and do nothing else, waits until the job has counted, and deletes the job.
@@ -97,10 +119,29 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, 
 
 // sayCount prints what a dry run has counted. A dry run that could not count is an error.
 func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
-	if outcomeOf(counted) != jobs.Completed {
+	outcome := outcomeOf(counted)
+	if !outcome.HasCounted() {
 		return fmt.Errorf("the dead letters of ConsumerQueue %q cannot be counted: %s", consumerQueue, readyText(counted))
 	}
 	printf(c.say, "Queue %s: %s.\n", counted.status().Source, messageOf(counted))
+	if outcome == jobs.Incomplete {
+		printf(c.ErrOut, "Not all messages were counted: %s.\n", counted.counts())
+	}
+	if failed := counted.status().Skipped["NotEvaluated"]; failed > 0 {
+		printf(c.ErrOut, "The expression of --where failed on %s, which stay. To see the error: `kubectl warren dlq peek %s` with the "+
+			"same --where.\n", messages(failed), consumerQueue)
+	}
+	return nil
+}
+
+// endCount ends a command that only counts, or for which no message matches. It prints the dry run, which is deleted by now.
+func (c *jobCommand) endCount(counted job) error {
+	if err := c.print(counted); err != nil {
+		return err
+	}
+	if outcomeOf(counted) == jobs.Incomplete {
+		return &exit{code: exitIncomplete}
+	}
 	return nil
 }
 
@@ -137,15 +178,49 @@ func (c *jobCommand) carryOut(ctx context.Context, kube session, created job) er
 	return errors.Join(c.print(last), ends)
 }
 
+// print prints a job for -o. Nothing is printed for a table, as sentences have told the outcome.
 func (c *jobCommand) print(j job) error {
-	object := j.object()
 	if c.output.format == formatName {
-		printf(c.Out, "%s.messaging.warren.dev/%s\n", strings.ToLower(j.kind()), object.GetName())
+		printf(c.Out, "%s\n", resourceNameOf(j))
 		return nil
 	}
+	_, err := c.output.printed(c.Out, typed(j))
+	return err
+}
+
+// resourceNameOf returns what -o name prints.
+func resourceNameOf(j job) string {
+	return strings.ToLower(j.kind()) + "." + v1alpha1.GroupVersion.Group + "/" + cmp.Or(j.object().GetName(), j.object().GetGenerateName())
+}
+
+// typed returns the object of a job as the API server prints it.
+func typed(j job) client.Object {
+	object := j.object()
 	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(j.kind()))
 	object.SetManagedFields(nil)
-	_, err := c.output.printed(c.Out, object)
+	return object
+}
+
+// printManifest prints the job that the command would create, without asking the API server. YAML is the default.
+func (c *jobCommand) printManifest(j job) error {
+	namespace, err := c.namespace()
+	if err != nil {
+		return err
+	}
+	j.object().SetNamespace(namespace)
+	if c.output.format == formatName {
+		printf(c.Out, "%s\n", resourceNameOf(j))
+		return nil
+	}
+	if c.output.format == formatTable {
+		c.output.format = formatYAML
+	}
+	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed(j))
+	if err != nil {
+		return err
+	}
+	unstructured.RemoveNestedField(manifest, "status")
+	_, err = c.output.printed(c.Out, manifest)
 	return err
 }
 

@@ -3,55 +3,92 @@ package cli
 import (
 	"context"
 	"net/url"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 )
 
-// letterFlags are the flags that select messages, to look at as to move.
+// letterFlags are the flags that select messages, to read them or to move or delete them.
 type letterFlags struct {
-	ids, diedReasons []string
-	where            string
-	unknownOrigin    bool
+	ids, diedReasons, headers []string
+	diedAfter, diedBefore     string
+	where                     string
+	unknownOrigin             bool
 }
 
 func (f *letterFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ids, "id", nil, "only the messages with these fingerprints")
 	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages that died of this: "+strings.Join(letters.Reasons, ", "))
+	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header: NAME, !NAME, NAME=VALUE or NAME!=VALUE; several "+
+		"flags with NAME=VALUE of one header select any of the values, and otherwise all flags must hold")
+	flags.StringVar(&f.diedAfter, "died-after", "",
+		"only messages that died later: a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago")
+	flags.StringVar(&f.diedBefore, "died-before", "", "only messages that died earlier")
 	flags.StringVar(&f.where, "where", "", `only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
 	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,
 		"of a queue that several ConsumerQueues share, also the messages that do not tell whose they are: they may be those of others")
 	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(letters.Reasons, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// reasons are those of --died-reason, as the API writes them.
-func (f *letterFlags) reasons() ([]string, error) {
-	var reasons []string
+// selection is nil where all dead letters are meant.
+func (f *letterFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelection, error) {
+	selection := v1alpha1.DeadLetterSelection{IDs: f.ids, Where: f.where}
+	if f.unknownOrigin {
+		selection.UnknownOrigin = new(true)
+	}
 	for _, given := range f.diedReasons {
 		at := slices.IndexFunc(letters.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })
 		if at < 0 {
 			return nil, usageError("--died-reason is %q: want one of %s", given, strings.Join(letters.Reasons, ", "))
 		}
-		reasons = append(reasons, letters.Reasons[at])
+		selection.Reasons = append(selection.Reasons, v1alpha1.DeadLetterReason(letters.Reasons[at]))
 	}
-	return reasons, nil
-}
-
-// query is the parameters of the dead-letter API that select messages.
-func (f *letterFlags) query() (url.Values, error) {
-	reasons, err := f.reasons()
-	if err != nil {
+	var err error
+	if selection.Headers, err = headersOf(f.headers); err != nil {
 		return nil, err
 	}
+	if selection.DiedAfter, err = timeOf("--died-after", f.diedAfter, now); err != nil {
+		return nil, err
+	}
+	if selection.DiedBefore, err = timeOf("--died-before", f.diedBefore, now); err != nil {
+		return nil, err
+	}
+	if reflect.ValueOf(selection).IsZero() {
+		return nil, nil
+	}
+	return &selection, nil
+}
+
+// query returns the parameters of the dead-letter API that select messages.
+func (f *letterFlags) query(now time.Time) (url.Values, error) {
 	query := url.Values{}
-	for parameter, values := range map[string][]string{"id": f.ids, "reason": reasons} {
-		if len(values) > 0 {
-			query[parameter] = values
+	selection, err := f.selection(now)
+	if err != nil || selection == nil {
+		return query, err
+	}
+	for _, id := range selection.IDs {
+		query.Add("id", id)
+	}
+	for _, reason := range selection.Reasons {
+		query.Add("reason", string(reason))
+	}
+	for _, header := range f.headers {
+		query.Add("header", header)
+	}
+	for parameter, at := range map[string]*metav1.Time{"diedAfter": selection.DiedAfter, "diedBefore": selection.DiedBefore} {
+		if at != nil {
+			query.Set(parameter, at.UTC().Format(time.RFC3339))
 		}
 	}
 	if f.where != "" {
@@ -61,6 +98,78 @@ func (f *letterFlags) query() (url.Values, error) {
 		query.Set("unknownOrigin", "true")
 	}
 	return query, nil
+}
+
+// headersOf reads the values of --header. Several values of one header become one requirement.
+func headersOf(given []string) ([]v1alpha1.HeaderRequirement, error) {
+	var requirements []v1alpha1.HeaderRequirement
+	for _, text := range given {
+		requirement, err := headerOf(text)
+		if err != nil {
+			return nil, err
+		}
+		same := slices.IndexFunc(requirements, func(other v1alpha1.HeaderRequirement) bool {
+			return other.Name == requirement.Name && other.Operator == requirement.Operator
+		})
+		if same < 0 {
+			requirements = append(requirements, requirement)
+		} else {
+			requirements[same].Values = append(requirements[same].Values, requirement.Values...)
+		}
+	}
+	return requirements, nil
+}
+
+// headerOf reads a value of --header.
+func headerOf(text string) (v1alpha1.HeaderRequirement, error) {
+	requirement := v1alpha1.HeaderRequirement{}
+	name, value, compared := strings.Cut(text, "=")
+	switch {
+	case compared && strings.HasSuffix(name, "!"):
+		requirement.Name, requirement.Operator = strings.TrimSuffix(name, "!"), "NotIn"
+	case compared:
+		requirement.Name, requirement.Operator = name, "In"
+	case strings.HasPrefix(text, "!"):
+		requirement.Name, requirement.Operator = text[1:], "DoesNotExist"
+	default:
+		requirement.Name, requirement.Operator = text, "Exists"
+	}
+	if requirement.Name == "" {
+		return requirement, usageError("--header is %q: want NAME, !NAME, NAME=VALUE or NAME!=VALUE", text)
+	}
+	if compared {
+		requirement.Values = []string{value}
+	}
+	return requirement, nil
+}
+
+// timeOf reads a time, or a duration before now.
+func timeOf(flag, text string, now time.Time) (*metav1.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if ago, err := durationOf(text); err == nil && ago >= 0 {
+		return new(metav1.NewTime(now.Add(-ago).Truncate(time.Second))), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, usageError("%s is %q: want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago", flag, text)
+	}
+	return new(metav1.NewTime(at)), nil
+}
+
+// durationOf reads a duration of Go, which may begin with days.
+func durationOf(text string) (time.Duration, error) {
+	days, rest, hasDays := strings.Cut(text, "d")
+	if !hasDays {
+		return time.ParseDuration(text)
+	}
+	count, err := strconv.ParseUint(days, 10, 16) // 65535 days fit in a duration
+	if err != nil || rest == "" {
+		return time.Duration(count) * 24 * time.Hour, err
+	}
+	within, err := time.ParseDuration(rest)
+	return time.Duration(count)*24*time.Hour + within, err
 }
 
 // numbers adds the parameters whose flags were given. What they may be, the API says.
@@ -77,10 +186,11 @@ type doorFlags struct {
 	serviceAccount, warrenNamespace, warrenService string
 }
 
-func (f *doorFlags) add(cmd *cobra.Command) {
+func (f *doorFlags) add(cmd *cobra.Command, c *cluster) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.serviceAccount, "service-account", "warren-dead-letters",
 		"the ServiceAccount of the namespace by whose tokens the dead-letter API knows you")
+	_ = cmd.RegisterFlagCompletionFunc("service-account", c.completeListed(&corev1.ServiceAccountList{}, true))
 	flags.StringVar(&f.warrenNamespace, "warren-namespace", "warren-system", "the namespace that Warren is installed in")
 	flags.StringVar(&f.warrenService, "warren-service", "warren-dead-letters", "the Service of the dead-letter API there")
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	goyaml "go.yaml.in/yaml/v2"
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
@@ -32,59 +34,91 @@ const (
 type output struct {
 	format  string
 	allowed []string
+	// template is set by validate where the format is a template.
+	template printers.ResourcePrinter
 }
 
 func addOutput(cmd *cobra.Command, allowed ...string) *output {
 	o := &output{format: formatTable, allowed: allowed}
-	cmd.Flags().StringVarP(&o.format, "output", "o", formatTable, "one of "+strings.Join(allowed, ", "))
+	cmd.Flags().StringVarP(&o.format, "output", "o", formatTable, "one of "+strings.Join(o.formats(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 	return o
 }
 
-func (o *output) validate() error {
-	if !slices.Contains(o.allowed, o.format) {
-		return usageError("--output is %q: want one of %s", o.format, strings.Join(o.allowed, ", "))
+// formats lists the values of -o. A command that prints JSON takes kubectl's templates, too.
+func (o *output) formats() []string {
+	if !slices.Contains(o.allowed, formatJSON) {
+		return o.allowed
 	}
-	return nil
+	return append(slices.Clip(o.allowed), "jsonpath=TEMPLATE", "go-template=TEMPLATE")
 }
 
-// printed prints a value as JSON or YAML, and says whether that was asked for.
-func (o *output) printed(out io.Writer, value any) (bool, error) {
-	switch o.format {
-	case formatJSON:
-		encoder := json.NewEncoder(out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return true, encoder.Encode(value)
-	case formatYAML:
-		text, err := yaml.Marshal(value)
+func (o *output) validate() error {
+	if slices.Contains(o.allowed, o.format) {
+		return nil
+	}
+	if slices.Contains(o.allowed, formatJSON) {
+		template, err := genericclioptions.NewKubeTemplatePrintFlags().ToPrinter(o.format)
 		if err == nil {
-			_, err = out.Write(text)
+			o.template = template
+			return nil
 		}
+		if !genericclioptions.IsNoCompatiblePrinterError(err) {
+			return usageError("--output: %w", err)
+		}
+	}
+	return usageError("--output is %q: want one of %s", o.format, strings.Join(o.formats(), ", "))
+}
+
+// printed prints a value as JSON or YAML or by a template, and reports whether the user asked for that.
+func (o *output) printed(out io.Writer, value any) (bool, error) {
+	content := &bytes.Buffer{}
+	encoder := json.NewEncoder(content)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
 		return true, err
 	}
-	return false, nil
+	return o.printedAnswer(out, content.Bytes())
 }
 
-// printedAnswer prints an answer of the dead-letter API, which is JSON, as printed does. Nothing is left out that this version does not
-// know.
+// printedAnswer is printed for a value that is JSON already, such as an answer of the dead-letter API. It keeps fields that this version
+// does not know.
 func (o *output) printedAnswer(out io.Writer, answer []byte) (bool, error) {
-	switch o.format {
-	case formatJSON:
+	switch {
+	case o.format == formatJSON:
 		indented := &bytes.Buffer{}
 		if err := json.Indent(indented, bytes.TrimSpace(answer), "", "  "); err != nil {
 			return true, fmt.Errorf("the answer is no JSON: %w", err)
 		}
 		_, err := out.Write(append(printable.JSON(indented.Bytes()), '\n'))
 		return true, err
-	case formatYAML:
+	case o.format == formatYAML:
 		text, err := yamlOf(answer)
 		if err == nil {
 			_, err = out.Write(text)
 		}
 		return true, err
+	case o.template != nil:
+		return true, o.printTemplate(out, answer)
 	}
 	return false, nil
+}
+
+func (o *output) printTemplate(out io.Writer, answer []byte) error {
+	var value any
+	if err := utiljson.Unmarshal(answer, &value); err != nil {
+		return fmt.Errorf("the answer is no JSON: %w", err)
+	}
+	fields, isObject := value.(map[string]any)
+	if !isObject {
+		fields = map[string]any{"items": value}
+	}
+	result := &bytes.Buffer{}
+	if err := o.template.PrintObj(&unstructured.Unstructured{Object: fields}, result); err != nil {
+		return err
+	}
+	printf(out, "%s", result)
+	return nil
 }
 
 // yamlOf returns JSON as YAML, which escapes what a terminal would not take for text. A YAML parser cannot read the JSON instead: it
@@ -119,6 +153,16 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// widthOf returns how many columns a terminal has, 80 if unknown.
+func widthOf(stream any) int {
+	if file, ok := stream.(*os.File); ok {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return 80
+}
+
 type cell struct {
 	text   string
 	colour colour
@@ -133,7 +177,13 @@ type table struct {
 
 func newTable(coloured bool, head ...string) *table { return &table{head: head, coloured: coloured} }
 
-func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
+// add adds a row. The text of its cells may come from a broker: a terminal gets no control characters.
+func (t *table) add(cells ...cell) {
+	for i := range cells {
+		cells[i].text = printable.Text(cells[i].text)
+	}
+	t.rows = append(t.rows, cells)
+}
 
 func text(value string) cell { return cell{text: value} }
 
@@ -189,6 +239,13 @@ func (t *table) line(row []cell, widths []int) string {
 	return line.String() + "\n"
 }
 
+// printf prints sentences. Names and messages in them may come from a broker: a terminal gets no control characters but line feeds and
+// tabs.
 func printf(out io.Writer, format string, values ...any) {
-	_, _ = fmt.Fprintf(out, format, values...)
+	sentences := fmt.Sprintf(format, values...)
+	escaped := strings.Join(printable.Lines(sentences), "\n")
+	if strings.HasSuffix(sentences, "\n") {
+		escaped += "\n"
+	}
+	_, _ = io.WriteString(out, escaped)
 }

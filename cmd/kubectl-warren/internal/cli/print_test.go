@@ -40,6 +40,20 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
+func TestStuckDeadLetters(t *testing.T) {
+	t.Parallel()
+	for want, cell := range map[string]cell{
+		"-":             deadOrStuckCell(nil, nil),
+		"7":             deadOrStuckCell(new(int64(7)), nil),
+		"7, 2 stuck":    deadOrStuckCell(new(int64(7)), new(int64(2))),
+		"0, 2000 stuck": deadOrStuckCell(new(int64(0)), new(int64(2000))),
+	} {
+		if cell.text != want {
+			t.Errorf("%q, want %q", cell.text, want)
+		}
+	}
+}
+
 // Colours stand around words and change no width.
 func TestColours(t *testing.T) {
 	t.Parallel()

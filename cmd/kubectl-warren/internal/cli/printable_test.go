@@ -3,13 +3,17 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	messaging "github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
@@ -35,7 +39,61 @@ func FuzzPrintable(f *testing.F) {
 		}
 		wantText(t, "letter", out.String(), "\n\t")
 		wantSameJSON(t, letter)
+		wantTextOfResources(t, value)
 	})
+}
+
+// wantTextOfResources checks what the commands print about resources: names come from a spec or a broker, messages from a broker.
+func wantTextOfResources(t *testing.T, value string) {
+	t.Helper()
+	conditions := []metav1.Condition{{Type: messaging.ConditionReady, Status: metav1.ConditionFalse, Reason: value, Message: value}}
+	cq := messaging.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: value, Name: value}, Status: messaging.ConsumerQueueStatus{
+		Conditions: conditions, VHost: value,
+		Topology: []messaging.TopologyEntry{
+			{Kind: messaging.KindQueue, Role: messaging.RoleMain, Name: value},
+			{Kind: messaging.KindBinding, Source: value, Destination: value, RoutingKey: value, Arguments: value},
+		},
+		Changes:    []messaging.Change{{Kind: messaging.KindQueue, Name: value, Path: value, Desired: value, Observed: value}},
+		Advisories: []messaging.Advisory{{Name: value, Message: value}},
+	}}
+	cq.Spec.Queue = &messaging.QueueSpec{Name: messaging.QueueName(value)}
+	redrive := redriveJob{&messaging.Redrive{ObjectMeta: cq.ObjectMeta}}
+	redrive.redrive.Spec.ConsumerQueueRef.Name, redrive.redrive.Spec.RequestedBy = value, value
+	redrive.redrive.Status.Conditions = conditions
+	redrive.redrive.Status.Failures = []messaging.RedriveFailure{{ID: value, Reason: value, Message: value}}
+	for what, print := range map[string]func(*bytes.Buffer) error{
+		"tree":   func(out *bytes.Buffer) error { return printTree(out, &cq, false) },
+		"diff":   func(out *bytes.Buffer) error { return printDiff(out, &cq, true, false) },
+		"status": func(out *bytes.Buffer) error { return printStatus(out, &cq, false) },
+		"list": func(out *bytes.Buffer) error {
+			return printStatuses(out, []messaging.ConsumerQueue{cq}, tableLook{namespaces: true, wide: true, head: true})
+		},
+		"dead-letter queues": func(out *bytes.Buffer) error {
+			queue := v1alpha1.DeadLetterQueue{ObjectMeta: cq.ObjectMeta, Queue: value}
+			return printDeadLetterQueues(out, []v1alpha1.DeadLetterQueue{queue}, now, true, false)
+		},
+		"jobs": func(out *bytes.Buffer) error {
+			return printJobs(out, []job{redrive}, now, tableLook{namespaces: true, wide: true, head: true})
+		},
+		"end": func(out *bytes.Buffer) error {
+			codeOf(sayEnd(genericiooptions.IOStreams{Out: out, ErrOut: out}, redrive), out)
+			return nil
+		},
+		"progress": func(out *bytes.Buffer) error {
+			(&progress{out: out}).show(redrive, now)
+			return nil
+		},
+		"error": func(out *bytes.Buffer) error {
+			codeOf(errors.New(value), out)
+			return nil
+		},
+	} {
+		out := &bytes.Buffer{}
+		if err := print(out); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		wantText(t, what, out.String(), "\n\t")
+	}
 }
 
 func wantSameJSON(t *testing.T, letter v1alpha1.DeadLetter) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -29,11 +30,11 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			"messages than you have typed, or with --yes than --limit. Ctrl-C ends only the printing. The Purge itself is deleted a day " +
 			"after it has ended.\n\n" +
 			"It takes the role admin in the namespace.\n\n" +
-			"Exit code 3 means that the Purge has failed or waits for somebody to mend something, 4 that it was cancelled.",
+			exitCodes,
 		Example: "  # Count what died more than 30 days ago\n" +
-			"  kubectl warren dlq purge orders --died-before 720h --dry-run\n\n" +
+			"  kubectl warren dlq purge orders --died-before 30d --dry-run\n\n" +
 			"  # Delete them: no more than you expect\n" +
-			"  kubectl warren dlq purge orders --died-before 720h --limit 412 --reason 'older than 30 days'",
+			"  kubectl warren dlq purge orders --died-before 30d --limit 412 --reason 'older than 30 days'",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
@@ -45,14 +46,14 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 
 // purgeFlags are the flags that become the spec of a Purge.
 type purgeFlags struct {
-	selectFlags
+	letterFlags
 
 	limit        int32
 	rate, reason string
 }
 
 func (f *purgeFlags) add(cmd *cobra.Command) {
-	f.selectFlags.add(cmd)
+	f.letterFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.Int32Var(&f.limit, "limit", 0, "the number of messages that you expect: if more match, none is deleted; --dry-run needs no limit")
 	flags.StringVar(&f.rate, "rate", "", "delete so many messages a second, or unlimited (default unlimited)")
@@ -72,7 +73,7 @@ func (f *purgeFlags) spec(consumerQueue string, now time.Time) (v1alpha1.PurgeSp
 	if f.limit < 0 {
 		return spec, usageError("--limit is %d: want at least 1", f.limit)
 	}
-	spec.Rate, err = rateOf(f.rate)
+	spec.Rate, err = givenNumber("--rate", f.rate)
 	return spec, err
 }
 
@@ -81,9 +82,18 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if spec.Limit == 0 && !p.dryRun {
+	if err := p.validate(); err != nil {
+		return err
+	}
+	if spec.Limit == 0 && p.dryRun != dryRunServer {
 		return usageError("want --limit N, the number of messages that you expect; " +
 			"the same command with --dry-run instead of --limit tells how many match")
+	}
+	newJob := func(namespace string) job {
+		return purgeJob{&v1alpha1.Purge{ObjectMeta: generated(namespace, name), Spec: spec}}
+	}
+	if p.dryRun == dryRunClient {
+		return p.printManifest(newJob(""))
 	}
 	kube, err := p.begin(ctx, name)
 	if err != nil {
@@ -92,32 +102,29 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	if spec.RequestedBy, err = p.requester(ctx, kube); err != nil {
 		return err
 	}
-	counted, err := p.counted(ctx, kube, spec)
+	counted, err := p.count(ctx, kube, newJob(kube.namespace))
 	if err != nil {
 		return err
 	}
-	matched := number(counted.Matched)
-	if err := withinLimit(matched, spec.Limit); err != nil || matched == 0 || p.dryRun {
+	if err := p.sayCount(counted, name); err != nil {
 		return err
 	}
+	status := counted.(purgeJob).purge.Status
+	matched := number(status.Matched)
+	if err := withinLimit(matched, spec.Limit); err != nil {
+		return errors.Join(err, p.print(counted))
+	}
+	if matched == 0 || p.dryRun == dryRunServer {
+		return p.endCount(counted)
+	}
 	if !p.yes {
-		spec.Limit = int32(matched) // what matches from now on is more than the user agrees to
-		if err := p.confirm(ctx, counted.Source, spec); err != nil {
+		spec.Limit = int32(matched) // the user agrees to no more messages than match now
+		if err := p.confirm(ctx, status.Source, spec); err != nil {
 			return err
 		}
 	}
 	spec.TTLSecondsAfterFinished = new(jobs.KeepSeconds)
-	return p.carryOut(ctx, kube, purgeJob{&v1alpha1.Purge{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
-}
-
-// counted has the messages counted by a dry run, whatever the limit.
-func (p *purgeCommand) counted(ctx context.Context, kube session, spec v1alpha1.PurgeSpec) (v1alpha1.PurgeStatus, error) {
-	name := spec.ConsumerQueueRef.Name
-	counted, err := p.count(ctx, kube, purgeJob{&v1alpha1.Purge{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
-	if err != nil {
-		return v1alpha1.PurgeStatus{}, err
-	}
-	return counted.(purgeJob).purge.Status, p.sayCount(counted, name)
+	return p.carryOut(ctx, kube, newJob(kube.namespace))
 }
 
 // withinLimit is an error where more messages match than the user expects. A limit of zero is none.

@@ -37,8 +37,8 @@ func TestPurgeFlags(t *testing.T) {
 		"as fast as can be":   {args: []string{"--limit=12", "--rate=unlimited"}, want: "{limit: 12, rate: Unlimited}"},
 		"why":                 {args: []string{"--reason=too old"}, want: "reason: too old"},
 		"a limit below one":   {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
-		"another rate":        {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number of messages a second, or unlimited`},
-		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h for two hours ago`},
+		"another rate":        {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number from 1, or unlimited`},
+		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func TestStagesOfAPurge(t *testing.T) {
 			pace{true, 5, 9},
 		},
 		"held up between": {`{total: 20, examined: 20, matched: 20, deleted: 0, conditions: [{type: Ready, status: "Unknown", reason: Queued, message: m}]}`, jobs.Pending, "0 of 20 deleted, Queued: m", pace{true, 0, 20}},
-		"completed":       {`{` + ended + `total: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 deleted", pace{true, 2, 0}},
+		"completed":       {`{` + ended + `total: 2, examined: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 deleted", pace{true, 2, 0}},
 		"cancelled":       {`{` + ended + `total: 2, matched: 2, deleted: 1, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, jobs.Cancelled, "1 of 2 deleted", pace{true, 1, 1}},
 		"too many":        {`{` + ended + `total: 2, matched: 2, deleted: 0, conditions: [{type: Ready, status: "False", reason: MoreThanExpected}, {type: Stalled, status: "True"}]}`, jobs.Failed, "0 of 2 deleted", pace{true, 0, 2}},
 		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, deleting: true, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 of 2 deleted", pace{true, 1, 1}},
@@ -133,10 +133,11 @@ func TestEndsOfAPurge(t *testing.T) {
 		status string
 		code   int
 	}{
-		"completed": {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
-		"cancelled": {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
-		"failed":    {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.limit is 2: none was deleted"}]}`, exitFailed},
-		"stalled":   {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
+		"completed":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
+		"incomplete": {`{` + ended + `total: 9, examined: 8, conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, exitIncomplete},
+		"cancelled":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
+		"failed":     {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.limit is 2: none was deleted"}]}`, exitFailed},
+		"stalled":    {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,24 +204,63 @@ func TestPurgeQuestion(t *testing.T) {
 	}
 }
 
-func TestJobNamed(t *testing.T) {
+func TestJobsNamed(t *testing.T) {
 	t.Parallel()
 	for argument, want := range map[string]string{
-		"orders-1": "Redrive orders-1", "redrive/orders-1": "Redrive orders-1", "redrives/orders-1": "Redrive orders-1",
+		"orders-1": "Redrive orders-1 Purge orders-1", "redrive/orders-1": "Redrive orders-1", "redrives/orders-1": "Redrive orders-1",
 		"purge/orders-1": "Purge orders-1", "Purges/orders-1": "Purge orders-1", "purge.messaging.warren.dev/orders-1": "Purge orders-1",
 		"": "", "/": "", "purge/": "", "purge/a/b": "", "consumerqueue/orders": "",
 	} {
-		got := ""
-		named, err := jobNamed(argument, "shop")
-		if err == nil {
-			got = named.kind() + " " + named.object().GetName()
-		} else {
-			wantUsage(t, err, `"`+argument+`" is neither a Redrive nor a Purge: want NAME or redrive/NAME for a Redrive, purge/NAME for a Purge`)
+		var got []string
+		named, err := jobsNamed(argument, "shop")
+		for _, each := range named {
+			got = append(got, each.kind(), each.object().GetName())
 		}
-		if got != want {
+		if err != nil {
+			wantUsage(t, err, `"`+argument+`" is neither a Redrive nor a Purge: want NAME, redrive/NAME or purge/NAME`)
+		}
+		if got := strings.Join(got, " "); got != want {
 			t.Errorf("%q is %q, want %q", argument, got, want)
 		}
 	}
+}
+
+// A job that nobody works on is silent: the operator has not read it, or its counts do not change.
+func TestSilentJobs(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status    string
+		unchanged time.Duration
+		want      bool
+	}{
+		"new, for 9 s":          {`{observedGeneration: -1}`, 9 * time.Second, false},
+		"new, for 10 s":         {`{observedGeneration: -1}`, 10 * time.Second, true},
+		"a change, for 10 s":    {`{observedGeneration: 1, conditions: [{type: Ready, reason: Deleting}]}`, 10 * time.Second, true},
+		"deletes, for a minute": {`{observedGeneration: 2, conditions: [{type: Ready, reason: Deleting}]}`, time.Minute, false},
+		"deletes, for 2 m":      {`{observedGeneration: 2, conditions: [{type: Ready, reason: Deleting}]}`, 2 * time.Minute, true},
+		"waits, for an hour":    {`{observedGeneration: 2, conditions: [{type: Ready, reason: Queued}]}`, time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			purge := purgeIn(t, test.status)
+			purge.purge.Generation = 2
+			if got := isSilent(purge, test.unchanged); got != test.want {
+				t.Errorf("silent %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPrintJobs(t *testing.T) {
+	t.Parallel()
+	of := metav1.ObjectMeta{Namespace: "shop", Name: "orders-wl7xb", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
+	redrive := redriveIn(t, `{total: 1204, examined: 490, moved: 245, conditions: [{type: Ready, status: "Unknown", reason: Moving, message: m}]}`)
+	redrive.redrive.ObjectMeta, redrive.redrive.Spec.ConsumerQueueRef.Name, redrive.redrive.Spec.RequestedBy = of, "orders", "jane"
+	waiting := purgeIn(t, `{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: 'Redrive "orders-wl7xb" comes first, and has not ended'}]}`)
+	waiting.purge.CreationTimestamp, waiting.purge.Spec.ConsumerQueueRef.Name = metav1.NewTime(now.Add(-time.Minute)), "orders"
+	golden(t, "jobs", printed(t, func(out *bytes.Buffer) error {
+		return printJobs(out, []job{waiting, redrive}, now, tableLook{namespaces: true, wide: true})
+	}))
 }
 
 // What users are told who lack a role, or have mistaken a name.
@@ -247,7 +287,7 @@ func TestErrorsExplained(t *testing.T) {
 		},
 		"no such Redrive": {
 			apierrors.NewNotFound(of("redrives"), "orders-1"),
-			"`kubectl get redrives,purges` lists those of the namespace; the name of a Purge is written purge/NAME",
+			"`kubectl warren dlq jobs` lists the Redrives and Purges of the namespace",
 		},
 		"no such ConsumerQueue": {
 			apierrors.NewNotFound(of("consumerqueues"), "orders"), "`kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all",

@@ -15,6 +15,8 @@ func (p purgeJob) object() client.Object            { return p.purge }
 func (p purgeJob) fresh() job                       { return purgeJob{&v1alpha1.Purge{}} }
 func (p purgeJob) kind() string                     { return "Purge" }
 func (p purgeJob) argument() string                 { return "purge/" + p.purge.Name }
+func (p purgeJob) consumerQueue() string            { return p.purge.Spec.ConsumerQueueRef.Name }
+func (p purgeJob) requestedBy() string              { return p.purge.Spec.RequestedBy }
 func (p purgeJob) status() *v1alpha1.TransferStatus { return &p.purge.Status.TransferStatus }
 func (p purgeJob) remarks() []string                { return nil }
 

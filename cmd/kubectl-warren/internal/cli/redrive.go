@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -26,21 +27,22 @@ func newRedrive(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive NAME",
 		Short: "Move dead letters of a ConsumerQueue back",
-		Long: "Move dead letters of a ConsumerQueue back: to its main queue, or to where --to says. The messages are counted first, by a " +
-			"dry run, which leaves them in their order. Then you are asked, a Redrive is created, and its progress is printed. Ctrl-C " +
-			"ends only the printing. The Redrive is deleted a day after it has ended.\n\n" +
-			"Exit code 3 means that the Redrive has failed or waits for somebody to mend something, 4 that it was cancelled.",
+		Long: "Move dead letters of a ConsumerQueue back: to its main queue, or to where --to says. A dry run counts the messages first, " +
+			"and leaves them in their order. Then the command asks, creates a Redrive that moves no more messages than were counted, and " +
+			"prints its progress. Ctrl-C ends only the printing. The Redrive is deleted a day after it has ended.\n\n" +
+			exitCodes,
 		Example: "  # Count what was rejected in the last two hours\n" +
 			"  kubectl warren dlq redrive orders --died-reason Rejected --died-after 2h --dry-run\n\n" +
 			"  # Move the dead letters of a tenant, 20 a second\n" +
 			"  kubectl warren dlq redrive orders --header x-tenant=acme --rate 20 --reason 'the payment API is back'\n\n" +
-			"  # Keep aside what cannot be mended\n" +
+			"  # Park messages that cannot be fixed\n" +
 			"  kubectl warren dlq redrive orders --where 'size > 100000' --to consumerqueue/quarantine",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
 	r.add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("to", c.completeDestination)
 	r.addFlags(cmd, "Redrive")
 	return cmd
 }
@@ -50,6 +52,15 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := r.validate(); err != nil {
+		return err
+	}
+	newJob := func(namespace string) job {
+		return redriveJob{&v1alpha1.Redrive{ObjectMeta: generated(namespace, name), Spec: spec}}
+	}
+	if r.dryRun == dryRunClient {
+		return r.printManifest(newJob(""))
+	}
 	kube, err := r.begin(ctx, name)
 	if err != nil {
 		return err
@@ -57,38 +68,44 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 	if spec.RequestedBy, err = r.requester(ctx, kube); err != nil {
 		return err
 	}
-	question, err := r.question(ctx, kube, spec)
-	if err != nil || question == "" {
+	counted, err := r.count(ctx, kube, newJob(kube.namespace))
+	if err != nil {
 		return err
+	}
+	question := ""
+	if ready := readyOf(counted); ready != nil && ready.Reason == v1alpha1.ReasonDeliveryLimited {
+		question, err = r.offerAll(counted, spec)
+	} else {
+		question, err = r.question(counted, &spec)
+	}
+	if err != nil {
+		return err
+	}
+	if question == "" {
+		return r.endCount(counted)
 	}
 	if err := r.confirm(ctx, question); err != nil {
 		return err
 	}
 	spec.TTLSecondsAfterFinished = new(jobs.KeepSeconds)
-	return r.carryOut(ctx, kube, redriveJob{&v1alpha1.Redrive{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
+	return r.carryOut(ctx, kube, newJob(kube.namespace))
 }
 
-// question has the messages counted by a dry run, and returns what to ask; empty if there is nothing to ask.
-func (r *redriveCommand) question(ctx context.Context, kube session, spec v1alpha1.RedriveSpec) (string, error) {
-	name, limit := spec.ConsumerQueueRef.Name, spec.Limit
-	counted, err := r.count(ctx, kube, redriveJob{&v1alpha1.Redrive{ObjectMeta: kube.generated(name + "-"), Spec: spec}})
-	if err != nil {
-		return "", err
-	}
-	if ready := readyOf(counted); ready != nil && ready.Reason == v1alpha1.ReasonDeliveryLimited {
-		return r.offerAll(counted, spec)
-	}
-	if err := r.sayCount(counted, name); err != nil {
+// question prints what a dry run has counted, makes the count the limit, and returns the question; empty if there is nothing to ask. More
+// messages may match by the time the Redrive runs: they have died since, or their age matches by now.
+func (r *redriveCommand) question(counted job, spec *v1alpha1.RedriveSpec) (string, error) {
+	if err := r.sayCount(counted, spec.ConsumerQueueRef.Name); err != nil {
 		return "", err
 	}
 	status := counted.(redriveJob).redrive.Status
-	count := number(status.Moved)
-	if limit != nil {
-		count = min(count, int64(*limit))
+	count := min(number(status.Moved), math.MaxInt32)
+	if spec.Limit != nil {
+		count = min(count, int64(*spec.Limit))
 	}
-	if count == 0 || r.dryRun {
+	if count == 0 || r.dryRun == dryRunServer {
 		return "", nil
 	}
+	spec.Limit = new(int32(count))
 	to := cmp.Or(string(status.Destination), jobs.DestinationText(spec.Destination))
 	return fmt.Sprintf("Move %s from %s to %s, %s?", messages(count), status.Source, to, jobs.RateText(spec.Rate)), nil
 }
@@ -96,7 +113,7 @@ func (r *redriveCommand) question(ctx context.Context, kube session, spec v1alph
 // offerAll says what works with a dead-letter queue whose messages cannot be counted: to move all of them.
 func (r *redriveCommand) offerAll(counted job, spec v1alpha1.RedriveSpec) (question string, err error) {
 	name := spec.ConsumerQueueRef.Name
-	if r.dryRun || spec.Select != nil || spec.Limit != nil {
+	if r.dryRun == dryRunServer || spec.Select != nil || spec.Limit != nil {
 		return "", fmt.Errorf("%s. To move all of them, uncounted: kubectl warren dlq redrive %s --namespace %s, without --dry-run, "+
 			"--limit and flags that select messages", messageOf(counted), name, counted.object().GetNamespace())
 	}

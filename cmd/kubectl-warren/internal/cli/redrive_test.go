@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"net/url"
 	"testing"
 	"time"
 
@@ -31,8 +32,16 @@ func TestRedriveFlags(t *testing.T) {
 		"a header":       {args: []string{"--header=x-tenant"}, want: "select: {headers: [{name: x-tenant, operator: Exists}]}"},
 		"no header":      {args: []string{"--header=!x-tenant"}, want: "select: {headers: [{name: x-tenant, operator: DoesNotExist}]}"},
 		"a header's values": {
-			args: []string{"--header=x-tenant=acme,globex", "--header=x-kind!=a=b"},
+			args: []string{"--header=x-tenant=acme", "--header=x-kind!=a=b", "--header=x-tenant=globex"},
 			want: "select: {headers: [{name: x-tenant, operator: In, values: [acme, globex]}, {name: x-kind, operator: NotIn, values: [a=b]}]}",
+		},
+		"a value with a comma": {
+			args: []string{"--header=x-failure-message=timeout, retry"},
+			want: "select: {headers: [{name: x-failure-message, operator: In, values: ['timeout, retry']}]}",
+		},
+		"days": {
+			args: []string{"--died-after=30d", "--died-before=1d12h"},
+			want: `select: {diedAfter: "2026-01-01T12:00:00Z", diedBefore: "2026-01-30T00:00:00Z"}`,
 		},
 		"a header without a name": {args: []string{"--header==acme"}, refused: `--header is "=acme": want NAME, !NAME, NAME=VALUE or NAME!=VALUE`},
 		"an expression":           {args: []string{"--where=size > 5, age"}, want: `select: {where: "size > 5, age"}`},
@@ -40,12 +49,20 @@ func TestRedriveFlags(t *testing.T) {
 			args: []string{"--died-after=2h", "--died-before=2026-01-31T11:30:00Z"},
 			want: `select: {diedAfter: "2026-01-31T10:00:00Z", diedBefore: "2026-01-31T11:30:00Z"}`,
 		},
-		"another time":         {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": want a time such as 2026-01-31T08:00:00Z, or 2h for two hours ago`},
-		"how many":             {args: []string{"--limit=5", "--rate=20"}, want: "{limit: 5, rate: 20}"},
-		"as fast as can be":    {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
-		"a limit below one":    {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
-		"a limit of nothing":   {args: []string{"--limit=0"}, refused: "--limit is 0: want at least 1"},
-		"another rate":         {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number of messages a second, or unlimited`},
+		"another time":           {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
+		"days without a number":  {args: []string{"--died-after=d"}, refused: `--died-after is "d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
+		"days that are negative": {args: []string{"--died-after=-3d"}, refused: `--died-after is "-3d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
+		"how many":               {args: []string{"--limit=5", "--rate=20"}, want: "{limit: 5, rate: 20}"},
+		"as fast as can be":      {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
+		"a limit below one":      {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
+		"a limit of nothing":     {args: []string{"--limit=0"}, refused: "--limit is 0: want at least 1"},
+		"limits": {
+			args: []string{"--max-redrives=unlimited", "--max-destination-depth=50", "--max-failures=1", "--remove-header=x-a", "--remove-header=x,b"},
+			want: "{maxRedrives: Unlimited, maxDestinationDepth: 50, maxFailures: 1, removeHeaders: [x-a, 'x,b']}",
+		},
+		"no failures at all":   {args: []string{"--max-failures=0"}, refused: "--max-failures is 0: want at least 1"},
+		"no redrives at all":   {args: []string{"--max-redrives=0"}, refused: `--max-redrives is "0": want a number from 1, or unlimited`},
+		"another rate":         {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number from 1, or unlimited`},
 		"a tier":               {args: []string{"--to=Retry", "--delay=5m"}, want: "destination: {type: Retry, delay: 5m}"},
 		"the first tier":       {args: []string{"--to=retry"}, want: "destination: {type: Retry}"},
 		"a delay without tier": {args: []string{"--delay=5m"}, refused: "--delay belongs to --to retry: remove --delay, or add --to retry"},
@@ -86,13 +103,37 @@ func TestRedriveFlags(t *testing.T) {
 func wantUsage(t *testing.T, err error, message string) {
 	t.Helper()
 	ends, ok := errors.AsType[*exit](err)
-	if !ok || ends.code != exitUsage || ends.Error() != message {
+	if !ok || ends.code != exitError || ends.Error() != message {
 		t.Errorf("want wrong usage, %q, got %v", message, err)
 	}
 }
 
+// The same flags become the parameters of the dead-letter API, so that users look at what they move.
+func TestQueryFlags(t *testing.T) {
+	t.Parallel()
+	flags, cmd := &letterFlags{}, &cobra.Command{}
+	flags.add(cmd)
+	if err := cmd.ParseFlags([]string{
+		"--id=aaaaaaaaaaaaaaaa", "--died-reason=rejected", "--header=x-tenant=acme, inc", "--header=!x-kind", "--died-after=2h",
+		"--died-before=2026-01-31T12:30:00+01:00", "--where=size > 5", "--unknown-origin",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := flags.query(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := url.Values{
+		"id": {"aaaaaaaaaaaaaaaa"}, "reason": {"Rejected"}, "header": {"x-tenant=acme, inc", "!x-kind"}, "where": {"size > 5"},
+		"diedAfter": {"2026-01-31T10:00:00Z"}, "diedBefore": {"2026-01-31T11:30:00Z"}, "unknownOrigin": {"true"},
+	}
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Errorf("parameters (-want +got):\n%s", difference)
+	}
+}
+
 // redriveIn is a Redrive with a status.
-func redriveIn(t *testing.T, status string) job {
+func redriveIn(t *testing.T, status string) redriveJob {
 	t.Helper()
 	redrive := &v1alpha1.Redrive{}
 	if err := yaml.UnmarshalStrict([]byte(status), &redrive.Status); err != nil {

@@ -6,31 +6,39 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 // redriveFlags are the flags that become the spec of a Redrive.
 type redriveFlags struct {
-	selectFlags
+	letterFlags
 
-	flags                   *pflag.FlagSet
-	limit                   int32
-	rate, to, delay, reason string
+	flags                            *pflag.FlagSet
+	limit, maxFailures               int32
+	rate, to, delay, reason          string
+	maxRedrives, maxDestinationDepth string
+	removeHeaders                    []string
 }
 
 func (f *redriveFlags) add(cmd *cobra.Command) {
-	f.selectFlags.add(cmd)
+	f.letterFlags.add(cmd)
 	f.flags = cmd.Flags()
 	flags := f.flags
 	flags.Int32Var(&f.limit, "limit", 0, "move so many messages at most")
 	flags.StringVar(&f.rate, "rate", "", "move so many messages a second, or unlimited (default 100)")
+	flags.StringVar(&f.maxRedrives, "max-redrives", "",
+		"move no message more often than this, counting earlier Redrives, or unlimited (default 3)")
+	flags.StringVar(&f.maxDestinationDepth, "max-destination-depth", "",
+		"wait while the destination has more ready messages than this, or unlimited (default 10000)")
+	flags.Int32Var(&f.maxFailures, "max-failures", 0, "end the Redrive when so many messages could not be moved (default 10)")
+	flags.StringArrayVar(&f.removeHeaders, "remove-header", nil,
+		"remove this header from each message, in place of x-retry-count; repeat the flag for several headers")
 	flags.StringVar(&f.to, "to", "main", "main: the main queue; retry: a delay tier; original: where each message was published first; "+
 		"consumerqueue/NAME: the main queue of another ConsumerQueue")
 	flags.StringVar(&f.delay, "delay", "", "with --to retry: the delay of the tier (default that of the first)")
 	flags.StringVar(&f.reason, "reason", "", "why you move the messages; each carries it in a header")
-	_ = cmd.RegisterFlagCompletionFunc("to",
-		cobra.FixedCompletions([]string{"main", "retry", "original", "consumerqueue/"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // spec is the spec of a Redrive of a ConsumerQueue.
@@ -50,8 +58,26 @@ func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.Redri
 		}
 		spec.Limit = &f.limit
 	}
-	spec.Rate, err = rateOf(f.rate)
-	return spec, err
+	if f.flags.Changed("max-failures") {
+		if f.maxFailures < 1 {
+			return spec, usageError("--max-failures is %d: want at least 1", f.maxFailures)
+		}
+		spec.MaxFailures = &f.maxFailures
+	}
+	spec.RemoveHeaders = f.removeHeaders
+	for _, field := range []struct {
+		flag, given string
+		value       **intstr.IntOrString
+	}{
+		{"--rate", f.rate, &spec.Rate},
+		{"--max-redrives", f.maxRedrives, &spec.MaxRedrives},
+		{"--max-destination-depth", f.maxDestinationDepth, &spec.MaxDestinationDepth},
+	} {
+		if *field.value, err = givenNumber(field.flag, field.given); err != nil {
+			return spec, err
+		}
+	}
+	return spec, nil
 }
 
 // destination is nil for the main queue, the default.

@@ -15,6 +15,8 @@ func (r redriveJob) object() client.Object            { return r.redrive }
 func (r redriveJob) fresh() job                       { return redriveJob{&v1alpha1.Redrive{}} }
 func (r redriveJob) kind() string                     { return "Redrive" }
 func (r redriveJob) argument() string                 { return r.redrive.Name }
+func (r redriveJob) consumerQueue() string            { return r.redrive.Spec.ConsumerQueueRef.Name }
+func (r redriveJob) requestedBy() string              { return r.redrive.Spec.RequestedBy }
 func (r redriveJob) status() *v1alpha1.TransferStatus { return &r.redrive.Status.TransferStatus }
 
 func (r redriveJob) counts() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -20,8 +21,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Look at ConsumerQueues, and move dead letters back",
 		Long: "Look at ConsumerQueues, see what a change would do at the broker, look into dead-letter queues, and move " +
 			"dead letters back.\n\n" +
-			"Exit codes: 0 done; 1 error; 2 plan or diff found differences; 3 a Redrive or a Purge failed; " +
-			"4 a Redrive or a Purge was cancelled; 5 wrong usage.",
+			exitCodes,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl warren"},
 		Args:              onlyCommands,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -37,6 +37,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	})
 	c := newCluster()
 	c.flags.AddFlags(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("namespace", c.completeListed(&corev1.NamespaceList{}, false))
+	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)
 	root.AddCommand(
 		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newDLQ(c, streams),
 		newExport(c, streams), newImport(c, streams), newUI(c, streams), newVersion(c, streams), newCompletion(streams),

@@ -30,9 +30,10 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	s := &statusCommand{cluster: c, IOStreams: streams}
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
-		Short: "Show how ConsumerQueues fare",
-		Long: "Show how the ConsumerQueues of the namespace fare, or all about one. OBJECTS counts those that are as desired, and all of " +
-			"the topology. DEAD is how many messages the dead-letter queue had when Warren last wrote that down.",
+		Short: "Show the status of ConsumerQueues",
+		Long: "Show the status of the ConsumerQueues of the namespace, or all about one. OBJECTS counts the objects that match the spec, " +
+			"and all of them. DEAD is how many messages the dead-letter queue had when Warren counted last, and how many dead letters " +
+			"are stuck because RabbitMQ cannot route them.",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },
@@ -72,10 +73,17 @@ func (s *statusCommand) one(ctx context.Context, kube session, name string) erro
 		printf(s.Out, "%s\n", resourceName(cq))
 		return nil
 	}
-	if printed, err := s.output.printed(s.Out, cq.Status); printed || err != nil {
+	if printed, err := s.output.printed(s.Out, typedQueue(cq)); printed || err != nil {
 		return err
 	}
 	return printStatus(s.Out, cq, isColoured(s.Out))
+}
+
+// typedQueue returns a ConsumerQueue as the API server prints it.
+func typedQueue(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
+	cq.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueue"))
+	cq.SetManagedFields(nil)
+	return cq
 }
 
 func resourceName(cq *v1alpha1.ConsumerQueue) string {
@@ -91,7 +99,11 @@ func (s *statusCommand) list(ctx context.Context, kube session, args []string) e
 	if err := kube.List(ctx, list, options...); err != nil {
 		return err
 	}
-	if printed, err := s.output.printed(s.Out, summaries(list.Items)); printed || err != nil {
+	for i := range list.Items {
+		typedQueue(&list.Items[i])
+	}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ConsumerQueueList"))
+	if printed, err := s.output.printed(s.Out, list); printed || err != nil {
 		return err
 	}
 	if len(list.Items) == 0 && !s.watch {
@@ -156,20 +168,14 @@ func (s *statusCommand) printRows(queues []v1alpha1.ConsumerQueue, withHead bool
 	})
 }
 
-// statusSummary is what the command status prints of a ConsumerQueue as JSON and YAML.
+// statusSummary is a row of the command status.
 type statusSummary struct {
-	Namespace    string                 `json:"namespace"`
-	Name         string                 `json:"name"`
-	Queue        string                 `json:"queue"`
-	Ready        metav1.ConditionStatus `json:"ready"`
-	Reason       string                 `json:"reason"`
-	Message      string                 `json:"message,omitempty"`
-	Drifted      metav1.ConditionStatus `json:"drifted"`
-	Recreate     metav1.ConditionStatus `json:"recreationRequired"`
-	InSync       int                    `json:"inSync"`
-	Objects      int                    `json:"objects"`
-	DeadLettered *int64                 `json:"deadLettered,omitempty"`
-	Advisories   int                    `json:"advisories,omitempty"`
+	Namespace, Name, Queue   string
+	Ready, Drifted, Recreate metav1.ConditionStatus
+	Reason, Message          string
+	InSync, Objects          int
+	DeadLettered, Stuck      *int64
+	Advisories               int
 }
 
 func summaries(queues []v1alpha1.ConsumerQueue) []statusSummary {
@@ -203,7 +209,7 @@ func summaryOf(cq *v1alpha1.ConsumerQueue) statusSummary {
 		}
 	}
 	if cq.Status.Messages != nil {
-		summary.DeadLettered = cq.Status.Messages.DeadLettered
+		summary.DeadLettered, summary.Stuck = cq.Status.Messages.DeadLettered, cq.Status.Messages.Stuck
 	}
 	return summary
 }
@@ -236,7 +242,7 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 			text(each.Reason),
 			{string(each.Drifted), badIfTrue[each.Drifted]},
 			{string(each.Recreate), badIfTrue[each.Recreate]},
-			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadCell(each.DeadLettered),
+			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
 		}
 		if look.namespaces {
 			row = append([]cell{text(each.Namespace)}, row...)
@@ -247,6 +253,15 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 		rows.add(row...)
 	}
 	return rows.print(out)
+}
+
+// deadOrStuckCell also shows the dead letters that RabbitMQ cannot route.
+func deadOrStuckCell(dead, stuck *int64) cell {
+	shown := deadCell(dead)
+	if number(stuck) > 0 {
+		return cell{fmt.Sprintf("%s, %d stuck", shown.text, *stuck), red}
+	}
+	return shown
 }
 
 func deadCell(count *int64) cell {

@@ -28,7 +28,7 @@ func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	cmd.Flags().Uint16Var(&port, "port", 0, "the port of 127.0.0.1; any that is free if zero")
-	door.add(cmd)
+	door.add(cmd, c)
 	return cmd
 }
 

@@ -18,29 +18,48 @@ var partialTexts = map[v1alpha1.PartialReason]string{
 	v1alpha1.PartialUnreadable:      "RabbitMQ cannot deliver a message over AMQP 0-9-1, nor what stands behind it",
 }
 
-// skippedTexts say which messages of a shared queue were left out.
-var skippedTexts = map[string]string{
+// sharedTexts say which messages of a shared queue were left out.
+var sharedTexts = map[string]string{
 	"OtherOrigin": "from queues of other ConsumerQueues",
 	"NoOrigin":    "of unknown origin, which --unknown-origin selects",
 }
 
-// SeenLines say what an answer does not tell of.
+// The reasons to leave out messages for which the selection has no answer.
+const (
+	skippedNotEvaluated = "NotEvaluated"
+	skippedUndated      = "Undated"
+)
+
+// SeenLines describe the messages that an answer lacks.
 func SeenLines(seen v1alpha1.Seen) []string {
 	var lines []string
 	if seen.Partial {
 		reason := printable.Text(string(seen.PartialReason))
 		lines = append(lines, fmt.Sprintf("Not all messages were seen: %s (%s).", PartialText(seen.PartialReason), reason))
 	}
-	left := make([]string, 0, len(seen.Skipped))
+	if count := seen.Skipped[skippedNotEvaluated]; count > 0 {
+		line := fmt.Sprintf("Left out, as the expression failed on them: %d (%s)", count, skippedNotEvaluated)
+		if seen.EvaluationError != "" {
+			line += ". The first error: " + printable.Text(seen.EvaluationError)
+		}
+		lines = append(lines, line+".")
+	}
+	if count := seen.Skipped[skippedUndated]; count > 0 {
+		lines = append(lines, fmt.Sprintf("Left out, as they do not tell when they died: %d (%s).", count, skippedUndated))
+	}
+	var shared []string
 	for _, reason := range slices.Sorted(maps.Keys(seen.Skipped)) {
-		because := skippedTexts[reason]
+		if reason == skippedNotEvaluated || reason == skippedUndated {
+			continue
+		}
+		because := sharedTexts[reason]
 		if because == "" {
 			because = "for another reason"
 		}
-		left = append(left, fmt.Sprintf("%d %s (%s)", seen.Skipped[reason], because, printable.Text(reason)))
+		shared = append(shared, fmt.Sprintf("%d %s (%s)", seen.Skipped[reason], because, printable.Text(reason)))
 	}
-	if len(left) > 0 {
-		lines = append(lines, "Left out, as others share the queue: "+strings.Join(left, ", ")+".")
+	if len(shared) > 0 {
+		lines = append(lines, "Left out, as others share the queue: "+strings.Join(shared, ", ")+".")
 	}
 	return lines
 }

@@ -164,7 +164,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 		page.Count = min(page.Count, limit)
 	}
 	page.Uncounted = page.Counted.Reason == v1alpha1.ReasonDeliveryLimited && asked.Kind == redrive && asked.IsAll() && asked.Limit == ""
-	if page.Counted.Outcome != jobs.Completed && !page.Uncounted {
+	if !page.Counted.Outcome.HasCounted() && !page.Uncounted {
 		return &problem{http.StatusConflict, "The messages cannot be counted: " + page.Counted.Reason + ": " + page.Counted.Message}
 	}
 	return render(w, "confirm", page)

@@ -133,7 +133,7 @@ func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
 	if ready != nil {
 		t.Reason, t.Message = ready.Reason, ready.Message
 	}
-	t.Outcome = jobs.OutcomeOf(status)
+	t.Outcome = jobs.OutcomeOf(object)
 }
 
 // transferOf reads what a Redrive or a Purge tells.

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+)
+
+func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs [NAME]",
+		Short: "List Redrives and Purges: how far they are, and who asked for them",
+		Long: "List the Redrives and Purges of the namespace, or those of one ConsumerQueue, the newest first. `dlq follow`, `rate`, " +
+			"`suspend`, `resume` and `cancel` take the names.",
+		Args:              usage(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: c.completeConsumerQueue,
+	}
+	output := addOutput(cmd, formatTable, formatWide, formatJSON, formatYAML, formatName)
+	all := cmd.Flags().BoolP("all-namespaces", "A", false, "list the Redrives and Purges of all namespaces")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := output.validate(); err != nil {
+			return err
+		}
+		if *all && len(args) > 0 {
+			return usageError("a NAME and --all-namespaces do not go together")
+		}
+		return listJobs(cmd.Context(), c, streams, output, args, *all)
+	}
+	return cmd
+}
+
+func listJobs(
+	ctx context.Context, c *cluster, streams genericiooptions.IOStreams, output *output, consumerQueue []string, all bool,
+) error {
+	kube, err := c.open()
+	if err != nil {
+		return err
+	}
+	listed, err := kube.jobs(ctx, all)
+	if err != nil {
+		return err
+	}
+	of := ""
+	if len(consumerQueue) > 0 {
+		of = fmt.Sprintf("of ConsumerQueue %q ", consumerQueue[0])
+		listed = slices.DeleteFunc(listed, func(j job) bool { return j.consumerQueue() != consumerQueue[0] })
+	}
+	slices.SortStableFunc(listed, func(a, b job) int {
+		return cmp.Or(b.object().GetCreationTimestamp().Compare(a.object().GetCreationTimestamp().Time),
+			strings.Compare(a.argument(), b.argument()))
+	})
+	if output.format == formatName {
+		for _, each := range listed {
+			printf(streams.Out, "%s\n", resourceNameOf(each))
+		}
+		return nil
+	}
+	if printed, err := output.printed(streams.Out, jobList(listed)); printed || err != nil {
+		return err
+	}
+	if len(listed) == 0 {
+		printf(streams.ErrOut, "There is no Redrive and no Purge %s%s.\n", of, kube.where(all))
+		return nil
+	}
+	return printJobs(streams.Out, listed, time.Now(), tableLook{
+		namespaces: all, wide: output.format == formatWide, head: true, coloured: isColoured(streams.Out),
+	})
+}
+
+// jobList is a list of Redrives and Purges as kubectl prints lists of several kinds.
+func jobList(listed []job) any {
+	objects := make([]client.Object, len(listed))
+	for i, each := range listed {
+		objects[i] = typed(each)
+	}
+	return struct {
+		metav1.TypeMeta `json:",inline"`
+		Items           []client.Object `json:"items"`
+	}{metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, objects}
+}
+
+// outcomeColour colours the reason of a job.
+var outcomeColour = map[jobs.Outcome]colour{
+	jobs.Completed: green, jobs.Incomplete: yellow, jobs.Failed: red, jobs.Stalled: red,
+}
+
+func printJobs(out io.Writer, listed []job, now time.Time, look tableLook) error {
+	head := []string{"NAME", "CONSUMERQUEUE", "STATE", "PROGRESS", "AGE", "BY"}
+	if look.namespaces {
+		head = append([]string{"NAMESPACE"}, head...)
+	}
+	if look.wide {
+		head = append(head, "MESSAGE")
+	}
+	rows := newTable(look.coloured, head...)
+	for _, each := range listed {
+		state, progress := "Pending", "-"
+		if ready := readyOf(each); ready != nil {
+			state = ready.Reason
+		}
+		if each.status().Total != nil {
+			progress = each.counts()
+		}
+		created := each.object().GetCreationTimestamp()
+		row := []cell{
+			text(each.argument()), text(each.consumerQueue()),
+			{state, outcomeColour[outcomeOf(each)]},
+			text(progress),
+			text(age(now, &created)), text(cmp.Or(each.requestedBy(), "-")),
+		}
+		if look.namespaces {
+			row = append([]cell{text(each.object().GetNamespace())}, row...)
+		}
+		if look.wide {
+			row = append(row, text(messageOf(each)))
+		}
+		rows.add(row...)
+	}
+	return rows.print(out)
+}

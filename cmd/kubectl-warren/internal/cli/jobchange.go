@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func newRate(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rate NAME (N | unlimited)",
+		Short: "Change how many messages a second a Redrive or a Purge takes",
+		Example: "  kubectl warren dlq rate orders-wl7xb 20\n" +
+			"  kubectl warren dlq rate purge/orders-t5jzc unlimited",
+		Args:              usage(cobra.ExactArgs(2)),
+		ValidArgsFunction: c.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rate, err := numberOrUnlimited("rate", args[1])
+			if err != nil {
+				return err
+			}
+			return c.changeJob(cmd.Context(), streams, args[0], map[string]any{"rate": rate}, "has rate "+rate.String())
+		},
+	}
+}
+
+func newSuspend(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "suspend NAME",
+		Short: "Suspend a Redrive or a Purge; `dlq resume` resumes it",
+		Args:  usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.changeJob(cmd.Context(), streams, args[0], map[string]any{"suspend": true}, "is suspended")
+		},
+	}
+}
+
+func newResume(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Resume a Redrive or a Purge that is suspended",
+		Args:  usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.changeJob(cmd.Context(), streams, args[0], map[string]any{"suspend": false}, "is resumed")
+		},
+	}
+}
+
+func newCancel(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cancel NAME",
+		Short: "End a Redrive or a Purge; what was moved stays moved, and what was deleted is gone",
+		Long: "End a Redrive or a Purge. Messages that were moved stay moved, and messages that were deleted are gone. " +
+			"Where a Redrive and a Purge have the same name, write redrive/NAME or purge/NAME.",
+		Args: usage(cobra.ExactArgs(1)), ValidArgsFunction: c.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.cancelJob(cmd.Context(), streams, args[0]) },
+	}
+}
+
+// changeJob changes fields of the spec of a job that has not ended, and prints what the job is now.
+func (c *cluster) changeJob(
+	ctx context.Context, streams genericiooptions.IOStreams, argument string, fields map[string]any, done string,
+) error {
+	_, changed, err := c.patchJob(ctx, argument, fields)
+	if err != nil {
+		return err
+	}
+	printf(streams.Out, "%s %s %s.\n", changed.kind(), changed.object().GetName(), done)
+	return nil
+}
+
+// cancelJob cancels a job, and waits until it has ended.
+func (c *cluster) cancelJob(ctx context.Context, streams genericiooptions.IOStreams, argument string) error {
+	kube, cancelled, err := c.patchJob(ctx, argument, map[string]any{"cancel": true})
+	if err != nil {
+		return err
+	}
+	ended, err := kube.await(ctx, cancelled, func(now job) bool { return outcomeOf(now).Ended() }, streams.ErrOut)
+	if err != nil {
+		return err
+	}
+	if ended == nil {
+		printf(streams.ErrOut, "%s %q ends without this command.\n", cancelled.kind(), cancelled.object().GetName())
+		return nil
+	}
+	printf(streams.Out, "%s\n", readyText(ended))
+	return nil
+}
+
+// patchJob changes fields of the spec of the job that an argument names. A job that has ended is an error.
+func (c *cluster) patchJob(ctx context.Context, argument string, fields map[string]any) (session, job, error) {
+	kube, err := c.open()
+	if err != nil {
+		return kube, nil, err
+	}
+	named, err := kube.job(ctx, argument)
+	if err != nil {
+		return kube, nil, err
+	}
+	if outcomeOf(named).Ended() {
+		return kube, nil, fmt.Errorf("the %s %q has ended already: %s", named.kind(), named.object().GetName(), readyText(named))
+	}
+	patch, err := json.Marshal(map[string]any{"spec": fields})
+	if err != nil {
+		return kube, nil, err
+	}
+	return kube, named, kube.Patch(ctx, named.object(), client.RawPatch(types.MergePatchType, patch))
+}
