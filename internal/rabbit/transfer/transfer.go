@@ -151,6 +151,8 @@ const (
 	FailureUnroutable = "Unroutable"
 	// FailureTooLarge: the headers of the copy leave too little room in a frame of AMQP; see frameHeadroom.
 	FailureTooLarge = "HeadersTooLarge"
+	// FailureBodyTooLarge: the body is larger than amqpconn.LargestBody.
+	FailureBodyTooLarge = "BodyTooLarge"
 	// FailureNoRoute: nobody knows where to publish the message to.
 	FailureNoRoute = "NoRoute"
 )
@@ -161,6 +163,8 @@ var (
 	ErrTooManyFailures = errors.New("too many messages could not be moved")
 	// ErrUnreadable: the broker cannot deliver the message at the head of the queue over AMQP 0-9-1.
 	ErrUnreadable = errors.New("the broker cannot deliver a message of the queue")
+	// ErrTooManyHeld: more messages stay than one connection can hold until the end of a pass.
+	ErrTooManyHeld = errors.New("too many messages stay in the queue to hold all of them")
 	// ErrWaitedTooLong: the destination does not take the message that a limited transfer has, and RabbitMQ ends consumers that hold a
 	// message for too long.
 	ErrWaitedTooLong = errors.New("the destination has not taken a message for ten minutes")
@@ -203,6 +207,8 @@ type transfer struct {
 	// none.
 	crashes, atATime int
 	progress         Progress
+	// shortOfMemory says that the pass has ended because the process keeps no more messages.
+	shortOfMemory bool
 	// look is nil where messages are moved.
 	look *look
 }
@@ -223,8 +229,10 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 			return t.progress, errors.Join(ErrInterrupted, err)
 		case done, ctx.Err() != nil, isFinal(err):
 			return t.progress, err
-		case err == nil: // what is held was held for long enough
+		case err == nil && !t.shortOfMemory: // what is held was held for long enough
 			continue
+		case err == nil:
+			t.shortOfMemory, err, pause = false, errNoMemory, crashPause
 		case errors.Is(err, errCrashed): // the broker is well
 			pause = crashPause
 		case t.moved > moved:
@@ -240,7 +248,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 
 // isFinal says whether it is of no use to try again.
 func isFinal(err error) bool {
-	final := []error{ErrTooManyFailures, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn, brokererr.ErrAccessRefused}
+	final := []error{ErrTooManyFailures, ErrTooManyHeld, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn, brokererr.ErrAccessRefused}
 	return slices.ContainsFunc(final, func(reason error) bool { return errors.Is(err, reason) })
 }
 
