@@ -144,8 +144,8 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		w.Redrive("again", "{consumerQueueRef: {name: orders}}")
 		ended := w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonIncomplete))
 		Expect(*ended.Status.Moved).To(BeEquivalentTo(2))
-		Expect(ended.Status.Failures).To(ConsistOf(SatisfyAll(HaveField("Reason", "Refused"), HaveField("Message", ContainSubstring(
-			"message size 16777217 is larger than configured max size 16777216")))))
+		Expect(ended.Status.Failures).To(ConsistOf(SatisfyAll(HaveField("Reason", "BodyTooLarge"), HaveField("Message", ContainSubstring(
+			"its body has 16777217 bytes")))))
 		Eventually(w.VHost.Ready).WithArguments("orders.dlq").Should(Equal(1))
 		w.EventuallyMessages("orders", BeNumerically(">=", 2))
 	})

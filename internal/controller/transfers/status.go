@@ -111,6 +111,11 @@ func WhyEnded(kind Kind, status *v1alpha1.TransferStatus, tally string, err erro
 				"properties of AMQP 1.0: take the message out with a client of AMQP 1.0, then create another %s",
 			tally, status.Source, kind))
 	}
+	if errors.Is(err, transfer.ErrTooManyHeld) {
+		return Failed(v1alpha1.ReasonTooManyToHold, fmt.Sprintf(
+			"%s; %s. Queue %q has more messages that stay than one connection can hold: move those in front without a selection, or raise "+
+				"channel_max of the broker, then create another %s", tally, conditions.ErrorSummary(err), status.Source, kind))
+	}
 	return WhyBrokerRefuses(err)
 }
 
