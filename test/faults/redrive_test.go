@@ -255,6 +255,13 @@ func (r *redrive) expectMoved(twiceAtMost int) {
 		"%d messages in %v, %d faults: %d lost, %d twice", r.selected(), took.Round(100*time.Millisecond), mishaps, lost, twice))
 	Expect(lost).To(BeZero())
 	Expect(twice).To(BeNumerically("<=", twiceAtMost))
+	status := r.GetRedrive("again").Status
+	Expect(*status.Moved).To(BeNumerically("<=", r.selected()), "moved at least")
+	if status.AtMost != nil {
+		Expect(*status.AtMost).To(BeNumerically(">=", r.selected()), "moved at most")
+	} else {
+		Expect(*status.Moved).To(BeEquivalentTo(r.selected()), "moved")
+	}
 }
 
 // moved is how often each message is in the main queue.
