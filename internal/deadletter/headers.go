@@ -65,15 +65,22 @@ type Stamp struct {
 }
 
 // Copy is a dead letter as it is published again, at a time, as the seq-th of a run. Properties stay, except those with which the
-// message could not be published or would expire: user-id and expiration.
+// message could not be published or would expire: user-id, expiration, and a reply-to of RabbitMQ's direct reply-to, whose consumer is gone.
 func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
+	replyTo := letter.ReplyTo
+	if strings.HasPrefix(replyTo, directReplyTo) {
+		replyTo = ""
+	}
 	return amqp.Publishing{
 		Headers: s.headers(letter, at, seq), DeliveryMode: amqp.Persistent, Body: letter.Body,
 		ContentType: letter.ContentType, ContentEncoding: letter.ContentEncoding, Priority: letter.Priority,
-		CorrelationId: letter.CorrelationId, ReplyTo: letter.ReplyTo, MessageId: letter.MessageId, Timestamp: letter.Timestamp,
+		CorrelationId: letter.CorrelationId, ReplyTo: replyTo, MessageId: letter.MessageId, Timestamp: letter.Timestamp,
 		Type: letter.Type, AppId: letter.AppId,
 	}
 }
+
+// directReplyTo begins the names of the pseudo-queues of direct reply-to. RabbitMQ refuses a message that names one without a consumer.
+const directReplyTo = "amq.rabbitmq.reply-to"
 
 // headers are those of a copy, without what tells of attempts that are over, and without what would delay the copy. RabbitMQ 3.10 goes
 // on counting a client's x-death, and on every version consumers that count by it would give up at once.

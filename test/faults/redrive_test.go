@@ -142,10 +142,10 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		w.VHost.Publish("", "orders.dlq", "before", strings.Repeat("x", most+1), "behind")
 		private.Eval(fmt.Sprintf("persistent_term:put(max_message_size, %d).", most))
 		w.Redrive("again", "{consumerQueueRef: {name: orders}}")
-		ended := w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionTrue, "Completed"))
+		ended := w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonIncomplete))
 		Expect(*ended.Status.Moved).To(BeEquivalentTo(2))
-		Expect(ended.Status.Failures).To(ConsistOf(SatisfyAll(HaveField("Reason", "Refused"), HaveField("Message", ContainSubstring(
-			"message size 16777217 is larger than configured max size 16777216")))))
+		Expect(ended.Status.Failures).To(ConsistOf(SatisfyAll(HaveField("Reason", "BodyTooLarge"), HaveField("Message", ContainSubstring(
+			"its body has 16777217 bytes")))))
 		Eventually(w.VHost.Ready).WithArguments("orders.dlq").Should(Equal(1))
 		w.EventuallyMessages("orders", BeNumerically(">=", 2))
 	})
@@ -255,6 +255,13 @@ func (r *redrive) expectMoved(twiceAtMost int) {
 		"%d messages in %v, %d faults: %d lost, %d twice", r.selected(), took.Round(100*time.Millisecond), mishaps, lost, twice))
 	Expect(lost).To(BeZero())
 	Expect(twice).To(BeNumerically("<=", twiceAtMost))
+	status := r.GetRedrive("again").Status
+	Expect(*status.Moved).To(BeNumerically("<=", r.selected()), "moved at least")
+	if status.AtMost != nil {
+		Expect(*status.AtMost).To(BeNumerically(">=", r.selected()), "moved at most")
+	} else {
+		Expect(*status.Moved).To(BeEquivalentTo(r.selected()), "moved")
+	}
 }
 
 // moved is how often each message is in the main queue.

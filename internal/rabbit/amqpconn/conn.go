@@ -72,8 +72,8 @@ type DialOptions struct {
 	// Timeout holds for TCP, and again for TLS and the handshake of AMQP.
 	Timeout time.Duration
 
-	// LargestBody is the largest body of a message that is taken, in bytes. If it is zero, bodies are discarded as they arrive: a
-	// message is known by its properties, and can be put back by its number.
+	// LargestBody is the largest body of a message that is read, in bytes; others are discarded as they arrive. If it is zero, all bodies
+	// are: a message is known by its properties, and can be put back by its number. See Dropped and Release.
 	LargestBody int64
 	// Pace is how fast the broker may send where bodies are discarded, for all connections that share it; no limit if nil.
 	Pace *rate.Limiter

@@ -70,7 +70,7 @@ func TestHostileBrokerIsRefused(t *testing.T) {
 	}{
 		{"announces a body of 2^62 bytes", declareQueue, 0, "delivery 1 was not asked for: 0 of 0 are not acknowledged"},
 		{"announces a body of 2^62 bytes to a consumer", consume, 0, "a message of 4611686018427387904 bytes is too large: at most 536870912"},
-		{"announces a body of 2^62 bytes to a consumer", consume, LargestBody, "a message of 4611686018427387904 bytes is too large: at most 134217728"},
+		{"announces a body of 2^62 bytes to a consumer", consume, LargestBody, "a message of 4611686018427387904 bytes is too large: at most 536870912"},
 		{"sends a body of 2^62 bytes in answer to a get", get, 0, "a message of 4611686018427387904 bytes is too large: at most 536870912"},
 		{"sends bodies without a message", declareQueue, LargestBody, "the body of a message was not asked for"},
 		{"sends deliveries without a consumer", declareQueue, LargestBody, "delivery 1 was not asked for"},

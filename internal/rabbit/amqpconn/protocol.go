@@ -14,10 +14,10 @@ import (
 const (
 	// largestMessage is the largest body that any RabbitMQ allows (max_message_size). It holds for bodies that are discarded.
 	largestMessage = 512 << 20
-	// waitingLimit is what the deliveries of a channel may take that are not acknowledged, if bodies are discarded: the most are events.
-	// Where bodies are taken, there is room for the largest beside the 16 MiB that a transfer has delivered at a time.
-	waitingLimit      = 8 << 20
-	roomBesideLargest = 16 << 20
+	// waitingLimit is what the deliveries of a channel may take that are not acknowledged, without bodies, if all bodies are discarded: the
+	// most are events. Where bodies are taken, readLimit holds: a transfer has up to 2048 messages delivered at a time.
+	waitingLimit = 8 << 20
+	readLimit    = 144 << 20
 
 	// A delivery takes memory beside its body: the library's structs, and the properties, of which a byte can become 16, since an
 	// empty element of an array is one byte on the wire.
@@ -26,10 +26,6 @@ const (
 	// prefetchFactor: RabbitMQ before 3.11 can exceed the prefetch of a consumer that gives messages back (rabbitmq-server#5609).
 	prefetchFactor = 2
 )
-
-// LargestBody is the largest body that a transfer can move: the default of max_message_size until 3.13; 4.0 and later have 16 MiB. The
-// library needs twice as much while it puts a body together.
-const LargestBody = 128 << 20
 
 // ErrTooLarge ends a connection on which more arrives than one process may keep.
 var ErrTooLarge = errors.New("too large")
@@ -40,7 +36,7 @@ var errUnasked = errors.New("not asked for")
 // protocol knows what both sides of a connection have said, from the frames alone. So it knows what the broker may send, and no user of
 // a connection has to tell.
 type protocol struct {
-	largestBody int64 // see DialOptions
+	bodies *bodies // nil if all are discarded
 	// blocked is called with each connection.blocked and connection.unblocked.
 	blocked func(amqp.Blocking)
 
@@ -63,13 +59,19 @@ type channelState struct {
 
 	// content is the method whose content header is to arrive; the zero method if none is.
 	content method
-	body    int64 // how much of the body is to arrive
-	discard bool  // the body
+	// consumer is the tag of the latest delivery.
+	consumer string
+	body     int64 // how much of the body is to arrive
+	discard  bool  // the body
 }
 
 func newProtocol(largestBody int64, blocked func(amqp.Blocking)) *protocol {
 	// The broker answers the protocol header with connection.start.
-	return &protocol{largestBody: largestBody, blocked: blocked, replies: 1, channels: map[uint16]*channelState{}}
+	p := &protocol{blocked: blocked, replies: 1, channels: map[uint16]*channelState{}}
+	if largestBody > 0 {
+		p.bodies = newBodies(largestBody)
+	}
+	return p
 }
 
 // sent takes note of a frame that goes to the broker, by its head and up to longestSent bytes of its payload.
@@ -204,7 +206,7 @@ func takeReply(replies *int, received method) error {
 func (c *channelState) received(received method, args *arguments) error {
 	switch received {
 	case basicDeliver:
-		_ = args.text() // the consumer
+		c.consumer = args.text()
 		return c.delivered(received, args.uint64())
 	case basicGetOk:
 		if c.gets <= 0 {
@@ -244,14 +246,11 @@ func (c *channelState) delivered(received method, number uint64) error {
 // receivedHeader takes note of how large a message is whose header arrives, and sets the size to zero if the body is to be discarded.
 func (p *protocol) receivedHeader(channel *channelState, header int, size []byte) error {
 	body := binary.BigEndian.Uint64(size)
-	channel.discard = p.largestBody == 0 || channel.content == basicReturn
-	limit := p.largestBody
-	if channel.discard {
-		limit = largestMessage
+	if body > largestMessage {
+		return fmt.Errorf("a message of %d bytes is %w: at most %d are taken", body, ErrTooLarge, largestMessage)
 	}
-	if body > uint64(limit) {
-		return fmt.Errorf("a message of %d bytes is %w: at most %d are taken", body, ErrTooLarge, limit)
-	}
+	channel.discard = p.bodies == nil || channel.content == basicReturn ||
+		!p.bodies.keep(delivery{channel.consumer, channel.deliveries.last}, int64(body))
 	channel.body = int64(body)
 	isReturn := channel.content == basicReturn
 	channel.content = method{}
@@ -260,10 +259,11 @@ func (p *protocol) receivedHeader(channel *channelState, header int, size []byte
 	}
 	cost := deliveryCost + headerFactor*int64(header)
 	most := int64(waitingLimit)
+	if p.bodies != nil {
+		most = readLimit
+	}
 	if channel.discard {
 		clear(size)
-	} else {
-		cost, most = cost+int64(body), p.largestBody+roomBesideLargest
 	}
 	channel.deliveries.charge(cost)
 	if channel.deliveries.total > most {

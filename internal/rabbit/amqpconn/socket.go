@@ -70,6 +70,9 @@ func (s *socket) Together(write func() error) error {
 // Close cuts the line. The goodbye of TLS is left out: a peer that reads nothing would make it wait.
 func (s *socket) Close() error {
 	s.incoming.close()
+	if kept := s.incoming.state.bodies; kept != nil {
+		kept.close()
+	}
 	return s.line.Close()
 }
 

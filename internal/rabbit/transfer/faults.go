@@ -15,7 +15,7 @@ import (
 
 // giveUp leaves a message that cannot be moved where it is.
 func (p *pass) giveUp(failed *item, reason, text string) {
-	p.hold(failed.from, failed.message.DeliveryTag)
+	p.hold(failed.from, &failed.message)
 	p.fail(&failed.message, reason, text)
 	p.countFailure()
 }

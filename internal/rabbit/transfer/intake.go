@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,19 +20,24 @@ type intake struct {
 	channels   []*intakeChannel // in the order in which they took
 	closed     int              // messages that were acknowledged on channels that are closed
 	ending     bool             // nothing is to be delivered beyond the prefetch of the current channel
+	opened     int              // channels so far
 	// fresh says that a message has come that was never delivered before: the queue has no more of those that were given back.
 	fresh bool
 }
 
 // intakeChannel is a channel with one consumer.
 type intakeChannel struct {
+	connection *amqpconn.Conn
 	channel    *amqp.Channel
+	consumer   string // its tag
 	deliveries <-chan amqp.Delivery
 	prefetch   int
 	// last says that the messages that are under way are the last ones of the channel; cancelled, that all of them have come.
 	last, cancelled bool
 	delivered       uint64
 	acknowledged    uint64
+	// asked is how many were acknowledged when the broker was asked last, and sure is the same of the time before.
+	asked, sure uint64
 
 	held      int    // messages that stay
 	firstHeld uint64 // the first of them; zero if there is none
@@ -39,9 +45,6 @@ type intakeChannel struct {
 	// confirmed are messages after settled that are to be acknowledged.
 	confirmed map[uint64]bool
 }
-
-// consumerTag is the same on each channel: there is one consumer on each.
-const consumerTag = "warren-transfer"
 
 // open takes further messages on another channel, and closes those that are not needed any more.
 func (in *intake) open(prefetch int) error {
@@ -53,18 +56,23 @@ func (in *intake) open(prefetch int) error {
 		return true
 	})
 	channel, err := in.connection.Connection.Channel()
+	if errors.Is(err, amqp.ErrChannelMax) {
+		return fmt.Errorf("%w: a connection has at most %d channels", ErrTooManyHeld, in.connection.Connection.Config.ChannelMax)
+	}
 	if err != nil {
 		return err
 	}
 	if err := channel.Qos(prefetch, 0, false); err != nil {
 		return err
 	}
-	deliveries, err := channel.Consume(in.queue, consumerTag, false, false, false, false, nil)
+	in.opened++
+	consumer := fmt.Sprint("warren-transfer-", in.opened) // one consumer on each channel
+	deliveries, err := channel.Consume(in.queue, consumer, false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
 	in.channels = append(in.channels, &intakeChannel{
-		channel: channel, deliveries: deliveries, prefetch: prefetch, last: in.ending, confirmed: map[uint64]bool{},
+		connection: in.connection, channel: channel, consumer: consumer, deliveries: deliveries, prefetch: prefetch, last: in.ending, confirmed: map[uint64]bool{},
 	})
 	return nil
 }
@@ -199,7 +207,7 @@ func (c *intakeChannel) isFull() bool { return c.delivered-c.acknowledged >= uin
 
 func (c *intakeChannel) cancel() error {
 	c.cancelled = true
-	return c.channel.Cancel(consumerTag, false)
+	return c.channel.Cancel(c.consumer, false)
 }
 
 // took takes note of a message that has come on the current channel.
@@ -211,7 +219,7 @@ func (in *intake) took(message *amqp.Delivery) {
 // keep holds a message that nobody has looked at.
 func (in *intake) keep(message *amqp.Delivery) {
 	in.took(message)
-	in.current().hold(message.DeliveryTag)
+	in.current().hold(message)
 }
 
 // flush acknowledges what was confirmed. idle says that no message has come for a while: then the queue has no more, and the current
@@ -254,12 +262,16 @@ func (in *intake) askOn(channel *intakeChannel) error {
 	return err
 }
 
-// ask returns when the broker has taken note of what was acknowledged.
+// ask returns when the broker has taken note of what was acknowledged. It leaves out channels whose acknowledgements are all known.
 func (in *intake) ask() error {
 	for _, channel := range in.channels {
+		if channel.sure == channel.acknowledged {
+			continue
+		}
 		if err := in.askOn(channel); err != nil {
 			return err
 		}
+		channel.sure, channel.asked = channel.asked, channel.acknowledged
 	}
 	return nil
 }
@@ -288,10 +300,11 @@ func (in *intake) close(returned func()) error {
 }
 
 // hold keeps a message until the channel is closed.
-func (c *intakeChannel) hold(tag uint64) {
+func (c *intakeChannel) hold(message *amqp.Delivery) {
+	c.connection.Release(message)
 	c.held++
-	if c.firstHeld == 0 || tag < c.firstHeld {
-		c.firstHeld = tag
+	if c.firstHeld == 0 || message.DeliveryTag < c.firstHeld {
+		c.firstHeld = message.DeliveryTag
 	}
 }
 

@@ -49,17 +49,25 @@ func Look(ctx context.Context, config LookConfig) (Looked, error) {
 		},
 		pace: newPace(Settings{}), failed: map[string]bool{}, look: begun,
 	}
-	done, err := t.pass(ctx)
-	if err == nil && !done {
-		err = ErrHeldTooLong
+	for {
+		done, err := t.pass(ctx)
+		if err == nil && t.shortOfMemory && ctx.Err() == nil {
+			t.shortOfMemory = false
+			continue
+		}
+		if err == nil && !done {
+			err = ErrHeldTooLong
+		}
+		return begun.found, err
 	}
-	return begun.found, err
 }
 
 // look is what a transfer has that only looks.
 type look struct {
 	LookConfig
 	found Looked
+	// seen is how many messages were visited. Another pass, which takes fewer at a time, begins at the head of the queue again.
+	seen int
 }
 
 // countReady finds out how many messages there are to look at.
@@ -71,7 +79,7 @@ func (p *pass) countReady() error {
 	case !exists:
 		return p.Errs.Fail(brokererr.ErrNotFound, "no queue '%s'", p.Queue)
 	}
-	p.look.found = Looked{Ready: declared.Messages, Consumers: declared.Consumers}
+	p.look.found = Looked{Ready: max(declared.Messages, p.look.found.Ready), Consumers: declared.Consumers}
 	p.bound = p.look.Most
 	if declared.Messages > 0 { // a queue that is too busy to count says zero
 		p.bound = min(declared.Messages, p.look.Most)
@@ -82,7 +90,11 @@ func (p *pass) countReady() error {
 // visit shows a message, and ends the look when enough was seen.
 func (p *pass) visit(message *amqp.Delivery) {
 	p.look.found.Ready = max(p.look.found.Ready, p.taken)
-	if !p.stopping && !p.look.Visit(message) {
+	if p.stopping || p.taken <= p.look.seen {
+		return
+	}
+	p.look.seen = p.taken
+	if !p.look.Visit(message) {
 		p.stop(nil)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
 const (
@@ -64,6 +66,9 @@ func (p *pace) window() int {
 type sizes struct {
 	messages int
 	average  float64 // bytes of one message, with overhead
+	// most is how many messages are taken at a time since there was no room for one; zero if there always was. unchanged is how many
+	// messages were taken since it changed.
+	most, unchanged int
 }
 
 const (
@@ -71,6 +76,8 @@ const (
 	overhead = 256
 	// recent is how many messages it takes to forget the sizes of those before: a queue may hold many small messages, then large ones.
 	recent = 64
+	// relaxAfter is how many messages it takes to take twice as many at a time.
+	relaxAfter = 4 * recent
 )
 
 func (s *sizes) add(body int) {
@@ -78,9 +85,25 @@ func (s *sizes) add(body int) {
 	s.average += (float64(body+overhead) - s.average) / float64(min(s.messages, recent))
 }
 
+// shrink says that there was no room for a body of this size when messages were taken so many at a time.
+func (s *sizes) shrink(size int64, prefetch int) {
+	s.most, s.unchanged = max(1, min(prefetch/2, int(amqpconn.ConnectionBodies/max(1, size)))), 0
+}
+
+// relax lets more messages be taken at a time again after a while: the large ones may have passed. It is not for transfers that hold
+// messages, because they take the same ones again in the next pass.
+func (s *sizes) relax() {
+	if s.unchanged++; s.most > 0 && s.unchanged >= relaxAfter {
+		s.most, s.unchanged = min(2*s.most, maxHeld), 0
+	}
+}
+
 // fitting is how many messages fit into maxBytes, at most limit. It is a power of two where it is less, for a number that changes with each
 // message would be of no use.
 func (s *sizes) fitting(limit int) int {
+	if s.most > 0 {
+		limit = min(limit, s.most)
+	}
 	if s.messages < firstPrefetch {
 		return min(firstPrefetch, limit)
 	}

@@ -37,5 +37,37 @@ func TestHowManyMessagesFit(t *testing.T) {
 	}
 }
 
+// After a body was dropped, fewer messages are taken at a time, until enough others have come.
+func TestHowManyMessagesFitAfterABodyWasDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		size           int64
+		prefetch, more int
+		want           int
+	}{
+		"1 MiB":                         {1 << 20, 500, 0, 24},
+		"the largest":                   {16 << 20, 500, 0, 1},
+		"a small one, by other bodies":  {100, 16, 0, 8},
+		"one at a time stays one":       {100, 1, 0, 1},
+		"1 MiB, and many small ones":    {1 << 20, 500, 256, 48},
+		"1 MiB, and thousands of them":  {1 << 20, 500, 4096, 500},
+		"1 MiB, and few small ones yet": {1 << 20, 500, 255, 24},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s sizes
+			for range 1000 {
+				s.add(100)
+			}
+			s.shrink(c.size, c.prefetch)
+			for range c.more {
+				s.add(100)
+				s.relax()
+			}
+			if got := s.fitting(500); got != c.want {
+				t.Errorf("%d messages, want %d", got, c.want)
+			}
+		})
+	}
+}
+
 // alike are so many messages of one size.
 type alike struct{ messages, bytes int }

@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -13,7 +12,7 @@ import (
 
 // The times of a pass.
 const (
-	reportInterval = 250 * time.Millisecond
+	reportInterval = 50 * time.Millisecond
 	depthInterval  = time.Second
 	// idleLimit is after how long without a message the queue is asked whether there are more.
 	idleLimit = 500 * time.Millisecond
@@ -39,7 +38,7 @@ type pass struct {
 	questions  *amqp.Channel // for passive declarations; nil until needed
 
 	movedBefore int
-	// sure is how many messages were deleted as far as the broker knows; asked is how many were acknowledged when it was asked last.
+	// sure is how many messages the broker has removed for certain; asked is how many were acknowledged when it was asked last.
 	sure, asked int
 	askedAt     time.Time
 	began       time.Time
@@ -78,6 +77,7 @@ const never = -1
 
 // Why a pass stops.
 var (
+	errNoMemory = errors.New("the process keeps no more messages")
 	errPassOver = errors.New("messages were held for long enough")
 	errNoAnswer = errors.New("the broker has not confirmed in time")
 )
@@ -116,7 +116,7 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 		return false, errors.Join(p.stopReason, err)
 	}
 	p.sure = p.moved
-	if errors.Is(p.stopReason, errPassOver) {
+	if errors.Is(p.stopReason, errPassOver) || errors.Is(p.stopReason, errNoMemory) {
 		return false, nil
 	}
 	return true, p.stopReason
@@ -239,7 +239,7 @@ func (p *pass) finished() bool {
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
 	return p.mayPublish() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
-		!p.reachedLimit(moving) && p.until.IsZero()
+		!p.reachedLimit(moving) && !p.reachedClaim(moving) && p.until.IsZero()
 }
 
 // mayPublish says whether messages are still moved.
@@ -264,25 +264,31 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	if p.state == NothingDelivered {
 		p.setState(Moving, "")
 	}
+	if size, tooLarge, dropped := p.connection.Dropped(&message); dropped {
+		return p.takeWithoutBody(&item{message: message, from: from}, size, tooLarge)
+	}
 	p.sizes.add(len(message.Body))
+	if !p.holds() {
+		p.sizes.relax()
+	}
 	if p.look != nil {
 		p.visit(&message)
-		p.hold(from, message.DeliveryTag)
+		p.hold(from, &message)
 		return p.intake.refill(p.prefetch())
 	}
 	switch skip := p.skips(&message); {
 	case skip == failedBefore:
-		p.hold(from, message.DeliveryTag)
+		p.hold(from, &message)
 		p.countFailure()
 	case skip != "":
 		p.skipped[skip]++
-		p.hold(from, message.DeliveryTag)
+		p.hold(from, &message)
 	case p.DryRun:
 		p.matched++
 		if p.countsApart(&message) {
 			p.matchedApart++
 		}
-		p.hold(from, message.DeliveryTag)
+		p.hold(from, &message)
 	default:
 		p.waiting = append(p.waiting, &item{message: message, from: from})
 	}
@@ -303,8 +309,8 @@ func (p *pass) skips(message *amqp.Delivery) string {
 var errConsumerCancelled = errors.New("the broker has cancelled the consumer")
 
 // hold keeps a message until the pass ends. Where many stay, more are taken at a time, or each would take a channel of its own.
-func (p *pass) hold(from *intakeChannel, tag uint64) {
-	from.hold(tag)
+func (p *pass) hold(from *intakeChannel, message *amqp.Delivery) {
+	from.hold(message)
 	if p.held++; p.held > manyHeld {
 		p.Selective = true
 	}
@@ -313,86 +319,7 @@ func (p *pass) hold(from *intakeChannel, tag uint64) {
 // holdWaiting gives up on what waits.
 func (p *pass) holdWaiting() {
 	for _, item := range p.waiting {
-		p.hold(item.from, item.message.DeliveryTag)
+		p.hold(item.from, &item.message)
 	}
 	p.waiting = nil
-}
-
-// publish sends or deletes what waits, as far as pace, window and destination allow.
-func (p *pass) publish() error {
-	for len(p.waiting) > 0 && !p.blocked && p.mayPublish() && p.until.IsZero() &&
-		len(p.outlet.inFlight) < p.window() && p.hasRoom() && p.pace.next() {
-		next := p.waiting[0]
-		p.waiting = p.waiting[1:]
-		if p.Delete {
-			if err := p.settle(next); err != nil {
-				return err
-			}
-			continue
-		}
-		p.seq++
-		route, message, err := p.Copier.Copy(&next.message, p.seq)
-		reason, text := "", ""
-		switch {
-		case err != nil:
-			reason, text = FailureNoRoute, err.Error()
-		case max(len(route.Exchange), len(route.RoutingKey)) > maxShortString:
-			reason, text = FailureNoRoute, "the exchange or the routing key is longer than the 255 bytes that AMQP allows"
-		case !fits(message, p.connection.Connection.Config.FrameSize):
-			reason, text = FailureTooLarge, "its headers leave less than 8 KiB of a frame of AMQP for those that the broker adds"
-		}
-		if reason != "" {
-			p.giveUp(next, reason, text)
-			continue
-		}
-		if err := p.outlet.publish(next, route, message, p.seq); err != nil {
-			return p.outletFailed(err)
-		}
-		p.room--
-	}
-	return nil
-}
-
-// confirmed settles a message whose copy the broker has taken, and has another try with one that was refused.
-func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
-	if !open {
-		return p.outletClosed()
-	}
-	moved, err := p.outlet.answered(confirm)
-	switch {
-	case err != nil:
-		return err
-	case moved == nil:
-		return nil
-	case moved.returned != "" && p.Destination == "":
-		p.giveUp(moved, FailureUnroutable, moved.returned)
-	case moved.returned != "":
-		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
-	case !confirm.Ack && p.Destination != "" && !moved.byExchange:
-		p.putOff(DestinationFull, fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination), moved)
-	case !confirm.Ack: // the other queues behind the exchange may have it: they would get it again
-		p.giveUp(moved, FailureRefused, refusedByQueue)
-	default:
-		p.careful = max(0, p.careful-1)
-		p.pause = 0
-		p.setState(Moving, "")
-		if err := p.settle(moved); err != nil {
-			return err
-		}
-	}
-	return p.publish()
-}
-
-// settle has a message acknowledged that was moved, or that is to be deleted: by the acknowledgement the queue loses it.
-func (p *pass) settle(done *item) error {
-	p.moved++
-	if p.countsApart(&done.message) {
-		p.apart++
-	}
-	done.from.confirm(done.message.DeliveryTag)
-	if p.unflushed++; p.unflushed < min(flushLimit, (p.intake.current().prefetch+1)/2) {
-		return nil
-	}
-	p.unflushed = 0
-	return p.intake.flush(false)
 }

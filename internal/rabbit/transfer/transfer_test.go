@@ -398,35 +398,62 @@ func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
 	})
 }
 
-// Many small messages, and then more of large ones than the process may keep: they are taken fewer at a time then, and all are moved.
+// Many small messages, and then more of large ones than a connection keeps: fewer are taken at a time then. All are seen in their order,
+// counted and moved.
 func TestLargeMessagesBehindSmallOnes(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		small, large := bodies(600), make([]string, 60)
 		for i := range large {
-			large[i] = "large " + strconv.Itoa(i) + strings.Repeat(" ", 900<<10)
+			large[i] = strconv.Itoa(len(small)+i) + strings.Repeat(" ", 900<<10)
 		}
 		vh.Publish("", source, append(small, large...)...)
 		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(len(small) + len(large)))
-		progress, err := start(t, vh, func(*Config) {}).Wait()
-		if err != nil || progress.Moved < len(small)+len(large) {
-			t.Errorf("%d messages were moved: %v", progress.Moved, err)
-		}
-		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(BeZero())
-		NewWithT(t).Expect(bodiesOf(drain(t, vh, destination))).To(ContainElements(large))
+		seen, _, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		topologytest.Equal(t, "error of a look", nil, err)
+		topologytest.Equal(t, "seen", bodies(len(small)+len(large)), trimmed(seen))
+		counted, err := start(t, vh, func(c *Config) { c.DryRun, c.Total = true, len(small)+len(large) }).Wait()
+		topologytest.Equal(t, "error of a count", nil, err)
+		topologytest.Equal(t, "counted", len(small)+len(large), counted.Moved)
+		holds(t, vh, source, len(small)+len(large))
+		moved, err := start(t, vh, func(*Config) {}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", len(small)+len(large), moved.Certain())
+		topologytest.Equal(t, "destination", bodies(len(small)+len(large)), trimmed(drained(t, vh, destination, len(small)+len(large))))
+		holds(t, vh, source, 0)
 	})
 }
 
-// A message that is larger than the process may keep stays, and the transfer says why.
+func trimmed(texts []string) []string {
+	for i := range texts {
+		texts[i] = strings.TrimSpace(texts[i])
+	}
+	return texts
+}
+
+// A message that is larger than a connection reads is a failure of that message. It is neither counted as selected nor deleted.
 func TestMessageThatIsTooLarge(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, "before", strings.Repeat("x", 1<<20+1))
-		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(2))
-		_, err := start(t, vh, func(*Config) {}).Wait()
-		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), "a message of 1048577 bytes is too large: at most 1048576 are taken") {
-			t.Errorf("got %v", err)
-		}
-		NewWithT(t).Expect(bodiesOf(drain(t, vh, destination))).To(ContainElement("before"))
-		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1))
+		vh.Publish("", source, "before", strings.Repeat("x", 1<<20+1), "behind")
+		holds(t, vh, source, 3)
+		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		topologytest.Equal(t, "error of a look", nil, err)
+		topologytest.Equal(t, "seen", []string{"before", "behind"}, seen)
+		topologytest.Equal(t, "ready", 3, found.Ready)
+		progress, err := start(t, vh, func(*Config) {}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 2, progress.Moved)
+		topologytest.Equal(t, "failures", 1, len(progress.Failures))
+		topologytest.Equal(t, "failure", Failure{
+			ID: progress.Failures[0].ID, Reason: FailureBodyTooLarge,
+			Message: "its body has 1048577 bytes, and Warren moves messages of up to 16777216 bytes",
+		}, progress.Failures[0])
+		topologytest.Equal(t, "destination", []string{"before", "behind"}, drained(t, vh, destination, 2))
+		holds(t, vh, source, 1)
+		deleted, err := start(t, vh, deleting(func(*Config) {})).Wait()
+		topologytest.Equal(t, "error of a deletion", nil, err)
+		topologytest.Equal(t, "deleted", 0, deleted.Moved)
+		topologytest.Equal(t, "skipped", map[string]int{"TooLarge": 1}, deleted.Skipped)
+		holds(t, vh, source, 1)
 	})
 }
 
