@@ -38,6 +38,8 @@ type Handler struct {
 	// admit returns the name of the sender of a request, or the error that answers the request.
 	admit func(context.Context, *http.Request, wish) (user string, err error)
 	looks looks
+	// users are those who take messages out of dead-letter queues.
+	users *deadletterqueue.Register
 	// redact matches the names of headers whose values are not shown.
 	redact *regexp.Regexp
 	// watches says whether the operator works in a namespace.
@@ -189,8 +191,16 @@ func (h *Handler) target(ctx context.Context, r request) (target, func(), error)
 	if err := check(found, details); err != nil {
 		return target{}, nil, err
 	}
-	end, err := h.looks.begin(found.Location.String() + " " + found.Names.Queue)
-	return target{found, details}, end, err
+	leave, err := h.takeTurn(ctx, found)
+	if err != nil {
+		return target{}, nil, err
+	}
+	end, err := h.looks.begin()
+	if err != nil {
+		leave()
+		return target{}, nil, err
+	}
+	return target{found, details}, func() { end(); leave() }, nil
 }
 
 // look shows messages that are the ConsumerQueue's own, and logs who has looked at how many.

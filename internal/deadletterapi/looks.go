@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	messaging "github.com/warren-mq/warren/api/v1alpha1"
@@ -30,6 +31,8 @@ const (
 	mostAnswers = 8
 	// lookTime is how long a look takes at most, but for an export.
 	lookTime = 30 * time.Second
+	// turnTime is how long a look waits for others that take messages out of the queue.
+	turnTime = 5 * time.Second
 	// retrySoon and retryLater are the seconds after which a client may ask again: the latter if something has to change first.
 	retrySoon, retryLater = 1, 30
 )
@@ -37,7 +40,7 @@ const (
 // looks are those under way.
 type looks struct {
 	mu      sync.Mutex
-	busy    map[string]bool // by queue
+	running int
 	answers int
 }
 
@@ -56,22 +59,42 @@ func (l *looks) answer() (end func(), err error) {
 	}, nil
 }
 
-// begin has a look wait its turn: one at a time at each queue, for two that look see different messages.
-func (l *looks) begin(queue string) (end func(), err error) {
+// begin counts a look, until end is called.
+func (l *looks) begin() (end func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.busy[queue]:
-		return nil, apierrors.NewTooManyRequests("somebody else looks at the queue; try again", retrySoon)
-	case len(l.busy) >= mostLooks:
+	if l.running == mostLooks {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d others look at queues; try again", mostLooks), retrySoon)
 	}
-	l.busy[queue] = true
+	l.running++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.busy, queue)
+		l.running--
 	}, nil
+}
+
+// takeTurn waits until nobody else in this process takes messages out of a queue: messages that one holds are hidden from the others.
+func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue) (leave func(), err error) {
+	granted := make(chan struct{})
+	place := h.users.Join(deadletterqueue.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(),
+		func() { close(granted) })
+	rival, waits := place.Waits()
+	if !waits {
+		return place.Leave, nil
+	}
+	limit := time.NewTimer(turnTime)
+	defer limit.Stop()
+	select {
+	case <-granted:
+		return place.Leave, nil
+	case <-limit.C:
+		err = apierrors.NewTooManyRequests(rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace)+"; try again when that has ended", retrySoon)
+	case <-ctx.Done():
+		err = unavailable(retrySoon, ctx.Err().Error())
+	}
+	place.Leave()
+	return nil, err
 }
 
 // target is a queue that may be looked at.

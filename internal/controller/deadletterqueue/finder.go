@@ -47,6 +47,11 @@ type Queue struct {
 	Names topology.DeadLetters
 }
 
+// Turn is the turn of those who take messages out of the queue.
+func (q Queue) Turn() Turn {
+	return Turn{Connection: brokers.ConnectionKey(q.ConsumerQueue), Location: q.Location, Queue: q.Names.Queue}
+}
+
 // Details are what the broker has of a dead-letter queue.
 type Details struct {
 	Source deadletter.Source
