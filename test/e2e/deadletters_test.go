@@ -310,7 +310,7 @@ var _ = Describe("The dead-letter API", func() {
 		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		Expect(string(someone.Answers("/orders/messages", http.StatusTooManyRequests))).To(
 			ContainSubstring(`Redrive \"again\" takes messages of queue \"orders.dlq\"; try again when that has ended`))
-		w.Delete(w.GetRedrive("again"))
+		Expect(w.Kube.Delete(ctx(), w.GetRedrive("again"))).To(Succeed())
 		found := v1alpha1.DeadLetterList{}
 		someone.Get("/orders/messages?limit=1000", &found)
 		Expect(found.Partial).To(BeFalse())
