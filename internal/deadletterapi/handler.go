@@ -1,6 +1,7 @@
 package deadletterapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -176,7 +177,7 @@ func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
 }
 
 // target finds the queue that a request is about, and takes the turn at it.
-func (h *Handler) target(ctx context.Context, r request) (target, func(), error) {
+func (h *Handler) target(ctx context.Context, r request, within time.Duration) (target, func(), error) {
 	found, obstacle, err := h.finder.Find(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name})
 	if err != nil {
 		return target{}, nil, err
@@ -191,7 +192,7 @@ func (h *Handler) target(ctx context.Context, r request) (target, func(), error)
 	if err := check(found, details); err != nil {
 		return target{}, nil, err
 	}
-	leave, err := h.takeTurn(ctx, found)
+	leave, err := h.takeTurn(ctx, found, within)
 	if err != nil {
 		return target{}, nil, err
 	}
@@ -207,7 +208,7 @@ func (h *Handler) target(ctx context.Context, r request) (target, func(), error)
 func (h *Handler) look(
 	ctx context.Context, r request, q query, visit func(position int, letter deadletter.Letter) bool,
 ) (target, lookedAt, error) {
-	at, end, err := h.target(ctx, r)
+	at, end, err := h.target(ctx, r, cmp.Or(q.turnTime, turnTime))
 	if err != nil {
 		return at, lookedAt{}, err
 	}

@@ -355,14 +355,14 @@ func TestALookWaitsForItsTurn(t *testing.T) {
 		}
 		again := deadletterqueue.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
 		job := h.users.Join(again, found.Turn(), func() {})
-		_, err := h.takeTurn(t.Context(), found)
+		_, err := h.takeTurn(t.Context(), found, turnTime)
 		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
 		topologytest.Equal(t, "error", `Redrive "again" takes messages of queue "orders.dlq"; try again when that has ended`, err.Error())
 		time.AfterFunc(time.Second, job.Leave)
-		leave, err := h.takeTurn(t.Context(), found)
+		leave, err := h.takeTurn(t.Context(), found, turnTime)
 		topologytest.Equal(t, "error when the job has ended in time", nil, err)
 		leave()
-		leave, err = h.takeTurn(t.Context(), found)
+		leave, err = h.takeTurn(t.Context(), found, turnTime)
 		topologytest.Equal(t, "error when nobody uses the queue", nil, err)
 		leave()
 	})

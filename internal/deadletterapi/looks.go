@@ -31,8 +31,9 @@ const (
 	mostAnswers = 8
 	// lookTime is how long a look takes at most, but for an export.
 	lookTime = 30 * time.Second
-	// turnTime is how long a look waits for others that take messages out of the queue.
-	turnTime = 5 * time.Second
+	// turnTime is how long a look waits for others that take messages out of the queue, and exportTurnTime how long each look of an export
+	// does.
+	turnTime, exportTurnTime = 5 * time.Second, time.Minute
 	// retrySoon and retryLater are the seconds after which a client may ask again: the latter if something has to change first.
 	retrySoon, retryLater = 1, 30
 )
@@ -75,7 +76,7 @@ func (l *looks) begin() (end func(), err error) {
 }
 
 // takeTurn waits until nobody else in this process takes messages out of a queue: messages that one holds are hidden from the others.
-func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue) (leave func(), err error) {
+func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, within time.Duration) (leave func(), err error) {
 	granted := make(chan struct{})
 	place := h.users.Join(deadletterqueue.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(),
 		func() { close(granted) })
@@ -83,7 +84,7 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue) (le
 	if !waits {
 		return place.Leave, nil
 	}
-	limit := time.NewTimer(turnTime)
+	limit := time.NewTimer(within)
 	defer limit.Stop()
 	select {
 	case <-granted:

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/warren-mq/warren/internal/deadletter"
 )
@@ -27,7 +28,9 @@ type query struct {
 	// depth is how many messages are looked at, at most.
 	depth int
 	// paged says that no more than a page is looked at where that is all it takes.
-	paged    bool
+	paged bool
+	// turnTime is how long the request waits for its turn at the queue, unless it is zero.
+	turnTime time.Duration
 	groupBy  string
 	selector *deadletter.Selector
 }

@@ -218,6 +218,8 @@ type ExportEnd struct {
 	Kind string `json:"kind"`
 	// count is how many messages were written.
 	Count int64 `json:"count"`
+	// ready is how many messages were ready when the export looked at the queue last, whatever was selected.
+	Ready int64 `json:"ready"`
 	Seen  `json:",inline"`
 	// error says why the export ended early; empty if it did not.
 	Error string `json:"error,omitempty"`
