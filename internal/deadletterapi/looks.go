@@ -172,6 +172,8 @@ func (t target) look(
 		seen.PartialReason = v1alpha1.PartialHeldByConsumers
 	case looked.Ready > most && !enough:
 		seen.PartialReason = v1alpha1.PartialDepth
+	case t.DelaysReturned:
+		seen.PartialReason = v1alpha1.PartialDelayed
 	}
 	seen.Partial = seen.PartialReason != ""
 	return looked, seen, nil

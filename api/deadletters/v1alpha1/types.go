@@ -78,6 +78,8 @@ const (
 	PartialTime PartialReason = "TimeReached"
 	// PartialUnreadable: the broker cannot deliver a message over AMQP 0-9-1, nor what stands behind it.
 	PartialUnreadable PartialReason = "UnreadableMessage"
+	// PartialDelayed: a policy or an argument has RabbitMQ hide messages for some time after a look or a job has given them back.
+	PartialDelayed PartialReason = "ReturnsDelayed"
 )
 
 // Group are the messages that died for one reason in one queue, with one value of the header that somebody groups by.

@@ -59,6 +59,8 @@ type Details struct {
 	Type string
 	// Limited: the broker may drop messages that are taken and given back.
 	Limited bool
+	// DelaysReturned: the broker may hide messages for some time that were taken and given back.
+	DelaysReturned bool
 	// SingleActiveConsumer: nobody gets messages while somebody else consumes.
 	SingleActiveConsumer bool
 }
@@ -157,6 +159,7 @@ func (f *Finder) Inspect(ctx context.Context, found Queue) (Details, *Obstacle) 
 	details := Details{
 		Source: deadletter.Source{Main: found.Names.Main, Shared: shares}, Type: cmp.Or(queue.Type(), vhost.TypeClassic),
 		Limited:              plan.MayLimitDeliveries(name, queue, observed.Policies, found.Version),
+		DelaysReturned:       plan.MayDelayReturned(name, queue, observed.Policies),
 		SingleActiveConsumer: queue.Arguments[vhost.ArgSingleActiveConsumer] == true,
 	}
 	for _, tier := range found.Names.Tiers {
