@@ -111,6 +111,11 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 		p.doubt()
 		return false, p.ended(err)
 	}
+	if p.look != nil {
+		if err := p.countAgain(); err != nil {
+			return false, err
+		}
+	}
 	if err := p.giveBack(); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
 		p.doubt()
 		return false, errors.Join(p.stopReason, err)
