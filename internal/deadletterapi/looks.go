@@ -160,7 +160,7 @@ func (t target) look(
 			return !enough
 		},
 	})
-	seen := v1alpha1.Seen{}
+	seen := v1alpha1.Seen{Unseen: int64(looked.Unseen)}
 	switch {
 	case errors.Is(err, transfer.ErrUnreadable):
 		seen.PartialReason = v1alpha1.PartialUnreadable
@@ -168,15 +168,25 @@ func (t target) look(
 		seen.PartialReason = v1alpha1.PartialTime
 	case err != nil:
 		return looked, seen, whyNoLook(err, t.Names.Queue)
-	case looked.Consumers > 0:
-		seen.PartialReason = v1alpha1.PartialHeldByConsumers
-	case looked.Ready > most && !enough:
-		seen.PartialReason = v1alpha1.PartialDepth
-	case t.DelaysReturned:
-		seen.PartialReason = v1alpha1.PartialDelayed
+	default:
+		seen.PartialReason = partialReason(looked, most, enough, t.DelaysReturned)
 	}
 	seen.Partial = seen.PartialReason != ""
 	return looked, seen, nil
+}
+
+// partialReason is why a look that nothing has stopped did not see all messages; empty if it has seen them. Enough says that it ended at a
+// message, because no more were wanted.
+func partialReason(looked transfer.Looked, most int, enough, delaysReturned bool) v1alpha1.PartialReason {
+	switch {
+	case looked.Consumers > 0, looked.Unseen > 0:
+		return v1alpha1.PartialHeldByConsumers
+	case looked.Ready > most && !enough:
+		return v1alpha1.PartialDepth
+	case delaysReturned:
+		return v1alpha1.PartialDelayed
+	}
+	return ""
 }
 
 // whyNoLook is the answer where the broker shows no messages.

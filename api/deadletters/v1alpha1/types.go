@@ -60,6 +60,8 @@ type Seen struct {
 	Partial bool `json:"partial"`
 	// partialReason says why.
 	PartialReason PartialReason `json:"partialReason,omitempty"`
+	// unseen is how many messages were ready at the beginning and did not come, because others took them meanwhile.
+	Unseen int64 `json:"unseen,omitempty"`
 	// skipped counts the messages of a shared queue that are left out: those of other ConsumerQueues (OtherOrigin), and those of which
 	// nobody can tell whose they are (NoOrigin).
 	Skipped map[string]int64 `json:"skipped,omitempty"`
