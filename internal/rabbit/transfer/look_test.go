@@ -246,7 +246,7 @@ func TestALookTellsOfConsumersThatComeLater(t *testing.T) {
 			visit := c.Visit
 			c.Visit = func(message *amqp.Delivery) bool {
 				if string(message.Body) == bodies(5)[4] {
-					consumer(t, vh)
+					holding(t, vh, source, 0)
 				}
 				return visit(message)
 			}
