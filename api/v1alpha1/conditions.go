@@ -81,6 +81,8 @@ const (
 	ReasonMoving = "Moving"
 	// ReasonCounting: the messages that a Purge is about are being counted.
 	ReasonCounting = "Counting"
+	// ReasonIncomplete: the job has ended, and messages failed or were not seen.
+	ReasonIncomplete = "Incomplete"
 	// ReasonDeleting: messages are being deleted.
 	ReasonDeleting = "Deleting"
 	// ReasonSourceMissing: the dead-letter queue does not exist, or is not the ConsumerQueue's yet.

@@ -73,15 +73,10 @@ type PurgeStatus struct {
 	// +optional
 	Matched *int64 `json:"matched,omitempty"`
 
-	// deleted is how many messages were deleted; while deleting is true, at least so many.
+	// deleted is how many messages were deleted; with atMost, at least so many.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Deleted *int64 `json:"deleted,omitempty"`
-
-	// deleting says that messages are being deleted, or were when the Purge was interrupted: more than deleted may be gone, and no more
-	// than matched.
-	// +optional
-	Deleting *bool `json:"deleting,omitempty"`
 }
 
 // Purge deletes dead letters of a ConsumerQueue, once.

@@ -141,7 +141,7 @@ type RedriveStatus struct {
 	// +optional
 	Destination QueueName `json:"destination,omitempty"`
 
-	// moved is how many messages were moved; in a dry run, how many would be.
+	// moved is how many messages were moved; with atMost, at least so many. In a dry run it is how many would be moved.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Moved *int64 `json:"moved,omitempty"`

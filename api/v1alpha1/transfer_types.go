@@ -148,6 +148,12 @@ type TransferStatus struct {
 	// +optional
 	UnknownOrigin *int64 `json:"unknownOrigin,omitempty"`
 
+	// atMost is how many messages may have been moved or deleted. It is written before that is done, so after a crash the true number is
+	// between moved, or deleted, and atMost. It is absent when that number is exact.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	AtMost *int64 `json:"atMost,omitempty"`
+
 	// startTime is when the first message was about to be taken.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`

@@ -62,7 +62,7 @@ var _ = Describe("A Purge", func() {
 		Expect(*found.Examined).To(BeEquivalentTo(50))
 		Expect(*found.Matched).To(BeEquivalentTo(5))
 		Expect(*found.Deleted).To(BeEquivalentTo(5))
-		Expect(found.Deleting).To(BeNil())
+		Expect(found.AtMost).To(BeNil())
 		Expect(found.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
 		Expect(found.StartTime).NotTo(BeNil())
 		Expect(found.CompletionTime).NotTo(BeNil())
@@ -96,7 +96,7 @@ var _ = Describe("A Purge", func() {
 		w.VHost.Send("", "orders.dlq", numbered(40)...)
 		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 40, rate: 2}`)
 		w.EventuallyPurge("all", Condition("Ready", metav1.ConditionUnknown, "Deleting"), Condition("Reconciling", metav1.ConditionTrue, "Deleting"),
-			HaveField("Status.Deleting", HaveValue(BeTrue())))
+			HaveField("Status.AtMost", Not(BeNil())))
 		w.VHost.Send("", "orders.dlq", numbered(45)[40:]...)
 		w.EditPurge("all", func(spec *v1alpha1.PurgeSpec) { spec.Rate.IntVal = 1000 })
 		Expect(*w.purged("all").Deleted).To(BeEquivalentTo(40))

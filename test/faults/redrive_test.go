@@ -142,7 +142,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		w.VHost.Publish("", "orders.dlq", "before", strings.Repeat("x", most+1), "behind")
 		private.Eval(fmt.Sprintf("persistent_term:put(max_message_size, %d).", most))
 		w.Redrive("again", "{consumerQueueRef: {name: orders}}")
-		ended := w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionTrue, "Completed"))
+		ended := w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonIncomplete))
 		Expect(*ended.Status.Moved).To(BeEquivalentTo(2))
 		Expect(ended.Status.Failures).To(ConsistOf(SatisfyAll(HaveField("Reason", "Refused"), HaveField("Message", ContainSubstring(
 			"message size 16777217 is larger than configured max size 16777216")))))

@@ -22,7 +22,7 @@ func (c *counts) countSkipped(progress transfer.Progress) {
 
 // countDeleted counts the messages that were deleted, as far as is known.
 func (c *counts) countDeleted(progress transfer.Progress) {
-	c.count("deleted", &c.deleted, progress.Moved-progress.Unsure)
+	c.count("deleted", &c.deleted, progress.Certain())
 }
 
 func (c *counts) count(result string, counted *int, now int) {

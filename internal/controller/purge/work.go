@@ -37,7 +37,7 @@ func (w *work) Job() transfers.Job { return w.job }
 // Heed takes over how a transfer fares, the one that counts or the one that deletes.
 func (w *work) Heed(task transfers.Task) *transfers.Halt {
 	if task.HasBegun() && w.isCounted() {
-		recordDeletion(w.status, task)
+		w.status.Deleted = transfers.RecordDone(&w.status.TransferStatus, task)
 	}
 	if task.HasBegun() && !w.isCounted() {
 		recordCount(w.status, task.Progress)
@@ -50,7 +50,7 @@ func (w *work) Heed(task transfers.Task) *transfers.Halt {
 	case task.Err != nil:
 		return transfers.WhyEnded(transfers.Purge, &w.status.TransferStatus, w.Tally(), task.Err)
 	case w.isCounted():
-		return transfers.Done(v1alpha1.ReasonCompleted, w.Tally())
+		return afterDeletion(w.status)
 	}
 	w.status.Matched = new(int64(task.Progress.Moved))
 	return afterCount(w.purge)
@@ -95,14 +95,10 @@ func (w *work) Settings() transfer.Settings {
 	return transfer.Settings{Rate: transfers.NumberOf(w.purge.Spec.Rate, 0), MaxDepth: -1}
 }
 
-// Plan records that messages are about to be deleted. Whoever finds that in the status, and has no transfer that deletes them, knows that a
-// manager has died.
+// Plan sets the numbers of a Purge that begins.
 func (w *work) Plan() {
 	if w.status.Deleted == nil {
 		w.status.Deleted, w.status.Examined = new(int64(0)), new(int64(0))
-	}
-	if w.isCounted() {
-		w.status.Deleting = new(true)
 	}
 }
 

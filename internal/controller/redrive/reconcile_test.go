@@ -281,16 +281,68 @@ func TestAnotherManagerGoesOn(t *testing.T) {
 	redrive := w.reconcile()
 	config = <-w.Mover.Begun
 	topologytest.Equal(t, "total", 9, config.Total)
-	topologytest.Equal(t, "moved before", 4, config.Moved)
+	topologytest.Equal(t, "moved before, at most", 9, config.Moved)
+	topologytest.Equal(t, "of them unsure", 5, config.Unsure)
 	topologytest.Equal(t, "total of the status", 9, *redrive.Status.Total)
-	topologytest.Equal(t, "moved of the status", 4, *redrive.Status.Moved)
+	topologytest.Equal(t, "range of the status", []int64{4, 14}, []int64{*redrive.Status.Moved, *redrive.Status.AtMost})
+	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 14, Unsure: 5}
 	w.Mover.End <- nil
 	for *w.get().Status.Moved == 4 || w.get().Status.CompletionTime == nil {
 		topologytest.Equal(t, "woken", again, <-w.Told)
 		w.reconcile()
 	}
 	topologytest.Equal(t, "conditions", "Ready=True Completed ", ready(w.get()))
+	topologytest.Equal(t, "range", []int64{9, 14}, []int64{*w.get().Status.Moved, *w.get().Status.AtMost})
 	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Redriven"}, w.Events.Reasons)
+}
+
+// The status has the claim before the transfer may use it.
+func TestARedriveMovesNoMoreThanItsStatusClaims(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100, limit: 200}`)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9000)
+	w.reconcile()
+	config := <-w.Mover.Begun
+	for _, step := range []struct{ moved, inFlight, claimed int }{
+		{0, 0, 125}, {50, 10, 125}, {60, 10, 185}, {120, 20, 200}, {180, 20, 200},
+	} {
+		config.Report(transfer.Progress{State: transfer.Moving, Moved: step.moved, InFlight: step.inFlight})
+		status := w.reconcile().Status
+		topologytest.Equal(t, "claimed in the status", step.claimed, int(*status.AtMost))
+		topologytest.Equal(t, "moved at most", step.claimed, config.Settings().MaxMoved)
+	}
+}
+
+func TestARedriveWaitsForItsStatusToBeWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100}`)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9000)
+	w.reconcile()
+	config := <-w.Mover.Begun
+	config.Report(transfer.Progress{State: transfer.Moving, Moved: 125})
+	w.Reconciler.Client = refusing{w.API}
+	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
+		t.Error("the status cannot be written, and no error says so")
+	}
+	topologytest.Equal(t, "moved at most", 125, config.Settings().MaxMoved)
+	w.Reconciler.Client = w.API
+	w.reconcile()
+	topologytest.Equal(t, "moved at most when the status is written", 250, config.Settings().MaxMoved)
+}
+
+// A manager that is killed leaves a range, and the next one never exceeds the limit.
+func TestTheLimitHoldsAfterCrashes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 1000, limit: 3000}`)
+	w.Broker.SetMessages("orders.dlq", 20_000)
+	for _, claimed := range []int{1250, 2187, 2890, 3000} {
+		w.HoldTransfers() // the next manager
+		status := w.reconcile().Status
+		topologytest.Equal(t, "range", []int64{0, int64(claimed)}, []int64{*status.Moved, *status.AtMost})
+		topologytest.Equal(t, "limit", 3000, (<-w.Mover.Begun).Limit)
+	}
 }
 
 // A user may not publish for a while. Moved messages that may be in the queue again are moved once more, rather than as many others left
@@ -310,8 +362,8 @@ func TestPermissionThatIsLostForAWhile(t *testing.T) {
 	}
 	w.reconcile()
 	config := <-w.Mover.Begun
-	topologytest.Equal(t, "total", 11, config.Total)
-	topologytest.Equal(t, "moved before", 5, config.Moved)
+	topologytest.Equal(t, "total", 9, config.Total)
+	topologytest.Equal(t, "moved before, and unsure", []int{5, 2}, []int{config.Moved, config.Unsure})
 }
 
 // A manager that stops waits until its transfers have settled what they have published, and says how far they came.

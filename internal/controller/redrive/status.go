@@ -14,23 +14,17 @@ import (
 // maxFailuresListed is how many failures a status lists.
 const maxFailuresListed = 10
 
-// record takes over how a transfer fares.
-func record(status *v1alpha1.RedriveStatus, progress transfer.Progress) {
+// record records the progress of a transfer.
+func record(status *v1alpha1.RedriveStatus, task transfers.Task) {
+	progress := task.Progress
 	transfers.Record(&status.TransferStatus, progress)
-	status.Moved, status.Failed = new(int64(progress.Moved)), new(int64(progress.Failed))
+	status.Moved, status.Failed = transfers.RecordDone(&status.TransferStatus, task), new(int64(progress.Failed))
 	status.Failures = nil
 	for _, failure := range progress.Failures[:min(len(progress.Failures), maxFailuresListed)] {
 		status.Failures = append(status.Failures, v1alpha1.RedriveFailure{
 			ID: failure.ID, Reason: failure.Reason, Message: conditions.TruncateEncoded(failure.Message, 1024),
 		})
 	}
-}
-
-// recordStopped takes over how a transfer fared after which another one goes on. Messages whose acknowledgement may have been lost are in
-// the queue again, in front of those that nobody has looked at yet.
-func recordStopped(status *v1alpha1.RedriveStatus, progress transfer.Progress) {
-	record(status, progress)
-	status.Total = new(transfers.Number(status.Total) + int64(progress.Unsure))
 }
 
 // Doing is the value of Ready while a transfer goes on.
@@ -65,15 +59,21 @@ func outcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, err erro
 		return transfers.Done(v1alpha1.ReasonDryRun, fmt.Sprintf(
 			"%s: %s match, and spec.limit is %d", tally(status, "would be moved"), matched, *limit))
 	case dryRun:
-		return transfers.Done(v1alpha1.ReasonDryRun, tally(status, "would be moved"))
+		return transfers.Finished(v1alpha1.ReasonDryRun, &status.TransferStatus, tally(status, "would be moved"))
+	case transfers.Number(status.Failed) > 0:
+		return transfers.Failed(v1alpha1.ReasonIncomplete, fmt.Sprintf(
+			"%s: they stay in queue %q, and status.failures says why. Fix the cause, then create another Redrive",
+			tally(status, "moved"), status.Source))
+	case limit != nil && max(transfers.Number(status.Moved), transfers.Number(status.AtMost)) >= int64(*limit):
+		return transfers.Done(v1alpha1.ReasonCompleted, tally(status, "moved"))
 	}
-	return transfers.Done(v1alpha1.ReasonCompleted, tally(status, "moved"))
+	return transfers.Finished(v1alpha1.ReasonCompleted, &status.TransferStatus, tally(status, "moved"))
 }
 
 // tally says in a sentence what was done.
 func tally(status *v1alpha1.RedriveStatus, verb string) string {
-	parts := []string{fmt.Sprintf("%d of %s %s",
-		transfers.Number(status.Moved), transfers.Messages(transfers.Number(status.Total)), verb)}
+	parts := []string{fmt.Sprintf("%s of %s %s",
+		transfers.Range(&status.TransferStatus, status.Moved), transfers.Messages(transfers.Number(status.Total)), verb)}
 	parts = append(parts, transfers.CountParts(&status.TransferStatus)...)
 	if failed := transfers.Number(status.Failed); failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be moved", failed))

@@ -26,7 +26,7 @@ func TestRecord(t *testing.T) {
 		})
 	}
 	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Skipped: map[string]int64{"CameBack": 1}}}
-	record(status, progress)
+	record(status, transfers.Task{Progress: progress})
 	topologytest.Equal(t, "moved", 5, *status.Moved)
 	topologytest.Equal(t, "failed", 12, *status.Failed)
 	topologytest.Equal(t, "examined", 20, *status.Examined)
@@ -34,11 +34,7 @@ func TestRecord(t *testing.T) {
 	topologytest.Equal(t, "failures that are listed", 10, len(status.Failures))
 	topologytest.Equal(t, "first failure", "0 Refused", status.Failures[0].ID+" "+status.Failures[0].Reason)
 	topologytest.Equal(t, "message is cut", true, len(status.Failures[0].Message) <= 1024)
-	status.Total = new(int64(100))
-	recordStopped(status, transfer.Progress{Moved: 50, Unsure: 3})
-	topologytest.Equal(t, "total, with what may be in the queue again", 103, *status.Total)
-	topologytest.Equal(t, "moved when stopped", 50, *status.Moved)
-	record(status, transfer.Progress{})
+	record(status, transfers.Task{})
 	topologytest.Equal(t, "skipped of none", nil, status.Skipped)
 	topologytest.Equal(t, "failures of none", nil, status.Failures)
 }
@@ -79,11 +75,11 @@ func TestOutcome(t *testing.T) {
 	t.Parallel()
 	status := &v1alpha1.RedriveStatus{
 		TransferStatus: v1alpha1.TransferStatus{
-			Total: new(int64(9)), Skipped: map[string]int64{"NotSelected": 2, "CameBack": 1}, Source: "orders.dlq",
+			Total: new(int64(8)), Examined: new(int64(8)), Skipped: map[string]int64{"NotSelected": 2, "CameBack": 1}, Source: "orders.dlq",
 		},
-		Moved: new(int64(5)), Failed: new(int64(1)),
+		Moved: new(int64(5)),
 	}
-	const done = "5 of 9 messages moved, 1 skipped (CameBack), 2 skipped (NotSelected), 1 could not be moved"
+	const done = "5 of 8 messages moved, 1 skipped (CameBack), 2 skipped (NotSelected)"
 	for name, test := range map[string]struct {
 		err      error
 		dryRun   bool
@@ -117,11 +113,60 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+func TestOutcomeOfARedriveThatHasNotMovedAll(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status  v1alpha1.RedriveStatus
+		atMost  int64 // zero if moved is exact
+		limit   int32
+		want    string
+		message string
+	}{
+		"its only message failed": {
+			v1alpha1.RedriveStatus{Moved: new(int64(0)), Failed: new(int64(1))}, 0, 0, "False Incomplete",
+			`0 of 9 messages moved, 1 could not be moved: they stay in queue "orders.dlq", and status.failures says why. ` +
+				`Fix the cause, then create another Redrive`,
+		},
+		"a consumer holds some": {
+			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}}, 0, 0,
+			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
+				`Stop it, then count what is left`,
+		},
+		"the limit is reached": {
+			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}}, 0, 5,
+			"True Completed", "5 of 9 messages moved",
+		},
+		"the limit is reached after a crash": {
+			v1alpha1.RedriveStatus{Moved: new(int64(3)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}}, 5, 5,
+			"True Completed", "at least 3 and at most 5 of 9 messages moved",
+		},
+		"all is done after a crash": {
+			v1alpha1.RedriveStatus{Moved: new(int64(7)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(9))}}, 9, 0,
+			"True Completed", "at least 7 and at most 9 of 9 messages moved",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, limit := test.status.DeepCopy(), &test.limit
+			status.Total, status.Source = new(int64(9)), "orders.dlq"
+			if test.atMost > 0 {
+				status.AtMost = &test.atMost
+			}
+			if test.limit == 0 {
+				limit = nil
+			}
+			value := outcome(status, false, limit, nil).Value
+			topologytest.Equal(t, "condition", test.want, string(value.Status)+" "+value.Reason)
+			topologytest.Equal(t, "message", test.message, value.Message)
+		})
+	}
+}
+
 // In a shared queue, messages that may be those of others are counted apart.
 func TestMessagesOfUnknownOriginAreCountedApart(t *testing.T) {
 	t.Parallel()
 	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Total: new(int64(20))}}
-	record(status, transfer.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}})
+	record(status, transfers.Task{Progress: transfer.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}}})
 	topologytest.Equal(t, "status", 12, *status.UnknownOrigin)
 	topologytest.Equal(t, "message", "15 of 20 messages would be moved, 12 of them of unknown origin, 5 skipped (OtherOrigin)",
 		outcome(status, true, nil, nil).Value.Message)
@@ -136,7 +181,9 @@ func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 		9:  "9 of 9 messages would be moved",
 		10: "9 of 9 messages would be moved",
 	} {
-		status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Total: new(int64(matched))}, Moved: new(int64(matched))}
+		status := &v1alpha1.RedriveStatus{
+			TransferStatus: v1alpha1.TransferStatus{Total: new(int64(matched)), Examined: new(int64(matched))}, Moved: new(int64(matched)),
+		}
 		topologytest.Equal(t, "message", want, outcome(status, true, &limit, nil).Value.Message)
 		topologytest.Equal(t, "moved", min(matched, int64(limit)), *status.Moved)
 	}

@@ -35,21 +35,14 @@ func (w *work) Job() transfers.Job { return w.job }
 
 // Heed takes over how the transfer fares, and says what becomes of the Redrive when the transfer has ended by itself.
 func (w *work) Heed(task transfers.Task) *transfers.Halt {
-	switch {
-	case !task.HasBegun():
-		return nil
-	case task.Stopped && task.Ended:
-		recordStopped(w.status, task.Progress)
+	if !task.HasBegun() {
 		return nil
 	}
-	record(w.status, task.Progress)
-	if !task.Ended {
+	record(w.status, task)
+	if !task.Ended || task.Stopped {
 		return nil
 	}
 	why := outcome(w.status, w.job.DryRun, w.redrive.Spec.Limit, task.Err)
-	if !why.Final { // another transfer will go on
-		recordStopped(w.status, task.Progress)
-	}
 	if task.Move.Limited { // each try gives a message back
 		why.Retry = 0
 	}
@@ -65,12 +58,14 @@ func (w *work) Config(m transfers.Move) (transfer.Config, *transfers.Halt) {
 	spec := w.redrive.Spec
 	config := transfer.Config{
 		Destination: m.Destination, Behind: m.Behind, Judge: judge, Copier: judge,
-		Moved: int(transfers.Number(w.status.Moved)), DryRun: w.job.DryRun, Selective: spec.Select != nil || m.Source.Shared,
+		DryRun: w.job.DryRun, Selective: spec.Select != nil || m.Source.Shared,
 		Limited: m.Limited, MaxFailures: 10,
 		Apart: transfers.Apart(judge.rules), MovedApart: int(transfers.Number(w.status.UnknownOrigin)),
 	}
 	if config.DryRun {
-		config.Moved, config.MovedApart = 0, 0 // it counts from the start again
+		config.MovedApart = 0 // it counts from the start again
+	} else {
+		config.Moved, config.Unsure = transfers.DoneBefore(&w.status.TransferStatus, w.status.Moved)
 	}
 	if spec.Limit != nil {
 		config.Limit = int(*spec.Limit)
@@ -93,7 +88,7 @@ func (w *work) Settings() transfer.Settings {
 // Plan sets the numbers of a Redrive that begins.
 func (w *work) Plan() {
 	if w.status.Moved == nil {
-		record(w.status, transfer.Progress{})
+		record(w.status, transfers.Task{})
 	}
 }
 

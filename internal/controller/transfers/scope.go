@@ -54,7 +54,7 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		if why == nil && !running.Move.is(wanted) {
 			s.Tasks.stop(s.key()) // and begins again, as is wanted now
 		}
-		s.Tasks.change(s.key(), s.work.Settings())
+		s.Tasks.change(s.key(), s.settings())
 		return s.tell(ctx, running)
 	case running.runs(): // it settles what it has under way, and wakes the object then
 		s.Tasks.stop(s.key())
@@ -132,20 +132,31 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if s.before.hasBegun() {
 		verb = "Continued"
 	}
-	if err := s.announce(ctx, m); err != nil {
+	config.Log, config.Queue, config.Total = s.auditLog(), m.Turn.Queue, int(Number(s.status.Total))
+	if err := s.announce(ctx, m, config); err != nil {
 		s.Tasks.drop(s.key(), s.before.GetUID())
 		return 0, err
 	}
 	s.logStart(verb)
-	config.Log, config.Queue, config.Total = s.auditLog(), m.Turn.Queue, int(Number(s.status.Total))
-	s.Tasks.begin(s.key(), m, config, s.work.Settings(), s.Now())
+	s.Tasks.begin(s.key(), m, config, s.settings(), s.Now())
 	return earlyInterval, nil
 }
 
-// announce writes what is about to be done before the first message is taken: whoever goes on after a crash must know. An object that was
-// refused is tried again, and said to go on when it does.
-func (s *scope) announce(ctx context.Context, m Move) error {
+// settings are those of the transfer, with the claim that the status has.
+func (s *scope) settings() transfer.Settings {
+	settings := s.work.Settings()
+	settings.MaxMoved = int(Number(s.before.Status.AtMost))
+	return settings
+}
+
+// announce writes what is about to be done, and the first claim, before the first message is taken: a manager that goes on after a crash
+// must know. A job that was refused is tried again, and its status changes when it goes on.
+func (s *scope) announce(ctx context.Context, m Move, config transfer.Config) error {
 	s.work.Plan()
+	if !config.DryRun {
+		begun := transfer.Progress{Moved: config.Moved, Unsure: config.Unsure}
+		s.status.AtMost = new(int64(claim(config, begun, s.work.Settings().Rate)))
+	}
 	if s.before.hasBegun() && conditions.Ready(s.status.Conditions).Reason == v1alpha1.ReasonPermissionDenied {
 		return s.write(ctx)
 	}
@@ -212,19 +223,24 @@ func (s *scope) whyUncounted(ctx context.Context, m Move) *Halt {
 	return nil
 }
 
-// tell writes how a transfer fares, if that is due, and returns when to look again.
+// tell writes the progress of a transfer, with the next claim, if either is due. It returns when to look again.
 func (s *scope) tell(ctx context.Context, running Task) (time.Duration, error) {
 	value := s.work.Doing(running.Progress, running.Move)
 	before := conditions.Ready(s.status.Conditions)
 	now := s.Now()
 	wait := untilWrite(now, s.status.StartTime.Time, running.writtenAt, before.Reason != value.Reason)
-	if wait > 0 && s.status.ObservedGeneration == s.before.GetGeneration() {
+	needsClaim := running.needsClaim()
+	if wait > 0 && !needsClaim && s.status.ObservedGeneration == s.before.GetGeneration() {
 		return wait, nil
+	}
+	if needsClaim {
+		s.status.AtMost = new(int64(claim(running.config, running.Progress, running.settings.Rate)))
 	}
 	if err := s.say(ctx, value); err != nil {
 		return 0, err
 	}
 	s.Tasks.wrote(s.key(), now)
+	s.Tasks.change(s.key(), s.settings())
 	return untilWrite(now, s.status.StartTime.Time, now, false), nil
 }
 

@@ -14,9 +14,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// Record takes over which messages were looked at, how many are of unknown origin, and why some stay.
+// Record records which messages were looked at, how many are of unknown origin, and why some stay.
 func Record(status *v1alpha1.TransferStatus, progress transfer.Progress) {
-	status.Examined = new(int64(progress.Examined()))
+	examined := int64(progress.Examined())
+	if status.Total != nil { // a message that was moved twice counts twice
+		examined = min(examined, *status.Total)
+	}
+	status.Examined = new(examined)
 	status.UnknownOrigin = nil
 	if progress.Apart > 0 {
 		status.UnknownOrigin = new(int64(progress.Apart))
@@ -28,6 +32,45 @@ func Record(status *v1alpha1.TransferStatus, progress transfer.Progress) {
 	for reason, count := range progress.Skipped {
 		status.Skipped[reason] = int64(count)
 	}
+}
+
+// RecordDone records how many messages were moved or deleted for certain, and returns that. A task that has ended replaces its claim by
+// what may have been done.
+func RecordDone(status *v1alpha1.TransferStatus, task Task) *int64 {
+	if task.Ended {
+		status.AtMost = nil
+		if task.Progress.Unsure > 0 {
+			status.AtMost = new(int64(task.Progress.Moved))
+		}
+	}
+	return new(int64(task.Progress.Certain()))
+}
+
+// Finished is the Halt of a job that has ended by itself. It is Incomplete if the job has not seen all messages that were ready when it
+// began.
+func Finished(reason string, status *v1alpha1.TransferStatus, tally string) *Halt {
+	unseen := Number(status.Total) - Number(status.Examined)
+	if unseen <= 0 {
+		return Done(reason, tally)
+	}
+	return Failed(v1alpha1.ReasonIncomplete, fmt.Sprintf(
+		"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop it, then count what is left",
+		tally, unseen, status.Source))
+}
+
+// DoneBefore returns what Config.Moved and Config.Unsure are for a job that has done so many messages for certain.
+func DoneBefore(status *v1alpha1.TransferStatus, done *int64) (moved, unsure int) {
+	certain := int(Number(done))
+	moved = max(certain, int(Number(status.AtMost)))
+	return moved, moved - certain
+}
+
+// Range is how many messages were moved or deleted, in words.
+func Range(status *v1alpha1.TransferStatus, done *int64) string {
+	if status.AtMost == nil || *status.AtMost <= Number(done) {
+		return fmt.Sprint(Number(done))
+	}
+	return fmt.Sprintf("at least %d and at most %d", Number(done), *status.AtMost)
 }
 
 // Doing is the value of Ready while a transfer goes on: what it does, with the reason for that, or what keeps it from doing so.

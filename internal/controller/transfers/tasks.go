@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,9 +54,8 @@ type Task struct {
 	Err error
 	// writtenAt is when the status was written last.
 	writtenAt time.Time
-	observe   func(transfer.Progress)
-	log       logr.Logger
-	dryRun    bool
+	// config is that of the transfer, without what Tasks adds.
+	config transfer.Config
 }
 
 // HasBegun says whether there is a transfer, or was one.
@@ -153,8 +151,8 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 	t.mu.Lock()
 	begun := t.of[key]
 	begun.Move, begun.cancel, begun.done, begun.settings, begun.writtenAt = m, cancel, make(chan struct{}), settings, now
-	begun.Progress = transfer.Progress{Moved: config.Moved, Apart: config.MovedApart}
-	begun.observe, begun.log, begun.dryRun = config.Report, config.Log, config.DryRun
+	begun.Progress = transfer.Progress{Moved: config.Moved, Unsure: config.Unsure, Apart: config.MovedApart}
+	begun.config = config
 	t.mu.Unlock()
 	config.Settings = func() transfer.Settings {
 		t.mu.Lock()
@@ -180,15 +178,19 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 
 func (t *Tasks) wakeUp(key Key) { t.wake[key.Kind](key.ObjectKey) }
 
-// report takes note of how a transfer fares, and says whether it does something else now.
+// report records the progress of a transfer, and reports whether the status has to be written: the transfer does something else now, or
+// needs another claim.
 func (t *Tasks) report(of *Task, progress transfer.Progress) (changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	of.observe(progress)
-	changed = of.Progress.State != progress.State
+	of.config.Report(progress)
+	before := of.Progress
 	of.Progress = progress
-	return changed
+	return before.State != progress.State || before.Moved+before.InFlight != progress.Moved+progress.InFlight && of.needsClaim()
 }
+
+// needsClaim reports whether the transfer of a task needs another claim.
+func (t Task) needsClaim() bool { return t.runs() && !t.config.DryRun && isClaimDue(t.config, t.Progress, t.settings) }
 
 // change gives a transfer that runs other settings.
 func (t *Tasks) change(key Key, settings transfer.Settings) {
@@ -268,7 +270,7 @@ func (t *Tasks) forget(key Key, but types.UID) {
 	case former.runs():
 		t.stop(key)
 	case former.Ended:
-		former.log.Info("Deleted before it ended", "messages", former.Progress.Moved, "dryRun", former.dryRun)
+		former.config.Log.Info("Deleted before it ended", "messages", former.Progress.Moved, "dryRun", former.config.DryRun)
 		t.drop(key, but)
 	case other, but == "":
 		t.drop(key, but)

@@ -43,7 +43,7 @@ func (p *pass) tick(now time.Time) error {
 	return p.publish()
 }
 
-// lookAtQueues asks how many messages are deleted, how deep the destination is, and whether the source is empty.
+// lookAtQueues asks how many messages are removed, how deep the destination is, and whether the source is empty.
 func (p *pass) lookAtQueues(now time.Time) error {
 	if err := p.makeSure(now); err != nil {
 		return err
@@ -222,11 +222,8 @@ func (p *pass) setState(state State, detail string) {
 func (p *pass) now() Progress {
 	progress := Progress{
 		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()),
-		Unsure: p.unsure,
+		Unsure: p.unsure, Pending: p.uncertain(),
 		Failed: max(p.failing, len(p.failures), p.progress.Failed), Skipped: map[string]int{},
-	}
-	if p.Delete {
-		progress.Unsure += p.moved - p.sure
 	}
 	counted := p.skipped
 	if sum(counted) < sum(p.progress.Skipped) {

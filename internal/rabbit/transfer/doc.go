@@ -9,7 +9,7 @@
 //   - look.go: to look at messages, and move none
 //   - pass.go: one connection, from the first message to the last
 //   - clock.go: what the clock asks for in between
-//   - delete.go: how many messages are deleted for certain
+//   - certain.go: how many messages the broker has removed for certain
 //   - faults.go: copies that the broker refuses, and channels and connections that it closes
 //   - intake.go: the channels that messages are taken on
 //   - outlet.go: the channel that copies are published on

@@ -32,6 +32,8 @@ type intakeChannel struct {
 	last, cancelled bool
 	delivered       uint64
 	acknowledged    uint64
+	// asked is how many were acknowledged when the broker was asked last, and sure is the same of the time before.
+	asked, sure uint64
 
 	held      int    // messages that stay
 	firstHeld uint64 // the first of them; zero if there is none
@@ -254,12 +256,16 @@ func (in *intake) askOn(channel *intakeChannel) error {
 	return err
 }
 
-// ask returns when the broker has taken note of what was acknowledged.
+// ask returns when the broker has taken note of what was acknowledged. It leaves out channels whose acknowledgements are all known.
 func (in *intake) ask() error {
 	for _, channel := range in.channels {
+		if channel.sure == channel.acknowledged {
+			continue
+		}
 		if err := in.askOn(channel); err != nil {
 			return err
 		}
+		channel.sure, channel.asked = channel.asked, channel.acknowledged
 	}
 	return nil
 }

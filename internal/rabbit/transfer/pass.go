@@ -13,7 +13,7 @@ import (
 
 // The times of a pass.
 const (
-	reportInterval = 250 * time.Millisecond
+	reportInterval = 50 * time.Millisecond
 	depthInterval  = time.Second
 	// idleLimit is after how long without a message the queue is asked whether there are more.
 	idleLimit = 500 * time.Millisecond
@@ -39,7 +39,7 @@ type pass struct {
 	questions  *amqp.Channel // for passive declarations; nil until needed
 
 	movedBefore int
-	// sure is how many messages were deleted as far as the broker knows; asked is how many were acknowledged when it was asked last.
+	// sure is how many messages the broker has removed for certain; asked is how many were acknowledged when it was asked last.
 	sure, asked int
 	askedAt     time.Time
 	began       time.Time
@@ -244,7 +244,7 @@ func (p *pass) finished() bool {
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
 	return p.mayPublish() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
-		!p.reachedLimit(moving) && p.until.IsZero()
+		!p.reachedLimit(moving) && !p.reachedClaim(moving) && p.until.IsZero()
 }
 
 // mayPublish says whether messages are still moved.

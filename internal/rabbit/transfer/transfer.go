@@ -35,8 +35,8 @@ type Config struct {
 	Settings func() Settings
 
 	// Total is how many messages are looked at, at most: those that were ready when the transfer began. Moved is how many of them earlier
-	// runs have moved.
-	Total, Moved int
+	// runs have moved at most, and Unsure is how many of Moved may be in the queue still.
+	Total, Moved, Unsure int
 	// Apart says which of the messages that are moved or deleted Progress.Apart counts, too; nil for none of them. MovedApart is how many
 	// of those earlier runs have moved.
 	Apart      func(message *amqp.Delivery) bool
@@ -81,6 +81,9 @@ type Settings struct {
 	Rate int
 	// MaxDepth is how many ready messages the destination and the queue behind it may have together; any number if negative.
 	MaxDepth int
+	// MaxMoved is how many messages may be moved or deleted for now, earlier runs included; any number if zero. The transfer waits until
+	// it is raised.
+	MaxMoved int
 }
 
 // State says what a transfer does.
@@ -120,10 +123,13 @@ type Progress struct {
 	Failures []Failure
 	// InFlight is how many copies wait for their confirm.
 	InFlight int
-	// Unsure is how many of Moved may be in the queue again: their acknowledgement may have been lost. While a transfer deletes, it tells
-	// of those that the broker need not have heard of yet.
-	Unsure int
+	// Unsure is how many of Moved may be in the queue again, or be counted twice: their acknowledgements may have been lost. Pending is how
+	// many more would be if the connection ended now.
+	Unsure, Pending int
 }
+
+// Certain is how many messages were moved or deleted at least.
+func (p Progress) Certain() int { return p.Moved - p.Unsure - p.Pending }
 
 // Examined is how many messages were looked at.
 func (p Progress) Examined() int {
@@ -206,8 +212,9 @@ type transfer struct {
 func Run(ctx context.Context, config Config) (Progress, error) {
 	t := &transfer{
 		Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart,
+		unsure: config.Unsure,
 	}
-	t.progress.Moved, t.progress.Apart = t.moved, t.apart
+	t.progress.Moved, t.progress.Apart, t.progress.Unsure = t.moved, t.apart, t.unsure
 	for pause := firstPause; ; {
 		moved := t.moved
 		done, err := t.pass(ctx)
@@ -256,6 +263,12 @@ func (t *transfer) left() int { return max(0, t.Total-t.moved+t.unsure) }
 
 // reachedLimit says whether so many messages were moved, or wait for their confirm, as may be.
 func (t *transfer) reachedLimit(moving int) bool { return t.Limit > 0 && t.moved+moving >= t.Limit }
+
+// reachedClaim reports whether no more messages may be moved until Settings.MaxMoved is raised.
+func (t *transfer) reachedClaim(moving int) bool {
+	most := t.Settings().MaxMoved
+	return most > 0 && t.moved+moving >= most
+}
 
 // report tells of the transfer.
 func (t *transfer) report(progress Progress) {

@@ -89,7 +89,7 @@ func TestStagesOfAPurge(t *testing.T) {
 		"queued":   {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, jobs.Pending, `Queued: waits for Redrive "a"`, pace{}},
 		"counting": {`{total: 20, examined: 9, skipped: {NotSelected: 4, OtherOrigin: 2}, conditions: [{type: Ready, status: "Unknown", reason: Counting}]}`, jobs.Pending, "9 of 20 looked at, 6 skipped", pace{}},
 		"deleting": {
-			`{total: 20, examined: 20, matched: 14, deleted: 5, deleting: true, skipped: {NotSelected: 6}, conditions: [{type: Ready, status: "Unknown", reason: Deleting}]}`,
+			`{total: 20, examined: 20, matched: 14, deleted: 5, atMost: 14, skipped: {NotSelected: 6}, conditions: [{type: Ready, status: "Unknown", reason: Deleting}]}`,
 			jobs.Pending, "5 of 14 deleted, 6 skipped",
 			pace{true, 5, 9},
 		},
@@ -97,7 +97,7 @@ func TestStagesOfAPurge(t *testing.T) {
 		"completed":       {`{` + ended + `total: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 deleted", pace{true, 2, 0}},
 		"cancelled":       {`{` + ended + `total: 2, matched: 2, deleted: 1, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, jobs.Cancelled, "1 of 2 deleted", pace{true, 1, 1}},
 		"too many":        {`{` + ended + `total: 2, matched: 2, deleted: 0, conditions: [{type: Ready, status: "False", reason: MoreThanExpected}, {type: Stalled, status: "True"}]}`, jobs.Failed, "0 of 2 deleted", pace{true, 0, 2}},
-		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, deleting: true, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 of 2 deleted", pace{true, 1, 1}},
+		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, atMost: 2, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 of 2 deleted", pace{true, 1, 1}},
 		"stalled":         {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, jobs.Stalled, "InvalidSelector: m", pace{}},
 	} {
 		t.Run(name, func(t *testing.T) {
