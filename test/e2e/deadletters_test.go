@@ -181,7 +181,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(lines.Scan()).To(BeTrue())
 		end := v1alpha1.ExportEnd{}
 		Expect(json.Unmarshal(lines.Bytes(), &end)).To(Succeed())
-		Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: "ExportEnd", Count: 3000}))
+		Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: "ExportEnd", Count: 3000, Ready: 3000}))
 		Expect(lines.Scan()).To(BeFalse())
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3000))
 	})
@@ -330,7 +330,7 @@ var _ = Describe("The dead-letter API", func() {
 			exporting.Go(func() {
 				defer GinkgoRecover()
 				Expect(exportEnd(someone.Answers("/orders/export", http.StatusOK))).To(Equal(
-					v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: messages}))
+					v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: messages, Ready: messages}))
 			})
 			w.Redrive(dry, `{consumerQueueRef: {name: orders}, dryRun: true}`)
 			w.EventuallyRedrive(dry, Condition("Ready", metav1.ConditionTrue, "DryRun"),
