@@ -323,7 +323,7 @@ var _ = Describe("The dead-letter API", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(messages)...)
-		someone := w.looker(editor)
+		someone := w.looker(admin)
 		for round := range 3 {
 			dry := fmt.Sprintf("dry-%d", round)
 			var exporting sync.WaitGroup
@@ -337,6 +337,25 @@ var _ = Describe("The dead-letter API", func() {
 				Message(Equal(fmt.Sprintf("%d of %d messages would be moved", messages, messages))))
 			exporting.Wait()
 		}
+	})
+
+	It("does not let a dry run pass over messages that a consumer holds", Extended, func() { // a connection that was cut may hold them: 40 s
+		w := newWorld(newest)
+		w.Queue("orders", `{}`)
+		w.Ready("orders")
+		w.VHost.Send("", "orders.dlq", numbered(100)...)
+		connection, err := w.VHost.Connect("holds")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(connection.Close)
+		channel, err := connection.Channel()
+		Expect(err).NotTo(HaveOccurred())
+		for range 40 {
+			_, _, err := channel.Get("orders.dlq", false)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		w.Redrive("dry", `{consumerQueueRef: {name: orders}, dryRun: true}`)
+		w.EventuallyRedrive("dry", Condition("Ready", metav1.ConditionFalse, "Incomplete"), Message(HavePrefix(
+			`60 of 100 messages would be moved, 40 not seen: another consumer of queue "orders.dlq" holds them or has taken them`)))
 	})
 
 	It("lets in whom RBAC lets, with a token that is meant for it", func() {
