@@ -42,14 +42,14 @@ type stream struct {
 	written chan struct{}
 
 	count int64
-	// until is when messages have to go back.
+	// until is when messages have to go back; zero before the first one of a look.
 	until time.Time
 	err   error // why no more messages were added
 }
 
 // newStream begins to write. The caller must close the stream, and leaves w alone until then.
 func newStream(client context.Context, w http.ResponseWriter) *stream {
-	s := &stream{w: w, parts: make(chan []byte, mostAnswer/partSize), written: make(chan struct{}), until: time.Now().Add(holdTime)}
+	s := &stream{w: w, parts: make(chan []byte, mostAnswer/partSize), written: make(chan struct{})}
 	s.client, s.leave = context.WithCancel(client)
 	go s.write()
 	return s
@@ -94,7 +94,10 @@ func (s *stream) add(position int, letter deadletter.Letter) bool {
 			return false
 		}
 	}
-	if time.Now().After(s.until) {
+	switch now := time.Now(); {
+	case s.until.IsZero():
+		s.until = now.Add(holdTime)
+	case now.After(s.until):
 		s.err = errUnread
 	}
 	return s.err == nil
@@ -136,7 +139,7 @@ func (s *stream) drain() error {
 		}
 	}
 	s.unread.Wait()
-	s.until, s.err = time.Now().Add(holdTime), s.client.Err()
+	s.until, s.err = time.Time{}, s.client.Err()
 	return s.err
 }
 

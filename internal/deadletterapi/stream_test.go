@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -93,6 +94,23 @@ func TestStreamToALazyClient(t *testing.T) {
 			}, end)
 		})
 	}
+}
+
+// A look of an export holds messages for ten seconds. The time that it waits for its turn does not count.
+func TestALookOfAnExportEndsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		out := newStream(t.Context(), httptest.NewRecorder())
+		letter := orders.Read(&amqp.Delivery{Body: []byte("1")})
+		for range 2 {
+			time.Sleep(exportTurnTime)
+			topologytest.Equal(t, "more after the first message", true, out.add(0, letter))
+			time.Sleep(holdTime + time.Second)
+			topologytest.Equal(t, "more after the time", false, out.add(1, letter))
+			topologytest.Equal(t, "error of drain", nil, out.drain())
+		}
+		out.close()
+	})
 }
 
 // An export gives messages back while its client reads, and goes on behind those that it has exported. If they have changed, it says so.

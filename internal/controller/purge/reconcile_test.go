@@ -296,7 +296,7 @@ func TestHowADeletionEnds(t *testing.T) {
 		deleted  int
 	}{
 		"others have taken some": {
-			transfer.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete ", "3 of 5 messages that match deleted, 4 skipped (NotSelected), "+
+			transfer.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete ", "3 of 5 messages that match deleted, 4 skipped (NotSelected), " +
 				`2 not seen again after the count: another consumer of queue "orders.dlq" holds them or has taken them`, 3,
 		},
 		"the connection was cut": {

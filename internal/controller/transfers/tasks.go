@@ -190,7 +190,9 @@ func (t *Tasks) report(of *Task, progress transfer.Progress) (changed bool) {
 }
 
 // needsClaim reports whether the transfer of a task needs another claim.
-func (t Task) needsClaim() bool { return t.runs() && !t.config.DryRun && isClaimDue(t.config, t.Progress, t.settings) }
+func (t Task) needsClaim() bool {
+	return t.runs() && !t.config.DryRun && isClaimDue(t.config, t.Progress, t.settings)
+}
 
 // change gives a transfer that runs other settings.
 func (t *Tasks) change(key Key, settings transfer.Settings) {
