@@ -90,7 +90,8 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, wit
 	case <-granted:
 		return place.Leave, nil
 	case <-limit.C:
-		err = apierrors.NewTooManyRequests(rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace)+"; try again when that has ended", retrySoon)
+		why := rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace)
+		err = apierrors.NewTooManyRequests(why+"; try again when that has ended", retrySoon)
 	case <-ctx.Done():
 		err = unavailable(retrySoon, ctx.Err().Error())
 	}

@@ -162,15 +162,15 @@ func TestExportToALazyClient(t *testing.T) {
 // A client that reads is waited for, however large a message is.
 func TestStreamOfLargeMessages(t *testing.T) {
 	t.Parallel()
-	client := httptest.NewRecorder()
-	out := newStream(t.Context(), client)
+	recorder := httptest.NewRecorder()
+	out := newStream(t.Context(), recorder)
 	letter := orders.Read(&amqp.Delivery{Body: make([]byte, 13<<20)})
 	for position := range 2 {
 		topologytest.Equal(t, "more", true, out.add(position, letter))
 	}
 	out.end(lookedAt{}, nil)
 	out.close()
-	count, end := exportedLines(t, client.Body.Bytes(), letter.Body)
+	count, end := exportedLines(t, recorder.Body.Bytes(), letter.Body)
 	topologytest.Equal(t, "count", 2, count)
 	topologytest.Equal(t, "end", v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: 2}, end)
 }
@@ -179,12 +179,12 @@ func TestStreamOfLargeMessages(t *testing.T) {
 func TestStreamToNobody(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
-	client := httptest.NewRecorder()
-	out := newStream(ctx, client)
+	recorder := httptest.NewRecorder()
+	out := newStream(ctx, recorder)
 	leave()
 	topologytest.Equal(t, "more", false, out.add(0, orders.Read(&amqp.Delivery{Body: make([]byte, 64<<10)})))
 	topologytest.Equal(t, "gone", true, errors.Is(out.err, context.Canceled))
 	out.end(lookedAt{}, out.err)
 	out.close()
-	topologytest.Equal(t, "written", 0, client.Body.Len())
+	topologytest.Equal(t, "written", 0, recorder.Body.Len())
 }

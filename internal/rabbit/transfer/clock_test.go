@@ -15,7 +15,8 @@ func TestBlockedUntilTheBrokerTakesMessages(t *testing.T) {
 	t.Parallel()
 	var reported []State
 	p := &pass{
-		transfer: &transfer{Config: Config{Report: func(now Progress) { reported = append(reported, now.State) }}}, state: Moving,
+		transfer: &transfer{Config: Config{Report: func(now Progress) { reported = append(reported, now.State) }}}, intake: &intake{},
+		state: Moving,
 	}
 	p.setBlocked(amqp.Blocking{Active: true, Reason: "low on memory"})
 	p.setState(Moving, "")

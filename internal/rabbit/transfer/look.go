@@ -82,8 +82,11 @@ func (p *pass) countReady() error {
 	return nil
 }
 
-// countAgain compares what was seen with what there was at the beginning, and finds out who consumes the queue now.
+// countAgain compares what a look saw with what there was at its beginning, and counts the consumers of the queue.
 func (p *pass) countAgain() error {
+	if p.look == nil {
+		return nil
+	}
 	if !p.stopping {
 		p.look.found.Unseen = max(0, min(p.look.found.Ready, p.look.Most)-p.taken)
 	}
