@@ -74,7 +74,8 @@ const (
 	// ReasonResponseTooLarge: an answer of the management API exceeds its limit.
 	ReasonResponseTooLarge = "ResponseTooLarge"
 
-	// ReasonQueued: another Redrive or Purge has its turn at the dead-letter queue, or the connection has enough of them.
+	// ReasonQueued: another Redrive or Purge, or a look of the dead-letter API, has its turn at the dead-letter queue, or the connection has
+	// enough Redrives and Purges.
 	ReasonQueued = "Queued"
 	// ReasonMoving: messages are being moved.
 	ReasonMoving = "Moving"

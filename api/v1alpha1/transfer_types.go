@@ -128,7 +128,7 @@ type TransferStatus struct {
 	// +optional
 	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
 
-	// total is how many messages are looked at, at most: those that were ready at the beginning.
+	// total is how many messages are looked at, at most: those that were ready at the beginning, and those that other consumers held.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Total *int64 `json:"total,omitempty"`

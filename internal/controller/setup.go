@@ -56,7 +56,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("set up ConsumerQueues: %w", err)
 	}
 	finder := deadletterqueue.NewFinder(mgr.GetClient(), connections, queues.SharesQueue)
-	tasks := transfers.NewTasks(connections.Lifetime())
+	users := &deadletterqueue.Register{}
+	tasks := transfers.NewTasks(connections.Lifetime(), users)
 	redrives, err := transfers.Setup(mgr, transfers.Redrive, redrive.Start, tasks, finder)
 	if err != nil {
 		return fmt.Errorf("set up Redrives: %w", err)
@@ -65,7 +66,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("set up Purges: %w", err)
 	}
-	if err := deadletterapi.Setup(mgr, finder, options.DeadLetters); err != nil {
+	if err := deadletterapi.Setup(mgr, finder, users, options.DeadLetters); err != nil {
 		return fmt.Errorf("set up the dead-letter API: %w", err)
 	}
 	return addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics, redrives.EmitMetrics,

@@ -1,6 +1,8 @@
 package deadletterapi
 
 import (
+	"crypto/sha256"
+	"errors"
 	"math"
 	"net/http"
 	"time"
@@ -84,22 +86,70 @@ func typedText(value string) v1alpha1.TypedValue {
 	return v1alpha1.TypedValue{Type: "longstr", Encoding: v1alpha1.Base64, Value: []byte(value)}
 }
 
-// export writes all messages as they are.
+// export writes all messages as they are. It takes as many as fit into the memory of a stream, and gives them back. When the client has
+// read them, it goes on behind them.
 func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	q, err := parse(r.URL.Query(), selectionParameters)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	q.depth = math.MaxInt
+	q.depth, q.turnTime = math.MaxInt, exportTurnTime
 	out := newStream(r.Context(), w)
 	defer out.close()
-	_, looked, err := h.look(out.client, r, q, out.add)
-	if err != nil && out.count == 0 {
-		return nil, err
+	written := chain{}
+	for {
+		part := &chunk{out: out, written: &written, before: written}
+		_, looked, err := h.look(out.client, r, q, part.visit)
+		if err != nil && out.count == 0 {
+			return nil, err
+		}
+		if err == nil {
+			err = part.err()
+		}
+		if errors.Is(err, errUnread) && out.drain() == nil {
+			continue
+		}
+		out.end(looked, err)
+		return nil, nil
 	}
-	if err == nil {
-		err = out.err
+}
+
+// errChanged ends an export whose messages were not in front of the others any more when it went on.
+var errChanged = errors.New("messages that were exported left the queue, or changed their order, before all were exported. Export again")
+
+// chain identifies a sequence of messages.
+type chain struct {
+	length int
+	sum    [sha256.Size]byte
+}
+
+// with is the chain with another message at its end.
+func (c chain) with(id string) chain {
+	return chain{c.length + 1, sha256.Sum256(append(c.sum[:], id...))}
+}
+
+// chunk is a look of an export. It passes over the messages that earlier looks have exported, and exports those behind them.
+type chunk struct {
+	out *stream
+	// written are the exported messages, before those of earlier looks, and passed those of them that came again.
+	written        *chain
+	before, passed chain
+}
+
+func (c *chunk) visit(position int, letter deadletter.Letter) bool {
+	id := deadletter.Fingerprint(letter.Delivery)
+	if c.passed.length < c.before.length {
+		c.passed = c.passed.with(id)
+		return c.passed.length < c.before.length || c.passed == c.before
 	}
-	out.end(looked.Seen, err)
-	return nil, nil
+	*c.written = c.written.with(id)
+	return c.out.add(position, letter)
+}
+
+// err is why the look did not export all messages.
+func (c *chunk) err() error {
+	if c.passed != c.before {
+		return errChanged
+	}
+	return c.out.err
 }

@@ -1,6 +1,7 @@
 package deadletterapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,8 @@ type Handler struct {
 	looks looks
 	// answers are those under way.
 	answers *shares
+	// users are those who take messages out of dead-letter queues.
+	users *deadletterqueue.Register
 	// redact matches the names of headers whose values are not shown.
 	redact *regexp.Regexp
 	// watches says whether the operator works in a namespace.
@@ -180,7 +183,7 @@ func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
 }
 
 // target finds the queue that a request is about, and takes the turn at it.
-func (h *Handler) target(ctx context.Context, r request) (target, func(), error) {
+func (h *Handler) target(ctx context.Context, r request, within time.Duration) (target, func(), error) {
 	found, obstacle, err := h.finder.Find(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name})
 	if err != nil {
 		return target{}, nil, err
@@ -195,15 +198,23 @@ func (h *Handler) target(ctx context.Context, r request) (target, func(), error)
 	if err := check(found, details); err != nil {
 		return target{}, nil, err
 	}
-	end, err := h.looks.begin(found.Location.String() + " " + found.Names.Queue)
-	return target{found, details}, end, err
+	leave, err := h.takeTurn(ctx, found, within)
+	if err != nil {
+		return target{}, nil, err
+	}
+	end, err := h.looks.begin()
+	if err != nil {
+		leave()
+		return target{}, nil, err
+	}
+	return target{found, details}, func() { end(); leave() }, nil
 }
 
 // look shows messages that are the ConsumerQueue's own, and logs who has looked at how many.
 func (h *Handler) look(
 	ctx context.Context, r request, q query, visit func(position int, letter deadletter.Letter) bool,
 ) (target, lookedAt, error) {
-	at, end, err := h.target(ctx, r)
+	at, end, err := h.target(ctx, r, cmp.Or(q.turnTime, turnTime))
 	if err != nil {
 		return at, lookedAt{}, err
 	}

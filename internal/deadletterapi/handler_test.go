@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -24,6 +25,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -73,7 +75,7 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 		return false, true
 	}
 	w.handler = &Handler{
-		reader: api, finder: deadletterqueue.NewFinder(api, pool, alone), looks: looks{busy: map[string]bool{}},
+		reader: api, finder: deadletterqueue.NewFinder(api, pool, alone), users: &deadletterqueue.Register{},
 		answers: newShares(), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
 		admit: func(_ context.Context, _ *http.Request, asked wish) (string, error) {
@@ -218,18 +220,6 @@ func TestRefusals(t *testing.T) {
 					"somebody consumes. Have the queue recreated without x-single-active-consumer", "",
 			},
 		},
-		"somebody else looks": {
-			change: func(w *world) {
-				found, _, err := w.handler.finder.Find(w.t.Context(), client.ObjectKey{Namespace: "shop", Name: "orders"})
-				if err != nil {
-					w.t.Fatal(err)
-				}
-				if _, err := w.handler.looks.begin(found.Location.String() + " orders.dlq"); err != nil {
-					w.t.Fatal(err)
-				}
-			},
-			want: refusal{429, metav1.StatusReasonTooManyRequests, "somebody else looks at the queue; try again", "1"},
-		},
 		"a wrong parameter": {
 			path: messages + "?limit=none",
 			want: refusal{400, metav1.StatusReasonBadRequest, `limit: "none" must be a number from 1 to 1000`, ""},
@@ -350,24 +340,48 @@ func TestLooksEnd(t *testing.T) {
 	w.broker.Fail(vhost.QueueID("orders.dlq"), errors.New("no connection"))
 	topologytest.Equal(t, "refusal", refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq": no connection`, "1"},
 		w.refusal(ofShop+"/orders/messages"))
-	topologytest.Equal(t, "busy", 0, len(w.handler.looks.busy))
+	topologytest.Equal(t, "running", 0, w.handler.looks.running)
 	topologytest.Equal(t, "answers", 0, w.handler.answers.inAll)
 }
 
 func TestLooksAtATime(t *testing.T) {
 	t.Parallel()
-	l := looks{busy: map[string]bool{}}
+	l := looks{}
 	var ends []func()
-	for _, queue := range []string{"a", "b", "c", "d"} {
-		end, err := l.begin(queue)
-		topologytest.Equal(t, "error of "+queue, nil, err)
+	for range mostLooks {
+		end, err := l.begin()
+		topologytest.Equal(t, "error", nil, err)
 		ends = append(ends, end)
 	}
-	_, err := l.begin("e")
+	_, err := l.begin()
 	topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
 	ends[0]()
-	_, err = l.begin("e")
+	_, err = l.begin()
 	topologytest.Equal(t, "error when one has ended", nil, err)
+}
+
+// A look waits for a job that takes messages out of the same queue, and names it where that takes too long.
+func TestALookWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &Handler{users: &deadletterqueue.Register{}}
+		found := deadletterqueue.Queue{
+			ConsumerQueue: controllertest.InSync(t, `{}`), Names: topology.DeadLetters{Queue: "orders.dlq"},
+			Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"},
+		}
+		again := deadletterqueue.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
+		job := h.users.Join(again, found.Turn(), func() {})
+		_, err := h.takeTurn(t.Context(), found, turnTime)
+		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
+		topologytest.Equal(t, "error", `Redrive "again" takes messages of queue "orders.dlq"; try again when that has ended`, err.Error())
+		time.AfterFunc(time.Second, job.Leave)
+		leave, err := h.takeTurn(t.Context(), found, turnTime)
+		topologytest.Equal(t, "error when the job has ended in time", nil, err)
+		leave()
+		leave, err = h.takeTurn(t.Context(), found, turnTime)
+		topologytest.Equal(t, "error when nobody uses the queue", nil, err)
+		leave()
+	})
 }
 
 // Clients that do not read their answers use up the share of their namespace, and no list of queues waits for them.

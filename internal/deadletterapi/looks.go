@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	messaging "github.com/warren-mq/warren/api/v1alpha1"
@@ -28,32 +29,56 @@ const (
 	mostLooks = 4
 	// lookTime is how long a look takes at most, but for an export.
 	lookTime = 30 * time.Second
+	// turnTime is how long a look waits for others that take messages out of the queue, and exportTurnTime how long each look of an export
+	// does.
+	turnTime, exportTurnTime = 5 * time.Second, time.Minute
 	// retrySoon and retryLater are the seconds after which a client may ask again: the latter if something has to change first.
 	retrySoon, retryLater = 1, 30
 )
 
 // looks are those under way.
 type looks struct {
-	mu   sync.Mutex
-	busy map[string]bool // by queue
+	mu      sync.Mutex
+	running int
 }
 
-// begin has a look wait its turn: one at a time at each queue, for two that look see different messages.
-func (l *looks) begin(queue string) (end func(), err error) {
+// begin counts a look, until end is called.
+func (l *looks) begin() (end func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.busy[queue]:
-		return nil, apierrors.NewTooManyRequests("somebody else looks at the queue; try again", retrySoon)
-	case len(l.busy) >= mostLooks:
+	if l.running == mostLooks {
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d others look at queues; try again", mostLooks), retrySoon)
 	}
-	l.busy[queue] = true
+	l.running++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.busy, queue)
+		l.running--
 	}, nil
+}
+
+// takeTurn waits until nobody else in this process takes messages out of a queue: messages that one holds are hidden from the others.
+func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, within time.Duration) (leave func(), err error) {
+	granted := make(chan struct{})
+	place := h.users.Join(deadletterqueue.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(),
+		func() { close(granted) })
+	rival, waits := place.Waits()
+	if !waits {
+		return place.Leave, nil
+	}
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	select {
+	case <-granted:
+		return place.Leave, nil
+	case <-limit.C:
+		why := rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace)
+		err = apierrors.NewTooManyRequests(why+"; try again when that has ended", retrySoon)
+	case <-ctx.Done():
+		err = unavailable(retrySoon, ctx.Err().Error())
+	}
+	place.Leave()
+	return nil, err
 }
 
 // target is a queue that may be looked at.
@@ -118,7 +143,7 @@ func (t target) look(
 			return !enough
 		},
 	})
-	seen := v1alpha1.Seen{}
+	seen := v1alpha1.Seen{Unseen: int64(looked.Unseen)}
 	switch {
 	case errors.Is(err, transfer.ErrUnreadable):
 		seen.PartialReason = v1alpha1.PartialUnreadable
@@ -126,13 +151,25 @@ func (t target) look(
 		seen.PartialReason = v1alpha1.PartialTime
 	case err != nil:
 		return looked, seen, whyNoLook(err, t.Names.Queue)
-	case looked.Consumers > 0:
-		seen.PartialReason = v1alpha1.PartialHeldByConsumers
-	case looked.Ready > most && !enough:
-		seen.PartialReason = v1alpha1.PartialDepth
+	default:
+		seen.PartialReason = partialReason(looked, most, enough, t.DelaysReturned)
 	}
 	seen.Partial = seen.PartialReason != ""
 	return looked, seen, nil
+}
+
+// partialReason is why a look that nothing has stopped did not see all messages; empty if it has seen them. Enough says that it ended at a
+// message, because no more were wanted.
+func partialReason(looked transfer.Looked, most int, enough, delaysReturned bool) v1alpha1.PartialReason {
+	switch {
+	case looked.Consumers > 0, looked.Unseen > 0:
+		return v1alpha1.PartialHeldByConsumers
+	case looked.Ready > most && !enough:
+		return v1alpha1.PartialDepth
+	case delaysReturned:
+		return v1alpha1.PartialDelayed
+	}
+	return ""
 }
 
 // whyNoLook is the answer where the broker shows no messages.

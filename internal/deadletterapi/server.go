@@ -41,7 +41,7 @@ type Options struct {
 const certificateTime = 10 * 365 * 24 * time.Hour
 
 // Setup adds the API to a manager. Only the leader serves, for only the leader is connected to brokers.
-func Setup(mgr ctrl.Manager, finder *deadletterqueue.Finder, options Options) error {
+func Setup(mgr ctrl.Manager, finder *deadletterqueue.Finder, users *deadletterqueue.Register, options Options) error {
 	if options.BindAddress == "" || options.BindAddress == "0" {
 		return nil
 	}
@@ -66,7 +66,7 @@ func Setup(mgr ctrl.Manager, finder *deadletterqueue.Finder, options Options) er
 	log := mgr.GetLogger().WithName("dead-letters")
 	label := label{pod: options.Pod, client: mgr.GetClient(), log: log, cleared: make(chan struct{})}
 	handler := &Handler{
-		reader: mgr.GetClient(), finder: finder, admit: gate{access, proxy}.admit, looks: looks{busy: map[string]bool{}},
+		reader: mgr.GetClient(), finder: finder, admit: gate{access, proxy}.admit, users: users,
 		answers: newShares(), redact: redact,
 		log: log,
 		watches: func(namespace string) bool {

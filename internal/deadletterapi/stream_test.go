@@ -7,10 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -51,7 +58,7 @@ func exportedLines(t *testing.T, export, body []byte) (count int, end v1alpha1.E
 	return count, end
 }
 
-// A look does not wait for a client that takes nothing. What was looked at by then is exported whole, and the last line tells of the rest.
+// A look does not wait for a client that reads nothing. What does not fit is exported by the next look, when the client has read.
 func TestStreamToALazyClient(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -59,7 +66,7 @@ func TestStreamToALazyClient(t *testing.T) {
 		slow           bool
 	}{
 		"little": {size: 1 << 10, messages: 1000},
-		"much":   {size: 64 << 10, messages: 1000, slow: true},
+		"much":   {size: 64 << 10, messages: 500, slow: true},
 		"a message that is larger than what waits": {size: 13 << 20, messages: 2, slow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,22 +74,87 @@ func TestStreamToALazyClient(t *testing.T) {
 			client := lazyClient{httptest.NewRecorder(), make(chan struct{}), nil}
 			out := newStream(t.Context(), client)
 			letter := orders.Read(&amqp.Delivery{Body: make([]byte, test.size)})
-			added := 0
-			for more := true; more && added < test.messages; added++ {
-				more = out.add(added, letter)
+			reads, slow := sync.OnceFunc(func() { close(client.reads) }), false
+			for added := range test.messages {
+				if !out.add(added, letter) {
+					topologytest.Equal(t, "unread", true, errors.Is(out.err, errUnread))
+					slow = true
+					reads()
+					topologytest.Equal(t, "error of drain", nil, out.drain())
+				}
 			}
-			topologytest.Equal(t, "slow", test.slow, errors.Is(out.err, errSlowClient))
-			topologytest.Equal(t, "cut short", test.slow, added < test.messages)
-			close(client.reads)
-			want := v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: int64(added)}
-			if test.slow {
-				want.Error = errSlowClient.Error()
-			}
-			out.end(v1alpha1.Seen{}, out.err)
+			reads()
+			topologytest.Equal(t, "slow", test.slow, slow)
+			out.end(lookedAt{ready: test.messages}, out.err)
 			out.close()
 			count, end := exportedLines(t, client.Body.Bytes(), letter.Body)
-			topologytest.Equal(t, "count", added, count)
-			topologytest.Equal(t, "end", want, end)
+			topologytest.Equal(t, "count", test.messages, count)
+			topologytest.Equal(t, "end", v1alpha1.ExportEnd{
+				Kind: v1alpha1.KindExportEnd, Count: int64(test.messages), Ready: int64(test.messages),
+			}, end)
+		})
+	}
+}
+
+// A look of an export holds messages for ten seconds. The time that it waits for its turn does not count.
+func TestALookOfAnExportEndsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		out := newStream(t.Context(), httptest.NewRecorder())
+		letter := orders.Read(&amqp.Delivery{Body: []byte("1")})
+		for range 2 {
+			time.Sleep(exportTurnTime)
+			topologytest.Equal(t, "more after the first message", true, out.add(0, letter))
+			time.Sleep(holdTime + time.Second)
+			topologytest.Equal(t, "more after the time", false, out.add(1, letter))
+			topologytest.Equal(t, "error of drain", nil, out.drain())
+		}
+		out.close()
+	})
+}
+
+// An export gives messages back while its client reads, and goes on behind those that it has exported. If they have changed, it says so.
+func TestExportToALazyClient(t *testing.T) {
+	t.Parallel()
+	letters := make([]amqp.Delivery, 300)
+	for i := range letters {
+		letters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
+	}
+	for name, test := range map[string]struct {
+		between []amqp.Delivery // while messages are back in the queue
+		count   int             // of exported messages; zero if it depends on the machine
+		error   string
+	}{
+		"nothing has changed":        {between: letters, count: 300},
+		"the first has left":         {between: letters[1:], error: errChanged.Error()},
+		"all have left":              {between: nil, error: errChanged.Error()},
+		"another came to the end":    {between: append(slices.Clone(letters), letters[0]), count: 301},
+		"another is in front of all": {between: append([]amqp.Delivery{{MessageId: "new"}}, letters...), error: errChanged.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, `{}`, unchanged)
+			w.broker.SetLetters("orders.dlq", letters...)
+			lazy := lazyClient{httptest.NewRecorder(), make(chan struct{}), make(chan struct{}, 1)}
+			var exporting sync.WaitGroup
+			exporting.Go(func() {
+				w.handler.routes().ServeHTTP(lazy, httptest.NewRequest(http.MethodGet, ofShop+"/orders/export", http.NoBody))
+			})
+			<-lazy.begun
+			found, _, err := w.handler.finder.Find(t.Context(), client.ObjectKey{Namespace: "shop", Name: "orders"})
+			topologytest.Equal(t, "error of Find", nil, err)
+			leave, err := w.handler.takeTurn(t.Context(), found, time.Minute) // granted when the export has given messages back
+			topologytest.Equal(t, "error of the turn", nil, err)
+			w.broker.SetLetters("orders.dlq", test.between...)
+			leave()
+			close(lazy.reads)
+			exporting.Wait()
+			count, end := exportedLines(t, lazy.Body.Bytes(), letters[0].Body)
+			topologytest.Equal(t, "error", test.error, end.Error)
+			topologytest.Equal(t, "lines", end.Count, int64(count))
+			if test.count > 0 {
+				topologytest.Equal(t, "count", test.count, count)
+			}
 		})
 	}
 }
@@ -90,15 +162,15 @@ func TestStreamToALazyClient(t *testing.T) {
 // A client that reads is waited for, however large a message is.
 func TestStreamOfLargeMessages(t *testing.T) {
 	t.Parallel()
-	client := httptest.NewRecorder()
-	out := newStream(t.Context(), client)
+	recorder := httptest.NewRecorder()
+	out := newStream(t.Context(), recorder)
 	letter := orders.Read(&amqp.Delivery{Body: make([]byte, 13<<20)})
 	for position := range 2 {
 		topologytest.Equal(t, "more", true, out.add(position, letter))
 	}
-	out.end(v1alpha1.Seen{}, nil)
+	out.end(lookedAt{}, nil)
 	out.close()
-	count, end := exportedLines(t, client.Body.Bytes(), letter.Body)
+	count, end := exportedLines(t, recorder.Body.Bytes(), letter.Body)
 	topologytest.Equal(t, "count", 2, count)
 	topologytest.Equal(t, "end", v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: 2}, end)
 }
@@ -107,12 +179,12 @@ func TestStreamOfLargeMessages(t *testing.T) {
 func TestStreamToNobody(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
-	client := httptest.NewRecorder()
-	out := newStream(ctx, client)
+	recorder := httptest.NewRecorder()
+	out := newStream(ctx, recorder)
 	leave()
 	topologytest.Equal(t, "more", false, out.add(0, orders.Read(&amqp.Delivery{Body: make([]byte, 64<<10)})))
 	topologytest.Equal(t, "gone", true, errors.Is(out.err, context.Canceled))
-	out.end(v1alpha1.Seen{}, out.err)
+	out.end(lookedAt{}, out.err)
 	out.close()
-	topologytest.Equal(t, "written", 0, client.Body.Len())
+	topologytest.Equal(t, "written", 0, recorder.Body.Len())
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -58,21 +60,56 @@ const (
 	zeroPause  = 300 * time.Millisecond
 )
 
-// CountReady counts the messages of a queue that wait for a consumer, on the cluster of this name; false if there is no such queue.
-func (c *Connection) CountReady(ctx context.Context, cluster, queue string) (ready int, exists bool, err error) {
-	for range zeroCounts {
-		ready, exists, err = c.countReady(ctx, cluster, queue)
-		if err != nil || !exists || ready > 0 || management.Sleep(ctx, c.errs, zeroPause) != nil {
-			break
-		}
-	}
-	return ready, exists, err
+// Backlog is what a queue has for a transfer that begins.
+type Backlog struct {
+	// Ready is how many messages wait for a consumer.
+	Ready int
+	// Held is how many messages other consumers hold.
+	Held int
+	// IsUncounted says that the queue has ready messages, and is too busy to count them.
+	IsUncounted bool
 }
 
-func (c *Connection) countReady(ctx context.Context, cluster, queue string) (ready int, exists bool, err error) {
-	declared, err := declaredQueue(ctx, c.channels, cluster, queue)
-	if errors.Is(err, brokererr.ErrNotFound) {
-		return 0, false, nil
+// heldPause is the time after which the broker has counted what consumers hold: it counts every five seconds.
+const heldPause = 6 * time.Second
+
+// Backlog counts the messages of a queue, on the cluster of this name; false if there is no such queue. Where others consume the queue, it
+// waits until the broker has counted what they hold.
+func (c *Connection) Backlog(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
+	declared, exists, err := c.countReady(ctx, cluster, queue)
+	for range zeroCounts {
+		if err != nil || !exists || declared.Messages > 0 || management.Sleep(ctx, c.errs, zeroPause) != nil {
+			break
+		}
+		declared, exists, err = c.countReady(ctx, cluster, queue)
 	}
-	return declared.Messages, err == nil, err
+	counted.Ready = declared.Messages
+	if err != nil || !exists || declared.Messages > 0 && declared.Consumers == 0 {
+		return counted, exists, err
+	}
+	if declared.Consumers > 0 {
+		if err := management.Sleep(ctx, c.errs, heldPause); err != nil {
+			return counted, true, err
+		}
+	}
+	totals, err := c.totals(ctx, queue)
+	counted.IsUncounted = declared.Messages == 0 && totals.Ready() > 0
+	if declared.Consumers > 0 {
+		counted.Held = int(totals.Unacknowledged)
+	}
+	return counted, true, err
+}
+
+// totals are the numbers of messages of a queue that the management API tells.
+func (c *Connection) totals(ctx context.Context, queue string) (management.MessageCount, error) {
+	counts, err := c.writeAPI.MessageCounts(ctx, func(name string) bool { return name == queue })
+	return counts[queue], err
+}
+
+func (c *Connection) countReady(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error) {
+	declared, err = declaredQueue(ctx, c.channels, cluster, queue)
+	if errors.Is(err, brokererr.ErrNotFound) {
+		return declared, false, nil
+	}
+	return declared, err == nil, err
 }

@@ -131,7 +131,7 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 			Eventually(func() v1alpha1.ExportEnd {
 				_, end := readExport(l.open("/orders/export"))
 				if end.Error == "" { // otherwise the export says that messages are missing
-					Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: large}))
+					Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: large, Ready: large}))
 				}
 				return end
 			}).Should(HaveField("Error", BeEmpty()))

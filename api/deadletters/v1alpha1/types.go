@@ -60,6 +60,8 @@ type Seen struct {
 	Partial bool `json:"partial"`
 	// partialReason says why.
 	PartialReason PartialReason `json:"partialReason,omitempty"`
+	// unseen is how many messages were ready at the beginning and did not come, because others took them meanwhile.
+	Unseen int64 `json:"unseen,omitempty"`
 	// skipped counts the messages that are left out, by reason. OtherOrigin and NoOrigin: messages of a shared queue that belong to other
 	// ConsumerQueues, or do not tell which queue they come from. NotEvaluated: where failed on the message. Undated: diedAfter or
 	// diedBefore is set, and the message does not tell when it died.
@@ -82,6 +84,8 @@ const (
 	PartialTime PartialReason = "TimeReached"
 	// PartialUnreadable: the broker cannot deliver a message over AMQP 0-9-1, nor what stands behind it.
 	PartialUnreadable PartialReason = "UnreadableMessage"
+	// PartialDelayed: a policy or an argument has RabbitMQ hide messages for some time after a look or a job has given them back.
+	PartialDelayed PartialReason = "ReturnsDelayed"
 )
 
 // Group are the messages that died for one reason in one queue, with one value of the header that somebody groups by.
@@ -222,6 +226,8 @@ type ExportEnd struct {
 	Kind string `json:"kind"`
 	// count is how many messages were written.
 	Count int64 `json:"count"`
+	// ready is how many messages were ready when the export looked at the queue last, whatever was selected.
+	Ready int64 `json:"ready"`
 	Seen  `json:",inline"`
 	// error says why the export ended early; empty if it did not.
 	Error string `json:"error,omitempty"`

@@ -41,8 +41,8 @@ func (s side) cluster() string { return s.Health().Cluster.Key() }
 func (s side) awaitReady(t *testing.T, queue string, want int) {
 	t.Helper()
 	NewWithT(t).Eventually(func() (int, error) {
-		ready, _, err := s.CountReady(t.Context(), s.cluster(), queue)
-		return ready, err
+		counted, _, err := s.Backlog(t.Context(), s.cluster(), queue)
+		return counted.Ready, err
 	}).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(want))
 }
 
@@ -192,14 +192,14 @@ var promises = map[string]func(t *testing.T, b side){
 	"messages that are ready are counted": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
-		ready, exists, err := b.CountReady(t.Context(), b.cluster(), "orders")
-		topologytest.Equal(t, "ready", 1, ready)
+		counted, exists, err := b.Backlog(t.Context(), b.cluster(), "orders")
+		topologytest.Equal(t, "backlog", rabbit.Backlog{Ready: 1}, counted)
 		topologytest.Equal(t, "exists", true, exists)
 		topologytest.Equal(t, "error", nil, err)
-		_, exists, err = b.CountReady(t.Context(), b.cluster(), "absent")
+		_, exists, err = b.Backlog(t.Context(), b.cluster(), "absent")
 		topologytest.Equal(t, "absent exists", false, exists)
 		topologytest.Equal(t, "error of absent", nil, err)
-		_, _, err = b.CountReady(t.Context(), "another", "orders")
+		_, _, err = b.Backlog(t.Context(), "another", "orders")
 		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
 	},
 	"messages are moved from queue to queue": func(t *testing.T, b side) {

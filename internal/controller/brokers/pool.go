@@ -80,8 +80,8 @@ type Broker interface {
 	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
 	// Look shows messages; see rabbit.Connection.Look.
 	Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error)
-	// CountReady counts messages; see rabbit.Connection.CountReady.
-	CountReady(ctx context.Context, cluster, queue string) (ready int, exists bool, err error)
+	// Backlog counts messages; see rabbit.Connection.Backlog.
+	Backlog(ctx context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error)
 	// LastDeletion is when DeleteEmpty last deleted queues; zero if it never did.
 	LastDeletion() time.Time
 	// Fences names the policies of this owner that keep queues from taking messages.

@@ -47,6 +47,11 @@ type Queue struct {
 	Names topology.DeadLetters
 }
 
+// Turn is the turn of those who take messages out of the queue.
+func (q Queue) Turn() Turn {
+	return Turn{Connection: brokers.ConnectionKey(q.ConsumerQueue), Location: q.Location, Queue: q.Names.Queue}
+}
+
 // Details are what the broker has of a dead-letter queue.
 type Details struct {
 	Source deadletter.Source
@@ -54,6 +59,8 @@ type Details struct {
 	Type string
 	// Limited: the broker may drop messages that are taken and given back.
 	Limited bool
+	// DelaysReturned: the broker may hide messages for some time that were taken and given back.
+	DelaysReturned bool
 	// SingleActiveConsumer: nobody gets messages while somebody else consumes.
 	SingleActiveConsumer bool
 }
@@ -152,6 +159,7 @@ func (f *Finder) Inspect(ctx context.Context, found Queue) (Details, *Obstacle) 
 	details := Details{
 		Source: deadletter.Source{Main: found.Names.Main, Shared: shares}, Type: cmp.Or(queue.Type(), vhost.TypeClassic),
 		Limited:              plan.MayLimitDeliveries(name, queue, observed.Policies, found.Version),
+		DelaysReturned:       plan.MayDelayReturned(name, queue, observed.Policies),
 		SingleActiveConsumer: queue.Arguments[vhost.ArgSingleActiveConsumer] == true,
 	}
 	for _, tier := range found.Names.Tiers {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/transfers"
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -24,7 +25,7 @@ func TestJudge(t *testing.T) {
 		once := intstr.FromInt32(1)
 		r.Spec.MaxRedrives = &once
 	})
-	from := transfers.Move{Turn: transfers.Turn{Queue: "orders.dlq"}, Source: deadletter.Source{Main: "orders"}}
+	from := transfers.Move{Turn: deadletterqueue.Turn{Queue: "orders.dlq"}, Source: deadletter.Source{Main: "orders"}}
 	judgeFor := func(change func(*transfers.Move)) judge {
 		m := from
 		change(&m)

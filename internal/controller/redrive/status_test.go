@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/transfers"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
@@ -42,7 +43,7 @@ func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
 	t.Parallel()
 	w := Start(redriveOf("again", 1, nil), nil)
 	valueOf := func(state transfer.State, detail, to string) conditions.Value {
-		return w.Doing(transfer.Progress{State: state, Detail: detail}, transfers.Move{Turn: transfers.Turn{Queue: "orders.dlq"}, Destination: to})
+		return w.Doing(transfer.Progress{State: state, Detail: detail}, transfers.Move{Turn: deadletterqueue.Turn{Queue: "orders.dlq"}, Destination: to})
 	}
 	for name, test := range map[string]struct {
 		state      transfer.State
@@ -67,7 +68,7 @@ func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
 	}
 	dry := Start(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = new(true) }), nil)
 	topologytest.Equal(t, "message of a dry run", `looks at the messages of queue "orders.dlq"`,
-		dry.Doing(transfer.Progress{}, transfers.Move{Turn: transfers.Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
+		dry.Doing(transfer.Progress{}, transfers.Move{Turn: deadletterqueue.Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
 }
 
 func TestOutcome(t *testing.T) {

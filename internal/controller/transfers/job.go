@@ -27,6 +27,10 @@ type Key struct {
 	client.ObjectKey
 }
 
+func (k Key) user() deadletterqueue.User {
+	return deadletterqueue.User{Kind: string(k.Kind), ObjectKey: k.ObjectKey}
+}
+
 // Job is a Redrive or a Purge: what both have.
 type Job struct {
 	client.Object

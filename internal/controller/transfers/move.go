@@ -3,19 +3,17 @@ package transfers
 import (
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/deadletter"
-	"github.com/warren-mq/warren/internal/ownership"
 )
 
 // Move says where messages are taken from and where they go.
 type Move struct {
 	Broker  brokers.Broker
 	Cluster string
-	Turn    Turn
+	Turn    deadletterqueue.Turn
 	// ConsumerQueue is the name of the ConsumerQueue, and Source tells its dead letters.
 	ConsumerQueue string
 	Source        deadletter.Source
@@ -26,23 +24,6 @@ type Move struct {
 	Behind string
 	// Limited: the queue may lose messages that are given back.
 	Limited bool
-}
-
-// Turn is what one object at a time has: a queue. A connection has so many turns.
-type Turn struct {
-	Connection client.ObjectKey
-	Location   ownership.Location
-	Queue      string
-}
-
-// isAt reports whether two turns may be at the same queue: connections may spell the way to a cluster differently. Turns of two
-// namespaces are at the same queue only if AMQP was let in at the same address, because another tenant can forge the rest.
-func (t Turn) isAt(other Turn) bool {
-	here, there := t.Location.Cluster, other.Location.Cluster
-	if t.Connection.Namespace != other.Connection.Namespace && here.Endpoint != there.Endpoint {
-		return false
-	}
-	return here.MayBe(there) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
 }
 
 // To is where each message is published; nil if that depends on the message.

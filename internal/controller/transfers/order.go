@@ -30,10 +30,8 @@ func (s *scope) takeTurn(ctx context.Context, m Move) (why string, queued bool, 
 	case rival.Name == "":
 		return fmt.Sprintf("%d Redrives and Purges take messages through BrokerConnection %q",
 			turnsOfConnection, m.Turn.Connection.Name), true, nil
-	case rival.Namespace != s.before.GetNamespace():
-		return fmt.Sprintf("a %s in another namespace takes messages of queue %q", rival.Kind, m.Turn.Queue), true, nil
 	}
-	return fmt.Sprintf("%s %q takes messages of queue %q", rival.Kind, rival.Name, m.Turn.Queue), true, nil
+	return rival.Uses(m.Turn.Queue, s.before.GetNamespace()), true, nil
 }
 
 // whoComesFirst finds another object for the same ConsumerQueue that has its turn before this one.

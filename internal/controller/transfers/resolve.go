@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -34,7 +33,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Halt, error) {
 	}
 	m := Move{
 		Broker: from.Broker, Cluster: from.Location.Cluster.Key(), ConsumerQueue: from.ConsumerQueue.Name,
-		Turn:   Turn{Connection: brokers.ConnectionKey(from.ConsumerQueue), Location: from.Location, Queue: from.Names.Queue},
+		Turn:   from.Turn(),
 		Source: details.Source, Limited: details.Limited,
 	}
 	stop, err = s.work.Destine(ctx, from, &m)

@@ -176,21 +176,31 @@ func (s *scope) count(ctx context.Context, m Move) *Halt {
 	if s.before.hasBegun() {
 		return nil
 	}
-	ready, exists, err := m.Broker.CountReady(ctx, m.Cluster, m.Turn.Queue)
+	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Turn.Queue)
 	if err != nil {
 		return WhyBrokerRefuses(err)
 	}
 	if !exists {
 		return Waiting(v1alpha1.ReasonSourceMissing, fmt.Sprintf("queue %q does not exist", m.Turn.Queue))
 	}
-	if ready == 0 && !m.Limited {
+	switch {
+	case counted.Ready+counted.Held > 0:
+	case m.Limited && counted.IsUncounted: // a look could have the broker delete messages
+		return tooBusy(m.Turn.Queue)
+	case !m.Limited:
 		if stop := s.whyUncounted(ctx, m); stop != nil {
 			return stop
 		}
 	}
-	s.status.Total = new(int64(ready))
+	s.status.Total = new(int64(counted.Ready + counted.Held))
 	s.status.StartTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
 	return nil
+}
+
+func tooBusy(queue string) *Halt {
+	stop := Waiting(v1alpha1.ReasonBrokerUnreachable, fmt.Sprintf("queue %q is too busy to count its messages", queue))
+	stop.Retry = soonRetry
+	return stop
 }
 
 // whyUncounted is the Halt where a queue has messages that the broker has not counted: a quorum queue that is busy says zero. An object
@@ -206,9 +216,7 @@ func (s *scope) whyUncounted(ctx context.Context, m Move) *Halt {
 	})
 	switch {
 	case !counted, errors.Is(err, transfer.ErrUnreadable):
-		stop := Waiting(v1alpha1.ReasonBrokerUnreachable, fmt.Sprintf("queue %q is too busy to count its messages", m.Turn.Queue))
-		stop.Retry = soonRetry
-		return stop
+		return tooBusy(m.Turn.Queue)
 	case err != nil:
 		return WhyBrokerRefuses(err)
 	}

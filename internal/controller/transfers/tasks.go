@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
@@ -31,12 +32,16 @@ type Tasks struct {
 	of map[Key]*Task
 	// queued are those that wait for a turn.
 	queued map[Key]bool
+
+	// users has these objects and whoever else takes messages out of dead-letter queues; places are those of the objects.
+	users  *deadletterqueue.Register
+	places map[Key]*deadletterqueue.Place
 }
 
 // Task is a turn, and the transfer that has begun in it. The zero Task is none.
 type Task struct {
 	uid  types.UID
-	turn Turn
+	turn deadletterqueue.Turn
 
 	Move     Move
 	cancel   context.CancelFunc // nil before the transfer has begun
@@ -59,11 +64,11 @@ func (t Task) HasBegun() bool { return t.cancel != nil }
 // runs says whether the transfer has not ended yet.
 func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 
-// NewTasks makes Tasks whose transfers end with a context.
-func NewTasks(lifetime context.Context) *Tasks {
+// NewTasks makes Tasks whose transfers end with a context, and take turns with the others in a Register.
+func NewTasks(lifetime context.Context, users *deadletterqueue.Register) *Tasks {
 	return &Tasks{
 		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
-		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}},
+		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}}, users: users, places: map[Key]*deadletterqueue.Place{},
 	}
 }
 
@@ -80,9 +85,9 @@ func (t *Tasks) look(key Key, uid types.UID) Task {
 	return Task{}
 }
 
-// claim gives an object a turn. If the object has to wait, rival is the object that has the turn at the queue; empty if there is none, and
-// the connection has no more turns. The object is woken when another one gives its turn up.
-func (t *Tasks) claim(key Key, uid types.UID, wanted Turn) (rival Key, granted bool) {
+// claim gives an object a turn. If the object has to wait, rival has the turn at the queue; it is the zero User if the connection has no
+// more turns. The object is woken when the turn has come, or a turn of the connection is given up.
+func (t *Tasks) claim(key Key, uid types.UID, wanted deadletterqueue.Turn) (rival deadletterqueue.User, granted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch own := t.of[key]; {
@@ -91,31 +96,52 @@ func (t *Tasks) claim(key Key, uid types.UID, wanted Turn) (rival Key, granted b
 		delete(t.of, key)
 	default: // the transfer of an object that had the same name is still settling
 		t.queued[key] = true
-		return key, false
+		return key.user(), false
 	}
 	taken := 0
-	for other, has := range t.of {
-		if has.turn.isAt(wanted) {
-			t.queued[key] = true
-			return other, false
-		}
+	for _, has := range t.of {
 		if has.turn.Connection == wanted.Connection {
 			taken++
 		}
 	}
 	if taken >= turnsOfConnection {
+		t.leave(key)
 		t.queued[key] = true
-		return Key{}, false
+		return deadletterqueue.User{}, false
+	}
+	if rival, waits := t.placeAt(key, wanted).Waits(); waits {
+		return rival, false
 	}
 	delete(t.queued, key)
 	t.of[key] = &Task{uid: uid, turn: wanted}
-	return Key{}, true
+	return deadletterqueue.User{}, true
 }
 
-// await has an object woken when another one gives its turn up.
+// placeAt is the place of an object at a queue.
+func (t *Tasks) placeAt(key Key, wanted deadletterqueue.Turn) *deadletterqueue.Place {
+	if place := t.places[key]; place != nil && place.Turn() == wanted {
+		return place
+	}
+	t.leave(key)
+	t.places[key] = t.users.Join(key.user(), wanted, func() { t.wakeUp(key) })
+	return t.places[key]
+}
+
+// leave gives up the place of an object.
+func (t *Tasks) leave(key Key) {
+	if place := t.places[key]; place != nil {
+		delete(t.places, key)
+		place.Leave()
+	}
+}
+
+// await has an object woken when another one gives its turn up. Until then it has no place at the queue.
 func (t *Tasks) await(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if own := t.of[key]; own == nil || !own.runs() {
+		t.leave(key)
+	}
 	t.queued[key] = true
 }
 
@@ -217,6 +243,7 @@ func (t *Tasks) drop(key Key, uid types.UID) {
 	had := has != nil || t.queued[key]
 	if has == nil || has.uid == uid || !has.runs() {
 		delete(t.of, key)
+		t.leave(key)
 	}
 	delete(t.queued, key)
 	var woken []Key

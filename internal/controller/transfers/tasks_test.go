@@ -8,6 +8,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -19,7 +20,7 @@ func key(name string) Key { return Key{Redrive, client.ObjectKey{Namespace: "sho
 // newTasks makes Tasks that tell whom they wake.
 func newTasks(t *testing.T, tell func(client.ObjectKey)) *Tasks {
 	t.Helper()
-	tasks := NewTasks(t.Context())
+	tasks := NewTasks(t.Context(), &deadletterqueue.Register{})
 	for _, kind := range []Kind{Redrive, Purge} {
 		tasks.Wake(kind, tell)
 	}
@@ -31,8 +32,8 @@ func silent(moved int) transfer.Config {
 	return transfer.Config{Moved: moved, Report: func(transfer.Progress) {}}
 }
 
-func turnAt(connection, queue string) Turn {
-	return Turn{Connection: key(connection).ObjectKey, Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"}, Queue: queue}
+func turnAt(connection, queue string) deadletterqueue.Turn {
+	return deadletterqueue.Turn{Connection: key(connection).ObjectKey, Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"}, Queue: queue}
 }
 
 func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
@@ -43,7 +44,7 @@ func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 	topologytest.Equal(t, "first has the turn", true, granted)
 	rival, granted := r.claim(key("second"), "2", turnAt("other", "orders.dlq"))
 	topologytest.Equal(t, "second has the turn", false, granted)
-	topologytest.Equal(t, "rival", key("first"), rival)
+	topologytest.Equal(t, "rival", key("first").user(), rival)
 	_, granted = r.claim(key("third"), "3", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "third has the turn at another queue", true, granted)
 	r.drop(key("first"), "1")
@@ -65,25 +66,7 @@ func TestATurnInWhichNothingHasBegunIsGrantedAgain(t *testing.T) {
 	r.begin(key("orders"), Move{Broker: brokerstest.NewMover(nil)}, silent(0), transfer.Settings{}, time.Now())
 	rival, granted := r.claim(key("orders"), "2", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "granted to another of that name while a transfer runs", false, granted)
-	topologytest.Equal(t, "rival", key("orders"), rival)
-}
-
-// Connections may spell the way to a cluster differently.
-func TestTwoWaysToOneQueue(t *testing.T) {
-	t.Parallel()
-	one, other := turnAt("one", "orders.dlq"), turnAt("other", "orders.dlq")
-	one.Location.Cluster = vhost.Cluster{ID: "x", Name: "a", Endpoint: "mq:5672"}
-	other.Location.Cluster = vhost.Cluster{Name: "a", Endpoint: "rabbitmq.shop.svc:5672"}
-	topologytest.Equal(t, "may be one queue", true, one.isAt(other))
-	other.Location.Cluster = vhost.Cluster{ID: "y", Name: "a"}
-	topologytest.Equal(t, "another cluster of that name", false, one.isAt(other))
-
-	// A server of another tenant can claim to be any cluster, but not to listen at any address.
-	other.Location.Cluster = vhost.Cluster{ID: "x", Name: "a", Endpoint: "evil:5672"}
-	other.Connection.Namespace = "evil"
-	topologytest.Equal(t, "another namespace claims the cluster", false, one.isAt(other))
-	other.Location.Cluster.Endpoint = "mq:5672"
-	topologytest.Equal(t, "another namespace at the same address", true, one.isAt(other))
+	topologytest.Equal(t, "rival", key("orders").user(), rival)
 }
 
 func TestAConnectionHasFourTurns(t *testing.T) {
@@ -96,7 +79,7 @@ func TestAConnectionHasFourTurns(t *testing.T) {
 	}
 	rival, granted := r.claim(key("e"), "1", turnAt("default", "e"))
 	topologytest.Equal(t, "the fifth has a turn", false, granted)
-	topologytest.Equal(t, "its rival", Key{}, rival)
+	topologytest.Equal(t, "its rival", deadletterqueue.User{}, rival)
 	_, granted = r.claim(key("f"), "1", turnAt("other", "f"))
 	topologytest.Equal(t, "one of another connection has a turn", true, granted)
 	r.drop(key("b"), "1")
@@ -150,4 +133,39 @@ func TestATransferOfARedriveThatIsGoneKeepsItsTurnUntilItHasEnded(t *testing.T) 
 	r.forget(key("orders"), "")
 	topologytest.Equal(t, "the next one is woken", key("next").ObjectKey, <-told)
 	topologytest.Equal(t, "tasks", 0, len(r.Begun(Redrive)))
+}
+
+// A look of the dead-letter API holds messages, which a job would not see. While the job waits, it keeps its place before looks that come later.
+func TestAJobWaitsForALook(t *testing.T) {
+	t.Parallel()
+	told := controllertest.NewTold()
+	r := newTasks(t, told.Tell)
+	looker := deadletterqueue.User{ObjectKey: key("orders").ObjectKey}
+	look := r.users.Join(looker, turnAt("default", "orders.dlq"), func() {})
+	rival, granted := r.claim(key("job"), "1", turnAt("other", "orders.dlq"))
+	topologytest.Equal(t, "granted during the look", false, granted)
+	topologytest.Equal(t, "rival", looker, rival)
+	later := r.users.Join(looker, turnAt("default", "orders.dlq"), func() {})
+	look.Leave()
+	topologytest.Equal(t, "woken", key("job").ObjectKey, <-told)
+	_, granted = r.claim(key("job"), "1", turnAt("other", "orders.dlq"))
+	topologytest.Equal(t, "granted after the look", true, granted)
+	_, waits := later.Waits()
+	topologytest.Equal(t, "a later look waits", true, waits)
+	r.drop(key("job"), "1")
+	_, waits = later.Waits()
+	topologytest.Equal(t, "it waits after the job", false, waits)
+}
+
+// A job that waits for an older job of its ConsumerQueue keeps no place, or both would wait for each other.
+func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
+	t.Parallel()
+	r := newTasks(t, controllertest.NewTold().Tell)
+	look := r.users.Join(deadletterqueue.User{}, turnAt("default", "orders.dlq"), func() {})
+	r.claim(key("younger"), "1", turnAt("default", "orders.dlq"))
+	r.claim(key("older"), "2", turnAt("default", "orders.dlq"))
+	r.await(key("younger"))
+	look.Leave()
+	_, granted := r.claim(key("older"), "2", turnAt("default", "orders.dlq"))
+	topologytest.Equal(t, "the older one has the turn", true, granted)
 }

@@ -6,10 +6,15 @@ import "context"
 type MessageCount struct {
 	// Messages are all of them.
 	Messages int64
+	// Unacknowledged are those that consumers hold.
+	Unacknowledged int64
 	// Held are neither ready nor unacknowledged: dead letters that wait to be routed and, from RabbitMQ 4.3 on, returned messages that the
 	// queue delays.
 	Held int64
 }
+
+// Ready are the messages that wait for a consumer.
+func (c MessageCount) Ready() int64 { return max(c.Messages-c.Unacknowledged-c.Held, 0) }
 
 // MessageCounts counts the messages of the wanted queues. The listing needs no statistics: the broker asks each queue for its own numbers,
 // which are seconds old. A queue that cannot be asked, such as one whose leader is down, is left out: its number is not known, and may be
@@ -29,7 +34,10 @@ func (m *Client) MessageCounts(ctx context.Context, wanted func(queue string) bo
 			if item.Messages == nil || !wanted(item.Name) {
 				return 0, nil
 			}
-			counts[item.Name] = MessageCount{Messages: *item.Messages, Held: max(*item.Messages-item.Ready-item.Unacknowledged, 0)}
+			counts[item.Name] = MessageCount{
+				Messages: *item.Messages, Unacknowledged: item.Unacknowledged,
+				Held: max(*item.Messages-item.Ready-item.Unacknowledged, 0),
+			}
 			return sizeOfName + int64(len(item.Name)), nil
 		})
 	}))

@@ -152,15 +152,30 @@ func (p *pass) giveBack() error {
 	}
 	before, _, err := p.declared(p.Queue)
 	before.Consumers = max(before.Consumers, p.intake.consumers())
+	until := time.Now().Add(settleLimit)
 	return p.intake.close(func() {
-		for begun := time.Now(); err == nil && time.Since(begun) < settleLimit; time.Sleep(time.Millisecond) {
-			now, exists, failed := p.declared(p.Queue)
-			if failed != nil || !exists || now.Consumers < before.Consumers && !isUncounted(now) {
-				before, err = now, failed
-				return
+		askUntil(until, func() bool {
+			if err != nil {
+				return true
 			}
-		}
+			now, exists, failed := p.declared(p.Queue)
+			if failed == nil && exists && (now.Consumers >= before.Consumers || isUncounted(now)) {
+				return false
+			}
+			before, err = now, failed
+			return true
+		})
 	})
+}
+
+// lastAskPause is the longest pause between two questions to a busy broker.
+const lastAskPause = 50 * time.Millisecond
+
+// askUntil asks until the answer is yes, or the time is over: quickly at first, and less often where the broker is busy.
+func askUntil(until time.Time, ask func() bool) {
+	for pause := time.Millisecond; time.Now().Before(until) && !ask(); pause = min(2*pause, lastAskPause) {
+		time.Sleep(pause)
+	}
 }
 
 // isUncounted says whether the numbers of a queue that has messages or consumers tell nothing: a quorum queue that is too busy to count

@@ -26,11 +26,14 @@ type LookConfig struct {
 	Visit func(*amqp.Delivery) bool
 }
 
-// Looked is what there was at the beginning of a look.
+// Looked is what a look found besides the messages.
 type Looked struct {
-	// Ready is how many messages waited for a consumer.
+	// Ready is how many messages waited for a consumer at the beginning.
 	Ready int
-	// Consumers is how many others consume the queue. Messages that they hold cannot be seen.
+	// Unseen is how many of them were wanted and did not come: others took them meanwhile.
+	Unseen int
+	// Consumers is how many others consumed the queue at the beginning or at the end, whichever is more. Messages that they hold cannot be
+	// seen.
 	Consumers int
 }
 
@@ -84,6 +87,22 @@ func (p *pass) countReady() error {
 	if declared.Messages > 0 { // a queue that is too busy to count says zero
 		p.bound = min(declared.Messages, p.look.Most)
 	}
+	return nil
+}
+
+// countAgain compares what a look saw with what there was at its beginning, and counts the consumers of the queue.
+func (p *pass) countAgain() error {
+	if p.look == nil {
+		return nil
+	}
+	if !p.stopping {
+		p.look.found.Unseen = max(0, min(p.look.found.Ready, p.look.Most)-p.taken)
+	}
+	declared, _, err := p.declared(p.Queue)
+	if err != nil {
+		return p.Errs.OfOperation(err)
+	}
+	p.look.found.Consumers = max(p.look.found.Consumers, declared.Consumers-p.intake.consumers())
 	return nil
 }
 

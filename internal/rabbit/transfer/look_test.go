@@ -210,3 +210,48 @@ func TestLookWhoseConnectionIsCut(t *testing.T) {
 		topologytest.Equal(t, "source", bodies(1000), drained(t, vh, source, 1000))
 	})
 }
+
+// A dry run that begins during a look takes messages that the look has not seen yet, and holds them until its own end.
+func TestALookBesideADryRunThatBeginsLater(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 5000
+		vh.Publish("", source, bodies(messages)...)
+		var counting *run
+		seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			visit := c.Visit
+			c.Visit = func(message *amqp.Delivery) bool {
+				if counting == nil {
+					counting = start(t, vh, func(c *Config) { c.DryRun, c.Total = true, messages })
+					NewWithT(t).Eventually(func() int { return counting.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 0))
+				}
+				return visit(message)
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "ready at the beginning", messages, found.Ready)
+		topologytest.Equal(t, "seen or missed", messages, len(seen)+found.Unseen)
+		if found.Unseen == 0 {
+			t.Error("the look says that it has seen all messages")
+		}
+		_, err = counting.Wait()
+		topologytest.Equal(t, "error of the dry run", nil, err)
+	})
+}
+
+// A consumer that comes during a look is told, also where it takes nothing that the look wants.
+func TestALookTellsOfConsumersThatComeLater(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(5)...)
+		_, found, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			visit := c.Visit
+			c.Visit = func(message *amqp.Delivery) bool {
+				if string(message.Body) == bodies(5)[4] {
+					holding(t, vh, source, 0)
+				}
+				return visit(message)
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found", Looked{Ready: 5, Consumers: 1}, found)
+	})
+}

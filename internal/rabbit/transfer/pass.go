@@ -53,23 +53,22 @@ type pass struct {
 	// waiting are messages that are to be moved, in their order, for which there was no room, or which the broker has refused.
 	waiting []*item
 
-	blocked    bool
-	drained    bool // the queue has no more messages
-	stopping   bool // nothing more is taken or published
-	stoppedAt  time.Time
-	stopReason error
-	state      State
-	detail     string
-	pause      time.Duration // the last one
-	until      time.Time     // nothing is published before
-	unflushed  int
-	idleSince  time.Time // nothing has come since, though there was room
-	takenAt    time.Time // the last message was taken
-	lastLook   time.Time // at the queue
-	emptySince int       // how many messages were taken when the queue said that it has no more; never if it did not
-	lastReport time.Time
-	lastDepth  time.Time
-	room       int // how many messages the destination may still get
+	blocked               bool
+	drained               bool // the queue has no more messages
+	stopping              bool // nothing more is taken or published
+	stoppedAt             time.Time
+	stopReason            error
+	state                 State
+	detail                string
+	pause                 time.Duration // the last one
+	until                 time.Time     // nothing is published before
+	unflushed             int
+	idleSince             time.Time // nothing has come since, though there was room
+	takenAt               time.Time // the last message was taken
+	lastLook              time.Time // at the queue
+	emptySince            int       // how many messages were taken when the queue said that it has no more; never if it did not
+	lastReport, lastDepth time.Time
+	room                  int // how many messages the destination may still get
 }
 
 // never is no number of messages.
@@ -110,6 +109,9 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		p.doubt()
 		return false, p.ended(err)
+	}
+	if err := p.countAgain(); err != nil {
+		return false, err
 	}
 	if err := p.giveBack(); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
 		p.doubt()

@@ -87,9 +87,8 @@ func dropped(dlq settings) *v1alpha1.Advisory {
 // delayed is the advisory that RabbitMQ hides dead letters for some time after a look. RabbitMQ
 // accepts such policies from 4.3.1 on. A queue with such an argument must be recreated, which the changes say.
 func delayed(dlq settings) *v1alpha1.Advisory {
-	delay, set := dlq.lowest(vhost.ArgDelayedRetryMin, vhost.KeyDelayedRetryMin, func(value int64) bool { return value > 0 })
-	retryType, _ := dlq.besides(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)
-	if !set || delay.policy == nil || !delays(retryType) {
+	delay, delayed := dlq.returnDelay()
+	if !delayed || delay.policy == nil {
 		return nil
 	}
 	clause, reason := delay.introduced(dlq.name)
@@ -98,4 +97,17 @@ func delayed(dlq settings) *v1alpha1.Advisory {
 		Message: fmt.Sprintf("%s: a dead letter that was looked at and given back is hidden for %d ms or longer, and neither looks "+
 			"nor Redrives nor Purges find it; %s", clause, delay.value, leaveOut(delay.policy)),
 	}
+}
+
+// MayDelayReturned reports whether the broker may hide messages of a queue for some time after they were taken and given back.
+func MayDelayReturned(name string, queue vhost.Queue, policies []vhost.Policy) bool {
+	_, delayed := settingsOf(name, queue, policies).returnDelay()
+	return delayed
+}
+
+// returnDelay is for how many milliseconds the broker hides a returned message at least; false if it does not.
+func (s settings) returnDelay() (delay limit, delayed bool) {
+	delay, set := s.lowest(vhost.ArgDelayedRetryMin, vhost.KeyDelayedRetryMin, func(value int64) bool { return value > 0 })
+	retryType, _ := s.besides(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)
+	return delay, set && delays(retryType)
 }

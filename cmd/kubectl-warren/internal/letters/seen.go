@@ -15,6 +15,7 @@ var partialTexts = map[v1alpha1.PartialReason]string{
 	v1alpha1.PartialHeldByConsumers: "others consume the queue; what they hold cannot be seen",
 	v1alpha1.PartialDepth:           "there are more messages; what is further down was not looked at",
 	v1alpha1.PartialTime:            "the look took too long; the rest was not looked at",
+	v1alpha1.PartialDelayed:         "the queue hides messages for some time after they were given back",
 	v1alpha1.PartialUnreadable:      "RabbitMQ cannot deliver a message over AMQP 0-9-1, nor what stands behind it",
 }
 

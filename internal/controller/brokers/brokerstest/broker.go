@@ -27,6 +27,7 @@ type Broker struct {
 	mu        sync.Mutex
 	health    rabbit.Health
 	messages  map[string]int             // by queue
+	backlogs  map[string]rabbit.Backlog  // but for Ready
 	stuck     map[string]int64           // dead letters that wait to be routed, by queue
 	letters   map[string][]amqp.Delivery // what Look shows, by queue
 	consumers map[string]rabbit.Consumers
@@ -47,7 +48,7 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 	store.Replace(snapshot.New(), "")
 	return &Broker{
 		store: store, owner: owner, vhost: vhostName, errs: brokererr.Errors{VHost: vhostName},
-		messages: map[string]int{}, stuck: map[string]int64{}, letters: map[string][]amqp.Delivery{},
+		messages: map[string]int{}, backlogs: map[string]rabbit.Backlog{}, stuck: map[string]int64{}, letters: map[string][]amqp.Delivery{},
 		consumers: map[string]rabbit.Consumers{}, refused: map[string]error{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{
 			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},

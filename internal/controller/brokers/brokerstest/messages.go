@@ -49,7 +49,7 @@ func (b *Broker) SetUncounted(queue string) {
 
 // Look shows the messages of SetLetters.
 func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
-	ready, exists, err := b.CountReady(ctx, cluster, config.Queue)
+	counted, exists, err := b.Backlog(ctx, cluster, config.Queue)
 	if err == nil || errors.Is(err, brokererr.ErrAccessRefused) {
 		b.noteLook(config.Queue, err)
 	}
@@ -62,7 +62,7 @@ func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookC
 	b.mu.Lock()
 	letters := b.letters[config.Queue]
 	b.mu.Unlock()
-	looked := transfer.Looked{Ready: ready}
+	looked := transfer.Looked{Ready: counted.Ready}
 	for i := range letters[:min(len(letters), config.Most)] {
 		if ctx.Err() != nil || !config.Visit(&letters[i]) {
 			return looked, nil //nolint:nilerr // a look that is stopped has not failed
@@ -101,15 +101,24 @@ func (b *Broker) SetConsumers(queue string, known rabbit.Consumers) {
 	b.consumers[queue] = known
 }
 
-// CountReady counts the messages of a queue.
-func (b *Broker) CountReady(_ context.Context, cluster, queue string) (ready int, exists bool, err error) {
+// SetBacklog says what a queue has besides its ready messages.
+func (b *Broker) SetBacklog(queue string, backlog rabbit.Backlog) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.backlogs[queue] = backlog
+}
+
+// Backlog counts the messages of a queue.
+func (b *Broker) Backlog(_ context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error) {
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
-		return 0, false, err
+		return counted, false, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.store.View(func(s *snapshot.Snapshot) { _, exists = s.Queues[queue] })
-	return b.messages[queue], exists, b.failures[vhost.QueueID(queue)]
+	counted = b.backlogs[queue]
+	counted.Ready = b.messages[queue]
+	return counted, exists, b.failures[vhost.QueueID(queue)]
 }
 
 // Mover is a Broker whose transfers go on until they are told to end.

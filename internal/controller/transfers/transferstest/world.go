@@ -112,7 +112,7 @@ func (w *World) Restart() {
 
 // Tasks are Tasks that end with a context, and wake the World.
 func (w *World) Tasks(lifetime context.Context) *transfers.Tasks {
-	tasks := transfers.NewTasks(lifetime)
+	tasks := transfers.NewTasks(lifetime, &deadletterqueue.Register{})
 	tasks.Wake(w.kind, w.Told.Tell)
 	return tasks
 }
