@@ -46,7 +46,8 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		// All but well are named by what becomes of them.
 		well, unmanaged, severed, locked, fenced, refused, leaving *world
 
-		worlds []*world
+		worlds  []*world
+		tagless brokers.User // the management API refuses the user
 	)
 
 	BeforeAll(func() {
@@ -59,6 +60,8 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			*w = newWorld(kube, "monitoring")
 			worlds = append(worlds, *w)
 		}
+		tagless = broker.NewUser(GinkgoTB())
+		fenced.VHost.Grant(tagless, ".*", ".*", ".*")
 		var namespaces []string
 		for _, w := range worlds {
 			namespaces = append(namespaces, w.Namespace)
@@ -185,9 +188,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		{
 			name: "a BrokerConnection that was never Ready though its broker answers",
 			happens: func() {
-				user := broker.NewUser(GinkgoTB()) // no tag: the management API refuses the user
-				fenced.VHost.Grant(user, ".*", ".*", ".*")
-				fenced.SecretNamed("untagged", user.Username, user.Password)
+				fenced.SecretNamed("untagged", tagless.Username, tagless.Password)
 				untagged.Spec = v1alpha1.BrokerConnectionSpec{
 					SecretRef: &v1alpha1.SecretReference{Name: "untagged"}, VHost: fenced.VHost.Name, ResyncInterval: "1s",
 				}
