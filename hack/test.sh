@@ -15,9 +15,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # for a debugger (-w), and no test binary waits a second for the race detector at its end.
 export GOGC=400 GORACE=atexit_sleep_ms=0
 
-# quick picks the specs of the first tier.
-quick='!extended && !soak && !bench'
-
 # run_tier LABELS PROFILE ARGUMENT…: runs the packages in the caller's arrays `counted` and `others` at the same time. Ginkgo
 # runs the specs that match LABELS. Tests in `counted` run api/ and internal/ in their own process, and write their coverage to
 # PROFILE. Their binaries contain all of api/ and internal/, and take longer to link.
@@ -33,41 +30,22 @@ run_tier() {
   return "$status"
 }
 
-# with_parts PACKAGE…: those whose tests use a broker or an API server.
-with_parts() {
-  go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' "$@" |
-    grep -E '/test/(brokers|testenv|testenv/controlplane)( |$)' | cut -d' ' -f1
-}
-
-# pure runs the tests that need no parts.
-pure() {
-  local counted others
-  # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  counted=($(go list ./api/... ./internal/... | grep -vxFf <(with_parts ./...)))
-  # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  others=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vxFf <(with_parts ./... && printf '%s\n' "${counted[@]}")))
-  run_tier "$quick" cover-pure.out -short -p=2
-}
-
 # The tests of internal/rabbit run alone: Warren leaves a queue alone whose broker takes longer than 100 ms to answer, as one does beside
 # other packages. Of those the longest come first, and packages that wait for test/e2e to release the API server come last.
 quick() {
-  local counted others beside status=0
+  local counted others
   counted=(./internal/rabbit) others=()
-  run_tier "$quick" cover-rabbit.out -short || status=1
-  nice -n 19 hack/test.sh pure & # mostly, Go compiles and links
-  beside=$!
+  run_tier '!extended && !soak && !bench' cover-rabbit.out -short
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  counted=(./test/e2e ./internal/rabbit/transfer ./test/plugin $(with_parts ./api/... ./internal/... | grep -v '/internal/rabbit$'))
+  counted=(./test/e2e ./internal/rabbit/transfer ./test/plugin ./api/... $(go list ./internal/... | grep -v '/internal/rabbit$'))
+  others=(./test/deployment ./test/consumer ./test/facts ./test/stopping)
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  others=(./test/deployment ./test/consumer ./test/facts ./test/stopping
-    $(with_parts ./test/... | grep -vE '/test/(cluster|e2e|faults|gitops|incluster|monitoring|plugin)$') ./test/monitoring ./test/faults)
-  run_tier "$quick" cover.out -short -p=2 || status=1
-  wait "$beside" || status=1
+  others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster|monitoring|faults)$' |
+    grep -vxFf <(go list ./internal/rabbit "${counted[@]}")) ./test/monitoring ./test/faults)
+  run_tier '!extended && !soak && !bench' cover.out -short -p=2
   go build -o /dev/null ./examples/orders
   GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on ./...
-  hack/coverage.sh cover-pure.out cover-rabbit.out cover.out
-  return "$status"
+  hack/coverage.sh cover-rabbit.out cover.out
 }
 
 # What depends on RabbitMQ's version runs on all of them, the newest included: it may have other neighbours there.
@@ -77,7 +55,7 @@ extended() {
   counted=(./internal/rabbit ./internal/rabbit/... ./test/e2e ./test/plugin ./internal/ownership)
   others=(./test/deployment ./test/cluster ./test/consumer ./test/facts ./test/faults)
   run_tier extended cover-extended.out -p=1
-  hack/coverage.sh cover-pure.out cover-rabbit.out cover.out cover-extended.out
+  hack/coverage.sh cover-rabbit.out cover.out cover-extended.out
 }
 
 "${1:?usage: hack/test.sh quick|extended}"

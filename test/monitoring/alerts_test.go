@@ -26,13 +26,13 @@ import (
 // leaderless is the alert that has no resource.
 const leaderless = "WarrenOperatorWithoutLeader"
 
-// fault is something that goes wrong, and what Prometheus tells of it.
+// fault describes a failure and the alerts that it fires.
 type fault struct {
 	name    string
 	happens func()
 	fires   func() []string
-	quiet   func() []string // alerts that would blame another cause
-	mended  func()          // nil where the alerts stay
+	quiet   func() string // an alert that would name another cause; nil if there is none
+	repair  func()        // nil if the alerts keep firing
 }
 
 // A manager works for a few namespaces, and a Prometheus scrapes it. In the namespaces everything goes wrong at the same time.
@@ -46,7 +46,8 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		// All but well are named by what becomes of them.
 		well, unmanaged, severed, locked, fenced, refused, leaving *world
 
-		worlds []*world
+		worlds  []*world
+		tagless brokers.User // the management API refuses the user
 	)
 
 	BeforeAll(func() {
@@ -59,6 +60,8 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			*w = newWorld(kube, "monitoring")
 			worlds = append(worlds, *w)
 		}
+		tagless = broker.NewUser(GinkgoTB())
+		fenced.VHost.Grant(tagless, ".*", ".*", ".*")
 		var namespaces []string
 		for _, w := range worlds {
 			namespaces = append(namespaces, w.Namespace)
@@ -123,13 +126,13 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			name:    "a management API that cannot be reached",
 			happens: func() { unmanaged.management.Refuse() },
 			fires:   func() []string { return []string{unmanaged.is("WarrenBrokerUnreachable", "default")} },
-			mended:  func() { unmanaged.management.Accept() },
+			repair:  func() { unmanaged.management.Accept() },
 		},
 		{
 			name:    "a broker that cannot be reached by AMQP",
 			happens: func() { severed.amqp.Refuse() },
 			fires:   func() []string { return []string{severed.is("WarrenBrokerUnreachable", "default")} },
-			mended:  func() { severed.amqp.Accept() },
+			repair:  func() { severed.amqp.Accept() },
 		},
 		{
 			name: "a Secret that is gone",
@@ -139,13 +142,13 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 					`--patch={"spec":{"resyncInterval":"2s"}}`) // a new generation does not wait for the Secret to come back
 			},
 			fires:  func() []string { return []string{locked.is("WarrenBrokerUnreachable", "default")} },
-			mended: func() { locked.Secret(locked.user.Username, locked.user.Password) },
+			repair: func() { locked.Secret(locked.user.Username, locked.user.Password) },
 		},
 		{
 			name:    "drift that is not to be corrected",
 			happens: func() { well.Queue("reported", `{driftPolicy: Report, retry: {policy: None}}`) },
 			fires:   func() []string { return []string{well.is("WarrenDriftNotCorrected", "reported")} },
-			mended:  func() { well.Queue("reported", `{driftPolicy: Correct, retry: {policy: None}}`) },
+			repair:  func() { well.Queue("reported", `{driftPolicy: Correct, retry: {policy: None}}`) },
 		},
 		{
 			name: "a queue that must be recreated",
@@ -154,13 +157,13 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 				well.Queue("invoices", `{retry: {policy: None}}`)
 			},
 			fires: func() []string { return []string{well.is("WarrenRecreationRequired", "invoices")} },
-			quiet: func() []string { return []string{well.is("WarrenDriftNotCorrected", "invoices")} },
+			quiet: func() string { return well.is("WarrenDriftNotCorrected", "invoices") },
 		},
 		{
 			name:    "a ConsumerQueue that is Stalled",
 			happens: func() { well.Queue("rival", `{queue: {name: orders}, retry: {policy: None}}`) },
 			fires:   func() []string { return []string{well.is("WarrenConsumerQueueStalled", "rival")} },
-			mended:  func() { well.Delete("rival") },
+			repair:  func() { well.Delete("rival") },
 		},
 		{
 			name: "a BrokerConnection that does not exist, and a Redrive that waits for it",
@@ -171,7 +174,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			fires: func() []string {
 				return []string{well.is("WarrenConnectionMissing", "typo"), well.is("WarrenRedriveOrPurgeWaiting", "waits")}
 			},
-			mended: func() {
+			repair: func() {
 				well.Kube.Kubectl("delete", "redrive", "--namespace="+well.Namespace, "waits")
 				well.Delete("lost")
 			},
@@ -180,22 +183,20 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			name:    "a Redrive that cannot start",
 			happens: func() { well.Redrive("fails", `{consumerQueueRef: {name: nobody}}`) },
 			fires:   func() []string { return []string{well.is("WarrenRedriveOrPurgeFailed", "fails")} },
-			mended:  func() { well.Kube.Kubectl("delete", "redrive", "--namespace="+well.Namespace, "fails") },
+			repair:  func() { well.Kube.Kubectl("delete", "redrive", "--namespace="+well.Namespace, "fails") },
 		},
 		{
 			name: "a BrokerConnection that was never Ready though its broker answers",
 			happens: func() {
-				user := broker.NewUser(GinkgoTB()) // no tag: the management API refuses the user
-				fenced.VHost.Grant(user, ".*", ".*", ".*")
-				fenced.SecretNamed("untagged", user.Username, user.Password)
+				fenced.SecretNamed("untagged", tagless.Username, tagless.Password)
 				untagged.Spec = v1alpha1.BrokerConnectionSpec{
 					SecretRef: &v1alpha1.SecretReference{Name: "untagged"}, VHost: fenced.VHost.Name, ResyncInterval: "1s",
 				}
 				fenced.Apply(untagged)
 			},
 			fires:  func() []string { return []string{fenced.is("WarrenConnectionNotReady", "untagged")} },
-			quiet:  func() []string { return []string{fenced.is("WarrenBrokerUnreachable", "untagged")} },
-			mended: func() { Expect(fenced.Kube.Delete(ctx(), untagged)).To(Succeed()) },
+			quiet:  func() string { return fenced.is("WarrenBrokerUnreachable", "untagged") },
+			repair: func() { Expect(fenced.Kube.Delete(ctx(), untagged)).To(Succeed()) },
 		},
 		{
 			name: "an advisory by which messages can be lost",
@@ -208,7 +209,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 				}
 			},
 			fires:  func() []string { return []string{well.is("WarrenMessagesCanBeLost", "orders")} },
-			mended: func() { well.VHost.DeletePolicy("expiring") },
+			repair: func() { well.VHost.DeletePolicy("expiring") },
 		},
 		{
 			name:    "dead letters that grow, and that wait",
@@ -235,14 +236,14 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 				})
 			},
 			fires:  func() []string { return []string{fenced.is("WarrenFenceStanding", "default")} },
-			mended: func() { fenced.VHost.DeletePolicy(standing) },
+			repair: func() { fenced.VHost.DeletePolicy(standing) },
 		},
 		{
 			name:    "a vhost that is not read any more though the broker answers, here with a refusal",
 			happens: func() { broker.SetTags(GinkgoTB(), refused.user) },
 			fires:   func() []string { return []string{refused.is("WarrenSnapshotStale", "default")} },
-			quiet:   func() []string { return []string{refused.is("WarrenBrokerUnreachable", "default")} },
-			mended:  func() { broker.SetTags(GinkgoTB(), refused.user, "monitoring") },
+			quiet:   func() string { return refused.is("WarrenBrokerUnreachable", "default") },
+			repair:  func() { broker.SetTags(GinkgoTB(), refused.user, "monitoring") },
 		},
 		{
 			name: "a deletion that waits",
@@ -251,7 +252,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 				leaving.Delete("orders")
 			},
 			fires: func() []string { return []string{leaving.is("WarrenDeletionWaiting", "orders")} },
-			mended: func() {
+			repair: func() {
 				leaving.management.Accept()
 				Eventually(func() bool { return leaving.Exists("orders") }).Should(BeFalse())
 			},
@@ -273,28 +274,28 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	}
 
 	It("blames no other cause", func() {
-		var others []any
+		var others []string
 		for _, fault := range faults {
 			if fault.quiet != nil {
 				others = append(others, fault.quiet())
 			}
 		}
-		Consistently(prometheus.firing).ShouldNot(ContainElement(BeElementOf(others...)))
+		Consistently(prometheus.firing).ShouldNot(ContainElement(BeElementOf(others)))
+		well.Eventually("rival", Condition("Stalled", metav1.ConditionTrue, "Conflict"))
 		prometheus.eventually(fmt.Sprintf(`warren_connection_up{namespace=%q} == 0`, severed.Namespace), HaveLen(1))
 		prometheus.eventually(`warren_drift_detected_total{kind="Queue", effect="Recreate"} >= 1`, HaveLen(1))
+		prometheus.eventually(fmt.Sprintf(`warren_consumerqueue_messages{namespace=%q, name="orders", role="dead_lettered"}`,
+			well.Namespace), HaveExactElements(HaveField("Value", BeNumerically("==", 2))))
 	})
 
-	It("ends what is mended", func() {
-		for _, fault := range faults {
-			if fault.mended != nil {
-				fault.mended()
-			}
+	It("ends the alerts of what is repaired", func() {
+		repaired := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.repair == nil })
+		for _, fault := range repaired {
+			fault.repair()
 		}
-		for _, fault := range faults {
+		for _, fault := range repaired {
 			for _, alert := range fault.fires() {
-				if fault.mended != nil {
-					ends(alert)
-				}
+				ends(alert)
 			}
 		}
 		prometheus.eventually(fmt.Sprintf(`warren_connection_reconnects_total{namespace=%q} > 0`, severed.Namespace), HaveLen(1))
