@@ -79,7 +79,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Split(string(content), "\n")).To(SatisfyAll(HaveLen(5), HaveExactElements(
 			ContainSubstring(`"position":0`), ContainSubstring(`"position":1`), ContainSubstring(`"position":2`),
-			Equal(`{"kind":"ExportEnd","count":3,"partial":false}`), BeEmpty())))
+			Equal(`{"kind":"ExportEnd","count":3,"ready":3,"partial":false}`), BeEmpty())))
 		Expect(path + ".part").NotTo(BeAnExistingFile())
 		Expect(w.warren("dlq", "export", "orders", "--file="+path, editor)).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("replace the file with --force"))))

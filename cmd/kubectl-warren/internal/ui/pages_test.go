@@ -117,7 +117,7 @@ func (s *site) expect(page string, want ...string) {
 
 func orders(deadLetters int64) *v1alpha1.ConsumerQueue {
 	cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders"}}
-	cq.Status.Messages = &v1alpha1.MessageCounts{DeadLettered: new(deadLetters), AsOf: metav1.NewTime(time.Now().Add(-3 * time.Minute))}
+	cq.Status.Messages = &v1alpha1.MessageCounts{DeadLettered: new(deadLetters), AsOf: metav1.NewTime(time.Now().Add(-30 * time.Minute))}
 	return cq
 }
 
@@ -375,7 +375,7 @@ func TestJobs(t *testing.T) {
 func TestQueuesTellWhenTheyWereCounted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(0), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
-	s.expect(namespacePath("shop"), "No dead letters in shop As of 3m ago or later.", "orders as of 3m ago")
+	s.expect(namespacePath("shop"), "No dead letters in shop As of 30m ago or later.", "orders as of 30m ago")
 	s.expect(namespacePath("bare"), "There is no ConsumerQueue with a dead-letter queue in this namespace")
 	s.expect(namespacePath("nope"), `Namespace "nope" does not exist.`)
 	s.summary.AsOf = new(metav1.NewTime(time.Now()))
