@@ -65,7 +65,8 @@ type Stamp struct {
 }
 
 // Copy is a dead letter as it is published again, at a time, as the seq-th of a run. Properties stay, except those with which the
-// message could not be published or would expire: user-id, expiration, and a reply-to of RabbitMQ's direct reply-to, whose consumer is gone.
+// message could not be published or would expire: user-id, expiration, and a reply-to of RabbitMQ's direct reply-to, whose consumer no
+// longer exists.
 func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
 	replyTo := letter.ReplyTo
 	if strings.HasPrefix(replyTo, directReplyTo) {

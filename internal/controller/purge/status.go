@@ -45,7 +45,8 @@ func afterCount(purge *v1alpha1.Purge) *transfers.Halt {
 func afterDeletion(status *v1alpha1.PurgeStatus) *transfers.Halt {
 	if missing := transfers.Number(status.Matched) - transfers.Number(status.Deleted); missing > 0 {
 		return transfers.Failed(v1alpha1.ReasonIncomplete, fmt.Sprintf(
-			"%s, %d not seen again after the count: another consumer of queue %q holds them or has taken them. Stop it, then count what is left",
+			"%s, %d not seen again after the count: another consumer of queue %q holds them or has taken them. Stop it, then count "+
+				"what is left",
 			tally(status), missing, status.Source))
 	}
 	return transfers.Finished(v1alpha1.ReasonCompleted, &status.TransferStatus, tally(status))

@@ -124,25 +124,30 @@ func TestOutcomeOfARedriveThatHasNotMovedAll(t *testing.T) {
 		message string
 	}{
 		"its only message failed": {
-			v1alpha1.RedriveStatus{Moved: new(int64(0)), Failed: new(int64(1))}, 0, 0, "False Incomplete",
+			v1alpha1.RedriveStatus{Moved: new(int64(0)), Failed: new(int64(1))},
+			0, 0, "False Incomplete",
 			`0 of 9 messages moved, 1 could not be moved: they stay in queue "orders.dlq", and status.failures says why. ` +
 				`Fix the cause, then create another Redrive`,
 		},
 		"a consumer holds some": {
-			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}}, 0, 0,
+			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			0, 0,
 			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
 				`Stop it, then count what is left`,
 		},
 		"the limit is reached": {
-			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}}, 0, 5,
+			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			0, 5,
 			"True Completed", "5 of 9 messages moved",
 		},
 		"the limit is reached after a crash": {
-			v1alpha1.RedriveStatus{Moved: new(int64(3)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}}, 5, 5,
+			v1alpha1.RedriveStatus{Moved: new(int64(3)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			5, 5,
 			"True Completed", "at least 3 and at most 5 of 9 messages moved",
 		},
 		"all is done after a crash": {
-			v1alpha1.RedriveStatus{Moved: new(int64(7)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(9))}}, 9, 0,
+			v1alpha1.RedriveStatus{Moved: new(int64(7)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(9))}},
+			9, 0,
 			"True Completed", "at least 7 and at most 9 of 9 messages moved",
 		},
 	} {

@@ -13,8 +13,8 @@ import (
 const (
 	// LargestBody is the largest body that a transfer or a browse reads: the default of max_message_size since RabbitMQ 4.0.
 	LargestBody = 16 << 20
-	// ConnectionBodies is how many bytes of bodies one connection keeps, and processBodies is that of all connections together. A connection
-	// that has no body may always keep one, so none waits for another.
+	// ConnectionBodies is how many bytes of bodies one connection keeps at most, and processBodies how many all connections together. A
+	// connection that keeps no body may always keep one, so none waits for another.
 	ConnectionBodies = 24 << 20
 	processBodies    = 48 << 20
 )

@@ -72,7 +72,8 @@ func (in *intake) open(prefetch int) error {
 		return err
 	}
 	in.channels = append(in.channels, &intakeChannel{
-		connection: in.connection, channel: channel, consumer: consumer, deliveries: deliveries, prefetch: prefetch, last: in.ending, confirmed: map[uint64]bool{},
+		connection: in.connection, channel: channel, consumer: consumer, deliveries: deliveries, prefetch: prefetch, last: in.ending,
+		confirmed: map[uint64]bool{},
 	})
 	return nil
 }
