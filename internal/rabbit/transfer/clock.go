@@ -64,8 +64,9 @@ func (p *pass) lookAtQueues(now time.Time) error {
 }
 
 // lookAtSource finds out whether the queue has no more messages. What others hold may come back: a connection that was cut, this
-// transfer's own included, holds messages until the broker notices. A queue is believed to be empty when it says so twice and nothing has
-// come in between: what a busy broker has taken out of the queue may still be on its way.
+// transfer's own included, holds messages until the broker notices. A queue counts as empty when it says so twice and no message has come in
+// between. Messages that a busy broker has taken out of the queue may still be on their way when it says so the first time. They come before
+// the broker answers on their channel.
 func (p *pass) lookAtSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {
@@ -79,13 +80,21 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 	p.emptySince = never
 	if declared.Messages == 0 {
 		p.emptySince = p.taken
+		return p.awaitDeliveries()
 	}
-	if declared.Messages > 0 && idle >= undelivered { // consumers that wait for their turn are not counted, so their number tells nothing
+	if idle >= undelivered { // consumers that wait for their turn are not counted, so their number tells nothing
 		p.setState(NothingDelivered, fmt.Sprintf(
 			"queue %q has ready messages, and the broker has delivered none for %v: where x-single-active-consumer is set, it delivers to "+
 				"one consumer only", p.Queue, undelivered))
 	}
 	return nil
+}
+
+// awaitDeliveries returns when all messages have come that the broker had taken out of the queue. Channels before the current one are full.
+func (p *pass) awaitDeliveries() error {
+	watchdog := time.AfterFunc(answerLimit, p.connection.CloseSocket)
+	defer watchdog.Stop()
+	return p.intake.askOn(p.intake.current())
 }
 
 func (p *pass) watchesDepth() bool {

@@ -183,7 +183,7 @@ const (
 	// firstSweep is how many messages the first channel of a sweep takes.
 	firstSweep = 64
 	// sweepLimit is how long a sweep may take. What a queue has beyond loses its place to what is given back.
-	sweepLimit = 5 * time.Second
+	sweepLimit = 20 * time.Second
 )
 
 // holds says whether there are messages that will be given back.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,19 +68,20 @@ func TestManyLooks(t *testing.T) {
 	})
 }
 
-// What a busy broker has taken out of a queue, and not delivered yet, is not in the queue any more: the queue says that it is empty.
+// A queue says that it is empty while messages are on their way from it. They come before the answer to a question on their channel.
 func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...) // no more than are taken at a time at first
 		var proxy *netfault.FrameProxy
-		var held atomic.Bool
+		var release sync.Once
+		var channel atomic.Uint32 // of the deliveries
 		proxy = netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
 			switch {
 			case f.Method == netfault.BasicDeliver:
-				held.Store(true)
+				channel.Store(uint32(f.Channel))
 				return netfault.Hold
-			case f.Method == netfault.QueueDeclareOK && held.Swap(false): // the queue says for the first time that it is empty
-				go proxy.Release()
+			case f.Method == netfault.QueueDeclare && uint32(f.Channel) == channel.Load():
+				go release.Do(proxy.Release)
 			}
 			return netfault.Pass
 		})
