@@ -156,7 +156,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		for _, allowed := range []struct{ user, command, says string }{
 			{"the-viewer", "show", "Queue orders.dlq: 1 message."},
 			{"the-editor", "peek", "a dead letter"},
-			{"the-admin", "export", `{"kind":"ExportEnd","count":1,"partial":false}`},
+			{"the-admin", "export", `{"kind":"ExportEnd","count":1,"ready":1,"partial":false}`},
 		} {
 			Eventually(func() (string, error) { return warren(allowed.user, allowed.command, "orders") }).Should(ContainSubstring(allowed.says))
 		}
