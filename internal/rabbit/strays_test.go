@@ -126,7 +126,7 @@ func abandon(t *testing.T, config Config, step string, queues ...string) {
 			return now != step
 		}
 	}
-	if err := deleteNow(t.Context(), connection, queues...); !errors.Is(err, safedelete.ErrAbandoned) {
+	if err := untilProved(brokererr.ErrUnproven, func() error { return deleteNow(t.Context(), connection, queues...) }); !errors.Is(err, safedelete.ErrAbandoned) {
 		t.Fatalf("%v: %v", queues, err)
 	}
 	connection.Close()

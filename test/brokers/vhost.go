@@ -343,6 +343,23 @@ func (v *VHost) Ready(queue string) int {
 	return count
 }
 
+// Held counts the dead letters that queues of the vhost hold until they are routed: no consumer gets them meanwhile. The number is some
+// seconds old.
+func (v *VHost) Held() int {
+	v.tb.Helper()
+	var queues []struct {
+		Messages       int `json:"messages"`
+		Ready          int `json:"messages_ready"`
+		Unacknowledged int `json:"messages_unacknowledged"`
+	}
+	v.Broker.get(v.tb, &queues, "queues", v.Name)
+	held := 0
+	for _, queue := range queues {
+		held += max(queue.Messages-queue.Ready-queue.Unacknowledged, 0)
+	}
+	return held
+}
+
 // Connect opens an AMQP connection to the vhost, as the administrator, that calls itself by the given name.
 func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 	return amqp.DialConfig(v.Broker.AMQPURI, amqp.Config{
