@@ -53,7 +53,7 @@ func TestCheckContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := write(t, "contract.json", string(document))
-	stale := write(t, "contract.json", strings.Replace(string(document), `"maxAttempts":5`, `"maxAttempts":6`, 1))
+	stale := write(t, "contract.json", strings.Replace(string(document), `"maxAttempts":4`, `"maxAttempts":6`, 1))
 	arguments := []string{"-f", queues, "--name", "orders", "--rabbitmq", "4.3", "--check"}
 	if err := printContract(append(arguments, fresh), &bytes.Buffer{}); err != nil {
 		t.Errorf("a fresh contract: %v", err)

@@ -124,9 +124,9 @@ func TestAFailedMessageComesAgainAfterTheDelaysOfTheTiers(t *testing.T) {
 		b.send(t, "a")
 		pass(3 * time.Hour)
 		equal(t, "attempts", []string{
-			"a 1/5 at 0s", "a 2/5 at 30s", "a 3/5 at 5m30s", "a 4/5 at 35m30s", "a 5/5 at 1h5m30s",
+			"a 1/4 at 0s", "a 2/4 at 30s", "a 3/4 at 5m30s", "a 4/4 at 35m30s",
 		}, seen.all)
-		equal(t, "dead letters", []string{"a exhausted 5"}, b.dead())
+		equal(t, "dead letters", []string{"a exhausted 4"}, b.dead())
 		equal(t, "unsettled", 0, b.Unsettled(b.kept.DeadLetterQueue))
 		equal(t, "Run", nil, b.end())
 	})

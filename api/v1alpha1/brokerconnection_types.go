@@ -52,7 +52,7 @@ type BrokerConnectionSpec struct {
 
 	// resyncInterval is how often the vhost is compared with what is desired, at least 1s.
 	// +kubebuilder:default="30s"
-	// +kubebuilder:validation:XValidation:rule="!isDuration(self) || duration(self) >= duration('1s')",message="must be at least 1s"
+	// +kubebuilder:validation:XValidation:rule="!isDuration(self) || lengthOf(self) >= 1000",message="must be at least 1s"
 	// +optional
 	ResyncInterval Duration `json:"resyncInterval,omitempty"`
 

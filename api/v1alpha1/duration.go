@@ -2,23 +2,37 @@ package v1alpha1
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// Duration is a length of time in whole milliseconds, written as integers with h, m, s, ms in that order, such as 90s
-// or 1h30m.
+// Duration is a length of time in whole milliseconds, written as integers with d, h, m, s, ms in that order, such as 14d,
+// 1h30m or 90s. A day has 24 hours.
 //
-// +kubebuilder:validation:MinLength=2
 // +kubebuilder:validation:MaxLength=32
-// +kubebuilder:validation:Pattern=`^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$`
-// +kubebuilder:validation:XValidation:rule="!isDuration(self) || (duration(self) >= duration('1ms') && duration(self) <= duration('4294967295ms'))",message="must be between 1ms and 1193h2m47s295ms, the longest time that RabbitMQ takes"
+// +kubebuilder:validation:XValidation:rule="isDuration(self)",message="must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s"
+// +kubebuilder:validation:XValidation:rule="!isDuration(self) || (lengthOf(self) >= 1 && lengthOf(self) <= 4294967295)",message="must be between 1ms and 1193h2m47s295ms (49 days), the longest time that RabbitMQ accepts"
 type Duration string
 
-// Parse returns the duration as Go knows it. It fails only for a value that the API server would have refused.
+// Parse returns the length. It fails only for a value that the API server would have refused.
 func (d Duration) Parse() (time.Duration, error) {
-	parsed, err := time.ParseDuration(string(d))
-	if err != nil {
-		return 0, fmt.Errorf("duration %q: want integers with h, m, s, ms in that order, such as 1h30m", string(d))
+	text := string(d)
+	days, rest, hasDays := strings.Cut(text, "d")
+	if hasDays {
+		count, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, d.malformed()
+		}
+		text = fmt.Sprintf("%dh%s", 24*count, rest)
 	}
-	return parsed, nil
+	length, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, d.malformed()
+	}
+	return length, nil
+}
+
+func (d Duration) malformed() error {
+	return fmt.Errorf("duration %q: must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s", string(d))
 }

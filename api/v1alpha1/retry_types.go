@@ -12,8 +12,9 @@ type RetrySpec struct {
 	// +optional
 	Policy RetryPolicy `json:"policy,omitempty"`
 
-	// maxAttempts is how many times a message is delivered in all before it is given up, 5 if not given. Consumers
-	// keep to it; with strategy Requeue the broker does.
+	// maxAttempts is how many times a message is delivered in all before it is given up. Without it, Publish uses each
+	// delay tier once: the number of delay tiers plus one. Reject and Requeue deliver 5 times. Consumers count the
+	// attempts; with strategy Requeue the broker counts them.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	// +optional
@@ -102,7 +103,7 @@ type ReturnRoute struct {
 
 // RedeliveryDelay is how long the broker waits before it redelivers: min times the number of deliveries, at most max.
 //
-// +kubebuilder:validation:XValidation:rule="!isDuration(self.min) || !isDuration(self.max) || duration(self.min) <= duration(self.max)",message="min must not be above max"
+// +kubebuilder:validation:XValidation:rule="!isDuration(self.min) || !isDuration(self.max) || lengthOf(self.min) <= lengthOf(self.max)",message="min must not be above max"
 type RedeliveryDelay struct {
 	// min is the wait after the first failure.
 	// +required

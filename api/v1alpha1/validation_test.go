@@ -27,8 +27,8 @@ const (
 	tooManyBytes = "must be at most 255 bytes"
 	lineBreaks   = "must not hold line breaks: the broker strips them"
 	reserved     = "names that begin with amq. are reserved by the broker: choose another"
-	badDuration  = "should match '^([0-9]{1,6}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$'"
-	durationEnds = "must be between 1ms and 1193h2m47s295ms, the longest time that RabbitMQ takes"
+	badDuration  = "must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s"
+	durationEnds = "must be between 1ms and 1193h2m47s295ms (49 days), the longest time that RabbitMQ accepts"
 	ownField     = "this argument has a field of its own: use messageTTL, deliveryLimit, maxLength, maxLengthBytes, overflow, singleActiveConsumer, initialGroupSize, leaderLocator or consumerTimeout"
 	followed     = "x-queue-type, x-dead-letter-* and x-delayed-retry-* follow from the spec: use deadLetter, deadLetterStrategy and retry"
 	badLimit     = "must be a number from 0 to 2147483647, Unlimited, or BrokerDefault"
@@ -608,7 +608,7 @@ var brokerConnectionRules = map[string]rule{
 		refused: map[string]string{
 			`{secretRef: {name: s}, resyncInterval: 999ms}`: "spec.resyncInterval: Invalid value: … must be at least 1s",
 			`{secretRef: {name: s}, resyncInterval: 1 day}`: "spec.resyncInterval: Invalid value: … " + badDuration,
-			`{secretRef: {name: s}, resyncInterval: ""}`:    "spec.resyncInterval: Invalid value: … should be at least 2 chars long",
+			`{secretRef: {name: s}, resyncInterval: ""}`:    "spec.resyncInterval: Invalid value: … " + badDuration,
 			`{secretRef: {name: s}, resyncInterval: 1.5s}`:  "spec.resyncInterval: Invalid value: … " + badDuration,
 			`{secretRef: {name: s}, resyncInterval: 9999h}`: "spec.resyncInterval: Invalid value: … " + durationEnds,
 		},
@@ -681,13 +681,13 @@ func updater(t *testing.T, kind, name, from string) func(spec string) (*unstruct
 // durations are the rules of every field that is one.
 func durations(spec, path string) rule {
 	rules := rule{refused: map[string]string{}}
-	for _, good := range []string{"1ms", "90s", "1h30m", "90m", "24h", "0h0m1s", "1h2m3s4ms", "1193h2m47s295ms", "4294967295ms", "000001h"} {
+	for _, good := range []string{"1ms", "90s", "1h30m", "90m", "24h", "0h0m1s", "1h2m3s4ms", "1193h2m47s295ms", "4294967295ms", "000001h", "14d", "1d12h", "49d", "0d1ms"} {
 		rules.accepted = append(rules.accepted, fmt.Sprintf(spec, good))
 	}
 	for bad, message := range map[string]string{
 		`"1 day"`: badDuration, "1.5s": badDuration, "-1s": badDuration, "30": "must be of type string", `"30"`: badDuration, "5m1h": badDuration, "1us": badDuration,
-		"1d": badDuration, "P1D": badDuration, "1h 30m": badDuration, "1H": badDuration, "3000000000": "must be of type string",
-		`""`: "should be at least 2 chars long", "0s": durationEnds, "0ms": durationEnds, "4294967296ms": durationEnds, "999999h": durationEnds,
+		"1h2d": badDuration, "d": badDuration, "1w": badDuration, "50d": durationEnds, "9999d999999h": durationEnds, "P1D": badDuration, "1h 30m": badDuration, "1H": badDuration, "3000000000": "must be of type string",
+		`""`: badDuration, "0s": durationEnds, "0ms": durationEnds, "4294967296ms": durationEnds, "999999h": durationEnds,
 		`"000001h0000001m000000001s000000000001ms"`: "may not be more than 32",
 	} {
 		rules.refused[fmt.Sprintf(spec, bad)] = path + ": … " + message

@@ -79,7 +79,7 @@ type RedeliveryDelay struct {
 // Default is the contract of a ConsumerQueue of that name with spec: {}, in the virtual host "/".
 func Default(queue string) Contract {
 	c := Contract{
-		APIVersion: APIVersion, Queue: queue, VirtualHost: "/", Strategy: Publish, MaxAttempts: 5,
+		APIVersion: APIVersion, Queue: queue, VirtualHost: "/", Strategy: Publish, MaxAttempts: 4,
 		Park: &Route{Exchange: queue + ".dlx"}, DeadLetterQueue: queue + ".dlq", RejectDeadLetters: true,
 	}
 	for _, delay := range []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute} {

@@ -34,6 +34,12 @@ func TestContractOf(t *testing.T) {
 				"tiers": [{"delay": "1h30m", "exchange": "again", "routingKey": "later"}], "park": {"exchange": "orders.dlx", "routingKey": "dead"},
 				"deadLetterQueue": "orders.dlq", "rejectDeadLetters": true, "singleActiveConsumer": true, "consumerTimeout": "2h"}`,
 		},
+		"Publish tries once more than there are delays": {
+			spec: `{retry: {delayTiers: [{delay: 30s}]}}`, version: topologytest.V43,
+			want: `{"apiVersion": "contract.warren.dev/v1", "queue": "orders", "virtualHost": "/", "strategy": "Publish", "maxAttempts": 2,
+				"tiers": [{"delay": "30s", "exchange": "", "routingKey": "orders.retry.30s"}], "park": {"exchange": "orders.dlx", "routingKey": ""},
+				"deadLetterQueue": "orders.dlq", "rejectDeadLetters": true, "singleActiveConsumer": false}`,
+		},
 		"Reject by reason parks through the default exchange": {
 			spec: `{retry: {strategy: Reject}}`, version: topologytest.V43,
 			want: `{"apiVersion": "contract.warren.dev/v1", "queue": "orders", "virtualHost": "/", "strategy": "Reject", "maxAttempts": 5,

@@ -42,7 +42,7 @@ func TestDesired(t *testing.T) {
 		want string
 	}{
 		"an empty spec is a full topology":       {spec: `{}`, want: defaults},
-		"defaults may be spelled out":            {spec: "{queue: {name: orders}, retry: {policy: MaxAttempts, strategy: Publish, maxAttempts: 5, delayTiers: [{delay: 30s}, {delay: 5m}, {delay: 30m}]}, deadLetter: {policy: Enabled, exchange: {name: orders.dlx, type: fanout}, queue: {name: orders.dlq}}, deadLetterStrategy: AtLeastOnce}", want: defaults},
+		"defaults may be spelled out":            {spec: "{queue: {name: orders}, retry: {policy: MaxAttempts, strategy: Publish, maxAttempts: 4, delayTiers: [{delay: 30s}, {delay: 5m}, {delay: 30m}]}, deadLetter: {policy: Enabled, exchange: {name: orders.dlx, type: fanout}, queue: {name: orders.dlq}}, deadLetterStrategy: AtLeastOnce}", want: defaults},
 		"empty objects are as good as none":      {spec: `{queue: {}, bindings: [], retry: {}, deadLetter: {queue: {}, exchange: {}}}`, want: defaults},
 		"no retry and no dead-lettering":         {spec: topologytest.Alone, want: `queue orders: Main, x-delivery-limit=-1`},
 		"no retry and no dead-lettering on 3.13": {on: topologytest.V313, spec: topologytest.Alone, want: `queue orders: Main`},
@@ -58,6 +58,7 @@ func TestDesired(t *testing.T) {
 				queue a/b c%2F.ü.dlq: DeadLetter, x-delivery-limit=-1
 				binding a/b c%2F.ü.dlx -> a/b c%2F.ü.dlq: DeadLetter, ""`,
 		},
+		"queue.messageTTL in days":                 {spec: topologytest.Alone + `queue: {messageTTL: 14d}`, want: `queue orders: Main, x-delivery-limit=-1, x-message-ttl=1209600000`},
 		"queue.messageTTL":                         {spec: topologytest.Alone + `queue: {messageTTL: 1m500ms}`, want: `queue orders: Main, x-delivery-limit=-1, x-message-ttl=60500`},
 		"queue.deliveryLimit, a number":            {spec: topologytest.Alone + `queue: {deliveryLimit: 7}`, want: `queue orders: Main, x-delivery-limit=7`},
 		"queue.deliveryLimit, zero":                {spec: topologytest.Alone + `queue: {deliveryLimit: 0}`, want: `queue orders: Main, x-delivery-limit=0`},
@@ -137,7 +138,7 @@ func TestDesired(t *testing.T) {
 
 		// retry
 		"compact delays are normalized": {
-			spec: `{retry: {delayTiers: [{delay: 1ms}, {delay: 1500ms}, {delay: 120s}, {delay: 90m}, {delay: 24h}, {delay: 24h0m1s}, {delay: 1500m90s1ms}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
+			spec: `{retry: {delayTiers: [{delay: 1ms}, {delay: 1500ms}, {delay: 120s}, {delay: 90m}, {delay: 24h}, {delay: 24h0m1s}, {delay: 1500m90s1ms}, {delay: 14d}]}, deadLetter: {policy: Disabled}, deadLetterStrategy: AtMostOnce}`,
 			want: `
 				queue orders: Main, x-delivery-limit=-1
 				queue orders.retry.1ms: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=1
@@ -146,7 +147,8 @@ func TestDesired(t *testing.T) {
 				queue orders.retry.1h30m: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=5400000
 				queue orders.retry.24h: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=86400000
 				queue orders.retry.24h1s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=86401000
-				queue orders.retry.25h1m30s1ms: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=90090001`,
+				queue orders.retry.25h1m30s1ms: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=90090001
+				queue orders.retry.336h: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=1209600000`,
 		},
 		"a tier's queue can be named": {
 			spec: `{retry: {delayTiers: [{delay: 1s, queueName: later}]}, deadLetter: {policy: Disabled}}`,
@@ -411,9 +413,9 @@ func TestDesiredRefuses(t *testing.T) {
 		},
 
 		// What only objects stored past validation can show:
-		"a TTL that is none":          {spec: `{queue: {messageTTL: 1 day}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "1 day": want integers with h, m, s, ms in that order, such as 1h30m`},
-		"a TTL of a DLQ that is none": {spec: `{deadLetter: {queue: {consumerTimeout: soon}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "soon": want integers with h, m, s, ms in that order, such as 1h30m`},
-		"a delay that is none":        {spec: `{retry: {delayTiers: [{delay: later}]}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "later": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a TTL that is none":          {spec: `{queue: {messageTTL: 1 day}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "1 day": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
+		"a TTL of a DLQ that is none": {spec: `{deadLetter: {queue: {consumerTimeout: soon}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "soon": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
+		"a delay that is none":        {spec: `{retry: {delayTiers: [{delay: later}]}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "later": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
 		"a long argument of the queue": {
 			spec: `{queue: {arguments: {x-a: 1, x-b: ` + strings.Repeat("ü", 513) + `}}}`, reason: v1alpha1.ReasonInvalidSpec,
 			message: `queue.arguments: the value of "x-b" has 1026 bytes, at most 1024 are allowed: shorten it`,
@@ -426,8 +428,8 @@ func TestDesiredRefuses(t *testing.T) {
 			spec: `{bindings: [{exchange: {name: e}, arguments: {b: ` + strings.Repeat("ü", 513) + `}}]}`, reason: v1alpha1.ReasonInvalidSpec,
 			message: `bindings[0].arguments: the value of "b" has 1026 bytes, at most 1024 are allowed: shorten it`,
 		},
-		"a redeliveryDelay without ends": {spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": want integers with h, m, s, ms in that order, such as 1h30m`},
-		"a redeliveryDelay without min":  {spec: `{retry: {strategy: Requeue, redeliveryDelay: {max: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": want integers with h, m, s, ms in that order, such as 1h30m`},
+		"a redeliveryDelay without ends": {spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
+		"a redeliveryDelay without min":  {spec: `{retry: {strategy: Requeue, redeliveryDelay: {max: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package topology
 import (
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,13 +18,13 @@ func FuzzDuration(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	found := regexp.MustCompile(`pattern: (\^\(\[0-9]\{1,6}h\).*)`).FindSubmatch(crd)
+	found := regexp.MustCompile(`matches\("(\^\(\[0-9]\{1,4}d\).*?)"\)`).FindSubmatch(crd)
 	if found == nil {
-		f.Fatal("the CRD has no pattern of durations")
+		f.Fatal("no rule of the CRD matches durations")
 	}
 	pattern := regexp.MustCompile(string(found[1]))
 	for _, text := range []string{
-		"30s", "1h30m", "1ms", "999999h9999999m999999999s999999999999ms", "0s", "00001ms", "", "1d", "-1s", "1.5h", "1 day", "1µs", "9223372036854775807ns",
+		"30s", "1h30m", "1ms", "14d", "1d12h", "9999d999999h9999999m999999999s999999999999ms", "0s", "00001ms", "", "d", "-1s", "1.5h", "1 day", "1µs", "9223372036854775807ns",
 	} {
 		f.Add(text)
 	}
@@ -92,26 +93,15 @@ func wantShort(t *testing.T, cq *v1alpha1.ConsumerQueue) {
 	}
 }
 
-// countedByCEL is what the rule at spec.retry takes for the length of a compact delay.
+// countedByCEL is writtenLength of rules.cel.
 func countedByCEL(d time.Duration) int {
-	length := 0
-	add := func(value int64, steps ...int64) {
-		for i, step := range steps {
-			switch {
-			case value < step:
-			case i == 0:
-				length += 2 // a digit and the unit
-			default:
-				length++
-			}
-		}
+	delay := d.Milliseconds()
+	return characters(delay/3_600_000, "h") + characters(delay/60_000%60, "m") + characters(delay/1000%60, "s") + characters(delay%1000, "ms")
+}
+
+func characters(count int64, unit string) int {
+	if count == 0 {
+		return 0
 	}
-	add(int64(d.Hours()), 1, 10, 100, 1000)
-	add(int64(d.Minutes())%60, 1, 10)
-	add(int64(d.Seconds())%60, 1, 10)
-	if milliseconds := d.Milliseconds() % 1000; milliseconds > 0 {
-		length++ // the unit has a letter more
-		add(milliseconds, 1, 10, 100)
-	}
-	return length
+	return len(strconv.FormatInt(count, 10)) + len(unit)
 }

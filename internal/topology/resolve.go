@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"k8s.io/utils/ptr"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -114,10 +116,6 @@ func resolveRetry(spec *resolved, given *v1alpha1.RetrySpec) error {
 	if given.Strategy != "" {
 		spec.strategy = given.Strategy
 	}
-	spec.maxAttempts = 5
-	if given.MaxAttempts != nil {
-		spec.maxAttempts = *given.MaxAttempts
-	}
 	if given.Exchange != nil {
 		spec.retryExchange = &Exchange{
 			Name: string(given.Exchange.Name), Type: v1alpha1.ExchangeDirect, Role: v1alpha1.RoleRetry, Declare: true,
@@ -135,7 +133,16 @@ func resolveRetry(spec *resolved, given *v1alpha1.RetrySpec) error {
 	if err := resolveTiers(spec, given.DelayTiers); err != nil {
 		return err
 	}
+	spec.maxAttempts = ptr.Deref(given.MaxAttempts, defaultMaxAttempts(spec))
 	return resolveRedelivery(spec, given.RedeliveryDelay)
+}
+
+// defaultMaxAttempts is one attempt more than there are delays under Publish, so that no delay is used twice.
+func defaultMaxAttempts(spec *resolved) int32 {
+	if spec.strategy == v1alpha1.RetryStrategyPublish {
+		return int32(len(spec.tiers)) + 1
+	}
+	return 5
 }
 
 // defaultTiers are the delays that a strategy has where the spec gives none.

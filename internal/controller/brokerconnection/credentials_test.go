@@ -216,7 +216,7 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 		},
 		"an interval that cannot be read": {
 			spec: v1alpha1.BrokerConnectionSpec{ResyncInterval: "1 day"}, secret: credentials("host", "mq"), reason: v1alpha1.ReasonInvalidSpec,
-			message: `spec.resyncInterval: duration "1 day": want integers with h, m, s, ms in that order, such as 1h30m`,
+			message: `spec.resyncInterval: duration "1 day": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
