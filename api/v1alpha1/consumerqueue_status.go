@@ -31,6 +31,12 @@ type ConsumerQueueStatus struct {
 	// +optional
 	QueueName string `json:"queueName,omitempty"`
 
+	// rejectMode says how messages reach the delay tier under retry.strategy Reject. ByReason: a headers exchange routes rejected
+	// messages to the delay tier, and other dead letters to the dead-letter queue. Straight: every dead letter of the main queue
+	// goes to the delay tier. It is absent under other strategies.
+	// +optional
+	RejectMode RejectMode `json:"rejectMode,omitempty"`
+
 	// connectionName is the BrokerConnection in use, also where the spec names none.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
@@ -116,6 +122,17 @@ type ConsumerQueueStatus struct {
 	// +optional
 	FinishedJobs []FinishedJob `json:"finishedJobs,omitempty"`
 }
+
+// RejectMode is how messages reach the delay tier under strategy Reject.
+//
+// +kubebuilder:validation:Enum=ByReason;Straight
+type RejectMode string
+
+// The values of RejectMode.
+const (
+	RejectByReason RejectMode = "ByReason"
+	RejectStraight RejectMode = "Straight"
+)
 
 // FinishedJob is a Redrive or a Purge that has finished, well or badly.
 type FinishedJob struct {

@@ -19,13 +19,13 @@ type DeadLetterQueueSpec struct {
 // DeadLetterSpec says where messages go that are given up.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.policy) && self.policy == 'Disabled') || !(has(self.exchange) || has(self.routingKey) || has(self.queue))",message="deadLetter.policy Disabled takes no other deadLetter fields: remove them, or remove policy"
-// +kubebuilder:validation:XValidation:rule="!has(self.routingKey) || (has(self.exchange) && has(self.exchange.type) && self.exchange.type != 'fanout')",message="deadLetter.routingKey has no meaning for a fanout exchange: remove it, or set deadLetter.exchange with type direct or topic"
+// +kubebuilder:validation:XValidation:rule="!has(self.routingKey) || (has(self.exchange) && has(self.exchange.type) && self.exchange.type in ['direct', 'topic'])",message="deadLetter.routingKey has no meaning for a fanout or headers exchange: remove it, or set deadLetter.exchange with type direct or topic"
 type DeadLetterSpec struct {
 	// policy is Enabled, or Disabled: no dead-letter exchange and queue, what is given up is dropped.
 	// +optional
 	Policy DeadLetterPolicy `json:"policy,omitempty"`
 
-	// exchange is the dead-letter exchange, <main queue>.dlx of type fanout if not given.
+	// exchange is the dead-letter exchange, <main queue>.dlx if not given.
 	// +optional
 	Exchange *DeadLetterExchange `json:"exchange,omitempty"`
 
@@ -46,9 +46,11 @@ type DeadLetterExchange struct {
 	// +optional
 	Name ExchangeName `json:"name,omitempty"`
 
-	// type of the exchange: fanout brings every dead letter to the queue, direct and topic those with a routing key that
-	// fits; fanout if not given.
-	// +kubebuilder:validation:Enum=fanout;direct;topic
+	// type of the exchange: fanout routes every dead letter to the dead-letter queue, direct and topic those with a routing key
+	// that matches. headers, only for retry.strategy Reject without retry.exchange, routes rejected messages to the delay tier
+	// and other dead letters to the dead-letter queue; it needs RabbitMQ 4.0 and cannot be shared. Without a type it is headers
+	// where that is possible, and fanout otherwise.
+	// +kubebuilder:validation:Enum=fanout;direct;topic;headers
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`
 

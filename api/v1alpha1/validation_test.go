@@ -40,14 +40,15 @@ const (
 	derivedTier  = "the name <main queue>.retry.<delay> exceeds 255 bytes: give delayTiers with queueName, or a shorter queue.name"
 	renamed      = "spec.queue: Invalid value: … the name of the main queue cannot be changed: create another ConsumerQueue for another queue"
 	reconnected  = "spec.connectionRef: Invalid value: … the connection cannot be changed: create another ConsumerQueue for another connection"
-	ttlStraight  = "queue.messageTTL loses or jams what expires with retry.strategy Reject where retry.exchange or deadLetter.exchange is given or dead-lettering is disabled: remove queue.messageTTL, or remove both exchanges"
-	lenStraight  = "queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose what exceeds them with retry.strategy Reject where retry.exchange or deadLetter.exchange is given or dead-lettering is disabled: use AtLeastOnce, or remove the limits or both exchanges"
-	numStraight  = "a numeric queue.deliveryLimit loses messages with retry.strategy Reject where retry.exchange or deadLetter.exchange is given or dead-lettering is disabled: use Unlimited, or remove both exchanges"
+	ttlStraight  = "queue.messageTTL loses or jams what expires with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: remove queue.messageTTL, or dead-letter through an exchange of type headers, without retry.exchange"
+	lenStraight  = "queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose what exceeds them with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use AtLeastOnce, remove the limits, or dead-letter through an exchange of type headers, without retry.exchange"
+	numStraight  = "a numeric queue.deliveryLimit loses messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use Unlimited, or dead-letter through an exchange of type headers, without retry.exchange"
 	noPolicy     = "retry.policy None takes no other retry fields: remove them, or remove policy"
 	noTiers      = "strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3"
 	noDead       = "deadLetter.policy Disabled takes no other deadLetter fields: remove them, or remove policy"
+	headersDLX   = "deadLetter.exchange.type headers routes rejected messages to the delay tier: it needs retry.strategy Reject without retry.exchange; use another type"
 	dropHead     = "queue.overflow DropHead defeats at-least-once dead-lettering: use RejectPublish, or deadLetterStrategy AtMostOnce"
-	fanoutKey    = "deadLetter.routingKey has no meaning for a fanout exchange: remove it, or set deadLetter.exchange with type direct or topic"
+	fanoutKey    = "deadLetter.routingKey has no meaning for a fanout or headers exchange: remove it, or set deadLetter.exchange with type direct or topic"
 	oneSource    = "set exactly one of secretRef (a Secret with username, password and URIs) and clusterRef (a RabbitmqCluster)"
 	noPassword   = "must not hold a user or password: put them into the Secret"
 )
@@ -365,30 +366,40 @@ var consumerQueueRules = map[string]rule{
 	"Reject by reason takes what straight Reject refuses": {accepted: []string{
 		`{retry: {strategy: Reject}, queue: {messageTTL: 1h, deliveryLimit: 5, maxLength: 5, maxLengthBytes: 5}, deadLetterStrategy: AtMostOnce}`,
 		`{retry: {strategy: Reject}, queue: {deliveryLimit: BrokerDefault}, deadLetter: {queue: {name: dead}}}`,
+		`{retry: {strategy: Reject}, deadLetter: {exchange: {}}, queue: {messageTTL: 1h}}`,
+		`{retry: {strategy: Reject}, deadLetter: {exchange: {name: d}}, queue: {messageTTL: 1h, deliveryLimit: 5}}`,
+		`{retry: {strategy: Reject}, deadLetter: {exchange: {name: d, type: headers}}, queue: {messageTTL: 1h, deliveryLimit: 5}}`,
+	}},
+	"deadLetter.exchange: type headers needs Reject without retry.exchange": {refused: map[string]string{
+		`deadLetter: {exchange: {type: headers}}`:                                                   headersDLX,
+		`{retry: {strategy: Requeue}, deadLetter: {exchange: {type: headers}}}`:                     headersDLX,
+		`{retry: {policy: None}, deadLetter: {exchange: {type: headers}}}`:                          headersDLX,
+		`{retry: {strategy: Reject, exchange: {name: e}}, deadLetter: {exchange: {type: headers}}}`: headersDLX,
 	}},
 	"Reject by reason: deadLetter.routingKey is refused": {refused: map[string]string{
-		`{retry: {strategy: Reject}, deadLetter: {routingKey: k}}`: "spec.deadLetter: Invalid value: … " + fanoutKey,
+		`{retry: {strategy: Reject}, deadLetter: {routingKey: k}}`:                            "spec.deadLetter: Invalid value: … " + fanoutKey,
+		`{retry: {strategy: Reject}, deadLetter: {exchange: {type: headers}, routingKey: k}}`: "spec.deadLetter: Invalid value: … " + fanoutKey,
 	}},
 	"straight Reject takes Unlimited, BrokerDefault (3.x has none), lengths AtLeastOnce": {accepted: []string{
 		`{retry: {strategy: Reject, exchange: {name: e}}, queue: {deliveryLimit: Unlimited, maxLength: 5, maxLengthBytes: 5}}`,
-		`{retry: {strategy: Reject}, queue: {deliveryLimit: BrokerDefault}, deadLetter: {exchange: {name: d}}, deadLetterStrategy: AtMostOnce}`,
+		`{retry: {strategy: Reject}, queue: {deliveryLimit: BrokerDefault}, deadLetter: {exchange: {type: fanout}}, deadLetterStrategy: AtMostOnce}`,
 		`{retry: {strategy: Reject}, deadLetter: {policy: Disabled}}`,
 		`{retry: {strategy: Reject}, deadLetter: {exchange: {name: d, type: direct}, routingKey: k}}`,
 	}},
 	"straight Reject refuses queue.messageTTL": {refused: map[string]string{
-		`{retry: {strategy: Reject, exchange: {name: e}}, queue: {messageTTL: 1h}}`:            ttlStraight,
-		`{retry: {strategy: Reject}, deadLetter: {exchange: {}}, queue: {messageTTL: 1h}}`:     ttlStraight,
-		`{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {messageTTL: 1h}}`: ttlStraight,
+		`{retry: {strategy: Reject, exchange: {name: e}}, queue: {messageTTL: 1h}}`:                   ttlStraight,
+		`{retry: {strategy: Reject}, deadLetter: {exchange: {type: topic}}, queue: {messageTTL: 1h}}`: ttlStraight,
+		`{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {messageTTL: 1h}}`:        ttlStraight,
 	}},
 	"straight Reject refuses queue.maxLength and maxLengthBytes with AtMostOnce": {refused: map[string]string{
-		`{retry: {strategy: Reject, exchange: {name: e}}, queue: {maxLength: 5}, deadLetterStrategy: AtMostOnce}`:                    lenStraight,
-		`{retry: {strategy: Reject}, deadLetter: {exchange: {name: d}}, queue: {maxLengthBytes: 5}, deadLetterStrategy: AtMostOnce}`: lenStraight,
-		`{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {maxLength: 5}, deadLetterStrategy: AtMostOnce}`:         lenStraight,
+		`{retry: {strategy: Reject, exchange: {name: e}}, queue: {maxLength: 5}, deadLetterStrategy: AtMostOnce}`:                         lenStraight,
+		`{retry: {strategy: Reject}, deadLetter: {exchange: {type: fanout}}, queue: {maxLengthBytes: 5}, deadLetterStrategy: AtMostOnce}`: lenStraight,
+		`{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {maxLength: 5}, deadLetterStrategy: AtMostOnce}`:              lenStraight,
 	}},
 	"straight Reject refuses a numeric queue.deliveryLimit": {refused: map[string]string{
-		`{retry: {strategy: Reject, exchange: {name: e}}, queue: {deliveryLimit: 5}}`:               numStraight,
-		`{retry: {strategy: Reject}, deadLetter: {exchange: {name: d}}, queue: {deliveryLimit: 0}}`: numStraight,
-		`{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {deliveryLimit: 20}}`:   numStraight,
+		`{retry: {strategy: Reject, exchange: {name: e}}, queue: {deliveryLimit: 5}}`:                    numStraight,
+		`{retry: {strategy: Reject}, deadLetter: {exchange: {type: direct}}, queue: {deliveryLimit: 0}}`: numStraight,
+		`{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {deliveryLimit: 20}}`:        numStraight,
 	}},
 
 	"deadLetter.policy": enum("deadLetter: {policy: %s}", "spec.deadLetter.policy", []string{`"Enabled", "Disabled"`}, []string{"Enabled", "Disabled"}, "Maybe"),
@@ -409,7 +420,7 @@ var consumerQueueRules = map[string]rule{
 			`deadLetter: {exchange: {name: amq.fanout}}`:      "spec.deadLetter.exchange: Invalid value: … exchanges that begin with amq. are the broker's own: choose another name",
 		},
 	},
-	"deadLetter.exchange: type": enum("deadLetter: {exchange: {type: %s}}", "spec.deadLetter.exchange.type", []string{`"fanout", "direct", "topic"`}, []string{"fanout", "direct", "topic"}, "headers"),
+	"deadLetter.exchange: type": enum("deadLetter: {exchange: {type: %s}}", "spec.deadLetter.exchange.type", []string{`"fanout", "direct", "topic", "headers"`}, []string{"fanout", "direct", "topic"}, "x-delayed-message"),
 	"deadLetter.routingKey: refused for fanout": {
 		accepted: []string{`deadLetter: {exchange: {type: direct}, routingKey: k}`, `deadLetter: {exchange: {type: topic}, routingKey: ""}`, `deadLetter: {exchange: {type: topic}, routingKey: ` + long255 + `}`},
 		refused: map[string]string{

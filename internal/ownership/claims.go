@@ -89,7 +89,10 @@ func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]stri
 		if exchange.Declare {
 			about := subject{kind: isExchange, name: exchange.Name}
 			form := fmt.Sprintf("%s %s", exchange.Role, exchange.Type)
-			if exchange.Role != v1alpha1.RoleSource {
+			switch {
+			case isExclusive(exchange):
+				form = owner.String() + " " + form
+			case exchange.Role != v1alpha1.RoleSource:
 				form = owner.Namespace + " " + form
 			}
 			all[about] = append(all[about], form)

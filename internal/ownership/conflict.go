@@ -192,11 +192,20 @@ func queueOverlap(mine, theirs topology.Queue) []overlap {
 
 func exchangeOverlap(mine, theirs topology.Exchange) []overlap {
 	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: mine.Name}
-	if mine.Role == theirs.Role && mine.Type == theirs.Type {
+	switch {
+	case isExclusive(mine) && isExclusive(theirs):
+		return []overlap{{about: about, what: fmt.Sprintf("has the headers exchange %q as its dead-letter exchange, which cannot be shared", mine.Name)}}
+	case mine.Role == theirs.Role && mine.Type == theirs.Type:
 		return nil
 	}
 	return []overlap{{about: about, what: fmt.Sprintf("has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)",
 		mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
+}
+
+// isExclusive reports whether an exchange belongs to one ConsumerQueue alone. A dead-letter exchange that routes by reason would copy each
+// rejected message to the delay tiers of all who share it.
+func isExclusive(exchange topology.Exchange) bool {
+	return exchange.Role == v1alpha1.RoleDeadLetter && exchange.Type == v1alpha1.ExchangeHeaders
 }
 
 // bindingOverlap: an exchange that leads one key to two dead-letter queues copies each dead letter into both, and one that

@@ -82,6 +82,10 @@ func TestFindConflict(t *testing.T) {
 			a: `{deadLetter: {exchange: {name: dead, type: direct}}}`, b: `{deadLetter: {exchange: {name: dead, type: topic}}}`,
 			want: `has exchange "dead" as its dead-letter exchange of type direct (here the dead-letter exchange of type topic)`,
 		},
+		"a headers exchange in common": {
+			a: `{retry: {strategy: Reject}, deadLetter: {exchange: {name: dead}}}`, b: `{retry: {strategy: Reject}, deadLetter: {exchange: {name: dead, type: headers}}}`,
+			want: `has the headers exchange "dead" as its dead-letter exchange, which cannot be shared`,
+		},
 		"a dead-letter exchange as retry exchange": {
 			a: `{deadLetter: {exchange: {name: dead, type: direct}}}`, b: `{retry: {exchange: {name: dead}}}`,
 			want: `has exchange "dead" as its dead-letter exchange of type direct (here the retry exchange of type direct)`,

@@ -34,6 +34,13 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 			Message: fmt.Sprintf("Warren needs RabbitMQ %s or newer and this broker is %s: upgrade the broker", vhost.RabbitMQ310, version),
 		}
 	}
+	if spec.splitsByReason && !version.AtLeast(vhost.RabbitMQ40) {
+		return Topology{}, &Refusal{
+			Reason: v1alpha1.ReasonUnsupportedByBroker,
+			Message: fmt.Sprintf("deadLetter.exchange.type headers routes by the reason of a dead letter, which RabbitMQ writes from %s on and "+
+				"this broker (%s) does not: use type fanout, or upgrade the broker", vhost.RabbitMQ40, version),
+		}
+	}
 	if err := checkSafe(spec); err != nil {
 		return Topology{}, err
 	}
@@ -51,7 +58,7 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	if err := addQueues(&desired, spec); err != nil {
 		return Topology{}, err
 	}
-	desired.Return = returnRoute(spec)
+	desired.Return, desired.RejectMode = returnRoute(spec), rejectMode(spec)
 	for _, queue := range desired.Queues {
 		if row, found := unsupported(queue.Arguments, version); found {
 			return Topology{}, &Refusal{
@@ -148,17 +155,14 @@ func addDeadLetter(desired *Topology, spec resolved) {
 	if spec.dlx == nil {
 		return
 	}
+	desired.Exchanges = append(desired.Exchanges, *spec.dlx)
 	if !spec.splitsByReason {
-		desired.Exchanges = append(desired.Exchanges, *spec.dlx)
 		desired.bind(Binding{Source: spec.dlx.Name, Destination: spec.dlq, RoutingKey: spec.dlqKey, Role: v1alpha1.RoleDeadLetter})
 		return
 	}
-	dlx := *spec.dlx
-	dlx.Type = v1alpha1.ExchangeHeaders
-	desired.Exchanges = append(desired.Exchanges, dlx)
 	for _, tier := range spec.tiers {
 		desired.bind(Binding{
-			Source: dlx.Name, Destination: tier.queue, Arguments: deathReason("rejected"), Role: v1alpha1.RoleDelayTier,
+			Source: spec.dlx.Name, Destination: tier.queue, Arguments: deathReason("rejected"), Role: v1alpha1.RoleDelayTier,
 		})
 	}
 	for _, reason := range []string{"delivery_limit", "expired", "maxlen"} {

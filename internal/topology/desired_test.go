@@ -213,6 +213,22 @@ func TestDesired(t *testing.T) {
 				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-dead-letter-strategy=at-least-once, x-message-ttl=30000, x-overflow=reject-publish
 				` + deadQueue + byReasonBindings,
 		},
+		"Reject by reason through an exchange with a name": {
+			spec: `{retry: {strategy: Reject}, deadLetter: {exchange: {name: dead}}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange dead: DeadLetter, headers
+				queue orders: Main, x-dead-letter-exchange=dead
+				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=30000
+				` + deadQueue + strings.ReplaceAll(byReasonBindings, "orders.dlx", "dead"),
+		},
+		"Reject by reason where the type says so": {
+			on: topologytest.V40, spec: `{retry: {strategy: Reject}, deadLetter: {exchange: {type: headers}}, deadLetterStrategy: AtMostOnce}`,
+			want: `
+				exchange orders.dlx: DeadLetter, headers
+				queue orders: Main, x-dead-letter-exchange=orders.dlx
+				queue orders.retry.30s: DelayTier, x-dead-letter-exchange=, x-dead-letter-routing-key=orders, x-message-ttl=30000
+				` + deadQueue + byReasonBindings,
+		},
 		"Reject by reason takes TTL, lengths and a numeric limit": {
 			on:   topologytest.V40,
 			spec: `{retry: {strategy: Reject}, queue: {messageTTL: 1m, maxLength: 9, deliveryLimit: 3}, deadLetterStrategy: AtMostOnce}`,
@@ -264,7 +280,7 @@ func TestDesired(t *testing.T) {
 				binding again -> orders.retry.5s: DelayTier, "k"
 				binding orders.dlx -> orders.dlq: DeadLetter, ""`,
 		},
-		"Reject with deadLetter.exchange is straight": {
+		"Reject with another type of dead-letter exchange is straight": {
 			spec: `{retry: {strategy: Reject}, deadLetter: {exchange: {name: dead, type: direct}, routingKey: parked}, deadLetterStrategy: AtMostOnce}`,
 			want: `
 				exchange dead: DeadLetter, direct
@@ -390,6 +406,10 @@ func TestDesiredRefuses(t *testing.T) {
 			reason: v1alpha1.ReasonUnsupportedByBroker,
 			message: `routing key "#.a.#.b.#" of topic exchange "events" has more than two words "#", which RabbitMQ refuses from 4.3.5 on and this broker (4.3.5) does: ` +
 				"use at most two",
+		},
+		"a headers dead-letter exchange on 3.13": {
+			on: topologytest.V313, spec: `{retry: {strategy: Reject}, deadLetter: {exchange: {type: headers}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
+			message: `deadLetter.exchange.type headers routes by the reason of a dead letter, which RabbitMQ writes from 4.0 on and this broker (3.13) does not: use type fanout, or upgrade the broker`,
 		},
 		"straight Reject with BrokerDefault on 4.0": {
 			on: topologytest.V40, spec: straight, reason: v1alpha1.ReasonUnsafeTopology,

@@ -56,6 +56,8 @@ type Topology struct {
 	Exchanges []Exchange
 	Queues    []Queue
 	Bindings  []Binding
+	// RejectMode is how rejected messages reach the delay tier; empty unless the strategy is Reject.
+	RejectMode v1alpha1.RejectMode
 	// Return is where expired messages of the delay tiers go if not straight to the main queue; nil otherwise.
 	Return *ReturnRoute
 }

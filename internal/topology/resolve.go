@@ -29,18 +29,18 @@ type resolved struct {
 
 	// dlx is nil where dead-lettering is disabled.
 	dlx *Exchange
-	// dlxGiven says that the spec names the dead-letter exchange.
-	dlxGiven    bool
+	// dlxType is the type that the spec gives the dead-letter exchange; empty if it gives none.
+	dlxType     v1alpha1.ExchangeType
 	dlq         string
 	dlqKey      string
 	dlqSettings v1alpha1.QueueSettings
 
 	atLeastOnce bool
 
-	// splitsByReason: a headers exchange tells rejected messages from other dead letters, which takes RabbitMQ 4.0 and a
-	// dead-letter exchange that is all ours.
+	// splitsByReason: strategy Reject, and the dead-letter exchange is a headers exchange that routes rejected messages to the delay
+	// tier and other dead letters to the dead-letter queue.
 	splitsByReason bool
-	// deadLettersToTier: every dead letter of the main queue goes to its delay tier, whatever it died of.
+	// deadLettersToTier: strategy Reject, and every dead letter of the main queue goes to its delay tier, whatever it died of.
 	deadLettersToTier bool
 }
 
@@ -67,10 +67,22 @@ func resolve(cq *v1alpha1.ConsumerQueue, version vhost.Version) (resolved, error
 	if err := resolveRetry(&spec, cq.Spec.Retry); err != nil {
 		return spec, err
 	}
-	rejects := spec.strategy == v1alpha1.RetryStrategyReject
-	spec.splitsByReason = rejects && version.AtLeast(vhost.RabbitMQ40) && spec.retryExchange == nil && spec.dlx != nil && !spec.dlxGiven
-	spec.deadLettersToTier = rejects && !spec.splitsByReason
+	resolveReject(&spec)
 	return spec, nil
+}
+
+// resolveReject decides how rejected messages reach the delay tier. The header by which a headers exchange could tell them from other dead
+// letters exists since RabbitMQ 4.0.
+func resolveReject(spec *resolved) {
+	if spec.strategy != v1alpha1.RetryStrategyReject {
+		return
+	}
+	byReason := spec.dlxType == v1alpha1.ExchangeHeaders || spec.dlxType == "" && spec.version.AtLeast(vhost.RabbitMQ40)
+	spec.splitsByReason = byReason && spec.dlx != nil && spec.retryExchange == nil
+	spec.deadLettersToTier = !spec.splitsByReason
+	if spec.splitsByReason {
+		spec.dlx.Type = v1alpha1.ExchangeHeaders
+	}
 }
 
 func resolveDeadLetter(spec *resolved, given *v1alpha1.DeadLetterSpec) {
@@ -82,7 +94,7 @@ func resolveDeadLetter(spec *resolved, given *v1alpha1.DeadLetterSpec) {
 	}
 	spec.dlx = &Exchange{Name: spec.main + ".dlx", Type: v1alpha1.ExchangeFanout, Role: v1alpha1.RoleDeadLetter, Declare: true}
 	if given.Exchange != nil {
-		spec.dlxGiven = given.Exchange.Name != "" || given.Exchange.Type != "" || given.Exchange.SharedWith == nil
+		spec.dlxType = given.Exchange.Type
 		if given.Exchange.Name != "" {
 			spec.dlx.Name = string(given.Exchange.Name)
 		}
@@ -187,6 +199,16 @@ func resolveRedelivery(spec *resolved, given *v1alpha1.RedeliveryDelay) error {
 	}
 	spec.redelivery = &redelivery{min: shortest, max: longest}
 	return nil
+}
+
+func rejectMode(spec resolved) v1alpha1.RejectMode {
+	switch {
+	case spec.splitsByReason:
+		return v1alpha1.RejectByReason
+	case spec.deadLettersToTier:
+		return v1alpha1.RejectStraight
+	}
+	return ""
 }
 
 // mainDeadLettersTo is where the main queue's dead letters go; a nil key keeps each message's own.

@@ -78,7 +78,7 @@ func TestWhatDoesNotConform(t *testing.T) {
 		"a misspelt field":       {"ConsumerQueue", `{retry: {delayTier: []}}`, "additional properties 'delayTier' not allowed"},
 		"a value of no choice":   {"ConsumerQueue", `{retry: {strategy: Republish}}`, "value must be one of"},
 		"a text for a number":    {"ConsumerQueue", `{queue: {maxLength: many}}`, "got string, want integer"},
-		"a duration with a day":  {"ConsumerQueue", `{queue: {messageTTL: 1d}}`, "does not match pattern"},
+		"a name of no namespace": {"ConsumerQueue", `{deadLetter: {queue: {sharedWith: [Shop]}}}`, "does not match pattern"},
 		"a reference to nothing": {"BrokerConnection", `{secretRef: {}}`, "missing property 'name'"},
 		"no spec":                {"ConsumerQueue", `null`, "got null, want object"},
 	} {

@@ -27,8 +27,7 @@ func ConsumerQueue() *rapid.Generator[*v1alpha1.ConsumerQueue] {
 			cq.Spec.Retry = retry(t)
 		}
 		if yes(t, "has deadLetter") {
-			requeue := cq.Spec.Retry != nil && cq.Spec.Retry.Strategy == v1alpha1.RetryStrategyRequeue
-			cq.Spec.DeadLetter = deadLetter(t, !requeue)
+			cq.Spec.DeadLetter = deadLetter(t, cq.Spec.Retry)
 		}
 		if yes(t, "has queue") {
 			cq.Spec.Queue = &v1alpha1.QueueSpec{QueueSettings: settings(t)}
@@ -53,8 +52,12 @@ func reconcile(spec *v1alpha1.ConsumerQueueSpec) {
 	if strategy == v1alpha1.RetryStrategyRequeue {
 		spec.Queue.DeliveryLimit = nil
 	}
-	if strategy == v1alpha1.RetryStrategyReject &&
-		(disabled || spec.Retry.Exchange != nil || (spec.DeadLetter != nil && spec.DeadLetter.Exchange != nil)) {
+	exchange := v1alpha1.ExchangeType("")
+	if spec.DeadLetter != nil && spec.DeadLetter.Exchange != nil {
+		exchange = spec.DeadLetter.Exchange.Type
+	}
+	straight := disabled || exchange != "" && exchange != v1alpha1.ExchangeHeaders
+	if strategy == v1alpha1.RetryStrategyReject && (straight || spec.Retry.Exchange != nil) {
 		spec.Queue.MessageTTL = ""
 		spec.Queue.DeliveryLimit = nil
 		if atMostOnce {
@@ -174,19 +177,25 @@ func tiers(t *rapid.T, most int, keyed bool) []v1alpha1.DelayTier {
 	return all
 }
 
-func deadLetter(t *rapid.T, mayBeDisabled bool) *v1alpha1.DeadLetterSpec {
-	if mayBeDisabled && yes(t, "disabled") {
+func deadLetter(t *rapid.T, retry *v1alpha1.RetrySpec) *v1alpha1.DeadLetterSpec {
+	if retry == nil {
+		retry = &v1alpha1.RetrySpec{}
+	}
+	if retry.Strategy != v1alpha1.RetryStrategyRequeue && yes(t, "disabled") {
 		return &v1alpha1.DeadLetterSpec{Policy: v1alpha1.DeadLetterPolicyDisabled}
 	}
 	spec := &v1alpha1.DeadLetterSpec{Policy: oneOf(t, "policy", "", v1alpha1.DeadLetterPolicyEnabled)}
 	if yes(t, "has exchange") {
-		spec.Exchange = &v1alpha1.DeadLetterExchange{
-			Type: oneOf(t, "type", "", v1alpha1.ExchangeFanout, v1alpha1.ExchangeDirect, v1alpha1.ExchangeTopic),
+		types := []v1alpha1.ExchangeType{"", v1alpha1.ExchangeFanout, v1alpha1.ExchangeDirect, v1alpha1.ExchangeTopic}
+		if retry.Strategy == v1alpha1.RetryStrategyReject && retry.Exchange == nil {
+			types = append(types, v1alpha1.ExchangeHeaders)
 		}
+		spec.Exchange = &v1alpha1.DeadLetterExchange{Type: oneOf(t, "type", types...)}
 		if yes(t, "has name") {
 			spec.Exchange.Name = v1alpha1.ExchangeName(name(t, "d"))
 		}
-		if spec.Exchange.Type != "" && spec.Exchange.Type != v1alpha1.ExchangeFanout && yes(t, "has routingKey") {
+		keyed := spec.Exchange.Type == v1alpha1.ExchangeDirect || spec.Exchange.Type == v1alpha1.ExchangeTopic
+		if keyed && yes(t, "has routingKey") {
 			own := key(t)
 			spec.RoutingKey = &own
 		}

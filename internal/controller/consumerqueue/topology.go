@@ -47,6 +47,7 @@ func (s *scope) reconcileTopology(ctx context.Context, connection brokers.Broker
 	if err != nil {
 		return err
 	}
+	s.status.RejectMode = desired.RejectMode
 	v, err := s.resolveVHost(ctx, connection, version, desired)
 	if err != nil {
 		return err

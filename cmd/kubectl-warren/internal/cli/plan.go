@@ -238,6 +238,9 @@ func printPreview(out io.Writer, made preview.Preview, wide, coloured bool) erro
 		name = made.Namespace + "/" + name
 	}
 	printf(out, "ConsumerQueue %s on RabbitMQ %s, %s.\n", name, made.BrokerVersion, basisText[made.Basis])
+	if text := rejectModeText[made.RejectMode]; text != "" {
+		printf(out, "retry.strategy Reject: %s.\n", text)
+	}
 	for _, note := range made.Notes {
 		printf(out, "Note: %s.\n", note)
 	}

@@ -14,6 +14,11 @@ var basisText = map[preview.Basis]string{
 	preview.BasisStatus:  "compared with what the status says of the broker",
 }
 
+var rejectModeText = map[v1alpha1.RejectMode]string{
+	v1alpha1.RejectByReason: "by reason, rejected messages go to the delay tier, other dead letters to the dead-letter queue",
+	v1alpha1.RejectStraight: "straight, every dead letter of the main queue goes to the delay tier",
+}
+
 var actionText = map[preview.Action]string{
 	preview.Declare: "declare", preview.Bind: "bind", preview.Unbind: "unbind", preview.Delete: "delete",
 	preview.DeleteWhenEmpty: "delete when empty", preview.Recreate: "recreate", preview.Wait: "wait", preview.Keep: "keep",

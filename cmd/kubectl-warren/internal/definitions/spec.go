@@ -26,7 +26,7 @@ func (r *roles) specOf(main string) v1alpha1.ConsumerQueueSpec {
 	letter, sends := r.letters(main)
 	rejects := sends && slices.ContainsFunc(r.leads(letter), func(name string) bool { return r.tierOf[name] == main })
 	splits := rejects && r.Exchanges[letter.Exchange].Type == vhost.TypeHeaders
-	spec.DeadLetter = r.deadLetterSpec(main, splits)
+	spec.DeadLetter = r.deadLetterSpec(main)
 	spec.Retry = r.retrySpec(main, letter, rejects, splits)
 	if spec.Retry.Strategy == v1alpha1.RetryStrategyRequeue {
 		spec.Queue.DeliveryLimit = nil // it follows from maxAttempts
@@ -44,7 +44,7 @@ func (r *roles) deadLetterStrategy(main string) v1alpha1.DeadLetterStrategy {
 	return v1alpha1.DeadLetterAtMostOnce
 }
 
-func (r *roles) deadLetterSpec(main string, splits bool) *v1alpha1.DeadLetterSpec {
+func (r *roles) deadLetterSpec(main string) *v1alpha1.DeadLetterSpec {
 	found, exists := r.deadLetter[main]
 	if !exists {
 		return &v1alpha1.DeadLetterSpec{Policy: v1alpha1.DeadLetterPolicyDisabled}
@@ -52,12 +52,9 @@ func (r *roles) deadLetterSpec(main string, splits bool) *v1alpha1.DeadLetterSpe
 	spec := &v1alpha1.DeadLetterSpec{Queue: &v1alpha1.DeadLetterQueueSpec{
 		Name: v1alpha1.QueueName(found.queue), QueueSettings: settingsOf(r.Queues[found.queue].Arguments),
 	}}
-	if splits {
-		return spec // Warren names that exchange itself
-	}
 	kind := v1alpha1.ExchangeType(r.Exchanges[found.exchange].Type)
 	spec.Exchange = &v1alpha1.DeadLetterExchange{Name: v1alpha1.ExchangeName(found.exchange), Type: kind}
-	if kind != v1alpha1.ExchangeFanout {
+	if kind == v1alpha1.ExchangeDirect || kind == v1alpha1.ExchangeTopic {
 		spec.RoutingKey = new(v1alpha1.RoutingKey(found.key))
 	}
 	return spec

@@ -72,12 +72,14 @@ type Object struct {
 
 // Preview is what applying a ConsumerQueue would change.
 type Preview struct {
-	Namespace     string   `json:"namespace,omitempty"`
-	ConsumerQueue string   `json:"consumerQueue"`
-	BrokerVersion string   `json:"brokerVersion"`
-	Basis         Basis    `json:"basis"`
-	Notes         []string `json:"notes,omitempty"`
-	Objects       []Object `json:"objects"`
+	Namespace     string `json:"namespace,omitempty"`
+	ConsumerQueue string `json:"consumerQueue"`
+	BrokerVersion string `json:"brokerVersion"`
+	Basis         Basis  `json:"basis"`
+	// RejectMode is how rejected messages reach the delay tier; empty unless the strategy is Reject.
+	RejectMode v1alpha1.RejectMode `json:"rejectMode,omitempty"`
+	Notes      []string            `json:"notes,omitempty"`
+	Objects    []Object            `json:"objects"`
 }
 
 // Differs says whether anything is to be done about an object, by Warren or by somebody else.
@@ -104,7 +106,7 @@ func OnEmptyBroker(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Preview, 
 		return Preview{}, err
 	}
 	nothing := reported{observed: vhost.Observed{Exchanges: map[string]vhost.Exchange{}, Queues: map[string]vhost.Queue{}}}
-	preview := newPreview(cq, version, BasisNothing)
+	preview := newPreview(cq, desired, version, BasisNothing)
 	for _, exchange := range desired.Exchanges {
 		if !exchange.Declare {
 			nothing.observed.Exchanges[exchange.Name] = vhost.Exchange{Durable: true}
@@ -124,7 +126,7 @@ func AgainstStatus(cq, inCluster *v1alpha1.ConsumerQueue, version vhost.Version,
 		return Preview{}, err
 	}
 	before, err := topology.Desired(inCluster, version)
-	preview := newPreview(cq, version, BasisStatus)
+	preview := newPreview(cq, desired, version, BasisStatus)
 	if err != nil {
 		preview.note("the ConsumerQueue as it is in the cluster has no topology on this broker: %v", err)
 	}
@@ -142,9 +144,10 @@ func AgainstStatus(cq, inCluster *v1alpha1.ConsumerQueue, version vhost.Version,
 	return preview, nil
 }
 
-func newPreview(cq *v1alpha1.ConsumerQueue, version vhost.Version, basis Basis) Preview {
+func newPreview(cq *v1alpha1.ConsumerQueue, desired topology.Topology, version vhost.Version, basis Basis) Preview {
 	return Preview{
-		Namespace: cq.Namespace, ConsumerQueue: cq.Name, BrokerVersion: version.String(), Basis: basis, Objects: []Object{},
+		Namespace: cq.Namespace, ConsumerQueue: cq.Name, BrokerVersion: version.String(), Basis: basis, RejectMode: desired.RejectMode,
+		Objects: []Object{},
 	}
 }
 
