@@ -194,7 +194,9 @@ func exchangeOverlap(mine, theirs topology.Exchange) []overlap {
 	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: mine.Name}
 	switch {
 	case isExclusive(mine) && isExclusive(theirs):
-		return []overlap{{about: about, what: fmt.Sprintf("has the headers exchange %q as its dead-letter exchange, which cannot be shared", mine.Name)}}
+		return []overlap{{
+			about: about, what: fmt.Sprintf("has the headers exchange %q as its dead-letter exchange, which cannot be shared", mine.Name),
+		}}
 	case mine.Role == theirs.Role && mine.Type == theirs.Type:
 		return nil
 	}
