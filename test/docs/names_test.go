@@ -21,6 +21,8 @@ var foreign = slices.Concat(
 	strings.Fields("PriorityClass aggregationRule involvedObject renewTime subPath"),    // kinds and fields of Kubernetes
 	strings.Fields("dependsOn healthCheckExprs healthChecks ignoreDifferences"),         // fields of Flux and Argo CD
 	strings.Fields("ruleSelector serviceMonitorSelector"),                               // fields of the Prometheus Operator
+	strings.Fields("deleteIfEmpty deleteIfUnused queue_types.go queue_webhook.go"),      // the messaging topology operator
+	strings.Fields("ForceNew ignoreDeclarationExceptions resource_queue.go"),            // Terraform and Spring AMQP
 )
 
 // resources lists the words with which dotted paths begin in resources, in CEL and in AMQP.
