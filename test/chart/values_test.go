@@ -111,3 +111,42 @@ func TestOldCluster(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The notes after an installation name what is missing for production.
+func TestNotesNameWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		set     string
+		notes   []string
+		lacking []string
+	}{
+		"by default": {
+			set:   "",
+			notes: []string{"There is one replica", "self-signed certificate", "There are no alerts", "The CRDs stay"},
+		},
+		"with everything": {
+			set:     "replicaCount=2,metrics.tls.secretName=tls,metrics.prometheusRule.enabled=true,crds.keep=false,watchNamespaces={team-a}",
+			notes:   []string{"and works in team-a", "helm uninstall warren"},
+			lacking: []string{"There is one replica", "self-signed certificate", "There are no alerts", "The CRDs stay"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			output, err := run(t, "helm", "install", "warren", "charts/warren", "--dry-run=client", "--namespace="+system, "--set="+test.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notes, _ := strings.Cut(string(output), "\nNOTES:\n")
+			for _, text := range test.notes {
+				if !strings.Contains(notes, text) {
+					t.Errorf("the notes lack %q:\n%s", text, notes)
+				}
+			}
+			for _, text := range test.lacking {
+				if strings.Contains(notes, text) {
+					t.Errorf("the notes have %q", text)
+				}
+			}
+		})
+	}
+}
