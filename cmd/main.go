@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -31,8 +32,9 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == contractCommand {
-		if err := printContract(os.Args[2:], os.Stdout); err != nil {
+	commands := map[string]func([]string, io.Writer) error{contractCommand: printContract, checkCommand: checkInstallation}
+	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
+		if err := commands[os.Args[1]](os.Args[2:], os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -99,7 +101,7 @@ func run(given *options.Options) error {
 		LeaderElection:                given.LeaderElect,
 		LeaderElectionConfig:          election,
 		LeaderElectionNamespace:       given.LeaderElectionNamespace,
-		LeaderElectionID:              "warren.messaging.warren.dev",
+		LeaderElectionID:              leaseName,
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 var foreign = slices.Concat(
 	strings.Fields("FreeFlow MassTransit OpenAPI OpenTelemetry flag macOS"),             // products, and a package of Go
 	strings.Fields("crd.yaml cqueue.yaml install.yaml kubectl-warren.yaml"),             // arguments of commands, and files of a release
+	strings.Fields("release-notes.md"),                                                  // of a release, too
 	strings.Fields("WithConsumerOptionsQOSPrefetch consumer.Close wagslane"),            // another library for consumers
 	strings.Fields("Channel.dispatch Channel.recvContent closeResources notifyTimeout"), // amqp091-go
 	strings.Fields("helm.sh htmx.org"),                                                  // domains
