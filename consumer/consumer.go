@@ -38,6 +38,7 @@ type Consumer struct {
 	settings atomic.Pointer[settings] // of the contract
 	slots    chan struct{}
 	looks    chan struct{} // asks for a look at the contract
+	checks   chan struct{} // asks for a check of the permissions
 	status   status
 	moving   sync.Mutex // held while the state changes and that is told
 	reporter reporter
@@ -49,7 +50,7 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 	if conn == nil || source == nil || handle == nil {
 		return nil, errors.New("consumer: New needs a Conn, a contract and a handler")
 	}
-	c := &Consumer{conn: conn, source: source, options: options, looks: make(chan struct{}, 1)}
+	c := &Consumer{conn: conn, source: source, options: options, looks: make(chan struct{}, 1), checks: make(chan struct{}, 1)}
 	c.prepare = func(s *settings) error {
 		decode := decodeJSON[T]
 		if s.decoder != nil {
@@ -155,6 +156,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.reporter.close()
 	defer c.conn.use()()
 	defer c.move(Disconnected, nil)
+	defer c.startChecks(ctx)()
 	retry := backoff{}
 	for {
 		c.move(Connecting, nil)
@@ -221,7 +223,7 @@ func (c *Consumer) look() error {
 		return nil
 	case sameSession(*current, loaded):
 		c.contract.Store(&loaded)
-		c.status.forgetRoutes()
+		ask(c.checks)
 		return nil
 	}
 	if _, err := settingsOf(c.options, loaded); err != nil {
@@ -273,6 +275,7 @@ type openedSession struct {
 // deliver runs a session until ctx ends, which is no error, or the session does.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
 	c.move(Delivering, nil)
+	ask(c.checks)
 	s.begin()
 	look := time.NewTicker(contractInterval)
 	defer look.Stop()
@@ -296,10 +299,10 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 	}
 }
 
-// lookSoon asks for a look at the contract: a tier that is missing may have been replaced.
-func (c *Consumer) lookSoon() {
+// ask sends unless somebody has asked already.
+func ask(requests chan<- struct{}) {
 	select {
-	case c.looks <- struct{}{}:
+	case requests <- struct{}{}:
 	default:
 	}
 }

@@ -41,7 +41,14 @@ func quiet() consumer.Option {
 
 func run(t *testing.T, kept contract.Contract, handle consumer.Handler[string], options ...consumer.Option) *bench {
 	t.Helper()
+	return start(t, kept, func(*memory.Broker) {}, handle, options...)
+}
+
+// start prepares the broker before it runs the consumer.
+func start(t *testing.T, kept contract.Contract, prepare func(*memory.Broker), handle consumer.Handler[string], options ...consumer.Option) *bench {
+	t.Helper()
 	b := &bench{Broker: memory.New(kept), ended: make(chan error, 1), kept: kept}
+	prepare(b.Broker)
 	t.Cleanup(b.Close)
 	observe := consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) {
 		b.mu.Lock()

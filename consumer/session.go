@@ -149,7 +149,9 @@ func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began t
 }
 
 func (s *session) settleByCopy(end Settlement, o contract.Outcome) {
-	s.finish(end, s.forward(end.Delivery, o, end.Action))
+	var err error
+	end.Action, err = s.forward(end.Delivery, o, end.Action)
+	s.finish(end, err)
 }
 
 func (s *session) settleLater(end Settlement) {
@@ -213,34 +215,42 @@ const parkingTimeout = 30 * time.Second
 
 // forward publishes the copy of a delivery, and then acks the original. What the broker does not take is published again, for as long
 // as the session lives, where the newest contract says: the original is safe meanwhile. A copy of which nobody knows whether
-// the broker took it is published once for each time that the connection is lost.
-func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) error {
+// the broker took it is published once for each time that the channel is lost. The action is what was done in the end.
+func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
+	defer s.consumer.status.settled(d)
 	began, retry := time.Now(), backoff{}
 	for a.Verb == contract.PublishCopy {
 		if s.ctx.Err() != nil {
-			return errStale
+			return a, errStale
 		}
 		err := s.publish(d, a)
-		if err == nil {
-			return s.send(d, contract.Ack)
-		}
-		if a.Otherwise != "" && isRefusal(err) && time.Since(began) >= parkingTimeout {
-			return s.send(d, a.Otherwise)
-		}
-		if unknown := new(UnknownOutcomeError); !errors.As(err, &unknown) {
-			s.consumer.lookSoon()
+		switch {
+		case err == nil:
+			return a, s.send(d, contract.Ack)
+		case errors.Is(err, errTooLarge): // no attempt can help
+			o.Result = contract.Permanent
+		case isRefusal(err):
+			s.consumer.status.waits(d, err)
+			if a.Otherwise != "" && time.Since(began) >= parkingTimeout {
+				otherwise := contract.Action{Verb: a.Otherwise, Kind: a.Kind, GivenUp: a.GivenUp}
+				return otherwise, s.send(d, a.Otherwise)
+			}
+			ask(s.consumer.looks) // a tier that is missing may have been replaced
+			pause(s.ctx, retry.next())
+		case errors.As(err, new(*UnknownOutcomeError)):
+		default:
 			pause(s.ctx, retry.next())
 		}
 		a = s.consumer.contract.Load().Decide(d.facts, o)
 	}
-	return s.send(d, a.Verb)
+	return a, s.send(d, a.Verb)
 }
 
 func (s *session) publish(d *Delivery, a contract.Action) error {
 	began := time.Now()
 	message, err := copyOf(d.Raw, a, s.connection.MaxFrame())
 	if err == nil {
-		err = s.consumer.conn.publisher.publish(s.ctx, *a.Route, message)
+		err = s.consumer.conn.copies.publish(s.ctx, *a.Route, message)
 	}
 	s.consumer.published(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
 	return err

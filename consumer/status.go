@@ -45,7 +45,8 @@ type status struct {
 	delivered  bool                     // at some time
 	lost       time.Time                // when the channel was lost; zero while there is one, and before the first
 	attempts   int                      // to connect since then
-	missing    map[contract.Route]error // routes that took no copy when they were tried last
+	waiting    map[*Delivery]error // failed messages whose copies the broker refuses
+	forbidden  map[string]error    // exchanges that the broker refuses messages for
 
 	limited atomic.Int64 // how many messages the limiter holds back
 }
@@ -76,7 +77,7 @@ func (s *status) move(to State, err error) (from State, moved bool) {
 		}
 	}
 	if to == Delivering {
-		s.err, s.missing, s.delivered = nil, nil, true
+		s.err, s.delivered = nil, true
 	}
 	return from, true
 }
@@ -90,33 +91,46 @@ func (s *status) found() (attempts int, took time.Duration, lost bool) {
 	return attempts, time.Since(since), !since.IsZero()
 }
 
-// published notes whether a route takes copies.
-func (s *status) published(route contract.Route, err error) {
+// waits records that the broker refuses the copy of a delivery, until settled is called.
+func (s *status) waits(d *Delivery, refusal error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		delete(s.missing, route)
-		return
+	if s.waiting == nil {
+		s.waiting = map[*Delivery]error{}
 	}
-	if !isRefusal(err) {
-		return
-	}
-	if s.missing == nil {
-		s.missing = map[contract.Route]error{}
-	}
-	s.missing[route] = err
+	s.waiting[d] = refusal
 }
 
-// forgetRoutes forgets which routes take no copies: there are others now, or nobody knows.
-func (s *status) forgetRoutes() {
+func (s *status) settled(d *Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.missing = nil
+	delete(s.waiting, d)
+}
+
+// setForbidden records the exchanges that the broker refuses messages for, and returns those of before.
+func (s *status) setForbidden(refusals map[string]error) (before map[string]error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.forbidden = s.forbidden, refusals
+	return before
+}
+
+// refusals are the texts of what the broker refuses.
+func (s *status) refusals() []string {
+	var texts []string
+	for _, err := range s.forbidden {
+		texts = append(texts, err.Error())
+	}
+	for _, err := range s.waiting {
+		texts = append(texts, err.Error())
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // Health is how the consumer is now.
 func (c *Consumer) Health() Health {
-	blocked, s := c.conn.publisher.isBlocked(), &c.status
+	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,18 +138,14 @@ func (c *Consumer) Health() Health {
 	if kept := c.contract.Load(); kept != nil {
 		h.Queue = kept.Queue
 	}
-	h.Ready = s.state == Delivering && len(s.missing) == 0
+	refusals := s.refusals()
+	h.Ready = s.state == Delivering && len(refusals) == 0
 	h.Live = s.state != Disconnected && (s.moved.IsZero() || time.Since(s.moved) < stuck)
 	switch {
 	case s.err != nil:
 		h.Message = s.err.Error()
-	case len(s.missing) > 0:
-		failures := make([]string, 0, len(s.missing))
-		for _, err := range s.missing {
-			failures = append(failures, err.Error())
-		}
-		slices.Sort(failures)
-		h.Message = failures[0]
+	case len(refusals) > 0:
+		h.Message = refusals[0]
 	case limited:
 		h.Message = "the limiter holds messages back"
 	case blocked:
@@ -228,7 +238,6 @@ func (c *Consumer) settled(end Settlement) {
 
 // published tells of an attempt to publish a copy.
 func (c *Consumer) published(p Publication) {
-	c.status.published(p.Route, p.Err)
 	given := c.settings.Load()
 	for _, observer := range given.observers {
 		if observer.Published != nil {

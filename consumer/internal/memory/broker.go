@@ -21,7 +21,10 @@ type Broker struct {
 	bindings    map[contract.Route]string // to a queue
 	connections map[*connection]bool
 	blocked     bool
+	dials       int
 	refusing    map[string]bool // queues that take nothing
+	exchanges   map[string]bool // those that exist
+	forbidden   map[string]bool // exchanges to which the user may not write
 	expiring    map[*time.Timer]bool
 }
 
@@ -55,7 +58,7 @@ type message struct {
 func New(c contract.Contract) *Broker {
 	b := &Broker{
 		queues: map[string]*queue{}, bindings: map[contract.Route]string{}, connections: map[*connection]bool{},
-		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{},
+		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{}, exchanges: map[string]bool{"": true}, forbidden: map[string]bool{},
 	}
 	b.Declare(c)
 	return b
@@ -72,7 +75,7 @@ func (b *Broker) Declare(c contract.Contract) {
 		dead := contract.Route{RoutingKey: c.DeadLetterQueue}
 		main.rejected, main.others = &dead, &dead
 		if c.Park != nil {
-			b.bindings[*c.Park] = c.DeadLetterQueue
+			b.bind(*c.Park, c.DeadLetterQueue)
 		}
 	}
 	if c.Strategy == contract.Requeue {
@@ -83,7 +86,7 @@ func (b *Broker) Declare(c contract.Contract) {
 		name := TierQueue(c, tier)
 		q := b.declare(name)
 		q.expires, q.others = time.Duration(tier.Delay), &back
-		b.bindings[tier.Route] = name
+		b.bind(tier.Route, name)
 		if c.Strategy == contract.Reject {
 			main.rejected = &contract.Route{RoutingKey: name}
 		}
@@ -98,11 +101,39 @@ func TierQueue(c contract.Contract, tier contract.Tier) string {
 	return c.Queue + ".retry." + tier.Delay.String()
 }
 
-// Bind leads what is published to an exchange with a routing key to a queue.
+// Bind declares an exchange and a queue, and routes messages with a routing key from the exchange to the queue.
 func (b *Broker) Bind(exchange, routingKey, queue string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bindings[contract.Route{Exchange: exchange, RoutingKey: routingKey}] = queue
+	b.declare(queue)
+	b.bind(contract.Route{Exchange: exchange, RoutingKey: routingKey}, queue)
+}
+
+func (b *Broker) bind(route contract.Route, queue string) {
+	b.exchanges[route.Exchange] = true
+	b.bindings[route] = queue
+}
+
+// DeleteExchange deletes an exchange and its bindings.
+func (b *Broker) DeleteExchange(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.exchanges, name)
+	maps.DeleteFunc(b.bindings, func(route contract.Route, _ string) bool { return route.Exchange == name })
+}
+
+// Forbid takes the permission to write to an exchange from the user, or grants it again.
+func (b *Broker) Forbid(exchange string, forbid bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forbidden[exchange] = forbid
+}
+
+// Dials is how many connections were opened so far.
+func (b *Broker) Dials() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dials
 }
 
 func (b *Broker) declare(name string) *queue {

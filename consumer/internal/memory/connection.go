@@ -10,14 +10,18 @@ import (
 )
 
 // Dial connects to the broker.
-func (b *Broker) Dial(ctx context.Context, _ string) (transport.Connection, error) {
+func (b *Broker) Dial(ctx context.Context, _ string, blocked func(bool)) (transport.Connection, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := &connection{broker: b}
+	b.dials++
+	c := &connection{broker: b, blocked: blocked}
 	b.connections[c] = true
+	if b.blocked {
+		blocked(true)
+	}
 	return c, nil
 }
 
@@ -25,8 +29,7 @@ func (b *Broker) Dial(ctx context.Context, _ string) (transport.Connection, erro
 type connection struct {
 	broker   *Broker
 	channels []*channel
-	closes   []chan *amqp.Error
-	blocks   []chan amqp.Blocking
+	blocked  func(bool)
 	closed   bool
 }
 
@@ -39,27 +42,6 @@ func (c *connection) Channel() (transport.Channel, error) {
 	ch := &channel{connection: c, broker: c.broker, unacked: map[uint64]delivered{}}
 	c.channels = append(c.channels, ch)
 	return ch, nil
-}
-
-func (c *connection) NotifyClose(receiver chan *amqp.Error) chan *amqp.Error {
-	c.broker.mu.Lock()
-	defer c.broker.mu.Unlock()
-	if c.closed {
-		close(receiver)
-	} else {
-		c.closes = append(c.closes, receiver)
-	}
-	return receiver
-}
-
-func (c *connection) NotifyBlocked(receiver chan amqp.Blocking) chan amqp.Blocking {
-	c.broker.mu.Lock()
-	defer c.broker.mu.Unlock()
-	c.blocks = append(c.blocks, receiver)
-	if c.broker.blocked {
-		receiver <- amqp.Blocking{Active: true, Reason: "low on memory"}
-	}
-	return receiver
 }
 
 func (c *connection) IsClosed() bool {
@@ -84,9 +66,7 @@ func (c *connection) Close(time.Time) error {
 func (c *connection) Kill() { _ = c.Close(time.Time{}) }
 
 func (c *connection) tellBlocked(blocked bool) {
-	for _, receiver := range c.blocks {
-		receiver <- amqp.Blocking{Active: blocked}
-	}
+	c.blocked(blocked)
 	if !blocked {
 		for _, ch := range c.channels {
 			ch.confirmAll()
@@ -103,10 +83,6 @@ func (c *connection) end(reason *amqp.Error) {
 	delete(c.broker.connections, c)
 	for _, ch := range c.channels {
 		ch.end(reason)
-	}
-	tellClosed(c.closes, reason)
-	for _, receiver := range c.blocks {
-		close(receiver)
 	}
 }
 

@@ -1,0 +1,80 @@
+package consumer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// startChecks checks in the background whether the broker takes messages for the exchanges of each new contract. stop waits for the end.
+func (c *Consumer) startChecks(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var checking sync.WaitGroup
+	checking.Go(func() { c.checkPermissions(ctx) })
+	return func() {
+		cancel()
+		checking.Wait()
+	}
+}
+
+// checkPermissions checks a contract once, or every 30 s while an exchange is missing or forbidden.
+func (c *Consumer) checkPermissions(ctx context.Context) {
+	var checked *contract.Contract
+	again := time.NewTimer(contractInterval)
+	defer again.Stop()
+	again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.checks:
+		case <-again.C:
+		}
+		current := c.contract.Load()
+		if current == checked {
+			continue
+		}
+		refusals := map[string]error{}
+		for _, exchange := range exchangesOf(*current) {
+			if refusal := c.conn.copies.checkExchange(ctx, exchange); refusal != nil {
+				refusals[exchange] = refusal
+			}
+		}
+		c.forbid(current, refusals)
+		if len(refusals) > 0 {
+			again.Reset(contractInterval)
+		} else {
+			checked = current
+		}
+	}
+}
+
+// forbid records the exchanges that the broker refuses messages for, and logs the new ones.
+func (c *Consumer) forbid(current *contract.Contract, refusals map[string]error) {
+	known := c.status.setForbidden(refusals)
+	for _, exchange := range slices.Sorted(maps.Keys(refusals)) {
+		if known[exchange] == nil {
+			c.settings.Load().logger.Warn("The broker refuses the copies of failed messages; grant the user the permission write on the exchange",
+				"queue", current.Queue, "exchange", exchange, "error", refusals[exchange])
+		}
+	}
+}
+
+// exchangesOf are the exchanges that the consumers of a contract publish to, unless something unusual happens: under Requeue only messages
+// that end the process are parked, and under Reject only deferred messages are published to the tier.
+func exchangesOf(c contract.Contract) []string {
+	exchanges := map[string]bool{}
+	if c.Strategy == contract.Publish {
+		for _, tier := range c.Tiers {
+			exchanges[tier.Exchange] = true
+		}
+	}
+	if c.Park != nil && (c.Strategy != contract.Requeue || !c.RejectDeadLetters) {
+		exchanges[c.Park.Exchange] = true
+	}
+	return slices.Sorted(maps.Keys(exchanges))
+}
