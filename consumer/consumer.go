@@ -20,9 +20,8 @@ import (
 // again after a delay, until the attempts are used up and it goes to the dead-letter queue. See Permanent, RetryAfter, Defer and
 // Discard for other ends.
 //
-// The context ends when the handler has taken too long, when the broker has taken the message back, or at the end of a drain;
-// context.Cause says which: ErrTimeout, ErrDeliveryLost or ErrDraining. The context does not end when the handler returns: messages that
-// are handled one after the other may share it.
+// The context ends when the handler returns. It ends before if the handler has taken too long, if the broker has taken the message back, or
+// at the end of a drain; context.Cause says which: ErrTimeout, ErrDeliveryLost or ErrDraining. Its deadline is that of WithTimeout.
 type Handler[T any] func(ctx context.Context, m *Message[T]) error
 
 // Consumer consumes one main queue.
@@ -40,6 +39,7 @@ type Consumer struct {
 	looks    chan struct{} // asks for a look at the contract
 	checks   chan struct{} // asks for a check of the permissions
 	status   status
+	crew     crew
 	moving   sync.Mutex // held while the state changes and that is told
 	reporter reporter
 	failures failureLog
@@ -156,7 +156,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.reporter.close()
 	defer c.conn.use()()
 	defer c.move(Disconnected, nil)
-	defer c.startChecks(ctx)()
+	defer c.inBackground(ctx, c.checkPermissions, c.watchHandlers)()
 	retry := backoff{}
 	for {
 		c.move(Connecting, nil)
@@ -189,6 +189,19 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if !pause(ctx, retry.next()) {
 			return nil
 		}
+	}
+}
+
+// inBackground runs functions until stop is called, which waits for their end.
+func (c *Consumer) inBackground(ctx context.Context, work ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var working sync.WaitGroup
+	for _, run := range work {
+		working.Go(func() { run(ctx) })
+	}
+	return func() {
+		cancel()
+		working.Wait()
 	}
 }
 

@@ -37,9 +37,9 @@ type line struct {
 	reason     error         // why the channel was closed
 
 	mu        sync.Mutex
-	sent      uint64                 // number of the last message
-	pending   map[uint64]time.Time   // when the messages were sent that wait for a confirm
-	confirmed time.Time              // when the last confirm came
+	sent      uint64               // number of the last message
+	pending   map[uint64]time.Time // when the messages were sent that wait for a confirm
+	confirmed time.Time            // when the last confirm came
 	returns   chan amqp.Return
 	returned  map[string]amqp.Return // by copy ID: not confirmed yet
 	taken     map[string]bool        // exchanges from which a queue got a message

@@ -28,6 +28,7 @@ type Delivery struct {
 	kept     *contract.Contract // at the time of the delivery
 	facts    contract.Facts
 	progress contract.Progress
+	arrived  time.Time // the broker counts the consumer timeout from then on
 }
 
 func newDelivery(raw amqp.Delivery, kept *contract.Contract) *Delivery {
@@ -57,8 +58,11 @@ func plain(headers amqp.Table) map[string]any {
 	return read
 }
 
-// ID is the message's ID, or else the tag of the delivery.
-func (d *Delivery) ID() string {
+// ID is the property message-id, which the producer sets; empty if it did not.
+func (d *Delivery) ID() string { return d.Raw.MessageId }
+
+// String names the delivery in logs: by its message-id, or else by its tag, which other deliveries have as well.
+func (d *Delivery) String() string {
 	if d.Raw.MessageId != "" {
 		return d.Raw.MessageId
 	}

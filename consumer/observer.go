@@ -28,6 +28,8 @@ type Observer struct {
 	State func(Transition)
 	// Reconnected is called when messages are delivered again after a loss.
 	Reconnected func(Reconnection)
+	// Stuck is called once for each handler that goes on more than 2 s after its context has ended.
+	Stuck func(StuckHandler)
 	// Settled is called when a delivery is settled, or when that has become void. It is a part of the handling: the next message waits.
 	Settled func(Settlement)
 	// Published is called with each attempt to publish a copy. It is a part of the handling, too.
@@ -48,6 +50,13 @@ type Reconnection struct {
 	// Attempts is how often the consumer tried to connect, the last time included.
 	Attempts int
 	// Took is the time from the loss until messages were delivered again.
+	Took time.Duration
+}
+
+// StuckHandler is a handler that goes on after its context has ended. No other message gets its slot.
+type StuckHandler struct {
+	Delivery *Delivery
+	// Took is the time since the handler was called.
 	Took time.Duration
 }
 

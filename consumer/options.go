@@ -24,6 +24,7 @@ type settings struct {
 	logger                *slog.Logger
 	failureText           func(error) string
 	crashLimit            int
+	brokerTimeout         time.Duration // after which the broker takes messages back
 
 	handle func(context.Context, *Delivery) error // decoding and handler, with the middleware around them
 }
@@ -43,9 +44,9 @@ func WithConcurrency(n int) Option { return func(s *settings) { s.concurrency = 
 // Requeue, where a crash costs each of them an attempt, and for a single active consumer.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
-// WithTimeout is after how long a handler's context ends. It is less than the consumer timeout of the broker, which takes all messages
-// back then: four fifths, 24 minutes by default. The broker's clock starts when it sends the message, so a prefetch that takes minutes
-// to handle needs a shorter timeout.
+// WithTimeout is after how long a handler's context ends. The broker takes messages back after its consumer timeout, which begins when it
+// sends them. The default is four fifths of that, divided by how many prefetched messages each handler has: 12 minutes for a consumer
+// timeout of 30 minutes and a prefetch of twice the concurrency.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // WithDrainTimeout is how long handlers have when the consumer ends: 20 s. Stay 10 s below terminationGracePeriodSeconds.
@@ -143,10 +144,22 @@ func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
 	if kept.ConsumerTimeout != nil {
 		limit = time.Duration(*kept.ConsumerTimeout)
 	}
-	if s.timeout == 0 {
-		s.timeout = limit / 5 * 4
+	s.brokerTimeout = limit
+	if s.timeout == 0 && s.concurrency > 0 {
+		waves := (s.prefetch + s.concurrency - 1) / s.concurrency
+		s.timeout = limit / 5 * 4 / time.Duration(max(waves, 1))
 	}
 	return s, s.validate(limit)
+}
+
+// giveBackAt is when a message goes back to the queue that is not settled, before the broker takes back all messages of the channel.
+func (s *settings) giveBackAt(d *Delivery) time.Time {
+	return d.arrived.Add(s.brokerTimeout - s.brokerTimeout/20)
+}
+
+// latestStart is when the handling of a message begins at the latest: the handler may take as long as it is allowed to.
+func (s *settings) latestStart(d *Delivery) time.Time {
+	return d.arrived.Add(max(s.brokerTimeout-s.brokerTimeout/20-s.timeout, s.brokerTimeout/20))
 }
 
 func (s *settings) validate(limit time.Duration) error {

@@ -4,22 +4,10 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/warren-mq/warren/consumer/contract"
 )
-
-// startChecks checks in the background whether the broker takes messages for the exchanges of each new contract. stop waits for the end.
-func (c *Consumer) startChecks(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var checking sync.WaitGroup
-	checking.Go(func() { c.checkPermissions(ctx) })
-	return func() {
-		cancel()
-		checking.Wait()
-	}
-}
 
 // checkPermissions checks a contract once, or every 30 s while an exchange is missing or forbidden.
 func (c *Consumer) checkPermissions(ctx context.Context) {

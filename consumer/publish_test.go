@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,7 +91,9 @@ func TestPublishToAnExchangeThatTheBrokerRefuses(t *testing.T) {
 		b := memory.New(contract.Default("orders"))
 		conn := consumer.NewConn(nil, consumer.WithTransport(b))
 		defer conn.Close()
-		publish := func(exchange string) error { return conn.Publish(t.Context(), exchange, "orders", consumer.Publishing{}) }
+		publish := func(exchange string) error {
+			return conn.Publish(t.Context(), exchange, "orders", consumer.Publishing{})
+		}
 
 		unroutable := &consumer.UnroutableError{}
 		if err := publish("shop"); !errors.As(err, &unroutable) || !strings.Contains(err.Error(), "NOT_FOUND - no exchange 'shop'") {
@@ -130,12 +133,12 @@ func TestAForbiddenPublishIsARefusal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				refusals := 0
+				refusals := atomic.Int64{}
 				b := start(t, contract.Default("orders"), func(b *memory.Broker) { b.Forbid(test.exchange, true) },
 					func(context.Context, *consumer.Message[string]) error { return test.failure },
 					consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
 						if p.Err != nil {
-							refusals++
+							refusals.Add(1)
 						}
 					}}))
 				pass(time.Second)
@@ -144,8 +147,8 @@ func TestAForbiddenPublishIsARefusal(t *testing.T) {
 				equal(t, fmt.Sprintf("%q has the broker's text", health.Message), true, strings.Contains(health.Message, text))
 				b.send(t, "a")
 				pass(time.Minute)
-				if refusals < 5 || refusals > 15 {
-					t.Errorf("the copy was published %d times in a minute", refusals)
+				if times := refusals.Load(); times < 5 || times > 15 {
+					t.Errorf("the copy was published %d times in a minute", times)
 				}
 				equal(t, "connections", 2, b.Dials())
 				equal(t, "dead letters", test.dead, b.dead())
@@ -162,7 +165,7 @@ func TestAForbiddenPublishIsARefusal(t *testing.T) {
 func TestMessagesThatFailMeanwhileDoNotSufferFromAForbiddenExchange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		unknown := 0
+		unknown := atomic.Int64{}
 		b := start(t, contract.Default("orders"), func(b *memory.Broker) { b.DeleteExchange("orders.dlx") },
 			func(_ context.Context, m *consumer.Message[string]) error {
 				if m.Body == "bad" {
@@ -171,7 +174,7 @@ func TestMessagesThatFailMeanwhileDoNotSufferFromAForbiddenExchange(t *testing.T
 				return io.EOF
 			}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
 				if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
-					unknown++
+					unknown.Add(1)
 				}
 			}}))
 		b.send(t, "bad")
@@ -180,7 +183,7 @@ func TestMessagesThatFailMeanwhileDoNotSufferFromAForbiddenExchange(t *testing.T
 			pass(time.Second)
 		}
 		equal(t, "in the tier", 29, len(b.Messages("orders.retry.30s")))
-		equal(t, "copies of which nobody knows", 0, unknown)
+		equal(t, "copies of which nobody knows", int64(0), unknown.Load())
 		equal(t, "Run", nil, b.end())
 	})
 }

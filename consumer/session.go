@@ -25,7 +25,7 @@ type session struct {
 	connection transport.Connection
 	channel    transport.Channel
 	acker      *acker
-	deliveries <-chan amqp.Delivery
+	inbox      chan arrival // deliveries that no worker has taken
 	closed     chan *amqp.Error
 	cancelled  chan string
 	over       chan error // how the session ended
@@ -35,15 +35,24 @@ type session struct {
 	stopped chan struct{} // closed: nothing more is started
 	stop    func()
 
-	active  atomic.Int64 // deliveries at work, copies included
-	idle    chan struct{}
-	workers sync.WaitGroup
+	active atomic.Int64 // deliveries at work, copies included
+	idle   chan struct{}
 
 	slots chan struct{}
-	crew  []*worker
 
 	mu       sync.Mutex
 	leftOver []leftOver
+
+	subscribing sync.Mutex    // held while the broker is asked to begin or to end sending; guards the next fields
+	received    chan struct{} // closed when all deliveries of the subscription are in the inbox; nil if the consumer is not subscribed
+	resting     atomic.Bool   // the subscription is cancelled until the limiter grants
+}
+
+// arrival is a delivery with the time of its arrival, from which the broker counts the consumer timeout.
+type arrival struct {
+	amqp.Delivery
+
+	at time.Time
 }
 
 // open opens a channel and consumes.
@@ -66,6 +75,7 @@ func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *sett
 		acker:  newAcker(channel, given.prefetch),
 		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), cancelled: channel.NotifyCancel(make(chan string, 1)),
 		over: make(chan error, 1), stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
+		inbox: make(chan arrival, given.prefetch),
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -75,8 +85,7 @@ func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *sett
 		return nil, fmt.Errorf("set prefetch: %w", err)
 	}
 	c.move(Consuming, nil)
-	s.deliveries, err = channel.Consume(kept.Queue, s.id, false, false, false, false, nil)
-	if err != nil {
+	if err := s.subscribe(); err != nil {
 		s.lose(err)
 		return nil, consumeError(err, kept)
 	}
@@ -88,10 +97,97 @@ func (s *session) begin() {
 	go s.acker.run()
 	go s.watch()
 	for range s.settings.concurrency {
-		w := &worker{session: s}
-		s.crew = append(s.crew, w)
-		s.workers.Go(w.run)
+		go (&worker{session: s}).run()
 	}
+}
+
+// subscribe makes the broker send messages, unless the session is over.
+func (s *session) subscribe() error {
+	s.subscribing.Lock()
+	defer s.subscribing.Unlock()
+	if s.isStopped() || s.received != nil {
+		return nil
+	}
+	deliveries, err := s.channel.Consume(s.kept.Queue, s.id, false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	s.received = make(chan struct{})
+	go s.receive(deliveries, s.received)
+	return nil
+}
+
+func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struct{}) {
+	defer close(received)
+	for raw := range deliveries {
+		select {
+		case s.inbox <- arrival{raw, time.Now()}:
+		case <-s.ctx.Done(): // the broker takes the message back
+		}
+	}
+}
+
+// unsubscribe makes the broker send nothing more, and returns the deliveries that no worker has taken. Acks go first: quorum queues forget
+// those that the end of the channel follows closely.
+func (s *session) unsubscribe() ([]arrival, error) {
+	s.subscribing.Lock()
+	defer s.subscribing.Unlock()
+	if s.received == nil {
+		return nil, nil
+	}
+	if err := s.acker.flush(); err != nil {
+		return nil, err
+	}
+	if err := s.within(func() error { return s.channel.Cancel(s.id, false) }); err != nil {
+		return nil, err
+	}
+	var untouched []arrival
+	for {
+		select {
+		case next := <-s.inbox:
+			untouched = append(untouched, next)
+			continue
+		case <-s.received:
+		}
+		break
+	}
+	s.received = nil
+	for len(s.inbox) > 0 {
+		select {
+		case next := <-s.inbox:
+			untouched = append(untouched, next)
+		default: // a worker was faster
+		}
+	}
+	return untouched, nil
+}
+
+// errTooLate is why a message is returned that was not handled.
+var errTooLate = errors.New("too little of the consumer timeout is left")
+
+// rest stops the broker from sending messages until the limiter grants. Otherwise the broker would take back, and RabbitMQ before 4.3
+// count as delivered, all messages that wait here for the consumer timeout, again and again.
+func (s *session) rest(d *Delivery, began time.Time) {
+	first := s.resting.CompareAndSwap(false, true)
+	if first {
+		defer s.resting.Store(false)
+		untouched, err := s.unsubscribe()
+		if err == nil {
+			for _, next := range untouched {
+				_ = s.acker.giveBack(next.DeliveryTag) // fails with the session
+			}
+		}
+	}
+	s.settle(d, contract.Outcome{Result: contract.Returned}, errTooLate, began)
+	if !first {
+		return
+	}
+	release, err := s.acquire(stopContext{s.ctx, s.stopped})
+	if err != nil {
+		return
+	}
+	release()
+	_ = s.subscribe() // fails with the session
 }
 
 // watch tells how the session ended.
@@ -155,7 +251,7 @@ func (s *session) settleByCopy(end Settlement, o contract.Outcome) {
 }
 
 func (s *session) settleLater(end Settlement) {
-	s.hold(time.Duration(end.Action.Wait))
+	s.hold(min(time.Duration(end.Action.Wait), time.Until(s.settings.giveBackAt(end.Delivery))))
 	s.finish(end, s.send(end.Delivery, end.Action.Verb))
 }
 
@@ -215,15 +311,21 @@ const parkingTimeout = 30 * time.Second
 
 // forward publishes the copy of a delivery, and then acks the original. What the broker does not take is published again, for as long
 // as the session lives, where the newest contract says: the original is safe meanwhile. A copy of which nobody knows whether
-// the broker took it is published once for each time that the channel is lost. The action is what was done in the end.
+// the broker took it is published once for each time that the channel is lost. Before the consumer timeout the message goes back to the
+// queue: otherwise the broker would take back all messages of the channel. The action is what was done in the end.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
 	defer s.consumer.status.settled(d)
+	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.giveBackAt(d), errTooLate)
+	defer cancel()
 	began, retry := time.Now(), backoff{}
 	for a.Verb == contract.PublishCopy {
-		if s.ctx.Err() != nil {
+		switch {
+		case s.ctx.Err() != nil:
 			return a, errStale
+		case ctx.Err() != nil:
+			return contract.Action{Verb: contract.ReturnMessage, Kind: a.Kind}, s.send(d, contract.ReturnMessage)
 		}
-		err := s.publish(d, a)
+		err := s.publish(ctx, d, a)
 		switch {
 		case err == nil:
 			return a, s.send(d, contract.Ack)
@@ -236,21 +338,21 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 				return otherwise, s.send(d, a.Otherwise)
 			}
 			ask(s.consumer.looks) // a tier that is missing may have been replaced
-			pause(s.ctx, retry.next())
+			pause(ctx, retry.next())
 		case errors.As(err, new(*UnknownOutcomeError)):
 		default:
-			pause(s.ctx, retry.next())
+			pause(ctx, retry.next())
 		}
 		a = s.consumer.contract.Load().Decide(d.facts, o)
 	}
 	return a, s.send(d, a.Verb)
 }
 
-func (s *session) publish(d *Delivery, a contract.Action) error {
+func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action) error {
 	began := time.Now()
 	message, err := copyOf(d.Raw, a, s.connection.MaxFrame())
 	if err == nil {
-		err = s.consumer.conn.copies.publish(s.ctx, *a.Route, message)
+		err = s.consumer.conn.copies.publish(ctx, *a.Route, message)
 	}
 	s.consumer.published(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
 	return err

@@ -21,7 +21,7 @@ type Health struct {
 	Since time.Time `json:"since"`
 	// Ready: messages are delivered, or would be if there were any, and failed ones have a way.
 	Ready bool `json:"ready"`
-	// Live: the consumer goes on, whether or not the broker can be reached.
+	// Live: the consumer goes on, whether or not the broker can be reached. False if all its handlers are stuck.
 	Live bool `json:"live"`
 	// Message says why the consumer is not ready, or what holds it up.
 	Message string `json:"message,omitempty"`
@@ -29,10 +29,16 @@ type Health struct {
 	Paused bool `json:"paused,omitempty"`
 	// Reconnects is how often the consumer lost its channel or did not get one.
 	Reconnects int `json:"reconnects"`
+	// Active is how many handlers run.
+	Active int `json:"active"`
+	// Stuck is how many handlers run although their context ended more than 2 s ago.
+	Stuck int `json:"stuck,omitempty"`
+	// Unconfirmed is how many copies wait for the broker's confirm, those of the Conn's other consumers included.
+	Unconfirmed int `json:"unconfirmed,omitempty"`
 }
 
-// stuck is for how long a consumer that is live may do nothing.
-const stuck = 2 * time.Minute
+// stuckAfter is for how long a consumer that is live may do nothing.
+const stuckAfter = 2 * time.Minute
 
 // status is what is known of a consumer.
 type status struct {
@@ -42,9 +48,9 @@ type status struct {
 	moved      time.Time
 	err        error
 	reconnects int
-	delivered  bool                     // at some time
-	lost       time.Time                // when the channel was lost; zero while there is one, and before the first
-	attempts   int                      // to connect since then
+	delivered  bool                // at some time
+	lost       time.Time           // when the channel was lost; zero while there is one, and before the first
+	attempts   int                 // to connect since then
 	waiting    map[*Delivery]error // failed messages whose copies the broker refuses
 	forbidden  map[string]error    // exchanges that the broker refuses messages for
 
@@ -132,20 +138,29 @@ func (s *status) refusals() []string {
 func (c *Consumer) Health() Health {
 	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
+	active, stuck := c.crew.count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := Health{State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: blocked || limited}
+	h := Health{
+		State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: blocked || limited,
+		Active: active, Stuck: stuck, Unconfirmed: c.conn.copies.unconfirmed(),
+	}
 	if kept := c.contract.Load(); kept != nil {
 		h.Queue = kept.Queue
 	}
 	refusals := s.refusals()
 	h.Ready = s.state == Delivering && len(refusals) == 0
-	h.Live = s.state != Disconnected && (s.moved.IsZero() || time.Since(s.moved) < stuck)
+	h.Live = s.state != Disconnected && (s.moved.IsZero() || time.Since(s.moved) < stuckAfter)
+	if given := c.settings.Load(); given != nil && stuck >= given.concurrency {
+		h.Live, h.Ready = false, false
+	}
 	switch {
 	case s.err != nil:
 		h.Message = s.err.Error()
 	case len(refusals) > 0:
 		h.Message = refusals[0]
+	case stuck > 0:
+		h.Message = fmt.Sprintf("%d handlers go on although their context has ended; the log has their stacks", stuck)
 	case limited:
 		h.Message = "the limiter holds messages back"
 	case blocked:
@@ -321,6 +336,18 @@ func (c *Consumer) logSettled(end Settlement) {
 		logger.Debug("The message was handled", details()...)
 	default:
 		logger.Info("The message was not handled", details()...)
+	}
+}
+
+// reportStuck logs a handler that goes on, with its stack, and tells the observers.
+func (c *Consumer) reportStuck(h *handlerContext, w *worker) {
+	given, took := w.session.settings, time.Since(h.deadline)+w.session.settings.timeout
+	given.logger.Warn("A handler goes on although its context has ended; it keeps its slot",
+		append(attributes(h.delivery), "took", took.Round(time.Second), "cause", context.Cause(h), "stack", stackOf(w.goroutine))...)
+	for _, observer := range given.observers {
+		if observer.Stuck != nil {
+			c.reporter.report(func() { observer.Stuck(StuckHandler{Delivery: h.delivery, Took: took}) })
+		}
 	}
 }
 
