@@ -33,6 +33,7 @@ var errConnectTimeout = errors.New("the broker did not answer for 30s")
 // are made when they are needed.
 type Conn struct {
 	name      string
+	hooks     []PublishHook
 	transport transport.Transport
 
 	consuming    link
@@ -48,6 +49,7 @@ type ConnOption func(*connSettings)
 
 type connSettings struct {
 	name      string
+	hooks     []PublishHook
 	amqp      transport.AMQP
 	transport transport.Transport
 }
@@ -63,15 +65,20 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 	return func(s *connSettings) { s.amqp.DialTCP = dial }
 }
 
-// WithTransport replaces the broker; package consumertest uses it.
-func WithTransport(t transport.Transport) ConnOption {
-	return func(s *connSettings) { s.transport = t }
+// PublishHook changes a message before Conn.Publish sends it, such as its headers for a trace context.
+type PublishHook func(ctx context.Context, exchange, routingKey string, message *Publishing)
+
+// WithPublishHook adds a hook for each message of Conn.Publish. Copies of failed messages keep the headers of the original.
+func WithPublishHook(hook PublishHook) ConnOption {
+	return func(s *connSettings) { s.hooks = append(s.hooks, hook) }
 }
 
 // NewConn describes how the broker is reached. It does not connect: Consumer.Run and Conn.Publish do.
 func NewConn(credentials Credentials, options ...ConnOption) *Conn {
 	s := &connSettings{name: clientName()}
-	s.amqp.URI = func() (string, error) { return "", errors.New("consumer: NewConn was given no credentials") }
+	s.amqp.URI = func(context.Context) (string, error) {
+		return "", errors.New("consumer: NewConn was given no credentials")
+	}
 	if credentials != nil {
 		s.amqp.URI = credentials.URI
 	}
@@ -81,7 +88,7 @@ func NewConn(credentials Credentials, options ...ConnOption) *Conn {
 	if s.transport == nil {
 		s.transport = &s.amqp
 	}
-	c := &Conn{name: s.name, transport: s.transport}
+	c := &Conn{name: s.name, hooks: s.hooks, transport: s.transport}
 	c.consuming.connect = func(ctx context.Context) (transport.Connection, error) {
 		return c.transport.Dial(ctx, c.name+" consumes", func(bool) {})
 	}
@@ -139,7 +146,10 @@ func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message
 	maps.Copy(headers, message.Headers)
 	headers[contract.HeaderCopyID] = rand.Text()
 	message.Headers = headers
-	if err := headers.Validate(); err != nil {
+	for _, hook := range c.hooks {
+		hook(ctx, exchange, routingKey, &message)
+	}
+	if err := message.Headers.Validate(); err != nil {
 		return fmt.Errorf("consumer: publish: %w", err)
 	}
 	if message.DeliveryMode == 0 {

@@ -22,10 +22,10 @@ const (
 // are sent, and the consumer is cancelled, which makes the queue take the acks before the channel is closed. Only then are messages
 // returned: before, the broker would send them here again.
 func (c *Consumer) drain(s *session) error {
-	c.move(ShuttingDown, nil)
+	c.move(StateShuttingDown, nil)
 	began := time.Now()
 	s.stop()
-	c.move(DrainingQueue, nil)
+	c.move(StateDrainingQueue, nil)
 	if !s.awaitIdle(min(patience, s.settings.drain)) && !s.kept.SingleActiveConsumer && s.settings.prefetch <= survivors {
 		_ = s.cancelEarly() // leaveQueue tries again
 	}
@@ -72,7 +72,7 @@ func (s *session) cancelEarly() error {
 		return err
 	}
 	for _, next := range untouched {
-		s.leave(next.DeliveryTag, contract.ReturnMessage)
+		s.leave(next.DeliveryTag, contract.VerbReturn)
 	}
 	for _, left := range s.takeLeftOver() {
 		if err := s.settleNow(left.tag, left.verb); err != nil {
@@ -96,7 +96,7 @@ func (s *session) leaveQueue() {
 			return err
 		}
 		for _, left := range s.takeLeftOver() {
-			if left.verb == contract.RequeueMessage { // which counts as an attempt
+			if left.verb == contract.VerbRequeue { // which counts as an attempt
 				if err := s.settleNow(left.tag, left.verb); err != nil {
 					return err
 				}

@@ -31,7 +31,7 @@ func TestALimiterThatGrantsNothingIsNoReasonToKeepMessages(t *testing.T) {
 			handled.Add(1)
 			return nil
 		}, consumer.WithLimiter(limits), consumer.WithConcurrency(2), consumer.WithObserver(consumer.Observer{Settled: func(end consumer.Settlement) {
-			if end.Result == contract.Returned {
+			if end.Result == contract.ResultReturned {
 				returned.Add(1)
 			}
 		}}))
@@ -119,7 +119,7 @@ func TestMessagesGoBackBeforeTheConsumerTimeout(t *testing.T) {
 				return nil
 			}, consumer.WithConcurrency(1), consumer.WithPrefetch(2), consumer.WithTimeout(8*time.Minute), consumer.WithObserver(consumer.Observer{
 				Settled: func(end consumer.Settlement) {
-					if end.Result == contract.Returned {
+					if end.Result == contract.ResultReturned {
 						returned++
 					}
 				},

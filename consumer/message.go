@@ -84,6 +84,13 @@ func (d *Delivery) LastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
 // Redrives is how often the message was brought back from the dead-letter queue, by the header x-warren-redrive-count.
 func (d *Delivery) Redrives() int { return contract.Redrives(d.Raw.Headers) }
 
+// Deferrals is how often handlers have deferred the message.
+func (d *Delivery) Deferrals() int { return contract.Deferrals(d.Raw.Headers) }
+
+// ForwardHeaders are the headers of the message for another message that follows from it: without what RabbitMQ and Warren's consumers
+// write about deliveries, which would count as attempts of the other message.
+func (d *Delivery) ForwardHeaders() amqp.Table { return contract.ForwardHeaders(d.Raw.Headers) }
+
 // OriginalExchange is where the message was published first.
 func (d *Delivery) OriginalExchange() string { return d.progress.OriginalExchange }
 
@@ -108,7 +115,7 @@ func (d *Delivery) LastFailure() (Failure, bool) {
 	return Failure{contract.FailureKind(kind), message, when, client}, kind != ""
 }
 
-// decodeJSON is how bodies are decoded unless WithDecoder says otherwise. Bytes and strings are passed as they are.
+// decodeJSON is how bodies are decoded unless Decode says otherwise. Bytes and strings are passed as they are.
 func decodeJSON[T any](d *Delivery, body *T) error {
 	switch target := any(body).(type) {
 	case *[]byte:

@@ -12,14 +12,14 @@ type State string
 
 // States of a consumer.
 const (
-	Connecting    State = "Connecting"
-	DeclaringQoS  State = "DeclaringQoS"
-	Consuming     State = "Consuming"
-	Delivering    State = "Delivering"
-	Reconnecting  State = "Reconnecting"
-	ShuttingDown  State = "ShuttingDown"
-	DrainingQueue State = "DrainingQueue"
-	Disconnected  State = "Disconnected"
+	StateConnecting    State = "Connecting"
+	StateDeclaringQoS  State = "DeclaringQoS"
+	StateConsuming     State = "Consuming"
+	StateDelivering    State = "Delivering"
+	StateReconnecting  State = "Reconnecting"
+	StateShuttingDown  State = "ShuttingDown"
+	StateDrainingQueue State = "DrainingQueue"
+	StateDisconnected  State = "Disconnected"
 )
 
 // Observer is told what happens. A nil function costs nothing.
@@ -90,10 +90,13 @@ type reporter struct {
 	closed  bool
 }
 
+// reportsLimit is how many reports wait at most.
+const reportsLimit = 1000
+
 func (r *reporter) report(tell func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.closed || len(r.waiting) > reportsLimit { // an observer does not return
 		return
 	}
 	r.waiting = append(r.waiting, tell)

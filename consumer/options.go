@@ -16,8 +16,6 @@ type Option func(*settings)
 type settings struct {
 	concurrency, prefetch int
 	timeout, drain        time.Duration
-	decoder               any // func(*Delivery) (T, error)
-	classify              func(error) error
 	middleware            []Middleware
 	limiter               Limiter
 	observers             []Observer
@@ -26,7 +24,7 @@ type settings struct {
 	crashLimit            int
 	brokerTimeout         time.Duration // after which the broker takes messages back
 
-	handle func(context.Context, *Delivery) error // decoding and handler, with the middleware around them
+	handle HandleFunc // decoding and handler, with the middleware around them
 }
 
 // Defaults of the options.
@@ -52,28 +50,20 @@ func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout 
 // WithDrainTimeout is how long handlers have when the consumer ends: 20 s. Stay 10 s below terminationGracePeriodSeconds.
 func WithDrainTimeout(d time.Duration) Option { return func(s *settings) { s.drain = d } }
 
-// WithDecoder replaces how bodies are decoded, which is as JSON. What cannot be decoded is dead-lettered at once.
-func WithDecoder[T any](decode func(*Delivery) (T, error)) Option {
-	return func(s *settings) { s.decoder = decode }
-}
+// HandleFunc handles a delivery: it decodes the body and calls the handler.
+type HandleFunc func(context.Context, *Delivery) error
 
-// WithClassify looks at each error of a handler before it is acted upon, and may return another, such as Permanent(err) for
-// sql.ErrNoRows.
-func WithClassify(classify func(error) error) Option {
-	return func(s *settings) { s.classify = classify }
-}
-
-// Middleware wraps the handling of a delivery: decoding and handler.
-type Middleware func(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error
+// Middleware wraps the handling of a delivery.
+type Middleware func(next HandleFunc) HandleFunc
 
 // WithMiddleware adds middleware. The first is the outermost.
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) { s.middleware = append(s.middleware, middleware...) }
 }
 
-// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard. What panics or cannot be
-// decoded is still a failure.
-func AckAlways(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
+// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard, Defer as well, so a deferred
+// message does not come again. What panics or cannot be decoded is still a failure.
+func AckAlways(next HandleFunc) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		err := next(ctx, d)
 		if err == nil || errors.As(err, new(undecodable)) {
@@ -89,6 +79,12 @@ type Limiter interface {
 	// message was handled.
 	Acquire(ctx context.Context) (release func(), err error)
 }
+
+// LimiterFunc is a function that is a Limiter.
+type LimiterFunc func(ctx context.Context) (release func(), err error)
+
+// Acquire calls the function.
+func (f LimiterFunc) Acquire(ctx context.Context) (release func(), err error) { return f(ctx) }
 
 // WithLimiter asks a limiter before each message.
 func WithLimiter(limiter Limiter) Option { return func(s *settings) { s.limiter = limiter } }
@@ -119,15 +115,21 @@ func WithFailureText(text func(error) string) Option {
 // WithCrashLimit is how many deliveries that ended neither in a success nor in a failure send a message to the dead-letter queue: 20.
 func WithCrashLimit(n int) Option { return func(s *settings) { s.crashLimit = n } }
 
-// settingsOf are the options for a contract, with defaults.
-func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
+// apply are the options as they were given.
+func apply(options []Option) *settings {
 	s := &settings{
 		drain: defaultDrainTimeout, logger: slog.Default(), crashLimit: contract.CrashLimit,
-		classify: func(err error) error { return err }, failureText: error.Error,
+		failureText: error.Error,
 	}
 	for _, option := range options {
 		option(s)
 	}
+	return s
+}
+
+// settingsOf are the options for a contract, with defaults.
+func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
+	s := apply(options)
 	if s.concurrency == 0 {
 		s.concurrency = defaultConcurrency
 		if kept.SingleActiveConsumer {
@@ -136,7 +138,7 @@ func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
 	}
 	if s.prefetch == 0 {
 		s.prefetch = 2 * s.concurrency
-		if kept.Strategy == contract.Requeue || kept.SingleActiveConsumer {
+		if kept.Strategy == contract.StrategyRequeue || kept.SingleActiveConsumer {
 			s.prefetch = s.concurrency
 		}
 	}
@@ -183,8 +185,8 @@ func (s *settings) validate(limit time.Duration) error {
 	if s.crashLimit <= 0 {
 		refuse("WithCrashLimit(%d) must be positive", s.crashLimit)
 	}
-	if s.logger == nil || s.classify == nil || s.failureText == nil {
-		refuse("WithLogger, WithClassify and WithFailureText take no nil")
+	if s.logger == nil || s.failureText == nil {
+		refuse("WithLogger and WithFailureText take no nil")
 	}
 	return errors.Join(wrong...)
 }

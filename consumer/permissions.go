@@ -56,12 +56,12 @@ func (c *Consumer) forbid(current *contract.Contract, refusals map[string]error)
 // that end the process are parked, and under Reject only deferred messages are published to the tier.
 func exchangesOf(c contract.Contract) []string {
 	exchanges := map[string]bool{}
-	if c.Strategy == contract.Publish {
+	if c.Strategy == contract.StrategyPublish {
 		for _, tier := range c.Tiers {
 			exchanges[tier.Exchange] = true
 		}
 	}
-	if c.Park != nil && (c.Strategy != contract.Requeue || !c.RejectDeadLetters) {
+	if c.Park != nil && (c.Strategy != contract.StrategyRequeue || !c.RejectDeadLetters) {
 		exchanges[c.Park.Exchange] = true
 	}
 	return slices.Sorted(maps.Keys(exchanges))

@@ -53,7 +53,7 @@ func TestConnPublish(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(contract.Default("orders"))
-		conn := consumer.NewConn(nil, consumer.WithTransport(b))
+		conn := consumer.NewConn(nil, withTransport(b))
 		defer conn.Close()
 		equal(t, "published", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{Body: []byte("a")}))
 		equal(t, "in the queue", 1, len(b.Messages("orders")))
@@ -89,7 +89,7 @@ func TestPublishToAnExchangeThatTheBrokerRefuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(contract.Default("orders"))
-		conn := consumer.NewConn(nil, consumer.WithTransport(b))
+		conn := consumer.NewConn(nil, withTransport(b))
 		defer conn.Close()
 		publish := func(exchange string) error {
 			return conn.Publish(t.Context(), exchange, "orders", consumer.Publishing{})

@@ -79,17 +79,23 @@ func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *sett
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	c.move(DeclaringQoS, nil)
+	c.move(StateDeclaringQoS, nil)
 	if err := channel.Qos(given.prefetch, 0, false); err != nil {
 		s.lose(err)
 		return nil, fmt.Errorf("set prefetch: %w", err)
 	}
-	c.move(Consuming, nil)
+	c.move(StateConsuming, nil)
 	if err := s.subscribe(); err != nil {
 		s.lose(err)
 		return nil, consumeError(err, kept)
 	}
 	return s, nil
+}
+
+// tag names the consumer at the broker; tags have at most 255 bytes.
+func (s *session) tag() string {
+	name := s.consumer.conn.name
+	return name[:min(len(name), 200)] + " " + s.id
 }
 
 // begin starts the workers.
@@ -108,7 +114,7 @@ func (s *session) subscribe() error {
 	if s.isStopped() || s.received != nil {
 		return nil
 	}
-	deliveries, err := s.channel.Consume(s.kept.Queue, s.id, false, false, false, false, nil)
+	deliveries, err := s.channel.Consume(s.kept.Queue, s.tag(), false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
@@ -138,7 +144,7 @@ func (s *session) unsubscribe() ([]arrival, error) {
 	if err := s.acker.flush(); err != nil {
 		return nil, err
 	}
-	if err := s.within(func() error { return s.channel.Cancel(s.id, false) }); err != nil {
+	if err := s.within(func() error { return s.channel.Cancel(s.tag(), false) }); err != nil {
 		return nil, err
 	}
 	var untouched []arrival
@@ -178,7 +184,7 @@ func (s *session) rest(d *Delivery, began time.Time) {
 			}
 		}
 	}
-	s.settle(d, contract.Outcome{Result: contract.Returned}, errTooLate, began)
+	s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
 	if !first {
 		return
 	}
@@ -229,13 +235,13 @@ func (s *session) lose(cause error) {
 
 // settle does what the contract says about a delivery that ended, and returns when nothing is left to do but to wait.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
-	if o.Result != contract.Succeeded {
+	if o.Result != contract.ResultSucceeded {
 		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
 		o.Client = s.consumer.conn.name
 	}
 	end := Settlement{Delivery: d, Result: o.Result, Action: d.kept.Decide(d.facts, o), Err: failure, Took: time.Since(began)}
 	switch {
-	case end.Action.Verb == contract.PublishCopy:
+	case end.Action.Verb == contract.VerbPublish:
 		go s.settleByCopy(end, o)
 	case end.Action.Wait > 0:
 		go s.settleLater(end)
@@ -273,7 +279,7 @@ func (s *session) isStopped() bool {
 
 // send settles a delivery.
 func (s *session) send(d *Delivery, verb contract.Verb) error {
-	if returns := verb == contract.RequeueMessage || verb == contract.ReturnMessage; returns && s.isStopped() {
+	if returns := verb == contract.VerbRequeue || verb == contract.VerbReturn; returns && s.isStopped() {
 		s.leave(d.Raw.DeliveryTag, verb)
 		if s.isLost() {
 			return errStale
@@ -285,13 +291,13 @@ func (s *session) send(d *Delivery, verb contract.Verb) error {
 
 func (s *session) settleNow(tag uint64, verb contract.Verb) error {
 	switch verb {
-	case contract.RejectMessage:
+	case contract.VerbReject:
 		return s.acker.reject(tag, false)
-	case contract.RequeueMessage:
+	case contract.VerbRequeue:
 		return s.acker.reject(tag, true)
-	case contract.ReturnMessage:
+	case contract.VerbReturn:
 		return s.acker.giveBack(tag)
-	case contract.Ack, contract.PublishCopy:
+	case contract.VerbAck, contract.VerbPublish:
 	}
 	return s.acker.ack(tag)
 }
@@ -318,19 +324,19 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.giveBackAt(d), errTooLate)
 	defer cancel()
 	began, retry := time.Now(), backoff{}
-	for a.Verb == contract.PublishCopy {
+	for a.Verb == contract.VerbPublish {
 		switch {
 		case s.ctx.Err() != nil:
 			return a, errStale
 		case ctx.Err() != nil:
-			return contract.Action{Verb: contract.ReturnMessage, Kind: a.Kind}, s.send(d, contract.ReturnMessage)
+			return contract.Action{Verb: contract.VerbReturn, Kind: a.Kind}, s.send(d, contract.VerbReturn)
 		}
 		err := s.publish(ctx, d, a)
 		switch {
 		case err == nil:
-			return a, s.send(d, contract.Ack)
+			return a, s.send(d, contract.VerbAck)
 		case errors.Is(err, errTooLarge): // no attempt can help
-			o.Result = contract.Permanent
+			o.Result = contract.ResultPermanent
 		case isRefusal(err):
 			s.consumer.status.waits(d, err)
 			if a.Otherwise != "" && time.Since(began) >= parkingTimeout {

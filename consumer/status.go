@@ -1,11 +1,13 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -67,12 +69,12 @@ func (s *status) alive() {
 func (s *status) move(to State, err error) (from State, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == Disconnected {
+	if s.state == StateDisconnected {
 		return s.state, false
 	}
 	from, s.state = s.state, to
 	s.since, s.moved = time.Now(), time.Now()
-	if to == Reconnecting {
+	if to == StateReconnecting {
 		s.reconnects++
 		s.err = err
 		if s.lost.IsZero() && s.delivered {
@@ -82,7 +84,7 @@ func (s *status) move(to State, err error) (from State, moved bool) {
 			s.attempts++
 		}
 	}
-	if to == Delivering {
+	if to == StateDelivering {
 		s.err, s.delivered = nil, true
 	}
 	return from, true
@@ -149,8 +151,8 @@ func (c *Consumer) Health() Health {
 		h.Queue = kept.Queue
 	}
 	refusals := s.refusals()
-	h.Ready = s.state == Delivering && len(refusals) == 0
-	h.Live = s.state != Disconnected && (s.moved.IsZero() || time.Since(s.moved) < stuckAfter)
+	h.Ready = s.state == StateDelivering && len(refusals) == 0
+	h.Live = s.state != StateDisconnected && (s.moved.IsZero() || time.Since(s.moved) < stuckAfter)
 	if given := c.settings.Load(); given != nil && stuck >= given.concurrency {
 		h.Live, h.Ready = false, false
 	}
@@ -210,7 +212,7 @@ func (c *Consumer) move(to State, err error) {
 			c.reporter.report(func() { observer.State(Transition{Queue: queue, From: from, To: to, Err: err}) })
 		}
 	}
-	if to == Delivering {
+	if to == StateDelivering {
 		c.reconnected(queue, observers)
 	}
 }
@@ -228,14 +230,25 @@ func (c *Consumer) reconnected(queue string, observers []Observer) {
 	}
 }
 
-// told is who is told of changes: before the contract is known, nobody but the default logger.
+// told is who is told of changes. The queue is empty until the contract is known.
 func (c *Consumer) told() (queue string, logger *slog.Logger, observers []Observer) {
-	kept := c.contract.Load()
-	if kept == nil {
-		return "", slog.Default(), nil
+	if given := c.settings.Load(); given != nil {
+		return c.contract.Load().Queue, given.logger, given.observers
 	}
-	given := c.settings.Load()
-	return kept.Queue, given.logger, given.observers
+	given := apply(c.options)
+	return "", cmp.Or(given.logger, slog.Default()), given.observers
+}
+
+// guard calls a function of the application that is no handler. If it panics, the message is settled all the same.
+func (c *Consumer) guard(name string, call func()) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.log.log(c.settings.Load().logger, slog.LevelError, "A function of the application panicked", func() []any {
+				return []any{"function", name, "panic", cause, "stack", string(debug.Stack())}
+			})
+		}
+	}()
+	call()
 }
 
 // settled tells of the end of a delivery.
@@ -243,10 +256,10 @@ func (c *Consumer) settled(end Settlement) {
 	given := c.settings.Load()
 	for _, observer := range given.observers {
 		if observer.Settled != nil {
-			observer.Settled(end)
+			c.guard("Observer.Settled", func() { observer.Settled(end) })
 		}
 	}
-	if end.Result != contract.Succeeded || end.Stale || given.logger.Enabled(context.Background(), slog.LevelDebug) {
+	if end.Result != contract.ResultSucceeded || end.Stale || given.logger.Enabled(context.Background(), slog.LevelDebug) {
 		c.logSettled(end)
 	}
 }
@@ -256,28 +269,28 @@ func (c *Consumer) published(p Publication) {
 	given := c.settings.Load()
 	for _, observer := range given.observers {
 		if observer.Published != nil {
-			observer.Published(p)
+			c.guard("Observer.Published", func() { observer.Published(p) })
 		}
 	}
 	if p.Err != nil {
-		c.failures.log(given.logger, "A copy was not published; the original is kept", p.Err, func() []any {
+		c.log.log(given.logger, slog.LevelWarn, "A copy was not published; the original is kept", func() []any {
 			return append(attributes(p.Delivery), "error", p.Err, "exchange", p.Route.Exchange, "routing_key", p.Route.RoutingKey)
 		})
 	}
 }
 
-// logFailuresPerSecond is how often the same failure is logged; the others are counted.
-const logFailuresPerSecond = 10
+// logLimit is how many lines with the same message are logged each second; the others are counted.
+const logLimit = 10
 
-// failureLog logs failures, the same ones not too often.
-type failureLog struct {
+// limitedLog logs what may happen with each message.
+type limitedLog struct {
 	mu      sync.Mutex
 	second  time.Time
 	logged  map[string]int
 	skipped int
 }
 
-func (l *failureLog) log(logger *slog.Logger, message string, err error, attributes func() []any) {
+func (l *limitedLog) log(logger *slog.Logger, level slog.Level, message string, attributes func() []any) {
 	l.mu.Lock()
 	now := time.Now().Truncate(time.Second)
 	skipped := 0
@@ -285,18 +298,17 @@ func (l *failureLog) log(logger *slog.Logger, message string, err error, attribu
 		l.second, l.logged = now, map[string]int{}
 		skipped, l.skipped = l.skipped, 0
 	}
-	key := message + "\x00" + err.Error()
-	l.logged[key]++
-	due := l.logged[key] <= logFailuresPerSecond
+	l.logged[message]++
+	due := l.logged[message] <= logLimit
 	if !due {
 		l.skipped++
 	}
 	l.mu.Unlock()
 	if skipped > 0 {
-		logger.Warn("Further failures were not logged", "count", skipped)
+		logger.Warn("Further messages were not logged", "count", skipped)
 	}
 	if due {
-		logger.Warn(message, attributes()...)
+		logger.Log(context.Background(), level, message, attributes()...)
 	}
 }
 
@@ -310,8 +322,8 @@ func attributes(d *Delivery) []any {
 }
 
 func (c *Consumer) logSettled(end Settlement) {
-	logger := c.settings.Load().logger
-	details := func() []any {
+	level, message := settlementLine(end)
+	c.log.log(c.settings.Load().logger, level, message, func() []any {
 		all := append(attributes(end.Delivery), "outcome", end.Result, "latency_ms", end.Took.Milliseconds())
 		if end.Action.Route != nil {
 			all = append(all, "next", end.Action.Route.RoutingKey, "next_exchange", end.Action.Route.Exchange)
@@ -320,23 +332,28 @@ func (c *Consumer) logSettled(end Settlement) {
 			all = append(all, "error", end.Err)
 		}
 		return all
-	}
-	failure := end.Err
-	if failure == nil {
-		failure = fmt.Errorf("%s", end.Result)
-	}
+	})
+}
+
+// settlementLine is how the end of a delivery is logged.
+func settlementLine(end Settlement) (slog.Level, string) {
 	switch {
 	case end.Stale:
-		c.failures.log(logger, "The broker took the message back before it was settled", failure, details)
-	case end.Action.GivenUp && end.Action.Verb == contract.Ack:
-		c.failures.log(logger, "The message was dropped: there is no dead-letter queue", failure, details)
+		return slog.LevelWarn, "The broker took the message back before it was settled"
+	case end.Action.GivenUp && end.Action.Verb == contract.VerbAck:
+		return slog.LevelWarn, "The message was dropped: there is no dead-letter queue"
 	case end.Action.GivenUp:
-		c.failures.log(logger, "The message was given up", failure, details)
-	case end.Result == contract.Succeeded:
-		logger.Debug("The message was handled", details()...)
-	default:
-		logger.Info("The message was not handled", details()...)
+		return slog.LevelWarn, "The message was given up"
+	case end.Result == contract.ResultSucceeded:
+		return slog.LevelDebug, "The message was handled"
+	case end.Result == contract.ResultDiscarded:
+		return slog.LevelInfo, "The message was discarded"
+	case end.Result == contract.ResultDeferred:
+		return slog.LevelInfo, "The message was deferred"
+	case end.Action.Verb == contract.VerbReturn:
+		return slog.LevelInfo, "The message was returned to the queue"
 	}
+	return slog.LevelInfo, "The message failed and waits for its next attempt"
 }
 
 // reportStuck logs a handler that goes on, with its stack, and tells the observers.
@@ -353,7 +370,7 @@ func (c *Consumer) reportStuck(h *handlerContext, w *worker) {
 
 // panicked logs the stack of a handler that panicked.
 func (c *Consumer) panicked(d *Delivery, failure error, stack []byte) {
-	c.failures.log(c.settings.Load().logger, "The handler panicked", failure, func() []any {
+	c.log.log(c.settings.Load().logger, slog.LevelWarn, "The handler panicked", func() []any {
 		return append(attributes(d), "error", failure, "stack", string(stack))
 	})
 }

@@ -97,12 +97,15 @@ func (w *worker) run() {
 // limiterPause is how long a limiter has peace that returned an error.
 const limiterPause = time.Second
 
+var errLimiterPanicked = errors.New("the limiter panicked")
+
 // acquire asks the limiter until it grants, the session starts nothing more, or ctx ends.
 func (s *session) acquire(ctx context.Context) (release func(), err error) {
 	s.consumer.status.limited.Add(1)
 	defer s.consumer.status.limited.Add(-1)
 	for {
-		release, err = s.settings.limiter.Acquire(ctx)
+		release, err = nil, errLimiterPanicked
+		s.consumer.guard("Limiter.Acquire", func() { release, err = s.settings.limiter.Acquire(ctx) })
 		switch {
 		case err == nil && s.isStopped():
 			release()
@@ -121,7 +124,7 @@ func (w *worker) process(next arrival) {
 	s := w.session
 	s.active.Add(1) // before the look: a drain waits for what is active
 	if s.isStopped() {
-		s.leave(next.DeliveryTag, contract.ReturnMessage)
+		s.leave(next.DeliveryTag, contract.VerbReturn)
 		s.endOne()
 		return
 	}
@@ -131,10 +134,10 @@ func (w *worker) process(next arrival) {
 	switch {
 	case d.progress.Crashes >= s.settings.crashLimit:
 		failure := fmt.Errorf("delivered %d times without a success or a failure", d.progress.Crashes)
-		s.settle(d, s.outcomeOf(contract.Crashed, 0, failure), failure, began)
+		s.settle(d, s.settings.outcome(contract.ResultCrashed, 0, failure), failure, began)
 		return
 	case began.After(s.settings.latestStart(d)): // it comes again at once, and the consumer timeout begins anew
-		s.settle(d, contract.Outcome{Result: contract.Returned}, errTooLate, began)
+		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
 		return
 	case s.settings.limiter == nil:
 		w.handle(d, began)
@@ -147,9 +150,9 @@ func (w *worker) process(next arrival) {
 	case errors.Is(err, errTooLate):
 		s.rest(d, began)
 	case err != nil:
-		s.settle(d, contract.Outcome{Result: contract.Returned}, err, began)
+		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, err, began)
 	default:
-		defer release()
+		defer s.consumer.guard("the limiter's release", release)
 		w.handle(d, began)
 	}
 }
@@ -165,7 +168,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 		w.current.Store(nil)
 		defer h.cancel(nil) // after the outcome, which depends on the cause
 		if returned {
-			s.settle(d, s.judge(h, failure), failure, began)
+			s.settle(d, s.settings.judge(h, failure), failure, began)
 			return
 		}
 		failure = errors.New("the handler ended its goroutine")
@@ -173,46 +176,40 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 			failure = fmt.Errorf("the handler panicked: %v", cause)
 		}
 		s.consumer.panicked(d, failure, debug.Stack())
-		s.settle(d, s.outcomeOf(contract.Panicked, 0, failure), failure, began)
+		s.settle(d, s.settings.outcome(contract.ResultPanicked, 0, failure), failure, began)
 	}()
 	failure = s.settings.handle(h, d)
 	returned = true
 }
 
-// judge is the outcome of what a handler returned. It calls functions of the application, which may panic.
-func (s *session) judge(ctx context.Context, failure error) (o contract.Outcome) {
+// judge returns the outcome of what a handler returned. It calls functions of the application, which may panic.
+func (s *settings) judge(ctx context.Context, failure error) (o contract.Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			text := fmt.Sprintf("classifying the error panicked: %v", cause)
-			o = contract.Outcome{Result: contract.Panicked, Text: text, Time: time.Now()}
+			text := fmt.Sprintf("WithFailureText panicked: %v", cause)
+			o = contract.Outcome{Result: contract.ResultPanicked, Text: text, Time: time.Now()}
 		}
 	}()
 	if failure == nil {
-		return contract.Outcome{Result: contract.Succeeded}
+		return contract.Outcome{Result: contract.ResultSucceeded}
 	}
-	failure = s.settings.classify(failure)
-	if failure == nil {
-		return contract.Outcome{Result: contract.Succeeded}
+	cause := context.Cause(ctx)
+	said := new(Verdict)
+	switch {
+	case errors.Is(cause, ErrDraining) || errors.Is(cause, ErrDeliveryLost):
+		return contract.Outcome{Result: contract.ResultReturned}
+	case errors.As(failure, &said):
+		return s.outcome(said.Result, said.Delay, failure)
+	case errors.As(failure, new(undecodable)):
+		return s.outcome(contract.ResultUndecodable, 0, failure)
+	case errors.Is(cause, ErrTimeout):
+		return s.outcome(contract.ResultTimedOut, 0, fmt.Errorf("%w, %s: %w", ErrTimeout, s.timeout, failure))
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, ErrDraining) || errors.Is(cause, ErrDeliveryLost) {
-		return contract.Outcome{Result: contract.Returned}
-	}
-	if said := new(verdict); errors.As(failure, &said) {
-		return s.outcomeOf(said.result, said.delay, failure)
-	}
-	if errors.As(failure, new(undecodable)) {
-		return s.outcomeOf(contract.Undecodable, 0, failure)
-	}
-	if errors.Is(context.Cause(ctx), ErrTimeout) {
-		return s.outcomeOf(contract.TimedOut, 0, fmt.Errorf("%w, %s: %w", ErrTimeout, s.settings.timeout, failure))
-	}
-	return s.outcomeOf(contract.Failed, 0, failure)
+	return s.outcome(contract.ResultFailed, 0, failure)
 }
 
-func (s *session) outcomeOf(result contract.Result, delay time.Duration, failure error) contract.Outcome {
-	return contract.Outcome{
-		Result: result, Delay: contract.Duration(delay), Text: s.settings.failureText(failure), Time: time.Now(),
-	}
+func (s *settings) outcome(result contract.Result, delay time.Duration, failure error) contract.Outcome {
+	return contract.Outcome{Result: result, Delay: contract.Duration(delay), Text: s.failureText(failure), Time: time.Now()}
 }
 
 // stopContext ends when its session starts nothing more.

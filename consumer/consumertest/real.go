@@ -48,7 +48,7 @@ func queuesOf(kept contract.Contract) map[string]amqp.Table {
 	if kept.SingleActiveConsumer {
 		main["x-single-active-consumer"] = true
 	}
-	if kept.Strategy == contract.Requeue {
+	if kept.Strategy == contract.StrategyRequeue {
 		main["x-delivery-limit"] = int64(kept.MaxAttempts - 1)
 	}
 	if kept.DeadLetterQueue != "" {
@@ -61,7 +61,7 @@ func queuesOf(kept contract.Contract) map[string]amqp.Table {
 			"x-queue-type": "quorum", "x-message-ttl": time.Duration(tier.Delay).Milliseconds(),
 			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": kept.Queue,
 		}
-		if kept.Strategy == contract.Reject {
+		if kept.Strategy == contract.StrategyReject {
 			main["x-dead-letter-exchange"], main["x-dead-letter-routing-key"] = "", name
 		}
 	}

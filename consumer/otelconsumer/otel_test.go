@@ -3,6 +3,7 @@ package otelconsumer_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,11 +64,14 @@ func TestTracesAndMetrics(t *testing.T) {
 		}
 		for key, value := range map[attribute.Key]string{
 			"messaging.system": "rabbitmq", "messaging.destination.name": "shop:order.placed:orders", "messaging.message.id": "m-1",
-			"messaging.rabbitmq.destination.routing_key": "order.placed",
+			"messaging.rabbitmq.destination.routing_key": "order.placed", "error.type": "failed",
 		} {
 			if got := attributeOf(first.Attributes(), key); got != value {
 				t.Errorf("%s is %q, not %q", key, got, value)
 			}
+		}
+		if parent := spans.Ended()[1].Parent().SpanID(); parent != first.SpanContext().SpanID() {
+			t.Errorf("the parent of the copy's span is %s", parent)
 		}
 		sums := sumsOf(t, reader)
 		for name, value := range map[string]int64{
@@ -77,6 +81,55 @@ func TestTracesAndMetrics(t *testing.T) {
 			if sums[name] != value {
 				t.Errorf("%s is %d, not %d", name, sums[name], value)
 			}
+		}
+	})
+}
+
+func TestAVerdictIsTheErrorType(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err       error
+		errorType string
+		status    codes.Code
+	}{
+		"deferred":  {consumer.Defer(time.Hour), "", codes.Unset},
+		"discarded": {consumer.Discard(errors.New("too old")), "discarded", codes.Unset},
+		"permanent": {consumer.Permanent(errors.New("no such customer")), "permanent", codes.Error},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				spans := tracetest.NewSpanRecorder()
+				b := consumertest.New(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return test.err },
+					otelconsumer.With(otelconsumer.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))))
+				b.Publish(consumer.Publishing{})
+				b.Wait(time.Second)
+				span := spans.Ended()[0]
+				if got := attributeOf(span.Attributes(), "error.type"); got != test.errorType || span.Status().Code != test.status {
+					t.Errorf("error.type %q, status %v", got, span.Status())
+				}
+			})
+		})
+	}
+}
+
+// What a handler publishes belongs to the trace of the message that it handles.
+func TestPropagation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		propagator := otelconsumer.WithPropagator(propagation.TraceContext{})
+		var conn *consumer.Conn
+		b := consumertest.New(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+			return conn.Publish(ctx, "shop", "order.shipped", consumer.Publishing{})
+		}, otelconsumer.With(propagator, otelconsumer.WithTracerProvider(sdktrace.NewTracerProvider())))
+		conn = b.Conn(otelconsumer.WithPropagation(propagator))
+		b.Bind("shop", "order.shipped", "mails")
+		const producer = "4bf92f3577b34da6a3ce929d0e0e4736"
+		b.Publish(consumer.Publishing{Headers: amqp.Table{"traceparent": "00-" + producer + "-00f067aa0ba902b7-01"}})
+		b.Wait(time.Second)
+		header, _ := b.Published()[0].Headers["traceparent"].(string)
+		if !strings.HasPrefix(header, "00-"+producer) || strings.Contains(header, "00f067aa0ba902b7") {
+			t.Errorf("traceparent is %q", header)
 		}
 	})
 }

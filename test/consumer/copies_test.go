@@ -142,7 +142,7 @@ func TestPermissionsAreCheckedAtTheStart(t *testing.T) {
 				conn, checked := w.connAs(test.write, "^orders$"), make(chan struct{})
 				running := w.run(conn, func(context.Context, *consumer.Message[string]) error { return nil }, consumer.WithObserver(consumer.Observer{
 					State: func(to consumer.Transition) {
-						if to.To == consumer.Delivering {
+						if to.To == consumer.StateDelivering {
 							close(checked)
 						}
 					},

@@ -170,7 +170,16 @@ func TestPoison(t *testing.T) {
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
 		seen := &tally{}
-		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+		decode := func(d *consumer.Delivery) (string, error) {
+			switch string(d.Raw.Body) {
+			case "{":
+				return "", errors.New("unexpected end")
+			case "panics the decoder":
+				panic("index out of range")
+			}
+			return string(d.Raw.Body), nil
+		}
+		w.run(w.conn(), decoded(decode, func(_ context.Context, m *consumer.Message[string]) error {
 			switch m.Body {
 			case "ends its goroutine":
 				runtime.Goexit()
@@ -179,15 +188,7 @@ func TestPoison(t *testing.T) {
 			}
 			seen.add(m.Body)
 			return nil
-		}, consumer.WithConcurrency(2), consumer.WithDecoder(func(d *consumer.Delivery) (string, error) {
-			switch string(d.Raw.Body) {
-			case "{":
-				return "", errors.New("unexpected end")
-			case "panics the decoder":
-				panic("index out of range")
-			}
-			return string(d.Raw.Body), nil
-		}))
+		}), consumer.WithConcurrency(2))
 		w.Publish("", "orders", append(bodies(good), "{", "panics the decoder", "ends its goroutine", "panics")...)
 		g.Expect(w.deadLetters(4)).To(Equal(map[string]letter{
 			"{":                  {Kind: "undecodable", Message: "unexpected end", Retries: int64(0)},
@@ -256,9 +257,9 @@ func TestAContractThatTheKubeletSwaps(t *testing.T) {
 		w.Publish("", "orders", "before")
 		g.Eventually(began).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Equal("before")))
 		changed := w.kept
-		changed.Strategy, changed.MaxAttempts, changed.Tiers = contract.None, 1, nil
+		changed.Strategy, changed.MaxAttempts, changed.Tiers = contract.StrategyNone, 1, nil
 		project("..2", changed)
-		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(deadline.For(45 * time.Second)).Should(Equal(consumer.DrainingQueue))
+		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(deadline.For(45 * time.Second)).Should(Equal(consumer.StateDrainingQueue))
 		close(release)
 		w.Publish("", "orders", "after")
 		g.Expect(w.deadLetters(2)).To(Equal(map[string]letter{

@@ -6,6 +6,7 @@ package memory
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type Broker struct {
 	refusing    map[string]bool // queues that take nothing
 	exchanges   map[string]bool // those that exist
 	forbidden   map[string]bool // exchanges to which the user may not write
+	published   []publication
 	expiring    map[*time.Timer]bool
 }
 
@@ -54,6 +56,30 @@ type message struct {
 	deaths      []amqp.Table
 }
 
+type publication struct {
+	Published
+
+	connection string // its name
+}
+
+// Published is a message that a client published and a queue got.
+type Published struct {
+	Exchange, RoutingKey string
+	amqp.Publishing
+}
+
+// Published are the messages that came over connections whose name ends so, in order.
+func (b *Broker) Published(connections string) (found []Published) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.published {
+		if strings.HasSuffix(p.connection, connections) {
+			found = append(found, p.Published)
+		}
+	}
+	return found
+}
+
 // New makes a broker with the topology of a contract.
 func New(c contract.Contract) *Broker {
 	b := &Broker{
@@ -78,7 +104,7 @@ func (b *Broker) Declare(c contract.Contract) {
 			b.bind(*c.Park, c.DeadLetterQueue)
 		}
 	}
-	if c.Strategy == contract.Requeue {
+	if c.Strategy == contract.StrategyRequeue {
 		main.limit = c.MaxAttempts - 1
 	}
 	back := contract.Route{RoutingKey: c.Queue}
@@ -87,7 +113,7 @@ func (b *Broker) Declare(c contract.Contract) {
 		q := b.declare(name)
 		q.expires, q.others = time.Duration(tier.Delay), &back
 		b.bind(tier.Route, name)
-		if c.Strategy == contract.Reject {
+		if c.Strategy == contract.StrategyReject {
 			main.rejected = &contract.Route{RoutingKey: name}
 		}
 	}

@@ -220,6 +220,7 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 		case b.refusing[q.name]:
 			answer.answer(false)
 		default:
+			b.published = append(b.published, publication{Published{exchange, key, content}, ch.connection.name})
 			b.enqueue(q, &message{content: content, exchange: exchange, routingKey: key})
 			answer.answer(true)
 		}

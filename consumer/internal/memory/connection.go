@@ -10,14 +10,14 @@ import (
 )
 
 // Dial connects to the broker.
-func (b *Broker) Dial(ctx context.Context, _ string, blocked func(bool)) (transport.Connection, error) {
+func (b *Broker) Dial(ctx context.Context, name string, blocked func(bool)) (transport.Connection, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dials++
-	c := &connection{broker: b, blocked: blocked}
+	c := &connection{broker: b, name: name, blocked: blocked}
 	b.connections[c] = true
 	if b.blocked {
 		blocked(true)
@@ -28,6 +28,7 @@ func (b *Broker) Dial(ctx context.Context, _ string, blocked func(bool)) (transp
 // connection is guarded by the lock of its broker, as all below are.
 type connection struct {
 	broker   *Broker
+	name     string
 	channels []*channel
 	blocked  func(bool)
 	closed   bool

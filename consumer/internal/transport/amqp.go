@@ -17,7 +17,7 @@ import (
 // AMQP connects to a broker by amqp091-go.
 type AMQP struct {
 	// URI returns where to connect, and as whom. It is asked each time.
-	URI func() (string, error)
+	URI func(ctx context.Context) (string, error)
 	// TLS is for amqps; nil is what the URI says.
 	TLS *tls.Config
 	// DialTCP replaces the dialer of net.
@@ -41,7 +41,7 @@ func withHeartbeat(uri string) (string, error) {
 
 // Dial connects. If ctx ends before the connection is open, it is killed.
 func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Connection, error) {
-	uri, err := a.URI()
+	uri, err := a.URI(ctx)
 	if err != nil {
 		return nil, err
 	}
