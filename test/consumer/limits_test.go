@@ -163,6 +163,38 @@ func TestHeadersThatFillAFrame(t *testing.T) {
 	})
 }
 
+// While a limiter grants nothing, messages wait in the queue: the broker takes none back, which would count as an attempt before 4.3.
+func TestALimiterThatGrantsNothingCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	const messages = 20
+	onEach(t, `{retry: {strategy: Requeue, maxAttempts: 3}, queue: {consumerTimeout: 5s}}`, func(w *world) {
+		if strings.HasPrefix(w.Broker.Version, "3.") {
+			return // knows no x-consumer-timeout
+		}
+		g := NewWithT(w.tb)
+		open, seen := make(chan struct{}), &tally{}
+		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			return nil
+		}, consumer.WithTimeout(time.Second), consumer.WithLimiter(consumer.LimiterFunc(func(ctx context.Context) (func(), error) {
+			select {
+			case <-open:
+				return func() {}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})))
+		w.Publish("", "orders", bodies(messages)...)
+		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages - 10))
+		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages))
+		g.Expect(running.Health()).To(SatisfyAll(HaveField("Paused", BeTrue()), HaveField("Ready", BeTrue())))
+		close(open)
+		g.Eventually(seen.different).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages))
+		g.Expect(running.Health().Reconnects).To(BeZero())
+		g.Expect(w.Ready("orders.dlq")).To(BeZero())
+	})
+}
+
 // What no handler can do anything with is parked at once, and the workers go on.
 func TestPoison(t *testing.T) {
 	t.Parallel()
