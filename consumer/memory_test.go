@@ -381,6 +381,7 @@ func TestParkingThatIsRefusedEndsInAReject(t *testing.T) {
 		equal(t, "dead letters", 0, len(b.dead()))
 		pass(20 * time.Second)
 		equal(t, "dead letters", []string{"a <nil> <nil>"}, b.dead()) // rejected: the broker moved it
+		equal(t, "ready, as no message waits", true, b.consumer.Health().Ready)
 		equal(t, "Run", nil, b.end())
 	})
 }

@@ -187,3 +187,38 @@ func TestMessagesThatFailMeanwhileDoNotSufferFromAForbiddenExchange(t *testing.T
 		equal(t, "Run", nil, b.end())
 	})
 }
+
+// A queue without a quorum confirms nothing while others do. The message is published again after three minutes, and no other one.
+func TestAConfirmThatIsMissingAmongOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		unknown := make(chan string, 100)
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			if m.Body == "slow" {
+				return io.EOF
+			}
+			return consumer.Permanent(io.EOF)
+		}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+			if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
+				unknown <- p.Delivery.ID()
+			}
+		}}))
+		b.Silence("orders.retry.30s", true)
+		b.send(t, "slow")
+		for range 170 {
+			b.send(t, "other")
+			pass(time.Second)
+		}
+		equal(t, "unconfirmed", 1, b.consumer.Health().Unconfirmed)
+		b.Silence("orders.retry.30s", false)
+		for range 20 {
+			b.send(t, "other")
+			pass(time.Second)
+		}
+		equal(t, "messages of unknown outcome", 1, len(unknown))
+		equal(t, "it is the slow one", "slow", <-unknown)
+		equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
+		equal(t, "dead letters", 190, len(b.dead()))
+		equal(t, "Run", nil, b.end())
+	})
+}

@@ -26,6 +26,7 @@ type Broker struct {
 	refusing    map[string]bool // queues that take nothing
 	exchanges   map[string]bool // those that exist
 	forbidden   map[string]bool // exchanges to which the user may not write
+	silent      map[string]bool // queues of which no message is confirmed
 	published   []publication
 	expiring    map[*time.Timer]bool
 }
@@ -85,6 +86,7 @@ func New(c contract.Contract) *Broker {
 	b := &Broker{
 		queues: map[string]*queue{}, bindings: map[contract.Route]string{}, connections: map[*connection]bool{},
 		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{}, exchanges: map[string]bool{"": true}, forbidden: map[string]bool{},
+		silent: map[string]bool{},
 	}
 	b.Declare(c)
 	return b
@@ -188,6 +190,13 @@ func (b *Broker) Refuse(name string, refuse bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refusing[name] = refuse
+}
+
+// Silence keeps the confirms of messages for a queue, as a queue without a quorum does. The queue does not get the messages.
+func (b *Broker) Silence(name string, silent bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.silent[name] = silent
 }
 
 // Block blocks publishers, as an alarm does, or ends that.

@@ -217,6 +217,7 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 				receiver <- returned
 			}
 			answer.answer(true)
+		case b.silent[q.name]:
 		case b.refusing[q.name]:
 			answer.answer(false)
 		default:
