@@ -28,9 +28,9 @@ const (
 
 var errConnectTimeout = errors.New("the broker did not answer for 30s")
 
-// Conn connects to a broker: with one connection for consuming, one for copies of failed messages, and one for Publish. A broker that blocks
-// publishers still takes acks, and what an application publishes delays no copy. The consumers of a process can share a Conn. Connections
-// are made when they are needed.
+// Conn connects to a broker: with one connection for consuming, one for copies of failed messages, and one for Publish. A broker that
+// blocks publishers still takes acks, and what an application publishes delays no copy. The consumers of a process can share a Conn.
+// Connections are made when they are needed.
 type Conn struct {
 	name      string
 	hooks     []PublishHook

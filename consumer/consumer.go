@@ -66,8 +66,8 @@ type undecodable struct{ error }
 
 func (u undecodable) Unwrap() error { return u.error }
 
-// Decode makes a handler of messages that a function decodes, where JSON does not fit: for New, and for AddHandler. A message that cannot be
-// decoded goes to the dead-letter queue at once.
+// Decode returns a handler of messages in another encoding than JSON, for New and AddHandler. A message that cannot be decoded goes to the
+// dead-letter queue at once.
 func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler[[]byte] {
 	decodeInto := func(d *Delivery, body *T) (err error) {
 		*body, err = decode(d)

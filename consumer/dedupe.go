@@ -46,8 +46,8 @@ func Dedupe(store Store, key func(*Delivery) string) Middleware {
 // ByMessageID is the property message-id, which is that of the original on every copy.
 func ByMessageID(d *Delivery) string { return d.Raw.MessageId }
 
-// ByCopyID is the header x-copy-id, which Conn.Publish and copies of failed messages set. Two copies of one delivery have the same if only the
-// connection that publishes was lost in between; otherwise compare by ByMessageID.
+// ByCopyID is the header x-copy-id, which Conn.Publish and copies of failed messages set. Two copies of one delivery have the same ID if
+// only the connection that publishes was lost in between. ByMessageID has no such limit.
 func ByCopyID(d *Delivery) string {
 	id, _ := d.Raw.Headers[contract.HeaderCopyID].(string)
 	return id

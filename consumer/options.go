@@ -61,8 +61,8 @@ func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) { s.middleware = append(s.middleware, middleware...) }
 }
 
-// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard, Defer as well, so a deferred
-// message does not come again. What panics or cannot be decoded is still a failure.
+// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard. That includes Defer: a
+// deferred message does not come again. A panic, or a body that cannot be decoded, is still a failure.
 func AckAlways(next HandleFunc) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		err := next(ctx, d)

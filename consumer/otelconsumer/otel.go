@@ -1,7 +1,7 @@
 // Package otelconsumer traces and counts what a consumer does, by OpenTelemetry's semantic conventions for messaging, v1.41, which are
 // still in development. One option installs all:
 //
-//	orders, err := consumer.New(conn, kept, handle, otelconsumer.With())
+//	orders, err := consumer.New(conn, source, handle, otelconsumer.With())
 package otelconsumer
 
 import (
