@@ -27,12 +27,12 @@ func (c *Consumer) checkPermissions(ctx context.Context) {
 			continue
 		}
 		refusals := map[string]error{}
-		for _, exchange := range exchangesOf(*current) {
-			if refusal := c.conn.copies.checkExchange(ctx, exchange); refusal != nil {
+		for exchange, route := range routesOf(*current) {
+			if refusal := c.conn.copies.check(ctx, route); refusal != nil {
 				refusals[exchange] = refusal
 			}
 		}
-		c.forbid(current, refusals)
+		c.recordForbidden(current, refusals)
 		if len(refusals) > 0 {
 			again.Reset(contractInterval)
 		} else {
@@ -41,8 +41,8 @@ func (c *Consumer) checkPermissions(ctx context.Context) {
 	}
 }
 
-// forbid records the exchanges that the broker refuses messages for, and logs the new ones.
-func (c *Consumer) forbid(current *contract.Contract, refusals map[string]error) {
+// recordForbidden records the exchanges that the broker refuses messages for, and logs the new ones.
+func (c *Consumer) recordForbidden(current *contract.Contract, refusals map[string]error) {
 	known := c.status.setForbidden(refusals)
 	for _, exchange := range slices.Sorted(maps.Keys(refusals)) {
 		if known[exchange] == nil {
@@ -52,17 +52,17 @@ func (c *Consumer) forbid(current *contract.Contract, refusals map[string]error)
 	}
 }
 
-// exchangesOf are the exchanges that the consumers of a contract publish to, unless something unusual happens: under Requeue only messages
-// that end the process are parked, and under Reject only deferred messages are published to the tier.
-func exchangesOf(c contract.Contract) []string {
-	exchanges := map[string]bool{}
+// routesOf returns a route for each exchange that the consumers of a contract publish to, unless something unusual happens: under Requeue
+// only messages that end the process are parked, and under Reject only deferred messages are published to the tier.
+func routesOf(c contract.Contract) map[string]contract.Route {
+	routes := map[string]contract.Route{}
 	if c.Strategy == contract.StrategyPublish {
 		for _, tier := range c.Tiers {
-			exchanges[tier.Exchange] = true
+			routes[tier.Exchange] = tier.Route
 		}
 	}
 	if c.Park != nil && (c.Strategy != contract.StrategyRequeue || !c.RejectDeadLetters) {
-		exchanges[c.Park.Exchange] = true
+		routes[c.Park.Exchange] = *c.Park
 	}
-	return slices.Sorted(maps.Keys(exchanges))
+	return routes
 }

@@ -82,7 +82,7 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 		if err = l.publish(ctx, route, message, release); errors.Is(err, errNotSent) {
 			continue
 		}
-		if isRefusal(err) && time.Since(l.opened) >= refusalAge {
+		if errors.As(err, new(*RefusedError)) && time.Since(l.opened) >= refusalAge {
 			p.retire(l)
 		}
 		if refusal := l.refusal(route); refusal != nil {
@@ -111,14 +111,13 @@ func (p *publisher) publishAlone(ctx context.Context, route contract.Route, mess
 // message, so no queue ever gets it. The broker logs the text.
 const permissionCheck = "a Warren consumer checks its permission to write"
 
-// checkExchange returns why the broker refuses messages for an exchange; nil if it takes them, or if nothing is known.
-func (p *publisher) checkExchange(ctx context.Context, exchange string) error {
+// check returns why the broker refuses messages for the exchange of a route; nil if it takes them, or if nothing is known.
+func (p *publisher) check(ctx context.Context, route contract.Route) error {
 	l, err := p.lineFor(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // nothing is known
 	}
 	defer l.close()
-	route := contract.Route{Exchange: exchange}
 	if l.connection.gate.await(ctx) == nil {
 		_ = l.publish(ctx, route, amqp.Publishing{Expiration: permissionCheck}, func() {}) // always fails
 	}

@@ -193,7 +193,7 @@ func (s *session) rest(d *Delivery, began time.Time) {
 		return
 	}
 	release()
-	_ = s.subscribe() // fails with the session
+	_ = s.within(s.subscribe) // fails with the session
 }
 
 // watch tells how the session ended.
