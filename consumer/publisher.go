@@ -121,7 +121,11 @@ func (p *publisher) check(ctx context.Context, route contract.Route) error {
 	if l.connection.gate.await(ctx) == nil {
 		_ = l.publish(ctx, route, amqp.Publishing{Expiration: permissionCheck}, func() {}) // always fails
 	}
-	return l.refusal(route)
+	refusal := l.refusal(route)
+	if refusal != nil {
+		p.refused.add(route, refusal) // so that no message for the route closes the shared line
+	}
+	return refusal
 }
 
 // refusalAge is after how long a line is given up on which a queue refuses messages: RabbitMQ 3.10 goes on refusing on a channel that
