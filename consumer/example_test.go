@@ -28,19 +28,22 @@ func ship(context.Context, Order) error { return nil }
 
 // A program that consumes until SIGTERM, and drains then. Run returns nil after a clean drain.
 func Example() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	binding, err := consumer.Binding("orders")
-	if err != nil {
-		log.Fatal(err)
+	run := func() error {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		binding, err := consumer.Binding("orders")
+		if err != nil {
+			return err
+		}
+		orders, err := consumer.New(binding.Conn, binding.Contract, func(ctx context.Context, m *consumer.Message[Order]) error {
+			return ship(ctx, m.Body)
+		})
+		if err != nil {
+			return err
+		}
+		return orders.Run(ctx)
 	}
-	orders, err := consumer.New(binding.Conn, binding.Contract, func(ctx context.Context, m *consumer.Message[Order]) error {
-		return ship(ctx, m.Body)
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := orders.Run(ctx); err != nil {
+	if err := run(); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -94,7 +97,7 @@ func ExampleDecode() {
 func ExampleMux() {
 	mux := consumer.NewMux(consumer.ByType)
 	consumer.AddHandler(mux, "order.placed", func(ctx context.Context, m *consumer.Message[Order]) error { return ship(ctx, m.Body) })
-	consumer.AddHandler(mux, "note", func(_ context.Context, m *consumer.Message[string]) error { return nil })
+	consumer.AddHandler(mux, "note", func(context.Context, *consumer.Message[string]) error { return nil })
 	_, err := consumer.New(consumer.NewConn(nil), contract.Default("orders"), mux.Handle)
 	fmt.Println(err)
 	// Output: <nil>

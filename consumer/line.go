@@ -91,7 +91,7 @@ func (l *line) publish(ctx context.Context, route contract.Route, message amqp.P
 	case <-ctx.Done():
 		go func() {
 			<-confirmation.Done()
-			l.outcome(route, message, confirmation.Acked())
+			_ = l.outcome(route, message, confirmation.Acked()) // takes the return out of the way
 			l.answered(number)
 			release()
 		}()
@@ -219,6 +219,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// aTopic is in the reply if the user may publish to the exchange, but not with the routing key.
+const aTopic = "topic '"
+
 // refusal is why the broker does not take messages for a route, if it closed the channel for that.
 func (l *line) refusal(route contract.Route) error {
 	if !l.channel.IsClosed() {
@@ -233,7 +236,7 @@ func (l *line) refusal(route contract.Route) error {
 	case amqp.NotFound:
 		return &UnroutableError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reply: reply.Reason}
 	case amqp.AccessRefused:
-		if isTopic := strings.Contains(reply.Reason, "topic '"); isTopic && !strings.Contains(reply.Reason, "topic '"+route.RoutingKey+"'") {
+		if byTopic := strings.Contains(reply.Reason, aTopic); byTopic && !strings.Contains(reply.Reason, aTopic+route.RoutingKey+"'") {
 			return nil
 		}
 		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: reply.Reason}

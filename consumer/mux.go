@@ -22,8 +22,8 @@ func ByType(d *Delivery) string { return d.Raw.Type }
 // ByOriginalRoutingKey is the routing key with which the message was published first.
 func ByOriginalRoutingKey(d *Delivery) string { return d.OriginalRoutingKey() }
 
-// AddHandler adds a handler for the messages with a key, and decodes their bodies as JSON; see Decode for others. It panics if the key has a
-// handler already. Call it before Run.
+// AddHandler adds a handler for the messages with a key, and decodes their bodies as JSON; see Decode for others. It panics if the key has
+// a handler already. Call it before Run.
 func AddHandler[T any](m *Mux, key string, handle Handler[T]) {
 	if _, taken := m.handlers[key]; taken {
 		panic(fmt.Sprintf("consumer: AddHandler was called twice for %q", key))

@@ -46,7 +46,7 @@ func (c *Consumer) recordForbidden(current *contract.Contract, refusals map[stri
 	known := c.status.setForbidden(refusals)
 	for _, exchange := range slices.Sorted(maps.Keys(refusals)) {
 		if known[exchange] == nil {
-			c.settings.Load().logger.Warn("The broker refuses the copies of failed messages; grant the user the permission write on the exchange",
+			c.settings.Load().logger.Warn("The broker refuses copies of failed messages; grant the user write on the exchange",
 				"queue", current.Queue, "exchange", exchange, "error", refusals[exchange])
 		}
 	}

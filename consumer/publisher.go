@@ -63,12 +63,12 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 			return err
 		case due != nil:
 			defer release()
-			err, channelClosed := p.publishAlone(ctx, route, message)
+			channelClosed, err := p.publishAlone(ctx, route, message)
 			p.refused.tried(due, err, channelClosed)
 			return err
 		case copyIDOf(message.Headers) == "": // its return could be that of another message
 			defer release()
-			err, _ := p.publishAlone(ctx, route, message)
+			_, err := p.publishAlone(ctx, route, message)
 			return err
 		}
 		l, err := p.line(ctx)
@@ -94,17 +94,17 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 
 // publishAlone publishes a message on a channel of its own. If the broker closes the channel because of the message, no other message loses
 // its confirm, and the outcome is known.
-func (p *publisher) publishAlone(ctx context.Context, route contract.Route, message amqp.Publishing) (err error, channelClosed bool) {
+func (p *publisher) publishAlone(ctx context.Context, route contract.Route, message amqp.Publishing) (channelClosed bool, err error) {
 	l, err := p.lineFor(ctx)
 	if err != nil {
-		return err, false
+		return false, err
 	}
 	defer l.close()
 	if err := l.ready(ctx, route, message); err != nil {
-		return err, false
+		return false, err
 	}
 	err = l.publish(ctx, route, message, func() {})
-	return err, l.refusal(route) != nil
+	return l.refusal(route) != nil, err
 }
 
 // permissionCheck is no valid expiration. RabbitMQ 3.10 to 4.3 check it after the permission and the exchange, and before they route the
@@ -115,7 +115,7 @@ const permissionCheck = "a Warren consumer checks its permission to write"
 func (p *publisher) check(ctx context.Context, route contract.Route) error {
 	l, err := p.lineFor(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // nothing is known
+		return nil // nothing is known
 	}
 	defer l.close()
 	if l.connection.gate.await(ctx) == nil {

@@ -43,7 +43,7 @@ func (r *refusedRoutes) check(route contract.Route) (due *refusedRoute, err erro
 
 // add remembers that the broker closed a channel because of a route.
 func (r *refusedRoutes) add(route contract.Route, refusal error) {
-	if byTopic := strings.Contains(refusal.Error(), "topic '"); !byTopic {
+	if byTopic := strings.Contains(refusal.Error(), aTopic); !byTopic {
 		route.RoutingKey = ""
 	}
 	r.mu.Lock()

@@ -125,7 +125,7 @@ func (s *status) setForbidden(refusals map[string]error) (before map[string]erro
 
 // refusals are the texts of what the broker refuses.
 func (s *status) refusals() []string {
-	var texts []string
+	texts := make([]string, 0, len(s.forbidden)+len(s.waiting))
 	for _, err := range s.forbidden {
 		texts = append(texts, err.Error())
 	}

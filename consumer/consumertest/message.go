@@ -23,7 +23,8 @@ func Attempt(n int) MessageOption {
 			raw.Headers["x-delivery-count"], raw.Redelivered = int64(n-1), n > 1
 		case contract.StrategyReject:
 			raw.Headers["x-death"] = []any{amqp.Table{
-				"queue": c.Queue, "reason": "rejected", "count": int64(n - 1), "exchange": raw.Exchange, "routing-keys": []any{raw.RoutingKey},
+				"queue": c.Queue, "reason": "rejected", "count": int64(n - 1),
+				"exchange": raw.Exchange, "routing-keys": []any{raw.RoutingKey},
 			}}
 		case contract.StrategyPublish, contract.StrategyNone:
 			raw.Headers[contract.HeaderRetryCount] = int64(n - 1)
