@@ -70,6 +70,34 @@ func WithPropagation(options ...Option) consumer.ConnOption {
 	})
 }
 
+// Observe reports the health of consumers as gauges: warren.consumer.ready, warren.consumer.handlers.stuck and
+// warren.consumer.copies.unconfirmed.
+func Observe(consumers []*consumer.Consumer, options ...Option) (metric.Registration, error) {
+	meter := apply(options).meters.Meter(scope)
+	ready, err1 := meter.Int64ObservableGauge("warren.consumer.ready", metric.WithDescription("1 if the consumer is ready, else 0."))
+	stuck, err2 := meter.Int64ObservableGauge("warren.consumer.handlers.stuck",
+		metric.WithDescription("Handlers that go on after their context has ended."))
+	unconfirmed, err3 := meter.Int64ObservableGauge("warren.consumer.copies.unconfirmed",
+		metric.WithDescription("Copies of failed messages that wait for the broker's confirm."))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, c := range consumers {
+			health := c.Health()
+			queue := metric.WithAttributes(semconv.MessagingDestinationName(health.Queue))
+			isReady := int64(0)
+			if health.Ready {
+				isReady = 1
+			}
+			o.ObserveInt64(ready, isReady, queue)
+			o.ObserveInt64(stuck, int64(health.Stuck), queue)
+			o.ObserveInt64(unconfirmed, int64(health.Unconfirmed), queue)
+		}
+		return nil
+	}, ready, stuck, unconfirmed)
+}
+
 func apply(options []Option) config {
 	given := config{otel.GetTracerProvider(), otel.GetMeterProvider(), otel.GetTextMapPropagator()}
 	for _, option := range options {

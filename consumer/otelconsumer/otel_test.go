@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -132,6 +133,57 @@ func TestPropagation(t *testing.T) {
 			t.Errorf("traceparent is %q", header)
 		}
 	})
+}
+
+func TestGauges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		release := make(chan struct{})
+		b := consumertest.New(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			if m.Body == "hangs" {
+				<-release
+				return nil
+			}
+			return errors.New("no stock")
+		}, consumer.WithTimeout(time.Second))
+		_, err := otelconsumer.Observe([]*consumer.Consumer{b.Consumer()},
+			otelconsumer.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Wait(time.Second)
+		b.Block(true)
+		b.Publish(consumer.Publishing{Body: []byte("hangs")})
+		b.Publish(consumer.Publishing{Body: []byte("fails")})
+		b.Wait(10 * time.Second)
+		want := map[string]int64{
+			"warren.consumer.ready": 1, "warren.consumer.handlers.stuck": 1, "warren.consumer.copies.unconfirmed": 1,
+		}
+		if diff := cmp.Diff(want, gaugesOf(t, reader)); diff != "" {
+			t.Errorf("gauges (-want +got):\n%s", diff)
+		}
+		close(release)
+		b.Block(false)
+		b.Wait(time.Second)
+	})
+}
+
+func gaugesOf(t *testing.T, reader sdkmetric.Reader) map[string]int64 {
+	t.Helper()
+	all := metricdata.ResourceMetrics{}
+	if err := reader.Collect(context.Background(), &all); err != nil {
+		t.Fatal(err)
+	}
+	gauges := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if gauge, is := m.Data.(metricdata.Gauge[int64]); is {
+				gauges[m.Name] = gauge.DataPoints[0].Value
+			}
+		}
+	}
+	return gauges
 }
 
 func attributeOf(attributes []attribute.KeyValue, key attribute.Key) string {
