@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -67,10 +68,26 @@ func (c *Consumer) watchHandlers(ctx context.Context) {
 			return
 		case <-look.C:
 		}
-		for _, w := range c.crew.of(nil) {
-			h := w.current.Load()
-			if h != nil && time.Since(h.deadline) > grace && h.stuck.CompareAndSwap(false, true) {
-				c.reportStuck(h, w)
+		c.reportStuck()
+	}
+}
+
+// reportStuck logs the handlers that are stuck since the last call, with their stacks, and tells the observers.
+func (c *Consumer) reportStuck() {
+	stacks := sync.OnceValue(allStacks) // stops the process for a moment
+	for _, w := range c.crew.of(nil) {
+		h := w.current.Load()
+		if h == nil || time.Since(h.deadline) <= grace || !h.stuck.CompareAndSwap(false, true) {
+			continue
+		}
+		given, took := w.session.settings, time.Since(h.deadline)+w.session.settings.timeout
+		c.log.log(given.logger, slog.LevelWarn, "A handler goes on although its context has ended; it keeps its slot", func() []any {
+			return append(attributes(h.delivery),
+				"took", took.Round(time.Second), "cause", context.Cause(h), "stack", stackOf(w.goroutine, stacks()))
+		})
+		for _, observer := range given.observers {
+			if observer.Stuck != nil {
+				c.reporter.report(func() { observer.Stuck(StuckHandler{Delivery: h.delivery, Took: took}) })
 			}
 		}
 	}
@@ -83,13 +100,17 @@ func goroutineName() string {
 	return name
 }
 
-// stackLimit is how many bytes of all stacks are searched for the one of a stuck handler.
+// stackLimit is how many bytes of all stacks are searched for those of stuck handlers.
 const stackLimit = 4 << 20
 
-// stackOf returns the stack of a goroutine; empty if it is not among the first stacks.
-func stackOf(goroutine string) string {
+func allStacks() string {
 	text := make([]byte, stackLimit)
-	for stack := range strings.SplitSeq(string(text[:runtime.Stack(text, true)]), "\n\n") {
+	return string(text[:runtime.Stack(text, true)])
+}
+
+// stackOf finds the stack of a goroutine; empty if it is not there.
+func stackOf(goroutine, stacks string) string {
+	for stack := range strings.SplitSeq(stacks, "\n\n") {
 		if strings.HasPrefix(stack, goroutine) {
 			return stack
 		}

@@ -356,18 +356,6 @@ func settlementLine(end Settlement) (slog.Level, string) {
 	return slog.LevelInfo, "The message failed and waits for its next attempt"
 }
 
-// reportStuck logs a handler that goes on, with its stack, and tells the observers.
-func (c *Consumer) reportStuck(h *handlerContext, w *worker) {
-	given, took := w.session.settings, time.Since(h.deadline)+w.session.settings.timeout
-	given.logger.Warn("A handler goes on although its context has ended; it keeps its slot",
-		append(attributes(h.delivery), "took", took.Round(time.Second), "cause", context.Cause(h), "stack", stackOf(w.goroutine))...)
-	for _, observer := range given.observers {
-		if observer.Stuck != nil {
-			c.reporter.report(func() { observer.Stuck(StuckHandler{Delivery: h.delivery, Took: took}) })
-		}
-	}
-}
-
 // panicked logs the stack of a handler that panicked.
 func (c *Consumer) panicked(d *Delivery, failure error, stack []byte) {
 	c.log.log(c.settings.Load().logger, slog.LevelWarn, "The handler panicked", func() []any {

@@ -81,7 +81,7 @@ func (w *worker) run() {
 		cancel()
 		<-s.slots
 		if !over {
-			go w.run()
+			go (&worker{session: s}).run()
 		}
 	}()
 	for !over {
