@@ -246,8 +246,12 @@ func (l *line) refusal(route contract.Route) error {
 
 func (l *line) isClosed() bool { return l.channel.IsClosed() || l.connection.IsClosed() }
 
-// close closes the channel. A broker that does not answer loses the connection.
+// close closes the channel. A broker that does not answer loses the connection; one that blocks publishers does not read, and the channel
+// ends with the connection.
 func (l *line) close() {
+	if l.connection.gate.isShut() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, l.connection.Kill)()

@@ -222,3 +222,26 @@ func TestAConfirmThatIsMissingAmongOthers(t *testing.T) {
 		equal(t, "Run", nil, b.end())
 	})
 }
+
+// A connection may be lost while the broker blocks publishers. The message is published once the broker takes messages on the next one.
+func TestAConnectionThatIsLostWhileTheBrokerBlocksPublishers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b))
+		defer conn.Close()
+		equal(t, "published before", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{}))
+		b.Block(true)
+		published := make(chan error, 1)
+		go func() { published <- conn.Publish(t.Context(), "", "orders", consumer.Publishing{}) }()
+		pass(time.Minute)
+		b.Cut()
+		pass(time.Minute)
+		equal(t, "answered while blocked", 0, len(published))
+		b.Block(false)
+		pass(time.Second)
+		equal(t, "published in the end", 1, len(published))
+		equal(t, "error", nil, <-published)
+		equal(t, "in the queue", 2, len(b.Messages("orders")))
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -28,6 +29,8 @@ type publisher struct {
 	retry      backoff
 	notBefore  time.Time
 	failure    error // why the last attempt to connect failed
+
+	latest atomic.Pointer[publishingConnection] // for those that do not hold connecting
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // ends the attempt to open a line
@@ -167,7 +170,13 @@ func (p *publisher) lineFor(ctx context.Context) (*line, error) {
 	return p.open(ctx, false)
 }
 
+// lock waits until the broker reads from the connection: it answers no request on one that it blocks.
 func (p *publisher) lock(ctx context.Context) error {
+	if connection := p.latest.Load(); connection != nil {
+		if err := connection.gate.await(ctx); err != nil {
+			return err
+		}
+	}
 	select {
 	case p.connecting <- struct{}{}:
 		return nil
@@ -223,7 +232,7 @@ func (p *publisher) openLine(ctx context.Context, shared bool) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer context.AfterFunc(ctx, connection.Kill)()
+	defer context.AfterFunc(ctx, func() { connection.killUnlessBlocked(ctx) })()
 	l, err := newLine(connection)
 	if err != nil {
 		return nil, err
@@ -256,38 +265,40 @@ func (p *publisher) connected(ctx context.Context) (*publishingConnection, error
 	}
 	p.retry.reset()
 	p.connection = made
+	p.latest.Store(made)
 	return made, nil
+}
+
+// killUnlessBlocked closes a connection on which the broker did not answer in time. If the broker blocks publishers, it answers later, and a
+// broker that is gone sends no heartbeats.
+func (c *publishingConnection) killUnlessBlocked(opening context.Context) {
+	if !errors.Is(context.Cause(opening), errConnectTimeout) || !c.gate.isShut() {
+		c.Kill()
+	}
 }
 
 // isBlocked reports whether the broker takes no messages at present.
 func (p *publisher) isBlocked() bool {
-	current := p.tryCurrent()
-	return current != nil && current.connection.gate.isShut()
+	connection := p.latest.Load()
+	return connection != nil && connection.gate.isShut()
 }
 
 // unconfirmed is how many messages wait for their confirm.
 func (p *publisher) unconfirmed() int { return len(p.places) }
-
-// tryCurrent returns the shared line; nil if there is none, or if it is being opened.
-func (p *publisher) tryCurrent() *line {
-	select {
-	case p.connecting <- struct{}{}:
-	default:
-		return nil
-	}
-	defer p.unlock()
-	return p.current
-}
 
 // close closes the connection. Publishing opens another.
 func (p *publisher) close() {
 	p.mu.Lock()
 	p.cancel()
 	p.mu.Unlock()
+	if connection := p.latest.Load(); connection != nil && connection.gate.isShut() { // the broker answers no request
+		connection.Kill()
+	}
 	p.connecting <- struct{}{}
 	defer p.unlock()
 	if p.connection != nil {
 		_ = p.connection.Close(time.Now().Add(closeTimeout)) // it may be closed already
 	}
 	p.connection, p.current = nil, nil
+	p.latest.Store(nil)
 }

@@ -82,6 +82,7 @@ func (c *connection) end(reason *amqp.Error) {
 	}
 	c.closed = true
 	delete(c.broker.connections, c)
+	c.blocked(false)
 	for _, ch := range c.channels {
 		ch.end(reason)
 	}

@@ -81,6 +81,11 @@ func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Conne
 	if !guarded.open() {
 		return nil, context.Cause(ctx)
 	}
+	closed := connection.NotifyClose(make(chan *amqp.Error, 1))
+	go func() {
+		<-closed
+		blocked(false)
+	}()
 	return &amqpConnection{connection, guarded}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 // Transport opens connections.
 type Transport interface {
 	// Dial connects. The broker shows the name. Dial's connection calls blocked when the broker blocks publishers, and when it unblocks
-	// them. The call comes from the goroutine that reads, so it must return at once.
+	// them or the connection ends. The call comes from the goroutine that reads, so it must return at once.
 	Dial(ctx context.Context, name string, blocked func(bool)) (Connection, error)
 }
 
