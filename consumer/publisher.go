@@ -269,8 +269,8 @@ func (p *publisher) connected(ctx context.Context) (*publishingConnection, error
 	return made, nil
 }
 
-// killUnlessBlocked closes a connection on which the broker did not answer in time. If the broker blocks publishers, it answers later, and a
-// broker that is gone sends no heartbeats.
+// killUnlessBlocked closes a connection on which the broker did not answer in time. If the broker blocks publishers, it answers later.
+// Heartbeats show whether the broker is there.
 func (c *publishingConnection) killUnlessBlocked(opening context.Context) {
 	if !errors.Is(context.Cause(opening), errConnectTimeout) || !c.gate.isShut() {
 		c.Kill()
