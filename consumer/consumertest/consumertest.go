@@ -1,6 +1,6 @@
 // Package consumertest tests handlers. Handle calls a handler with one message, and returns what the consumer would do then:
 //
-//	m := consumertest.Message(contract.Default("orders"), Order{Amount: 7}, consumertest.Attempt(5))
+//	m := consumertest.Message(contract.Default("orders"), Order{Amount: 7}, consumertest.Attempt(4))
 //	if action := consumertest.Handle(t.Context(), ship, m); !action.GivenUp { … }
 //
 // New runs a consumer at a broker in memory, which does what RabbitMQ does with the topology of a contract. Inside of synctest.Test, delays

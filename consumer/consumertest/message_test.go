@@ -29,9 +29,9 @@ func TestHandleReturnsWhatTheConsumerDoes(t *testing.T) {
 		"nil":                 {t.Context(), 1, nil, contract.Action{Verb: contract.VerbAck}},
 		"an error":            {t.Context(), 1, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindFailed, Route: &contract.Route{RoutingKey: "orders.retry.30s"}}},
 		"the second error":    {t.Context(), 2, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindFailed, Route: &contract.Route{RoutingKey: "orders.retry.5m"}}},
-		"the last error":      {t.Context(), 5, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindExhausted, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
+		"the last error":      {t.Context(), 4, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindExhausted, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
 		"Permanent":           {t.Context(), 1, consumer.Permanent(errors.New("no such customer")), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindPermanent, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
-		"Defer":               {t.Context(), 5, consumer.Defer(time.Hour), contract.Action{Verb: contract.VerbPublish, Route: &contract.Route{RoutingKey: "orders.retry.30m"}}},
+		"Defer":               {t.Context(), 4, consumer.Defer(time.Hour), contract.Action{Verb: contract.VerbPublish, Route: &contract.Route{RoutingKey: "orders.retry.30m"}}},
 		"Discard":             {t.Context(), 1, consumer.Discard(errors.New("too old")), contract.Action{Verb: contract.VerbAck}},
 		"an error, too late":  {late, 1, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindTimeout, Route: &contract.Route{RoutingKey: "orders.retry.30s"}}},
 		"Permanent of no one": {t.Context(), 1, consumer.Permanent(nil), contract.Action{Verb: contract.VerbAck}},
@@ -40,7 +40,7 @@ func TestHandleReturnsWhatTheConsumerDoes(t *testing.T) {
 			t.Parallel()
 			m := consumertest.Message(contract.Default("orders"), order{Amount: 7}, consumertest.Attempt(test.attempt))
 			got := consumertest.Handle(test.ctx, func(_ context.Context, m *consumer.Message[order]) error {
-				if m.Attempt() != test.attempt || m.MaxAttempts() != 5 || m.Queue() != "orders" || string(m.Raw.Body) != `{"amount":7}` {
+				if m.Attempt() != test.attempt || m.MaxAttempts() != 4 || m.Queue() != "orders" || string(m.Raw.Body) != `{"amount":7}` {
 					t.Errorf("attempt %d of %d of queue %q: %s", m.Attempt(), m.MaxAttempts(), m.Queue(), m.Raw.Body)
 				}
 				return test.returns
