@@ -83,8 +83,10 @@ func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Conne
 	}
 	closed := connection.NotifyClose(make(chan *amqp.Error, 1))
 	go func() {
-		<-closed
-		blocked(false)
+		defer blocked(false)
+		for range closed { // is closed when the connection ends
+			continue
+		}
 	}()
 	return &amqpConnection{connection, guarded}, nil
 }
