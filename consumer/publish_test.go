@@ -245,3 +245,36 @@ func TestAConnectionThatIsLostWhileTheBrokerBlocksPublishers(t *testing.T) {
 		equal(t, "in the queue", 2, len(b.Messages("orders")))
 	})
 }
+
+// RabbitMQ reads nothing from a connection that it blocks, so it opens no channel there. That is no reason to connect again, and none for a
+// drain to wait.
+func TestABlockedBrokerOpensNoChannel(t *testing.T) {
+	t.Parallel()
+	for name, drained := range map[string]bool{"and takes messages later": false, "while the consumer drains": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t, contract.Default("orders"), func(b *memory.Broker) { b.Block(true) },
+					func(context.Context, *consumer.Message[string]) error { return io.EOF })
+				b.send(t, "a")
+				pass(5 * time.Minute)
+				equal(t, "paused", true, b.consumer.Health().Paused)
+				equal(t, "connections", 2, b.Dials())
+				if drained {
+					began := time.Now()
+					equal(t, "Run", nil, b.end())
+					if took := time.Since(began); took > 25*time.Second {
+						t.Errorf("the drain took %s", took)
+					}
+					equal(t, "in the queue", 1, len(b.Messages("orders")))
+					return
+				}
+				b.Block(false)
+				pass(time.Second)
+				equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
+				equal(t, "paused in the end", false, b.consumer.Health().Paused)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}

@@ -22,6 +22,7 @@ type Broker struct {
 	bindings    map[contract.Route]string // to a queue
 	connections map[*connection]bool
 	blocked     bool
+	unblocked   chan struct{} // closed when the broker blocks publishers no more
 	dials       int
 	refusing    map[string]bool // queues that take nothing
 	exchanges   map[string]bool // those that exist
@@ -203,6 +204,12 @@ func (b *Broker) Silence(name string, silent bool) {
 func (b *Broker) Block(blocked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	switch {
+	case blocked && !b.blocked:
+		b.unblocked = make(chan struct{})
+	case !blocked && b.blocked:
+		close(b.unblocked)
+	}
 	b.blocked = blocked
 	for c := range b.connections {
 		c.tellBlocked(blocked)

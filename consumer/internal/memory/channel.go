@@ -199,6 +199,10 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	if err := ch.check(); err != nil {
 		return nil, err
 	}
+	ch.connection.publishes = true
+	if b.blocked {
+		ch.connection.blocked(true)
+	}
 	if reason := b.refusal(exchange, content); reason != nil {
 		answer := &confirmation{done: make(chan struct{})}
 		ch.waiting = append(ch.waiting, answer)

@@ -17,11 +17,8 @@ func (b *Broker) Dial(ctx context.Context, name string, blocked func(bool)) (tra
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dials++
-	c := &connection{broker: b, name: name, blocked: blocked}
+	c := &connection{broker: b, name: name, blocked: blocked, ended: make(chan struct{})}
 	b.connections[c] = true
-	if b.blocked {
-		blocked(true)
-	}
 	return c, nil
 }
 
@@ -31,10 +28,14 @@ type connection struct {
 	name     string
 	channels []*channel
 	blocked  func(bool)
-	closed   bool
+	// publishes: the broker blocks only connections that publish. It reads nothing from them then.
+	publishes bool
+	closed    bool
+	ended     chan struct{}
 }
 
 func (c *connection) Channel() (transport.Channel, error) {
+	c.awaitUnblocked()
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	if c.closed {
@@ -43,6 +44,19 @@ func (c *connection) Channel() (transport.Channel, error) {
 	ch := &channel{connection: c, broker: c.broker, unacked: map[uint64]delivered{}}
 	c.channels = append(c.channels, ch)
 	return ch, nil
+}
+
+// awaitUnblocked waits until the broker reads from the connection.
+func (c *connection) awaitUnblocked() {
+	c.broker.mu.Lock()
+	unblocked, waits := c.broker.unblocked, c.broker.blocked && c.publishes
+	c.broker.mu.Unlock()
+	if waits {
+		select {
+		case <-unblocked:
+		case <-c.ended:
+		}
+	}
 }
 
 func (c *connection) IsClosed() bool {
@@ -67,7 +81,9 @@ func (c *connection) Close(time.Time) error {
 func (c *connection) Kill() { _ = c.Close(time.Time{}) }
 
 func (c *connection) tellBlocked(blocked bool) {
-	c.blocked(blocked)
+	if c.publishes || !blocked {
+		c.blocked(blocked)
+	}
 	if !blocked {
 		for _, ch := range c.channels {
 			ch.confirmAll()
@@ -81,6 +97,7 @@ func (c *connection) end(reason *amqp.Error) {
 		return
 	}
 	c.closed = true
+	close(c.ended)
 	delete(c.broker.connections, c)
 	c.blocked(false)
 	for _, ch := range c.channels {
