@@ -24,6 +24,7 @@ var foreign = slices.Concat(
 	strings.Fields("ruleSelector serviceMonitorSelector"),                               // fields of the Prometheus Operator
 	strings.Fields("deleteIfEmpty deleteIfUnused queue_types.go queue_webhook.go"),      // the messaging topology operator
 	strings.Fields("ForceNew ignoreDeclarationExceptions resource_queue.go"),            // Terraform and Spring AMQP
+	strings.Fields("Connection.NotifyBlocked"),                                          // amqp091-go
 )
 
 // resources lists the words with which dotted paths begin in resources, in CEL and in AMQP.
