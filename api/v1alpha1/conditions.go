@@ -83,6 +83,8 @@ const (
 	ReasonCounting = "Counting"
 	// ReasonTooManyToHold: more messages stay in the queue than one connection can hold while the others are moved.
 	ReasonTooManyToHold = "TooManyToHold"
+	// ReasonTooSlow: messages may be held for a limited time, and looking at all of them takes longer.
+	ReasonTooSlow = "TooSlow"
 	// ReasonIncomplete: the job has ended, and messages failed or were not seen.
 	ReasonIncomplete = "Incomplete"
 	// ReasonDeleting: messages are being deleted.

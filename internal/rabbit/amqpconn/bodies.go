@@ -84,6 +84,18 @@ func (b *bodies) close() {
 	}
 }
 
+// Unsettled is how many messages the connection has received that are neither acknowledged nor given back.
+func (l *Conn) Unsettled() int {
+	state := l.Socket.incoming.state
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	count := 0
+	for _, channel := range state.channels {
+		count += channel.deliveries.count()
+	}
+	return count
+}
+
 // Release says that the body of a message is not needed any more.
 func (l *Conn) Release(message *amqp.Delivery) {
 	if len(message.Body) > 0 {
