@@ -278,6 +278,7 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	if size, tooLarge, dropped := p.connection.Dropped(&message); dropped {
 		return p.takeWithoutBody(&item{message: message, from: from}, size, tooLarge)
 	}
+	message.Body = p.connection.Body(&message)
 	p.sizes.add(len(message.Body))
 	if !p.holds() {
 		p.sizes.relax()
