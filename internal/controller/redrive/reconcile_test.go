@@ -114,6 +114,15 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			broker: func(b *brokerstest.Broker) { b.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders.dlq") }) },
 			want:   "Ready=Unknown SourceMissing Reconciling=True SourceMissing ",
 		},
+		"the dead-letter queue is a stream": {
+			broker: func(b *brokerstest.Broker) {
+				b.Change(func(s *snapshot.Snapshot) {
+					s.DropQueue("orders.dlq")
+					s.PutQueue("orders.dlq", vhost.Queue{Arguments: map[string]any{vhost.ArgQueueType: vhost.TypeStream}})
+				})
+			},
+			want: "Ready=False SourceIsStream Stalled=True SourceIsStream ",
+		},
 		"the broker refuses to count": {
 			broker: func(b *brokerstest.Broker) { b.Fail(vhost.QueueID("orders.dlq"), brokererr.ErrAccessRefused) },
 			want:   "Ready=False PermissionDenied Stalled=True PermissionDenied ",

@@ -28,8 +28,7 @@ func (s *scope) takeTurn(ctx context.Context, m Move) (why string, queued bool, 
 	case granted:
 		return "", false, nil
 	case rival.Name == "":
-		return fmt.Sprintf("%d Redrives and Purges take messages through BrokerConnection %q",
-			turnsOfConnection, m.Turn.Connection.Name), true, nil
+		return "too many Redrives and Purges have begun; this one begins when another has ended", true, nil
 	}
 	return rival.Uses(m.Turn.Queue, s.before.GetNamespace()), true, nil
 }
