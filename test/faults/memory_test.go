@@ -1,7 +1,7 @@
 package faults
 
 import (
-		"fmt"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"

@@ -308,7 +308,7 @@ func (r *redrive) expectRange(distinct int) {
 	AddReportEntry("Redrive", ReportEntryVisibilityAlways, fmt.Sprintf(
 		"%d distinct messages moved, from %d to %d by the status, with claims of %d", distinct, least, most, claim))
 	Expect(distinct).To(And(BeNumerically(">=", least), BeNumerically("<=", most)), "distinct messages moved")
-	Expect(most - least).To(BeNumerically("<=", claim), "width of the range")
+	Expect(most-least).To(BeNumerically("<=", claim), "width of the range")
 }
 
 // moved is how often each message is in the main queue.

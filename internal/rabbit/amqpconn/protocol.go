@@ -197,7 +197,7 @@ func (p *protocol) gather(frame head) (room, header []byte) {
 	channel := p.channels[frame.channel]
 	room, channel.gathered = channel.gathered[:frame.size], channel.gathered[frame.size:]
 	if channel.body == 0 {
-		header, channel.header = channel.header, nil
+		header, channel.header, channel.gathered = channel.header, nil, nil // an empty slice would hold the body
 	}
 	return room, header
 }
