@@ -74,8 +74,8 @@ const (
 	// ReasonResponseTooLarge: an answer of the management API exceeds its limit.
 	ReasonResponseTooLarge = "ResponseTooLarge"
 
-	// ReasonQueued: another Redrive or Purge, or a look of the dead-letter API, has its turn at the dead-letter queue, or the namespace has
-	// enough Redrives and Purges that have begun.
+	// ReasonQueued: another Redrive or Purge, or a request of the dead-letter API, has the turn at the dead-letter queue, or the namespace
+	// has no slot left for another Redrive or Purge.
 	ReasonQueued = "Queued"
 	// ReasonMoving: messages are being moved.
 	ReasonMoving = "Moving"

@@ -231,6 +231,9 @@ func TestFramesInPieces(t *testing.T) {
 		if kept := s.incoming.state.bodies; keeps && !bytes.Equal(kept.of[delivery{"tag", 1}], text) {
 			t.Errorf("in pieces of %d: another body was kept", size)
 		}
+		if s.incoming.state.channels[1].gathered != nil {
+			t.Errorf("in pieces of %d: the channel holds the body", size)
+		}
 		_ = s.Close()
 	}
 }
