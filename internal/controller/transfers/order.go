@@ -63,8 +63,8 @@ func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error)
 	return jobs, nil
 }
 
-// whyOvertaken is the Halt of a job that was suspended or stalled while another one took messages of the queue; nil if none did. The messages
-// that are left of its total may have died since, and nothing tells them apart.
+// whyOvertaken is the Halt of a job that was suspended or stalled while another one took messages of the queue; nil if none did. The
+// messages that are left of its total may have died since, and nothing tells them apart.
 func (s *scope) whyOvertaken(ctx context.Context) (*Halt, error) {
 	if !s.before.hasBegun() {
 		return nil, nil

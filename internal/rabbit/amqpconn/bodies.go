@@ -18,8 +18,8 @@ const (
 	// connection that keeps no body may always keep one, so none waits for another.
 	ConnectionBodies = 24 << 20
 	processBodies    = 48 << 20
-	// largeBody is a body of which a few make more garbage than the collector keeps up with on a busy machine. The connection that gets such
-	// a body waits for a collection after every garbageLimit bytes of them.
+	// largeBody is a body of which a few make more garbage than the collector keeps up with on a busy machine. The connection that gets
+	// such a body waits for a collection after every garbageLimit bytes of them.
 	largeBody    = 1 << 20
 	garbageLimit = 24 << 20
 )

@@ -90,9 +90,9 @@ func (p *pass) lookAtQueues(now time.Time) error {
 }
 
 // lookAtSource finds out whether the queue has no more messages. What others hold may come back: a connection that was cut, this
-// transfer's own included, holds messages until the broker notices. A queue counts as empty when it says so twice and no message has come in
-// between. Messages that a busy broker has taken out of the queue may still be on their way when it says so the first time. They come before
-// the broker answers on their channel.
+// transfer's own included, holds messages until the broker notices. A queue counts as empty when it says so twice and no message has come
+// in between. Messages that a busy broker has taken out of the queue may still be on their way when it says so the first time. They come
+// before the broker answers on their channel.
 func (p *pass) lookAtSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {

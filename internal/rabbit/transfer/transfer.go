@@ -258,7 +258,9 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 
 // isFinal says whether it is of no use to try again.
 func isFinal(err error) bool {
-	final := []error{ErrTooManyFailures, ErrTooSlow, ErrTooManyHeld, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn, brokererr.ErrAccessRefused}
+	final := []error{
+		ErrTooManyFailures, ErrTooSlow, ErrTooManyHeld, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn, brokererr.ErrAccessRefused,
+	}
 	return slices.ContainsFunc(final, func(reason error) bool { return errors.Is(err, reason) })
 }
 
