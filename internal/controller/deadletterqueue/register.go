@@ -110,13 +110,18 @@ func (r *Register) blocker(waiting *Place) *Place {
 }
 
 // host is the job that a browse may look beside of; nil if there is none. Browses slow a job down, so those of another namespace wait.
+// There is one browse at a time: two could give their messages back in another order.
 func (r *Register) host(browse *Place) *Place {
 	for _, place := range r.places {
-		if !place.waits && place.held != nil && place.turn.isAt(browse.turn) && place.user.Namespace == browse.user.Namespace {
+		if place.held != nil && place.turn.isAt(browse.turn) && place.user.Namespace == browse.user.Namespace && !r.isBrowsed(place) {
 			return place
 		}
 	}
 	return nil
+}
+
+func (r *Register) isBrowsed(job *Place) bool {
+	return slices.ContainsFunc(r.places, func(place *Place) bool { return place.beside == job })
 }
 
 // Turn is the turn that the user waits for, or has.
@@ -144,7 +149,7 @@ func (p *Place) LetIn(held func() int) {
 func (p *Place) IsBrowsed() bool {
 	p.register.mu.Lock()
 	defer p.register.mu.Unlock()
-	return slices.ContainsFunc(p.register.places, func(place *Place) bool { return place.beside == p })
+	return p.register.isBrowsed(p)
 }
 
 // Host returns how many messages the job holds that a browse has its place beside; false if the browse has the turn for itself.
