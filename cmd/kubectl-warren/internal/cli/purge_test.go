@@ -134,7 +134,7 @@ func TestEndsOfAPurge(t *testing.T) {
 		code   int
 	}{
 		"completed":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
-		"incomplete": {`{` + ended + `total: 9, examined: 8, conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, exitIncomplete},
+		"incomplete": {`{` + ended + `conditions: [{type: Ready, status: "False", reason: Incomplete, message: "2 of 2 messages that match deleted, 1 not seen"}]}`, exitIncomplete},
 		"cancelled":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
 		"failed":     {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.limit is 2: none was deleted"}]}`, exitFailed},
 		"stalled":    {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
