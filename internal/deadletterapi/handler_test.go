@@ -292,7 +292,7 @@ func TestTable(t *testing.T) {
 	w.broker.SetLetters("orders.dlq", rejected("1"))
 	const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 	for path, want := range map[string][]any{
-		allQueues: {"orders", "orders.dlq", "3", "2d2h"}, ofShop: {"orders", "orders.dlq", "3", "2d2h"},
+		allQueues: {"orders", "orders.dlq", "3", "2d2h", "0"}, ofShop: {"orders", "orders.dlq", "3", "2d2h", "0"},
 	} {
 		got := metav1.Table{}
 		w.get(path, table, &got)

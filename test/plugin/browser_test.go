@@ -82,18 +82,20 @@ func value[T any](b browser, action chromedp.Action[T]) T {
 	return found
 }
 
-// text is what a person reads on the page; nothing while another page comes.
+// text is what a person reads on the page; nothing until the page has loaded. Chromium forgets the nodes that it has named before that, and
+// lays them out anew when the stylesheet comes, so an earlier click can miss.
 func (b browser) text() string {
 	limited, cancel := context.WithTimeout(b.ctx, deadline.For(20*time.Second))
 	defer cancel()
-	text, err := chromedp.Run(limited, chromedp.Evaluate[string](`document.querySelector("main")?.innerText ?? ""`))
+	text, err := chromedp.Run(limited, chromedp.Evaluate[string](
+		`document.readyState === "complete" ? document.querySelector("main")?.innerText ?? "" : ""`))
 	if err != nil {
 		return ""
 	}
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// follow clicks on a link or a button, and waits until another page is there.
+// follow clicks on a link or a button, and waits until another page has loaded.
 func (b browser) follow(selector, heading string) {
 	GinkgoHelper()
 	b.run(chromedp.Click(selector, chromedp.NodeVisible))

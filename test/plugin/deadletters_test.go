@@ -40,7 +40,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
 
 		Eventually(func() string { return w.warren("dlq", "ls", editor).Out }).Should(MatchRegexp(
-			`^NAME     QUEUE        MESSAGES   COUNTED\norders   orders\.dlq   3          \d+m?s\n$`))
+			`^NAME     QUEUE        MESSAGES   COUNTED   UNDER WAY\norders   orders\.dlq   3          \d+m?s +-\n$`), "who may not list Redrives")
 		Expect(w.warren("dlq", "ls", "-A").Out).To(ContainSubstring(w.Namespace))
 
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0),

@@ -70,7 +70,7 @@ func wantTextOfResources(t *testing.T, value string) {
 		},
 		"dead-letter queues": func(out *bytes.Buffer) error {
 			queue := v1alpha1.DeadLetterQueue{ObjectMeta: cq.ObjectMeta, Queue: value}
-			return printDeadLetterQueues(out, []v1alpha1.DeadLetterQueue{queue}, now, true, false)
+			return printDeadLetterQueues(out, []v1alpha1.DeadLetterQueue{queue}, now, tableLook{namespaces: true, head: true})
 		},
 		"jobs": func(out *bytes.Buffer) error {
 			return printJobs(out, []job{redrive}, now, tableLook{namespaces: true, wide: true, head: true})
