@@ -38,9 +38,8 @@ type Handler struct {
 	finder *deadletterqueue.Finder
 	// admit returns the name of the sender of a request, or the error that answers the request.
 	admit func(context.Context, *http.Request, wish) (user string, err error)
-	looks looks
-	// answers are those under way.
-	answers *shares
+	// answers and looks are those under way.
+	answers, looks *shares
 	// users are those who take messages out of dead-letter queues.
 	users *deadletterqueue.Register
 	// redact matches the names of headers whose values are not shown.
@@ -202,7 +201,7 @@ func (h *Handler) target(ctx context.Context, r request, within time.Duration) (
 	if err != nil {
 		return target{}, nil, err
 	}
-	end, err := h.looks.begin()
+	end, err := h.looks.take(r.namespace)
 	if err != nil {
 		leave()
 		return target{}, nil, err

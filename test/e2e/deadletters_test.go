@@ -309,7 +309,7 @@ var _ = Describe("The dead-letter API", func() {
 		w.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 1}`)
 		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		Expect(string(someone.Answers("/orders/messages", http.StatusTooManyRequests))).To(
-			ContainSubstring(`Redrive \"again\" takes messages of queue \"orders.dlq\"; try again when that has ended`))
+			ContainSubstring(`Redrive \"again\" takes messages of queue \"orders.dlq\". Suspend the Redrive, or try again when it has ended`))
 		Expect(w.Kube.Delete(ctx(), w.GetRedrive("again"))).To(Succeed())
 		found := v1alpha1.DeadLetterList{}
 		someone.Get("/orders/messages?limit=1000", &found)
