@@ -42,6 +42,8 @@ type queuePage struct {
 	Trouble                string
 	Advisories             []v1alpha1.Advisory
 	Transfers              []transfer
+	// Running takes the messages of the queue, so that nobody can look at them; nil if no job does.
+	Running *transfer
 	// Refused is why nobody can look; MessagesRefused is why only counts are shown.
 	Refused, MessagesRefused []string
 	// Notices tell of messages that were not seen.
@@ -110,8 +112,10 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	transfers, _ := s.transfers(r.Context(), namespace) // whoever may not see them sees none
 	page.addTransfers(transfers)
 	code := http.StatusOK
-	if err := page.look(r, s); err != nil {
-		page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
+	if page.Running == nil {
+		if err := page.look(r, s); err != nil {
+			page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
+		}
 	}
 	return renderAs(w, code, "queue", page)
 }
@@ -121,6 +125,9 @@ func (p *queuePage) addTransfers(all []transfer) {
 	for _, each := range all {
 		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Completed) < recently) {
 			p.Transfers = append(p.Transfers, each)
+			if each.UnderWay > 0 {
+				p.Running = &each
+			}
 		}
 	}
 }

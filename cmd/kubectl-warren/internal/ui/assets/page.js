@@ -6,3 +6,24 @@ for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout", "htm
 for (const name of ["htmx:afterSwap", "htmx:sseMessage"]) {
   document.addEventListener(name, () => setStale(false))
 }
+
+// Enables the buttons for chosen messages while a message is chosen. Without this script, the next page asks to choose.
+const updateChoice = () => {
+  const form = document.getElementById("letters")
+  if (!form) return
+  const boxes = [...form.querySelectorAll("input[name=id]")]
+  const chosen = boxes.filter((box) => box.checked).length
+  for (const button of form.querySelectorAll("button")) button.disabled = chosen === 0
+  const all = document.getElementById("choose-all")
+  all.hidden = false
+  all.checked = chosen === boxes.length
+  all.indeterminate = chosen > 0 && chosen < boxes.length
+}
+document.addEventListener("change", (event) => {
+  if (event.target.id === "choose-all") {
+    for (const box of event.target.form.querySelectorAll("input[name=id]")) box.checked = event.target.checked
+  }
+  updateChoice()
+})
+for (const name of ["htmx:afterSwap", "pageshow"]) addEventListener(name, updateChoice)
+updateChoice()
