@@ -85,7 +85,7 @@ func (l *listCommand) run(ctx context.Context, names []string) error {
 		if l.nonEmpty {
 			what = "dead letters"
 		}
-		printf(l.ErrOut, "There is no ConsumerQueue with %s %s.\n", what, kube.where(l.all))
+		printf(l.ErrOut, "There is no ConsumerQueue with %s %s.%s\n", what, kube.where(l.all), elsewhere(l.all))
 		return nil
 	}
 	return l.print(list.Items, true)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,7 +97,7 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 	vhosts := file.VHosts()
 	switch {
 	case len(vhosts) == 0:
-		return options, fmt.Errorf("the file has neither queues nor exchanges")
+		return options, errors.New("the file has neither queues nor exchanges: want what `rabbitmqctl export_definitions` writes")
 	case i.vhost == "" && len(vhosts) > 1:
 		return options, usageError("the file has several vhosts: choose one by --vhost, of %s", quotedList(vhosts))
 	case i.vhost == "":

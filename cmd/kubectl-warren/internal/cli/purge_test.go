@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,7 +185,7 @@ func TestNumberTyped(t *testing.T) {
 		if deletes != (err == nil) {
 			t.Errorf("%q: %v", answer, err)
 		}
-		if err != nil && err.Error() != "no message was deleted: type 12, the number of messages, or give --yes" {
+		if err != nil && err.Error() != "cancelled, and no message was deleted: type 12, the number of messages, or add --yes" {
 			t.Errorf("%q: %v", answer, err)
 		}
 		if want := "Delete 12 messages from orders.dlq? There is no way back. Type the number of messages to delete: "; errOut.String() != want {
@@ -284,6 +286,12 @@ func TestErrorsExplained(t *testing.T) {
 		"no role for all namespaces": {
 			apierrors.NewForbidden(of("consumerqueues"), "", errors.New("not you at the cluster scope")),
 			"a role in one namespace is not enough for -A; name the namespace with --namespace",
+		},
+		"no API server": {
+			&url.Error{Op: "Get", URL: "https://127.0.0.1:1", Err: syscall.ECONNREFUSED}, "does the API server run, and is --context the right one?",
+		},
+		"credentials that expired": {
+			apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept your credentials. Log in again, or choose another --context",
 		},
 		"no such Redrive": {
 			apierrors.NewNotFound(of("redrives"), "orders-1"),

@@ -7,6 +7,10 @@ for (const name of ["htmx:afterSwap", "htmx:sseMessage"]) {
   document.addEventListener(name, () => setStale(false))
 }
 
+// Shows that a form was sent: to count messages may take a minute.
+addEventListener("submit", () => { document.body.ariaBusy = "true" })
+addEventListener("pageshow", () => { document.body.ariaBusy = null })
+
 // Enables the buttons for chosen messages while a message is chosen. Without this script, the next page asks to choose.
 const updateChoice = () => {
   const form = document.getElementById("letters")
