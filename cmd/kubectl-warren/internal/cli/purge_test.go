@@ -99,7 +99,7 @@ func TestStagesOfAPurge(t *testing.T) {
 		"completed":       {`{` + ended + `total: 2, examined: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 deleted", pace{true, 2, 0}},
 		"cancelled":       {`{` + ended + `total: 2, matched: 2, deleted: 1, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, jobs.Cancelled, "1 of 2 deleted", pace{true, 1, 1}},
 		"too many":        {`{` + ended + `total: 2, matched: 2, deleted: 0, conditions: [{type: Ready, status: "False", reason: MoreThanExpected}, {type: Stalled, status: "True"}]}`, jobs.Failed, "0 of 2 deleted", pace{true, 0, 2}},
-		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, atMost: 2, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 of 2 deleted", pace{true, 1, 1}},
+		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, atMost: 2, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 to 2 of 2 deleted", pace{true, 1, 1}},
 		"stalled":         {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, jobs.Stalled, "InvalidSelector: m", pace{}},
 	} {
 		t.Run(name, func(t *testing.T) {
