@@ -56,10 +56,12 @@ type queuePage struct {
 	Others    int64
 
 	Selection selection
-	Letters   []letterRow
-	Position  int64
-	Previous  string // links; empty if there is no such page
-	Next      string
+	// ListNotices describe messages that the selection of the list has no answer for.
+	ListNotices []string
+	Letters     []letterRow
+	Position    int64
+	Previous    string // links; empty if there is no such page
+	Next        string
 }
 
 // group is a row of the summary.
@@ -208,7 +210,7 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	}
 	for _, line := range letters.SeenLines(answer.Seen) {
 		if !slices.Contains(p.Notices, line) {
-			p.Notices = append(p.Notices, line)
+			p.ListNotices = append(p.ListNotices, line)
 		}
 	}
 	decoded, err := letters.Decode(answer)
