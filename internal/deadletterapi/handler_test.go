@@ -198,8 +198,8 @@ func TestRefusals(t *testing.T) {
 		"a delivery limit": {
 			spec: `{deadLetter: {queue: {deliveryLimit: 5}}}`,
 			want: refusal{
-				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a delivery limit: the broker may delete messages that are looked at. ` +
-					"Move all of them with a Redrive, or have the queue recreated with deliveryLimit Unlimited", "",
+				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a delivery limit: RabbitMQ may delete messages that are browsed. ` +
+					"Move all of them with a Redrive, or recreate the queue with deliveryLimit Unlimited", "",
 			},
 		},
 		"a classic queue": {
@@ -208,7 +208,7 @@ func TestRefusals(t *testing.T) {
 			},
 			want: refusal{
 				409, metav1.StatusReasonConflict,
-				`queue "orders.dlq" is a classic queue: only messages of a quorum queue keep their order when somebody looks`, "",
+				`queue "orders.dlq" is a classic queue: only a quorum queue keeps the order of messages that are browsed`, "",
 			},
 		},
 		"a single active consumer": {
@@ -216,8 +216,8 @@ func TestRefusals(t *testing.T) {
 				w.replace(vhost.Arguments{"x-queue-type": "quorum", "x-delivery-limit": int64(-1), "x-single-active-consumer": true})
 			},
 			want: refusal{
-				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a single active consumer: whoever looks gets no messages while ` +
-					"somebody consumes. Have the queue recreated without x-single-active-consumer", "",
+				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a single active consumer: RabbitMQ delivers messages to ` +
+					"that one only. Recreate the queue without x-single-active-consumer", "",
 			},
 		},
 		"a wrong parameter": {

@@ -75,13 +75,13 @@ func check(found deadletterqueue.Queue, details deadletterqueue.Details) error {
 	name := found.Names.Queue
 	switch {
 	case details.Type != vhost.TypeQuorum:
-		return conflict("queue %q is a %s queue: only messages of a quorum queue keep their order when somebody looks", name, details.Type)
+		return conflict("queue %q is a %s queue: only a quorum queue keeps the order of messages that are browsed", name, details.Type)
 	case details.SingleActiveConsumer:
-		return conflict("queue %q has a single active consumer: whoever looks gets no messages while somebody consumes. "+
-			"Have the queue recreated without x-single-active-consumer", name)
+		return conflict("queue %q has a single active consumer: RabbitMQ delivers messages to that one only. "+
+			"Recreate the queue without x-single-active-consumer", name)
 	case details.Limited:
-		return conflict("queue %q has a delivery limit: the broker may delete messages that are looked at. "+
-			"Move all of them with a Redrive, or have the queue recreated with deliveryLimit Unlimited", name)
+		return conflict("queue %q has a delivery limit: RabbitMQ may delete messages that are browsed. "+
+			"Move all of them with a Redrive, or recreate the queue with deliveryLimit Unlimited", name)
 	}
 	return nil
 }
