@@ -112,6 +112,15 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b := open(w.serve(), 1200)
 		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/transfers/redrive/slow"))
 		Eventually(b.text).Should(MatchRegexp(`^[1-9]\d* moved of 200 Moving`))
+
+		By("the page of the queue, which refreshes itself")
+		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/invoices"))
+		Eventually(b.text).Should(MatchRegexp(`Redrive slow takes messages of this queue, and [1-9]\d* messages are under way`))
+		b.screenshot("ui-queue-moving")
+		Expect(w.warren("dlq", "suspend", "slow")).To(HaveField("Code", 0))
+		Eventually(b.text).Should(ContainSubstring("Grouped by reason"), "messages are listed while the Redrive is suspended")
+
+		b.follow(`//a[text()="Redrive slow"]`, "Suspended")
 		b.follow(`//button[text()="Cancel"]`, "Cancelled")
 		Expect(w.EventuallyRedrive("slow", HaveField("Spec.Cancel", HaveValue(BeTrue())))).NotTo(BeNil())
 	})
@@ -120,6 +129,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
+		Expect(evaluate[bool](b, `[...document.querySelectorAll("#letters button")].every((button) => button.disabled)`)).To(BeTrue(), "no message is chosen")
 		b.run(chromedp.Click(`//input[@aria-label="Choose the message at position 1"]`), chromedp.Click(`//input[@aria-label="Choose the message at position 3"]`))
 		b.follow(`//button[text()="Move the chosen back…"]`, "2 chosen messages")
 		w.EventuallyMessages("orders.dlq", Equal(4))
@@ -199,12 +209,15 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 2 dead letters")
 		Eventually(b.text).Should(ContainSubstring(`<script>document.title="owned"</script>`))
-		for range 2 {
-			w.EventuallyMessages("orders.dlq", Equal(2))
+		isText := func() {
+			GinkgoHelper()
 			Expect(evaluate[int](b, `document.querySelectorAll("main script, main img, main b").length`)).To(BeZero())
 			Expect(evaluate[string](b, `document.title`)).NotTo(ContainSubstring("owned"))
-			b.run(chromedp.Click(`(//td[contains(@class, "sample")]/a | //nav/a[text()="orders"])[last()]`), chromedp.WaitVisible("h1"))
 		}
+		isText()
+		w.EventuallyMessages("orders.dlq", Equal(2))
+		b.follow(`(//td[contains(@class, "sample")]/a)[last()]`, "Came from")
+		isText()
 		Expect(evaluate[string](b, `(() => {
 			const script = document.createElement("script")
 			script.textContent = "document.title = 'owned'"
@@ -327,7 +340,6 @@ func (b browser) tabTo(text string) {
 	Fail("Tab does not lead to " + text)
 }
 
-// base is the address of the page.
 // base is the URL that all pages are below.
 func base(b browser) string {
 	return evaluate[string](b, `location.origin + "/" + location.pathname.split("/")[1]`)
