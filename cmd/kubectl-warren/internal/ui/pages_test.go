@@ -241,6 +241,16 @@ func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 	}
 }
 
+// Messages can be moved to each delay tier, and to other ConsumerQueues of the namespace.
+func TestDestinationsOfTheForm(t *testing.T) {
+	t.Parallel()
+	other := orders(0)
+	other.Name = "quarantine"
+	s := newSite(t, orders(3), other)
+	s.expect(path("namespaces", "shop", "queues", "orders", "redrive"), "the main queue the delay tier of 30s the delay tier of 5m "+
+		"the delay tier of 30m where each message was published first the main queue of quarantine")
+}
+
 // The progress of a job with a limit is against the limit.
 func TestProgressOfAJobWithALimit(t *testing.T) {
 	t.Parallel()
