@@ -3,6 +3,7 @@ package plugin
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -69,7 +71,20 @@ func (b browser) run(actions ...chromedp.Action[chromedp.Void]) {
 	GinkgoHelper()
 	limited, cancel := context.WithTimeout(b.ctx, deadline.For(20*time.Second))
 	defer cancel()
-	Expect(chromedp.Do(limited, actions...)).To(Succeed())
+	for _, action := range actions {
+		err := chromedp.Do(limited, action)
+		for isForgottenNode(err) {
+			err = chromedp.Do(limited, action)
+		}
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// isForgottenNode reports whether an action has done nothing because Chromium forgot its node: when a page has loaded, or refreshes itself,
+// nodes get other IDs.
+func isForgottenNode(err error) bool {
+	refused, ok := errors.AsType[*cdproto.Error](err)
+	return ok && refused.Message == "Could not find node with given id"
 }
 
 // value does something that has a value.
@@ -82,8 +97,7 @@ func value[T any](b browser, action chromedp.Action[T]) T {
 	return found
 }
 
-// text is what a person reads on the page; nothing until the page has loaded. Chromium forgets the nodes that it has named before that, and
-// lays them out anew when the stylesheet comes, so an earlier click can miss.
+// text is what a person reads on the page; nothing until the page has loaded. Before that, the stylesheet may still move what is clicked.
 func (b browser) text() string {
 	limited, cancel := context.WithTimeout(b.ctx, deadline.For(20*time.Second))
 	defer cancel()

@@ -115,7 +115,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 
 		By("the page of the queue, which refreshes itself")
 		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/invoices"))
-		Eventually(b.text).Should(MatchRegexp(`Redrive slow takes messages of this queue, and [1-9]\d* messages are under way`))
+		Eventually(b.text).Should(MatchRegexp(`^invoices: [1-9]\d* dead letters under way .* Redrive slow takes the messages of this queue`))
 		b.screenshot("ui-queue-moving")
 		Expect(w.warren("dlq", "suspend", "slow")).To(HaveField("Code", 0))
 		Eventually(b.text).Should(ContainSubstring("Grouped by reason"), "messages are listed while the Redrive is suspended")

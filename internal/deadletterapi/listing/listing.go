@@ -19,11 +19,11 @@ func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges
 	underWay := map[client.ObjectKey]int64{}
 	for i := range redrives {
 		job := &redrives[i]
-		underWay[client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.ConsumerQueueRef.Name}] += OfRedrive(job)
+		underWay[client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.ConsumerQueueRef.Name}] += UnderWayByRedrive(job)
 	}
 	for i := range purges {
 		job := &purges[i]
-		underWay[client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.ConsumerQueueRef.Name}] += OfPurge(job)
+		underWay[client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.ConsumerQueueRef.Name}] += UnderWayByPurge(job)
 	}
 	list := &v1alpha1.DeadLetterQueueList{TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterQueueList), Items: []v1alpha1.DeadLetterQueue{}}
 	for i := range queues {
@@ -37,9 +37,9 @@ func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges
 	return list
 }
 
-// OfRedrive returns how many messages a Redrive that takes messages has still to move or to pass over, by its status. A Redrive with a
+// UnderWayByRedrive returns how many messages a Redrive that takes messages has still to move or to pass over, by its status. A Redrive with a
 // limit below its total ends when it has moved that many.
-func OfRedrive(job *messaging.Redrive) int64 {
+func UnderWayByRedrive(job *messaging.Redrive) int64 {
 	status := job.Status
 	if !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend) {
 		return 0
@@ -50,8 +50,8 @@ func OfRedrive(job *messaging.Redrive) int64 {
 	return max(*status.Total-number(status.Examined), 0)
 }
 
-// OfPurge returns how many messages a Purge that takes messages has still to look at, or to delete once it has counted, by its status.
-func OfPurge(job *messaging.Purge) int64 {
+// UnderWayByPurge returns how many messages a Purge that takes messages has still to look at, or to delete once it has counted, by its status.
+func UnderWayByPurge(job *messaging.Purge) int64 {
 	status := job.Status
 	switch {
 	case !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend):

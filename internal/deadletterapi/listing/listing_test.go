@@ -53,7 +53,7 @@ func running(total, examined int64) messaging.TransferStatus {
 	}
 }
 
-func TestOfRedrive(t *testing.T) {
+func TestUnderWayByRedrive(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*messaging.Redrive)
@@ -78,14 +78,14 @@ func TestOfRedrive(t *testing.T) {
 			t.Parallel()
 			redrive := &messaging.Redrive{Status: messaging.RedriveStatus{TransferStatus: running(1264, 264), Moved: new(int64(15))}}
 			test.change(redrive)
-			if got := listing.OfRedrive(redrive); got != test.want {
+			if got := listing.UnderWayByRedrive(redrive); got != test.want {
 				t.Errorf("%d, want %d", got, test.want)
 			}
 		})
 	}
 }
 
-func TestOfPurge(t *testing.T) {
+func TestUnderWayByPurge(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status messaging.PurgeStatus
@@ -97,7 +97,7 @@ func TestOfPurge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := listing.OfPurge(&messaging.Purge{Status: test.status}); got != test.want {
+			if got := listing.UnderWayByPurge(&messaging.Purge{Status: test.status}); got != test.want {
 				t.Errorf("%d, want %d", got, test.want)
 			}
 		})

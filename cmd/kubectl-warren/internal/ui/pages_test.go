@@ -274,7 +274,8 @@ func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	s := newSite(t, orders(1264), moving(15))
 	page := path("namespaces", "shop", "queues", "orders")
 	s.expect(namespacePath("shop"), "1,264 dead letters in shop", "45 messages by Redrive some Moving")
-	s.expect(page, "orders: 1,264 dead letters", "Redrive some takes messages of this queue, and 45 messages are under way.", "15 of 60")
+	s.expect(page, "orders: 45 dead letters under way in queue orders.dlq , which had 1,264 messages, as of",
+		"Redrive some takes the messages of this queue.", "15 of 60")
 	_, body := s.do(http.MethodGet, page, nil)
 	if !strings.Contains(body, `hx-get="`+page+`"`) || strings.Contains(body, "no messages that can be listed") || len(s.asked) > 0 {
 		t.Errorf("want a page that refreshes itself and asks for no messages; %d requests, page:\n%s", len(s.asked), body)

@@ -7,6 +7,12 @@ for (const name of ["htmx:afterSwap", "htmx:sseMessage"]) {
   document.addEventListener(name, () => setStale(false))
 }
 
+// Keeps a refresh from replacing what the user presses: the browser would drop the click.
+let isPressed = false
+addEventListener("pointerdown", () => { isPressed = true })
+for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => { isPressed = false })
+document.addEventListener("htmx:beforeSwap", (event) => { if (isPressed) event.detail.shouldSwap = false })
+
 // Shows that a form was sent: to count messages may take a minute.
 addEventListener("submit", () => { document.body.ariaBusy = "true" })
 addEventListener("pageshow", () => { document.body.ariaBusy = null })
