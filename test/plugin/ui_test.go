@@ -125,6 +125,28 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		Expect(w.EventuallyRedrive("slow", HaveField("Spec.Cancel", HaveValue(BeTrue())))).NotTo(BeNil())
 	})
 
+	It("keeps a link that is pressed while the list refreshes", func() {
+		w := failing(failures...)
+		b := open(w.serve(), 1200)
+		refresh := func(event string) {
+			GinkgoHelper()
+			Expect(evaluate[bool](b, fmt.Sprintf(`(() => {
+				dispatchEvent(new PointerEvent(%q))
+				htmx.ajax("GET", location.href, {target: "#queues", select: "#queues", swap: "outerHTML"}).then(() => { globalThis.refreshed = %[1]q })
+				return true
+			})()`, event))).To(BeTrue())
+			Eventually(func() string { return evaluate[string](b, `globalThis.refreshed ?? ""`) }).Should(Equal(event))
+		}
+		isReplaced := func() bool {
+			return evaluate[bool](b, `globalThis.link !== document.querySelector("#queues a.strong")`)
+		}
+		Expect(evaluate[bool](b, `(globalThis.link = document.querySelector("#queues a.strong"), true)`)).To(BeTrue())
+		refresh("pointerdown")
+		Expect(isReplaced()).To(BeFalse(), "the link is pressed")
+		refresh("pointerup")
+		Eventually(isReplaced).Should(BeTrue(), "the link is not pressed any more")
+	})
+
 	It("moves the messages that are chosen", func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
