@@ -113,7 +113,7 @@ func (s session) connection(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v
 func (s session) brokerVersion(ctx context.Context, cq *v1alpha1.ConsumerQueue) (vhost.Version, error) {
 	bc, err := s.connection(ctx, cq)
 	if err != nil {
-		return vhost.Version{}, fmt.Errorf("the version of the broker is in the status of BrokerConnection %q: %w", cq.ConnectionName(), err)
+		return vhost.Version{}, fmt.Errorf("the broker version is in the status of BrokerConnection %q: %w", cq.ConnectionName(), err)
 	}
 	if bc.Status.BrokerVersion == "" {
 		return vhost.Version{}, fmt.Errorf("the status of BrokerConnection %q has no version of the broker yet: wait until it is Ready, "+

@@ -117,9 +117,9 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 // tiersOf returns the delays of the delay tiers of a ConsumerQueue; none if the spec is invalid.
 func tiersOf(cq *v1alpha1.ConsumerQueue) []string {
 	found, _ := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // delays depend on no version
-	var delays []string
-	for _, tier := range found.Tiers {
-		delays = append(delays, topology.CompactDelay(tier.Delay.Milliseconds()))
+	delays := make([]string, len(found.Tiers))
+	for i, tier := range found.Tiers {
+		delays[i] = topology.CompactDelay(tier.Delay.Milliseconds())
 	}
 	return delays
 }
