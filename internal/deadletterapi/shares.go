@@ -29,7 +29,9 @@ type shares struct {
 	inAll int
 }
 
-func newShares(verb string, most int) *shares { return &shares{verb: verb, max: most, taken: map[string]int{}} }
+func newShares(verb string, most int) *shares {
+	return &shares{verb: verb, max: most, taken: map[string]int{}}
+}
 
 func newAnswers() *shares { return newShares("wait for answers", maxAnswers) }
 

@@ -37,8 +37,8 @@ func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges
 	return list
 }
 
-// UnderWayByRedrive returns how many messages a Redrive that takes messages has still to move or to pass over, by its status. A Redrive with a
-// limit below its total ends when it has moved that many.
+// UnderWayByRedrive returns how many messages a running Redrive has still to move or to pass over, by its status. A Redrive with a limit
+// below its total ends when it has moved that many.
 func UnderWayByRedrive(job *messaging.Redrive) int64 {
 	status := job.Status
 	if !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend) {
@@ -50,7 +50,7 @@ func UnderWayByRedrive(job *messaging.Redrive) int64 {
 	return max(*status.Total-number(status.Examined), 0)
 }
 
-// UnderWayByPurge returns how many messages a Purge that takes messages has still to look at, or to delete once it has counted, by its status.
+// UnderWayByPurge returns how many messages a running Purge has still to look at, or to delete once it has counted, by its status.
 func UnderWayByPurge(job *messaging.Purge) int64 {
 	status := job.Status
 	switch {
