@@ -138,3 +138,17 @@ func TestSelectionsOfLinks(t *testing.T) {
 		})
 	}
 }
+
+func TestWhereText(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		ofQueue(`orders "new"`):                `died in queue orders "new"`,
+		ofQueue(""):                            "died in an unknown queue",
+		`origin.queue == "orders" && size > 5`: `origin.queue == "orders" && size > 5`,
+		`body.order.country == "DE"`:           `body.order.country == "DE"`,
+	} {
+		if got := whereText(expression); got != want {
+			t.Errorf("%s: %q, want %q", expression, got, want)
+		}
+	}
+}
