@@ -163,7 +163,7 @@ func TestNoToken(t *testing.T) {
 		want   string
 	}{
 		"no ServiceAccount": {apierrors.NewNotFound(accounts, "warren-dead-letters"), `serviceaccounts "warren-dead-letters" not found
-The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the namespace creates it, once:
+The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the namespace creates it, once (Helm names roles after the release):
   kubectl --namespace shop create serviceaccount warren-dead-letters
   kubectl --namespace shop create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters
 To show counts and no messages, bind the role warren-deadletterqueue-viewer-role instead. To use another ServiceAccount, add --service-account.
@@ -209,7 +209,7 @@ func TestRefused(t *testing.T) {
 	const nobody = "\n" + `Nobody answers at Service "warren-dead-letters" in namespace "warren-system". Is Warren in another namespace (--warren-namespace, --warren-service)? Otherwise the manager does not run, is older than the dead-letter API, or does not serve it. The one that does is shown by:
   kubectl --namespace warren-system get pods --selector messaging.warren.dev/active=true`
 	const isForbidden = `deadletterqueues.deadletters.messaging.warren.dev "orders" is forbidden: no` + "\n"
-	const grant = isForbidden + "A user with the role admin in the namespace gives the ServiceAccount the role:\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
+	const grant = isForbidden + "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
 	for name, test := range map[string]struct {
 		answer      http.HandlerFunc
 		subresource string

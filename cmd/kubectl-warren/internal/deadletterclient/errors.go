@@ -45,7 +45,7 @@ func (c *Client) explainToken(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return &Error{err, fmt.Sprintf("The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the "+
-			"namespace creates it, once:\n"+
+			"namespace creates it, once (Helm names roles after the release):\n"+
 			"  kubectl --namespace %[1]s create serviceaccount %[2]s\n"+
 			"%[3]s\n"+
 			"To show counts and no messages, bind the role %[4]s instead. To use another ServiceAccount, add --service-account.\n"+
@@ -96,7 +96,8 @@ func (c *Client) remedy(err error, status metav1.Status, subresource string) str
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("`kubectl warren dlq ls --namespace %s` lists the dead-letter queues of the namespace.", c.options.Namespace)
 	case apierrors.IsForbidden(err) && c.token != "":
-		return "A user with the role admin in the namespace gives the ServiceAccount the role:\n" + c.bindCommand(role[subresource])
+		return "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n" +
+			c.bindCommand(role[subresource])
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("Ask for the role in namespace %q: view is enough to count, edit to look at messages, admin to export them.",
 			c.options.Namespace)

@@ -199,7 +199,7 @@ func (s *Server) found(r *http.Request) (client.Object, error) {
 	return object, s.Kube.Get(r.Context(), client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, object)
 }
 
-// transfer shows how a Redrive or a Purge fares.
+// transfer shows the progress of a Redrive or a Purge.
 func (s *Server) transfer(w http.ResponseWriter, r *http.Request) error {
 	object, err := s.found(r)
 	if err != nil {
