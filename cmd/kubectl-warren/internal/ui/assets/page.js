@@ -9,7 +9,7 @@ for (const name of ["htmx:afterSwap", "htmx:sseMessage"]) {
 
 // Keeps a refresh from replacing what the user presses: the browser would drop the click.
 let isPressed = false
-addEventListener("pointerdown", () => { isPressed = true })
+addEventListener("pointerdown", (event) => { isPressed = event.button === 0 })
 for (const name of ["pointerup", "pointercancel"]) addEventListener(name, () => { isPressed = false })
 document.addEventListener("htmx:beforeSwap", (event) => { if (isPressed) event.detail.shouldSwap = false })
 
