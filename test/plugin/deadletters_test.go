@@ -173,7 +173,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			`Nobody answers at Service "warren-dead-letters" in`: {"orders", "--warren-namespace=default", "--as=admin", "--as-group=system:masters"},
 			`warren-dead-letters-proxy-role`:                     {"orders", "--warren-namespace=default"},
 			`serviceaccounts "nobody" not found`:                 {"orders", "--service-account=nobody"},
-			`you may not create tokens of "warren-dead-letters"`:       {"orders", "--as=stranger"},
+			`you may not create tokens of "warren-dead-letters"`: {"orders", "--as=stranger"},
 		} {
 			w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))),
 				append([]string{"dlq", "peek", editor}, args...)...)
