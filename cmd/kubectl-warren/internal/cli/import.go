@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
@@ -133,9 +133,13 @@ type manifestMetadata struct {
 
 func printQueues(out io.Writer, queues []*v1alpha1.ConsumerQueue) error {
 	for n, cq := range queues {
-		content, err := yaml.Marshal(manifest{
+		asJSON, err := json.Marshal(manifest{
 			APIVersion: cq.APIVersion, Kind: cq.Kind, Metadata: manifestMetadata{cq.Name, cq.Namespace}, Spec: cq.Spec,
 		})
+		if err != nil {
+			return err
+		}
+		content, err := yamlOf(asJSON)
 		if err != nil {
 			return err
 		}
