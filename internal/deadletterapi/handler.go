@@ -37,9 +37,8 @@ type Handler struct {
 	finder *deadletterqueue.Finder
 	// admit returns the name of the sender of a request, or the error that answers the request.
 	admit func(context.Context, *http.Request, wish) (user string, err error)
-	looks looks
-	// answers are those under way.
-	answers *shares
+	// answers and looks are those under way.
+	answers, looks *shares
 	// users are those who take messages out of dead-letter queues.
 	users *deadletterqueue.Register
 	// redact matches the names of headers whose values are not shown.
@@ -210,7 +209,7 @@ func (h *Handler) target(ctx context.Context, r request, complete bool) (target,
 	if err != nil {
 		return target{}, nil, err
 	}
-	end, err := h.looks.begin()
+	end, err := h.looks.take(r.namespace)
 	if err != nil {
 		place.Leave()
 		return target{}, nil, err

@@ -76,7 +76,7 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 	}
 	w.handler = &Handler{
 		reader: api, finder: deadletterqueue.NewFinder(api, pool, alone), users: &deadletterqueue.Register{},
-		answers: newShares(), redact: defaults,
+		answers: newAnswers(), looks: newLooks(), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
 		admit: func(_ context.Context, _ *http.Request, asked wish) (string, error) {
 			w.asked = asked
@@ -198,8 +198,8 @@ func TestRefusals(t *testing.T) {
 		"a delivery limit": {
 			spec: `{deadLetter: {queue: {deliveryLimit: 5}}}`,
 			want: refusal{
-				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a delivery limit: the broker may delete messages that are looked at. ` +
-					"Move all of them with a Redrive, or have the queue recreated with deliveryLimit Unlimited", "",
+				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a delivery limit: RabbitMQ may delete messages that are browsed. ` +
+					"Move all of them with a Redrive, or recreate the queue with deliveryLimit Unlimited", "",
 			},
 		},
 		"a classic queue": {
@@ -208,7 +208,7 @@ func TestRefusals(t *testing.T) {
 			},
 			want: refusal{
 				409, metav1.StatusReasonConflict,
-				`queue "orders.dlq" is a classic queue: only messages of a quorum queue keep their order when somebody looks`, "",
+				`queue "orders.dlq" is a classic queue: only a quorum queue keeps the order of messages that are browsed`, "",
 			},
 		},
 		"a single active consumer": {
@@ -216,8 +216,8 @@ func TestRefusals(t *testing.T) {
 				w.replace(vhost.Arguments{"x-queue-type": "quorum", "x-delivery-limit": int64(-1), "x-single-active-consumer": true})
 			},
 			want: refusal{
-				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a single active consumer: whoever looks gets no messages while ` +
-					"somebody consumes. Have the queue recreated without x-single-active-consumer", "",
+				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a single active consumer: RabbitMQ delivers messages to ` +
+					"that one only. Recreate the queue without x-single-active-consumer", "",
 			},
 		},
 		"a wrong parameter": {
@@ -292,7 +292,7 @@ func TestTable(t *testing.T) {
 	w.broker.SetLetters("orders.dlq", rejected("1"))
 	const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 	for path, want := range map[string][]any{
-		allQueues: {"orders", "orders.dlq", "3", "2d2h"}, ofShop: {"orders", "orders.dlq", "3", "2d2h"},
+		allQueues: {"orders", "orders.dlq", "3", "2d2h", "0"}, ofShop: {"orders", "orders.dlq", "3", "2d2h", "0"},
 	} {
 		got := metav1.Table{}
 		w.get(path, table, &got)
@@ -340,24 +340,8 @@ func TestLooksEnd(t *testing.T) {
 	w.broker.Fail(vhost.QueueID("orders.dlq"), errors.New("no connection"))
 	topologytest.Equal(t, "refusal", refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq": no connection`, "1"},
 		w.refusal(ofShop+"/orders/messages"))
-	topologytest.Equal(t, "running", 0, w.handler.looks.running)
+	topologytest.Equal(t, "running", 0, w.handler.looks.inAll)
 	topologytest.Equal(t, "answers", 0, w.handler.answers.inAll)
-}
-
-func TestLooksAtATime(t *testing.T) {
-	t.Parallel()
-	l := looks{}
-	var ends []func()
-	for range mostLooks {
-		end, err := l.begin()
-		topologytest.Equal(t, "error", nil, err)
-		ends = append(ends, end)
-	}
-	_, err := l.begin()
-	topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
-	ends[0]()
-	_, err = l.begin()
-	topologytest.Equal(t, "error when one has ended", nil, err)
 }
 
 // A look waits for a job that takes messages out of the same queue, and names it where that takes too long.
@@ -373,7 +357,9 @@ func TestALookWaitsForItsTurn(t *testing.T) {
 		job := h.users.Join(again, found.Turn(), func() {})
 		_, err := h.takeTurn(t.Context(), found, false)
 		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
-		topologytest.Equal(t, "error", `Redrive "again" takes messages of queue "orders.dlq"; try again when that has ended`, err.Error())
+		topologytest.Equal(t, "error", `Redrive "again" takes messages of queue "orders.dlq". Suspend the Redrive, or try again when it has ended`, err.Error())
+		seconds, _ := apierrors.SuggestsClientDelay(err)
+		topologytest.Equal(t, "seconds to wait for a job", retryLater, seconds)
 		job.LetIn(func() int { return 7 })
 		place, err := h.takeTurn(t.Context(), found, false)
 		topologytest.Equal(t, "error when the job lets browses in", nil, err)
@@ -399,14 +385,14 @@ func TestAnswersAtATime(t *testing.T) {
 	w.broker.SetLetters("orders.dlq", rejected("1"))
 	reads := make(chan struct{})
 	var clients sync.WaitGroup
-	for i := range maxAnswersEach {
+	for i := range maxEach {
 		lazy := lazyClient{httptest.NewRecorder(), reads, make(chan struct{}, 1)}
 		path := ofShop + "/orders/" + []string{"messages", "export"}[i%2]
 		clients.Go(func() { w.handler.routes().ServeHTTP(lazy, httptest.NewRequest(http.MethodGet, path, http.NoBody)) })
 		<-lazy.begun
 	}
 	topologytest.Equal(t, "refusal", refusal{
-		429, metav1.StatusReasonTooManyRequests, `2 other requests of namespace "shop" wait for answers; try again`, "1",
+		429, metav1.StatusReasonTooManyRequests, `2 of the requests that wait for answers are about namespace "shop"; try again`, "1",
 	}, w.refusal(ofShop+"/orders/messages"))
 	list := v1alpha1.DeadLetterQueueList{}
 	topologytest.Equal(t, "list", http.StatusOK, w.get(ofShop, "", &list).StatusCode)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -25,9 +24,6 @@ import (
 )
 
 const (
-	// mostLooks is how many look at a time. Each may take 8 MiB of messages that it tells of, and amqpconn.ConnectionBodies that are on their
-	// way.
-	mostLooks = 4
 	// lookTime is how long a look takes at most, but for an export.
 	lookTime = 30 * time.Second
 	// turnTime is how long a look waits for others that take messages out of the queue, and exportTurnTime how long each look of an export
@@ -36,27 +32,6 @@ const (
 	// retrySoon and retryLater are the seconds after which a client may ask again: the latter if something has to change first.
 	retrySoon, retryLater = 1, 30
 )
-
-// looks are those under way.
-type looks struct {
-	mu      sync.Mutex
-	running int
-}
-
-// begin counts a look, until end is called.
-func (l *looks) begin() (end func(), err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.running == mostLooks {
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d others look at queues; try again", mostLooks), retrySoon)
-	}
-	l.running++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.running--
-	}, nil
-}
 
 // takeTurn waits until no other user in this process takes messages out of a queue: messages that one holds are hidden from the others. A
 // look that need not be complete does not wait for a Redrive or a Purge that pauses for it.
@@ -78,13 +53,20 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, com
 	case <-granted:
 		return place, nil
 	case <-limit.C:
-		why := rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace)
-		err = apierrors.NewTooManyRequests(why+"; try again when that has ended", retrySoon)
+		err = whileUsed(rival, rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace))
 	case <-ctx.Done():
 		err = unavailable(retrySoon, ctx.Err().Error())
 	}
 	place.Leave()
 	return nil, err
+}
+
+// whileUsed is the answer where another user keeps the turn at a queue. A browse ends soon, and a job may take hours.
+func whileUsed(rival deadletterqueue.User, why string) error {
+	if rival.Kind == "" {
+		return apierrors.NewTooManyRequests(why+"; try again when that has ended", retrySoon)
+	}
+	return apierrors.NewTooManyRequests(why+". Suspend the "+rival.Kind+", or try again when it has ended", retryLater)
 }
 
 // target is a queue that may be looked at, in a place of the register.
@@ -99,13 +81,13 @@ func check(found deadletterqueue.Queue, details deadletterqueue.Details) error {
 	name := found.Names.Queue
 	switch {
 	case details.Type != vhost.TypeQuorum:
-		return conflict("queue %q is a %s queue: only messages of a quorum queue keep their order when somebody looks", name, details.Type)
+		return conflict("queue %q is a %s queue: only a quorum queue keeps the order of messages that are browsed", name, details.Type)
 	case details.SingleActiveConsumer:
-		return conflict("queue %q has a single active consumer: whoever looks gets no messages while somebody consumes. "+
-			"Have the queue recreated without x-single-active-consumer", name)
+		return conflict("queue %q has a single active consumer: RabbitMQ delivers messages to that one only. "+
+			"Recreate the queue without x-single-active-consumer", name)
 	case details.Limited:
-		return conflict("queue %q has a delivery limit: the broker may delete messages that are looked at. "+
-			"Move all of them with a Redrive, or have the queue recreated with deliveryLimit Unlimited", name)
+		return conflict("queue %q has a delivery limit: RabbitMQ may delete messages that are browsed. "+
+			"Move all of them with a Redrive, or recreate the queue with deliveryLimit Unlimited", name)
 	}
 	return nil
 }

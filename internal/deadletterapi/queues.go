@@ -16,13 +16,15 @@ import (
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
-// list tells of the dead-letter queues of a namespace, or of all, from what the operator knows: no broker is asked.
+// list lists the dead-letter queues of a namespace, or of all, from the caches of the manager. It asks no broker.
 func (h *Handler) list(ctx context.Context, namespace string) (*v1alpha1.DeadLetterQueueList, error) {
-	found := &messaging.ConsumerQueueList{}
-	if err := h.reader.List(ctx, found, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list ConsumerQueues: %w", err)
+	queues, redrives, purges := &messaging.ConsumerQueueList{}, &messaging.RedriveList{}, &messaging.PurgeList{}
+	for _, list := range []client.ObjectList{queues, redrives, purges} {
+		if err := h.reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list resources: %w", err)
+		}
 	}
-	return listing.List(found.Items), nil
+	return listing.List(queues.Items, redrives.Items, purges.Items), nil
 }
 
 // wantsTable says whether a client such as kubectl asks for a table to print.
@@ -46,6 +48,7 @@ func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
 			{Name: "Queue", Type: "string", Description: "the dead-letter queue at the broker"},
 			{Name: "Messages", Type: "string", Description: "how many messages there were"},
 			{Name: "Counted", Type: "string", Description: "how long ago they were counted"},
+			{Name: "Under way", Type: "string", Description: "how many messages running Redrives and Purges have still to go through"},
 		},
 		Rows: []metav1.TableRow{},
 	}
@@ -55,8 +58,12 @@ func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
 		if queue.Messages != nil {
 			messages, counted = fmt.Sprint(*queue.Messages), ago(now, queue.AsOf)
 		}
+		underWay := "<unknown>"
+		if queue.UnderWay != nil {
+			underWay = fmt.Sprint(*queue.UnderWay)
+		}
 		table.Rows = append(table.Rows, metav1.TableRow{
-			Cells: []any{queue.Name, queue.Queue, messages, counted},
+			Cells: []any{queue.Name, queue.Queue, messages, counted, underWay},
 			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{
 				TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: metav1.SchemeGroupVersion.String()},
 				ObjectMeta: queue.ObjectMeta,

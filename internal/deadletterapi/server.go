@@ -67,7 +67,7 @@ func Setup(mgr ctrl.Manager, finder *deadletterqueue.Finder, users *deadletterqu
 	label := label{pod: options.Pod, client: mgr.GetClient(), log: log, cleared: make(chan struct{})}
 	handler := &Handler{
 		reader: mgr.GetClient(), finder: finder, admit: gate{access, proxy}.admit, users: users,
-		answers: newShares(), redact: redact,
+		answers: newAnswers(), looks: newLooks(), redact: redact,
 		log: log,
 		watches: func(namespace string) bool {
 			return len(options.Namespaces) == 0 || slices.Contains(options.Namespaces, namespace)

@@ -1,7 +1,6 @@
 package deadletterapi
 
 import (
-	"strconv"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -9,30 +8,31 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A namespace has its share, and all together have no more than there is memory for.
+// A namespace has a second slot only while half of all slots are free, so that two namespaces cannot take all.
 func TestShares(t *testing.T) {
 	t.Parallel()
-	s := newShares()
-	refused := func(namespace string) bool {
-		_, err := s.take(namespace)
-		return apierrors.IsTooManyRequests(err)
-	}
-	var ends []func()
-	for number := range maxAnswers / maxAnswersEach {
-		namespace := "n" + strconv.Itoa(number)
-		for range maxAnswersEach {
-			end, err := s.take(namespace)
-			topologytest.Equal(t, "error in "+namespace, nil, err)
-			ends = append(ends, end)
+	s := newShares("wait", 4)
+	ends := map[string]func(){}
+	for _, step := range []struct {
+		namespace string
+		granted   bool
+	}{
+		{"a", true}, {"a", true}, {"a", false}, // its share
+		{"b", true}, {"b", false}, // a second slot out of the second half
+		{"c", true}, {"d", false}, // all are taken
+	} {
+		end, err := s.take(step.namespace)
+		if step.granted {
+			topologytest.Equal(t, "error in "+step.namespace, nil, err)
+			ends[step.namespace] = end
+		} else {
+			topologytest.Equal(t, "too many in "+step.namespace, true, apierrors.IsTooManyRequests(err))
 		}
-		topologytest.Equal(t, "more than the share of "+namespace, true, refused(namespace))
 	}
-	topologytest.Equal(t, "more than all", true, refused("another"))
-	ends[0]()
-	topologytest.Equal(t, "one has ended", false, refused("another"))
-	topologytest.Equal(t, "more than all again", true, refused("n0"))
-	for _, end := range ends[1:] {
-		end()
-	}
-	topologytest.Equal(t, "what is kept of namespaces without answers", map[string]int{"another": 1}, s.taken)
+	ends["c"]()
+	_, err := s.take("a")
+	topologytest.Equal(t, "the free slot is not for a namespace that has two", true, apierrors.IsTooManyRequests(err))
+	_, err = s.take("d")
+	topologytest.Equal(t, "the free slot is for a namespace that has none", nil, err)
+	topologytest.Equal(t, "what is kept of namespaces", map[string]int{"a": 2, "b": 1, "d": 1}, s.taken)
 }

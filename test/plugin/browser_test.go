@@ -3,6 +3,7 @@ package plugin
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -60,7 +62,8 @@ func open(url string, width int64) browser {
 	DeferCleanup(closeWindow)
 	Expect(chromedp.Do(window)).To(Succeed()) // the browser lives as long as the context of the first call
 	b := browser{window}
-	b.run(chromedp.EmulateViewport(width, 900), chromedp.Navigate(url), chromedp.WaitVisible("#main"))
+	b.run(chromedp.EmulateViewport(width, 900), chromedp.Navigate(url))
+	Eventually(b.text).ShouldNot(BeEmpty()) // the entry leads on to another page
 	return b
 }
 
@@ -69,7 +72,20 @@ func (b browser) run(actions ...chromedp.Action[chromedp.Void]) {
 	GinkgoHelper()
 	limited, cancel := context.WithTimeout(b.ctx, deadline.For(20*time.Second))
 	defer cancel()
-	Expect(chromedp.Do(limited, actions...)).To(Succeed())
+	for _, action := range actions {
+		err := chromedp.Do(limited, action)
+		for isForgottenNode(err) {
+			err = chromedp.Do(limited, action)
+		}
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// isForgottenNode reports whether an action has done nothing because Chromium forgot its node: when a page has loaded, or refreshes itself,
+// nodes get other IDs.
+func isForgottenNode(err error) bool {
+	refused, ok := errors.AsType[*cdproto.Error](err)
+	return ok && refused.Message == "Could not find node with given id"
 }
 
 // value does something that has a value.
@@ -82,18 +98,19 @@ func value[T any](b browser, action chromedp.Action[T]) T {
 	return found
 }
 
-// text is what a person reads on the page; nothing while another page comes.
+// text is what a person reads on the page; nothing until the page has loaded. Before that, the stylesheet may still move what is clicked.
 func (b browser) text() string {
 	limited, cancel := context.WithTimeout(b.ctx, deadline.For(20*time.Second))
 	defer cancel()
-	text, err := chromedp.Run(limited, chromedp.Evaluate[string](`document.querySelector("main")?.innerText ?? ""`))
+	text, err := chromedp.Run(limited, chromedp.Evaluate[string](
+		`document.readyState === "complete" ? document.querySelector("main")?.innerText ?? "" : ""`))
 	if err != nil {
 		return ""
 	}
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// follow clicks on a link or a button, and waits until another page is there.
+// follow clicks on a link or a button, and waits until another page has loaded.
 func (b browser) follow(selector, heading string) {
 	GinkgoHelper()
 	b.run(chromedp.Click(selector, chromedp.NodeVisible))

@@ -40,7 +40,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
 
 		Eventually(func() string { return w.warren("dlq", "ls", editor).Out }).Should(MatchRegexp(
-			`^NAME     QUEUE        MESSAGES   COUNTED\norders   orders\.dlq   3          \d+m?s\n$`))
+			`^NAME     QUEUE        MESSAGES   COUNTED   UNDER WAY\norders   orders\.dlq   3          \d+m?s +-\n$`), "who may not list Redrives")
 		Expect(w.warren("dlq", "ls", "-A").Out).To(ContainSubstring(w.Namespace))
 
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0),
@@ -102,7 +102,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))), "dlq", "show", "orders", editor)
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/messages"`)),
-			HaveField("ErrOut", ContainSubstring("gives the ServiceAccount the role:\n  kubectl --namespace "+w.Namespace+
+			HaveField("ErrOut", ContainSubstring("gives the ServiceAccount the role (Helm names roles after the release):\n  kubectl --namespace "+w.Namespace+
 				" create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role"))), "dlq", "peek", "orders", editor)
 	})
 
@@ -120,7 +120,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		Eventually(func() string { return viewer("ls").Out }).Should(MatchRegexp(`orders +orders\.dlq +2 `))
 		for _, verb := range []string{"show", "peek", "export"} {
 			Eventually(viewer).WithArguments(verb, "orders").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(
-				`you may create none of "warren-dead-letters" in namespace "`+w.Namespace+`". Somebody with the role admin`))), verb)
+				`you may not create tokens of "warren-dead-letters" in namespace "`+w.Namespace+`". A user with the role admin`))), verb)
 		}
 		Eventually(viewer).WithArguments("redrive", "orders", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
@@ -136,7 +136,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			HaveField("Code", 0), HaveField("Out", ContainSubstring("Queue orders.dlq: 2 messages."))))
 		for verb, role := range map[string]string{"peek": "warren-deadletterqueue-editor-role", "export": "warren-deadletterqueue-admin-role"} {
 			Eventually(viewer).WithArguments(verb, "orders").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", SatisfyAll(
-				ContainSubstring("gives the ServiceAccount the role:\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
+				ContainSubstring("gives the ServiceAccount the role (Helm names roles after the release):\n"), ContainSubstring(" --clusterrole="+role+" ")))), verb)
 		}
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
 	})
@@ -173,7 +173,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			`Nobody answers at Service "warren-dead-letters" in`: {"orders", "--warren-namespace=default", "--as=admin", "--as-group=system:masters"},
 			`warren-dead-letters-proxy-role`:                     {"orders", "--warren-namespace=default"},
 			`serviceaccounts "nobody" not found`:                 {"orders", "--service-account=nobody"},
-			`you may create none of "warren-dead-letters"`:       {"orders", "--as=stranger"},
+			`you may not create tokens of "warren-dead-letters"`: {"orders", "--as=stranger"},
 		} {
 			w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))),
 				append([]string{"dlq", "peek", editor}, args...)...)

@@ -165,6 +165,12 @@ var _ = Describe("kubectl warren dlq", func() {
 		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 1, requestedBy: jane}`)
 		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 
+		watching := w.command("dlq", "ls", "--watch", "orders")
+		listed, interrupted := &lines{}, make(chan error, 1)
+		watching.Stdout = listed
+		Expect(watching.Start()).To(Succeed())
+		go func() { interrupted <- watching.Wait() }()
+		Eventually(listed.String).Should(MatchRegexp(`^NAME .* UNDER WAY\norders .* [1-9]\d?\n`))
 		Expect(w.warren("dlq", "rate", "first", "2")).To(Equal(ended{Out: "Redrive first has rate 2.\n"}))
 		Expect(w.redrives()).To(ConsistOf(HaveField("Spec.Rate.IntVal", BeEquivalentTo(2))))
 		Expect(w.warren("dlq", "suspend", "redrive/first")).To(Equal(ended{Out: "Redrive first is suspended.\n"}))
@@ -173,6 +179,9 @@ var _ = Describe("kubectl warren dlq", func() {
 			`^NAME +CONSUMERQUEUE +STATE +PROGRESS +AGE +BY\nfirst +orders +Suspended +\d+ of 100 moved +\d+s +jane\n$`))
 		Expect(w.warren("dlq", "jobs", "payments")).To(Equal(ended{ErrOut: "There is no Redrive and no Purge of ConsumerQueue \"payments\" in namespace \"" + w.Namespace + "\".\n"}))
 		Expect(w.warren("dlq", "jobs", "-o", "jsonpath={.kind} {.items[*].kind}").Out).To(Equal("List Redrive"))
+		Eventually(listed.String).Should(MatchRegexp(`\norders .* 0\n$`), "nothing is under way while the Redrive is suspended")
+		Expect(watching.Process.Signal(interrupt)).To(Succeed())
+		Eventually(interrupted).Should(Receive(BeNil()), "Ctrl-C is no error")
 		Expect(w.warren("dlq", "resume", "first")).To(Equal(ended{Out: "Redrive first is resumed.\n"}))
 
 		Expect(w.warren("dlq", "cancel", "first")).To(HaveField("Code", 0))
@@ -223,6 +232,9 @@ var _ = Describe("kubectl warren dlq", func() {
 		w.park("orders.dlq", 100)
 		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 1}`)
 		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
+		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
+		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(
+			`Redrive "first" takes messages of queue "orders.dlq". Suspend the Redrive, or try again when it has ended`))), "dlq", "show", "orders")
 		waiting := w.command("dlq", "redrive", "orders", "--yes", "--detach", "-o", "name")
 		out, errOut := &bytes.Buffer{}, &lines{}
 		waiting.Stdout, waiting.Stderr = out, errOut

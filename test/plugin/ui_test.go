@@ -112,14 +112,46 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b := open(w.serve(), 1200)
 		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/transfers/redrive/slow"))
 		Eventually(b.text).Should(MatchRegexp(`^[1-9]\d* moved of 200 Moving`))
+
+		By("the page of the queue, which refreshes itself")
+		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/invoices"))
+		Eventually(b.text).Should(MatchRegexp(`^invoices: [1-9]\d* dead letters under way .* Redrive slow takes the messages of this queue`))
+		b.screenshot("ui-queue-moving")
+		Expect(w.warren("dlq", "suspend", "slow")).To(HaveField("Code", 0))
+		Eventually(b.text).Should(ContainSubstring("Grouped by reason"), "messages are listed while the Redrive is suspended")
+
+		b.follow(`//a[text()="Redrive slow"]`, "Suspended")
 		b.follow(`//button[text()="Cancel"]`, "Cancelled")
 		Expect(w.EventuallyRedrive("slow", HaveField("Spec.Cancel", HaveValue(BeTrue())))).NotTo(BeNil())
+	})
+
+	It("keeps a link that is pressed while the list refreshes", func() {
+		w := failing(failures...)
+		b := open(w.serve(), 1200)
+		refresh := func(event string) {
+			GinkgoHelper()
+			Expect(evaluate[bool](b, fmt.Sprintf(`(() => {
+				dispatchEvent(new PointerEvent(%q))
+				htmx.ajax("GET", location.href, {target: "#queues", select: "#queues", swap: "outerHTML"}).then(() => { globalThis.refreshed = %[1]q })
+				return true
+			})()`, event))).To(BeTrue())
+			Eventually(func() string { return evaluate[string](b, `globalThis.refreshed ?? ""`) }).Should(Equal(event))
+		}
+		isReplaced := func() bool {
+			return evaluate[bool](b, `globalThis.link !== document.querySelector("#queues a.strong")`)
+		}
+		Expect(evaluate[bool](b, `(globalThis.link = document.querySelector("#queues a.strong"), true)`)).To(BeTrue())
+		refresh("pointerdown")
+		Expect(isReplaced()).To(BeFalse(), "the link is pressed")
+		refresh("pointerup")
+		Eventually(isReplaced).Should(BeTrue(), "the link is not pressed any more")
 	})
 
 	It("moves the messages that are chosen", func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
+		Expect(evaluate[bool](b, `[...document.querySelectorAll("#letters button")].every((button) => button.disabled)`)).To(BeTrue(), "no message is chosen")
 		b.run(chromedp.Click(`//input[@aria-label="Choose the message at position 1"]`), chromedp.Click(`//input[@aria-label="Choose the message at position 3"]`))
 		b.follow(`//button[text()="Move the chosen back…"]`, "2 chosen messages")
 		w.EventuallyMessages("orders.dlq", Equal(4))
@@ -199,12 +231,15 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 2 dead letters")
 		Eventually(b.text).Should(ContainSubstring(`<script>document.title="owned"</script>`))
-		for range 2 {
-			w.EventuallyMessages("orders.dlq", Equal(2))
+		isText := func() {
+			GinkgoHelper()
 			Expect(evaluate[int](b, `document.querySelectorAll("main script, main img, main b").length`)).To(BeZero())
 			Expect(evaluate[string](b, `document.title`)).NotTo(ContainSubstring("owned"))
-			b.run(chromedp.Click(`(//td[contains(@class, "sample")]/a | //nav/a[text()="orders"])[last()]`), chromedp.WaitVisible("h1"))
 		}
+		isText()
+		w.EventuallyMessages("orders.dlq", Equal(2))
+		b.follow(`(//td[contains(@class, "sample")]/a)[last()]`, "Came from")
+		isText()
 		Expect(evaluate[string](b, `(() => {
 			const script = document.createElement("script")
 			script.textContent = "document.title = 'owned'"
@@ -327,7 +362,6 @@ func (b browser) tabTo(text string) {
 	Fail("Tab does not lead to " + text)
 }
 
-// base is the address of the page.
 // base is the URL that all pages are below.
 func base(b browser) string {
 	return evaluate[string](b, `location.origin + "/" + location.pathname.split("/")[1]`)

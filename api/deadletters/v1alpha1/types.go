@@ -26,6 +26,9 @@ type DeadLetterQueue struct {
 	Messages *int64 `json:"messages,omitempty"`
 	// asOf is when messages were counted.
 	AsOf *metav1.Time `json:"asOf,omitempty"`
+	// underWay is how many messages the running Redrives and Purges of the ConsumerQueue have still to go through, by their status. Absent
+	// outside of lists, and in `kubectl warren dlq ls` for users who may not list Redrives.
+	UnderWay *int64 `json:"underWay,omitempty"`
 	// consumers is how many others consume the queue. Absent in lists.
 	Consumers *int64 `json:"consumers,omitempty"`
 	// summary tells of the messages. Absent in lists.

@@ -1,9 +1,11 @@
-// Package listing tells of dead-letter queues what ConsumerQueues tell: no broker is asked. The dead-letter API and kubectl warren list
-// the same. It does no I/O.
+// Package listing describes dead-letter queues from the resources of Kubernetes, without asking a broker. The dead-letter API and kubectl
+// warren list the same. It does no I/O.
 package listing
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	messaging "github.com/warren-mq/warren/api/v1alpha1"
@@ -11,18 +13,74 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// List tells of the dead-letter queues of ConsumerQueues, in their order. Those without a dead-letter queue are left out.
-func List(queues []messaging.ConsumerQueue) *v1alpha1.DeadLetterQueueList {
+// List returns the dead-letter queues of ConsumerQueues, in their order, with what Redrives and Purges have under way. It leaves out
+// ConsumerQueues without a dead-letter queue.
+func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges []messaging.Purge) *v1alpha1.DeadLetterQueueList {
+	underWay := map[client.ObjectKey]int64{}
+	for i := range redrives {
+		job := &redrives[i]
+		underWay[client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.ConsumerQueueRef.Name}] += UnderWayByRedrive(job)
+	}
+	for i := range purges {
+		job := &purges[i]
+		underWay[client.ObjectKey{Namespace: job.Namespace, Name: job.Spec.ConsumerQueueRef.Name}] += UnderWayByPurge(job)
+	}
 	list := &v1alpha1.DeadLetterQueueList{TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterQueueList), Items: []v1alpha1.DeadLetterQueue{}}
 	for i := range queues {
-		if queue, has := QueueOf(&queues[i]); has {
-			list.Items = append(list.Items, queue)
+		queue, has := QueueOf(&queues[i])
+		if !has {
+			continue
 		}
+		queue.UnderWay = new(underWay[client.ObjectKeyFromObject(&queues[i])])
+		list.Items = append(list.Items, queue)
 	}
 	return list
 }
 
-// QueueOf tells what is known of the dead-letter queue of a ConsumerQueue; false if there is none.
+// UnderWayByRedrive returns how many messages a running Redrive has still to move or to pass over, by its status. A Redrive with a limit
+// below its total ends when it has moved that many.
+func UnderWayByRedrive(job *messaging.Redrive) int64 {
+	status := job.Status
+	if !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend) {
+		return 0
+	}
+	if limit := job.Spec.Limit; limit != nil && int64(*limit) < *status.Total {
+		return max(int64(*limit)-number(status.Moved), 0)
+	}
+	return max(*status.Total-number(status.Examined), 0)
+}
+
+// UnderWayByPurge returns how many messages a running Purge has still to look at, or to delete once it has counted, by its status.
+func UnderWayByPurge(job *messaging.Purge) int64 {
+	status := job.Status
+	switch {
+	case !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend):
+		return 0
+	case status.Matched != nil:
+		return max(*status.Matched-number(status.Deleted), 0)
+	}
+	return max(*status.Total-number(status.Examined), 0)
+}
+
+// takesMessages reports whether a job has counted its queue and takes messages out of it. Other users of the queue cannot see these
+// messages.
+func takesMessages(status messaging.TransferStatus, dryRun, suspend *bool) bool {
+	ready := meta.FindStatusCondition(status.Conditions, messaging.ConditionReady)
+	return status.Total != nil && status.CompletionTime == nil && !isSet(dryRun) && !isSet(suspend) &&
+		!meta.IsStatusConditionTrue(status.Conditions, messaging.ConditionStalled) &&
+		ready != nil && ready.Reason != messaging.ReasonQueued
+}
+
+func isSet(field *bool) bool { return field != nil && *field }
+
+func number(field *int64) int64 {
+	if field == nil {
+		return 0
+	}
+	return *field
+}
+
+// QueueOf returns what a ConsumerQueue tells of its dead-letter queue; false if it has none.
 func QueueOf(cq *messaging.ConsumerQueue) (v1alpha1.DeadLetterQueue, bool) {
 	names, err := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // names depend on no version
 	if err != nil || names.Queue == "" {

@@ -95,6 +95,14 @@ func (s session) where(all bool) string {
 	return fmt.Sprintf("in namespace %q", s.namespace)
 }
 
+// elsewhere says how to look in other namespaces, unless all are listed.
+func elsewhere(all bool) string {
+	if all {
+		return ""
+	}
+	return " To look elsewhere, add --namespace, or -A for all namespaces."
+}
+
 // connection reads the BrokerConnection of a ConsumerQueue.
 func (s session) connection(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
 	bc := &v1alpha1.BrokerConnection{}
@@ -105,11 +113,11 @@ func (s session) connection(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v
 func (s session) brokerVersion(ctx context.Context, cq *v1alpha1.ConsumerQueue) (vhost.Version, error) {
 	bc, err := s.connection(ctx, cq)
 	if err != nil {
-		return vhost.Version{}, fmt.Errorf("the version of the broker is told by BrokerConnection %q: %w", cq.ConnectionName(), err)
+		return vhost.Version{}, fmt.Errorf("the broker version is in the status of BrokerConnection %q: %w", cq.ConnectionName(), err)
 	}
 	if bc.Status.BrokerVersion == "" {
-		return vhost.Version{}, fmt.Errorf("BrokerConnection %q does not tell the version of its broker yet: wait until it is Ready, "+
-			"or give --broker-version with -f to plan without a cluster", bc.Name)
+		return vhost.Version{}, fmt.Errorf("the status of BrokerConnection %q has no version of the broker yet: wait until it is Ready, "+
+			"or add --broker-version with -f to plan without a cluster", bc.Name)
 	}
 	return vhost.ParseVersion(bc.Status.BrokerVersion)
 }

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
@@ -22,8 +24,8 @@ type listCommand struct {
 	*cluster
 	genericiooptions.IOStreams
 
-	output        *output
-	all, nonEmpty bool
+	output               *output
+	all, nonEmpty, watch bool
 }
 
 func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
@@ -32,34 +34,41 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "ls [NAME...]",
 		Short: "List dead-letter queues, with the number of messages that Warren counted last",
 		Long: "List the dead-letter queues of the namespace, the fullest first, with the number of messages that Warren counted last. " +
-			"ConsumerQueues tell that, so the right to list ConsumerQueues is all that it takes.",
+			"UNDER WAY is how many messages running Redrives and Purges have still to go through. The command reads ConsumerQueues, " +
+			"Redrives and Purges: the role view is enough.",
 		ValidArgsFunction: c.completeConsumerQueues,
 		RunE:              func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
 	}
 	l.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.Flags().BoolVarP(&l.all, "all-namespaces", "A", false, "list the dead-letter queues of all namespaces")
 	cmd.Flags().BoolVar(&l.nonEmpty, "non-empty", false, "list only queues with messages")
+	cmd.Flags().BoolVarP(&l.watch, "watch", "w", false, "go on, and print what changes")
 	return cmd
 }
 
 func (l *listCommand) run(ctx context.Context, names []string) error {
+	switch {
+	case l.all && len(names) > 0:
+		return usageError("a NAME and --all-namespaces do not go together")
+	case l.watch && l.output.format != formatTable:
+		return usageError("--watch prints a table: remove --output %s", l.output.format)
+	}
 	if err := l.output.validate(); err != nil {
 		return err
-	}
-	if l.all && len(names) > 0 {
-		return usageError("a NAME and --all-namespaces do not go together")
 	}
 	kube, err := l.open()
 	if err != nil {
 		return err
 	}
-	queues, err := kube.consumerQueues(ctx, l.all)
+	list, err := l.list(ctx, kube)
 	if err != nil {
 		return err
 	}
-	list := listing.List(queues.Items)
 	if err := checkNames(list.Items, names); err != nil {
 		return err
+	}
+	if l.watch {
+		return l.follow(ctx, kube, names, list.Items)
 	}
 	list.Items = fullest(list.Items, names, l.nonEmpty)
 	if printed, err := l.output.printed(l.Out, list); printed || err != nil {
@@ -76,10 +85,76 @@ func (l *listCommand) run(ctx context.Context, names []string) error {
 		if l.nonEmpty {
 			what = "dead letters"
 		}
-		printf(l.ErrOut, "There is no ConsumerQueue with %s %s.\n", what, kube.where(l.all))
+		printf(l.ErrOut, "There is no ConsumerQueue with %s %s.%s\n", what, kube.where(l.all), elsewhere(l.all))
 		return nil
 	}
-	return printDeadLetterQueues(l.Out, list.Items, time.Now(), l.all, isColoured(l.Out))
+	return l.print(list.Items, true)
+}
+
+// list reads the dead-letter queues. Users who may not list Redrives get them without the messages under way.
+func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLetterQueueList, error) {
+	queues, err := kube.consumerQueues(ctx, l.all)
+	if err != nil {
+		return nil, err
+	}
+	redrives, purges, err := kube.redrivesAndPurges(ctx, l.all)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	list := listing.List(queues.Items, redrives, purges)
+	for i := range list.Items {
+		if err != nil {
+			list.Items[i].UnderWay = nil
+		}
+	}
+	return list, nil
+}
+
+// watchInterval is how often `dlq ls --watch` lists. Its rows depend on three kinds of resources, so three watches would cost more than
+// they save.
+const watchInterval = 2 * time.Second
+
+// follow prints the queues, then a row for each queue that changes, until the command is stopped.
+func (l *listCommand) follow(ctx context.Context, kube session, names []string, last []v1alpha1.DeadLetterQueue) error {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	if err := l.print(fullest(slices.Clone(last), names, l.nonEmpty), true); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		list, err := l.list(ctx, kube)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := l.print(fullest(changed(last, list.Items), names, false), false); err != nil {
+			return err
+		}
+		last = list.Items
+	}
+}
+
+// changed returns the queues that are new or have other numbers than before. A queue that is gone has no row.
+func changed(before, now []v1alpha1.DeadLetterQueue) []v1alpha1.DeadLetterQueue {
+	type numbers struct{ messages, underWay string }
+	numbersOf := func(queue v1alpha1.DeadLetterQueue) numbers {
+		return numbers{orDash(queue.Messages), orDash(queue.UnderWay)}
+	}
+	known := map[client.ObjectKey]numbers{}
+	for _, queue := range before {
+		known[client.ObjectKey{Namespace: queue.Namespace, Name: queue.Name}] = numbersOf(queue)
+	}
+	return slices.DeleteFunc(slices.Clone(now), func(queue v1alpha1.DeadLetterQueue) bool {
+		was, isKnown := known[client.ObjectKey{Namespace: queue.Namespace, Name: queue.Name}]
+		return isKnown && was == numbersOf(queue)
+	})
 }
 
 // checkNames refuses the name of a ConsumerQueue that does not exist or has no dead-letter queue.
@@ -105,19 +180,26 @@ func fullest(queues []v1alpha1.DeadLetterQueue, names []string, nonEmpty bool) [
 	return queues
 }
 
-func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now time.Time, namespaces, coloured bool) error {
-	head := []string{"NAME", "QUEUE", "MESSAGES", "COUNTED"}
-	if namespaces {
+func (l *listCommand) print(queues []v1alpha1.DeadLetterQueue, withHead bool) error {
+	return printDeadLetterQueues(l.Out, queues, time.Now(), tableLook{namespaces: l.all, head: withHead, coloured: isColoured(l.Out)})
+}
+
+func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now time.Time, look tableLook) error {
+	head := []string{"NAME", "QUEUE", "MESSAGES", "COUNTED", "UNDER WAY"}
+	if look.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
-	rows := newTable(coloured, head...)
+	if !look.head {
+		head = nil
+	}
+	rows := newTable(look.coloured, head...)
 	for _, queue := range queues {
 		counted := "-"
 		if queue.AsOf != nil {
 			counted = duration.HumanDuration(now.Sub(queue.AsOf.Time))
 		}
-		row := []cell{text(queue.Name), text(queue.Queue), deadCell(queue.Messages), text(counted)}
-		if namespaces {
+		row := []cell{text(queue.Name), text(queue.Queue), deadCell(queue.Messages), text(counted), deadCell(queue.UnderWay)}
+		if look.namespaces {
 			row = append([]cell{text(queue.Namespace)}, row...)
 		}
 		rows.add(row...)

@@ -41,3 +41,28 @@ func TestFullestQueuesFirst(t *testing.T) {
 		})
 	}
 }
+
+// Each change of a number is a row of its own, and time alone is no change.
+func TestChangedQueues(t *testing.T) {
+	t.Parallel()
+	queue := func(name string, messages, underWay *int64) v1alpha1.DeadLetterQueue {
+		return v1alpha1.DeadLetterQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Messages: messages, UnderWay: underWay, AsOf: new(metav1.Now()),
+		}
+	}
+	before := []v1alpha1.DeadLetterQueue{
+		queue("same", new(int64(3)), new(int64(0))), queue("more", new(int64(3)), nil), queue("counted", nil, nil),
+		queue("moving", new(int64(3)), new(int64(0))), queue("gone", new(int64(3)), nil),
+	}
+	now := []v1alpha1.DeadLetterQueue{
+		queue("same", new(int64(3)), new(int64(0))), queue("more", new(int64(4)), nil), queue("counted", new(int64(0)), nil),
+		queue("moving", new(int64(3)), new(int64(2))), queue("new", nil, nil),
+	}
+	var got []string
+	for _, each := range changed(before, now) {
+		got = append(got, each.Name)
+	}
+	if difference := cmp.Diff([]string{"more", "counted", "moving", "new"}, got); difference != "" {
+		t.Errorf("queues (-want +got):\n%s", difference)
+	}
+}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"time"
 
@@ -72,11 +71,11 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 	}
 	list := v1alpha1.DeadLetterList{}
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return fmt.Errorf("the answer of the dead-letter API is no list of messages: %w", err)
+		return unknownAnswer(err)
 	}
 	decoded, err := letters.Decode(list)
 	if err != nil {
-		return err
+		return unknownAnswer(err)
 	}
 	if p.output.format == formatName {
 		for _, line := range letters.SeenLines(list.Seen) {

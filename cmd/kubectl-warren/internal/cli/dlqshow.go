@@ -69,16 +69,22 @@ func (s *showCommand) run(ctx context.Context, name string, query url.Values) er
 	}
 	queue := v1alpha1.DeadLetterQueue{}
 	if err := json.Unmarshal(answer, &queue); err != nil {
-		return fmt.Errorf("the answer of the dead-letter API is no summary: %w", err)
+		return unknownAnswer(err)
 	}
 	if queue.Summary == nil {
-		return errors.New("the answer of the dead-letter API is no summary")
+		return unknownAnswer(errors.New("it has no summary"))
 	}
 	if err := printSummary(s.Out, queue, time.Now(), isColoured(s.Out)); err != nil {
 		return err
 	}
 	printf(s.ErrOut, "%s", nextOf(queue, namespace))
 	return nil
+}
+
+// unknownAnswer is the error of an answer that this version cannot read.
+func unknownAnswer(err error) error {
+	return fmt.Errorf("this version of kubectl warren cannot read the answer of the dead-letter API, `kubectl warren version` prints both "+
+		"versions: %w", err)
 }
 
 // ask returns the whole answer of the dead-letter API.

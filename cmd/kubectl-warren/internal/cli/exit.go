@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
@@ -104,6 +105,10 @@ func explain(err error) string {
 		return err.Error() + ": `kubectl warren dlq jobs` lists the Redrives and Purges of the namespace"
 	case apierrors.IsNotFound(err):
 		return err.Error() + ": `kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all"
+	case utilnet.IsConnectionRefused(err), utilnet.IsTimeout(err):
+		return err.Error() + ": does the API server run, and is --context the right one?"
+	case apierrors.IsUnauthorized(err):
+		return err.Error() + ": the API server does not accept your credentials. Log in again, or choose another --context"
 	case apierrors.IsForbidden(err) && resourceOf(err) == "purges":
 		return err.Error() + ": only the role admin in the namespace lets you delete dead letters; view is enough to look at Purges"
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "at the cluster scope"):

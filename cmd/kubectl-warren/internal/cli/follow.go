@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
-// follow prints how a job fares until the job has ended, and returns the job; nil if the command is stopped before.
+// follow prints the progress of a job until the job has ended, and returns the job; nil if the command is stopped before.
 func follow(ctx context.Context, kube session, streams genericiooptions.IOStreams, j job) (job, error) {
 	progress := &progress{out: streams.ErrOut, terminal: isTerminal(streams.ErrOut)}
 	last, err := kube.await(ctx, j, func(now job) bool {
@@ -26,7 +26,7 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 		return nil, err
 	}
 	if last == nil {
-		printf(streams.ErrOut, "%s %q goes on without this command. To see how it fares, or to end it:\n"+
+		printf(streams.ErrOut, "%s %q goes on without this command. To see its progress, or to end it:\n"+
 			"  kubectl warren dlq follow %s --namespace %s\n  kubectl warren dlq cancel %s --namespace %s\n",
 			j.kind(), j.object().GetName(), j.argument(), kube.namespace, j.argument(), kube.namespace)
 		return nil, nil
@@ -55,7 +55,7 @@ func sayEnd(streams genericiooptions.IOStreams, j job) error {
 	return nil
 }
 
-// progress prints how a job fares: on a terminal in one line, elsewhere a line for each change.
+// progress prints the progress of a job: on a terminal in one line, elsewhere a line for each change.
 type progress struct {
 	out      io.Writer
 	terminal bool

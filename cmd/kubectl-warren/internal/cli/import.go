@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
@@ -96,7 +97,7 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 	vhosts := file.VHosts()
 	switch {
 	case len(vhosts) == 0:
-		return options, fmt.Errorf("the file has neither queues nor exchanges")
+		return options, errors.New("the file has neither queues nor exchanges: want what `rabbitmqctl export_definitions` writes")
 	case i.vhost == "" && len(vhosts) > 1:
 		return options, usageError("the file has several vhosts: choose one by --vhost, of %s", quotedList(vhosts))
 	case i.vhost == "":
@@ -132,9 +133,13 @@ type manifestMetadata struct {
 
 func printQueues(out io.Writer, queues []*v1alpha1.ConsumerQueue) error {
 	for n, cq := range queues {
-		content, err := yaml.Marshal(manifest{
+		asJSON, err := json.Marshal(manifest{
 			APIVersion: cq.APIVersion, Kind: cq.Kind, Metadata: manifestMetadata{cq.Name, cq.Namespace}, Spec: cq.Spec,
 		})
+		if err != nil {
+			return err
+		}
+		content, err := yamlOf(asJSON)
 		if err != nil {
 			return err
 		}

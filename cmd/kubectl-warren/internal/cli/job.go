@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -57,6 +58,14 @@ func readyText(j job) string {
 		return "Pending"
 	}
 	return printable.Text(ready.Reason + ": " + ready.Message)
+}
+
+// doneText is how many messages a job moved or deleted. After a crash, a job that has ended knows only a range.
+func doneText(j job, done *int64) string {
+	if atMost := number(j.status().AtMost); outcomeOf(j).Ended() && atMost > number(done) {
+		return fmt.Sprintf("%d to %d", number(done), atMost)
+	}
+	return decimal(number(done))
 }
 
 func messageOf(j job) string {

@@ -92,6 +92,11 @@ func (c *cluster) cancelJob(ctx context.Context, streams genericiooptions.IOStre
 	return nil
 }
 
+// alreadyEnded is the error of a command that changes a job.
+func alreadyEnded(j job) error {
+	return fmt.Errorf("the %s %q has ended already: %s. Create another one to go on", j.kind(), j.object().GetName(), readyText(j))
+}
+
 // patchJob changes fields of the spec of the job that an argument names. A job that has ended is an error.
 func (c *cluster) patchJob(ctx context.Context, argument string, fields map[string]any) (session, job, error) {
 	kube, err := c.open()
@@ -103,7 +108,7 @@ func (c *cluster) patchJob(ctx context.Context, argument string, fields map[stri
 		return kube, nil, err
 	}
 	if outcomeOf(named).Ended() {
-		return kube, nil, fmt.Errorf("the %s %q has ended already: %s", named.kind(), named.object().GetName(), readyText(named))
+		return kube, nil, alreadyEnded(named)
 	}
 	patch, err := json.Marshal(map[string]any{"spec": fields})
 	if err != nil {

@@ -62,14 +62,19 @@ func (s session) job(ctx context.Context, argument string) (job, error) {
 
 // jobs lists the Redrives and Purges of the namespace, or of all. A user who may not list Purges gets the Redrives.
 func (s session) jobs(ctx context.Context, all bool) ([]job, error) {
+	redrives, purges, err := s.redrivesAndPurges(ctx, all)
+	return jobsOf(redrives, purges), err
+}
+
+func (s session) redrivesAndPurges(ctx context.Context, all bool) ([]v1alpha1.Redrive, []v1alpha1.Purge, error) {
 	redrives, purges := &v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}
 	if err := s.List(ctx, redrives, s.inNamespace(all)...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := s.List(ctx, purges, s.inNamespace(all)...); err != nil && !apierrors.IsForbidden(err) {
-		return nil, err
+		return nil, nil, err
 	}
-	return jobsOf(redrives.Items, purges.Items), nil
+	return redrives.Items, purges.Items, nil
 }
 
 func jobsOf(redrives []v1alpha1.Redrive, purges []v1alpha1.Purge) []job {

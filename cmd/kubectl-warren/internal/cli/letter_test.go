@@ -68,7 +68,9 @@ func TestDeadLetterQueuesPrinted(t *testing.T) {
 	for name, all := range map[string]bool{"queues": false, "queues-all": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			golden(t, name, printed(t, func(out *bytes.Buffer) error { return printDeadLetterQueues(out, list.Items, now, all, false) }))
+			golden(t, name, printed(t, func(out *bytes.Buffer) error {
+				return printDeadLetterQueues(out, list.Items, now, tableLook{namespaces: all, head: true})
+			}))
 		})
 	}
 }

@@ -2,22 +2,29 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	messaging "github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Whatever a message holds, a terminal gets text, and JSON stays the same JSON.
+// Whatever a message, a spec or a broker says, each command prints text, and JSON stays the same JSON.
 func FuzzPrintable(f *testing.F) {
 	for _, value := range []string{"Straße 7", "\x1b]0;owned\x07", "a\nb\tc", "\u202etxt.exe", "a\U000e0041", "no UTF-8 \x9b"} {
 		f.Add(value)
@@ -25,29 +32,118 @@ func FuzzPrintable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		wantText(t, "line", printable.Text(value), "")
 		wantText(t, "lines", strings.Join(printable.Lines(value), "\n"), "\n\t")
-		letter := v1alpha1.DeadLetter{
-			ID: value, Reason: value, Origin: v1alpha1.Origin{Queue: value, Exchange: &value, RoutingKey: &value},
-			Properties: map[string]any{value: value, "list": []any{value}},
-			Headers: map[string]any{
-				value: value, "x-death": []any{value, map[string]any{"reason": value, "queue": value, "time": value, "routing-keys": value}},
-			},
-			Body: value, BodyEncoding: v1alpha1.UTF8, Warnings: []v1alpha1.Warning{v1alpha1.Warning(value)},
-		}
-		out := &bytes.Buffer{}
-		if err := printLetter(out, letter, now); err != nil {
-			t.Fatal(err)
-		}
-		wantText(t, "letter", out.String(), "\n\t")
-		wantSameJSON(t, letter)
-		wantTextOfResources(t, value)
+		wantSameJSON(t, letterOf(value))
+		wantTextOfCommands(t, value)
 	})
 }
 
-// wantTextOfResources checks what the commands print about resources: names come from a spec or a broker, messages from a broker.
-func wantTextOfResources(t *testing.T, value string) {
+// wantTextOfCommands checks what each command prints. Names come from a spec or a broker, messages from a broker, bodies and headers from
+// publishers.
+func wantTextOfCommands(t *testing.T, value string) {
 	t.Helper()
+	for command, print := range printedByCommands(value) {
+		out := &bytes.Buffer{}
+		if err := print(out); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		wantText(t, command, out.String(), "\n\t")
+	}
+}
+
+// printNoTexts are the commands that print no text of a broker, a spec or a message: names of jobs are DNS names.
+var printNoTexts = []string{"completion", "dlq rate", "dlq resume", "dlq suspend", "ui"}
+
+// printedByCommands are the functions by which commands print, given this value for each text that they have not made themselves.
+func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
+	cq, redrive, queue := resourcesOf(value)
+	queues := []messaging.ConsumerQueue{*cq}
+	all := tableLook{namespaces: true, wide: true, head: true}
+	count := func(out *bytes.Buffer) error {
+		command := &jobCommand{IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: out, In: strings.NewReader("")}, say: out}
+		codeOf(command.sayCount(redrive, value), out)
+		command.ask(context.Background(), value)
+		return command.sayCount(countedBy(redrive), value)
+	}
+	return map[string]func(out *bytes.Buffer) error{
+		"plan": func(out *bytes.Buffer) error {
+			return printPreview(out, preview.Preview{
+				Namespace: value, ConsumerQueue: value, BrokerVersion: value, Notes: []string{value}, Objects: []preview.Object{
+					{Kind: messaging.KindQueue, Name: value, Message: value, Arguments: vhost.Arguments{value: value}},
+					{Kind: messaging.KindBinding, Source: value, Destination: value, RoutingKey: value, Type: messaging.ExchangeType(value)},
+					{Kind: messaging.KindQueue, Differences: []preview.Difference{{Path: value, Desired: value, Observed: value}}},
+				},
+			}, true, false)
+		},
+		"diff": func(out *bytes.Buffer) error { return printDiff(out, cq, true, false) },
+		"tree": func(out *bytes.Buffer) error { return printTree(out, cq, false) },
+		"status": func(out *bytes.Buffer) error {
+			return errors.Join(printStatus(out, cq, false), printStatuses(out, queues, all))
+		},
+		"dlq ls": func(out *bytes.Buffer) error {
+			return printDeadLetterQueues(out, []v1alpha1.DeadLetterQueue{queue}, now, all)
+		},
+		"dlq show": func(out *bytes.Buffer) error {
+			saying(out)(value)
+			printf(out, "%s", nextOf(queue, value))
+			return printSummary(out, queue, now, false)
+		},
+		"dlq peek": func(out *bytes.Buffer) error {
+			list := v1alpha1.DeadLetterList{Queue: value, Seen: queue.Summary.Seen}
+			return printLetters(out, list, []v1alpha1.DeadLetter{letterOf(value)}, now)
+		},
+		"dlq export": func(out *bytes.Buffer) error {
+			line, err := json.Marshal(v1alpha1.ExportedDeadLetter{ID: value, RoutingKey: value, Properties: map[string]any{value: value}})
+			if err == nil {
+				_, _, err = deadletterclient.CopyExport(out, strings.NewReader(string(line)+"\n"+`{"kind":"ExportEnd","count":1}`+"\n"))
+			}
+			return err
+		},
+		"dlq redrive": count,
+		"dlq purge": func(out *bytes.Buffer) error {
+			printf(out, "%s\n", purgeQuestion(messaging.QueueName(value), messaging.PurgeSpec{Limit: 1}))
+			return count(out)
+		},
+		"dlq jobs": func(out *bytes.Buffer) error { return printJobs(out, []job{redrive}, now, all) },
+		"dlq follow": func(out *bytes.Buffer) error {
+			(&progress{out: out}).show(redrive, now)
+			codeOf(sayEnd(genericiooptions.IOStreams{Out: out, ErrOut: out}, redrive), out)
+			return nil
+		},
+		"dlq cancel": func(out *bytes.Buffer) error {
+			codeOf(alreadyEnded(redrive), out)
+			return nil
+		},
+		"export": func(out *bytes.Buffer) error {
+			_, err := (&output{format: formatJSON}).printed(out, definitions.File{Queues: []definitions.Queue{{Name: value, VHost: value}}})
+			return err
+		},
+		"import": func(out *bytes.Buffer) error {
+			printFindings(out, 1, vhost.RabbitMQ43, []definitions.Finding{{Kind: definitions.Differs, ConsumerQueue: value, Message: value}})
+			return printQueues(out, []*messaging.ConsumerQueue{cq})
+		},
+		"version": func(out *bytes.Buffer) error {
+			printVersions(out, versions{Managers: []managerVersion{{Namespace: value, Name: value, Image: value, Version: value}}})
+			return nil
+		},
+		"any, with an error": func(out *bytes.Buffer) error {
+			codeOf(errors.New(value), out)
+			return nil
+		},
+		"any, with -o jsonpath": func(out *bytes.Buffer) error {
+			o := &output{format: "jsonpath={.text}", allowed: []string{formatJSON}}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			_, err := o.printed(out, map[string]string{"text": value})
+			return err
+		},
+	}
+}
+
+// resourcesOf are resources and an answer of the dead-letter API in which each text is this value.
+func resourcesOf(value string) (*messaging.ConsumerQueue, redriveJob, v1alpha1.DeadLetterQueue) {
 	conditions := []metav1.Condition{{Type: messaging.ConditionReady, Status: metav1.ConditionFalse, Reason: value, Message: value}}
-	cq := messaging.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: value, Name: value}, Status: messaging.ConsumerQueueStatus{
+	cq := &messaging.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: value, Name: value}, Status: messaging.ConsumerQueueStatus{
 		Conditions: conditions, VHost: value,
 		Topology: []messaging.TopologyEntry{
 			{Kind: messaging.KindQueue, Role: messaging.RoleMain, Name: value},
@@ -59,41 +155,54 @@ func wantTextOfResources(t *testing.T, value string) {
 	cq.Spec.Queue = &messaging.QueueSpec{Name: messaging.QueueName(value)}
 	redrive := redriveJob{&messaging.Redrive{ObjectMeta: cq.ObjectMeta}}
 	redrive.redrive.Spec.ConsumerQueueRef.Name, redrive.redrive.Spec.RequestedBy = value, value
-	redrive.redrive.Status.Conditions = conditions
+	redrive.redrive.Status.Conditions, redrive.redrive.Status.Source = conditions, messaging.QueueName(value)
 	redrive.redrive.Status.Failures = []messaging.RedriveFailure{{ID: value, Reason: value, Message: value}}
-	for what, print := range map[string]func(*bytes.Buffer) error{
-		"tree":   func(out *bytes.Buffer) error { return printTree(out, &cq, false) },
-		"diff":   func(out *bytes.Buffer) error { return printDiff(out, &cq, true, false) },
-		"status": func(out *bytes.Buffer) error { return printStatus(out, &cq, false) },
-		"list": func(out *bytes.Buffer) error {
-			return printStatuses(out, []messaging.ConsumerQueue{cq}, tableLook{namespaces: true, wide: true, head: true})
+	queue := v1alpha1.DeadLetterQueue{ObjectMeta: cq.ObjectMeta, Queue: value, Summary: &v1alpha1.Summary{
+		GroupBy: value, Groups: []v1alpha1.Group{{Reason: value, Queue: value, Value: &value, SampleID: value}}, Others: 1,
+		Seen: v1alpha1.Seen{
+			Partial: true, PartialReason: v1alpha1.PartialReason(value), Skipped: map[string]int64{value: 1, "NotEvaluated": 1},
+			EvaluationError: value,
 		},
-		"dead-letter queues": func(out *bytes.Buffer) error {
-			queue := v1alpha1.DeadLetterQueue{ObjectMeta: cq.ObjectMeta, Queue: value}
-			return printDeadLetterQueues(out, []v1alpha1.DeadLetterQueue{queue}, now, true, false)
+	}}
+	return cq, redrive, queue
+}
+
+// countedBy returns a job that has counted.
+func countedBy(j redriveJob) redriveJob {
+	done := redriveJob{j.redrive.DeepCopy()}
+	done.redrive.Status.CompletionTime = new(metav1.NewTime(now))
+	done.redrive.Status.Conditions[0].Reason = messaging.ReasonIncomplete
+	done.redrive.Status.Skipped = map[string]int64{"NotEvaluated": 1}
+	return done
+}
+
+func letterOf(value string) v1alpha1.DeadLetter {
+	return v1alpha1.DeadLetter{
+		ID: value, Reason: value, Origin: v1alpha1.Origin{Queue: value, Exchange: &value, RoutingKey: &value},
+		Properties: map[string]any{value: value, "list": []any{value}},
+		Headers: map[string]any{
+			value: value, "x-death": []any{value, map[string]any{"reason": value, "queue": value, "time": value, "routing-keys": value}},
 		},
-		"jobs": func(out *bytes.Buffer) error {
-			return printJobs(out, []job{redrive}, now, tableLook{namespaces: true, wide: true, head: true})
-		},
-		"end": func(out *bytes.Buffer) error {
-			codeOf(sayEnd(genericiooptions.IOStreams{Out: out, ErrOut: out}, redrive), out)
-			return nil
-		},
-		"progress": func(out *bytes.Buffer) error {
-			(&progress{out: out}).show(redrive, now)
-			return nil
-		},
-		"error": func(out *bytes.Buffer) error {
-			codeOf(errors.New(value), out)
-			return nil
-		},
-	} {
-		out := &bytes.Buffer{}
-		if err := print(out); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		wantText(t, what, out.String(), "\n\t")
+		Body: value, BodyEncoding: v1alpha1.UTF8, Warnings: []v1alpha1.Warning{v1alpha1.Warning(value)},
 	}
+}
+
+// A command that is added has to be added to the fuzz test, too.
+func TestFuzzPrintableCoversEachCommand(t *testing.T) {
+	t.Parallel()
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	covered := printedByCommands("")
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		name := strings.TrimPrefix(cmd.CommandPath(), "kubectl warren ")
+		if !cmd.HasSubCommands() && covered[name] == nil && !slices.Contains(printNoTexts, name) {
+			t.Errorf("FuzzPrintable does not cover %q", name)
+		}
+		for _, each := range cmd.Commands() {
+			check(each)
+		}
+	}
+	check(newRoot(streams))
 }
 
 func wantSameJSON(t *testing.T, letter v1alpha1.DeadLetter) {

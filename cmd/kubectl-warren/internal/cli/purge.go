@@ -142,7 +142,7 @@ func (p *purgeCommand) confirm(ctx context.Context, queue v1alpha1.QueueName, sp
 	if p.ask(ctx, purgeQuestion(queue, spec)) == want {
 		return nil
 	}
-	return fmt.Errorf("no message was deleted: type %s, the number of messages, or give --yes", want)
+	return fmt.Errorf("cancelled, and no message was deleted: type %s, the number of messages, or add --yes", want)
 }
 
 func purgeQuestion(queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) string {

@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,7 +99,7 @@ func TestStagesOfAPurge(t *testing.T) {
 		"completed":       {`{` + ended + `total: 2, examined: 2, matched: 2, deleted: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 deleted", pace{true, 2, 0}},
 		"cancelled":       {`{` + ended + `total: 2, matched: 2, deleted: 1, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, jobs.Cancelled, "1 of 2 deleted", pace{true, 1, 1}},
 		"too many":        {`{` + ended + `total: 2, matched: 2, deleted: 0, conditions: [{type: Ready, status: "False", reason: MoreThanExpected}, {type: Stalled, status: "True"}]}`, jobs.Failed, "0 of 2 deleted", pace{true, 0, 2}},
-		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, atMost: 2, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 of 2 deleted", pace{true, 1, 1}},
+		"interrupted":     {`{` + ended + `total: 2, matched: 2, deleted: 1, atMost: 2, conditions: [{type: Ready, status: "False", reason: Interrupted}, {type: Stalled, status: "True"}]}`, jobs.Failed, "1 to 2 of 2 deleted", pace{true, 1, 1}},
 		"stalled":         {`{conditions: [{type: Ready, status: "False", reason: InvalidSelector, message: m}, {type: Stalled, status: "True"}]}`, jobs.Stalled, "InvalidSelector: m", pace{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +136,7 @@ func TestEndsOfAPurge(t *testing.T) {
 		code   int
 	}{
 		"completed":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
-		"incomplete": {`{` + ended + `total: 9, examined: 8, conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, exitIncomplete},
+		"incomplete": {`{` + ended + `conditions: [{type: Ready, status: "False", reason: Incomplete, message: "2 of 2 messages that match deleted, 1 not seen"}]}`, exitIncomplete},
 		"cancelled":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
 		"failed":     {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.limit is 2: none was deleted"}]}`, exitFailed},
 		"stalled":    {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
@@ -183,7 +185,7 @@ func TestNumberTyped(t *testing.T) {
 		if deletes != (err == nil) {
 			t.Errorf("%q: %v", answer, err)
 		}
-		if err != nil && err.Error() != "no message was deleted: type 12, the number of messages, or give --yes" {
+		if err != nil && err.Error() != "cancelled, and no message was deleted: type 12, the number of messages, or add --yes" {
 			t.Errorf("%q: %v", answer, err)
 		}
 		if want := "Delete 12 messages from orders.dlq? There is no way back. Type the number of messages to delete: "; errOut.String() != want {
@@ -284,6 +286,12 @@ func TestErrorsExplained(t *testing.T) {
 		"no role for all namespaces": {
 			apierrors.NewForbidden(of("consumerqueues"), "", errors.New("not you at the cluster scope")),
 			"a role in one namespace is not enough for -A; name the namespace with --namespace",
+		},
+		"no API server": {
+			&url.Error{Op: "Get", URL: "https://127.0.0.1:1", Err: syscall.ECONNREFUSED}, "does the API server run, and is --context the right one?",
+		},
+		"credentials that expired": {
+			apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept your credentials. Log in again, or choose another --context",
 		},
 		"no such Redrive": {
 			apierrors.NewNotFound(of("redrives"), "orders-1"),

@@ -25,7 +25,7 @@ func (p purgeJob) counts() string {
 	status := p.purge.Status
 	line := fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
 	if status.Matched != nil && !isSet(p.purge.Spec.DryRun) {
-		line = fmt.Sprintf("%d of %d deleted", number(status.Deleted), *status.Matched)
+		line = fmt.Sprintf("%s of %d deleted", doneText(p, status.Deleted), *status.Matched)
 	}
 	skipped := int64(0)
 	for _, count := range status.Skipped {

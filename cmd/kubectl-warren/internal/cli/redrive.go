@@ -127,5 +127,5 @@ func (r *redriveCommand) confirm(ctx context.Context, question string) error {
 	if r.yes || slices.Contains([]string{"y", "yes"}, strings.ToLower(r.ask(ctx, question+" [y/N]"))) {
 		return nil
 	}
-	return errors.New("no message was moved: answer y, or give --yes")
+	return errors.New("cancelled, and no message was moved: answer y, or add --yes")
 }

@@ -107,7 +107,7 @@ func (s *statusCommand) list(ctx context.Context, kube session, args []string) e
 		return err
 	}
 	if len(list.Items) == 0 && !s.watch {
-		printf(s.ErrOut, "There is no ConsumerQueue %s.\n", kube.where(s.all))
+		printf(s.ErrOut, "There is no ConsumerQueue %s.%s\n", kube.where(s.all), elsewhere(s.all))
 		return nil
 	}
 	if err := s.printRows(list.Items, true); err != nil || !s.watch {

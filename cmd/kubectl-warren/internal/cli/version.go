@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,11 +64,7 @@ func showVersions(ctx context.Context, c *cluster, streams genericiooptions.IOSt
 	if printed, err := output.printed(streams.Out, all); printed || err != nil {
 		return err
 	}
-	printf(streams.Out, "kubectl warren %s, revision %s, %s\n", all.Client.Version, all.Client.Revision, all.Client.Go)
-	for _, manager := range all.Managers {
-		printf(streams.Out, "manager %s (Deployment %s/%s, image %s, %d ready)\n",
-			orUnknown(manager.Version), manager.Namespace, manager.Name, manager.Image, manager.Ready)
-	}
+	printVersions(streams.Out, all)
 	switch {
 	case unknown != nil:
 		printf(streams.ErrOut, "The version of the manager is not known: %s\n", explain(unknown))
@@ -75,6 +72,14 @@ func showVersions(ctx context.Context, c *cluster, streams genericiooptions.IOSt
 		printf(streams.ErrOut, "The version of the manager is not known: no Deployment has the labels %s\n", managerLabelsText)
 	}
 	return nil
+}
+
+func printVersions(out io.Writer, all versions) {
+	printf(out, "kubectl warren %s, revision %s, %s\n", all.Client.Version, all.Client.Revision, all.Client.Go)
+	for _, manager := range all.Managers {
+		printf(out, "manager %s (Deployment %s/%s, image %s, %d ready)\n",
+			orUnknown(manager.Version), manager.Namespace, manager.Name, manager.Image, manager.Ready)
+	}
 }
 
 // managerLabels are those of the manager's Deployment, as the manifests and the Helm chart have them.

@@ -163,13 +163,14 @@ func TestNoToken(t *testing.T) {
 		want   string
 	}{
 		"no ServiceAccount": {apierrors.NewNotFound(accounts, "warren-dead-letters"), `serviceaccounts "warren-dead-letters" not found
-The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Somebody with the
-role admin in the namespace makes one, once:
+The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the namespace creates it, once (Helm names roles after the release):
   kubectl --namespace shop create serviceaccount warren-dead-letters
   kubectl --namespace shop create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters
-With warren-deadletterqueue-viewer-role it sees counts and no messages. Another ServiceAccount is taken with --service-account.`},
+To show counts and no messages, bind the role warren-deadletterqueue-viewer-role instead. To use another ServiceAccount, add --service-account.
+Without a ServiceAccount, you can still count messages and move them back:
+  kubectl warren dlq redrive NAME --namespace shop --dry-run`},
 		"no right": {apierrors.NewForbidden(accounts, "warren-dead-letters", errors.New("no")), `serviceaccounts "warren-dead-letters" is forbidden: no
-The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none of "warren-dead-letters" in namespace "shop". Somebody with the role admin in the namespace lets you create tokens of this ServiceAccount alone:
+The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may not create tokens of "warren-dead-letters" in namespace "shop". A user with the role admin in the namespace lets you create tokens of this ServiceAccount alone:
   kubectl --namespace shop create role warren-dead-letters-token --verb=create --resource=serviceaccounts/token --resource-name=warren-dead-letters
   kubectl --namespace shop create rolebinding warren-dead-letters-token --role=warren-dead-letters-token --user=YOU`},
 		"nobody knows the user": {apierrors.NewUnauthorized("Unauthorized"), "Unauthorized"},
@@ -208,7 +209,7 @@ func TestRefused(t *testing.T) {
 	const nobody = "\n" + `Nobody answers at Service "warren-dead-letters" in namespace "warren-system". Is Warren in another namespace (--warren-namespace, --warren-service)? Otherwise the manager does not run, is older than the dead-letter API, or does not serve it. The one that does is shown by:
   kubectl --namespace warren-system get pods --selector messaging.warren.dev/active=true`
 	const isForbidden = `deadletterqueues.deadletters.messaging.warren.dev "orders" is forbidden: no` + "\n"
-	const grant = isForbidden + "Somebody with the role admin in the namespace gives the ServiceAccount the role:\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
+	const grant = isForbidden + "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
 	for name, test := range map[string]struct {
 		answer      http.HandlerFunc
 		subresource string
@@ -232,11 +233,15 @@ Everybody may get services/proxy of this one Service by the Role warren-dead-let
 			answer: plainText(http.StatusServiceUnavailable, "error trying to reach service: dial tcp 10.0.0.7:8444: connect: connection refused"),
 			want:   "error trying to reach service: dial tcp 10.0.0.7:8444: connect: connection refused" + nobody,
 		},
-		"a manager that fails":      {answer: plainText(http.StatusBadGateway, "bad gateway"), want: "bad gateway"},
-		"no right to count":         {answer: forbidden, want: grant + "deadletterqueue-viewer-role --clusterrole=warren-deadletterqueue-viewer-role --serviceaccount=shop:warren-dead-letters"},
-		"no right to look":          {answer: forbidden, subresource: v1alpha1.SubresourceMessages, want: grant + "deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters"},
-		"no right to export":        {answer: forbidden, subresource: v1alpha1.SubresourceExport, want: grant + "deadletterqueue-admin-role --clusterrole=warren-deadletterqueue-admin-role --serviceaccount=shop:warren-dead-letters"},
-		"no right at the API":       {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to look at messages, admin to export them.`},
+		"a manager that fails": {answer: plainText(http.StatusBadGateway, "bad gateway"), want: "bad gateway"},
+		"no right to count":    {answer: forbidden, want: grant + "deadletterqueue-viewer-role --clusterrole=warren-deadletterqueue-viewer-role --serviceaccount=shop:warren-dead-letters"},
+		"no right to look":     {answer: forbidden, subresource: v1alpha1.SubresourceMessages, want: grant + "deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters"},
+		"no right to export":   {answer: forbidden, subresource: v1alpha1.SubresourceExport, want: grant + "deadletterqueue-admin-role --clusterrole=warren-deadletterqueue-admin-role --serviceaccount=shop:warren-dead-letters"},
+		"no right at the API":  {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to look at messages, admin to export them.`},
+		"a job at the queue": {
+			answer: failure(apierrors.NewTooManyRequests(`Redrive "a" takes messages of queue "q". Suspend the Redrive, or try again when it has ended`, 30)),
+			want:   `Redrive "a" takes messages of queue "q". Suspend the Redrive, or try again when it has ended`,
+		},
 		"a token that is refused":   {answer: failure(apierrors.NewUnauthorized("give a token for the audience warren")), want: "give a token for the audience warren"},
 		"a parameter":               {answer: failure(apierrors.NewBadRequest(`limit: "0" must be a number from 1 to 1000`)), want: `limit: "0" must be a number from 1 to 1000`},
 		"a queue with a limit":      {answer: failure(apierrors.NewConflict(queues, "orders", errors.New("the queue has a delivery limit"))), want: `Operation cannot be fulfilled on deadletterqueues.deadletters.messaging.warren.dev "orders": the queue has a delivery limit`},

@@ -44,16 +44,18 @@ func (c *Client) explainToken(err error) error {
 	account, namespace := c.options.ServiceAccount, c.options.Namespace
 	switch {
 	case apierrors.IsNotFound(err):
-		return &Error{err, fmt.Sprintf(`The dead-letter API knows you by the tokens of a ServiceAccount of the namespace. Somebody with the
-role admin in the namespace makes one, once:
-  kubectl --namespace %s create serviceaccount %s
-%s
-With %s it sees counts and no messages. Another ServiceAccount is taken with --service-account.`,
+		return &Error{err, fmt.Sprintf("The dead-letter API needs a ServiceAccount in the namespace. A user with the role admin in the "+
+			"namespace creates it, once (Helm names roles after the release):\n"+
+			"  kubectl --namespace %[1]s create serviceaccount %[2]s\n"+
+			"%[3]s\n"+
+			"To show counts and no messages, bind the role %[4]s instead. To use another ServiceAccount, add --service-account.\n"+
+			"Without a ServiceAccount, you can still count messages and move them back:\n"+
+			"  kubectl warren dlq redrive NAME --namespace %[1]s --dry-run",
 			namespace, account, c.bindCommand(role[v1alpha1.SubresourceMessages]), role[""]), http.StatusNotFound}
 	case apierrors.IsForbidden(err):
-		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may create none "+
-			"of %[1]q in namespace %[2]q. Somebody with the role admin in the namespace lets you create tokens of this ServiceAccount "+
-			"alone:\n"+
+		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may not create "+
+			"tokens of %[1]q in namespace %[2]q. A user with the role admin in the namespace lets you create tokens of this "+
+			"ServiceAccount alone:\n"+
 			"  kubectl --namespace %[2]s create role %[1]s-token --verb=create --resource=serviceaccounts/token --resource-name=%[1]s\n"+
 			"  kubectl --namespace %[2]s create rolebinding %[1]s-token --role=%[1]s-token --user=YOU",
 			account, namespace), http.StatusForbidden}
@@ -94,10 +96,13 @@ func (c *Client) remedy(err error, status metav1.Status, subresource string) str
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("`kubectl warren dlq ls --namespace %s` lists the dead-letter queues of the namespace.", c.options.Namespace)
 	case apierrors.IsForbidden(err) && c.token != "":
-		return "Somebody with the role admin in the namespace gives the ServiceAccount the role:\n" + c.bindCommand(role[subresource])
+		return "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n" +
+			c.bindCommand(role[subresource])
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("Ask for the role in namespace %q: view is enough to count, edit to look at messages, admin to export them.",
 			c.options.Namespace)
+	case again && seconds > int(mostDelay.Seconds()) && apierrors.IsTooManyRequests(err):
+		return "" // the message names the job that has to end
 	case again && seconds > int(mostDelay.Seconds()):
 		return fmt.Sprintf("Try again in %d s.", seconds)
 	case again:

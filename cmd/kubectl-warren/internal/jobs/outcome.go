@@ -23,9 +23,6 @@ const (
 	Stalled Outcome = "stalled"
 )
 
-// reasonIncomplete is the reason of Ready of a job that has ended, and for which messages failed or were not seen.
-const reasonIncomplete = "Incomplete"
-
 // OutcomeOf returns the outcome of a Redrive or a Purge.
 func OutcomeOf(job client.Object) Outcome {
 	status := statusOf(job)
@@ -37,12 +34,10 @@ func OutcomeOf(job client.Object) Outcome {
 		return Pending
 	case ready.Reason == v1alpha1.ReasonCancelled:
 		return Cancelled
-	case ready.Reason == reasonIncomplete:
+	case ready.Reason == v1alpha1.ReasonIncomplete:
 		return Incomplete
 	case ready.Status != metav1.ConditionTrue:
 		return Failed
-	case lacksMessages(job):
-		return Incomplete
 	}
 	return Completed
 }
@@ -55,29 +50,6 @@ func statusOf(job client.Object) v1alpha1.TransferStatus {
 		return job.Status.TransferStatus
 	}
 	return v1alpha1.TransferStatus{}
-}
-
-// lacksMessages reports whether a job that has ended could not move or delete messages, or has not seen all of them. A Redrive that
-// reaches its limit looks at no more messages.
-func lacksMessages(job client.Object) bool {
-	switch job := job.(type) {
-	case *v1alpha1.Redrive:
-		status := job.Status
-		reachedLimit := job.Spec.Limit != nil && number(status.Moved) >= int64(*job.Spec.Limit)
-		return number(status.Failed) > 0 || number(status.Examined) < number(status.Total) && !reachedLimit
-	case *v1alpha1.Purge:
-		status := job.Status
-		isDryRun := job.Spec.DryRun != nil && *job.Spec.DryRun
-		return number(status.Examined) < number(status.Total) || number(status.Deleted) < number(status.Matched) && !isDryRun
-	}
-	return false
-}
-
-func number(field *int64) int64 {
-	if field == nil {
-		return 0
-	}
-	return *field
 }
 
 // Ended reports whether the job takes no more messages.

@@ -9,32 +9,30 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-func TestOutcomeOfFinishedJob(t *testing.T) {
+// The operator decides how a job ended: the condition Ready says so, and no number in the status changes that.
+func TestOutcomeOfJob(t *testing.T) {
 	t.Parallel()
-	const ready = `completionTime: "2026-01-31T12:00:00Z", conditions: [{type: Ready, status: "True", reason: Completed}], `
+	const ended = `completionTime: "2026-01-31T12:00:00Z", `
 	for name, test := range map[string]struct {
-		job  client.Object
-		yaml string
-		want Outcome
+		job    client.Object
+		status string
+		want   Outcome
 	}{
-		"a Redrive that moved all messages":    {&v1alpha1.Redrive{}, `status: {` + ready + `total: 9, examined: 9, moved: 9}`, Completed},
-		"a Redrive of an empty queue":          {&v1alpha1.Redrive{}, `status: {` + ready + `total: 0}`, Completed},
-		"a Redrive that skipped messages":      {&v1alpha1.Redrive{}, `status: {` + ready + `total: 9, examined: 9, moved: 1, skipped: {NotSelected: 8}}`, Completed},
-		"a Redrive that reached its limit":     {&v1alpha1.Redrive{}, `{spec: {limit: 3}, status: {` + ready + `total: 9, examined: 5, moved: 3}}`, Completed},
-		"a Redrive below its limit":            {&v1alpha1.Redrive{}, `{spec: {limit: 3}, status: {` + ready + `total: 9, examined: 5, moved: 2}}`, Incomplete},
-		"a Redrive with a failed message":      {&v1alpha1.Redrive{}, `status: {` + ready + `total: 9, examined: 9, moved: 8, failed: 1}`, Incomplete},
-		"a Redrive that did not see messages":  {&v1alpha1.Redrive{}, `status: {` + ready + `total: 1204, examined: 900, moved: 900}`, Incomplete},
-		"a Redrive whose condition says so":    {&v1alpha1.Redrive{}, `status: {completionTime: "2026-01-31T12:00:00Z", conditions: [{type: Ready, status: "False", reason: Incomplete}]}`, Incomplete},
-		"a dry run that did not see messages":  {&v1alpha1.Redrive{}, `{spec: {dryRun: true}, status: {` + ready + `total: 9, examined: 8, moved: 8}}`, Incomplete},
-		"a Purge that deleted all matches":     {&v1alpha1.Purge{}, `status: {` + ready + `total: 9, examined: 9, matched: 4, deleted: 4}`, Completed},
-		"a Purge that deleted fewer":           {&v1alpha1.Purge{}, `status: {` + ready + `total: 9, examined: 9, matched: 4, deleted: 3}`, Incomplete},
-		"a Purge that did not see messages":    {&v1alpha1.Purge{}, `status: {` + ready + `total: 9, examined: 8, matched: 4, deleted: 4}`, Incomplete},
-		"a dry run of a Purge":                 {&v1alpha1.Purge{}, `{spec: {dryRun: true}, status: {` + ready + `total: 9, examined: 9, matched: 4}}`, Completed},
-		"a Purge whose ConsumerQueue was gone": {&v1alpha1.Purge{}, `status: {completionTime: "2026-01-31T12:00:00Z", conditions: [{type: Ready, status: "False", reason: ConsumerQueueGone}]}`, Failed},
+		"no status yet":      {&v1alpha1.Redrive{}, `{}`, Pending},
+		"it moves messages":  {&v1alpha1.Redrive{}, `{total: 9, conditions: [{type: Ready, status: Unknown, reason: Moving}]}`, Pending},
+		"it waits for users": {&v1alpha1.Redrive{}, `{conditions: [{type: Ready, status: "False", reason: DestinationFull}, {type: Stalled, status: "True"}]}`, Stalled},
+		"all moved":          {&v1alpha1.Redrive{}, `{` + ended + `total: 9, examined: 9, moved: 9, conditions: [{type: Ready, status: "True", reason: Completed}]}`, Completed},
+		"it has its limit":   {&v1alpha1.Redrive{}, `{` + ended + `total: 9, examined: 5, moved: 3, conditions: [{type: Ready, status: "True", reason: Completed}]}`, Completed},
+		"finished before":    {&v1alpha1.Redrive{}, `{` + ended + `conditions: [{type: Ready, status: "True", reason: AlreadyFinished}]}`, Completed},
+		"messages failed":    {&v1alpha1.Redrive{}, `{` + ended + `total: 9, examined: 9, moved: 8, failed: 1, conditions: [{type: Ready, status: "False", reason: Incomplete}]}`, Incomplete},
+		"messages not seen":  {&v1alpha1.Purge{}, `{` + ended + `total: 9, examined: 8, deleted: 8, conditions: [{type: Ready, status: "False", reason: Incomplete}]}`, Incomplete},
+		"a dry run":          {&v1alpha1.Purge{}, `{` + ended + `total: 9, examined: 9, matched: 4, conditions: [{type: Ready, status: "True", reason: DryRun}]}`, Completed},
+		"cancelled":          {&v1alpha1.Redrive{}, `{` + ended + `conditions: [{type: Ready, status: "False", reason: Cancelled}]}`, Cancelled},
+		"it failed":          {&v1alpha1.Purge{}, `{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected}]}`, Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := yaml.UnmarshalStrict([]byte(test.yaml), test.job); err != nil {
+			if err := yaml.UnmarshalStrict([]byte("status: "+test.status), test.job); err != nil {
 				t.Fatal(err)
 			}
 			if got := OutcomeOf(test.job); got != test.want {

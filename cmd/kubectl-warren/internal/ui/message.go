@@ -49,8 +49,8 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(decoded) == 0 {
-		return &problem{http.StatusNotFound, fmt.Sprintf("Message %s is not among the messages of queue %q that can be seen. Somebody has "+
-			"moved, deleted or consumed the message, or others hold it.", id, answer.Queue)}
+		return &problem{http.StatusNotFound, fmt.Sprintf("Message %s is not in queue %q, or a consumer or a job holds it. Go back to the "+
+			"queue to see which messages are there.", id, answer.Queue)}
 	}
 	letter := decoded[0]
 	return render(w, "message", messagePage{

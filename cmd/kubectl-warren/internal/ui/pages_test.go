@@ -241,14 +241,74 @@ func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 	}
 }
 
+// Messages can be moved to each delay tier, and to other ConsumerQueues of the namespace.
+func TestDestinationsOfTheForm(t *testing.T) {
+	t.Parallel()
+	other := orders(0)
+	other.Name = "quarantine"
+	s := newSite(t, orders(3), other)
+	s.expect(path("namespaces", "shop", "queues", "orders", "redrive"), "the main queue the delay tier of 30s the delay tier of 5m "+
+		"the delay tier of 30m where each message was published first the main queue of quarantine")
+}
+
 // The progress of a job with a limit is against the limit.
 func TestProgressOfAJobWithALimit(t *testing.T) {
 	t.Parallel()
+	s := newSite(t, orders(1264), moving(15))
+	s.expect(path("namespaces", "shop", "transfers", "redrive", "some"), "15 moved of 60", "15 of 60")
+}
+
+// moving is a Redrive of orders that moves 60 of 1264 messages.
+func moving(moved int64) *v1alpha1.Redrive {
 	r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
 	r.Spec.ConsumerQueueRef.Name, r.Spec.Limit = "orders", new(int32(60))
-	r.Status.Total, r.Status.Examined, r.Status.Moved = new(int64(1264)), new(int64(30)), new(int64(15))
-	s := newSite(t, orders(1264), r)
-	s.expect(path("namespaces", "shop", "transfers", "redrive", "some"), "15 moved of 60", "15 of 60")
+	r.Status.Total, r.Status.Examined, r.Status.Moved = new(int64(1264)), new(2*moved), new(moved)
+	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: "Moving"}}
+	return r
+}
+
+// While a job takes messages, nobody can look at the queue: its page says how many messages are under way, and refreshes itself until the
+// job has ended.
+func TestQueueWhileAJobTakesMessages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(1264), moving(15))
+	page := path("namespaces", "shop", "queues", "orders")
+	s.expect(namespacePath("shop"), "1,264 dead letters in shop", "45 messages by Redrive some Moving")
+	s.expect(page, "orders: 45 dead letters under way in queue orders.dlq , which had 1,264 messages, as of",
+		"Redrive some takes the messages of this queue.", "15 of 60")
+	_, body := s.do(http.MethodGet, page, nil)
+	if !strings.Contains(body, `hx-get="`+page+`"`) || strings.Contains(body, "no messages that can be listed") || len(s.asked) > 0 {
+		t.Errorf("want a page that refreshes itself and asks for no messages; %d requests, page:\n%s", len(s.asked), body)
+	}
+	ended := moving(60)
+	if err := s.Kube.Get(t.Context(), client.ObjectKeyFromObject(ended), ended); err != nil {
+		t.Fatal(err)
+	}
+	ended.Status.CompletionTime = new(metav1.Now())
+	if err := s.Kube.Update(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	if _, body = s.do(http.MethodGet, page, nil); strings.Contains(body, "hx-get") || len(s.asked) == 0 {
+		t.Errorf("want a page that stays and asks for messages; %d requests, page:\n%s", len(s.asked), body)
+	}
+}
+
+// A queue that was counted as empty is listed while a job takes its messages.
+func TestQueuesWithJobsAreListed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, orders(0), moving(15))
+	s.expect(namespacePath("shop"), "Dead letters under way in shop", "orders orders.dlq 0", "45 messages by Redrive some Moving")
+}
+
+// After a crash, a job that has ended knows only between which numbers the messages are that it moved.
+func TestRangeOfAJob(t *testing.T) {
+	t.Parallel()
+	ended := moving(31299)
+	ended.Status.AtMost, ended.Status.CompletionTime = new(int64(50000)), new(metav1.Now())
+	ended.Status.Conditions[0].Status, ended.Status.Conditions[0].Reason = metav1.ConditionTrue, "Completed"
+	s := newSite(t, orders(0), ended)
+	s.expect(path("namespaces", "shop", "transfers", "redrive", "some"), "31,299 to 50,000 moved Completed")
+	s.expect(path("namespaces", "shop", "jobs"), "31,299 to 50,000 moved")
 }
 
 // No text of a broker ends a line of an event, or begins an event.

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// progress sends how a Redrive or a Purge fares each time that its status changes, as server-sent events, until it has ended.
+// progress sends the progress of a Redrive or a Purge as server-sent events, each time that its status changes, until it has ended.
 func (s *Server) progress(w http.ResponseWriter, r *http.Request) error {
 	object, err := s.found(r)
 	if err != nil {

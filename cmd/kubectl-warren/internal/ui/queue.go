@@ -42,6 +42,8 @@ type queuePage struct {
 	Trouble                string
 	Advisories             []v1alpha1.Advisory
 	Transfers              []transfer
+	// Running takes the messages of the queue, so that nobody can look at them; nil if no job does.
+	Running *transfer
 	// Refused is why nobody can look; MessagesRefused is why only counts are shown.
 	Refused, MessagesRefused []string
 	// Notices tell of messages that were not seen.
@@ -54,10 +56,12 @@ type queuePage struct {
 	Others    int64
 
 	Selection selection
-	Letters   []letterRow
-	Position  int64
-	Previous  string // links; empty if there is no such page
-	Next      string
+	// ListNotices describe messages that the selection of the list has no answer for.
+	ListNotices []string
+	Letters     []letterRow
+	Position    int64
+	Previous    string // links; empty if there is no such page
+	Next        string
 }
 
 // group is a row of the summary.
@@ -110,8 +114,10 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	transfers, _ := s.transfers(r.Context(), namespace) // whoever may not see them sees none
 	page.addTransfers(transfers)
 	code := http.StatusOK
-	if err := page.look(r, s); err != nil {
-		page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
+	if page.Running == nil {
+		if err := page.look(r, s); err != nil {
+			page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
+		}
 	}
 	return renderAs(w, code, "queue", page)
 }
@@ -121,6 +127,9 @@ func (p *queuePage) addTransfers(all []transfer) {
 	for _, each := range all {
 		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Completed) < recently) {
 			p.Transfers = append(p.Transfers, each)
+			if each.UnderWay > 0 {
+				p.Running = &each
+			}
 		}
 	}
 }
@@ -201,7 +210,7 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	}
 	for _, line := range letters.SeenLines(answer.Seen) {
 		if !slices.Contains(p.Notices, line) {
-			p.Notices = append(p.Notices, line)
+			p.ListNotices = append(p.ListNotices, line)
 		}
 	}
 	decoded, err := letters.Decode(answer)

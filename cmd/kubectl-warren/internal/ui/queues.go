@@ -20,7 +20,7 @@ import (
 // queuesPage is the first view: which queues have dead letters.
 type queuesPage struct {
 	Namespace string // empty for all
-	// Full have dead letters, the most first. Empty have none, and of Uncounted nobody knows.
+	// Full have dead letters, the most first, or jobs under way. Empty have none, and Uncounted were not counted.
 	Full, Empty, Uncounted []queueRow
 	Total                  int64
 	// Oldest is when the count was taken that is the oldest; zero without a count.
@@ -85,7 +85,7 @@ func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, going []transfer) {
 	if p.Oldest.IsZero() || row.Counted.Before(p.Oldest) {
 		p.Oldest = row.Counted
 	}
-	if row.Messages == 0 {
+	if row.Messages == 0 && len(going) == 0 {
 		p.Empty = append(p.Empty, row)
 		return
 	}

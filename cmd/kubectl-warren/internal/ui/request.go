@@ -18,6 +18,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 const (
@@ -30,16 +32,15 @@ type request struct {
 	selection
 	Kind            kind
 	Namespace, Name string
-	// To is Main, Retry, Original, or queue/NAME.
+	// To is Main, Original, retry/DELAY or queue/NAME.
 	To, Rate, Limit, Why string
 }
 
-// The values of To. Another ConsumerQueue is toQueue with its name.
+// The values of To. A delay tier is toTier with its delay, another ConsumerQueue is toQueue with its name.
 const (
-	toMain     = "Main"
-	toRetry    = "Retry"
-	toOriginal = "Original"
-	toQueue    = "queue/"
+	toMain  = "Main"
+	toTier  = "retry/"
+	toQueue = "queue/"
 )
 
 func requestOf(r *http.Request, given url.Values) (request, error) {
@@ -74,6 +75,8 @@ func (q request) Verb() string {
 type requestPage struct {
 	request
 	Reasons []reasonChoice
+	// Tiers are the delays of the delay tiers.
+	Tiers []string
 	// Others are the ConsumerQueues that messages can be moved to.
 	Others []string
 }
@@ -104,9 +107,21 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 	for i := range list.Items {
 		if name := list.Items[i].Name; name != asked.Name {
 			page.Others = append(page.Others, name)
+		} else {
+			page.Tiers = tiersOf(&list.Items[i])
 		}
 	}
 	return render(w, "request", page)
+}
+
+// tiersOf returns the delays of the delay tiers of a ConsumerQueue; none if the spec is invalid.
+func tiersOf(cq *v1alpha1.ConsumerQueue) []string {
+	found, _ := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // delays depend on no version
+	delays := make([]string, len(found.Tiers))
+	for i, tier := range found.Tiers {
+		delays[i] = topology.CompactDelay(tier.Delay.Milliseconds())
+	}
+	return delays
 }
 
 // uncounted takes the place of the number in the form that confirms, where the messages cannot be counted.
@@ -270,6 +285,9 @@ func (q request) destination() *v1alpha1.RedriveDestination {
 		return &v1alpha1.RedriveDestination{
 			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: name},
 		}
+	}
+	if delay, isTier := strings.CutPrefix(q.To, toTier); isTier {
+		return &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToRetry, Delay: v1alpha1.Duration(delay)}
 	}
 	if q.To == "" || q.To == toMain {
 		return nil

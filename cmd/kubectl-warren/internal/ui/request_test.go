@@ -39,13 +39,13 @@ func TestRedrivesOfForms(t *testing.T) {
 	}{
 		"all, as fast as usual": {"to=Main&rate=100&limit=&why=", v1alpha1.RedriveSpec{Rate: new(intstr.FromInt32(100))}},
 		"a group": {
-			"reason=Rejected&header=kind&operator=In&value=a%2Cb&where=size+%3C+9&to=Retry&rate=unlimited&limit=5&why=INC-1",
+			"reason=Rejected&header=kind&operator=In&value=a%2Cb&where=size+%3C+9&to=retry/5m&rate=unlimited&limit=5&why=INC-1",
 			v1alpha1.RedriveSpec{
 				Select: &v1alpha1.DeadLetterSelection{
 					Reasons: []v1alpha1.DeadLetterReason{"Rejected"}, Where: "size < 9",
 					Headers: []v1alpha1.HeaderRequirement{{Name: "kind", Operator: "In", Values: []string{"a,b"}}},
 				},
-				Destination: &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToRetry},
+				Destination: &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToRetry, Delay: "5m"},
 				Rate:        new(intstr.FromString("Unlimited")), Limit: new(int32(5)), Reason: "INC-1",
 			},
 		},
@@ -136,5 +136,19 @@ func TestSelectionsOfLinks(t *testing.T) {
 				t.Errorf("selection (-want +got):\n%s", difference)
 			}
 		})
+	}
+}
+
+func TestWhereText(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		ofQueue(`orders "new"`):                `died in queue orders "new"`,
+		ofQueue(""):                            "died in an unknown queue",
+		`origin.queue == "orders" && size > 5`: `origin.queue == "orders" && size > 5`,
+		`body.order.country == "DE"`:           `body.order.country == "DE"`,
+	} {
+		if got := whereText(expression); got != want {
+			t.Errorf("%s: %q, want %q", expression, got, want)
+		}
 	}
 }

@@ -125,14 +125,30 @@ func (s selection) Words() []string {
 		words = append(words, "without header "+s.Header)
 	}
 	if s.Where != "" {
-		words = append(words, s.Where)
+		words = append(words, whereText(s.Where))
 	}
 	return words
 }
+
+// whereText describes an expression. The expression of a group says in which queue the messages died.
+func whereText(expression string) string {
+	quoted, ofGroup := strings.CutPrefix(expression, diedIn)
+	name := ""
+	switch err := json.Unmarshal([]byte(quoted), &name); {
+	case !ofGroup || err != nil:
+		return expression
+	case name == "":
+		return "died in an unknown queue"
+	}
+	return "died in queue " + name
+}
+
+// diedIn is the beginning of the expression of a group.
+const diedIn = "origin.queue == "
 
 // ofQueue is the CEL expression for messages that died in a queue, or do not tell in which if the name is empty. CEL reads the
 // text that JSON writes as the same text.
 func ofQueue(name string) string {
 	quoted, _ := json.Marshal(name) // a text can always be written
-	return "origin.queue == " + string(quoted)
+	return diedIn + string(quoted)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
 // kind says what is done with dead letters, as it stands in paths.
@@ -42,6 +43,10 @@ type transfer struct {
 	// Begun says that the numbers are known: Done messages were moved or deleted, of Total that are looked at, of which Examined were.
 	Begun                 bool
 	Done, Examined, Total int64
+	// AtMost is how many messages may have been moved or deleted, if that is more than Done.
+	AtMost int64
+	// UnderWay is how many messages the job has still to go through while it takes messages.
+	UnderWay int64
 	// Limit is how many messages are moved or deleted at most; zero for no limit.
 	Limit    int64
 	Skipped  []skipped
@@ -78,6 +83,14 @@ func (t transfer) Progress() int64 {
 	return t.Examined
 }
 
+// DoneText is how many messages were moved or deleted. After a crash, a job that has ended knows only a range.
+func (t transfer) DoneText() string {
+	if t.Ended() && t.AtMost > t.Done {
+		return thousands(t.Done) + " to " + thousands(t.AtMost)
+	}
+	return thousands(t.Done)
+}
+
 // Noun is the kind as users know it.
 func (t transfer) Noun() string {
 	if t.Kind == purge {
@@ -99,6 +112,7 @@ func redriveOf(r *v1alpha1.Redrive) transfer {
 	t.DryRun, t.RequestedBy, t.Why = isSet(r.Spec.DryRun), r.Spec.RequestedBy, r.Spec.Reason
 	t.Rate, t.Suspended = rateOf(r.Spec.Rate), isSet(r.Spec.Suspend)
 	t.Done, t.Failed, t.Failures = number(r.Status.Moved), number(r.Status.Failed), r.Status.Failures
+	t.UnderWay = listing.UnderWayByRedrive(r)
 	if r.Spec.Limit != nil {
 		t.Limit = int64(*r.Spec.Limit)
 	}
@@ -110,7 +124,7 @@ func purgeOf(p *v1alpha1.Purge) transfer {
 	t := transfer{Kind: purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name}
 	t.DryRun, t.RequestedBy, t.Why = isSet(p.Spec.DryRun), p.Spec.RequestedBy, p.Spec.Reason
 	t.Rate, t.Suspended = rateOf(p.Spec.Rate), isSet(p.Spec.Suspend)
-	t.Done, t.Limit = number(p.Status.Deleted), int64(p.Spec.Limit)
+	t.Done, t.Limit, t.UnderWay = number(p.Status.Deleted), int64(p.Spec.Limit), listing.UnderWayByPurge(p)
 	if t.DryRun {
 		t.Done = number(p.Status.Matched)
 	}
@@ -125,7 +139,7 @@ func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
 	if status.CompletionTime != nil {
 		t.Completed = status.CompletionTime.Time
 	}
-	t.Total, t.Examined = number(status.Total), number(status.Examined)
+	t.Total, t.Examined, t.AtMost = number(status.Total), number(status.Examined), number(status.AtMost)
 	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
 		t.Skipped = append(t.Skipped, skipped{reason, status.Skipped[reason]})
 	}
@@ -185,7 +199,7 @@ func (s *Server) found(r *http.Request) (client.Object, error) {
 	return object, s.Kube.Get(r.Context(), client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, object)
 }
 
-// transfer shows how a Redrive or a Purge fares.
+// transfer shows the progress of a Redrive or a Purge.
 func (s *Server) transfer(w http.ResponseWriter, r *http.Request) error {
 	object, err := s.found(r)
 	if err != nil {
