@@ -30,8 +30,10 @@ func TestMain(m *testing.M) {
 }
 
 func TestTheLibraryPasses(t *testing.T) {
+	t.Parallel()
 	for strategy := range specs {
 		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
 			results, report := conformance(t, "library", strategy, pitfalls)
 			for _, r := range results {
 				if r.failed() {
@@ -45,6 +47,7 @@ func TestTheLibraryPasses(t *testing.T) {
 
 // Each pitfall is found in a program that makes this mistake and no other.
 func TestFaultsAreFound(t *testing.T) {
+	t.Parallel()
 	for fault, want := range map[fault]string{
 		acksBefore:        "acks-first",
 		forgetsAttempts:   "wrong-attempts",
@@ -68,6 +71,7 @@ func TestFaultsAreFound(t *testing.T) {
 		closesAtOnce:      "drain-repeats",
 	} {
 		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
 			tried, err := pick(want)
 			if err != nil {
 				t.Fatal(err)
@@ -82,6 +86,7 @@ func TestFaultsAreFound(t *testing.T) {
 }
 
 func TestAProgramWithoutFaultsPasses(t *testing.T) {
+	t.Parallel()
 	results, report := conformance(t, string(noFault), contract.Publish, pitfalls)
 	for _, r := range results {
 		if r.failed() {
@@ -94,8 +99,7 @@ func TestAProgramWithoutFaultsPasses(t *testing.T) {
 // conformance tries pitfalls with one of the programs of these tests.
 func conformance(t *testing.T, name string, strategy contract.Strategy, tried []pitfall) (results []result, report string) {
 	t.Helper()
-	t.Setenv(programVariable, name)
-	given := &settings{strategy: strategy, pitfalls: tried, logs: t.ArtifactDir(), command: []string{os.Args[0]}}
+	given := &settings{strategy: strategy, pitfalls: tried, logs: t.ArtifactDir(), command: []string{"env", programVariable + "=" + name, os.Args[0]}}
 	var out bytes.Buffer
 	err := program.Run(t.Context(), func(p *program.Program) (err error) {
 		results, err = tryAll(p, given, &out)

@@ -7,7 +7,9 @@ func noReconnect(t *trial) {
 	t.sendAll(120, "slow:20")
 	t.start()
 	for cut := 1; cut <= cuts; cut++ {
-		t.until(limit, func() bool { return t.journal.successes() >= 25*cut })
+		if !t.until(limit, func() bool { return t.journal.successes() >= 25*cut }) {
+			return
+		}
 		t.proxy.Cut()
 	}
 	t.settle()

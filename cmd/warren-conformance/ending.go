@@ -6,7 +6,8 @@ func ignoresSIGTERM(t *trial) {
 	t.start()
 	t.until(limit, func() bool { return t.journal.successes() >= 3 && t.journal.begun() == 4 })
 	t.terminate()
-	t.again()
+	t.start()
+	t.settle()
 }
 
 func drainRepeats(t *trial) {

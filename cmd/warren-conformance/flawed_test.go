@@ -87,7 +87,7 @@ type session struct {
 	*rawProgram
 
 	consumes *amqp.Channel
-	lost     chan *amqp.Error
+	lost     context.Context // ends with the connection or the channel for copies
 
 	mu       sync.Mutex // one copy at a time
 	publish  *amqp.Channel
@@ -105,7 +105,7 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 		return err
 	}
 	defer connection.Close()
-	s := &session{rawProgram: p, lost: make(chan *amqp.Error, 3)}
+	s := &session{rawProgram: p}
 	if s.consumes, err = connection.Channel(); err != nil {
 		return err
 	}
@@ -115,8 +115,12 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 	p.mu.Lock()
 	p.current = s.consumes
 	p.mu.Unlock()
-	connection.NotifyClose(s.lost)
-	s.publish.NotifyClose(s.lost)
+	lost, lose := context.WithCancelCause(context.Background())
+	defer lose(nil)
+	s.lost = lost
+	for _, closed := range []chan *amqp.Error{connection.NotifyClose(make(chan *amqp.Error, 1)), s.publish.NotifyClose(make(chan *amqp.Error, 1))} {
+		go func() { lose(fmt.Errorf("connection lost: %v", <-closed)) }()
+	}
 	s.returned = s.publish.NotifyReturn(make(chan amqp.Return, 1))
 	if err := s.publish.Confirm(false); err != nil {
 		return err
@@ -146,17 +150,17 @@ func (s *session) dispatch(ctx context.Context, deliveries <-chan amqp.Delivery)
 		select {
 		case <-ctx.Done():
 			return s.drain()
-		case reason := <-s.lost:
-			return fmt.Errorf("connection lost: %w", reason)
+		case <-s.lost.Done():
+			return context.Cause(s.lost)
 		case s.slots <- struct{}{}:
 		}
 		select {
 		case <-ctx.Done():
 			<-s.slots
 			return s.drain()
-		case reason := <-s.lost:
+		case <-s.lost.Done():
 			<-s.slots
-			return fmt.Errorf("connection lost: %w", reason)
+			return context.Cause(s.lost)
 		case delivery, open := <-deliveries:
 			if !open && s.fault == ignoresCancel {
 				<-ctx.Done()
@@ -220,7 +224,7 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 		s.settle(d, action.Verb)
 		return
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && s.lost.Err() == nil {
 		taken, err := s.copy(d, action)
 		if taken {
 			s.settle(d, contract.Ack)

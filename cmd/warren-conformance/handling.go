@@ -125,7 +125,7 @@ func blocksOnHang(t *trial) {
 
 // again kills the program and starts it anew: what it had in hand comes again.
 func (t *trial) again() {
-	t.kill()
+	t.stop()
 	t.address = t.proxy.Address
 	t.start()
 	t.settle()

@@ -6,6 +6,9 @@ import (
 	"text/tabwriter"
 )
 
+// mostShown is how many mistakes of one pitfall are printed.
+const mostShown = 6
+
 // printReport prints a line for each pitfall, and one more for each further mistake.
 func printReport(out io.Writer, results []result) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -19,8 +22,11 @@ func printReport(out io.Writer, results []result) {
 		case r.failed():
 			failed++
 			fmt.Fprintf(table, "FAIL\t%s\t%d\t%d\t%s\n", r.pitfall.name, r.lost, r.repeated, r.seen[0])
-			for _, mistake := range r.seen[1:] {
+			for _, mistake := range r.seen[1:min(len(r.seen), mostShown)] {
 				fmt.Fprintf(table, "\t\t\t\t%s\n", mistake)
+			}
+			if more := len(r.seen) - mostShown; more > 0 {
+				fmt.Fprintf(table, "\t\t\t\tand %d more\n", more)
 			}
 		default:
 			fmt.Fprintf(table, "ok\t%s\t%d\t%d\t\n", r.pitfall.name, r.lost, r.repeated)

@@ -57,6 +57,14 @@ func (t *trial) kill() {
 	t.subject.output.Wait()
 }
 
+// stop kills a program that has to be alive.
+func (t *trial) stop() {
+	if t.subject.HasEnded() {
+		t.fails("the program ended by itself: %v", t.subject.Err())
+	}
+	t.kill()
+}
+
 // terminate sends SIGTERM to the program, as a kubelet does, and reports whether the program ended soon enough. It kills one that did
 // not.
 func (t *trial) terminate() bool {

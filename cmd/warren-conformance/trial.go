@@ -208,9 +208,6 @@ func (t *trial) settle() {
 		}
 		return len(t.missing()) == 0 || t.subject.HasEnded()
 	})
-	if t.subject.HasEnded() {
-		t.fails("the program ended by itself: %v", t.subject.Err())
-	}
 }
 
 // missing lists the messages that have not come to their end.
@@ -226,7 +223,7 @@ func (t *trial) missing() []string {
 
 // judge stops the program and counts: a message that was neither handled nor dead-lettered, and is in no queue any more, is lost.
 func (t *trial) judge() {
-	t.kill()
+	t.stop()
 	if t.Context().Err() != nil {
 		t.fails("the trial did not end within %s", longest)
 		return
