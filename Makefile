@@ -138,9 +138,9 @@ lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 ##@ Generate
 
 .PHONY: generate
-generate: ## Generate deep copies, and the JSON Schema of the contract.
+generate: ## Generate deep copies, and the JSON Schemas of the contract and its vectors.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	GOWORK=off GOFLAGS= go -C hack/tools run ./contract >consumer/contract/contract.schema.json
+	GOWORK=off GOFLAGS= go -C hack/tools run ./contract
 
 .PHONY: manifests
 manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.

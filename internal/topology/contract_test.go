@@ -31,8 +31,8 @@ func TestContractOf(t *testing.T) {
 			spec:    `{retry: {maxAttempts: 3, exchange: {name: again}, delayTiers: [{delay: 90m, routingKey: later}]}, deadLetter: {exchange: {type: direct}, routingKey: dead}, queue: {singleActiveConsumer: true, consumerTimeout: 2h}}`,
 			version: topologytest.V43,
 			want: `{"apiVersion": "contract.warren.dev/v1", "queue": "orders", "virtualHost": "/", "strategy": "Publish", "maxAttempts": 3,
-				"tiers": [{"delay": "1h30m", "exchange": "again", "routingKey": "later"}], "park": {"exchange": "orders.dlx", "routingKey": "dead"},
-				"deadLetterQueue": "orders.dlq", "rejectDeadLetters": true, "singleActiveConsumer": true, "consumerTimeout": "2h"}`,
+				"tiers": [{"delayMilliseconds": 5400000, "exchange": "again", "routingKey": "later"}], "park": {"exchange": "orders.dlx", "routingKey": "dead"},
+				"deadLetterQueue": "orders.dlq", "rejectDeadLetters": true, "singleActiveConsumer": true, "consumerTimeoutMilliseconds": 7200000}`,
 		},
 		"Publish tries once more than there are delays": {
 			spec: `{retry: {delayTiers: [{delay: 30s}]}}`, version: topologytest.V43,
@@ -43,20 +43,20 @@ func TestContractOf(t *testing.T) {
 		"Reject by reason parks through the default exchange": {
 			spec: `{retry: {strategy: Reject}}`, version: topologytest.V43,
 			want: `{"apiVersion": "contract.warren.dev/v1", "queue": "orders", "virtualHost": "/", "strategy": "Reject", "maxAttempts": 5,
-				"tiers": [{"delay": "30s", "exchange": "", "routingKey": "orders.retry.30s"}], "park": {"exchange": "", "routingKey": "orders.dlq"},
+				"tiers": [{"delayMilliseconds": 30000, "exchange": "", "routingKey": "orders.retry.30s"}], "park": {"exchange": "", "routingKey": "orders.dlq"},
 				"deadLetterQueue": "orders.dlq", "rejectDeadLetters": false, "singleActiveConsumer": false}`,
 		},
 		"Reject on 3.10 parks at the DLX": {
 			spec: `{retry: {strategy: Reject}}`, version: topologytest.V310,
 			want: `{"apiVersion": "contract.warren.dev/v1", "queue": "orders", "virtualHost": "/", "strategy": "Reject", "maxAttempts": 5,
-				"tiers": [{"delay": "30s", "exchange": "", "routingKey": "orders.retry.30s"}], "park": {"exchange": "orders.dlx", "routingKey": ""},
+				"tiers": [{"delayMilliseconds": 30000, "exchange": "", "routingKey": "orders.retry.30s"}], "park": {"exchange": "orders.dlx", "routingKey": ""},
 				"deadLetterQueue": "orders.dlq", "rejectDeadLetters": false, "singleActiveConsumer": false}`,
 		},
 		"Requeue with a redelivery delay": {
 			spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 1m}}}`, version: topologytest.V43,
 			want: `{"apiVersion": "contract.warren.dev/v1", "queue": "orders", "virtualHost": "/", "strategy": "Requeue", "maxAttempts": 5,
 				"park": {"exchange": "orders.dlx", "routingKey": ""}, "deadLetterQueue": "orders.dlq", "rejectDeadLetters": true,
-				"singleActiveConsumer": false, "redeliveryDelay": {"min": "1s", "max": "1m"}}`,
+				"singleActiveConsumer": false, "redeliveryDelay": {"minMilliseconds": 1000, "maxMilliseconds": 60000}}`,
 		},
 		"no retry": {
 			spec: `{retry: {policy: None}}`, version: topologytest.V43,
