@@ -19,6 +19,9 @@ func drainRepeats(t *trial) {
 		if t.terminate() && t.subject.Err() != nil {
 			t.fails("the program ended with %v after SIGTERM", t.subject.Err())
 		}
+		if begun, finished := t.journal.begun(), t.journal.successes(); begun > finished {
+			t.fails("%d handlers were interrupted by SIGTERM, and had to finish", begun-finished)
+		}
 		t.start()
 	}
 	t.settle()

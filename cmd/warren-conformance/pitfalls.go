@@ -43,7 +43,7 @@ var pitfalls = []pitfall{
 	{name: "misses-stall", try: missesStall, mistake: "waits for ever on a connection on which nothing comes any more"},
 	{name: "misses-cancel", try: missesCancel, mistake: "does not consume again after the broker has cancelled its consumer"},
 	{name: "ignores-sigterm", try: ignoresSIGTERM, mistake: "does not end soon after SIGTERM while a handler hangs, or loses the message that the handler had"},
-	{name: "drain-repeats", try: drainRepeats, mistake: "loses or repeats messages although SIGTERM gave it the time to finish, or ends with an error"},
+	{name: "drain-repeats", try: drainRepeats, mistake: "interrupts handlers at SIGTERM although they have time to finish, repeats messages, or ends with an error"},
 	{name: "broker-restart", try: brokerRestart, mistake: "does not consume again after the broker was killed and started again, or loses messages", restarts: true},
 }
 
