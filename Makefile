@@ -97,6 +97,10 @@ bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside 
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
+.PHONY: conformance
+conformance: ## Let warren-conformance try the consumer library and examples/typescript, with each retry strategy and a broker that restarts.
+	hack/conformance.sh
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; what one finds becomes a file in its testdata, and a test.
 	@for package in $$(go list $(FUZZ_PACKAGES)); do \

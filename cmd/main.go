@@ -31,13 +31,6 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == contractCommand {
-		if err := printContract(os.Args[2:], os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	given := options.Options{}
 	given.Bind(flag.CommandLine)
 	flag.Parse()

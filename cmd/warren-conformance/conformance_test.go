@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
@@ -29,84 +32,142 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// The pitfalls that -short tries: one of counting, copying, connecting and ending.
+const quick = "wrong-attempts,acks-unconfirmed,no-reconnect,drain-repeats"
+
 func TestTheLibraryPasses(t *testing.T) {
 	t.Parallel()
 	for strategy := range specs {
 		t.Run(string(strategy), func(t *testing.T) {
 			t.Parallel()
-			results, report := conformance(t, "library", strategy, pitfalls)
-			for _, r := range results {
-				if r.failed() {
-					t.Errorf("%s: %q", r.pitfall.name, r.seen)
-				}
+			names := ""
+			if testing.Short() {
+				names = quick
 			}
-			t.Log(report)
+			if testing.Short() && strategy != contract.Publish {
+				t.Skip("one strategy shows that library and runner fit together")
+			}
+			passes(t, "library", strategy, names, nil)
 		})
 	}
 }
 
-// Each pitfall is found in a program that makes this mistake and no other.
-func TestFaultsAreFound(t *testing.T) {
+func TestTheLibrarySurvivesARestart(t *testing.T) {
 	t.Parallel()
-	for fault, want := range map[fault]string{
-		acksBefore:        "acks-first",
-		forgetsAttempts:   "wrong-attempts",
-		requeuesFailures:  "no-delay",
-		retriesAll:        "retries-permanent",
-		trustsCounts:      "forged-counts",
-		oneAtATime:        "blocks-on-hang",
-		noPrefetch:        "unbounded-prefetch",
-		dropsProperties:   "changes-copies",
-		copiesAll:         "copies-too-much",
-		notMandatory:      "loses-returned",
-		ignoresNegative:   "loses-refused",
-		noConfirms:        "acks-unconfirmed",
-		staysDisconnected: "no-reconnect",
-		twoConsumers:      "second-consumer",
-		connectsAtOnce:    "hot-reconnect",
-		latestChannel:     "stale-acks",
-		noHeartbeats:      "misses-stall",
-		ignoresCancel:     "misses-cancel",
-		ignoresSignal:     "ignores-sigterm",
-		closesAtOnce:      "drain-repeats",
-	} {
-		t.Run(string(fault), func(t *testing.T) {
-			t.Parallel()
-			tried, err := pick(want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			results, report := conformance(t, string(fault), contract.Publish, tried)
-			if !results[0].failed() {
-				t.Errorf("not found\n%s", report)
-			}
-			t.Log(report)
-		})
+	if testing.Short() {
+		t.Skip("a broker of its own")
 	}
+	passes(t, "library", contract.Publish, "broker-restart", brokers.NewPrivate(t))
 }
 
+// A program without the library passes as well: the runner demands nothing that only the library does.
 func TestAProgramWithoutFaultsPasses(t *testing.T) {
 	t.Parallel()
-	results, report := conformance(t, string(noFault), contract.Publish, pitfalls)
+	if testing.Short() {
+		t.Skip("a minute")
+	}
+	passes(t, string(noFault), contract.Publish, "", nil)
+}
+
+func passes(t *testing.T, name string, strategy contract.Strategy, pitfalls string, private *brokers.Private) {
+	t.Helper()
+	results, report := conformance(t, name, strategy, pitfalls, 30*time.Second, private)
 	for _, r := range results {
 		if r.failed() {
-			t.Errorf("%s: %q", r.pitfall.name, r.seen)
+			t.Errorf("%s: %d lost, %d repeated, %q", r.pitfall.name, r.lost, r.repeated, r.seen)
 		}
 	}
 	t.Log(report)
 }
 
-// conformance tries pitfalls with one of the programs of these tests.
-func conformance(t *testing.T, name string, strategy contract.Strategy, tried []pitfall) (results []result, report string) {
+// Each pitfall is found in a program that makes this mistake and no other.
+func TestFaultsAreFound(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[fault]struct {
+		pitfall string
+		lost    int // at least
+		quick   bool
+	}{
+		acksBefore:        {pitfall: "acks-first", lost: 1, quick: true},
+		forgetsAttempts:   {pitfall: "wrong-attempts"},
+		requeuesFailures:  {pitfall: "no-delay"},
+		retriesAll:        {pitfall: "retries-permanent"},
+		trustsCounts:      {pitfall: "forged-counts"},
+		oneAtATime:        {pitfall: "blocks-on-hang"},
+		noPrefetch:        {pitfall: "unbounded-prefetch"},
+		dropsProperties:   {pitfall: "changes-copies"},
+		copiesAll:         {pitfall: "copies-too-much"},
+		notMandatory:      {pitfall: "loses-returned", lost: 1, quick: true},
+		ignoresNegative:   {pitfall: "loses-refused", lost: 1},
+		noConfirms:        {pitfall: "acks-unconfirmed", lost: 1},
+		endsWhenForbidden: {pitfall: "forbidden-loops"},
+		staysDisconnected: {pitfall: "no-reconnect", quick: true},
+		twoConsumers:      {pitfall: "second-consumer"},
+		connectsAtOnce:    {pitfall: "hot-reconnect"},
+		latestChannel:     {pitfall: "stale-acks", lost: 1},
+		noHeartbeats:      {pitfall: "misses-stall"},
+		ignoresCancel:     {pitfall: "misses-cancel"},
+		ignoresSignal:     {pitfall: "ignores-sigterm"},
+		closesAtOnce:      {pitfall: "drain-repeats"},
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && !want.quick {
+				t.Skip("three faults show how the runner finds them")
+			}
+			results, report := conformance(t, string(fault), contract.Publish, want.pitfall, 5*time.Second, nil)
+			if !results[0].failed() || results[0].lost < want.lost {
+				t.Errorf("%s must fail, and at least %d messages must be lost:\n%s", want.pitfall, want.lost, report)
+			}
+		})
+	}
+}
+
+// conformance tries pitfalls with one of the programs of these tests, on the shared broker unless the trials may stop one.
+func conformance(
+	t *testing.T, name string, strategy contract.Strategy, names string, limit time.Duration, private *brokers.Private,
+) (results []result, report string) {
 	t.Helper()
-	given := &settings{strategy: strategy, pitfalls: tried, logs: t.ArtifactDir(), command: []string{"env", programVariable + "=" + name, os.Args[0]}}
+	tried, err := pick(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := &settings{
+		strategy: strategy, pitfalls: tried, limit: limit, logs: t.ArtifactDir(),
+		command: []string{"env", programVariable + "=" + name, os.Args[0]},
+	}
 	var out bytes.Buffer
-	err := program.Run(t.Context(), func(p *program.Program) (err error) {
-		results, err = tryAll(p, given, &out)
+	err = program.Run(t.Context(), func(p *program.Program) (err error) {
+		broker := brokers.Broker{}
+		if private != nil {
+			broker = private.Broker
+		} else {
+			broker = brokers.Newest(p)
+		}
+		results, err = tryAll(p, given, broker, private, &out)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return results, out.String()
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		arguments string
+		want      string
+	}{
+		"no program":         {"", "name the program to test"},
+		"another strategy":   {"-strategy Hope -- true", `-strategy "Hope"`},
+		"an unknown pitfall": {"-only acks-first,typo -- true", `there is no pitfall "typo"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := readFlags(strings.Fields(test.arguments)); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("want %q, got %v", test.want, err)
+			}
+		})
+	}
 }

@@ -7,7 +7,7 @@ func noReconnect(t *trial) {
 	t.sendAll(120, "slow:20")
 	t.start()
 	for cut := 1; cut <= cuts; cut++ {
-		if !t.until(limit, func() bool { return t.journal.successes() >= 25*cut }) {
+		if !t.until(t.limit, func() bool { return t.journal.successes() >= 25*cut }) {
 			return
 		}
 		t.proxy.Cut()
@@ -81,9 +81,9 @@ func staleAcks(t *trial) {
 	t.sendAll(concurrency, "ok") // so that tags differ on the new channel
 	t.settle()
 	t.sendAll(prefetch, "slow:4000")
-	t.until(limit, func() bool { return t.journal.begun() >= 2*concurrency })
+	t.until(t.limit, func() bool { return t.journal.begun() >= 2*concurrency })
 	t.proxy.Cut()
-	t.until(limit, func() bool { return t.journal.successes() >= 2*concurrency })
+	t.until(t.limit, func() bool { return t.journal.successes() >= 2*concurrency })
 	t.pause(100 * time.Millisecond) // for the acknowledgements
 	t.again()
 }
@@ -109,7 +109,7 @@ func missesCancel(t *trial) {
 func brokerRestart(t *trial) {
 	t.sendAll(60, "slow:20")
 	t.start()
-	t.until(limit, func() bool { return t.journal.successes() >= 10 })
+	t.until(t.limit, func() bool { return t.journal.successes() >= 10 })
 	t.private.Stop()
 	t.private.Start()
 	t.settle()

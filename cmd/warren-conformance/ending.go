@@ -4,7 +4,7 @@ func ignoresSIGTERM(t *trial) {
 	t.send("hang")
 	t.sendAll(3, "ok")
 	t.start()
-	t.until(limit, func() bool { return t.journal.successes() >= 3 && t.journal.begun() == 4 })
+	t.until(t.limit, func() bool { return t.journal.successes() >= 3 && t.journal.begun() == 4 })
 	t.terminate()
 	t.start()
 	t.settle()
@@ -15,7 +15,7 @@ func drainRepeats(t *trial) {
 	t.sendAll(100, "slow:30")
 	t.start()
 	for round := 1; round <= rounds; round++ {
-		t.until(limit, func() bool { return t.journal.successes() >= 25*round })
+		t.until(t.limit, func() bool { return t.journal.successes() >= 25*round })
 		if t.terminate() && t.subject.Err() != nil {
 			t.fails("the program ended with %v after SIGTERM", t.subject.Err())
 		}

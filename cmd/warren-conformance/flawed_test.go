@@ -20,6 +20,7 @@ import (
 // fault is a mistake that the program on amqp091-go makes on purpose. Each stands where the right code would be.
 type fault string
 
+// Faults.
 const (
 	noFault           fault = "none"
 	acksBefore        fault = "acknowledges before it works"
@@ -34,6 +35,7 @@ const (
 	notMandatory      fault = "publishes copies without mandatory"
 	ignoresNegative   fault = "takes each confirm for a positive one"
 	noConfirms        fault = "waits for no confirm"
+	endsWhenForbidden fault = "ends when its channel is closed"
 	connectsAtOnce    fault = "connects again without a pause"
 	staysDisconnected fault = "does not connect again"
 	twoConsumers      fault = "consumes once more at each connection"
@@ -69,6 +71,9 @@ func (p *rawProgram) run() error {
 		}
 		if p.fault == staysDisconnected {
 			<-ctx.Done()
+		}
+		if p.fault == endsWhenForbidden {
+			return errors.New("the channel was closed")
 		}
 		pause := 500 * time.Millisecond
 		if p.fault == connectsAtOnce {

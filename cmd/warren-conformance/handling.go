@@ -18,7 +18,7 @@ func acksFirst(t *trial) {
 	t.send("crash")
 	t.sendAll(10, "slow:200")
 	t.start()
-	if !t.until(limit, t.subject.HasEnded) {
+	if !t.until(t.limit, t.subject.HasEnded) {
 		t.fails("the program did not end itself when it handled a message that says crash")
 		return
 	}
@@ -117,7 +117,7 @@ func blocksOnHang(t *trial) {
 	t.send("hang")
 	t.sendAll(20, "ok")
 	t.start()
-	if !t.until(limit, func() bool { return t.journal.successes() >= 20 }) {
+	if !t.until(t.limit, func() bool { return t.journal.successes() >= 20 }) {
 		t.fails("%d of 20 messages were handled while one handler of %d hung", t.journal.successes(), concurrency)
 	}
 	t.again()
@@ -142,7 +142,7 @@ func unboundedPrefetch(t *trial) {
 		return netfault.Pass
 	}).Address
 	t.start()
-	t.until(limit, func() bool { return t.journal.begun() >= concurrency })
+	t.until(t.limit, func() bool { return t.journal.begun() >= concurrency })
 	t.pause(2 * time.Second)
 	if got := delivered.Load(); got > prefetch {
 		t.fails("the program took %d messages while it settled none, and its prefetch is %d", got, prefetch)

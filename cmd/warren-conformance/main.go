@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/testenv/program"
@@ -26,8 +27,9 @@ type settings struct {
 	strategy contract.Strategy
 	pitfalls []pitfall
 	list     bool
-	logs     string   // the folder for the output of the programs
-	command  []string // the program
+	limit    time.Duration // how long a trial waits for what must happen
+	logs     string        // the folder for the output of the programs
+	command  []string      // the program
 }
 
 func main() {
@@ -49,7 +51,8 @@ func run(ctx context.Context, arguments []string) int {
 	var results []result
 	if err == nil {
 		err = program.Run(ctx, func(p *program.Program) (err error) {
-			results, err = tryAll(p, given, os.Stdout)
+			broker, private := findBroker(p)
+			results, err = tryAll(p, given, broker, private, os.Stdout)
 			return err
 		})
 	}
@@ -64,7 +67,7 @@ func run(ctx context.Context, arguments []string) int {
 }
 
 func readFlags(arguments []string) (*settings, error) {
-	given := &settings{}
+	given := &settings{limit: 30 * time.Second}
 	flags := flag.NewFlagSet("warren-conformance", flag.ContinueOnError)
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "warren-conformance [flags] -- COMMAND [ARGUMENT...]")

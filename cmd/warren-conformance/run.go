@@ -33,7 +33,7 @@ type result struct {
 func (r result) failed() bool { return len(r.seen) > 0 }
 
 // tryAll tries the pitfalls of the settings, those that stop the broker after all others, and prints a report.
-func tryAll(p *program.Program, given *settings, out io.Writer) ([]result, error) {
+func tryAll(p *program.Program, given *settings, broker brokers.Broker, private *brokers.Private, out io.Writer) ([]result, error) {
 	temporary := given.logs == ""
 	if temporary {
 		folder, err := os.MkdirTemp("", "warren-conformance-")
@@ -42,7 +42,6 @@ func tryAll(p *program.Program, given *settings, out io.Writer) ([]result, error
 		}
 		given.logs = folder
 	}
-	broker, private := findBroker(p)
 	fmt.Fprintf(out, "RabbitMQ %s, strategy %s, program %q\n", broker.Version, given.strategy, given.command)
 	results := make([]result, len(given.pitfalls))
 	slots := make(chan struct{}, atOnce)

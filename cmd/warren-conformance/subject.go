@@ -68,7 +68,7 @@ func (t *trial) stop() {
 // terminate sends SIGTERM to the program, as a kubelet does, and reports whether the program ended soon enough. It kills one that did
 // not.
 func (t *trial) terminate() bool {
-	const margin = 7 * time.Second // beyond the time for handlers
+	const margin = 7 * time.Second                        // beyond the time for handlers
 	_ = t.subject.Command.Process.Signal(syscall.SIGTERM) // it may have ended
 	ended := t.until(drain+margin, t.subject.HasEnded)
 	if !ended {

@@ -23,9 +23,6 @@ import (
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
-// limit is how long a trial waits for what must happen.
-const limit = 30 * time.Second
-
 // specs are the ConsumerQueues of the trials. No name can be guessed from the queue's: a program has to read its contract.
 var specs = map[contract.Strategy]string{
 	contract.Publish: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
@@ -48,6 +45,7 @@ type trial struct {
 
 	result   *result
 	settings *settings
+	limit    time.Duration // how long the trial waits for what must happen
 	vhost    *brokers.VHost
 	private  *brokers.Private // the broker, if the trial may stop it
 	user     brokers.User
@@ -70,7 +68,7 @@ type message struct {
 }
 
 func newTrial(p *program.Program, r *result, given *settings, broker brokers.Broker, private *brokers.Private) *trial {
-	t := &trial{Program: p, result: r, settings: given, private: private, journal: &journal{}, given: map[string]amqp.Delivery{}}
+	t := &trial{Program: p, result: r, settings: given, limit: given.limit, private: private, journal: &journal{}, given: map[string]amqp.Delivery{}}
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "jobs"
 	t.check(yaml.UnmarshalStrict([]byte(specs[given.strategy]), &cq.Spec))
@@ -201,7 +199,7 @@ func (t *trial) pause(length time.Duration) { t.until(length, func() bool { retu
 
 // settle waits until each message has come to its end, or for a time.
 func (t *trial) settle() {
-	t.until(limit, func() bool {
+	t.until(t.limit, func() bool {
 		if len(t.missing()) > 0 {
 			t.readDeadLetters()
 			t.pause(100 * time.Millisecond) // each reading costs the broker a connection
@@ -250,12 +248,17 @@ func (t *trial) judge() {
 	}
 }
 
-// waiting counts the messages in the queues, once they have all come back from the program: there are so many, or they are lost.
+// waiting counts the messages in the queues, once they have all come back from the program: there are so many, or they are lost. The
+// broker counts a message that waits to be dead-lettered, too.
 func (t *trial) waiting(expected int) (count int) {
-	t.until(10*time.Second, func() bool {
-		count = t.vhost.Ready(t.contract.Queue) + t.vhost.Ready(t.contract.DeadLetterQueue)
-		for _, tier := range t.contract.Tiers {
-			count += t.vhost.Ready(t.tierQueue(tier))
+	queues := []string{t.contract.Queue, t.contract.DeadLetterQueue}
+	for _, tier := range t.contract.Tiers {
+		queues = append(queues, t.tierQueue(tier))
+	}
+	t.until(t.limit/2, func() bool { // the broker's counts lag
+		count = 0
+		for _, queue := range queues {
+			count += max(t.vhost.Ready(queue), t.vhost.Messages(queue))
 		}
 		return count >= expected
 	})
@@ -316,4 +319,3 @@ func (t *trial) tierQueue(tier contract.Tier) string {
 	}
 	return map[string]string{"short": "jobs.short", "long": "jobs.long"}[tier.RoutingKey]
 }
-
