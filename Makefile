@@ -14,6 +14,7 @@ CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
 FUZZTIME ?= 30s
 WARREN_SOAK ?= 2h
+STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/performance.md)
@@ -98,8 +99,8 @@ chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge delet
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
 .PHONY: conformance
-conformance: ## Let warren-conformance try the consumer library and examples/typescript, with each retry strategy and a broker that restarts.
-	hack/conformance.sh
+conformance: ## Let warren-conformance try examples/typescript under each of STRATEGIES, on a broker that it restarts.
+	hack/conformance.sh $(STRATEGIES)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; what one finds becomes a file in its testdata, and a test.

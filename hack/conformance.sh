@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
-# Lets warren-conformance try the consumer library and the example in TypeScript, with each retry strategy, on a broker of its own.
+# Lets warren-conformance try the example in TypeScript under retry strategies, on a broker that it may restart.
+#
+#   hack/conformance.sh STRATEGY…
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+[[ -n ${WARREN_RUN:-} ]] || exec "$HACK_DIR/supervise.sh" "$0" "$@"
 cd "$HACK_DIR/.."
 
 have npm || die "npm is missing: it builds examples/typescript"
+node -e 'process.exit("any" in AbortSignal ? 0 : 1)' || die "examples/typescript needs Node.js 20.3 or newer; this is $(node --version)"
 
-# The pinned modules of npm are kept in the cache.
+# The pinned modules of npm are kept in the cache. A folder from "npm ci" is used as it is.
 typescript() {
   local key kept
   key=$(cksum <examples/typescript/package-lock.json | cut -d ' ' -f 1)
   kept="$WARREN_CACHE/typescript/$key"
   [[ -d $kept ]] || alone typescript fetch_modules "$kept"
-  ln -sfn "$kept/node_modules" examples/typescript/node_modules
+  [[ -d examples/typescript/node_modules && ! -L examples/typescript/node_modules ]] ||
+    ln -sfn "$kept/node_modules" examples/typescript/node_modules
   npm --prefix examples/typescript run --silent build
 }
 
@@ -28,5 +33,8 @@ fetch_modules() {
 
 typescript
 npm --prefix examples/typescript test --silent
-go test -count=1 -timeout=30m -parallel=4 -run='TestTheLibraryPasses|TestTypeScriptPasses|TestFaultsAreFound|TestAProgramWithoutFaultsPasses' \
-  ./cmd/warren-conformance
+go build -o bin/warren-conformance ./cmd/warren-conformance
+unset WARREN_TEST_BROKERS # those are not to be restarted
+for strategy in "$@"; do
+  bin/warren-conformance -strategy "$strategy" -- node examples/typescript/dist/main.js
+done

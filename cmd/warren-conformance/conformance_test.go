@@ -89,6 +89,8 @@ func TestFaultsAreFound(t *testing.T) {
 		quick   bool
 	}{
 		acksBefore:        {pitfall: "acks-first", lost: 1, quick: true},
+		acksMultiple:      {pitfall: "acks-others", lost: 1},
+		keepsContract:     {pitfall: "old-contract"},
 		forgetsAttempts:   {pitfall: "wrong-attempts"},
 		requeuesFailures:  {pitfall: "no-delay"},
 		retriesAll:        {pitfall: "retries-permanent"},

@@ -146,6 +146,25 @@ func acksUnconfirmed(t *trial) {
 	t.again()
 }
 
+// oldContract replaces the delay tiers. The program has a minute to see that: it reads the contract every 30 s.
+func oldContract(t *trial) {
+	t.start()
+	t.handleOne()
+	later := contract.Tier{Delay: contract.Duration(time.Second), Route: contract.Route{Exchange: "jobs.later", RoutingKey: "later"}}
+	t.vhost.DeclareExchange(later.Exchange, "direct", nil)
+	t.vhost.DeclareQueue("jobs.later", map[string]any{
+		"x-queue-type": "quorum", "x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": t.contract.Queue,
+	})
+	t.vhost.Bind(later.Exchange, "jobs.later", later.RoutingKey, nil)
+	gone := t.contract.Tiers[0].Exchange
+	t.contract.Tiers = []contract.Tier{later}
+	t.allow()
+	t.writeContract()
+	t.vhost.DeleteExchange(gone)
+	t.send("fail:1")
+	t.until(time.Minute+t.limit, func() bool { return len(t.missing()) == 0 })
+}
+
 func forbiddenLoops(t *trial) {
 	_, send := t.copied()
 	id := send()

@@ -1,5 +1,7 @@
 package main
 
+import "time"
+
 func ignoresSIGTERM(t *trial) {
 	t.send("hang")
 	t.sendAll(3, "ok")
@@ -8,6 +10,11 @@ func ignoresSIGTERM(t *trial) {
 	t.terminate()
 	t.start()
 	t.settle()
+	t.proxy.Refuse()
+	t.pause(time.Second)
+	t.terminate()
+	t.proxy.Accept()
+	t.start()
 }
 
 func drainRepeats(t *trial) {

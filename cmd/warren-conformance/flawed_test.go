@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,6 +25,8 @@ type fault string
 const (
 	noFault           fault = "none"
 	acksBefore        fault = "acknowledges before it works"
+	acksMultiple      fault = "acknowledges all messages up to the one it has handled"
+	keepsContract     fault = "reads its contract once"
 	forgetsAttempts   fault = "copies without x-retry-count"
 	requeuesFailures  fault = "returns failed messages to the queue"
 	retriesAll        fault = "treats permanent failures as any other"
@@ -49,7 +52,7 @@ const (
 // rawProgram is the program of the protocol on amqp091-go, with one fault.
 type rawProgram struct {
 	fault    fault
-	contract contract.Contract
+	contract atomic.Pointer[contract.Contract]
 	slots    chan struct{}
 	handlers sync.WaitGroup
 
@@ -60,9 +63,11 @@ type rawProgram struct {
 func (p *rawProgram) run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	var err error
-	if p.contract, err = contract.File(os.Getenv("WARREN_CONTRACT")).Load(); err != nil {
+	if err := p.load(); err != nil {
 		return err
+	}
+	if p.fault != keepsContract {
+		go p.reload(ctx)
 	}
 	p.slots = make(chan struct{}, setting("WARREN_CONCURRENCY"))
 	for connects := 1; ctx.Err() == nil; connects++ {
@@ -85,6 +90,22 @@ func (p *rawProgram) run() error {
 		}
 	}
 	return nil
+}
+
+func (p *rawProgram) load() error {
+	read, err := contract.File(os.Getenv("WARREN_CONTRACT")).Load()
+	if err == nil {
+		p.contract.Store(&read)
+	}
+	return err
+}
+
+func (p *rawProgram) reload(ctx context.Context) {
+	for ticks := time.Tick(5 * time.Second); ctx.Err() == nil; <-ticks {
+		if err := p.load(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
 }
 
 // session is the life of one connection.
@@ -135,13 +156,13 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 			return err
 		}
 	}
-	deliveries, err := s.consumes.Consume(p.contract.Queue, "program", p.fault == acksBefore, false, false, false, nil)
+	deliveries, err := s.consumes.Consume(p.contract.Load().Queue, "program", p.fault == acksBefore, false, false, false, nil)
 	if err != nil {
 		return err
 	}
 	for extra := range connects - 1 {
 		if p.fault == twoConsumers {
-			if _, err := s.consumes.Consume(p.contract.Queue, fmt.Sprint("extra", extra), false, false, false, false, nil); err != nil {
+			if _, err := s.consumes.Consume(p.contract.Load().Queue, fmt.Sprint("extra", extra), false, false, false, false, nil); err != nil {
 				return err
 			}
 		}
@@ -217,12 +238,12 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 	if s.fault == retriesAll && outcome.Result == contract.Permanent {
 		outcome.Result = contract.Failed
 	}
-	action := s.contract.Decide(facts, outcome)
+	if s.fault == trustsCounts && s.attempt(facts) > s.contract.Load().MaxAttempts {
+		outcome.Result = contract.Permanent
+	}
+	action := s.contract.Load().Decide(facts, outcome)
 	if s.fault == requeuesFailures && action.Kind == contract.KindFailed {
 		action = contract.Action{Verb: contract.ReturnMessage}
-	}
-	if s.fault == trustsCounts && s.attempt(facts) > s.contract.MaxAttempts {
-		action = s.contract.Decide(facts, contract.Outcome{Result: contract.Permanent})
 	}
 	time.Sleep(time.Duration(action.Wait))
 	if action.Verb != contract.PublishCopy {
@@ -230,6 +251,7 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 		return
 	}
 	for ctx.Err() == nil && s.lost.Err() == nil {
+		action = s.contract.Load().Decide(facts, outcome) // the tier may be another one by now
 		taken, err := s.copy(d, action)
 		if taken {
 			s.settle(d, contract.Ack)
@@ -246,7 +268,7 @@ func (s *session) attempt(facts contract.Facts) int {
 	if forged, ok := facts.Headers["x-delivery-count"].(int64); ok && s.fault == trustsCounts {
 		return int(forged) + 1
 	}
-	return s.contract.Read(facts).Attempt
+	return s.contract.Load().Read(facts).Attempt
 }
 
 // work does what a body says.
@@ -320,7 +342,7 @@ func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 	}
 	switch verb {
 	case contract.Ack:
-		_ = channel.Ack(d.DeliveryTag, false)
+		_ = channel.Ack(d.DeliveryTag, s.fault == acksMultiple)
 	case contract.RejectMessage:
 		_ = channel.Reject(d.DeliveryTag, false)
 	case contract.RequeueMessage:

@@ -24,6 +24,7 @@ var copying = []contract.Strategy{contract.Publish, contract.Reject, contract.No
 // pitfalls is the table that docs/consumer/any-language.md shows.
 var pitfalls = []pitfall{
 	{name: "acks-first", try: acksFirst, mistake: "acknowledges before the handler has returned: a crash loses the message"},
+	{name: "acks-others", try: acksOthers, mistake: "acknowledges a message that another handler still has, by an acknowledgement of multiple messages"},
 	{name: "wrong-attempts", try: wrongAttempts, mistake: "gives a failing message more or fewer attempts than the contract, or does not give it up into the dead-letter queue"},
 	{name: "no-delay", try: noDelay, mistake: "handles a failed message again before its delay is over", strategies: []contract.Strategy{contract.Publish, contract.Reject, contract.Requeue}},
 	{name: "retries-permanent", try: retriesPermanent, mistake: "handles a permanent failure again, or hands an undecodable body to the handler without end"},
@@ -35,6 +36,7 @@ var pitfalls = []pitfall{
 	{name: "loses-returned", try: losesReturned, mistake: "acknowledges a message whose copy the broker returned, because no queue is bound to the route", strategies: copying},
 	{name: "loses-refused", try: losesRefused, mistake: "acknowledges a message whose copy the broker refused by a negative confirm", strategies: copying},
 	{name: "acks-unconfirmed", try: acksUnconfirmed, mistake: "acknowledges a message before the broker has confirmed its copy", strategies: copying},
+	{name: "old-contract", try: oldContract, mistake: "does not read its contract again: it publishes copies to a delay tier that is gone", strategies: []contract.Strategy{contract.Publish}},
 	{name: "forbidden-loops", try: forbiddenLoops, mistake: "does not survive that the broker forbids its copies: it loses the message, ends, or connects and handles in a hot loop", strategies: copying},
 	{name: "no-reconnect", try: noReconnect, mistake: "does not consume again after its connection was cut, or loses or repeats more than what was in hand"},
 	{name: "second-consumer", try: secondConsumer, mistake: "has more than one consumer on the queue after it has connected again"},
@@ -42,7 +44,7 @@ var pitfalls = []pitfall{
 	{name: "stale-acks", try: staleAcks, mistake: "settles on a new channel what an old one delivered: the same tag is another message there"},
 	{name: "misses-stall", try: missesStall, mistake: "waits for ever on a connection on which nothing comes any more"},
 	{name: "misses-cancel", try: missesCancel, mistake: "does not consume again after the broker has cancelled its consumer"},
-	{name: "ignores-sigterm", try: ignoresSIGTERM, mistake: "does not end soon after SIGTERM while a handler hangs, or loses the message that the handler had"},
+	{name: "ignores-sigterm", try: ignoresSIGTERM, mistake: "does not end soon after SIGTERM while a handler hangs or the broker is away, or loses the message that the handler had"},
 	{name: "drain-repeats", try: drainRepeats, mistake: "interrupts handlers at SIGTERM although they have time to finish, repeats messages, or ends with an error"},
 	{name: "broker-restart", try: brokerRestart, mistake: "does not consume again after the broker was killed and started again, or loses messages", restarts: true},
 }

@@ -53,6 +53,7 @@ type trial struct {
 	desired  topology.Topology
 	proxy    *netfault.Proxy
 	address  string // where the program finds the broker
+	document string // the file with the contract
 	log      *os.File
 	journal  *journal
 	subject  *subject
@@ -84,6 +85,8 @@ func newTrial(p *program.Program, r *result, given *settings, broker brokers.Bro
 	t.allow()
 	t.proxy = netfault.NewProxy(p, broker.AMQPURI)
 	t.address = t.proxy.Address
+	t.document = filepath.Join(p.TempDir(), "contract.json")
+	t.writeContract()
 	t.check(os.MkdirAll(given.logs, 0o755))
 	t.log, err = os.Create(filepath.Join(given.logs, r.pitfall.name+".log"))
 	t.check(err)
@@ -144,16 +147,21 @@ func (t *trial) routes() []contract.Route {
 
 // environment is what the program is started with.
 func (t *trial) environment() []string {
-	file := filepath.Join(t.TempDir(), "contract.json")
-	document, err := json.Marshal(t.contract)
-	t.check(err)
-	t.check(os.WriteFile(file, document, 0o600))
 	uri := url.URL{Scheme: "amqp", Host: t.address, User: url.UserPassword(t.user.Username, t.user.Password),
 		Path: "/" + t.vhost.Name, RawPath: "/" + url.PathEscape(t.vhost.Name), RawQuery: "heartbeat=" + strconv.Itoa(heartbeat)}
 	return []string{
-		"AMQP_URL=" + uri.String(), "WARREN_CONTRACT=" + file, fmt.Sprint("WARREN_CONCURRENCY=", concurrency),
+		"AMQP_URL=" + uri.String(), "WARREN_CONTRACT=" + t.document, fmt.Sprint("WARREN_CONCURRENCY=", concurrency),
 		fmt.Sprint("WARREN_PREFETCH=", prefetch), fmt.Sprint("WARREN_DRAIN_MILLISECONDS=", drain.Milliseconds()),
 	}
+}
+
+// writeContract replaces the file at once, as a kubelet does.
+func (t *trial) writeContract() {
+	document, err := json.Marshal(t.contract)
+	t.check(err)
+	next := t.document + ".next"
+	t.check(os.WriteFile(next, document, 0o600))
+	t.check(os.Rename(next, t.document))
 }
 
 // send publishes a message that the program has to handle, and returns its ID.
@@ -317,5 +325,5 @@ func (t *trial) tierQueue(tier contract.Tier) string {
 	if tier.Exchange == "" {
 		return tier.RoutingKey
 	}
-	return map[string]string{"short": "jobs.short", "long": "jobs.long"}[tier.RoutingKey]
+	return map[string]string{"short": "jobs.short", "long": "jobs.long", "later": "jobs.later"}[tier.RoutingKey]
 }

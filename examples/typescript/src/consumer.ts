@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Channel, ConsumeMessage, Options as AmqpOptions } from "amqplib";
 import { closeConnection, openConnection, sleep, within } from "./connection.js";
-import { crashLimit, decide, read, type Action, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
+import { crashLimit, decide, read, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
 import { Publisher } from "./publisher.js";
 
 /** One delivery. There is no ack: how the handler ends decides. */
@@ -52,6 +52,9 @@ export interface Options<T> {
   log: (event: string, details: Record<string, unknown>) => void;
 }
 
+/** What settles a delivery. */
+type Settlement = Exclude<Verb, "publish">;
+
 /** The life of one channel. What it delivered can be settled on it alone. */
 class Session {
   readonly id = randomUUID();
@@ -71,7 +74,7 @@ class Session {
     this.controller.abort(new Error(reason));
   }
 
-  settle(message: ConsumeMessage, verb: Exclude<Verb, "publish">): void {
+  settle(message: ConsumeMessage, verb: Settlement): void {
     if (this.over.aborted) {
       return; // the message comes again
     }
@@ -220,7 +223,7 @@ export class Consumer<T> {
       this.options.log("failed", { kind: action.kind, action: action.verb, text: outcome.text, messageId: message.properties.messageId });
     }
     await sleep(action.waitMilliseconds ?? 0, session.over);
-    const verb = action.verb === "publish" ? await this.copy(session, message, action, outcome.copyId) : action.verb;
+    const verb = action.verb === "publish" ? await this.copy(session, message, delivery, outcome) : action.verb;
     session.settle(message, verb);
   }
 
@@ -247,18 +250,21 @@ export class Consumer<T> {
   }
 
   /** Publishes a copy until the broker has taken it, and returns what settles the original then. */
-  private async copy(session: Session, message: ConsumeMessage, action: Action, copyId: string): Promise<Exclude<Verb, "publish">> {
+  private async copy(session: Session, message: ConsumeMessage, delivery: Delivery, outcome: Outcome): Promise<Settlement> {
     const { userId, expiration, clusterId, headers, deliveryMode, ...kept } = message.properties;
-    const options = { ...kept, headers: action.headers } as AmqpOptions.Publish;
     const began = Date.now();
     for (let pause = 250; !session.over.aborted; pause = Math.min(2 * pause, 10_000)) {
+      const action = decide(session.contract, delivery, outcome); // the contract may have another tier by now
+      if (action.verb !== "publish") {
+        return action.verb;
+      }
       try {
-        await this.publisher.publish(action.route!, message.content, copyId, options);
+        await this.publisher.publish(action.route!, message.content, outcome.copyId!, { ...kept, headers: action.headers } as AmqpOptions.Publish);
         return "ack";
       } catch (failure) {
-        this.options.log("copy not taken", { exchange: action.route!.exchange, routingKey: action.route!.routingKey, reason: String(failure) });
+        this.options.log("copy not taken", { ...action.route, reason: String(failure) });
       }
-      if (action.otherwise && action.otherwise !== "publish" && Date.now() - began > 30_000) {
+      if (action.otherwise && Date.now() - began > 30_000) {
         return action.otherwise;
       }
       await sleep(pause, session.over);

@@ -60,7 +60,7 @@ export interface Action {
   waitMilliseconds?: number;
   route?: Route;
   headers?: Headers;
-  otherwise?: Verb;
+  otherwise?: Exclude<Verb, "publish">;
 }
 
 export interface Progress {
