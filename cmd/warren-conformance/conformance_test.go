@@ -73,8 +73,8 @@ func passes(t *testing.T, name string, strategy contract.Strategy, pitfalls stri
 	t.Helper()
 	results, report := conformance(t, name, strategy, pitfalls, 30*time.Second, private)
 	for _, r := range results {
-		if r.failed() {
-			t.Errorf("%s: %d lost, %d repeated, %q", r.pitfall.name, r.lost, r.repeated, r.seen)
+		if r.failed() || r.err != nil {
+			t.Errorf("%s: %d lost, %d repeated, %q, %v", r.pitfall.name, r.lost, r.repeated, r.seen, r.err)
 		}
 	}
 	t.Log(report)

@@ -29,7 +29,7 @@ func changesCopies(t *trial) {
 
 // expectCopy compares a dead letter with the message that was sent.
 func (t *trial) expectCopy(id, body string, kind contract.FailureKind, attempts int) {
-	letter, dead := t.given[id]
+	letter, dead := t.deadLetters[id]
 	if !dead {
 		return // judge says so
 	}
@@ -74,12 +74,12 @@ func copiesTooMuch(t *trial) {
 	if copied := len(t.take(audit)); copied != 1 {
 		t.fails("the queue that a CC header names has %d messages instead of 1", copied)
 	}
-	if left := t.given[expiring].Expiration; left != "" {
+	if left := t.deadLetters[expiring].Expiration; left != "" {
 		t.fails("dead letter %s still expires, after %s ms", expiring, left)
 	}
 }
 
-// copied is a message whose copy goes to the returned queue: to a delay tier where the program publishes to tiers.
+// copied returns a queue that takes the copy of a failed message, and a function that sends such a message.
 func (t *trial) copied() (queue string, send func() string) {
 	if t.contract.Strategy == contract.Publish {
 		return t.tierQueue(t.contract.Tiers[0]), func() string { return t.send("fail:1") }
@@ -87,7 +87,7 @@ func (t *trial) copied() (queue string, send func() string) {
 	return t.contract.DeadLetterQueue, func() string { return t.sendFatal("permanent") }
 }
 
-// Attempts, connections and the like above this number within a few seconds are a hot loop.
+// hot is how often a program may handle a message, or connect, within a few seconds. More is a hot loop.
 const hot = 12
 
 func losesReturned(t *trial) {

@@ -19,7 +19,7 @@ import (
 // Exit codes.
 const (
 	exitFailed = 1 // the program fails a pitfall
-	exitBroken = 2 // the program was not tested
+	exitBroken = 2 // a pitfall was not tried
 )
 
 // settings are what the command line asks for.
@@ -60,7 +60,10 @@ func run(ctx context.Context, arguments []string) int {
 		fmt.Fprintln(os.Stderr, "warren-conformance:", err)
 		return exitBroken
 	}
-	if slices.ContainsFunc(results, result.failed) {
+	switch {
+	case slices.ContainsFunc(results, func(r result) bool { return r.err != nil }):
+		return exitBroken
+	case slices.ContainsFunc(results, result.failed):
 		return exitFailed
 	}
 	return 0

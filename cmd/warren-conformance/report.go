@@ -19,6 +19,9 @@ func printReport(out io.Writer, results []result) {
 		case r.skipped != "":
 			fmt.Fprintf(table, "-\t%s\t\t\t%s\n", r.pitfall.name, r.skipped)
 			continue
+		case r.err != nil:
+			fmt.Fprintf(table, "ERROR\t%s\t\t\t%v\n", r.pitfall.name, r.err)
+			continue
 		case r.failed():
 			failed++
 			fmt.Fprintf(table, "FAIL\t%s\t%d\t%d\t%s\n", r.pitfall.name, r.lost, r.repeated, r.seen[0])

@@ -28,6 +28,8 @@ type result struct {
 	lost, repeated int
 	// seen are the mistakes, in the order in which they were seen.
 	seen []string
+	// err is why the trial could not be carried out, which says nothing about the program.
+	err error
 }
 
 func (r result) failed() bool { return len(r.seen) > 0 }
@@ -99,13 +101,10 @@ func skip(p pitfall, given *settings, private *brokers.Private) string {
 func try(ctx context.Context, r *result, given *settings, broker brokers.Broker, private *brokers.Private) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	err := program.Run(ctx, func(p *program.Program) error {
+	r.err = program.Run(ctx, func(p *program.Program) error {
 		t := newTrial(p, r, given, broker, private)
 		r.pitfall.try(t)
 		t.judge()
 		return nil
 	})
-	if err != nil {
-		r.seen = append(r.seen, err.Error())
-	}
 }

@@ -43,22 +43,22 @@ var specs = map[contract.Strategy]string{
 type trial struct {
 	*program.Program
 
-	result   *result
-	settings *settings
-	limit    time.Duration // how long the trial waits for what must happen
-	vhost    *brokers.VHost
-	private  *brokers.Private // the broker, if the trial may stop it
-	user     brokers.User
-	contract contract.Contract
-	desired  topology.Topology
-	proxy    *netfault.Proxy
-	address  string // where the program finds the broker
-	document string // the file with the contract
-	log      *os.File
-	journal  *journal
-	subject  *subject
-	sent     []message
-	given    map[string]amqp.Delivery // dead letters by the ID of the message
+	result      *result
+	settings    *settings
+	limit       time.Duration // how long the trial waits for what must happen
+	vhost       *brokers.VHost
+	private     *brokers.Private // the broker, if the trial may stop it
+	user        brokers.User
+	contract    contract.Contract
+	desired     topology.Topology
+	proxy       *netfault.Proxy
+	address     string // where the program finds the broker
+	document    string // the file with the contract
+	log         *os.File
+	journal     *journal
+	subject     *subject
+	sent        []message
+	deadLetters map[string]amqp.Delivery // dead letters by the ID of the message
 }
 
 // message is a message that was sent.
@@ -69,7 +69,7 @@ type message struct {
 }
 
 func newTrial(p *program.Program, r *result, given *settings, broker brokers.Broker, private *brokers.Private) *trial {
-	t := &trial{Program: p, result: r, settings: given, limit: given.limit, private: private, journal: &journal{}, given: map[string]amqp.Delivery{}}
+	t := &trial{Program: p, result: r, settings: given, limit: given.limit, private: private, journal: &journal{}, deadLetters: map[string]amqp.Delivery{}}
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "jobs"
 	t.check(yaml.UnmarshalStrict([]byte(specs[given.strategy]), &cq.Spec))
@@ -190,11 +190,11 @@ func (t *trial) fails(format string, arguments ...any) {
 	t.result.seen = append(t.result.seen, fmt.Sprintf(format, arguments...))
 }
 
-// until waits until something is true, at most for so long, and reports whether it was.
+// until waits until something is true, at most for so long, and reports whether it was. A program that has ended makes nothing happen.
 func (t *trial) until(atMost time.Duration, happens func() bool) bool {
 	end := time.Now().Add(atMost)
 	for !happens() {
-		if time.Now().After(end) || t.Context().Err() != nil {
+		if time.Now().After(end) || t.Context().Err() != nil || t.subject != nil && t.subject.HasEnded() {
 			return false
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -212,7 +212,7 @@ func (t *trial) settle() {
 			t.readDeadLetters()
 			t.pause(100 * time.Millisecond) // each reading costs the broker a connection
 		}
-		return len(t.missing()) == 0 || t.subject.HasEnded()
+		return len(t.missing()) == 0
 	})
 }
 
@@ -220,7 +220,7 @@ func (t *trial) settle() {
 func (t *trial) missing() []string {
 	var missing []string
 	for _, m := range t.sent {
-		if _, dead := t.given[m.id]; t.journal.handled(m.id) == 0 && !dead {
+		if _, dead := t.deadLetters[m.id]; t.journal.handled(m.id) == 0 && !dead {
 			missing = append(missing, m.id)
 		}
 	}
@@ -230,6 +230,7 @@ func (t *trial) missing() []string {
 // judge stops the program and counts: a message that was neither handled nor dead-lettered, and is in no queue any more, is lost.
 func (t *trial) judge() {
 	t.stop()
+	t.subject = nil
 	if t.Context().Err() != nil {
 		t.fails("the trial did not end within %s", longest)
 		return
@@ -246,7 +247,7 @@ func (t *trial) judge() {
 	}
 	for _, m := range t.sent {
 		t.result.repeated += max(0, t.journal.handled(m.id)-1)
-		_, dead := t.given[m.id]
+		_, dead := t.deadLetters[m.id]
 		switch {
 		case dead && !m.dies:
 			t.fails("message %s is a dead letter, and had to be handled", m.id)
@@ -285,11 +286,11 @@ func list(ids []string) string {
 func (t *trial) readDeadLetters() {
 	for _, letter := range t.take(t.contract.DeadLetterQueue) {
 		_, id, found := strings.Cut(string(letter.Body), " ")
-		if _, twice := t.given[id]; twice {
+		if _, twice := t.deadLetters[id]; twice {
 			t.result.repeated++
 		}
 		if found {
-			t.given[id] = letter
+			t.deadLetters[id] = letter
 		}
 	}
 }
