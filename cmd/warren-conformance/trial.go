@@ -194,7 +194,10 @@ func (t *trial) fails(format string, arguments ...any) {
 func (t *trial) until(atMost time.Duration, happens func() bool) bool {
 	end := time.Now().Add(atMost)
 	for !happens() {
-		if time.Now().After(end) || t.Context().Err() != nil || t.subject != nil && t.subject.HasEnded() {
+		if t.subject != nil && t.subject.HasEnded() {
+			return happens()
+		}
+		if time.Now().After(end) || t.Context().Err() != nil {
 			return false
 		}
 		time.Sleep(20 * time.Millisecond)
