@@ -16,11 +16,14 @@ export async function closeConnection(connection: ChannelModel): Promise<void> {
   await within(5_000, connection.close(), "close the connection").catch(() => undefined);
 }
 
+/** The broker did not answer in time. */
+export class Late extends Error {}
+
 /** Rejects when a promise takes too long: an answer that the broker never sends must not stop the program. */
 export async function within<R>(milliseconds: number, promise: Promise<R>, what: string): Promise<R> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what}: no answer within ${milliseconds} ms`)), milliseconds);
+    timer = setTimeout(() => reject(new Late(`${what}: no answer within ${milliseconds} ms`)), milliseconds);
   });
   try {
     return await Promise.race([promise, late]);

@@ -1,6 +1,6 @@
 import type { ChannelModel, ConfirmChannel, Options } from "amqplib";
 import type { Route } from "./contract.js";
-import { closeConnection, openConnection, within } from "./connection.js";
+import { closeConnection, Late, openConnection, within } from "./connection.js";
 
 const confirmTimeout = 30_000;
 
@@ -45,8 +45,8 @@ export class Publisher {
       await within(confirmTimeout, confirmed, "confirm of a copy");
     } catch (failure) {
       confirmed.catch(() => undefined);
-      if (failure instanceof Error && failure.message.startsWith("confirm of a copy")) {
-        await this.close(); // of a channel that confirms nothing, nothing more is to be expected
+      if (failure instanceof Late) {
+        await this.close(); // a channel that confirms nothing is of no use
       }
       throw failure;
     }
