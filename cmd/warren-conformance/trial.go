@@ -260,21 +260,22 @@ func (t *trial) judge() {
 	}
 }
 
-// waiting counts the messages in the queues, once they have all come back from the program: there are so many, or they are lost. The
-// broker counts a message that waits to be dead-lettered, too.
-func (t *trial) waiting(expected int) (count int) {
+// waiting counts the messages in the queues, once they have all come back from the program: there are so many, or they are lost. A
+// message that waits to be dead-lettered is not ready, and not lost.
+func (t *trial) waiting(expected int) int {
 	queues := []string{t.contract.Queue, t.contract.DeadLetterQueue}
 	for _, tier := range t.contract.Tiers {
 		queues = append(queues, t.tierQueue(tier))
 	}
-	t.until(t.limit/2, func() bool { // the broker's counts lag
-		count = 0
+	ready := 0
+	t.until(t.limit/2, func() bool {
+		ready = 0
 		for _, queue := range queues {
-			count += max(t.vhost.Ready(queue), t.vhost.Messages(queue))
+			ready += t.vhost.Ready(queue)
 		}
-		return count >= expected
+		return ready >= expected
 	})
-	return count
+	return ready + t.vhost.Held()
 }
 
 func list(ids []string) string {

@@ -360,20 +360,6 @@ func (v *VHost) Held() int {
 	return held
 }
 
-// Messages counts all messages of a queue, those included that a consumer has or that wait to be dead-lettered or delivered again. The
-// number lags by up to 9 s.
-func (v *VHost) Messages(queue string) int {
-	v.tb.Helper()
-	var counts struct {
-		Ready      int `json:"messages_ready"`
-		Unacked    int `json:"messages_unacknowledged"`
-		DeadLetter int `json:"messages_dlx"`
-		Delayed    int `json:"messages_delayed"`
-	}
-	v.Broker.get(v.tb, &counts, "queues", v.Name, queue)
-	return counts.Ready + counts.Unacked + counts.DeadLetter + counts.Delayed
-}
-
 // Connect opens an AMQP connection to the vhost, as the administrator, that calls itself by the given name.
 func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 	return amqp.DialConfig(v.Broker.AMQPURI, amqp.Config{
