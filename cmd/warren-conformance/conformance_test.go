@@ -140,11 +140,9 @@ func conformance(
 	}
 	var out bytes.Buffer
 	err = program.Run(t.Context(), func(p *program.Program) (err error) {
-		broker := brokers.Broker{}
+		broker := brokers.Newest(p)
 		if private != nil {
 			broker = private.Broker
-		} else {
-			broker = brokers.Newest(p)
 		}
 		results, err = tryAll(p, given, broker, private, &out)
 		return err

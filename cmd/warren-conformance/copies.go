@@ -112,8 +112,10 @@ func (t *trial) expectNoLoop(id, when string) {
 func losesRefused(t *trial) {
 	// A queue is full only while a message is in it.
 	t.vhost.Publish("", t.contract.DeadLetterQueue, "filler", "filler")
-	full := brokers.Policy{Pattern: "^" + t.contract.DeadLetterQueue + "$", ApplyTo: "queues",
-		Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"}}
+	full := brokers.Policy{
+		Pattern: "^" + t.contract.DeadLetterQueue + "$", ApplyTo: "queues",
+		Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
+	}
 	t.vhost.SetPolicy("full", full)
 	t.pause(time.Second) // the queue learns of the policy by itself
 	id := t.sendFatal("permanent")

@@ -145,7 +145,7 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 	defer lose(nil)
 	s.lost = lost
 	for _, closed := range []chan *amqp.Error{connection.NotifyClose(make(chan *amqp.Error, 1)), s.publish.NotifyClose(make(chan *amqp.Error, 1))} {
-		go func() { lose(fmt.Errorf("connection lost: %v", <-closed)) }()
+		go func() { lose(fmt.Errorf("connection lost: %w", <-closed)) }()
 	}
 	s.returned = s.publish.NotifyReturn(make(chan amqp.Return, 1))
 	if err := s.publish.Confirm(false); err != nil {

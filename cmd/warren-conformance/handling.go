@@ -92,15 +92,16 @@ func forgedCounts(t *trial) {
 	if t.contract.MaxAttempts < attempts {
 		verb, attempts = "ok", 1
 	}
-	var ids []string
-	for _, headers := range []amqp.Table{
+	forged := []amqp.Table{
 		{"x-retry-count": int64(-5)},
 		{"x-retry-count": "7"},
 		{"x-retry-count": 2.5},
 		{"x-retry-count": int64(math.MaxInt64)},
 		{"x-delivery-count": int64(50)},
 		{"x-death": []any{amqp.Table{"queue": "other", "reason": "rejected", "count": int64(40)}}},
-	} {
+	}
+	ids := make([]string, 0, len(forged))
+	for _, headers := range forged {
 		ids = append(ids, t.sendMessage(verb, false, amqp.Publishing{Headers: headers}))
 	}
 	t.start()

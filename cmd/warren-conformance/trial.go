@@ -30,7 +30,8 @@ var specs = map[contract.Strategy]string{
 			delayTiers: [{delay: 1s, queueName: jobs.short, routingKey: short}, {delay: 1500ms, queueName: jobs.long, routingKey: long}]},
 		deadLetter: {exchange: {name: jobs.dead, type: direct}, routingKey: given-up, queue: {name: jobs.cellar}}}`,
 	contract.Reject: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
-		retry: {strategy: Reject, maxAttempts: 4, delayTiers: [{delay: 1s, queueName: jobs.short}]}, deadLetter: {queue: {name: jobs.cellar}}}`,
+		retry: {strategy: Reject, maxAttempts: 4, delayTiers: [{delay: 1s, queueName: jobs.short}]},
+		deadLetter: {queue: {name: jobs.cellar}}}`,
 	// Each cut connection counts as an attempt of each message in hand.
 	contract.Requeue: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {strategy: Requeue, maxAttempts: 9}, deadLetter: {queue: {name: jobs.cellar}}}`,
@@ -69,7 +70,10 @@ type message struct {
 }
 
 func newTrial(p *program.Program, r *result, given *settings, broker brokers.Broker, private *brokers.Private) *trial {
-	t := &trial{Program: p, result: r, settings: given, limit: given.limit, private: private, journal: &journal{}, deadLetters: map[string]amqp.Delivery{}}
+	t := &trial{
+		Program: p, result: r, settings: given, limit: given.limit, private: private,
+		journal: &journal{}, deadLetters: map[string]amqp.Delivery{},
+	}
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "jobs"
 	t.check(yaml.UnmarshalStrict([]byte(specs[given.strategy]), &cq.Spec))
@@ -118,8 +122,9 @@ func (t *trial) declare() {
 
 // allow gives the program's user what a consumer needs: to read the main queue, and to publish where the contract says.
 func (t *trial) allow() {
-	var exchanges []string
-	for _, route := range t.routes() {
+	routes := t.routes()
+	exchanges := make([]string, 0, len(routes))
+	for _, route := range routes {
 		if route.Exchange == "" {
 			route.Exchange = "amq.default"
 		}
@@ -147,8 +152,10 @@ func (t *trial) routes() []contract.Route {
 
 // environment is what the program is started with.
 func (t *trial) environment() []string {
-	uri := url.URL{Scheme: "amqp", Host: t.address, User: url.UserPassword(t.user.Username, t.user.Password),
-		Path: "/" + t.vhost.Name, RawPath: "/" + url.PathEscape(t.vhost.Name), RawQuery: "heartbeat=" + strconv.Itoa(heartbeat)}
+	uri := url.URL{
+		Scheme: "amqp", Host: t.address, User: url.UserPassword(t.user.Username, t.user.Password),
+		Path: "/" + t.vhost.Name, RawPath: "/" + url.PathEscape(t.vhost.Name), RawQuery: "heartbeat=" + strconv.Itoa(heartbeat),
+	}
 	return []string{
 		"AMQP_URL=" + uri.String(), "WARREN_CONTRACT=" + t.document, fmt.Sprint("WARREN_CONCURRENCY=", concurrency),
 		fmt.Sprint("WARREN_PREFETCH=", prefetch), fmt.Sprint("WARREN_DRAIN_MILLISECONDS=", drain.Milliseconds()),
@@ -263,7 +270,8 @@ func (t *trial) judge() {
 // waiting counts the messages in the queues, once they have all come back from the program: there are so many, or they are lost. A
 // message that waits to be dead-lettered is not ready, and not lost.
 func (t *trial) waiting(expected int) int {
-	queues := []string{t.contract.Queue, t.contract.DeadLetterQueue}
+	queues := make([]string, 0, 2+len(t.contract.Tiers))
+	queues = append(queues, t.contract.Queue, t.contract.DeadLetterQueue)
 	for _, tier := range t.contract.Tiers {
 		queues = append(queues, t.tierQueue(tier))
 	}

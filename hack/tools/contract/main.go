@@ -69,8 +69,10 @@ func vectorsSchema() (*jsonschema.Schema, error) {
 	item.Properties.Set("contract", &jsonschema.Schema{Ref: "contract.schema.json"})
 	outcome := item.Properties.Value("outcome")
 	outcome.Required = []string{"result"} // the reflector does not know omitzero
-	outcome.Properties.Value("result").Enum = []any{contract.Succeeded, contract.Failed, contract.Panicked, contract.TimedOut,
-		contract.Permanent, contract.Undecodable, contract.Crashed, contract.Deferred, contract.Discarded, contract.Returned}
+	outcome.Properties.Value("result").Enum = []any{
+		contract.Succeeded, contract.Failed, contract.Panicked, contract.TimedOut,
+		contract.Permanent, contract.Undecodable, contract.Crashed, contract.Deferred, contract.Discarded, contract.Returned,
+	}
 	action := item.Properties.Value("action")
 	for _, name := range []string{"verb", "otherwise"} {
 		action.Properties.Value(name).Enum = []any{contract.Ack, contract.RejectMessage, contract.RequeueMessage, contract.ReturnMessage, contract.PublishCopy}
