@@ -37,7 +37,7 @@ func TestContractOf(t *testing.T) {
 		"Publish tries once more than there are delays": {
 			spec: `{retry: {delayTiers: [{delay: 30s}]}}`, version: topologytest.V43,
 			want: `{"apiVersion": "contract.warren.dev/v1", "queue": "orders", "virtualHost": "/", "strategy": "Publish", "maxAttempts": 2,
-				"tiers": [{"delay": "30s", "exchange": "", "routingKey": "orders.retry.30s"}], "park": {"exchange": "orders.dlx", "routingKey": ""},
+				"tiers": [{"delayMilliseconds": 30000, "exchange": "", "routingKey": "orders.retry.30s"}], "park": {"exchange": "orders.dlx", "routingKey": ""},
 				"deadLetterQueue": "orders.dlq", "rejectDeadLetters": true, "singleActiveConsumer": false}`,
 		},
 		"Reject by reason parks through the default exchange": {
