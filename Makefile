@@ -9,6 +9,8 @@ IMG ?= ghcr.io/warren-mq/warren:latest
 # What the image is called inside, and built for; see hack/image.sh.
 VERSION ?=
 PLATFORMS ?=
+# Where `release` and `release-push` publish image and chart.
+REGISTRY ?= ghcr.io/warren-mq
 KUBECTL ?= kubectl
 CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
@@ -60,8 +62,8 @@ soak: ## Let a manager work for WARREN_SOAK (2h) while everything comes, goes an
 		-ginkgo.label-filter=soak -ginkgo.timeout=24h -ginkgo.v $(TESTFLAGS)
 
 .PHONY: test-image
-test-image: ## Run the tests of the image: it is the same in two checkouts, for both architectures.
-	GOFLAGS= GOWORK=off go -C hack/tools test -count=1 -timeout=30m $(TESTFLAGS) ./image
+test-image: ## Run the tests of image and release: the image is the same in two checkouts, for both architectures.
+	GOFLAGS= GOWORK=off go -C hack/tools test -count=1 -timeout=30m $(TESTFLAGS) ./image ./release
 
 .PHONY: test-cluster
 test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0 takes another than 4.3.
@@ -209,18 +211,21 @@ build-installer: overlay ## Write all manifests with the image IMG into dist/ins
 	@mkdir -p dist
 	$(KUSTOMIZE) build bin/overlay >dist/install.yaml
 
-.PHONY: chart-package
-chart-package: ## Package the Helm chart into dist/, with VERSION.
-	hack/tool.sh helm package charts/warren --destination dist $(if $(VERSION),--version '$(VERSION:v%=%)' --app-version '$(VERSION)')
+.PHONY: release
+release: ## Build all that VERSION publishes into dist/: image, chart, install.yaml, plugin, SBOMs, notes, checksums, provenance.
+	VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' PLATFORMS='$(PLATFORMS)' hack/release.sh build
 
-.PHONY: chart-push
-chart-push: ## Push the packaged chart to REGISTRY, such as oci://ghcr.io/warren-mq/charts; prints its name and digest.
-	@hack/tool.sh helm push dist/warren-*.tgz '$(REGISTRY)' 2>&1 | awk '/^Pushed:/ { name = $$2; sub(/:[^:]*$$/, "", name) } \
-		/^Digest:/ { print name "@" $$2; found = 1 } END { exit !found }'
+.PHONY: release-push
+release-push: ## Push the image and the chart that `make release` wrote, to REGISTRY; prints their names with digests.
+	@VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' hack/release.sh push
 
-.PHONY: checksums
-checksums: ## List the checksums of what is published in dist/checksums.txt.
-	cd dist && sha256sum install.yaml *.tgz image-*.tar sbom-*.cdx.json kubectl-warren* >checksums.txt
+.PHONY: check-modules
+check-modules: ## Check that the Go modules of VERSION can be used once they are tagged, and in which order to tag them.
+	hack/modules.sh '$(VERSION)'
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in what each Go module of the repository links.
+	hack/vulnerabilities.sh
 
 ##@ Deploy to the cluster of the current kubectl context
 
@@ -245,10 +250,13 @@ undeploy: ## Remove the operator, its CRDs and all resources of theirs; the queu
 .PHONY: overlay
 overlay:
 	@mkdir -p bin/overlay
-	@image='$(IMG)' tag=latest; \
-	case "$${image##*/}" in *:*) tag="$${image##*:}" image="$${image%:*}";; esac; \
+	@image='$(IMG)' version='newTag: latest'; \
+	case "$${image##*/}" in \
+		*@*) version="digest: $${image##*@}" image="$${image%@*}";; \
+		*:*) version="newTag: $${image##*:}" image="$${image%:*}";; \
+	esac; \
 	printf '%s\n' 'resources: [../../config/default]' 'images:' \
-		"- {name: controller, newName: $$image, newTag: $$tag}" >bin/overlay/kustomization.yaml
+		"- {name: controller, newName: $$image, $$version}" >bin/overlay/kustomization.yaml
 
 ##@ Clean up
 

@@ -31,6 +31,13 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == checkCommand {
+		if err := checkInstallation(os.Args[2:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	given := options.Options{}
 	given.Bind(flag.CommandLine)
 	flag.Parse()
@@ -92,7 +99,7 @@ func run(given *options.Options) error {
 		LeaderElection:                given.LeaderElect,
 		LeaderElectionConfig:          election,
 		LeaderElectionNamespace:       given.LeaderElectionNamespace,
-		LeaderElectionID:              "warren.messaging.warren.dev",
+		LeaderElectionID:              leaseName,
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {

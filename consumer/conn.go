@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -29,14 +28,17 @@ const (
 
 var errConnectTimeout = errors.New("the broker did not answer for 30s")
 
-// Conn is how a broker is reached: over one connection for consuming, and another for publishing, so that a broker that blocks
-// publishers still takes acks. The consumers of a process can share a Conn. Connections are made when they are needed.
+// Conn connects to a broker: with one connection for consuming, one for copies of failed messages, and one for Publish. A broker that
+// blocks publishers still takes acks, and what an application publishes delays no copy. The consumers of a process can share a Conn.
+// Connections are made when they are needed.
 type Conn struct {
 	name      string
+	hooks     []PublishHook
 	transport transport.Transport
 
-	consuming link
-	publisher *publisher
+	consuming    link
+	copies       *publisher // of failed messages
+	applications *publisher // for Publish
 
 	mu    sync.Mutex
 	users int
@@ -47,6 +49,7 @@ type ConnOption func(*connSettings)
 
 type connSettings struct {
 	name      string
+	hooks     []PublishHook
 	amqp      transport.AMQP
 	transport transport.Transport
 }
@@ -62,15 +65,20 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 	return func(s *connSettings) { s.amqp.DialTCP = dial }
 }
 
-// WithTransport replaces the broker; package consumertest uses it.
-func WithTransport(t transport.Transport) ConnOption {
-	return func(s *connSettings) { s.transport = t }
+// PublishHook changes a message before Conn.Publish sends it, such as its headers for a trace context.
+type PublishHook func(ctx context.Context, exchange, routingKey string, message *Publishing)
+
+// WithPublishHook adds a hook for each message of Conn.Publish. Copies of failed messages keep the headers of the original.
+func WithPublishHook(hook PublishHook) ConnOption {
+	return func(s *connSettings) { s.hooks = append(s.hooks, hook) }
 }
 
 // NewConn describes how the broker is reached. It does not connect: Consumer.Run and Conn.Publish do.
 func NewConn(credentials Credentials, options ...ConnOption) *Conn {
 	s := &connSettings{name: clientName()}
-	s.amqp.URI = func() (string, error) { return "", errors.New("consumer: NewConn was given no credentials") }
+	s.amqp.URI = func(context.Context) (string, error) {
+		return "", errors.New("consumer: NewConn was given no credentials")
+	}
 	if credentials != nil {
 		s.amqp.URI = credentials.URI
 	}
@@ -80,9 +88,11 @@ func NewConn(credentials Credentials, options ...ConnOption) *Conn {
 	if s.transport == nil {
 		s.transport = &s.amqp
 	}
-	c := &Conn{name: s.name, transport: s.transport}
-	c.consuming.connect = c.dial("consumes")
-	c.publisher = newPublisher(c.dial("publishes"))
+	c := &Conn{name: s.name, hooks: s.hooks, transport: s.transport}
+	c.consuming.connect = func(ctx context.Context) (transport.Connection, error) {
+		return c.transport.Dial(ctx, c.name+" consumes", func(bool) {})
+	}
+	c.copies, c.applications = newPublisher(c.dial("publishes copies")), newPublisher(c.dial("publishes"))
 	return c
 }
 
@@ -94,13 +104,13 @@ func clientName() string {
 	return filepath.Base(os.Args[0]) + "@" + host
 }
 
-func (c *Conn) dial(purpose string) func(context.Context) (transport.Connection, error) {
-	return func(ctx context.Context) (transport.Connection, error) {
-		return c.transport.Dial(ctx, c.name+" "+purpose)
+func (c *Conn) dial(purpose string) func(context.Context, func(bool)) (transport.Connection, error) {
+	return func(ctx context.Context, blocked func(bool)) (transport.Connection, error) {
+		return c.transport.Dial(ctx, c.name+" "+purpose, blocked)
 	}
 }
 
-// use keeps the connections for a consumer until it calls release.
+// use keeps the connections of consumers open until the consumer calls release.
 func (c *Conn) use() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,35 +121,41 @@ func (c *Conn) use() (release func()) {
 		last := c.users == 0
 		c.mu.Unlock()
 		if last {
-			c.Close()
+			c.consuming.close()
+			c.copies.close()
 		}
 	}
 }
 
-// Close closes the connections. They are closed anyway once the last consumer has ended; who publishes afterwards closes them again.
+// Close closes the connections. Those of consumers are closed once the last consumer has ended. After Publish, call Close.
 func (c *Conn) Close() {
 	c.consuming.close()
-	c.publisher.close()
+	c.copies.close()
+	c.applications.close()
 }
 
 // Publishing is a message to be published.
 type Publishing = amqp.Publishing
 
 // Publish publishes a message, persistent unless it says otherwise, and returns once the broker has confirmed it. A handler does that
-// before it returns nil. Errors: an *UnroutableError if no queue gets the message, a *RefusedError if one is full, and
-// an *UnknownOutcomeError if the connection was lost meanwhile.
+// before it returns nil. Errors: an *UnroutableError if the exchange is missing or no queue gets the message, a *RefusedError if a queue is
+// full, the user may not write, or the headers are too large, and an *UnknownOutcomeError if the channel was lost meanwhile. After any
+// other error the broker does not have the message.
 func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message Publishing) error {
 	headers := make(amqp.Table, len(message.Headers)+1)
 	maps.Copy(headers, message.Headers)
 	headers[contract.HeaderCopyID] = rand.Text()
 	message.Headers = headers
-	if err := headers.Validate(); err != nil {
+	for _, hook := range c.hooks {
+		hook(ctx, exchange, routingKey, &message)
+	}
+	if err := message.Headers.Validate(); err != nil {
 		return fmt.Errorf("consumer: publish: %w", err)
 	}
 	if message.DeliveryMode == 0 {
 		message.DeliveryMode = amqp.Persistent
 	}
-	return c.publisher.publish(ctx, contract.Route{Exchange: exchange, RoutingKey: routingKey}, message)
+	return c.applications.publish(ctx, contract.Route{Exchange: exchange, RoutingKey: routingKey}, message)
 }
 
 // link is a connection that consumers share. The zero value of all but connect is ready.
@@ -148,7 +164,6 @@ type link struct {
 
 	mu         sync.Mutex // held while connecting: that takes connectTimeout at most
 	connection transport.Connection
-	connects   atomic.Int64
 }
 
 // get returns the connection that is open, or opens one.
@@ -166,7 +181,6 @@ func (l *link) get(ctx context.Context) (transport.Connection, error) {
 		return nil, err
 	}
 	l.connection = connection
-	l.connects.Add(1)
 	return connection, nil
 }
 

@@ -20,9 +20,8 @@ import (
 // again after a delay, until the attempts are used up and it goes to the dead-letter queue. See Permanent, RetryAfter, Defer and
 // Discard for other ends.
 //
-// The context ends when the handler has taken too long, when the broker has taken the message back, or at the end of a drain;
-// context.Cause says which: ErrTimeout, ErrDeliveryLost or ErrDraining. The context does not end when the handler returns: messages that
-// are handled one after the other may share it.
+// The context ends when the handler returns. It ends before if the handler has taken too long, if the broker has taken the message back, or
+// at the end of a drain; context.Cause says which: ErrTimeout, ErrDeliveryLost or ErrDraining. Its deadline is that of WithTimeout.
 type Handler[T any] func(ctx context.Context, m *Message[T]) error
 
 // Consumer consumes one main queue.
@@ -30,18 +29,19 @@ type Consumer struct {
 	conn    *Conn
 	source  contract.Source
 	options []Option
-	// prepare makes the settings' handle, of the handler and its type of messages
-	prepare func(*settings) error
+	handle  HandleFunc
 
 	started  atomic.Bool
 	contract atomic.Pointer[contract.Contract]
 	settings atomic.Pointer[settings] // of the contract
 	slots    chan struct{}
 	looks    chan struct{} // asks for a look at the contract
+	checks   chan struct{} // asks for a check of the permissions
 	status   status
+	crew     crew
 	moving   sync.Mutex // held while the state changes and that is told
 	reporter reporter
-	failures failureLog
+	log      limitedLog
 }
 
 // New makes a consumer of the queue of a contract, which is a contract.Contract or a contract.File. It fails for what can never work.
@@ -49,23 +49,9 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 	if conn == nil || source == nil || handle == nil {
 		return nil, errors.New("consumer: New needs a Conn, a contract and a handler")
 	}
-	c := &Consumer{conn: conn, source: source, options: options, looks: make(chan struct{}, 1)}
-	c.prepare = func(s *settings) error {
-		decode := decodeJSON[T]
-		if s.decoder != nil {
-			given, fits := s.decoder.(func(*Delivery) (T, error))
-			if !fits {
-				return fmt.Errorf("consumer: WithDecoder has a %T, and the handler takes a %s", s.decoder, reflect.TypeFor[T]())
-			}
-			decode = func(d *Delivery, body *T) (err error) {
-				*body, err = given(d)
-				return err
-			}
-		}
-		s.handle = chain(s.middleware, handling(decode, handle))
-		return nil
-	}
-	loaded, err := source.Load()
+	c := &Consumer{conn: conn, source: source, options: options, looks: make(chan struct{}, 1), checks: make(chan struct{}, 1)}
+	c.handle = handling(decodeJSON[T], handle)
+	loaded, err := load(context.Background(), source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // the operator has not written the file yet
 		return c, nil
@@ -80,8 +66,19 @@ type undecodable struct{ error }
 
 func (u undecodable) Unwrap() error { return u.error }
 
+// Decode returns a handler of messages in another encoding than JSON, for New and AddHandler. A message that cannot be decoded goes to the
+// dead-letter queue at once.
+func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler[[]byte] {
+	decodeInto := func(d *Delivery, body *T) (err error) {
+		*body, err = decode(d)
+		return err
+	}
+	decodeAndHandle := handling(decodeInto, handle)
+	return func(ctx context.Context, m *Message[[]byte]) error { return decodeAndHandle(ctx, m.Delivery) }
+}
+
 // handling decodes a body and hands it to the handler.
-func handling[T any](decode func(d *Delivery, body *T) error, handle Handler[T]) func(context.Context, *Delivery) error {
+func handling[T any](decode func(d *Delivery, body *T) error, handle Handler[T]) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		m := &Message[T]{Delivery: d}
 		if err := decodeSafely(decode, m); err != nil {
@@ -101,7 +98,7 @@ func decodeSafely[T any](decode func(d *Delivery, body *T) error, m *Message[T])
 	return decode(m.Delivery, &m.Body)
 }
 
-func chain(middleware []Middleware, handle func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
+func chain(middleware []Middleware, handle HandleFunc) HandleFunc {
 	for _, wrap := range slices.Backward(middleware) {
 		handle = wrap(handle)
 	}
@@ -114,10 +111,8 @@ func (c *Consumer) keep(loaded contract.Contract) error {
 	if err != nil {
 		return err
 	}
-	if err := c.prepare(s); err != nil {
-		return err
-	}
-	if loaded.Strategy == contract.Requeue && loaded.RedeliveryDelay == nil {
+	s.handle = chain(s.middleware, c.handle)
+	if loaded.Strategy == contract.StrategyRequeue && loaded.RedeliveryDelay == nil {
 		s.logger.Warn("Failed messages come back at once, after a pause of this consumer: retry.redeliveryDelay would have the broker wait",
 			"queue", loaded.Queue)
 	}
@@ -154,11 +149,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer c.reporter.close()
 	defer c.conn.use()()
-	defer c.move(Disconnected, nil)
+	defer c.move(StateDisconnected, nil)
+	defer c.inBackground(ctx, c.checkPermissions, c.watchHandlers)()
 	retry := backoff{}
 	for {
-		c.move(Connecting, nil)
-		err := c.reload()
+		c.move(StateConnecting, nil)
+		err := c.reload(ctx)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -182,7 +178,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 			continue
 		}
 		if ctx.Err() == nil {
-			c.move(Reconnecting, err)
+			c.move(StateReconnecting, err)
 		}
 		if !pause(ctx, retry.next()) {
 			return nil
@@ -190,42 +186,60 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 }
 
-// reload reads the contract again. One that cannot be read later on changes nothing.
-func (c *Consumer) reload() error {
-	loaded, err := c.source.Load()
-	if err != nil {
-		if c.contract.Load() != nil {
-			c.settings.Load().logger.Warn("The contract cannot be read; the one of before is kept", "error", err)
-			return nil
-		}
-		return err
+// inBackground runs functions until stop is called, which waits for their end.
+func (c *Consumer) inBackground(ctx context.Context, work ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var working sync.WaitGroup
+	for _, run := range work {
+		working.Go(func() { run(ctx) })
 	}
-	if current := c.contract.Load(); current != nil && reflect.DeepEqual(*current, loaded) {
+	return func() {
+		cancel()
+		working.Wait()
+	}
+}
+
+// load reads a contract, which may come over a network.
+func load(ctx context.Context, source contract.Source) (contract.Contract, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return source.Load(ctx)
+}
+
+// reload reads the contract again. Once the consumer has a contract, one that cannot be read or does not fit the options changes nothing.
+func (c *Consumer) reload(ctx context.Context) error {
+	loaded, err := load(ctx, c.source)
+	current := c.contract.Load()
+	if err == nil && (current == nil || !reflect.DeepEqual(*current, loaded)) {
+		err = c.keep(loaded)
+	}
+	if err != nil && current != nil {
+		c.settings.Load().logger.Warn("The new contract cannot be used; the consumer keeps the former one", "error", err)
 		return nil
 	}
-	return c.keep(loaded)
+	return err
 }
 
 // errContractChanged ends a session, for the next one is another.
 var errContractChanged = errors.New("the contract has changed")
 
 // look reads the contract while messages are delivered. What changes only where messages go holds from the next delivery on.
-func (c *Consumer) look() error {
-	loaded, err := c.source.Load()
+func (c *Consumer) look(ctx context.Context) error {
+	loaded, err := load(ctx, c.source)
 	current := c.contract.Load()
 	switch {
 	case err != nil:
-		c.settings.Load().logger.Warn("The contract cannot be read; the one of before is kept", "error", err)
+		c.settings.Load().logger.Warn("The new contract cannot be used; the consumer keeps the former one", "error", err)
 		return nil
 	case reflect.DeepEqual(*current, loaded):
 		return nil
 	case sameSession(*current, loaded):
 		c.contract.Store(&loaded)
-		c.status.forgetRoutes()
+		ask(c.checks)
 		return nil
 	}
 	if _, err := settingsOf(c.options, loaded); err != nil {
-		c.settings.Load().logger.Warn("The new contract does not go with the options; the one of before is kept", "error", err)
+		c.settings.Load().logger.Warn("The new contract cannot be used; the consumer keeps the former one", "error", err)
 		return nil
 	}
 	return errContractChanged
@@ -272,7 +286,8 @@ type openedSession struct {
 
 // deliver runs a session until ctx ends, which is no error, or the session does.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
-	c.move(Delivering, nil)
+	c.move(StateDelivering, nil)
+	ask(c.checks)
 	s.begin()
 	look := time.NewTicker(contractInterval)
 	defer look.Stop()
@@ -285,21 +300,21 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 			return err
 		case <-look.C:
-			if err := c.look(); err != nil {
+			if err := c.look(ctx); err != nil {
 				return err
 			}
 		case <-c.looks:
-			if err := c.look(); err != nil {
+			if err := c.look(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// lookSoon asks for a look at the contract: a tier that is missing may have been replaced.
-func (c *Consumer) lookSoon() {
+// ask sends unless somebody has asked already.
+func ask(requests chan<- struct{}) {
 	select {
-	case c.looks <- struct{}{}:
+	case requests <- struct{}{}:
 	default:
 	}
 }

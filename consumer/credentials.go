@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,8 +15,8 @@ import (
 
 // Credentials say where the broker is, and who connects. They are read at each connect, so that a password can change.
 type Credentials interface {
-	// URI is an AMQP URI, such as amqps://user:password@host:5671/vhost.
-	URI() (string, error)
+	// URI returns an AMQP URI, such as amqps://user:password@host:5671/vhost, before ctx ends. It may ask a server, as for a token.
+	URI(ctx context.Context) (string, error)
 }
 
 // URI are credentials that do not change.
@@ -23,7 +24,7 @@ func URI(uri string) Credentials { return fixedURI(uri) }
 
 type fixedURI string
 
-func (u fixedURI) URI() (string, error) { return string(u), nil }
+func (u fixedURI) URI(context.Context) (string, error) { return string(u), nil }
 
 // Dir are credentials in the files of a folder, as service bindings are mounted: uri, or host with username, password, port and
 // virtual-host.
@@ -31,7 +32,7 @@ func Dir(path string) Credentials { return folder(path) }
 
 type folder string
 
-func (f folder) URI() (string, error) {
+func (f folder) URI(context.Context) (string, error) {
 	if uri, err := f.read("uri"); err == nil {
 		return uri, nil
 	} else if !errors.Is(err, os.ErrNotExist) {
@@ -73,15 +74,9 @@ func (f folder) read(name string) (string, error) {
 
 // Bound is what a binding holds.
 type Bound struct {
-	conn     *Conn
-	contract contract.Source
+	Conn     *Conn
+	Contract contract.Source
 }
-
-// Conn is how the broker is reached.
-func (b *Bound) Conn() *Conn { return b.conn }
-
-// Contract is that of the queue.
-func (b *Bound) Contract() contract.Source { return b.contract }
 
 // contractFile is the name of the contract in a binding.
 const contractFile = "contract.json"

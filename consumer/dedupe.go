@@ -19,7 +19,7 @@ type Store interface {
 // Dedupe is middleware that acknowledges a message without handling it if the store has marked its key. A message without a key
 // is always handled. If the store returns an error, the message fails.
 func Dedupe(store Store, key func(*Delivery) string) Middleware {
-	return func(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
+	return func(next HandleFunc) HandleFunc {
 		return func(ctx context.Context, d *Delivery) error {
 			id := key(d)
 			if id == "" {
@@ -46,7 +46,8 @@ func Dedupe(store Store, key func(*Delivery) string) Middleware {
 // ByMessageID is the property message-id, which is that of the original on every copy.
 func ByMessageID(d *Delivery) string { return d.Raw.MessageId }
 
-// ByCopyID is the same for two copies of one delivery, of which one is a duplicate; empty on the first delivery.
+// ByCopyID is the header x-copy-id, which Conn.Publish and copies of failed messages set. Two copies of one delivery have the same ID if
+// only the connection that publishes was lost in between. ByMessageID has no such limit.
 func ByCopyID(d *Delivery) string {
 	id, _ := d.Raw.Headers[contract.HeaderCopyID].(string)
 	return id

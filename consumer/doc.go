@@ -3,7 +3,7 @@
 //
 //	b, err := consumer.Binding("orders")
 //	…
-//	orders, err := consumer.New(b.Conn(), b.Contract(), func(ctx context.Context, m *consumer.Message[Order]) error {
+//	orders, err := consumer.New(b.Conn, b.Contract, func(ctx context.Context, m *consumer.Message[Order]) error {
 //		return ship(ctx, m.Body)
 //	})
 //	…
@@ -22,5 +22,5 @@
 // A Consumer runs a state machine in one goroutine. Each time that it reaches the broker, it makes a session: one channel with its
 // deliveries, workers and acker. A tag is never used on another channel; of handlers that outlive their session, the result is void.
 // Copies are published on a connection of their own, which the consumers of a Conn share: a broker that blocks publishers still takes
-// acks.
+// acks. What an application publishes has a third connection.
 package consumer

@@ -22,13 +22,12 @@ const (
 // are sent, and the consumer is cancelled, which makes the queue take the acks before the channel is closed. Only then are messages
 // returned: before, the broker would send them here again.
 func (c *Consumer) drain(s *session) error {
-	c.move(ShuttingDown, nil)
+	c.move(StateShuttingDown, nil)
 	began := time.Now()
 	s.stop()
-	c.move(DrainingQueue, nil)
-	cancelled := false
-	if !s.awaitIdle(patience) && !s.kept.SingleActiveConsumer && s.settings.prefetch <= survivors {
-		cancelled = s.cancelEarly() == nil
+	c.move(StateDrainingQueue, nil)
+	if !s.awaitIdle(min(patience, s.settings.drain)) && !s.kept.SingleActiveConsumer && s.settings.prefetch <= survivors {
+		_ = s.cancelEarly() // leaveQueue tries again
 	}
 	lost := !s.awaitIdle(s.settings.drain - time.Since(began))
 	var abandoned []string
@@ -38,7 +37,7 @@ func (c *Consumer) drain(s *session) error {
 			abandoned = s.atWork()
 		}
 	}
-	s.leaveQueue(cancelled)
+	s.leaveQueue()
 	s.cancel(ErrDraining)
 	if len(abandoned) > 0 {
 		return &DrainError{Abandoned: abandoned}
@@ -50,9 +49,13 @@ func (c *Consumer) drain(s *session) error {
 func (s *session) awaitIdle(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	alive := time.NewTicker(stuckAfter / 4)
+	defer alive.Stop()
 	for s.active.Load() > 0 {
 		select {
 		case <-s.idle:
+		case <-alive.C:
+			s.consumer.status.alive()
 		case err := <-s.over: // what ends from now on is void
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 		case <-timer.C:
@@ -64,14 +67,12 @@ func (s *session) awaitIdle(limit time.Duration) bool {
 
 // cancelEarly cancels the consumer while few messages are at work, and returns those that were never started.
 func (s *session) cancelEarly() error {
-	if err := s.acker.flush(); err != nil {
+	untouched, err := s.unsubscribe()
+	if err != nil {
 		return err
 	}
-	if err := s.within(func() error { return s.channel.Cancel(s.id, false) }); err != nil {
-		return err
-	}
-	for raw := range s.deliveries { // until amqp091-go has passed on all that came before
-		s.leave(raw.DeliveryTag, contract.ReturnMessage)
+	for _, next := range untouched {
+		s.leave(next.DeliveryTag, contract.VerbReturn)
 	}
 	for _, left := range s.takeLeftOver() {
 		if err := s.settleNow(left.tag, left.verb); err != nil {
@@ -83,7 +84,7 @@ func (s *session) cancelEarly() error {
 
 // leaveQueue sends what is left of acks, returns what is not settled, and closes the channel. A single active consumer is not cancelled:
 // the next one would begin before this one has returned its messages.
-func (s *session) leaveQueue(cancelled bool) {
+func (s *session) leaveQueue() {
 	_ = s.within(func() error {
 		if err := s.acker.flush(); err != nil {
 			return err
@@ -91,13 +92,11 @@ func (s *session) leaveQueue(cancelled bool) {
 		if s.kept.SingleActiveConsumer {
 			return s.acker.finish()
 		}
-		if !cancelled {
-			if err := s.channel.Cancel(s.id, false); err != nil {
-				return err
-			}
+		if _, err := s.unsubscribe(); err != nil {
+			return err
 		}
 		for _, left := range s.takeLeftOver() {
-			if left.verb == contract.RequeueMessage { // which counts as an attempt
+			if left.verb == contract.VerbRequeue { // which counts as an attempt
 				if err := s.settleNow(left.tag, left.verb); err != nil {
 					return err
 				}
@@ -120,9 +119,9 @@ func (s *session) within(request func() error) error {
 // atWork names the deliveries whose handlers run.
 func (s *session) atWork() []string {
 	var names []string
-	for _, w := range s.crew {
-		if d := w.current.Load(); d != nil {
-			names = append(names, d.ID())
+	for _, w := range s.consumer.crew.of(s) {
+		if h := w.current.Load(); h != nil {
+			names = append(names, h.delivery.String())
 		}
 	}
 	slices.Sort(names)

@@ -20,41 +20,52 @@ var (
 	ErrTimeout = errors.New("the handler has taken too long")
 )
 
-// verdict is an error of a handler that says more than that the message failed.
-type verdict struct {
-	error
-
-	result contract.Result
-	delay  time.Duration
+// Verdict is an error of a handler that says more than that the message failed. Permanent, RetryAfter, Defer and Discard return one, and
+// errors.As finds it in tests and middleware.
+type Verdict struct {
+	Result contract.Result
+	// Delay is that of RetryAfter and Defer.
+	Delay time.Duration
+	// Err is the failure; nil for Defer.
+	Err error
 }
 
-// Unwrap returns the error that was given.
-func (v *verdict) Unwrap() error { return v.error }
+// Error is the text of the failure.
+func (v *Verdict) Error() string {
+	if v.Err == nil {
+		return fmt.Sprintf("%s for %s", v.Result, v.Delay)
+	}
+	return v.Err.Error()
+}
 
-// Permanent says that no attempt can help: the message goes to the dead-letter queue at once.
-func Permanent(err error) error { return &verdict{error: orUnknown(err), result: contract.Permanent} }
+// Unwrap returns the failure.
+func (v *Verdict) Unwrap() error { return v.Err }
+
+// ErrorType is the result; OpenTelemetry uses it as the attribute error.type.
+func (v *Verdict) ErrorType() string { return string(v.Result) }
+
+// verdict is nil without a failure, as errors.Join is.
+func verdict(result contract.Result, delay time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Verdict{Result: result, Delay: delay, Err: err}
+}
+
+// Permanent says that no attempt can help: the message goes to the dead-letter queue at once. Permanent(nil) is nil.
+func Permanent(err error) error { return verdict(contract.ResultPermanent, 0, err) }
 
 // RetryAfter is a failure after which the message waits for at least d, if a delay tier is that long. It counts as an attempt. Under
-// the strategies Reject and Requeue the message waits for as long as after any failure.
-func RetryAfter(d time.Duration, err error) error {
-	return &verdict{error: orUnknown(err), result: contract.Failed, delay: d}
-}
+// the strategies Reject and Requeue the message waits for as long as after any failure. RetryAfter(d, nil) is nil.
+func RetryAfter(d time.Duration, err error) error { return verdict(contract.ResultFailed, d, err) }
 
 // Defer says that it is too early: the message comes again after d, or the longest delay tier if that is shorter, and no attempt is
 // counted. Without delay tiers the message is kept in hand, for 30 s at most, and returned, which RabbitMQ before 4.3 counts as a delivery.
-func Defer(d time.Duration) error {
-	return &verdict{error: fmt.Errorf("deferred for %s", d), result: contract.Deferred, delay: d}
-}
+// A message can be deferred any number of times; see Delivery.Deferrals.
+func Defer(d time.Duration) error { return &Verdict{Result: contract.ResultDeferred, Delay: d} }
 
-// Discard says that the message failed and is done with: it is acked, counted and logged.
-func Discard(err error) error { return &verdict{error: orUnknown(err), result: contract.Discarded} }
-
-func orUnknown(err error) error {
-	if err == nil {
-		return errors.New("unknown error")
-	}
-	return err
-}
+// Discard says that the message failed and is done with: it is acked, counted and logged. Discard(nil) is nil.
+func Discard(err error) error { return verdict(contract.ResultDiscarded, 0, err) }
 
 // UnroutableError says that no queue gets a message.
 type UnroutableError struct {

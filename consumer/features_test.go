@@ -29,16 +29,16 @@ func TestMux(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
 		mux := consumer.NewMux(consumer.ByType)
-		consumer.Handle(mux, "placed", func(_ context.Context, m *consumer.Message[struct{ Number int }]) error {
+		consumer.AddHandler(mux, "placed", func(_ context.Context, m *consumer.Message[struct{ Number int }]) error {
 			got = append(got, fmt.Sprint("placed ", m.Body.Number))
 			return nil
 		})
-		consumer.Handle(mux, "note", func(_ context.Context, m *consumer.Message[string]) error {
+		consumer.AddHandler(mux, "note", func(_ context.Context, m *consumer.Message[string]) error {
 			got = append(got, "note "+m.Body)
 			return nil
 		})
 		b := memory.New(contract.Default("orders"))
-		made, err := consumer.New(consumer.NewConn(nil, consumer.WithTransport(b)), contract.Default("orders"), mux.Handle, quiet(), consumer.WithConcurrency(1))
+		made, err := consumer.New(consumer.NewConn(nil, withTransport(b)), contract.Default("orders"), mux.Handle, quiet(), consumer.WithConcurrency(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,13 @@ func TestAckAlways(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		results := map[string]contract.Result{}
-		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+		decode := func(d *consumer.Delivery) (string, error) {
+			if string(d.Raw.Body) == "{" {
+				return "", errors.New("unexpected end")
+			}
+			return string(d.Raw.Body), nil
+		}
+		b := run(t, contract.Default("orders"), consumer.Decode(decode, func(_ context.Context, m *consumer.Message[string]) error {
 			switch m.Body {
 			case "fails":
 				return errors.New("no stock")
@@ -172,19 +178,14 @@ func TestAckAlways(t *testing.T) {
 				return consumer.Permanent(errors.New("no such customer"))
 			}
 			return nil
-		}, consumer.WithConcurrency(1), consumer.WithMiddleware(consumer.AckAlways), consumer.WithDecoder(func(d *consumer.Delivery) (string, error) {
-			if string(d.Raw.Body) == "{" {
-				return "", errors.New("unexpected end")
-			}
-			return string(d.Raw.Body), nil
-		}), consumer.WithObserver(consumer.Observer{
+		}), consumer.WithConcurrency(1), consumer.WithMiddleware(consumer.AckAlways), consumer.WithObserver(consumer.Observer{
 			Settled: func(end consumer.Settlement) { results[end.Delivery.ID()] = end.Result },
 		}))
 		b.send(t, "fails", "permanent", "succeeds", "{")
 		pass(time.Hour)
 		equal(t, "Run", nil, b.end())
 		equal(t, "results", map[string]contract.Result{
-			"fails": contract.Discarded, "permanent": contract.Discarded, "succeeds": contract.Succeeded, "{": contract.Undecodable,
+			"fails": contract.ResultDiscarded, "permanent": contract.ResultDiscarded, "succeeds": contract.ResultSucceeded, "{": contract.ResultUndecodable,
 		}, results)
 		equal(t, "left", 0, len(b.Messages("orders")))
 		equal(t, "dead letters", []string{"{ undecodable 0"}, b.dead())
@@ -299,7 +300,7 @@ func TestAContractThatChangesIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(contract.Default("orders"))
 		var states []consumer.State
-		made, err := consumer.New(consumer.NewConn(nil, consumer.WithTransport(b)), contract.File(path),
+		made, err := consumer.New(consumer.NewConn(nil, withTransport(b)), contract.File(path),
 			func(context.Context, *consumer.Message[string]) error { return io.EOF }, quiet(),
 			consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) { states = append(states, to.To) }}))
 		if err != nil {
@@ -335,15 +336,44 @@ func TestAContractThatChangesIsTakenUp(t *testing.T) {
 		pass(time.Minute)
 		equal(t, "ready with a broken contract", true, made.Health().Ready)
 
-		kept.Strategy, kept.Tiers = contract.Requeue, nil
+		kept.Strategy, kept.Tiers = contract.StrategyRequeue, nil
 		writeContract(t, path, kept)
 		pass(31 * time.Second)
 		equal(t, "states after the strategy has changed", []consumer.State{
-			consumer.ShuttingDown, consumer.DrainingQueue, consumer.Connecting, consumer.DeclaringQoS, consumer.Consuming, consumer.Delivering,
+			consumer.StateShuttingDown, consumer.StateDrainingQueue, consumer.StateConnecting, consumer.StateDeclaringQoS, consumer.StateConsuming, consumer.StateDelivering,
 		}, states)
 		cancel()
 		equal(t, "Run", nil, <-ended)
 		b.Close()
+	})
+}
+
+// A contract that does not fit the options ends no consumer that runs, also not at the next reconnect.
+func TestAContractThatDoesNotFitTheOptionsChangesNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "contract.json")
+	synctest.Test(t, func(t *testing.T) {
+		kept := contract.Default("orders")
+		writeContract(t, path, kept)
+		b := memory.New(kept)
+		made, err := consumer.New(consumer.NewConn(nil, withTransport(b)), contract.File(path),
+			func(context.Context, *consumer.Message[string]) error { return nil }, quiet(), consumer.WithTimeout(20*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- made.Run(ctx) }()
+		synctest.Wait()
+		limit := contract.Duration(10 * time.Minute)
+		kept.ConsumerTimeout = &limit
+		writeContract(t, path, kept)
+		pass(31 * time.Second)
+		b.Cut()
+		pass(10 * time.Second)
+		equal(t, "ready after a reconnect", true, made.Health().Ready)
+		cancel()
+		equal(t, "Run", nil, <-ended)
 	})
 }
 
@@ -358,14 +388,13 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		options []consumer.Option
 		want    string
 	}{
-		"the contract":       {broken, nil, "maxAttempts is 0"},
-		"the concurrency":    {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
-		"a small prefetch":   {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
-		"a long timeout":     {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
-		"the drain timeout":  {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
-		"the crash limit":    {contract.Default("orders"), []consumer.Option{consumer.WithCrashLimit(-1)}, "WithCrashLimit"},
-		"no logger":          {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "take no nil"},
-		"a decoder of bytes": {contract.Default("orders"), []consumer.Option{consumer.WithDecoder(func(*consumer.Delivery) ([]byte, error) { return nil, nil })}, "the handler takes a string"},
+		"the contract":      {broken, nil, "maxAttempts is 0"},
+		"the concurrency":   {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
+		"a small prefetch":  {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
+		"a long timeout":    {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
+		"the drain timeout": {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
+		"the crash limit":   {contract.Default("orders"), []consumer.Option{consumer.WithCrashLimit(-1)}, "WithCrashLimit"},
+		"no logger":         {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "take no nil"},
 	} {
 		if _, err := consumer.New(conn, test.kept, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: want %q, got %v", name, test.want, err)
@@ -415,11 +444,11 @@ func TestCredentialsOfAFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := consumer.Dir(folder).URI()
+		got, err := consumer.Dir(folder).URI(t.Context())
 		equal(t, name+": error", nil, err)
 		equal(t, name, test.want, got)
 	}
-	if _, err := consumer.Dir(t.TempDir()).URI(); !errors.Is(err, os.ErrNotExist) {
+	if _, err := consumer.Dir(t.TempDir()).URI(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an empty folder: %v", err)
 	}
 }
@@ -437,7 +466,7 @@ func TestBinding(t *testing.T) {
 	writeContract(t, filepath.Join(folder, "contract.json"), contract.Default("orders"))
 	bound, err := consumer.Binding("orders")
 	equal(t, "error", nil, err)
-	kept, err := bound.Contract().Load()
+	kept, err := bound.Contract.Load(t.Context())
 	equal(t, "error", nil, err)
 	equal(t, "queue", "orders", kept.Queue)
 
@@ -452,7 +481,7 @@ func TestBinding(t *testing.T) {
 		t.Setenv("WARREN_CONTRACT", value)
 		bound, err := consumer.Binding("orders")
 		equal(t, name+": error", nil, err)
-		_, err = bound.Contract().Load()
+		_, err = bound.Contract.Load(t.Context())
 		equal(t, name+": error", nil, err)
 	}
 }

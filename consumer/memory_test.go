@@ -19,6 +19,7 @@ import (
 
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/consumer/internal/hooks"
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
@@ -35,20 +36,32 @@ type bench struct {
 	states []string
 }
 
+func withTransport(b *memory.Broker) consumer.ConnOption {
+	option, _ := hooks.WithTransport(b).(consumer.ConnOption)
+	return option
+}
+
 func quiet() consumer.Option {
 	return consumer.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
-func run(t *testing.T, kept contract.Contract, handle consumer.Handler[string], options ...consumer.Option) *bench {
+func run[T any](t *testing.T, kept contract.Contract, handle consumer.Handler[T], options ...consumer.Option) *bench {
+	t.Helper()
+	return start(t, kept, func(*memory.Broker) {}, handle, options...)
+}
+
+// start prepares the broker before it runs the consumer.
+func start[T any](t *testing.T, kept contract.Contract, prepare func(*memory.Broker), handle consumer.Handler[T], options ...consumer.Option) *bench {
 	t.Helper()
 	b := &bench{Broker: memory.New(kept), ended: make(chan error, 1), kept: kept}
+	prepare(b.Broker)
 	t.Cleanup(b.Close)
 	observe := consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.states = append(b.states, string(to.To))
 	}})
-	made, err := consumer.New(consumer.NewConn(nil, consumer.WithTransport(b.Broker)), kept, handle, append([]consumer.Option{quiet(), observe}, options...)...)
+	made, err := consumer.New(consumer.NewConn(nil, withTransport(b.Broker)), kept, handle, append([]consumer.Option{quiet(), observe}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,13 +204,12 @@ func TestWorkersOutliveTheirHandlers(t *testing.T) {
 func TestWhatCannotBeDecodedIsDeadLetteredAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil },
-			consumer.WithDecoder(func(d *consumer.Delivery) (string, error) {
-				if string(d.Raw.Body) == "panic" {
-					panic("odd body")
-				}
-				return "", errors.New("unexpected {")
-			}))
+		b := run(t, contract.Default("orders"), consumer.Decode(func(d *consumer.Delivery) (int, error) {
+			if string(d.Raw.Body) == "panic" {
+				panic("odd body")
+			}
+			return 0, errors.New("unexpected {")
+		}, func(context.Context, *consumer.Message[int]) error { return nil }))
 		b.send(t, "a", "panic")
 		pass(time.Second)
 		dead := b.dead()
@@ -369,6 +381,7 @@ func TestParkingThatIsRefusedEndsInAReject(t *testing.T) {
 		equal(t, "dead letters", 0, len(b.dead()))
 		pass(20 * time.Second)
 		equal(t, "dead letters", []string{"a <nil> <nil>"}, b.dead()) // rejected: the broker moved it
+		equal(t, "ready, as no message waits", true, b.consumer.Health().Ready)
 		equal(t, "Run", nil, b.end())
 	})
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -27,6 +28,7 @@ type Delivery struct {
 	kept     *contract.Contract // at the time of the delivery
 	facts    contract.Facts
 	progress contract.Progress
+	arrived  time.Time // the broker counts the consumer timeout from then on
 }
 
 func newDelivery(raw amqp.Delivery, kept *contract.Contract) *Delivery {
@@ -56,8 +58,11 @@ func plain(headers amqp.Table) map[string]any {
 	return read
 }
 
-// ID is the message's ID, or else the tag of the delivery.
-func (d *Delivery) ID() string {
+// ID is the property message-id, which the producer sets; empty if it did not.
+func (d *Delivery) ID() string { return d.Raw.MessageId }
+
+// String names the delivery in logs: by its message-id, or else by its tag, which other deliveries have as well.
+func (d *Delivery) String() string {
 	if d.Raw.MessageId != "" {
 		return d.Raw.MessageId
 	}
@@ -78,6 +83,13 @@ func (d *Delivery) LastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
 
 // Redrives is how often the message was brought back from the dead-letter queue, by the header x-warren-redrive-count.
 func (d *Delivery) Redrives() int { return contract.Redrives(d.Raw.Headers) }
+
+// Deferrals is how often handlers have deferred the message.
+func (d *Delivery) Deferrals() int { return contract.Deferrals(d.Raw.Headers) }
+
+// ForwardHeaders are the headers of the message for another message that follows from it: without what RabbitMQ and Warren's consumers
+// write about deliveries, which would count as attempts of the other message.
+func (d *Delivery) ForwardHeaders() amqp.Table { return contract.ForwardHeaders(d.Raw.Headers) }
 
 // OriginalExchange is where the message was published first.
 func (d *Delivery) OriginalExchange() string { return d.progress.OriginalExchange }
@@ -103,7 +115,7 @@ func (d *Delivery) LastFailure() (Failure, bool) {
 	return Failure{contract.FailureKind(kind), message, when, client}, kind != ""
 }
 
-// decodeJSON is how bodies are decoded unless WithDecoder says otherwise. Bytes and strings are passed as they are.
+// decodeJSON is how bodies are decoded unless Decode says otherwise. Bytes and strings are passed as they are.
 func decodeJSON[T any](d *Delivery, body *T) error {
 	switch target := any(body).(type) {
 	case *[]byte:
@@ -119,22 +131,35 @@ func decodeJSON[T any](d *Delivery, body *T) error {
 	return nil
 }
 
+// errTooLarge is the error of a copy whose headers do not fit into a frame: the broker would close the connection.
+var errTooLarge = errors.New("the headers of the copy do not fit into a frame")
+
 // copyOf is the message as it is published again. It leaves out the properties user-id, which names another user than this one, and
-// expiration, which would end the delay early.
-// Headers that do not fit into a frame are an error: the broker would close the connection.
+// expiration, which would end the delay early. The copy of a message that is given up always fits, because the original did.
 func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) (amqp.Publishing, error) {
 	message := amqp.Publishing{
 		Headers: amqp.Table(action.Headers), DeliveryMode: amqp.Persistent, Body: raw.Body,
 		ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, Priority: raw.Priority, CorrelationId: raw.CorrelationId,
 		ReplyTo: raw.ReplyTo, MessageId: raw.MessageId, Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId,
 	}
-	if maxFrame > 0 && !fit(message.Headers, roomForHeaders(message, maxFrame)) {
-		return amqp.Publishing{}, &RefusedError{
-			Exchange: action.Route.Exchange, RoutingKey: action.Route.RoutingKey, Reason: "its headers do not fit into a frame",
-		}
+	if maxFrame <= 0 {
+		return message, nil
 	}
-	return message, nil
+	room := roomForHeaders(message, maxFrame)
+	if fit(message.Headers, room, failureHeaders) || action.GivenUp && fit(message.Headers, room, copyHeaders) {
+		return message, nil
+	}
+	return amqp.Publishing{}, errTooLarge
 }
+
+// failureHeaders can be left out of every copy, and copyHeaders of one that is given up. The least important come first.
+var (
+	failureHeaders = []string{contract.HeaderFailureMessage, contract.HeaderFailureClient, contract.HeaderFailureTime}
+	copyHeaders    = []string{
+		contract.HeaderFailureQueue, contract.HeaderOriginalExchange, contract.HeaderOriginalRoutingKey, contract.HeaderCopyID,
+		contract.HeaderFailureKind, contract.HeaderRetryCount,
+	}
+)
 
 // roomForHeaders is how many bytes the headers of a message may take: all properties of a message come in one frame. See section
 // 2.3.5.2 of the specification of AMQP 0-9-1.
@@ -142,21 +167,28 @@ func roomForHeaders(message amqp.Publishing, maxFrame int) int {
 	const (
 		frame   = 8             // type, channel, size, end
 		content = 2 + 2 + 8 + 2 // class, weight, size of the body, flags
-		numbers = 1 + 1 + 8     // delivery mode, priority, timestamp
 	)
-	room := maxFrame - frame - content - numbers
+	room := maxFrame - frame - content - 1 // delivery mode
+	if message.Priority > 0 {
+		room--
+	}
+	if !message.Timestamp.IsZero() {
+		room -= 8
+	}
 	for _, text := range []string{
 		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type,
 		message.AppId,
 	} {
-		room -= 1 + len(text)
+		if text != "" {
+			room -= 1 + len(text)
+		}
 	}
 	return room
 }
 
-// fit leaves out what is told of a failure, the longest first, where headers take more bytes than they may; false if they do even so.
-func fit(headers amqp.Table, room int) bool {
-	for _, name := range []string{contract.HeaderFailureMessage, contract.HeaderFailureClient, contract.HeaderFailureTime} {
+// fit deletes headers, in order, until the rest takes at most room bytes; false if the rest takes more.
+func fit(headers amqp.Table, room int, deletable []string) bool {
+	for _, name := range deletable {
 		if sizeOf(headers) <= room {
 			return true
 		}
@@ -165,9 +197,19 @@ func fit(headers amqp.Table, room int) bool {
 	return sizeOf(headers) <= room
 }
 
-// sizeOf is how many bytes a field of a table takes, at most.
+// sizeOf is how many bytes a field of a table takes.
 func sizeOf(value any) int {
 	switch value := value.(type) {
+	case nil:
+		return 1
+	case bool, byte, int8:
+		return 2
+	case int16, uint16:
+		return 3
+	case int, int32, uint32, float32:
+		return 5
+	case amqp.Decimal:
+		return 6
 	case string:
 		return 5 + len(value)
 	case []byte:

@@ -8,12 +8,12 @@ import (
 // Mux handles several types of messages in one queue: pass its Handle method to New.
 type Mux struct {
 	key      func(*Delivery) string
-	handlers map[string]func(context.Context, *Delivery) error
+	handlers map[string]HandleFunc
 }
 
 // NewMux makes a Mux that tells messages apart by a key.
 func NewMux(key func(*Delivery) string) *Mux {
-	return &Mux{key: key, handlers: map[string]func(context.Context, *Delivery) error{}}
+	return &Mux{key: key, handlers: map[string]HandleFunc{}}
 }
 
 // ByType is the property type.
@@ -22,11 +22,11 @@ func ByType(d *Delivery) string { return d.Raw.Type }
 // ByOriginalRoutingKey is the routing key with which the message was published first.
 func ByOriginalRoutingKey(d *Delivery) string { return d.OriginalRoutingKey() }
 
-// Handle adds a handler for the messages with a key, which decodes their bodies as JSON. It panics if there is one already. Call it
-// before Run.
-func Handle[T any](m *Mux, key string, handle Handler[T]) {
+// AddHandler adds a handler for the messages with a key, and decodes their bodies as JSON; see Decode for others. It panics if the key has
+// a handler already. Call it before Run.
+func AddHandler[T any](m *Mux, key string, handle Handler[T]) {
 	if _, taken := m.handlers[key]; taken {
-		panic(fmt.Sprintf("consumer: Handle was called twice for %q", key))
+		panic(fmt.Sprintf("consumer: AddHandler was called twice for %q", key))
 	}
 	m.handlers[key] = handling(decodeJSON[T], handle)
 }

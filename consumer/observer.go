@@ -12,14 +12,14 @@ type State string
 
 // States of a consumer.
 const (
-	Connecting    State = "Connecting"
-	DeclaringQoS  State = "DeclaringQoS"
-	Consuming     State = "Consuming"
-	Delivering    State = "Delivering"
-	Reconnecting  State = "Reconnecting"
-	ShuttingDown  State = "ShuttingDown"
-	DrainingQueue State = "DrainingQueue"
-	Disconnected  State = "Disconnected"
+	StateConnecting    State = "Connecting"
+	StateDeclaringQoS  State = "DeclaringQoS"
+	StateConsuming     State = "Consuming"
+	StateDelivering    State = "Delivering"
+	StateReconnecting  State = "Reconnecting"
+	StateShuttingDown  State = "ShuttingDown"
+	StateDrainingQueue State = "DrainingQueue"
+	StateDisconnected  State = "Disconnected"
 )
 
 // Observer is told what happens. A nil function costs nothing.
@@ -28,6 +28,8 @@ type Observer struct {
 	State func(Transition)
 	// Reconnected is called when messages are delivered again after a loss.
 	Reconnected func(Reconnection)
+	// Stuck is called once for each handler that goes on more than 2 s after its context has ended.
+	Stuck func(StuckHandler)
 	// Settled is called when a delivery is settled, or when that has become void. It is a part of the handling: the next message waits.
 	Settled func(Settlement)
 	// Published is called with each attempt to publish a copy. It is a part of the handling, too.
@@ -48,6 +50,13 @@ type Reconnection struct {
 	// Attempts is how often the consumer tried to connect, the last time included.
 	Attempts int
 	// Took is the time from the loss until messages were delivered again.
+	Took time.Duration
+}
+
+// StuckHandler is a handler that goes on after its context has ended. No other message gets its slot.
+type StuckHandler struct {
+	Delivery *Delivery
+	// Took is the time since the handler was called.
 	Took time.Duration
 }
 
@@ -81,10 +90,13 @@ type reporter struct {
 	closed  bool
 }
 
+// reportsLimit is how many reports wait at most.
+const reportsLimit = 1000
+
 func (r *reporter) report(tell func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.closed || len(r.waiting) > reportsLimit { // an observer does not return
 		return
 	}
 	r.waiting = append(r.waiting, tell)

@@ -16,16 +16,15 @@ type Option func(*settings)
 type settings struct {
 	concurrency, prefetch int
 	timeout, drain        time.Duration
-	decoder               any // func(*Delivery) (T, error)
-	classify              func(error) error
 	middleware            []Middleware
 	limiter               Limiter
 	observers             []Observer
 	logger                *slog.Logger
 	failureText           func(error) string
 	crashLimit            int
+	brokerTimeout         time.Duration // after which the broker takes messages back
 
-	handle func(context.Context, *Delivery) error // decoding and handler, with the middleware around them
+	handle HandleFunc // decoding and handler, with the middleware around them
 }
 
 // Defaults of the options.
@@ -43,36 +42,28 @@ func WithConcurrency(n int) Option { return func(s *settings) { s.concurrency = 
 // Requeue, where a crash costs each of them an attempt, and for a single active consumer.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
-// WithTimeout is after how long a handler's context ends. It is less than the consumer timeout of the broker, which takes all messages
-// back then: four fifths, 24 minutes by default. The broker's clock starts when it sends the message, so a prefetch that takes minutes
-// to handle needs a shorter timeout.
+// WithTimeout is after how long a handler's context ends. The broker takes messages back after its consumer timeout, which begins when it
+// sends them. The default is four fifths of that, divided by how many prefetched messages each handler has: 12 minutes for a consumer
+// timeout of 30 minutes and a prefetch of twice the concurrency.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
 // WithDrainTimeout is how long handlers have when the consumer ends: 20 s. Stay 10 s below terminationGracePeriodSeconds.
 func WithDrainTimeout(d time.Duration) Option { return func(s *settings) { s.drain = d } }
 
-// WithDecoder replaces how bodies are decoded, which is as JSON. What cannot be decoded is dead-lettered at once.
-func WithDecoder[T any](decode func(*Delivery) (T, error)) Option {
-	return func(s *settings) { s.decoder = decode }
-}
+// HandleFunc handles a delivery: it decodes the body and calls the handler.
+type HandleFunc func(context.Context, *Delivery) error
 
-// WithClassify looks at each error of a handler before it is acted upon, and may return another, such as Permanent(err) for
-// sql.ErrNoRows.
-func WithClassify(classify func(error) error) Option {
-	return func(s *settings) { s.classify = classify }
-}
-
-// Middleware wraps the handling of a delivery: decoding and handler.
-type Middleware func(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error
+// Middleware wraps the handling of a delivery.
+type Middleware func(next HandleFunc) HandleFunc
 
 // WithMiddleware adds middleware. The first is the outermost.
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) { s.middleware = append(s.middleware, middleware...) }
 }
 
-// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard. What panics or cannot be
-// decoded is still a failure.
-func AckAlways(next func(context.Context, *Delivery) error) func(context.Context, *Delivery) error {
+// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard. That includes Defer: a
+// deferred message does not come again. A panic, or a body that cannot be decoded, is still a failure.
+func AckAlways(next HandleFunc) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		err := next(ctx, d)
 		if err == nil || errors.As(err, new(undecodable)) {
@@ -88,6 +79,12 @@ type Limiter interface {
 	// message was handled.
 	Acquire(ctx context.Context) (release func(), err error)
 }
+
+// LimiterFunc is a function that is a Limiter.
+type LimiterFunc func(ctx context.Context) (release func(), err error)
+
+// Acquire calls the function.
+func (f LimiterFunc) Acquire(ctx context.Context) (release func(), err error) { return f(ctx) }
 
 // WithLimiter asks a limiter before each message.
 func WithLimiter(limiter Limiter) Option { return func(s *settings) { s.limiter = limiter } }
@@ -118,15 +115,21 @@ func WithFailureText(text func(error) string) Option {
 // WithCrashLimit is how many deliveries that ended neither in a success nor in a failure send a message to the dead-letter queue: 20.
 func WithCrashLimit(n int) Option { return func(s *settings) { s.crashLimit = n } }
 
-// settingsOf are the options for a contract, with defaults.
-func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
+// apply are the options as they were given.
+func apply(options []Option) *settings {
 	s := &settings{
 		drain: defaultDrainTimeout, logger: slog.Default(), crashLimit: contract.CrashLimit,
-		classify: func(err error) error { return err }, failureText: error.Error,
+		failureText: error.Error,
 	}
 	for _, option := range options {
 		option(s)
 	}
+	return s
+}
+
+// settingsOf are the options for a contract, with defaults.
+func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
+	s := apply(options)
 	if s.concurrency == 0 {
 		s.concurrency = defaultConcurrency
 		if kept.SingleActiveConsumer {
@@ -135,7 +138,7 @@ func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
 	}
 	if s.prefetch == 0 {
 		s.prefetch = 2 * s.concurrency
-		if kept.Strategy == contract.Requeue || kept.SingleActiveConsumer {
+		if kept.Strategy == contract.StrategyRequeue || kept.SingleActiveConsumer {
 			s.prefetch = s.concurrency
 		}
 	}
@@ -143,10 +146,22 @@ func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
 	if kept.ConsumerTimeout != nil {
 		limit = time.Duration(*kept.ConsumerTimeout)
 	}
-	if s.timeout == 0 {
-		s.timeout = limit / 5 * 4
+	s.brokerTimeout = limit
+	if s.timeout == 0 && s.concurrency > 0 {
+		waves := (s.prefetch + s.concurrency - 1) / s.concurrency
+		s.timeout = limit / 5 * 4 / time.Duration(max(waves, 1))
 	}
 	return s, s.validate(limit)
+}
+
+// giveBackAt is when a message goes back to the queue that is not settled, before the broker takes back all messages of the channel.
+func (s *settings) giveBackAt(d *Delivery) time.Time {
+	return d.arrived.Add(s.brokerTimeout - s.brokerTimeout/20)
+}
+
+// latestStart is when the handling of a message begins at the latest: the handler may take as long as it is allowed to.
+func (s *settings) latestStart(d *Delivery) time.Time {
+	return d.arrived.Add(max(s.brokerTimeout-s.brokerTimeout/20-s.timeout, s.brokerTimeout/20))
 }
 
 func (s *settings) validate(limit time.Duration) error {
@@ -170,8 +185,8 @@ func (s *settings) validate(limit time.Duration) error {
 	if s.crashLimit <= 0 {
 		refuse("WithCrashLimit(%d) must be positive", s.crashLimit)
 	}
-	if s.logger == nil || s.classify == nil || s.failureText == nil {
-		refuse("WithLogger, WithClassify and WithFailureText take no nil")
+	if s.logger == nil || s.failureText == nil {
+		refuse("WithLogger and WithFailureText take no nil")
 	}
 	return errors.Join(wrong...)
 }

@@ -3,7 +3,10 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,29 +18,42 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
+// A frame has 131,072 bytes. The copy of a message that leaves no room for x-retry-count and the origin cannot be retried.
 func TestCopiesFitIntoAFrame(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
-			return errors.New(strings.Repeat("no stock ", 1000))
+	for name, test := range map[string]struct {
+		header int
+		tier   int
+		dead   []string
+	}{
+		"a small header":                 {1, 1, nil},
+		"no room for the failure":        {130_000, 1, nil},
+		"no room for the count":          {130_950, 0, []string{"large permanent 1"}},
+		"no room for anything":           {131_024, 0, []string{"large <nil> <nil>"}},
+		"room for the count, not the ID": {130_970, 0, []string{"large permanent 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+					return errors.New(strings.Repeat("no stock ", 1000))
+				})
+				b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", test.header)}, Body: []byte("large")})
+				pass(time.Second)
+				equal(t, "in the tier", test.tier, len(b.Messages("orders.retry.30s")))
+				equal(t, "dead letters", test.dead, b.dead())
+				equal(t, "ready", true, b.consumer.Health().Ready)
+				equal(t, "Run", nil, b.end())
+			})
 		})
-		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 130000)}})
-		b.Publish("", "orders", amqp.Publishing{Headers: amqp.Table{"small": "x"}})
-		pass(time.Second)
-		told := map[bool]int{}
-		for _, m := range b.Messages("orders.retry.30s") {
-			told[m.Headers["x-failure-message"] != nil]++
-		}
-		equal(t, "copies with and without a text", map[bool]int{true: 1, false: 1}, told)
-		equal(t, "Run", nil, b.end())
-	})
+	}
 }
 
 func TestConnPublish(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(contract.Default("orders"))
-		conn := consumer.NewConn(nil, consumer.WithTransport(b))
+		conn := consumer.NewConn(nil, withTransport(b))
 		defer conn.Close()
 		equal(t, "published", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{Body: []byte("a")}))
 		equal(t, "in the queue", 1, len(b.Messages("orders")))
@@ -54,6 +70,10 @@ func TestConnPublish(t *testing.T) {
 		b.Refuse("orders", false)
 		b.Cut()
 		equal(t, "published after a cut", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{}))
+		if err := conn.Publish(t.Context(), "", "orders", consumer.Publishing{Headers: amqp.Table{"large": strings.Repeat("x", 131_072)}}); !errors.As(err, &refused) {
+			t.Errorf("large headers: %v", err)
+		}
+		equal(t, "published after large headers", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{}))
 		b.Block(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -61,4 +81,200 @@ func TestConnPublish(t *testing.T) {
 			t.Errorf("a blocked broker: %v", err)
 		}
 	})
+}
+
+// The broker closes the channel of a message for an exchange that is missing or forbidden. Each of these errors is certain: the broker
+// does not have the message.
+func TestPublishToAnExchangeThatTheBrokerRefuses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b))
+		defer conn.Close()
+		publish := func(exchange string) error {
+			return conn.Publish(t.Context(), exchange, "orders", consumer.Publishing{})
+		}
+
+		unroutable := &consumer.UnroutableError{}
+		if err := publish("shop"); !errors.As(err, &unroutable) || !strings.Contains(err.Error(), "NOT_FOUND - no exchange 'shop'") {
+			t.Errorf("a missing exchange: %v", err)
+		}
+		b.Forbid("", true)
+		refused := &consumer.RefusedError{}
+		for range 100 {
+			if err := publish(""); !errors.As(err, &refused) || !strings.Contains(err.Error(), "ACCESS_REFUSED - write access to exchange 'amq.default'") {
+				t.Errorf("a forbidden exchange: %v", err)
+			}
+		}
+		b.Bind("shop", "orders", "orders")
+		pass(time.Second)
+		equal(t, "published to the exchange once it is there", nil, publish("shop"))
+		b.Forbid("", false)
+		pass(10 * time.Second)
+		equal(t, "published once it is allowed", nil, publish(""))
+		equal(t, "connections", 1, b.Dials())
+		equal(t, "in the queue", 2, len(b.Messages("orders")))
+	})
+}
+
+// A consumer may read its queue and not write to the tiers, the dead-letter exchange, or both.
+func TestAForbiddenPublishIsARefusal(t *testing.T) {
+	t.Parallel()
+	const text = "ACCESS_REFUSED - write access to exchange"
+	for name, test := range map[string]struct {
+		exchange string
+		failure  error
+		dead     []string // while it is forbidden
+		waits    int
+	}{
+		"to the tiers":                {"", io.EOF, nil, 1},
+		"to the dead-letter exchange": {"orders.dlx", consumer.Permanent(io.EOF), []string{"a <nil> <nil>"}, 0}, // rejected
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				refusals := atomic.Int64{}
+				b := start(t, contract.Default("orders"), func(b *memory.Broker) { b.Forbid(test.exchange, true) },
+					func(context.Context, *consumer.Message[string]) error { return test.failure },
+					consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+						if p.Err != nil {
+							refusals.Add(1)
+						}
+					}}))
+				pass(time.Second)
+				health := b.consumer.Health()
+				equal(t, "ready before a message has failed", false, health.Ready)
+				equal(t, fmt.Sprintf("%q has the broker's text", health.Message), true, strings.Contains(health.Message, text))
+				b.send(t, "a")
+				pass(time.Minute)
+				if times := refusals.Load(); times < 5 || times > 15 {
+					t.Errorf("the copy was published %d times in a minute", times)
+				}
+				equal(t, "connections", 2, b.Dials())
+				equal(t, "dead letters", test.dead, b.dead())
+				equal(t, "waiting", test.waits, b.Unsettled(b.kept.DeadLetterQueue))
+				b.Forbid(test.exchange, false)
+				pass(time.Minute)
+				equal(t, "ready once it is allowed", true, b.consumer.Health().Ready)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+func TestMessagesThatFailMeanwhileDoNotSufferFromAForbiddenExchange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		unknown := atomic.Int64{}
+		b := start(t, contract.Default("orders"), func(b *memory.Broker) { b.DeleteExchange("orders.dlx") },
+			func(_ context.Context, m *consumer.Message[string]) error {
+				if m.Body == "bad" {
+					return consumer.Permanent(io.EOF)
+				}
+				return io.EOF
+			}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+				if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
+					unknown.Add(1)
+				}
+			}}))
+		b.send(t, "bad")
+		for range 29 {
+			b.send(t, "good")
+			pass(time.Second)
+		}
+		equal(t, "in the tier", 29, len(b.Messages("orders.retry.30s")))
+		equal(t, "copies of which nobody knows", int64(0), unknown.Load())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+// A queue without a quorum confirms nothing while others do. The message is published again after three minutes, and no other one.
+func TestAConfirmThatIsMissingAmongOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		unknown := make(chan string, 100)
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			if m.Body == "slow" {
+				return io.EOF
+			}
+			return consumer.Permanent(io.EOF)
+		}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+			if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
+				unknown <- p.Delivery.ID()
+			}
+		}}))
+		b.Silence("orders.retry.30s", true)
+		b.send(t, "slow")
+		for range 170 {
+			b.send(t, "other")
+			pass(time.Second)
+		}
+		equal(t, "unconfirmed", 1, b.consumer.Health().Unconfirmed)
+		b.Silence("orders.retry.30s", false)
+		for range 20 {
+			b.send(t, "other")
+			pass(time.Second)
+		}
+		equal(t, "messages of unknown outcome", 1, len(unknown))
+		equal(t, "it is the slow one", "slow", <-unknown)
+		equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
+		equal(t, "dead letters", 190, len(b.dead()))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+// A connection may be lost while the broker blocks publishers. The message is published once the broker takes messages on the next one.
+func TestAConnectionThatIsLostWhileTheBrokerBlocksPublishers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(contract.Default("orders"))
+		conn := consumer.NewConn(nil, withTransport(b))
+		defer conn.Close()
+		equal(t, "published before", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{}))
+		b.Block(true)
+		published := make(chan error, 1)
+		go func() { published <- conn.Publish(t.Context(), "", "orders", consumer.Publishing{}) }()
+		pass(time.Minute)
+		b.Cut()
+		pass(time.Minute)
+		equal(t, "answered while blocked", 0, len(published))
+		b.Block(false)
+		pass(time.Second)
+		equal(t, "published in the end", 1, len(published))
+		equal(t, "error", nil, <-published)
+		equal(t, "in the queue", 2, len(b.Messages("orders")))
+	})
+}
+
+// RabbitMQ reads nothing from a connection that it blocks, so it opens no channel there. That is no reason to connect again, and none for a
+// drain to wait.
+func TestABlockedBrokerOpensNoChannel(t *testing.T) {
+	t.Parallel()
+	for name, drained := range map[string]bool{"and takes messages later": false, "while the consumer drains": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := start(t, contract.Default("orders"), func(b *memory.Broker) { b.Block(true) },
+					func(context.Context, *consumer.Message[string]) error { return io.EOF })
+				b.send(t, "a")
+				pass(5 * time.Minute)
+				equal(t, "paused", true, b.consumer.Health().Paused)
+				equal(t, "connections", 2, b.Dials())
+				if drained {
+					began := time.Now()
+					equal(t, "Run", nil, b.end())
+					if took := time.Since(began); took > 25*time.Second {
+						t.Errorf("the drain took %s", took)
+					}
+					equal(t, "in the queue", 1, len(b.Messages("orders")))
+					return
+				}
+				b.Block(false)
+				pass(time.Second)
+				equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
+				equal(t, "paused in the end", false, b.consumer.Health().Paused)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
 }

@@ -25,7 +25,7 @@ type session struct {
 	connection transport.Connection
 	channel    transport.Channel
 	acker      *acker
-	deliveries <-chan amqp.Delivery
+	inbox      chan arrival // deliveries that no worker has taken
 	closed     chan *amqp.Error
 	cancelled  chan string
 	over       chan error // how the session ended
@@ -35,15 +35,24 @@ type session struct {
 	stopped chan struct{} // closed: nothing more is started
 	stop    func()
 
-	active  atomic.Int64 // deliveries at work, copies included
-	idle    chan struct{}
-	workers sync.WaitGroup
+	active atomic.Int64 // deliveries at work, copies included
+	idle   chan struct{}
 
 	slots chan struct{}
-	crew  []*worker
 
 	mu       sync.Mutex
 	leftOver []leftOver
+
+	subscribing sync.Mutex    // held while the broker is asked to begin or to end sending; guards the next fields
+	received    chan struct{} // closed when all deliveries of the subscription are in the inbox; nil if the consumer is not subscribed
+	resting     atomic.Bool   // the subscription is cancelled until the limiter grants
+}
+
+// arrival is a delivery with the time of its arrival, from which the broker counts the consumer timeout.
+type arrival struct {
+	amqp.Delivery
+
+	at time.Time
 }
 
 // open opens a channel and consumes.
@@ -66,21 +75,27 @@ func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *sett
 		acker:  newAcker(channel, given.prefetch),
 		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), cancelled: channel.NotifyCancel(make(chan string, 1)),
 		over: make(chan error, 1), stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
+		inbox: make(chan arrival, given.prefetch),
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	c.move(DeclaringQoS, nil)
+	c.move(StateDeclaringQoS, nil)
 	if err := channel.Qos(given.prefetch, 0, false); err != nil {
 		s.lose(err)
 		return nil, fmt.Errorf("set prefetch: %w", err)
 	}
-	c.move(Consuming, nil)
-	s.deliveries, err = channel.Consume(kept.Queue, s.id, false, false, false, false, nil)
-	if err != nil {
+	c.move(StateConsuming, nil)
+	if err := s.subscribe(); err != nil {
 		s.lose(err)
 		return nil, consumeError(err, kept)
 	}
 	return s, nil
+}
+
+// tag names the consumer at the broker; tags have at most 255 bytes.
+func (s *session) tag() string {
+	name := s.consumer.conn.name
+	return name[:min(len(name), 200)] + " " + s.id
 }
 
 // begin starts the workers.
@@ -88,10 +103,97 @@ func (s *session) begin() {
 	go s.acker.run()
 	go s.watch()
 	for range s.settings.concurrency {
-		w := &worker{session: s}
-		s.crew = append(s.crew, w)
-		s.workers.Go(w.run)
+		go (&worker{session: s}).run()
 	}
+}
+
+// subscribe makes the broker send messages, unless the session is over.
+func (s *session) subscribe() error {
+	s.subscribing.Lock()
+	defer s.subscribing.Unlock()
+	if s.isStopped() || s.received != nil {
+		return nil
+	}
+	deliveries, err := s.channel.Consume(s.kept.Queue, s.tag(), false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	s.received = make(chan struct{})
+	go s.receive(deliveries, s.received)
+	return nil
+}
+
+func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struct{}) {
+	defer close(received)
+	for raw := range deliveries {
+		select {
+		case s.inbox <- arrival{raw, time.Now()}:
+		case <-s.ctx.Done(): // the broker takes the message back
+		}
+	}
+}
+
+// unsubscribe makes the broker send nothing more, and returns the deliveries that no worker has taken. Acks go first: quorum queues forget
+// those that the end of the channel follows closely.
+func (s *session) unsubscribe() ([]arrival, error) {
+	s.subscribing.Lock()
+	defer s.subscribing.Unlock()
+	if s.received == nil {
+		return nil, nil
+	}
+	if err := s.acker.flush(); err != nil {
+		return nil, err
+	}
+	if err := s.within(func() error { return s.channel.Cancel(s.tag(), false) }); err != nil {
+		return nil, err
+	}
+	var untouched []arrival
+	for {
+		select {
+		case next := <-s.inbox:
+			untouched = append(untouched, next)
+			continue
+		case <-s.received:
+		}
+		break
+	}
+	s.received = nil
+	for len(s.inbox) > 0 {
+		select {
+		case next := <-s.inbox:
+			untouched = append(untouched, next)
+		default: // a worker was faster
+		}
+	}
+	return untouched, nil
+}
+
+// errTooLate is why a message is returned that was not handled.
+var errTooLate = errors.New("too little of the consumer timeout is left")
+
+// rest stops the broker from sending messages until the limiter grants. Otherwise the broker would take back, and RabbitMQ before 4.3
+// count as delivered, all messages that wait here for the consumer timeout, again and again.
+func (s *session) rest(d *Delivery, began time.Time) {
+	first := s.resting.CompareAndSwap(false, true)
+	if first {
+		defer s.resting.Store(false)
+		untouched, err := s.unsubscribe()
+		if err == nil {
+			for _, next := range untouched {
+				_ = s.acker.giveBack(next.DeliveryTag) // fails with the session
+			}
+		}
+	}
+	s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
+	if !first {
+		return
+	}
+	release, err := s.acquire(stopContext{s.ctx, s.stopped})
+	if err != nil {
+		return
+	}
+	release()
+	_ = s.within(s.subscribe) // fails with the session
 }
 
 // watch tells how the session ended.
@@ -133,13 +235,13 @@ func (s *session) lose(cause error) {
 
 // settle does what the contract says about a delivery that ended, and returns when nothing is left to do but to wait.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
-	if o.Result != contract.Succeeded {
+	if o.Result != contract.ResultSucceeded {
 		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
 		o.Client = s.consumer.conn.name
 	}
 	end := Settlement{Delivery: d, Result: o.Result, Action: d.kept.Decide(d.facts, o), Err: failure, Took: time.Since(began)}
 	switch {
-	case end.Action.Verb == contract.PublishCopy:
+	case end.Action.Verb == contract.VerbPublish:
 		go s.settleByCopy(end, o)
 	case end.Action.Wait > 0:
 		go s.settleLater(end)
@@ -149,11 +251,13 @@ func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began t
 }
 
 func (s *session) settleByCopy(end Settlement, o contract.Outcome) {
-	s.finish(end, s.forward(end.Delivery, o, end.Action))
+	var err error
+	end.Action, err = s.forward(end.Delivery, o, end.Action)
+	s.finish(end, err)
 }
 
 func (s *session) settleLater(end Settlement) {
-	s.hold(time.Duration(end.Action.Wait))
+	s.hold(min(time.Duration(end.Action.Wait), time.Until(s.settings.giveBackAt(end.Delivery))))
 	s.finish(end, s.send(end.Delivery, end.Action.Verb))
 }
 
@@ -175,7 +279,7 @@ func (s *session) isStopped() bool {
 
 // send settles a delivery.
 func (s *session) send(d *Delivery, verb contract.Verb) error {
-	if returns := verb == contract.RequeueMessage || verb == contract.ReturnMessage; returns && s.isStopped() {
+	if returns := verb == contract.VerbRequeue || verb == contract.VerbReturn; returns && s.isStopped() {
 		s.leave(d.Raw.DeliveryTag, verb)
 		if s.isLost() {
 			return errStale
@@ -187,13 +291,13 @@ func (s *session) send(d *Delivery, verb contract.Verb) error {
 
 func (s *session) settleNow(tag uint64, verb contract.Verb) error {
 	switch verb {
-	case contract.RejectMessage:
+	case contract.VerbReject:
 		return s.acker.reject(tag, false)
-	case contract.RequeueMessage:
+	case contract.VerbRequeue:
 		return s.acker.reject(tag, true)
-	case contract.ReturnMessage:
+	case contract.VerbReturn:
 		return s.acker.giveBack(tag)
-	case contract.Ack, contract.PublishCopy:
+	case contract.VerbAck, contract.VerbPublish:
 	}
 	return s.acker.ack(tag)
 }
@@ -213,34 +317,48 @@ const parkingTimeout = 30 * time.Second
 
 // forward publishes the copy of a delivery, and then acks the original. What the broker does not take is published again, for as long
 // as the session lives, where the newest contract says: the original is safe meanwhile. A copy of which nobody knows whether
-// the broker took it is published once for each time that the connection is lost.
-func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) error {
+// the broker took it is published once for each time that the channel is lost. Before the consumer timeout the message goes back to the
+// queue: otherwise the broker would take back all messages of the channel. The action is what was done in the end.
+func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
+	defer s.consumer.status.settled(d)
+	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.giveBackAt(d), errTooLate)
+	defer cancel()
 	began, retry := time.Now(), backoff{}
-	for a.Verb == contract.PublishCopy {
-		if s.ctx.Err() != nil {
-			return errStale
+	for a.Verb == contract.VerbPublish {
+		switch {
+		case s.ctx.Err() != nil:
+			return a, errStale
+		case ctx.Err() != nil:
+			return contract.Action{Verb: contract.VerbReturn, Kind: a.Kind}, s.send(d, contract.VerbReturn)
 		}
-		err := s.publish(d, a)
-		if err == nil {
-			return s.send(d, contract.Ack)
-		}
-		if a.Otherwise != "" && isRefusal(err) && time.Since(began) >= parkingTimeout {
-			return s.send(d, a.Otherwise)
-		}
-		if unknown := new(UnknownOutcomeError); !errors.As(err, &unknown) {
-			s.consumer.lookSoon()
-			pause(s.ctx, retry.next())
+		err := s.publish(ctx, d, a)
+		switch {
+		case err == nil:
+			return a, s.send(d, contract.VerbAck)
+		case errors.Is(err, errTooLarge): // no attempt can help
+			o.Result = contract.ResultPermanent
+		case isRefusal(err):
+			s.consumer.status.waits(d, err)
+			if a.Otherwise != "" && time.Since(began) >= parkingTimeout {
+				otherwise := contract.Action{Verb: a.Otherwise, Kind: a.Kind, GivenUp: a.GivenUp}
+				return otherwise, s.send(d, a.Otherwise)
+			}
+			ask(s.consumer.looks) // a tier that is missing may have been replaced
+			pause(ctx, retry.next())
+		case errors.As(err, new(*UnknownOutcomeError)):
+		default:
+			pause(ctx, retry.next())
 		}
 		a = s.consumer.contract.Load().Decide(d.facts, o)
 	}
-	return s.send(d, a.Verb)
+	return a, s.send(d, a.Verb)
 }
 
-func (s *session) publish(d *Delivery, a contract.Action) error {
+func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action) error {
 	began := time.Now()
 	message, err := copyOf(d.Raw, a, s.connection.MaxFrame())
 	if err == nil {
-		err = s.consumer.conn.publisher.publish(s.ctx, *a.Route, message)
+		err = s.consumer.conn.copies.publish(ctx, *a.Route, message)
 	}
 	s.consumer.published(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
 	return err

@@ -1,11 +1,13 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,7 +23,7 @@ type Health struct {
 	Since time.Time `json:"since"`
 	// Ready: messages are delivered, or would be if there were any, and failed ones have a way.
 	Ready bool `json:"ready"`
-	// Live: the consumer goes on, whether or not the broker can be reached.
+	// Live: the consumer goes on, whether or not the broker can be reached. False if all its handlers are stuck.
 	Live bool `json:"live"`
 	// Message says why the consumer is not ready, or what holds it up.
 	Message string `json:"message,omitempty"`
@@ -29,10 +31,16 @@ type Health struct {
 	Paused bool `json:"paused,omitempty"`
 	// Reconnects is how often the consumer lost its channel or did not get one.
 	Reconnects int `json:"reconnects"`
+	// Active is how many handlers run.
+	Active int `json:"active"`
+	// Stuck is how many handlers run although their context ended more than 2 s ago.
+	Stuck int `json:"stuck,omitempty"`
+	// Unconfirmed is how many copies wait for the broker's confirm, those of the Conn's other consumers included.
+	Unconfirmed int `json:"unconfirmed,omitempty"`
 }
 
-// stuck is for how long a consumer that is live may do nothing.
-const stuck = 2 * time.Minute
+// stuckAfter is for how long a consumer that is live may do nothing.
+const stuckAfter = 2 * time.Minute
 
 // status is what is known of a consumer.
 type status struct {
@@ -42,10 +50,11 @@ type status struct {
 	moved      time.Time
 	err        error
 	reconnects int
-	delivered  bool                     // at some time
-	lost       time.Time                // when the channel was lost; zero while there is one, and before the first
-	attempts   int                      // to connect since then
-	missing    map[contract.Route]error // routes that took no copy when they were tried last
+	delivered  bool                // at some time
+	lost       time.Time           // when the channel was lost; zero while there is one, and before the first
+	attempts   int                 // to connect since then
+	waiting    map[*Delivery]error // failed messages whose copies the broker refuses
+	forbidden  map[string]error    // exchanges that the broker refuses messages for
 
 	limited atomic.Int64 // how many messages the limiter holds back
 }
@@ -60,12 +69,12 @@ func (s *status) alive() {
 func (s *status) move(to State, err error) (from State, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == Disconnected {
+	if s.state == StateDisconnected {
 		return s.state, false
 	}
 	from, s.state = s.state, to
 	s.since, s.moved = time.Now(), time.Now()
-	if to == Reconnecting {
+	if to == StateReconnecting {
 		s.reconnects++
 		s.err = err
 		if s.lost.IsZero() && s.delivered {
@@ -75,8 +84,8 @@ func (s *status) move(to State, err error) (from State, moved bool) {
 			s.attempts++
 		}
 	}
-	if to == Delivering {
-		s.err, s.missing, s.delivered = nil, nil, true
+	if to == StateDelivering {
+		s.err, s.delivered = nil, true
 	}
 	return from, true
 }
@@ -90,52 +99,70 @@ func (s *status) found() (attempts int, took time.Duration, lost bool) {
 	return attempts, time.Since(since), !since.IsZero()
 }
 
-// published notes whether a route takes copies.
-func (s *status) published(route contract.Route, err error) {
+// waits records that the broker refuses the copy of a delivery, until settled is called.
+func (s *status) waits(d *Delivery, refusal error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		delete(s.missing, route)
-		return
+	if s.waiting == nil {
+		s.waiting = map[*Delivery]error{}
 	}
-	if !isRefusal(err) {
-		return
-	}
-	if s.missing == nil {
-		s.missing = map[contract.Route]error{}
-	}
-	s.missing[route] = err
+	s.waiting[d] = refusal
 }
 
-// forgetRoutes forgets which routes take no copies: there are others now, or nobody knows.
-func (s *status) forgetRoutes() {
+func (s *status) settled(d *Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.missing = nil
+	delete(s.waiting, d)
+}
+
+// setForbidden records the exchanges that the broker refuses messages for, and returns those of before.
+func (s *status) setForbidden(refusals map[string]error) (before map[string]error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.forbidden = s.forbidden, refusals
+	return before
+}
+
+// refusals are the texts of what the broker refuses.
+func (s *status) refusals() []string {
+	texts := make([]string, 0, len(s.forbidden)+len(s.waiting))
+	for _, err := range s.forbidden {
+		texts = append(texts, err.Error())
+	}
+	for _, err := range s.waiting {
+		texts = append(texts, err.Error())
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // Health is how the consumer is now.
 func (c *Consumer) Health() Health {
-	blocked, s := c.conn.publisher.isBlocked(), &c.status
+	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
+	active, stuck := c.crew.count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := Health{State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: blocked || limited}
+	h := Health{
+		State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: blocked || limited,
+		Active: active, Stuck: stuck, Unconfirmed: c.conn.copies.unconfirmed(),
+	}
 	if kept := c.contract.Load(); kept != nil {
 		h.Queue = kept.Queue
 	}
-	h.Ready = s.state == Delivering && len(s.missing) == 0
-	h.Live = s.state != Disconnected && (s.moved.IsZero() || time.Since(s.moved) < stuck)
+	refusals := s.refusals()
+	h.Ready = s.state == StateDelivering && len(refusals) == 0
+	h.Live = s.state != StateDisconnected && (s.moved.IsZero() || time.Since(s.moved) < stuckAfter)
+	if given := c.settings.Load(); given != nil && stuck >= given.concurrency {
+		h.Live, h.Ready = false, false
+	}
 	switch {
 	case s.err != nil:
 		h.Message = s.err.Error()
-	case len(s.missing) > 0:
-		failures := make([]string, 0, len(s.missing))
-		for _, err := range s.missing {
-			failures = append(failures, err.Error())
-		}
-		slices.Sort(failures)
-		h.Message = failures[0]
+	case len(refusals) > 0:
+		h.Message = refusals[0]
+	case stuck > 0:
+		h.Message = fmt.Sprintf("%d handlers go on although their context has ended; the log has their stacks", stuck)
 	case limited:
 		h.Message = "the limiter holds messages back"
 	case blocked:
@@ -185,7 +212,7 @@ func (c *Consumer) move(to State, err error) {
 			c.reporter.report(func() { observer.State(Transition{Queue: queue, From: from, To: to, Err: err}) })
 		}
 	}
-	if to == Delivering {
+	if to == StateDelivering {
 		c.reconnected(queue, observers)
 	}
 }
@@ -203,14 +230,25 @@ func (c *Consumer) reconnected(queue string, observers []Observer) {
 	}
 }
 
-// told is who is told of changes: before the contract is known, nobody but the default logger.
+// told is who is told of changes. The queue is empty until the contract is known.
 func (c *Consumer) told() (queue string, logger *slog.Logger, observers []Observer) {
-	kept := c.contract.Load()
-	if kept == nil {
-		return "", slog.Default(), nil
+	if given := c.settings.Load(); given != nil {
+		return c.contract.Load().Queue, given.logger, given.observers
 	}
-	given := c.settings.Load()
-	return kept.Queue, given.logger, given.observers
+	given := apply(c.options)
+	return "", cmp.Or(given.logger, slog.Default()), given.observers
+}
+
+// guard calls a function of the application that is no handler. If it panics, the message is settled all the same.
+func (c *Consumer) guard(name string, call func()) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.log.log(c.settings.Load().logger, slog.LevelError, "A function of the application panicked", func() []any {
+				return []any{"function", name, "panic", cause, "stack", string(debug.Stack())}
+			})
+		}
+	}()
+	call()
 }
 
 // settled tells of the end of a delivery.
@@ -218,42 +256,41 @@ func (c *Consumer) settled(end Settlement) {
 	given := c.settings.Load()
 	for _, observer := range given.observers {
 		if observer.Settled != nil {
-			observer.Settled(end)
+			c.guard("Observer.Settled", func() { observer.Settled(end) })
 		}
 	}
-	if end.Result != contract.Succeeded || end.Stale || given.logger.Enabled(context.Background(), slog.LevelDebug) {
+	if end.Result != contract.ResultSucceeded || end.Stale || given.logger.Enabled(context.Background(), slog.LevelDebug) {
 		c.logSettled(end)
 	}
 }
 
 // published tells of an attempt to publish a copy.
 func (c *Consumer) published(p Publication) {
-	c.status.published(p.Route, p.Err)
 	given := c.settings.Load()
 	for _, observer := range given.observers {
 		if observer.Published != nil {
-			observer.Published(p)
+			c.guard("Observer.Published", func() { observer.Published(p) })
 		}
 	}
 	if p.Err != nil {
-		c.failures.log(given.logger, "A copy was not published; the original is kept", p.Err, func() []any {
+		c.log.log(given.logger, slog.LevelWarn, "A copy was not published; the original is kept", func() []any {
 			return append(attributes(p.Delivery), "error", p.Err, "exchange", p.Route.Exchange, "routing_key", p.Route.RoutingKey)
 		})
 	}
 }
 
-// logFailuresPerSecond is how often the same failure is logged; the others are counted.
-const logFailuresPerSecond = 10
+// logLimit is how many lines with the same message are logged each second; the others are counted.
+const logLimit = 10
 
-// failureLog logs failures, the same ones not too often.
-type failureLog struct {
+// limitedLog logs what may happen with each message.
+type limitedLog struct {
 	mu      sync.Mutex
 	second  time.Time
 	logged  map[string]int
 	skipped int
 }
 
-func (l *failureLog) log(logger *slog.Logger, message string, err error, attributes func() []any) {
+func (l *limitedLog) log(logger *slog.Logger, level slog.Level, message string, attributes func() []any) {
 	l.mu.Lock()
 	now := time.Now().Truncate(time.Second)
 	skipped := 0
@@ -261,18 +298,17 @@ func (l *failureLog) log(logger *slog.Logger, message string, err error, attribu
 		l.second, l.logged = now, map[string]int{}
 		skipped, l.skipped = l.skipped, 0
 	}
-	key := message + "\x00" + err.Error()
-	l.logged[key]++
-	due := l.logged[key] <= logFailuresPerSecond
+	l.logged[message]++
+	due := l.logged[message] <= logLimit
 	if !due {
 		l.skipped++
 	}
 	l.mu.Unlock()
 	if skipped > 0 {
-		logger.Warn("Further failures were not logged", "count", skipped)
+		logger.Warn("Further messages were not logged", "count", skipped)
 	}
 	if due {
-		logger.Warn(message, attributes()...)
+		logger.Log(context.Background(), level, message, attributes()...)
 	}
 }
 
@@ -286,8 +322,8 @@ func attributes(d *Delivery) []any {
 }
 
 func (c *Consumer) logSettled(end Settlement) {
-	logger := c.settings.Load().logger
-	details := func() []any {
+	level, message := settlementLine(end)
+	c.log.log(c.settings.Load().logger, level, message, func() []any {
 		all := append(attributes(end.Delivery), "outcome", end.Result, "latency_ms", end.Took.Milliseconds())
 		if end.Action.Route != nil {
 			all = append(all, "next", end.Action.Route.RoutingKey, "next_exchange", end.Action.Route.Exchange)
@@ -296,28 +332,33 @@ func (c *Consumer) logSettled(end Settlement) {
 			all = append(all, "error", end.Err)
 		}
 		return all
-	}
-	failure := end.Err
-	if failure == nil {
-		failure = fmt.Errorf("%s", end.Result)
-	}
+	})
+}
+
+// settlementLine is how the end of a delivery is logged.
+func settlementLine(end Settlement) (slog.Level, string) {
 	switch {
 	case end.Stale:
-		c.failures.log(logger, "The broker took the message back before it was settled", failure, details)
-	case end.Action.GivenUp && end.Action.Verb == contract.Ack:
-		c.failures.log(logger, "The message was dropped: there is no dead-letter queue", failure, details)
+		return slog.LevelWarn, "The broker took the message back before it was settled"
+	case end.Action.GivenUp && end.Action.Verb == contract.VerbAck:
+		return slog.LevelWarn, "The message was dropped: there is no dead-letter queue"
 	case end.Action.GivenUp:
-		c.failures.log(logger, "The message was given up", failure, details)
-	case end.Result == contract.Succeeded:
-		logger.Debug("The message was handled", details()...)
-	default:
-		logger.Info("The message was not handled", details()...)
+		return slog.LevelWarn, "The message was given up"
+	case end.Result == contract.ResultSucceeded:
+		return slog.LevelDebug, "The message was handled"
+	case end.Result == contract.ResultDiscarded:
+		return slog.LevelInfo, "The message was discarded"
+	case end.Result == contract.ResultDeferred:
+		return slog.LevelInfo, "The message was deferred"
+	case end.Action.Verb == contract.VerbReturn:
+		return slog.LevelInfo, "The message was returned to the queue"
 	}
+	return slog.LevelInfo, "The message failed and waits for its next attempt"
 }
 
 // panicked logs the stack of a handler that panicked.
 func (c *Consumer) panicked(d *Delivery, failure error, stack []byte) {
-	c.failures.log(c.settings.Load().logger, "The handler panicked", failure, func() []any {
+	c.log.log(c.settings.Load().logger, slog.LevelWarn, "The handler panicked", func() []any {
 		return append(attributes(d), "error", failure, "stack", string(stack))
 	})
 }

@@ -8,29 +8,58 @@ import (
 	"sync/atomic"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// worker handles one message of a session after the other. It holds a slot of the consumer, so that handlers of a lost session that
+// worker handles the messages of a session, one after the other. It holds a slot of the consumer, so that handlers of a lost session that
 // linger and those of the next are never more than the concurrency together.
 type worker struct {
-	session *session
-	current atomic.Pointer[Delivery] // whose handler runs
+	session   *session
+	goroutine string // as runtime.Stack names it
+	current   atomic.Pointer[handlerContext]
 
-	// ctx is that of the handler, and lasts for many messages: to make one for each would cost more than all else here.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	timer  *time.Timer // ends ctx
+	ctx   context.Context // parent of all contexts of this worker, which need no lock of the session then
+	timer *time.Timer     // ends the current context at its deadline
 }
 
-// renew makes another context. That of before has ended, or will.
-func (w *worker) renew() {
-	ctx, cancel := context.WithCancelCause(w.session.ctx)
-	w.ctx, w.cancel = ctx, cancel
-	w.timer = time.AfterFunc(w.session.settings.timeout, func() { cancel(ErrTimeout) })
-	w.timer.Stop()
+// handlerContext is the context of a handler, which handles one message. One timer for each worker and three allocations for each message
+// cost less than context.WithDeadlineCause.
+type handlerContext struct {
+	context.Context
+
+	cancel   context.CancelCauseFunc
+	deadline time.Time
+	delivery *Delivery
+	stuck    atomic.Bool // it was reported
+}
+
+// Deadline is when the handler has taken too long.
+func (h *handlerContext) Deadline() (time.Time, bool) { return h.deadline, true }
+
+// Err is context.DeadlineExceeded after the deadline.
+func (h *handlerContext) Err() error {
+	err := h.Context.Err()
+	if err != nil && errors.Is(context.Cause(h.Context), ErrTimeout) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// start makes the context of a message.
+func (w *worker) start(d *Delivery) *handlerContext {
+	timeout := w.session.settings.timeout
+	h := &handlerContext{delivery: d, deadline: time.Now().Add(timeout)}
+	h.Context, h.cancel = context.WithCancelCause(w.ctx)
+	w.current.Store(h)
+	w.timer.Reset(timeout)
+	return h
+}
+
+// expire ends the current context if its deadline is over. The timer may also fire late, when the next message is handled already.
+func (w *worker) expire() {
+	if h := w.current.Load(); h != nil && !time.Now().Before(h.deadline) {
+		h.cancel(ErrTimeout)
+	}
 }
 
 // run handles deliveries until the session stops. A handler may end the goroutine, as testing.T.FailNow does: then another goes on.
@@ -42,23 +71,25 @@ func (w *worker) run() {
 		return
 	}
 	over := false
+	ctx, cancel := context.WithCancel(s.ctx)
+	w.ctx, w.goroutine = ctx, goroutineName()
+	w.timer = time.AfterFunc(s.settings.timeout, w.expire)
+	w.timer.Stop()
+	s.consumer.crew.add(w)
 	defer func() {
+		s.consumer.crew.remove(w)
+		cancel()
 		<-s.slots
 		if !over {
-			s.workers.Go(w.run)
+			go (&worker{session: s}).run()
 		}
 	}()
-	w.renew()
 	for !over {
 		select {
 		case <-s.stopped:
 			over = true
-		case raw, open := <-s.deliveries:
-			if open {
-				w.process(raw)
-			} else {
-				over = true
-			}
+		case next := <-s.inbox:
+			w.process(next)
 		}
 	}
 }
@@ -66,68 +97,78 @@ func (w *worker) run() {
 // limiterPause is how long a limiter has peace that returned an error.
 const limiterPause = time.Second
 
-// acquire asks the limiter until it grants, or nothing is started any more: a message that is returned would come back at once, and
-// RabbitMQ before 4.3 would count that.
-func (s *session) acquire() (release func(), err error) {
+var errLimiterPanicked = errors.New("the limiter panicked")
+
+// acquire asks the limiter until it grants, the session starts nothing more, or ctx ends.
+func (s *session) acquire(ctx context.Context) (release func(), err error) {
 	s.consumer.status.limited.Add(1)
 	defer s.consumer.status.limited.Add(-1)
 	for {
-		release, err = s.settings.limiter.Acquire(stopContext{s.ctx, s.stopped})
+		release, err = nil, errLimiterPanicked
+		s.consumer.guard("Limiter.Acquire", func() { release, err = s.settings.limiter.Acquire(ctx) })
 		switch {
 		case err == nil && s.isStopped():
 			release()
 			return nil, context.Canceled
 		case err == nil:
 			return release, nil
-		case s.isStopped():
-			return nil, err
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		}
 		s.hold(limiterPause)
 	}
 }
 
 // process handles a delivery.
-func (w *worker) process(raw amqp.Delivery) {
+func (w *worker) process(next arrival) {
 	s := w.session
 	s.active.Add(1) // before the look: a drain waits for what is active
 	if s.isStopped() {
-		s.leave(raw.DeliveryTag, contract.ReturnMessage)
+		s.leave(next.DeliveryTag, contract.VerbReturn)
 		s.endOne()
 		return
 	}
 	began := time.Now()
-	d := newDelivery(raw, s.consumer.contract.Load())
-	if d.progress.Crashes >= s.settings.crashLimit {
+	d := newDelivery(next.Delivery, s.consumer.contract.Load())
+	d.arrived = next.at
+	switch {
+	case d.progress.Crashes >= s.settings.crashLimit:
 		failure := fmt.Errorf("delivered %d times without a success or a failure", d.progress.Crashes)
-		s.settle(d, s.outcomeOf(contract.Crashed, 0, failure), failure, began)
+		s.settle(d, s.settings.outcome(contract.ResultCrashed, 0, failure), failure, began)
+		return
+	case began.After(s.settings.latestStart(d)): // it comes again at once, and the consumer timeout begins anew
+		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
+		return
+	case s.settings.limiter == nil:
+		w.handle(d, began)
 		return
 	}
-	if s.settings.limiter != nil {
-		release, err := s.acquire()
-		if err != nil {
-			s.settle(d, contract.Outcome{Result: contract.Returned}, err, began)
-			return
-		}
-		defer release()
+	ctx, cancel := context.WithDeadlineCause(stopContext{s.ctx, s.stopped}, s.settings.latestStart(d), errTooLate)
+	release, err := s.acquire(ctx)
+	cancel()
+	switch {
+	case errors.Is(err, errTooLate):
+		s.rest(d, began)
+	case err != nil:
+		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, err, began)
+	default:
+		defer s.consumer.guard("the limiter's release", release)
+		w.handle(d, began)
 	}
-	w.handle(d, began)
 }
 
 // handle calls the handler, and settles the delivery, even if the handler panics or ends its goroutine.
 func (w *worker) handle(d *Delivery, began time.Time) {
 	s := w.session
-	w.current.Store(d)
-	w.timer.Reset(s.settings.timeout)
+	h := w.start(d)
 	var failure error
 	returned := false
 	defer func() {
+		w.timer.Stop()
 		w.current.Store(nil)
-		ctx := w.ctx
-		if !w.timer.Stop() || ctx.Err() != nil { // the context has ended, or is about to
-			w.renew()
-		}
+		defer h.cancel(nil) // after the outcome, which depends on the cause
 		if returned {
-			s.settle(d, s.judge(ctx, failure), failure, began)
+			s.settle(d, s.settings.judge(h, failure), failure, began)
 			return
 		}
 		failure = errors.New("the handler ended its goroutine")
@@ -135,46 +176,40 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 			failure = fmt.Errorf("the handler panicked: %v", cause)
 		}
 		s.consumer.panicked(d, failure, debug.Stack())
-		s.settle(d, s.outcomeOf(contract.Panicked, 0, failure), failure, began)
+		s.settle(d, s.settings.outcome(contract.ResultPanicked, 0, failure), failure, began)
 	}()
-	failure = s.settings.handle(w.ctx, d)
+	failure = s.settings.handle(h, d)
 	returned = true
 }
 
-// judge is the outcome of what a handler returned. It calls functions of the application, which may panic.
-func (s *session) judge(ctx context.Context, failure error) (o contract.Outcome) {
+// judge returns the outcome of what a handler returned. It calls functions of the application, which may panic.
+func (s *settings) judge(ctx context.Context, failure error) (o contract.Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			text := fmt.Sprintf("classifying the error panicked: %v", cause)
-			o = contract.Outcome{Result: contract.Panicked, Text: text, Time: time.Now()}
+			text := fmt.Sprintf("WithFailureText panicked: %v", cause)
+			o = contract.Outcome{Result: contract.ResultPanicked, Text: text, Time: time.Now()}
 		}
 	}()
 	if failure == nil {
-		return contract.Outcome{Result: contract.Succeeded}
+		return contract.Outcome{Result: contract.ResultSucceeded}
 	}
-	failure = s.settings.classify(failure)
-	if failure == nil {
-		return contract.Outcome{Result: contract.Succeeded}
+	cause := context.Cause(ctx)
+	said := new(Verdict)
+	switch {
+	case errors.Is(cause, ErrDraining) || errors.Is(cause, ErrDeliveryLost):
+		return contract.Outcome{Result: contract.ResultReturned}
+	case errors.As(failure, &said):
+		return s.outcome(said.Result, said.Delay, failure)
+	case errors.As(failure, new(undecodable)):
+		return s.outcome(contract.ResultUndecodable, 0, failure)
+	case errors.Is(cause, ErrTimeout):
+		return s.outcome(contract.ResultTimedOut, 0, fmt.Errorf("%w, %s: %w", ErrTimeout, s.timeout, failure))
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, ErrDraining) || errors.Is(cause, ErrDeliveryLost) {
-		return contract.Outcome{Result: contract.Returned}
-	}
-	if said := new(verdict); errors.As(failure, &said) {
-		return s.outcomeOf(said.result, said.delay, failure)
-	}
-	if errors.As(failure, new(undecodable)) {
-		return s.outcomeOf(contract.Undecodable, 0, failure)
-	}
-	if errors.Is(context.Cause(ctx), ErrTimeout) {
-		return s.outcomeOf(contract.TimedOut, 0, fmt.Errorf("%w, %s: %w", ErrTimeout, s.settings.timeout, failure))
-	}
-	return s.outcomeOf(contract.Failed, 0, failure)
+	return s.outcome(contract.ResultFailed, 0, failure)
 }
 
-func (s *session) outcomeOf(result contract.Result, delay time.Duration, failure error) contract.Outcome {
-	return contract.Outcome{
-		Result: result, Delay: contract.Duration(delay), Text: s.settings.failureText(failure), Time: time.Now(),
-	}
+func (s *settings) outcome(result contract.Result, delay time.Duration, failure error) contract.Outcome {
+	return contract.Outcome{Result: result, Delay: contract.Duration(delay), Text: s.failureText(failure), Time: time.Now()}
 }
 
 // stopContext ends when its session starts nothing more.

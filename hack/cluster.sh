@@ -5,6 +5,7 @@
 #   hack/cluster.sh down           end it, and give back all that it changed on this machine
 #   hack/cluster.sh run COMMAND…   up, run a command with KUBECONFIG set, and down unless it ran before
 #   hack/cluster.sh load [FILE…]   make images known to it: tar files; the one that `make image` writes for this machine unless given
+#   hack/cluster.sh mirror HOST REGISTRY   pull images of HOST from REGISTRY, such as ghcr.io from http://10.245.0.1:5000
 #   hack/cluster.sh broker         start a RabbitMQ that ends with the cluster; prints where it is, for eval: BROKER_HOST for pods,
 #                                  BROKER_API, the management API, for this machine. It knows the user guest/guest
 #   hack/cluster.sh address        where its pods reach this machine
@@ -61,6 +62,13 @@ load() {
   done
 }
 
+# mirror tells containerd, which reads the file at each pull.
+mirror() {
+  [[ $# == 2 ]] || usage
+  expect_running
+  printf 'server = "%s"\n[host."%s"]\ncapabilities = ["pull", "resolve"]\n' "$2" "$2" | "${WAY}_mirror" "$1"
+}
+
 # broker has BROKER_HOST and BROKER_API set by the way that the cluster was made.
 broker() {
   expect_running
@@ -76,7 +84,7 @@ status() {
 expect_running() { "${WAY}_running" || die "no cluster runs; start it with hack/cluster.sh up"; }
 
 usage() {
-  sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
@@ -89,6 +97,7 @@ case $command in
     run "$@"
     ;;
   load) load "$@" ;;
+  mirror) mirror "$@" ;;
   status) status ;;
   broker) alone cluster broker ;;
   address | log) "${WAY}_$command" ;;

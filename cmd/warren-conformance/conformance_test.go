@@ -44,7 +44,7 @@ func TestTheLibraryPasses(t *testing.T) {
 			if testing.Short() {
 				names = quick
 			}
-			if testing.Short() && strategy != contract.Publish {
+			if testing.Short() && strategy != contract.StrategyPublish {
 				t.Skip("one strategy shows that library and runner fit together")
 			}
 			passes(t, "library", strategy, names, nil)
@@ -57,7 +57,7 @@ func TestTheLibrarySurvivesARestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a broker of its own")
 	}
-	passes(t, "library", contract.Publish, "broker-restart", brokers.NewPrivate(t))
+	passes(t, "library", contract.StrategyPublish, "broker-restart", brokers.NewPrivate(t))
 }
 
 // A program without the library passes as well: the runner demands nothing that only the library does.
@@ -66,7 +66,7 @@ func TestAProgramWithoutFaultsPasses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute")
 	}
-	passes(t, string(noFault), contract.Publish, "", nil)
+	passes(t, string(noFault), contract.StrategyPublish, "", nil)
 }
 
 func passes(t *testing.T, name string, strategy contract.Strategy, pitfalls string, private *brokers.Private) {
@@ -117,7 +117,7 @@ func TestFaultsAreFound(t *testing.T) {
 			if testing.Short() && !want.quick {
 				t.Skip("three faults show how the runner finds them")
 			}
-			results, report := conformance(t, string(fault), contract.Publish, want.pitfall, 5*time.Second, nil)
+			results, report := conformance(t, string(fault), contract.StrategyPublish, want.pitfall, 5*time.Second, nil)
 			if !results[0].failed() || results[0].lost < want.lost {
 				t.Errorf("%s must fail, and at least %d messages must be lost:\n%s", want.pitfall, want.lost, report)
 			}

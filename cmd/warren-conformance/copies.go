@@ -81,7 +81,7 @@ func copiesTooMuch(t *trial) {
 
 // copied returns a queue that takes the copy of a failed message, and a function that sends such a message.
 func (t *trial) copied() (queue string, send func() string) {
-	if t.contract.Strategy == contract.Publish {
+	if t.contract.Strategy == contract.StrategyPublish {
 		return t.tierQueue(t.contract.Tiers[0]), func() string { return t.send("fail:1") }
 	}
 	return t.contract.DeadLetterQueue, func() string { return t.sendFatal("permanent") }

@@ -93,7 +93,7 @@ func (p *rawProgram) run() error {
 }
 
 func (p *rawProgram) load() error {
-	read, err := contract.File(os.Getenv("WARREN_CONTRACT")).Load()
+	read, err := contract.File(os.Getenv("WARREN_CONTRACT")).Load(context.Background())
 	if err == nil {
 		p.contract.Store(&read)
 	}
@@ -231,22 +231,22 @@ func (s *session) drain() error {
 
 func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 	facts := contract.Facts{Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered, Headers: plain(d.Headers).(map[string]any)}
-	outcome := contract.Outcome{Result: contract.Undecodable}
+	outcome := contract.Outcome{Result: contract.ResultUndecodable}
 	if j, err := parseJob(d.Body); err == nil {
 		outcome = contract.Outcome{Result: s.work(j, s.attempt(facts), d.Redelivered), Text: j.verb}
 	}
-	if s.fault == retriesAll && outcome.Result == contract.Permanent {
-		outcome.Result = contract.Failed
+	if s.fault == retriesAll && outcome.Result == contract.ResultPermanent {
+		outcome.Result = contract.ResultFailed
 	}
 	if s.fault == trustsCounts && s.attempt(facts) > s.contract.Load().MaxAttempts {
-		outcome.Result = contract.Permanent
+		outcome.Result = contract.ResultPermanent
 	}
 	action := s.contract.Load().Decide(facts, outcome)
 	if s.fault == requeuesFailures && action.Kind == contract.KindFailed {
-		action = contract.Action{Verb: contract.ReturnMessage}
+		action = contract.Action{Verb: contract.VerbReturn}
 	}
 	time.Sleep(time.Duration(action.Wait))
-	if action.Verb != contract.PublishCopy {
+	if action.Verb != contract.VerbPublish {
 		s.settle(d, action.Verb)
 		return
 	}
@@ -254,7 +254,7 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 		action = s.contract.Load().Decide(facts, outcome) // the tier may be another one by now
 		taken, err := s.copy(d, action)
 		if taken {
-			s.settle(d, contract.Ack)
+			s.settle(d, contract.VerbAck)
 			return
 		}
 		if err != nil {
@@ -277,9 +277,9 @@ func (s *session) work(j job, attempt int, redelivered bool) contract.Result {
 	first := attempt == 1 && !redelivered
 	switch {
 	case j.verb == "fail" && attempt <= j.argument:
-		return contract.Failed
+		return contract.ResultFailed
 	case j.verb == "permanent":
-		return contract.Permanent
+		return contract.ResultPermanent
 	case j.verb == "crash" && first:
 		os.Exit(3)
 	case j.verb == "hang" && first:
@@ -288,7 +288,7 @@ func (s *session) work(j job, attempt int, redelivered bool) contract.Result {
 		time.Sleep(time.Duration(j.argument) * time.Millisecond)
 	}
 	fmt.Println("done", j.id)
-	return contract.Succeeded
+	return contract.ResultSucceeded
 }
 
 // copy publishes a copy, and reports whether the broker has taken it.
@@ -341,15 +341,15 @@ func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 		return
 	}
 	switch verb {
-	case contract.Ack:
+	case contract.VerbAck:
 		_ = channel.Ack(d.DeliveryTag, s.fault == acksMultiple)
-	case contract.RejectMessage:
+	case contract.VerbReject:
 		_ = channel.Reject(d.DeliveryTag, false)
-	case contract.RequeueMessage:
+	case contract.VerbRequeue:
 		_ = channel.Reject(d.DeliveryTag, true)
-	case contract.ReturnMessage:
+	case contract.VerbReturn:
 		_ = channel.Nack(d.DeliveryTag, false, true)
-	case contract.PublishCopy: // is settled by ack
+	case contract.VerbPublish: // is settled by ack
 	}
 }
 

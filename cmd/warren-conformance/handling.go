@@ -69,7 +69,7 @@ func noDelay(t *trial) {
 
 // delay returns half of the time that a message has to wait after an attempt: the journal is read a little late.
 func (t *trial) delay(attempt int) time.Duration {
-	if t.contract.Strategy == contract.Requeue {
+	if t.contract.Strategy == contract.StrategyRequeue {
 		return time.Duration(attempt) * 100 * time.Millisecond / 2
 	}
 	return time.Duration(t.contract.Tiers[min(attempt, len(t.contract.Tiers))-1].Delay) / 2

@@ -20,8 +20,8 @@ func libraryProgram() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")))
-	jobs, err := consumer.New(conn, contract.File(os.Getenv("WARREN_CONTRACT")), handleJob,
-		consumer.WithDecoder(decodeJob), consumer.WithConcurrency(setting("WARREN_CONCURRENCY")),
+	jobs, err := consumer.New(conn, contract.File(os.Getenv("WARREN_CONTRACT")), consumer.Decode(decodeJob, handleJob),
+		consumer.WithConcurrency(setting("WARREN_CONCURRENCY")),
 		consumer.WithPrefetch(setting("WARREN_PREFETCH")),
 		consumer.WithDrainTimeout(time.Duration(setting("WARREN_DRAIN_MILLISECONDS"))*time.Millisecond))
 	if err != nil {

@@ -19,10 +19,10 @@ type pitfall struct {
 }
 
 // copying are the strategies under which a program publishes copies.
-var copying = []contract.Strategy{contract.Publish, contract.Reject, contract.None}
+var copying = []contract.Strategy{contract.StrategyPublish, contract.StrategyReject, contract.StrategyNone}
 
 // retrying are the strategies under which a failed message comes again.
-var retrying = []contract.Strategy{contract.Publish, contract.Reject, contract.Requeue}
+var retrying = []contract.Strategy{contract.StrategyPublish, contract.StrategyReject, contract.StrategyRequeue}
 
 // pitfalls is the table that docs/consumer/any-language.md shows.
 var pitfalls = []pitfall{
@@ -79,7 +79,7 @@ var pitfalls = []pitfall{
 		mistake: "acknowledges a message before the broker has confirmed its copy",
 	},
 	{
-		name: "old-contract", try: oldContract, strategies: []contract.Strategy{contract.Publish},
+		name: "old-contract", try: oldContract, strategies: []contract.Strategy{contract.StrategyPublish},
 		mistake: "does not read its contract again: it publishes copies to a delay tier that is gone",
 	},
 	{

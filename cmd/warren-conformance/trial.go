@@ -25,17 +25,17 @@ import (
 
 // specs are the ConsumerQueues of the trials. No name can be guessed from the queue's: a program has to read its contract.
 var specs = map[contract.Strategy]string{
-	contract.Publish: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
+	contract.StrategyPublish: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {maxAttempts: 4, exchange: {name: jobs.wait},
 			delayTiers: [{delay: 1s, queueName: jobs.short, routingKey: short}, {delay: 1500ms, queueName: jobs.long, routingKey: long}]},
 		deadLetter: {exchange: {name: jobs.dead, type: direct}, routingKey: given-up, queue: {name: jobs.cellar}}}`,
-	contract.Reject: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
+	contract.StrategyReject: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {strategy: Reject, maxAttempts: 4, delayTiers: [{delay: 1s, queueName: jobs.short}]},
 		deadLetter: {queue: {name: jobs.cellar}}}`,
 	// Each cut connection counts as an attempt of each message in hand.
-	contract.Requeue: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
+	contract.StrategyRequeue: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {strategy: Requeue, maxAttempts: 9}, deadLetter: {queue: {name: jobs.cellar}}}`,
-	contract.None: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
+	contract.StrategyNone: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {policy: None}, deadLetter: {exchange: {name: jobs.dead, type: direct}, routingKey: given-up, queue: {name: jobs.cellar}}}`,
 }
 
@@ -140,7 +140,7 @@ func (t *trial) forbid() { t.vhost.Grant(t.user, "^$", "^$", "^"+t.contract.Queu
 func (t *trial) routes() []contract.Route {
 	var routes []contract.Route
 	for _, tier := range t.contract.Tiers {
-		if t.contract.Strategy == contract.Publish {
+		if t.contract.Strategy == contract.StrategyPublish {
 			routes = append(routes, tier.Route)
 		}
 	}

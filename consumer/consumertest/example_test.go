@@ -3,6 +3,7 @@ package consumertest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,13 @@ func ship(_ context.Context, m *consumer.Message[order]) error {
 		return errors.New("no stock")
 	}
 	return nil
+}
+
+// One line tests what a handler makes of a message.
+func ExampleHandle() {
+	action := consumertest.Handle(context.Background(), ship, consumertest.Message(contract.Default("orders"), order{Amount: -1}))
+	fmt.Println(action.Verb, action.Kind, action.Route.Exchange)
+	// Output: publish permanent orders.dlx
 }
 
 func TestShip(t *testing.T) {

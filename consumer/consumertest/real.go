@@ -13,7 +13,7 @@ import (
 
 // Real declares the queues and exchanges of a contract at a real broker, for tests for which the one in memory is not enough, and
 // deletes them when the test ends. They do what those of the operator do, and have other arguments, so give it a vhost of its own.
-func Real(tb testing.TB, uri string, kept contract.Contract) *consumer.Conn {
+func Real(tb testing.TB, uri string, c contract.Contract) *consumer.Conn {
 	tb.Helper()
 	check := func(err error) {
 		tb.Helper()
@@ -26,12 +26,12 @@ func Real(tb testing.TB, uri string, kept contract.Contract) *consumer.Conn {
 	tb.Cleanup(func() { _ = connection.Close() })
 	channel, err := connection.Channel()
 	check(err)
-	for name, arguments := range queuesOf(kept) {
+	for name, arguments := range queuesOf(c) {
 		_, err := channel.QueueDeclare(name, true, false, false, false, arguments)
 		check(err)
 		tb.Cleanup(func() { _, _ = channel.QueueDelete(name, false, false, false) })
 	}
-	for route, queue := range bindingsOf(kept) {
+	for route, queue := range bindingsOf(c) {
 		check(channel.ExchangeDeclare(route.Exchange, amqp.ExchangeDirect, true, false, false, false, nil))
 		check(channel.QueueBind(queue, route.RoutingKey, route.Exchange, false, nil))
 		tb.Cleanup(func() { _ = channel.ExchangeDelete(route.Exchange, false, false) })
@@ -42,26 +42,26 @@ func Real(tb testing.TB, uri string, kept contract.Contract) *consumer.Conn {
 }
 
 // queuesOf are the queues of a contract with their arguments.
-func queuesOf(kept contract.Contract) map[string]amqp.Table {
+func queuesOf(c contract.Contract) map[string]amqp.Table {
 	main := amqp.Table{"x-queue-type": "quorum"}
-	queues := map[string]amqp.Table{kept.Queue: main}
-	if kept.SingleActiveConsumer {
+	queues := map[string]amqp.Table{c.Queue: main}
+	if c.SingleActiveConsumer {
 		main["x-single-active-consumer"] = true
 	}
-	if kept.Strategy == contract.Requeue {
-		main["x-delivery-limit"] = int64(kept.MaxAttempts - 1)
+	if c.Strategy == contract.StrategyRequeue {
+		main["x-delivery-limit"] = int64(c.MaxAttempts - 1)
 	}
-	if kept.DeadLetterQueue != "" {
-		queues[kept.DeadLetterQueue] = amqp.Table{"x-queue-type": "quorum"}
-		main["x-dead-letter-exchange"], main["x-dead-letter-routing-key"] = "", kept.DeadLetterQueue
+	if c.DeadLetterQueue != "" {
+		queues[c.DeadLetterQueue] = amqp.Table{"x-queue-type": "quorum"}
+		main["x-dead-letter-exchange"], main["x-dead-letter-routing-key"] = "", c.DeadLetterQueue
 	}
-	for _, tier := range kept.Tiers {
-		name := memory.TierQueue(kept, tier)
+	for _, tier := range c.Tiers {
+		name := memory.TierQueue(c, tier)
 		queues[name] = amqp.Table{
 			"x-queue-type": "quorum", "x-message-ttl": time.Duration(tier.Delay).Milliseconds(),
-			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": kept.Queue,
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": c.Queue,
 		}
-		if kept.Strategy == contract.Reject {
+		if c.Strategy == contract.StrategyReject {
 			main["x-dead-letter-exchange"], main["x-dead-letter-routing-key"] = "", name
 		}
 	}
@@ -69,13 +69,13 @@ func queuesOf(kept contract.Contract) map[string]amqp.Table {
 }
 
 // bindingsOf are the queues that the exchanges of a contract lead to.
-func bindingsOf(kept contract.Contract) map[contract.Route]string {
+func bindingsOf(c contract.Contract) map[contract.Route]string {
 	bindings := map[contract.Route]string{}
-	for _, tier := range kept.Tiers {
-		bindings[tier.Route] = memory.TierQueue(kept, tier)
+	for _, tier := range c.Tiers {
+		bindings[tier.Route] = memory.TierQueue(c, tier)
 	}
-	if kept.Park != nil {
-		bindings[*kept.Park] = kept.DeadLetterQueue
+	if c.Park != nil {
+		bindings[*c.Park] = c.DeadLetterQueue
 	}
 	for route := range bindings {
 		if route.Exchange == "" {

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,19 +16,19 @@ const APIVersion = "contract.warren.dev/v1"
 // Strategy says how a failed message comes to wait for its next attempt.
 type Strategy string
 
-// The strategies of a ConsumerQueue, and None for retry.policy None.
+// The strategies of a ConsumerQueue, and StrategyNone for retry.policy None.
 const (
-	// Publish: the consumer publishes a copy to a delay tier, waits for the confirm, and acks the original.
-	Publish Strategy = "Publish"
-	// Reject: the consumer rejects, and the broker moves the message to the delay tier.
-	Reject Strategy = "Reject"
-	// Requeue: the consumer rejects with requeue, and the broker delivers again, until its delivery limit.
-	Requeue Strategy = "Requeue"
-	// None: a failed message is given up at once.
-	None Strategy = "None"
+	// StrategyPublish: the consumer publishes a copy to a delay tier, waits for the confirm, and acks the original.
+	StrategyPublish Strategy = "Publish"
+	// StrategyReject: the consumer rejects, and the broker moves the message to the delay tier.
+	StrategyReject Strategy = "Reject"
+	// StrategyRequeue: the consumer rejects with requeue, and the broker delivers again, until its delivery limit.
+	StrategyRequeue Strategy = "Requeue"
+	// StrategyNone: a failed message is given up at once.
+	StrategyNone Strategy = "None"
 )
 
-var strategies = []Strategy{Publish, Reject, Requeue, None}
+var strategies = []Strategy{StrategyPublish, StrategyReject, StrategyRequeue, StrategyNone}
 
 // Contract is what the consumers of a main queue keep.
 type Contract struct {
@@ -83,7 +84,7 @@ type RedeliveryDelay struct {
 // Default is the contract of a ConsumerQueue of that name with spec: {}, in the virtual host "/".
 func Default(queue string) Contract {
 	c := Contract{
-		APIVersion: APIVersion, Queue: queue, VirtualHost: "/", Strategy: Publish, MaxAttempts: 4,
+		APIVersion: APIVersion, Queue: queue, VirtualHost: "/", Strategy: StrategyPublish, MaxAttempts: 4,
 		Park: &Route{Exchange: queue + ".dlx"}, DeadLetterQueue: queue + ".dlq", RejectDeadLetters: true,
 	}
 	for _, delay := range []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute} {
@@ -130,7 +131,7 @@ func (c Contract) Validate() error {
 	if c.Park != nil && c.Park.Exchange == "" && c.Park.RoutingKey == "" {
 		refuse("park.routingKey is missing: the default exchange needs the name of the dead-letter queue")
 	}
-	if c.Strategy == Reject && c.RejectDeadLetters {
+	if c.Strategy == StrategyReject && c.RejectDeadLetters {
 		refuse("rejectDeadLetters cannot be true under strategy Reject: what is rejected waits in the tier")
 	}
 	return errors.Join(wrong...)
@@ -138,11 +139,11 @@ func (c Contract) Validate() error {
 
 func (c Contract) validateTiers(refuse func(format string, arguments ...any)) {
 	switch {
-	case c.Strategy == Publish && len(c.Tiers) == 0:
+	case c.Strategy == StrategyPublish && len(c.Tiers) == 0:
 		refuse("tiers are missing, which strategy Publish publishes to")
-	case c.Strategy == Reject && len(c.Tiers) != 1:
+	case c.Strategy == StrategyReject && len(c.Tiers) != 1:
 		refuse("strategy Reject has one tier, not %d", len(c.Tiers))
-	case c.Strategy == Requeue && len(c.Tiers) != 0:
+	case c.Strategy == StrategyRequeue && len(c.Tiers) != 0:
 		refuse("strategy Requeue has no tiers, not %d", len(c.Tiers))
 	}
 	for i, tier := range c.Tiers {
@@ -157,18 +158,18 @@ func (c Contract) validateTiers(refuse func(format string, arguments ...any)) {
 
 // Source is where a contract comes from.
 type Source interface {
-	// Load returns the contract as it is now.
-	Load() (Contract, error)
+	// Load returns the contract as it is now, before ctx ends.
+	Load(ctx context.Context) (Contract, error)
 }
 
 // Load returns the contract itself, once it is valid.
-func (c Contract) Load() (Contract, error) { return c, c.Validate() }
+func (c Contract) Load(context.Context) (Contract, error) { return c, c.Validate() }
 
 // File is the path of a contract, which is read again at each Load: the operator may write another one.
 type File string
 
 // Load reads the file.
-func (f File) Load() (Contract, error) {
+func (f File) Load(context.Context) (Contract, error) {
 	document, err := os.ReadFile(string(f))
 	if err != nil {
 		return Contract{}, fmt.Errorf("read contract: %w", err)

@@ -54,12 +54,12 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"another strategy":            {func(c *contract.Contract) { c.Strategy = "Hope" }, `strategy is "Hope"`},
 		"no attempts":                 {func(c *contract.Contract) { c.MaxAttempts = 0 }, "maxAttempts is 0"},
 		"no tiers":                    {func(c *contract.Contract) { c.Tiers = nil }, "tiers are missing"},
-		"Reject with three tiers":     {func(c *contract.Contract) { c.Strategy, c.RejectDeadLetters = contract.Reject, false }, "one tier, not 3"},
-		"Requeue with tiers":          {func(c *contract.Contract) { c.Strategy = contract.Requeue }, "no tiers, not 3"},
+		"Reject with three tiers":     {func(c *contract.Contract) { c.Strategy, c.RejectDeadLetters = contract.StrategyReject, false }, "one tier, not 3"},
+		"Requeue with tiers":          {func(c *contract.Contract) { c.Strategy = contract.StrategyRequeue }, "no tiers, not 3"},
 		"a tier without a delay":      {func(c *contract.Contract) { c.Tiers[1].Delay = 0 }, "tiers[1].delayMilliseconds"},
 		"a tier without a route":      {func(c *contract.Contract) { c.Tiers[1].RoutingKey = "" }, "tiers[1].routingKey"},
 		"parking without a route":     {func(c *contract.Contract) { c.Park = &contract.Route{} }, "park.routingKey"},
-		"Reject that dead-letters":    {func(c *contract.Contract) { c.Strategy, c.Tiers = contract.Reject, c.Tiers[:1] }, "rejectDeadLetters cannot be true"},
+		"Reject that dead-letters":    {func(c *contract.Contract) { c.Strategy, c.Tiers = contract.StrategyReject, c.Tiers[:1] }, "rejectDeadLetters cannot be true"},
 		"two things at the same time": {func(c *contract.Contract) { c.Queue, c.MaxAttempts = "", 0 }, "maxAttempts is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "contract.json")
-	if _, err := contract.File(path).Load(); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := contract.File(path).Load(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 	for _, queue := range []string{"orders", "invoices"} {
@@ -102,14 +102,14 @@ func TestFile(t *testing.T) {
 		if err := os.WriteFile(path, document, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := contract.File(path).Load(); err != nil || got.Queue != queue {
+		if got, err := contract.File(path).Load(t.Context()); err != nil || got.Queue != queue {
 			t.Errorf("%q: got %q, %v", queue, got.Queue, err)
 		}
 	}
 	if err := os.WriteFile(path, []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := contract.File(path).Load(); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := contract.File(path).Load(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("an empty contract: %v", err)
 	}
 }
@@ -140,7 +140,7 @@ func FuzzDecide(f *testing.F) {
 				if progress.Attempt < 1 || progress.Crashes < 0 {
 					t.Errorf("%s: %+v", c.Strategy, progress)
 				}
-				action := c.Decide(facts, contract.Outcome{Result: contract.Failed, Text: text})
+				action := c.Decide(facts, contract.Outcome{Result: contract.ResultFailed, Text: text})
 				if action.GivenUp != (progress.Attempt >= c.MaxAttempts) {
 					t.Errorf("%s: attempt %d of %d, given up: %t", c.Strategy, progress.Attempt, c.MaxAttempts, action.GivenUp)
 				}
@@ -154,7 +154,7 @@ func FuzzDecide(f *testing.F) {
 
 func rejecting() contract.Contract {
 	c := contract.Default("orders")
-	c.Strategy, c.Tiers, c.RejectDeadLetters = contract.Reject, c.Tiers[:1], false
+	c.Strategy, c.Tiers, c.RejectDeadLetters = contract.StrategyReject, c.Tiers[:1], false
 	c.Park = &contract.Route{RoutingKey: "orders.dlq"}
 	return c
 }
@@ -162,7 +162,7 @@ func rejecting() contract.Contract {
 func TestFailureTextsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", contract.FailureTextLimit)
-	action := contract.Default("orders").Decide(contract.Facts{}, contract.Outcome{Result: contract.Failed, Text: "x" + long})
+	action := contract.Default("orders").Decide(contract.Facts{}, contract.Outcome{Result: contract.ResultFailed, Text: "x" + long})
 	message, _ := action.Headers[contract.HeaderFailureMessage].(string)
 	if want := "x" + long[:contract.FailureTextLimit-2]; message != want {
 		t.Errorf("the message has %d bytes, not %d", len(message), len(want))

@@ -24,16 +24,16 @@ type Result string
 
 // Results of a delivery.
 const (
-	Succeeded   Result = "succeeded"
-	Failed      Result = "failed"
-	Panicked    Result = "panicked"
-	TimedOut    Result = "timedOut"
-	Permanent   Result = "permanent"   // no attempt can help
-	Undecodable Result = "undecodable" // nor can it here; it was not handled
-	Crashed     Result = "crashed"     // as Undecodable: the message came back too often, see Progress.Crashes
-	Deferred    Result = "deferred"    // not yet, which is not a failure
-	Discarded   Result = "discarded"   // failed, and done with
-	Returned    Result = "returned"    // it was not handled, or not to the end
+	ResultSucceeded   Result = "succeeded"
+	ResultFailed      Result = "failed"
+	ResultPanicked    Result = "panicked"
+	ResultTimedOut    Result = "timedOut"
+	ResultPermanent   Result = "permanent"   // no attempt can help
+	ResultUndecodable Result = "undecodable" // nor can it here; it was not handled
+	ResultCrashed     Result = "crashed"     // as ResultUndecodable: the message came back too often, see Progress.Crashes
+	ResultDeferred    Result = "deferred"    // not yet, which is not a failure
+	ResultDiscarded   Result = "discarded"   // failed, and done with
+	ResultReturned    Result = "returned"    // it was not handled, or not to the end
 )
 
 // Outcome is how a delivery ended, and what is to be told of it.
@@ -53,17 +53,17 @@ type Verb string
 
 // Verbs.
 const (
-	// Ack is basic.ack.
-	Ack Verb = "ack"
-	// RejectMessage is basic.reject without requeue.
-	RejectMessage Verb = "reject"
-	// RequeueMessage is basic.reject with requeue. RabbitMQ 4.3 counts it, and no basic.nack.
-	RequeueMessage Verb = "requeue"
-	// ReturnMessage is basic.nack with requeue: the message goes back as if it had not been delivered, where the broker can tell.
-	ReturnMessage Verb = "return"
-	// PublishCopy publishes a copy, persistent and mandatory, without the properties user-id and expiration. Once the broker has
+	// VerbAck is basic.ack.
+	VerbAck Verb = "ack"
+	// VerbReject is basic.reject without requeue.
+	VerbReject Verb = "reject"
+	// VerbRequeue is basic.reject with requeue. RabbitMQ 4.3 counts it, and no basic.nack.
+	VerbRequeue Verb = "requeue"
+	// VerbReturn is basic.nack with requeue: the message goes back as if it had not been delivered, where the broker can tell.
+	VerbReturn Verb = "return"
+	// VerbPublish publishes a copy, persistent and mandatory, without the properties user-id and expiration. Once the broker has
 	// confirmed and not returned it, the original is acked.
-	PublishCopy Verb = "publish"
+	VerbPublish Verb = "publish"
 )
 
 // Action is what to do with a delivery.
@@ -95,7 +95,10 @@ type Progress struct {
 
 // Read says how far a message has come. Whatever a producer writes into the headers, a number that cannot be is read as 0.
 func (c Contract) Read(f Facts) Progress {
-	retries := count(f.Headers[HeaderRetryCount])
+	retries := 0
+	if failed := text(f.Headers[HeaderFailureQueue]); failed == "" || failed == c.Queue { // else another queue counted
+		retries = count(f.Headers[HeaderRetryCount])
+	}
 	rejected, died := rejectedIn(f.Headers, c.Queue)
 	deliveries := 0
 	if f.Redelivered { // else a client sent the header
@@ -103,18 +106,18 @@ func (c Contract) Read(f Facts) Progress {
 	}
 	progress := Progress{Attempt: 1, OriginalExchange: f.Exchange, OriginalRoutingKey: f.RoutingKey}
 	switch c.Strategy {
-	case Publish:
+	case StrategyPublish:
 		progress.Attempt += retries
-	case Reject:
+	case StrategyReject:
 		progress.Attempt += retries + rejected.count
-	case Requeue:
+	case StrategyRequeue:
 		progress.Attempt += retries + deliveries
-	case None:
+	case StrategyNone:
 	}
-	if c.Strategy != Requeue { // where deliveries are attempts
+	if c.Strategy != StrategyRequeue { // where deliveries are attempts
 		progress.Crashes = max(0, deliveries-rejected.count)
 	}
-	if died && c.Strategy == Reject {
+	if died && c.Strategy == StrategyReject {
 		progress.OriginalExchange, progress.OriginalRoutingKey = rejected.exchange, rejected.routingKey
 	}
 	if exchange, set := f.Headers[HeaderOriginalExchange].(string); set {
@@ -129,23 +132,23 @@ func (c Contract) Read(f Facts) Progress {
 // Decide says what to do with a delivery that ended.
 func (c Contract) Decide(f Facts, o Outcome) Action {
 	switch o.Result {
-	case Succeeded, Discarded:
-		return Action{Verb: Ack}
-	case Returned:
-		return Action{Verb: ReturnMessage}
-	case Deferred:
+	case ResultSucceeded, ResultDiscarded:
+		return Action{Verb: VerbAck}
+	case ResultReturned:
+		return Action{Verb: VerbReturn}
+	case ResultDeferred:
 		return c.deferring(f, o)
-	case Permanent:
+	case ResultPermanent:
 		return c.givingUp(f, o, KindPermanent)
-	case Undecodable:
+	case ResultUndecodable:
 		return c.givingUp(f, o, KindUndecodable)
-	case Crashed:
+	case ResultCrashed:
 		return c.givingUp(f, o, KindCrashed)
-	case Panicked:
+	case ResultPanicked:
 		return c.failing(f, o, KindPanic)
-	case TimedOut:
+	case ResultTimedOut:
 		return c.failing(f, o, KindTimeout)
-	case Failed:
+	case ResultFailed:
 	}
 	return c.failing(f, o, KindFailed)
 }
@@ -153,15 +156,15 @@ func (c Contract) Decide(f Facts, o Outcome) Action {
 // failing gives a failed message another attempt, if there is one left.
 func (c Contract) failing(f Facts, o Outcome, kind FailureKind) Action {
 	progress := c.Read(f)
-	if c.Strategy == Requeue {
+	if c.Strategy == StrategyRequeue {
 		// The broker counts, and gives up at its limit.
-		return Action{Verb: RequeueMessage, Kind: kind, Wait: c.pause(progress.Attempt), GivenUp: progress.Attempt >= c.MaxAttempts}
+		return Action{Verb: VerbRequeue, Kind: kind, Wait: c.pause(progress.Attempt), GivenUp: progress.Attempt >= c.MaxAttempts}
 	}
 	if progress.Attempt >= c.attempts() {
 		return c.givingUp(f, o, KindExhausted)
 	}
-	if c.Strategy == Reject {
-		return Action{Verb: RejectMessage, Kind: kind}
+	if c.Strategy == StrategyReject {
+		return Action{Verb: VerbReject, Kind: kind}
 	}
 	tier := c.Tiers[min(progress.Attempt, len(c.Tiers))-1]
 	if o.Delay > 0 {
@@ -169,12 +172,12 @@ func (c Contract) failing(f Facts, o Outcome, kind FailureKind) Action {
 	}
 	headers := c.copyOf(f, o, progress.Attempt)
 	maps.Copy(headers, c.failureHeaders(o, kind))
-	return Action{Verb: PublishCopy, Kind: kind, Route: &tier.Route, Headers: headers}
+	return Action{Verb: VerbPublish, Kind: kind, Route: &tier.Route, Headers: headers}
 }
 
 // attempts is how many attempts a message has.
 func (c Contract) attempts() int {
-	if c.Strategy == None {
+	if c.Strategy == StrategyNone {
 		return 1
 	}
 	return c.MaxAttempts
@@ -182,11 +185,11 @@ func (c Contract) attempts() int {
 
 // givingUp leads a message to the dead-letter queue, or drops it where there is none.
 func (c Contract) givingUp(f Facts, o Outcome, kind FailureKind) Action {
-	if c.Strategy == Requeue && kind != KindCrashed && c.RejectDeadLetters {
-		return Action{Verb: RejectMessage, Kind: kind, GivenUp: true}
+	if c.Strategy == StrategyRequeue && kind != KindCrashed && c.RejectDeadLetters {
+		return Action{Verb: VerbReject, Kind: kind, GivenUp: true}
 	}
 	if c.Park == nil {
-		return Action{Verb: Ack, Kind: kind, GivenUp: true}
+		return Action{Verb: VerbAck, Kind: kind, GivenUp: true}
 	}
 	failed := c.Read(f).Attempt
 	if kind == KindUndecodable || kind == KindCrashed { // which were not handled
@@ -195,9 +198,9 @@ func (c Contract) givingUp(f Facts, o Outcome, kind FailureKind) Action {
 	headers := c.copyOf(f, o, failed)
 	maps.Copy(headers, c.failureHeaders(o, kind))
 	route := *c.Park
-	action := Action{Verb: PublishCopy, Kind: kind, GivenUp: true, Route: &route, Headers: headers}
-	if c.RejectDeadLetters || c.Strategy == Reject { // under Reject the message waits in the tier, and is parked when it comes back
-		action.Otherwise = RejectMessage
+	action := Action{Verb: VerbPublish, Kind: kind, GivenUp: true, Route: &route, Headers: headers}
+	if c.RejectDeadLetters || c.Strategy == StrategyReject { // under Reject the message waits in the tier, and is parked when it comes back
+		action.Otherwise = VerbReject
 	}
 	return action
 }
@@ -208,12 +211,12 @@ const longestDeferInHand = Duration(30 * time.Second)
 // deferring lets a message wait that has not failed.
 func (c Contract) deferring(f Facts, o Outcome) Action {
 	if len(c.Tiers) == 0 {
-		return Action{Verb: ReturnMessage, Wait: min(max(o.Delay, 0), longestDeferInHand)}
+		return Action{Verb: VerbReturn, Wait: min(max(o.Delay, 0), longestDeferInHand)}
 	}
 	tier := c.tierFor(o.Delay)
 	headers := c.copyOf(f, o, c.Read(f).Attempt-1)
 	headers[HeaderDeferCount] = int64(count(f.Headers[HeaderDeferCount]) + 1)
-	return Action{Verb: PublishCopy, Route: &tier.Route, Headers: headers}
+	return Action{Verb: VerbPublish, Route: &tier.Route, Headers: headers}
 }
 
 // tierFor is the tier with the shortest delay that is long enough, or else the longest.

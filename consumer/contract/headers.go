@@ -115,6 +115,21 @@ func count(value any) int {
 // Redrives is how often a message was brought back from the dead-letter queue, by its headers.
 func Redrives(headers map[string]any) int { return count(headers[HeaderRedriveCount]) }
 
+// Deferrals is how often a message was deferred, by its headers.
+func Deferrals(headers map[string]any) int { return count(headers[HeaderDeferCount]) }
+
+// ForwardHeaders are the headers of a message for one that follows from it, without those of copies.
+func ForwardHeaders(headers map[string]any) map[string]any {
+	forwarded := CopyHeaders(headers)
+	for _, name := range []string{
+		HeaderRetryCount, HeaderOriginalExchange, HeaderOriginalRoutingKey, HeaderCopyID, HeaderDeferCount, HeaderFailureKind,
+		HeaderFailureMessage, HeaderFailureTime, HeaderFailureQueue, HeaderFailureClient, HeaderRedriveCount,
+	} {
+		delete(forwarded, name)
+	}
+	return forwarded
+}
+
 // text reads a string header; empty if it is none.
 func text(value any) string {
 	read, _ := value.(string)

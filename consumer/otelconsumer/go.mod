@@ -3,6 +3,7 @@ module github.com/warren-mq/warren/consumer/otelconsumer
 go 1.25.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/warren-mq/warren/consumer v0.1.0
 	go.opentelemetry.io/otel v1.44.0

@@ -1,13 +1,14 @@
 // Package otelconsumer traces and counts what a consumer does, by OpenTelemetry's semantic conventions for messaging, v1.41, which are
 // still in development. One option installs all:
 //
-//	orders, err := consumer.New(conn, kept, handle, otelconsumer.With())
+//	orders, err := consumer.New(conn, source, handle, otelconsumer.With())
 package otelconsumer
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -21,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
 )
 
 const scope = "github.com/warren-mq/warren/consumer/otelconsumer"
@@ -50,34 +52,76 @@ func WithPropagator(propagator propagation.TextMapPropagator) Option {
 }
 
 // With traces and counts. A span "process <queue>" of kind consumer is about a delivery; its parent is the producer's, which
-// retries keep. A span "publish <tier>" is about a copy.
+// retries keep. Its child "publish <tier>" is about a copy.
 func With(options ...Option) consumer.Option {
+	given := apply(options)
+	t := &telemetry{tracer: given.tracers.Tracer(scope), propagator: given.propagator}
+	t.makeInstruments(given.meters.Meter(scope))
+	return consumer.Options(consumer.WithMiddleware(t.process), consumer.WithObserver(consumer.Observer{
+		State: t.changed, Stuck: t.stuck, Settled: t.settled, Published: t.published,
+	}))
+}
+
+// WithPropagation writes the trace context into the headers of each message that Conn.Publish publishes.
+func WithPropagation(options ...Option) consumer.ConnOption {
+	propagator := apply(options).propagator
+	return consumer.WithPublishHook(func(ctx context.Context, _, _ string, message *consumer.Publishing) {
+		propagator.Inject(ctx, carrier(message.Headers))
+	})
+}
+
+// Observe reports the health of consumers as gauges: warren.consumer.ready, warren.consumer.handlers.stuck and
+// warren.consumer.copies.unconfirmed.
+func Observe(consumers []*consumer.Consumer, options ...Option) (metric.Registration, error) {
+	meter := apply(options).meters.Meter(scope)
+	ready, err1 := meter.Int64ObservableGauge("warren.consumer.ready", metric.WithDescription("1 if the consumer is ready, else 0."))
+	stuck, err2 := meter.Int64ObservableGauge("warren.consumer.handlers.stuck",
+		metric.WithDescription("Handlers that go on after their context has ended."))
+	unconfirmed, err3 := meter.Int64ObservableGauge("warren.consumer.copies.unconfirmed",
+		metric.WithDescription("Copies of failed messages that wait for the broker's confirm."))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, c := range consumers {
+			health := c.Health()
+			queue := metric.WithAttributes(semconv.MessagingDestinationName(health.Queue))
+			isReady := int64(0)
+			if health.Ready {
+				isReady = 1
+			}
+			o.ObserveInt64(ready, isReady, queue)
+			o.ObserveInt64(stuck, int64(health.Stuck), queue)
+			o.ObserveInt64(unconfirmed, int64(health.Unconfirmed), queue)
+		}
+		return nil
+	}, ready, stuck, unconfirmed)
+}
+
+func apply(options []Option) config {
 	given := config{otel.GetTracerProvider(), otel.GetMeterProvider(), otel.GetTextMapPropagator()}
 	for _, option := range options {
 		option(&given)
 	}
-	t := &telemetry{tracer: given.tracers.Tracer(scope), propagator: given.propagator}
-	t.makeInstruments(given.meters.Meter(scope))
-	return consumer.Options(consumer.WithMiddleware(t.process), consumer.WithObserver(consumer.Observer{
-		State: t.changed, Settled: t.settled, Published: t.published,
-	}))
+	return given
 }
 
 type telemetry struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
+	failed     sync.Map // *consumer.Delivery to the trace.SpanContext of its process, until it is settled
 
-	duration                                   messagingconv.ProcessDuration
-	consumed                                   messagingconv.ClientConsumedMessages
-	sent                                       messagingconv.ClientSentMessages
-	operations                                 messagingconv.ClientOperationDuration
-	outcomes, stateChanges, reconnects, stales metric.Int64Counter
-	active                                     metric.Int64UpDownCounter
+	duration                                           messagingconv.ProcessDuration
+	consumed                                           messagingconv.ClientConsumedMessages
+	sent                                               messagingconv.ClientSentMessages
+	operations                                         messagingconv.ClientOperationDuration
+	outcomes, stateChanges, reconnects, stales, stucks metric.Int64Counter
+	active                                             metric.Int64UpDownCounter
 }
 
 // makeInstruments makes the instruments. One that cannot be made does nothing.
 func (t *telemetry) makeInstruments(meter metric.Meter) {
-	errs := make([]error, 9)
+	errs := make([]error, 10)
 	t.duration, errs[0] = messagingconv.NewProcessDuration(meter)
 	t.consumed, errs[1] = messagingconv.NewClientConsumedMessages(meter)
 	t.sent, errs[2] = messagingconv.NewClientSentMessages(meter)
@@ -89,6 +133,8 @@ func (t *telemetry) makeInstruments(meter metric.Meter) {
 		metric.WithDescription("How often the consumer lost its channel, or did not get one."))
 	t.stales, errs[7] = meter.Int64Counter("warren.consumer.stale",
 		metric.WithDescription("Deliveries that the broker took back before they were settled."))
+	t.stucks, errs[9] = meter.Int64Counter("warren.consumer.stuck",
+		metric.WithDescription("Handlers that went on after their context had ended."))
 	t.active, errs[8] = meter.Int64UpDownCounter("warren.consumer.active", metric.WithDescription("Messages that are being handled."))
 	if err := errors.Join(errs...); err != nil {
 		otel.Handle(err)
@@ -96,7 +142,7 @@ func (t *telemetry) makeInstruments(meter metric.Meter) {
 }
 
 // process is the middleware.
-func (t *telemetry) process(next func(context.Context, *consumer.Delivery) error) func(context.Context, *consumer.Delivery) error {
+func (t *telemetry) process(next consumer.HandleFunc) consumer.HandleFunc {
 	return func(ctx context.Context, d *consumer.Delivery) error {
 		ctx = t.propagator.Extract(ctx, carrier(d.Raw.Headers))
 		ctx, span := t.tracer.Start(ctx, "process "+d.Queue(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -118,11 +164,26 @@ func (t *telemetry) process(next func(context.Context, *consumer.Delivery) error
 		defer t.active.Add(ctx, -1, queue)
 		err := next(ctx, d)
 		if err != nil {
-			span.RecordError(err)
-			span.SetStatus(codes.Error, err.Error())
-			span.SetAttributes(semconv.ErrorType(err))
+			t.failed.Store(d, span.SpanContext())
+			record(span, err)
 		}
 		return err
+	}
+}
+
+// record writes the error of a handler into a span. To defer a message is no error.
+func record(span trace.Span, err error) {
+	verdict := &consumer.Verdict{}
+	if !errors.As(err, &verdict) {
+		verdict.Result = contract.ResultFailed
+	}
+	if verdict.Result == contract.ResultDeferred {
+		return
+	}
+	span.RecordError(err)
+	span.SetAttributes(semconv.ErrorTypeKey.String(string(verdict.Result)))
+	if verdict.Result != contract.ResultDiscarded { // which is dealt with
+		span.SetStatus(codes.Error, err.Error())
 	}
 }
 
@@ -136,12 +197,17 @@ func (t *telemetry) changed(to consumer.Transition) {
 	t.stateChanges.Add(ctx, 1, metric.WithAttributes(
 		queue, attribute.String("from", string(to.From)), attribute.String("to", string(to.To)),
 	))
-	if to.To == consumer.Reconnecting {
+	if to.To == consumer.StateReconnecting {
 		t.reconnects.Add(ctx, 1, metric.WithAttributes(queue))
 	}
 }
 
+func (t *telemetry) stuck(handler consumer.StuckHandler) {
+	t.stucks.Add(context.Background(), 1, metric.WithAttributes(semconv.MessagingDestinationName(handler.Delivery.Queue())))
+}
+
 func (t *telemetry) settled(end consumer.Settlement) {
+	t.failed.Delete(end.Delivery)
 	ctx, queue := context.Background(), semconv.MessagingDestinationName(end.Delivery.Queue())
 	attributes := []attribute.KeyValue{queue}
 	if end.Action.Kind != "" {
@@ -156,7 +222,13 @@ func (t *telemetry) settled(end consumer.Settlement) {
 }
 
 func (t *telemetry) published(p consumer.Publication) {
-	ctx := t.propagator.Extract(context.Background(), carrier(p.Delivery.Raw.Headers))
+	ctx := context.Background()
+	if parent, known := t.failed.Load(p.Delivery); known {
+		parent, _ := parent.(trace.SpanContext)
+		ctx = trace.ContextWithSpanContext(ctx, parent)
+	} else { // the message was not handled
+		ctx = t.propagator.Extract(ctx, carrier(p.Delivery.Raw.Headers))
+	}
 	ended := time.Now()
 	_, span := t.tracer.Start(ctx, "publish "+p.Route.Exchange+p.Route.RoutingKey, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithTimestamp(ended.Add(-p.Took)), trace.WithAttributes(
@@ -174,7 +246,7 @@ func (t *telemetry) published(p consumer.Publication) {
 	t.operations.Record(ctx, p.Took.Seconds(), "publish", messagingconv.SystemRabbitMQ, attributes...)
 }
 
-// carrier reads what a producer propagates by headers.
+// carrier are headers that propagate a trace context.
 type carrier amqp.Table
 
 // Get returns a header that is text.
@@ -183,8 +255,8 @@ func (c carrier) Get(key string) string {
 	return value
 }
 
-// Set is not needed: copies keep the headers of the original.
-func (c carrier) Set(string, string) {}
+// Set sets a header.
+func (c carrier) Set(key, value string) { c[key] = value }
 
 // Keys are the names of all headers.
 func (c carrier) Keys() []string {

@@ -3,10 +3,12 @@ package otelconsumer_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -63,11 +65,14 @@ func TestTracesAndMetrics(t *testing.T) {
 		}
 		for key, value := range map[attribute.Key]string{
 			"messaging.system": "rabbitmq", "messaging.destination.name": "shop:order.placed:orders", "messaging.message.id": "m-1",
-			"messaging.rabbitmq.destination.routing_key": "order.placed",
+			"messaging.rabbitmq.destination.routing_key": "order.placed", "error.type": "failed",
 		} {
 			if got := attributeOf(first.Attributes(), key); got != value {
 				t.Errorf("%s is %q, not %q", key, got, value)
 			}
+		}
+		if parent := spans.Ended()[1].Parent().SpanID(); parent != first.SpanContext().SpanID() {
+			t.Errorf("the parent of the copy's span is %s", parent)
 		}
 		sums := sumsOf(t, reader)
 		for name, value := range map[string]int64{
@@ -79,6 +84,106 @@ func TestTracesAndMetrics(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAVerdictIsTheErrorType(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err       error
+		errorType string
+		status    codes.Code
+	}{
+		"deferred":  {consumer.Defer(time.Hour), "", codes.Unset},
+		"discarded": {consumer.Discard(errors.New("too old")), "discarded", codes.Unset},
+		"permanent": {consumer.Permanent(errors.New("no such customer")), "permanent", codes.Error},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				spans := tracetest.NewSpanRecorder()
+				b := consumertest.New(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return test.err },
+					otelconsumer.With(otelconsumer.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))))
+				b.Publish(consumer.Publishing{})
+				b.Wait(time.Second)
+				span := spans.Ended()[0]
+				if got := attributeOf(span.Attributes(), "error.type"); got != test.errorType || span.Status().Code != test.status {
+					t.Errorf("error.type %q, status %v", got, span.Status())
+				}
+			})
+		})
+	}
+}
+
+// What a handler publishes belongs to the trace of the message that it handles.
+func TestPropagation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		propagator := otelconsumer.WithPropagator(propagation.TraceContext{})
+		var conn *consumer.Conn
+		b := consumertest.New(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+			return conn.Publish(ctx, "shop", "order.shipped", consumer.Publishing{})
+		}, otelconsumer.With(propagator, otelconsumer.WithTracerProvider(sdktrace.NewTracerProvider())))
+		conn = b.Conn(otelconsumer.WithPropagation(propagator))
+		b.Bind("shop", "order.shipped", "mails")
+		const producer = "4bf92f3577b34da6a3ce929d0e0e4736"
+		b.Publish(consumer.Publishing{Headers: amqp.Table{"traceparent": "00-" + producer + "-00f067aa0ba902b7-01"}})
+		b.Wait(time.Second)
+		header, _ := b.Published()[0].Headers["traceparent"].(string)
+		if !strings.HasPrefix(header, "00-"+producer) || strings.Contains(header, "00f067aa0ba902b7") {
+			t.Errorf("traceparent is %q", header)
+		}
+	})
+}
+
+func TestGauges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		release := make(chan struct{})
+		b := consumertest.New(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			if m.Body == "hangs" {
+				<-release
+				return nil
+			}
+			return errors.New("no stock")
+		}, consumer.WithTimeout(time.Second))
+		_, err := otelconsumer.Observe([]*consumer.Consumer{b.Consumer()},
+			otelconsumer.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Wait(time.Second)
+		b.Block(true)
+		b.Publish(consumer.Publishing{Body: []byte("hangs")})
+		b.Publish(consumer.Publishing{Body: []byte("fails")})
+		b.Wait(10 * time.Second)
+		want := map[string]int64{
+			"warren.consumer.ready": 1, "warren.consumer.handlers.stuck": 1, "warren.consumer.copies.unconfirmed": 1,
+		}
+		if diff := cmp.Diff(want, gaugesOf(t, reader)); diff != "" {
+			t.Errorf("gauges (-want +got):\n%s", diff)
+		}
+		close(release)
+		b.Block(false)
+		b.Wait(time.Second)
+	})
+}
+
+func gaugesOf(t *testing.T, reader sdkmetric.Reader) map[string]int64 {
+	t.Helper()
+	all := metricdata.ResourceMetrics{}
+	if err := reader.Collect(context.Background(), &all); err != nil {
+		t.Fatal(err)
+	}
+	gauges := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if gauge, is := m.Data.(metricdata.Gauge[int64]); is {
+				gauges[m.Name] = gauge.DataPoints[0].Value
+			}
+		}
+	}
+	return gauges
 }
 
 func attributeOf(attributes []attribute.KeyValue, key attribute.Key) string {

@@ -69,7 +69,7 @@ func run(ctx context.Context, chaos bool) error {
 	if err != nil {
 		return err
 	}
-	kept, err := binding.Contract().Load()
+	current, err := binding.Contract.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,28 +77,29 @@ func run(ctx context.Context, chaos bool) error {
 		State: func(to consumer.Transition) { say("state: %s", to.To) },
 		Settled: func(s consumer.Settlement) {
 			if s.Err != nil {
-				say("    %v: %s to %s", s.Err, s.Action.Verb, next(s.Action, kept))
+				say("    %v: %s to %s", s.Err, s.Action.Verb, next(s.Action, current))
 			}
 		},
 	}
-	shipping, err := consumer.New(binding.Conn(), kept, ship,
+	shipping, err := consumer.New(binding.Conn, binding.Contract, ship,
 		consumer.WithObserver(observer), consumer.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}
 	var running sync.WaitGroup
-	running.Go(func() { publish(ctx, binding.Conn(), kept.Queue) })
+	running.Go(func() { publish(ctx, binding.Conn, current.Queue) })
 	if chaos {
 		running.Go(func() { connections.cutNowAndThen(ctx) })
 	}
 	err = shipping.Run(ctx)
 	running.Wait()
-	return errors.Join(err, showDeadLetters(kept.DeadLetterQueue))
+	binding.Conn.Close()
+	return errors.Join(err, showDeadLetters(current.DeadLetterQueue))
 }
 
-func next(action contract.Action, kept contract.Contract) string {
+func next(action contract.Action, current contract.Contract) string {
 	if action.Route == nil {
-		return kept.DeadLetterQueue
+		return current.DeadLetterQueue
 	}
 	return action.Route.RoutingKey + action.Route.Exchange
 }

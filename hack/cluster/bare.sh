@@ -145,6 +145,9 @@ bare_load() {
   bare_inside env PATH="$PACKAGES/usr/sbin:$PACKAGES/usr/bin:$PATH" ctr --namespace k8s.io images import "$(realpath "$1")" >&2
 }
 
+# bare_mirror HOST: standard input is what containerd is told about the registry.
+bare_mirror() { mkdir -p "$STATE/registries/$1" && cat >"$STATE/registries/$1/hosts.toml"; }
+
 # bare_inside COMMAND…: in the namespaces of the cluster.
 bare_inside() { nsenter --target "$(bare_child)" --mount --pid --net "$@"; }
 

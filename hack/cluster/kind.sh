@@ -20,6 +20,11 @@ kind_down() {
 
 kind_load() { kind_tool load image-archive "$1" >&2; }
 
+# kind_mirror HOST: standard input is what containerd is told about the registry. Images of kind read this folder.
+kind_mirror() {
+  docker exec -i warren-control-plane sh -c "mkdir -p '/etc/containerd/certs.d/$1' && cat >'/etc/containerd/certs.d/$1/hosts.toml'"
+}
+
 # kind_broker runs it in the network of the nodes. Not every machine reaches that network, so it has a port here too.
 kind_broker() {
   local begin=$SECONDS

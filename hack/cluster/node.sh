@@ -73,6 +73,8 @@ version = 2
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "warren.local/pause:1"
 restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "$STATE/registries"
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "$cni"
 conf_dir = "$STATE/cni"

@@ -49,7 +49,7 @@ func rejectDeadLetters(spec resolved) bool {
 
 func strategyOf(spec resolved) contract.Strategy {
 	if spec.strategy == "" {
-		return contract.None
+		return contract.StrategyNone
 	}
 	return contract.Strategy(spec.strategy)
 }

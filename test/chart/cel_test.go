@@ -27,7 +27,7 @@ func TestOldestKubernetesKnowsTheCEL(t *testing.T) {
 	t.Parallel()
 	compiler := newCELCompiler(oldestKubernetes(t))
 	rules, policies := 0, 0
-	for name, object := range render(t, "helm", "--set=contracts.enabled=true") {
+	for name, object := range render(t, "helm", "--set=consumerContracts.enabled=true") {
 		switch object.GetKind() {
 		case "CustomResourceDefinition":
 			crd := &apiextensionsv1.CustomResourceDefinition{}

@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/jsonpath"
 )
@@ -27,24 +28,34 @@ func TestEveryOption(t *testing.T) {
 	const container = ".spec.template.spec.containers[0]"
 	found := render(t, "helm", "--values=test/chart/testdata/everything.yaml")
 	for _, test := range []struct{ kind, name, path, want string }{
-		{"Deployment", manager, container + ".image", "ghcr.io/warren-mq/warren@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
-		{"Deployment", manager, container + ".imagePullPolicy", "IfNotPresent"},
+		{"Deployment", manager, container + ".image", "mirror.example.com/warren-mq/warren@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+		{"Deployment", manager, container + ".imagePullPolicy", "Always"},
 		{"Deployment", manager, container + ".args", `["--leader-elect","--health-probe-bind-address=:8081",` +
 			`"--metrics-bind-address=:8443","--metrics-cert-path=/etc/warren/metrics",` +
 			`"--dead-letters-bind-address=:8444","--dead-letters-cert-path=/etc/warren/dead-letters","--dead-letters-front-proxy","--dead-letters-redact=(?i)internal",` +
 			`"--watch-namespaces=team-a,team-b",` +
 			`"--max-concurrent-reconciles=16","--max-management-response=128Mi","--zap-log-level=debug","--zap-encoder=console",` +
 			`"--zap-time-encoding=iso8601"]`},
-		{"Deployment", manager, container + ".env", `[{"name":"GOMEMLIMIT","value":"1840MiB"},` +
+		{"Deployment", manager, container + ".env", `[{"name":"GOMEMLIMIT","value":"1843MiB"},` +
 			`{"name":"POD_NAMESPACE","valueFrom":{"fieldRef":{"fieldPath":"metadata.namespace"}}},` +
 			`{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},{"name":"HTTPS_PROXY","value":"http://proxy:3128"}]`},
 		{"Deployment", manager, container + ".resources.limits.memory", "2Gi"},
 		{"Deployment", manager, container + ".securityContext.readOnlyRootFilesystem", "true"},
 		{"Deployment", manager, container + ".volumeMounts[0].mountPath", "/etc/warren/metrics"},
 		{"Deployment", manager, container + ".volumeMounts[1].mountPath", "/etc/warren/dead-letters"},
+		{"Deployment", manager, container + ".volumeMounts[2]", `{"mountPath":"/etc/ssl/certs/corporate.crt","name":"ca","readOnly":true,"subPath":"ca.crt"}`},
+		{"Deployment", manager, container + ".livenessProbe", `{"httpGet":{"path":"/healthz","port":"probes"},"initialDelaySeconds":15,"periodSeconds":20,"timeoutSeconds":5}`},
+		{"Deployment", manager, container + ".readinessProbe", `{"httpGet":{"path":"/readyz","port":"probes"},"initialDelaySeconds":1,"periodSeconds":10}`},
 		{"Deployment", manager, ".spec.template.spec.volumes[0].secret.secretName", "warren-metrics-tls"},
 		{"Deployment", manager, ".spec.template.spec.volumes[1].secret.secretName", "warren-dead-letters-tls"},
-		{"Deployment", manager, ".spec.template.spec.imagePullSecrets", `[{"name":"registry"}]`},
+		{"Deployment", manager, ".spec.template.spec.volumes[2]", `{"configMap":{"name":"corporate-ca"},"name":"ca"}`},
+		{"Deployment", manager, ".spec.template.spec.imagePullSecrets", `[{"name":"everywhere"},{"name":"registry"}]`},
+		{"Deployment", manager, ".spec.strategy", `{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`},
+		{"Deployment", manager, ".metadata.annotations['reloader\\.stakater\\.com/auto']", "true"},
+		{"Deployment", manager, ".metadata.labels.cost-center", "messaging"},
+		{"Deployment", manager, ".metadata.annotations['example\\.com/owner']", "platform"},
+		{"Deployment", manager, ".spec.template.metadata.labels.cost-center", "messaging"},
+		{"Deployment", manager, ".spec.template.metadata.annotations['example\\.com/owner']", "platform"},
 		{"Deployment", manager, ".spec.template.spec.serviceAccountName", "warren"},
 		{"Deployment", manager, ".spec.template.spec.terminationGracePeriodSeconds", "60"},
 		{"Deployment", manager, ".spec.template.spec.priorityClassName", "system-cluster-critical"},
@@ -52,22 +63,33 @@ func TestEveryOption(t *testing.T) {
 		{"Deployment", manager, ".spec.template.spec.tolerations", `[{"effect":"NoSchedule","key":"infra","operator":"Exists"}]`},
 		{"Deployment", manager, ".spec.template.spec.affinity.nodeAffinity..values", `["amd64","arm64"]`},
 		{"Deployment", manager, ".spec.template.spec.topologySpreadConstraints", `[{"labelSelector":{"matchLabels":` +
-			`{"app.kubernetes.io/component":"manager","app.kubernetes.io/name":"warren"}},"maxSkew":1,` +
+			`{"app.kubernetes.io/component":"manager","app.kubernetes.io/instance":"warren","app.kubernetes.io/name":"warren"}},"maxSkew":1,` +
 			`"topologyKey":"kubernetes.io/hostname","whenUnsatisfiable":"ScheduleAnyway"}]`},
 		{"Deployment", manager, ".spec.template.metadata.labels.team", "platform"},
 		{"Deployment", manager, ".spec.template.metadata.annotations['example\\.com/logs']", "json"},
 		{"Deployment", manager, ".spec.replicas", "2"},
 		{"APIService", "v1alpha1.deadletters.messaging.warren.dev", ".spec.service", `{"name":"warren-dead-letters","namespace":"warren-system","port":8444}`},
-		{"ServiceAccount", "warren", ".metadata.annotations", `{"example.com/role":"warren"}`},
-		{"Service", metrics, ".metadata.annotations", `{"example.com/scrape":"true"}`},
+		{"ServiceAccount", "warren", ".metadata.annotations['example\\.com/role']", "warren"},
+		{"Service", metrics, ".metadata.annotations['example\\.com/scrape']", "true"},
+		{"ConfigMap", "warren-dashboard-warren", ".metadata.namespace", "grafana"},
+		{"PrometheusRule", "warren-alerts", ".metadata.namespace", "monitoring"},
+		{"ConfigMap", "in-warren-system", ".data", `{"image":"mirror.example.com"}`},
+		{"ConfigMap", "from-text", ".data", `{"release":"warren"}`},
 		{"Certificate", metrics, ".spec", `{"dnsNames":["` + metrics + `.warren-system.svc","` + metrics + `.warren-system.svc.cluster.local"],` +
 			`"issuerRef":{"kind":"ClusterIssuer","name":"internal"},"secretName":"warren-metrics-tls","usages":["server auth"]}`},
+		{"Certificate", "warren-dead-letters", ".spec", `{"dnsNames":["warren-dead-letters.warren-system.svc","warren-dead-letters.warren-system.svc.cluster.local"],` +
+			`"issuerRef":{"kind":"ClusterIssuer","name":"internal"},"secretName":"warren-dead-letters-tls","usages":["server auth"]}`},
+		{"APIService", "v1alpha1.deadletters.messaging.warren.dev", ".metadata.annotations['cert-manager\\.io/inject-ca-from']", "warren-system/warren-dead-letters"},
+		{"Secret", "warren-metrics-scraper-token", ".metadata.annotations['kubernetes\\.io/service-account\\.name']", "warren-metrics-scraper"},
+		{"ClusterRoleBinding", "warren-metrics-readers", ".subjects", `[{"kind":"ServiceAccount","name":"prometheus-k8s","namespace":"monitoring"},` +
+			`{"kind":"ServiceAccount","name":"warren-metrics-scraper","namespace":"warren-system"}]`},
 		{"ServiceMonitor", metrics, ".metadata.labels.release", "monitoring"},
-		{"ServiceMonitor", metrics, ".spec.endpoints", `[{"bearerTokenFile":"/var/run/secrets/kubernetes.io/serviceaccount/token",` +
-			`"honorLabels":true,"interval":"30s","path":"/metrics","port":"https","scheme":"https","scrapeTimeout":"10s",` +
+		{"ServiceMonitor", metrics, ".spec.endpoints", `[{"authorization":{"credentials":{"key":"token","name":"warren-metrics-scraper-token"}},` +
+			`"honorLabels":true,"interval":"30s","metricRelabelings":[{"action":"labeldrop","regex":"pod"}],"path":"/metrics","port":"https-metrics",` +
+			`"relabelings":[{"replacement":"eu-1","targetLabel":"cluster"}],"scheme":"https","scrapeTimeout":"10s",` +
 			`"tlsConfig":{"ca":{"secret":{"key":"ca.crt","name":"warren-metrics-tls"}},"serverName":"` + metrics + `.warren-system.svc"}}]`},
 		{"NetworkPolicy", manager, ".spec.ingress", `[{"from":[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}],` +
-			`"ports":[{"port":"metrics","protocol":"TCP"}]},{"ports":[{"port":"dead-letters","protocol":"TCP"}]}]`},
+			`"ports":[{"port":"metrics","protocol":"TCP"}]},{"from":[{"ipBlock":{"cidr":"10.0.0.0/24"}}],"ports":[{"port":"dead-letters","protocol":"TCP"}]}]`},
 		{"NetworkPolicy", manager, ".spec.policyTypes", `["Ingress","Egress"]`},
 		{"NetworkPolicy", manager, ".spec.egress[1].ports[0].port", "53"},
 		{"PodDisruptionBudget", manager, ".spec.maxUnavailable", "1"},
@@ -81,6 +103,11 @@ func TestEveryOption(t *testing.T) {
 		}
 	}
 	expectDecodable(t, found)
+	for name, object := range found {
+		if object.GetKind() != "ConfigMap" && (object.GetLabels()["cost-center"] != "messaging" || object.GetAnnotations()["example.com/owner"] != "platform") {
+			t.Errorf("%s has labels %v and annotations %v", name, object.GetLabels(), object.GetAnnotations())
+		}
+	}
 }
 
 // at returns what is at a path of an object.
@@ -115,6 +142,12 @@ func expectDecodable(t *testing.T, found objects) {
 			into = &networkingv1.NetworkPolicy{}
 		case "PodDisruptionBudget":
 			into = &policyv1.PodDisruptionBudget{}
+		case "Secret":
+			into = &corev1.Secret{}
+		case "Pod":
+			into = &corev1.Pod{}
+		case "CustomResourceDefinition":
+			into = &apiextensionsv1.CustomResourceDefinition{}
 		case "Role", "ClusterRole":
 			into = &rbacv1.ClusterRole{}
 		case "RoleBinding", "ClusterRoleBinding":
@@ -135,7 +168,7 @@ func expectDecodable(t *testing.T, found objects) {
 // In each of the namespaces that it watches, the manager may write contracts.
 func TestContractsInWatchedNamespaces(t *testing.T) {
 	t.Parallel()
-	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=contracts.enabled=true")
+	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=consumerContracts.enabled=true")
 	for _, namespace := range []string{"team-a", "team-b"} {
 		if found[key("Role", namespace, "warren-contract-role")] == nil || found[key("RoleBinding", namespace, "warren-contract-rolebinding")] == nil {
 			t.Errorf("there is no role in %s", namespace)
@@ -151,7 +184,7 @@ func TestContractsInWatchedNamespaces(t *testing.T) {
 // dead-letter API.
 func TestRolesInWatchedNamespaces(t *testing.T) {
 	t.Parallel()
-	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=rbac.userRoles=false")
+	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=rbac.aggregateClusterRoles=false")
 	for _, namespace := range []string{"team-a", "team-b"} {
 		if found[key("Role", namespace, "warren-manager-role")] == nil || found[key("RoleBinding", namespace, "warren-manager-rolebinding")] == nil {
 			t.Errorf("there is no role in %s", namespace)
@@ -188,6 +221,87 @@ func TestWhatCanBeTurnedOff(t *testing.T) {
 	}
 }
 
+// Each selector names the release, so that two releases in one namespace do not select the pods of each other.
+func TestSelectorsNameTheRelease(t *testing.T) {
+	t.Parallel()
+	const instance = "app\\.kubernetes\\.io/instance"
+	found := render(t, "helm", "--values=test/chart/testdata/everything.yaml")
+	for _, test := range []struct{ kind, name, path string }{
+		{"Deployment", manager, ".spec.selector.matchLabels." + instance},
+		{"Deployment", manager, ".spec.template.metadata.labels." + instance},
+		{"Service", metrics, ".spec.selector." + instance},
+		{"Service", "warren-dead-letters", ".spec.selector." + instance},
+		{"ServiceMonitor", metrics, ".spec.selector.matchLabels." + instance},
+		{"NetworkPolicy", manager, ".spec.podSelector.matchLabels." + instance},
+		{"PodDisruptionBudget", manager, ".spec.selector.matchLabels." + instance},
+	} {
+		if got := at(t, found, test.kind, test.name, test.path); got != "warren" {
+			t.Errorf("%s %s: %s is %q", test.kind, test.name, test.path, got)
+		}
+	}
+}
+
+// The ServiceMonitor selects both Services, but only that of the metrics has a port of the name.
+func TestServiceMonitorScrapesOnlyMetrics(t *testing.T) {
+	t.Parallel()
+	found := render(t, "helm", "--set=metrics.serviceMonitor.enabled=true")
+	port := at(t, found, "ServiceMonitor", metrics, ".spec.endpoints[0].port")
+	if got := at(t, found, "Service", metrics, ".spec.ports[*].name"); got != port {
+		t.Errorf("the Service of the metrics has the port %s, want %s", got, port)
+	}
+	if got := at(t, found, "Service", "warren-dead-letters", ".spec.ports[*].name"); got == port {
+		t.Errorf("the Service of the dead-letter API has the port %s too", got)
+	}
+}
+
+// A token of one's own replaces the ServiceAccount that the chart creates to scrape as.
+func TestServiceMonitorWithOwnAuthorization(t *testing.T) {
+	t.Parallel()
+	found := render(t, "helm", "--set=metrics.serviceMonitor.enabled=true",
+		"--set=metrics.serviceMonitor.authorization.credentials.name=mine", "--set=metrics.serviceMonitor.authorization.credentials.key=token")
+	if got, want := at(t, found, "ServiceMonitor", metrics, ".spec.endpoints[0].authorization"), `{"credentials":{"key":"token","name":"mine"}}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if names := found.ofKind("Secret"); len(names) != 0 {
+		t.Errorf("Secrets are %v", names)
+	}
+}
+
+// GOMEMLIMIT is 90% of the memory limit unless it is given.
+func TestGoMemLimitFollowsTheMemoryLimit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ set, want string }{
+		{"", "921MiB"},
+		{"resources.limits.memory=256Mi", "230MiB"},
+		{"resources.limits.memory=1.5Gi", "1382MiB"},
+		{"resources.limits.memory=500M", "429MiB"},
+		{"resources.limits.memory=1073741824", "921MiB"},
+		{"resources.limits.memory=256Mi,manager.goMemLimit=200MiB", "200MiB"},
+		{"resources.limits.memory=null", ""},
+		{"resources=null", ""},
+		{"resources.limits=null,manager.goMemLimit=off", "off"},
+	} {
+		t.Run(test.set, func(t *testing.T) {
+			t.Parallel()
+			found := render(t, "helm", "--set="+test.set)
+			got := at(t, found, "Deployment", manager, `.spec.template.spec.containers[0].env[?(@.name=="GOMEMLIMIT")].value`)
+			if got != test.want {
+				t.Errorf("GOMEMLIMIT is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Labels of a user cannot replace those that select the pods.
+func TestPodLabelsKeepTheSelector(t *testing.T) {
+	t.Parallel()
+	found := render(t, "helm", "--set=podLabels.app\\.kubernetes\\.io/name=mine", "--set=commonLabels.app\\.kubernetes\\.io/instance=mine")
+	want := `{"app.kubernetes.io/component":"manager","app.kubernetes.io/instance":"warren","app.kubernetes.io/name":"warren"}`
+	if got := at(t, found, "Deployment", manager, ".spec.template.metadata.labels"); got != want {
+		t.Errorf("the labels are %s, want %s", got, want)
+	}
+}
+
 // Two releases with names of their own have no object in common, so a second operator can watch other namespaces.
 func TestTwoReleases(t *testing.T) {
 	t.Parallel()
@@ -211,10 +325,10 @@ func TestInsecureMetrics(t *testing.T) {
 	if got := at(t, found, "Deployment", manager, ".spec.template.spec.containers[0].args[3]"); got != "--metrics-secure=false" {
 		t.Errorf("the last argument is %s", got)
 	}
-	if got, want := at(t, found, "ServiceMonitor", metrics, ".spec.endpoints"), `[{"honorLabels":true,"path":"/metrics","port":"http","scheme":"http"}]`; got != want {
+	if got, want := at(t, found, "ServiceMonitor", metrics, ".spec.endpoints"), `[{"honorLabels":true,"path":"/metrics","port":"http-metrics","scheme":"http"}]`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := at(t, found, "Service", metrics, ".spec.ports[0].name"); got != "http" {
+	if got := at(t, found, "Service", metrics, ".spec.ports[0].name"); got != "http-metrics" {
 		t.Errorf("the port is %s", got)
 	}
 	if names := found.ofKind("ClusterRoleBinding"); len(names) != 1 {

@@ -1,16 +1,20 @@
 package chart
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 const (
@@ -33,6 +37,16 @@ func render(t *testing.T, helm string, args ...string) objects {
 		t.Fatal(err)
 	}
 	return parse(t, output)
+}
+
+// renderValues is render for the text of a file of values.
+func renderValues(t *testing.T, values string) objects {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return render(t, "helm", "--values="+file)
 }
 
 // template is render for values that may be refused.
@@ -66,13 +80,18 @@ func run(t *testing.T, args ...string) ([]byte, error) {
 func parse(t *testing.T, text []byte) objects {
 	t.Helper()
 	found := objects{}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
 			return found
-		} else if err != nil {
-			t.Fatalf("%v:\n%s", err, text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := sigsyaml.UnmarshalStrict(document, &object.Object); err != nil { // strictly: a key must not be there twice
+			t.Fatalf("%v:\n%s", err, document)
 		}
 		if len(object.Object) == 0 {
 			continue
@@ -87,17 +106,16 @@ func parse(t *testing.T, text []byte) objects {
 
 func key(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
-// get returns an object in the namespace of the operator, or of the whole cluster.
+// get returns an object of the operator, whose namespace it need not name.
 func (o objects) get(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()
-	object := o[key(kind, system, name)]
-	if object == nil {
-		object = o[key(kind, "", name)]
+	for _, namespace := range []string{system, "", "monitoring", "grafana"} {
+		if object := o[key(kind, namespace, name)]; object != nil {
+			return object
+		}
 	}
-	if object == nil {
-		t.Fatalf("there is no %s %s", kind, name)
-	}
-	return object
+	t.Fatalf("there is no %s %s", kind, name)
+	return nil
 }
 
 // ofKind lists the names of the objects of a kind, sorted.

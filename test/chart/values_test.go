@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,10 +23,17 @@ func TestSchemaKnowsAllValues(t *testing.T) {
 	if err := json.Unmarshal(read(t, "values.schema.json"), &schema); err != nil {
 		t.Fatal(err)
 	}
-	known := slices.DeleteFunc(inSchema("", schema), func(path string) bool { return path == ".global" })
-	if difference := cmp.Diff(inValues("", values, schema), known); difference != "" {
+	known := fixed(inSchema("", schema))
+	if difference := cmp.Diff(fixed(inValues("", values, schema)), known); difference != "" {
 		t.Errorf("- is in values.yaml, + is in values.schema.json:\n%s", difference)
 	}
+}
+
+// fixed leaves out the paths inside of values that have some fields of Kubernetes by default, and take others.
+func fixed(paths []string) []string {
+	return slices.DeleteFunc(paths, func(path string) bool {
+		return regexp.MustCompile(`^\.(resources|livenessProbe|readinessProbe)\.`).MatchString(path)
+	})
 }
 
 // inSchema lists the paths of all properties.
@@ -69,17 +77,21 @@ func read(t *testing.T, name string) []byte {
 func TestValuesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ set, want string }{
-		"a misspelt value":             {"metric.enabled=false", "metric"},
-		"a misspelt value inside":      {"metrics.serviceMonitor.label.a=b", "label"},
-		"a number of replicas":         {"replicas=many", "replicas"},
-		"a policy of pulling":          {"image.pullPolicy=Sometimes", "pullPolicy"},
-		"a digest without sha256":      {"image.digest=1234", "digest"},
-		"namespaces as one text":       {"watchNamespaces=team-a", "watchNamespaces"},
-		"a name of no namespace":       {"watchNamespaces={Team_A}", "watchNamespaces"},
-		"a reader without a namespace": {"metrics.readers[0].name=prometheus", "namespace"},
-		"a certificate of no issuer":   {"metrics.tls.certManager.enabled=true", "metrics.tls.certManager.issuerRef.name is required"},
-		"an APIService without TLS":    {"deadLetters.apiService.enabled=true", "deadLetters.tls.secretName"},
-		"no ServiceAccount at all":     {"serviceAccount.create=false", "serviceAccount.name is required"},
+		"a misspelt value":                            {"metric.enabled=false", "metric"},
+		"a misspelt value inside":                     {"metrics.serviceMonitor.label.a=b", "label"},
+		"a number of replicas":                        {"replicaCount=many", "replicaCount"},
+		"a policy of pulling":                         {"image.pullPolicy=Sometimes", "pullPolicy"},
+		"a digest without sha256":                     {"image.digest=1234", "digest"},
+		"namespaces as one text":                      {"watchNamespaces=team-a", "watchNamespaces"},
+		"a name of no namespace":                      {"watchNamespaces={Team_A}", "watchNamespaces"},
+		"a reader without a namespace":                {"metrics.readers[0].name=prometheus", "namespace"},
+		"a certificate of no issuer":                  {"metrics.tls.certManager.enabled=true", "metrics.tls.certManager.issuerRef.name is required"},
+		"a certificate of no issuer for dead letters": {"deadLetters.tls.certManager.enabled=true", "deadLetters.tls.certManager.issuerRef.name is required"},
+		"a ServiceMonitor without a token":            {"metrics.serviceMonitor.enabled=true,rbac.create=false", "metrics.serviceMonitor.authorization"},
+		"a limit that is no quantity":                 {"resources.limits.memory=1GB", "memory"},
+		"a probe of one's own":                        {"livenessProbe.exec.command={true}", "exec"},
+		"an APIService without TLS":                   {"deadLetters.apiService.enabled=true", "deadLetters.tls.secretName"},
+		"no ServiceAccount at all":                    {"serviceAccount.create=false", "serviceAccount.name is required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,5 +109,44 @@ func TestOldCluster(t *testing.T) {
 	_, err := template(t, "helm", "--kube-version=1.30.9")
 	if err == nil || !strings.Contains(err.Error(), "chart requires kubeVersion: >=1.31.0-0") {
 		t.Errorf("%v", err)
+	}
+}
+
+// The notes after an installation name what is missing for production.
+func TestNotesNameWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		set     string
+		notes   []string
+		lacking []string
+	}{
+		"by default": {
+			set:   "",
+			notes: []string{"There is one replica", "self-signed certificate", "There are no alerts", "The CRDs stay"},
+		},
+		"with everything": {
+			set:     "replicaCount=2,metrics.tls.secretName=tls,metrics.prometheusRule.enabled=true,crds.keep=false,watchNamespaces={team-a}",
+			notes:   []string{"and works in team-a", "helm uninstall warren"},
+			lacking: []string{"There is one replica", "self-signed certificate", "There are no alerts", "The CRDs stay"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			output, err := run(t, "helm", "install", "warren", "charts/warren", "--dry-run=client", "--namespace="+system, "--set="+test.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notes, _ := strings.Cut(string(output), "\nNOTES:\n")
+			for _, text := range test.notes {
+				if !strings.Contains(notes, text) {
+					t.Errorf("the notes lack %q:\n%s", text, notes)
+				}
+			}
+			for _, text := range test.lacking {
+				if strings.Contains(notes, text) {
+					t.Errorf("the notes have %q", text)
+				}
+			}
+		})
 	}
 }

@@ -40,15 +40,17 @@ func BenchmarkChaos(b *testing.B) {
 		count = given
 	}
 	for strategy, spec := range map[string]string{
-		"Publish": `{retry: {maxAttempts: 20, delayTiers: [{delay: 200ms}]}}`,
-		"Reject":  `{retry: {strategy: Reject, maxAttempts: 20, delayTiers: [{delay: 200ms}]}}`,
-		"Requeue": `{retry: {strategy: Requeue, maxAttempts: 100}}`,
+		"Publish": `{retry: {maxAttempts: 20, delayTiers: [{delay: 200ms}]}, queue: {consumerTimeout: 5s}}`,
+		"Reject":  `{retry: {strategy: Reject, maxAttempts: 20, delayTiers: [{delay: 200ms}]}, queue: {consumerTimeout: 5s}}`,
+		"Requeue": `{retry: {strategy: Requeue, maxAttempts: 100}, queue: {consumerTimeout: 5s}}`,
 	} {
 		for name, fault := range map[string]func(c *chaos){
-			"connections cut":  func(c *chaos) { c.proxy.Cut() },
-			"consumer killed":  func(c *chaos) { c.restart(syscall.SIGKILL) },
-			"consumer drained": func(c *chaos) { c.restart(syscall.SIGTERM) },
-			"broker stopped":   func(c *chaos) { c.broker.Stop(); c.broker.Start() },
+			"connections cut":    func(c *chaos) { c.proxy.Cut() },
+			"consumer killed":    func(c *chaos) { c.restart(syscall.SIGKILL) },
+			"consumer drained":   func(c *chaos) { c.restart(syscall.SIGTERM) },
+			"consumer timeout":   (*chaos).freeze,
+			"permission revoked": (*chaos).revoke,
+			"broker stopped":     func(c *chaos) { c.broker.Stop(); c.broker.Start() },
 		} {
 			b.Run(strategy+", "+name, func(b *testing.B) {
 				for b.Loop() {
@@ -133,6 +135,22 @@ func (c *chaos) start() {
 func (c *chaos) restart(how syscall.Signal) {
 	c.end(how)
 	c.start()
+}
+
+// freeze stops the consumer for longer than the consumer timeout, and for less than the connection lives without heartbeats.
+func (c *chaos) freeze() {
+	c.world.check(c.consumer.Process.Signal(syscall.SIGSTOP))
+	time.Sleep(8 * time.Second)
+	c.world.check(c.consumer.Process.Signal(syscall.SIGCONT))
+}
+
+// revoke takes the permission to write for a while. A channel asks for it once, so the connections are cut.
+func (c *chaos) revoke() {
+	user := brokers.User{Username: c.world.Broker.Username, Password: c.world.Broker.Password}
+	c.world.Grant(user, ".*", "^$", ".*")
+	c.proxy.Cut()
+	time.Sleep(5 * time.Second)
+	c.world.Grant(user, ".*", ".*", ".*")
 }
 
 func (c *chaos) end(how syscall.Signal) {

@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -109,6 +110,87 @@ func TestAMissingDeadLetterExchangeHoldsUpNobodyElse(t *testing.T) {
 		for _, dead := range w.deadLetters(2) {
 			g.Expect(dead).To(Equal(letter{Kind: "permanent", Message: "no such customer", Retries: int64(1)}))
 		}
+	})
+}
+
+// connAs is a Conn of a user with these permissions.
+func (w *world) connAs(write, read string) *consumer.Conn {
+	w.tb.Helper()
+	user := w.Broker.NewUser(w.tb)
+	w.Grant(user, "", write, read)
+	uri, err := url.Parse(w.uri(""))
+	w.check(err)
+	uri.User = url.UserPassword(user.Username, user.Password)
+	return consumer.NewConn(consumer.URI(uri.String()))
+}
+
+// A consumer asks at its start whether it may write. No queue gets anything by that.
+func TestPermissionsAreCheckedAtTheStart(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		write   string
+		message string
+	}{
+		"all":                     {`^(amq\.default|orders\.dlx)$`, ""},
+		"not the tiers":           {`^orders\.dlx$`, `access to exchange 'amq.default'`},
+		"not the dead-letter one": {`^amq\.default$`, `access to exchange 'orders.dlx'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, publish, func(w *world) {
+				g := NewWithT(w.tb)
+				conn, checked := w.connAs(test.write, "^orders$"), make(chan struct{})
+				running := w.run(conn, func(context.Context, *consumer.Message[string]) error { return nil }, consumer.WithObserver(consumer.Observer{
+					State: func(to consumer.Transition) {
+						if to.To == consumer.StateDelivering {
+							close(checked)
+						}
+					},
+				}))
+				g.Eventually(checked).WithTimeout(deadline.For(10 * time.Second)).Should(BeClosed())
+				if test.message == "" {
+					g.Consistently(func() bool { return running.Health().Ready }).WithTimeout(500 * time.Millisecond).Should(BeTrue())
+				} else {
+					g.Eventually(running.Health).WithTimeout(deadline.For(10 * time.Second)).Should(SatisfyAll(
+						HaveField("Message", ContainSubstring(test.message)), HaveField("Ready", BeFalse())))
+				}
+				g.Expect(w.Ready("orders.dlq") + w.Ready("orders.retry.200ms")).To(BeZero())
+			})
+		})
+	}
+}
+
+// Without the permission, messages wait for it, and the consumer opens no connection after the other.
+func TestAForbiddenCopyWaitsForThePermission(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		user := w.Broker.NewUser(w.tb)
+		w.Grant(user, "", "^$", "^orders$")
+		uri, err := url.Parse(w.uri(""))
+		g.Expect(err).NotTo(HaveOccurred())
+		uri.User = url.UserPassword(user.Username, user.Password)
+		dials, seen, refused := atomic.Int64{}, &tally{}, atomic.Int64{}
+		conn := consumer.NewConn(consumer.URI(uri.String()), consumer.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials.Add(1)
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}))
+		w.run(conn, func(_ context.Context, m *consumer.Message[string]) error {
+			if seen.add(m.Body); m.Attempt() == 1 {
+				return errors.New("no stock")
+			}
+			return nil
+		}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+			if errors.As(p.Err, new(*consumer.RefusedError)) {
+				refused.Add(1)
+			}
+		}}))
+		w.Publish("", "orders", bodies(6)...)
+		g.Eventually(refused.Load).WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">=", 18))
+		g.Expect(dials.Load()).To(BeEquivalentTo(2))
+		w.Grant(user, "", "^amq\\.default$", "^orders$")
+		g.Eventually(seen.repeated).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(6))
+		g.Expect(seen.different()).To(Equal(6))
 	})
 }
 

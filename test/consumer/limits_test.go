@@ -163,6 +163,38 @@ func TestHeadersThatFillAFrame(t *testing.T) {
 	})
 }
 
+// While a limiter grants nothing, messages wait in the queue: the broker takes none back, which would count as an attempt before 4.3.
+func TestALimiterThatGrantsNothingCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	const messages = 20
+	onEach(t, `{retry: {strategy: Requeue, maxAttempts: 3}, queue: {consumerTimeout: 5s}}`, func(w *world) {
+		if strings.HasPrefix(w.Broker.Version, "3.") {
+			return // knows no x-consumer-timeout
+		}
+		g := NewWithT(w.tb)
+		open, seen := make(chan struct{}), &tally{}
+		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			seen.add(m.Body)
+			return nil
+		}, consumer.WithTimeout(time.Second), consumer.WithLimiter(consumer.LimiterFunc(func(ctx context.Context) (func(), error) {
+			select {
+			case <-open:
+				return func() {}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})))
+		w.Publish("", "orders", bodies(messages)...)
+		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages - 10))
+		g.Eventually(w.Ready).WithArguments("orders").WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages))
+		g.Expect(running.Health()).To(SatisfyAll(HaveField("Paused", BeTrue()), HaveField("Ready", BeTrue())))
+		close(open)
+		g.Eventually(seen.different).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages))
+		g.Expect(running.Health().Reconnects).To(BeZero())
+		g.Expect(w.Ready("orders.dlq")).To(BeZero())
+	})
+}
+
 // What no handler can do anything with is parked at once, and the workers go on.
 func TestPoison(t *testing.T) {
 	t.Parallel()
@@ -170,7 +202,16 @@ func TestPoison(t *testing.T) {
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
 		seen := &tally{}
-		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+		decode := func(d *consumer.Delivery) (string, error) {
+			switch string(d.Raw.Body) {
+			case "{":
+				return "", errors.New("unexpected end")
+			case "panics the decoder":
+				panic("index out of range")
+			}
+			return string(d.Raw.Body), nil
+		}
+		w.run(w.conn(), decoded(decode, func(_ context.Context, m *consumer.Message[string]) error {
 			switch m.Body {
 			case "ends its goroutine":
 				runtime.Goexit()
@@ -179,15 +220,7 @@ func TestPoison(t *testing.T) {
 			}
 			seen.add(m.Body)
 			return nil
-		}, consumer.WithConcurrency(2), consumer.WithDecoder(func(d *consumer.Delivery) (string, error) {
-			switch string(d.Raw.Body) {
-			case "{":
-				return "", errors.New("unexpected end")
-			case "panics the decoder":
-				panic("index out of range")
-			}
-			return string(d.Raw.Body), nil
-		}))
+		}), consumer.WithConcurrency(2))
 		w.Publish("", "orders", append(bodies(good), "{", "panics the decoder", "ends its goroutine", "panics")...)
 		g.Expect(w.deadLetters(4)).To(Equal(map[string]letter{
 			"{":                  {Kind: "undecodable", Message: "unexpected end", Retries: int64(0)},
@@ -256,9 +289,9 @@ func TestAContractThatTheKubeletSwaps(t *testing.T) {
 		w.Publish("", "orders", "before")
 		g.Eventually(began).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Equal("before")))
 		changed := w.kept
-		changed.Strategy, changed.MaxAttempts, changed.Tiers = contract.None, 1, nil
+		changed.Strategy, changed.MaxAttempts, changed.Tiers = contract.StrategyNone, 1, nil
 		project("..2", changed)
-		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(deadline.For(45 * time.Second)).Should(Equal(consumer.DrainingQueue))
+		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(deadline.For(45 * time.Second)).Should(Equal(consumer.StateDrainingQueue))
 		close(release)
 		w.Publish("", "orders", "after")
 		g.Expect(w.deadLetters(2)).To(Equal(map[string]letter{

@@ -57,6 +57,14 @@ func decodeUnlessOdd(d *consumer.Delivery) (string, error) {
 	return string(d.Raw.Body), nil
 }
 
+// decoded is consumer.Decode for run, which takes handlers of strings.
+func decoded(decode func(*consumer.Delivery) (string, error), handle consumer.Handler[string]) consumer.Handler[string] {
+	handleBytes := consumer.Decode(decode, handle)
+	return func(ctx context.Context, m *consumer.Message[string]) error {
+		return handleBytes(ctx, &consumer.Message[[]byte]{Delivery: m.Delivery, Body: m.Raw.Body})
+	}
+}
+
 // strategyCase is how often each message is handled under a strategy, and what becomes a dead letter.
 type strategyCase struct {
 	spec    string
@@ -103,7 +111,7 @@ func TestEachStrategyKeepsItsContract(t *testing.T) {
 			onEach(t, test.spec, func(w *world) {
 				g := NewWithT(w.tb)
 				seen := &tally{}
-				running := w.run(w.conn(), outcomes(seen), consumer.WithDecoder(decodeUnlessOdd))
+				running := w.run(w.conn(), decoded(decodeUnlessOdd, outcomes(seen)))
 				w.Publish("", "orders", allMessages()...)
 				dead := w.deadLetters(len(test.dead))
 				g.Expect(running.end()).To(Succeed())
@@ -128,7 +136,7 @@ func TestTheBrokerInMemoryAgrees(t *testing.T) {
 			topologytest.Equal(t, "error", nil, err)
 			synctest.Test(t, func(t *testing.T) {
 				seen := &tally{}
-				b := consumertest.New(t, kept, outcomes(seen), consumer.WithDecoder(decodeUnlessOdd))
+				b := consumertest.New(t, kept, consumer.Decode(decodeUnlessOdd, outcomes(seen)))
 				for _, body := range allMessages() {
 					b.Publish(consumer.Publishing{Body: []byte(body)})
 				}
@@ -155,7 +163,7 @@ func TestARealBrokerForTestsOfApplications(t *testing.T) {
 			topologytest.Equal(t, "error", nil, err)
 			w := &world{VHost: brokers.Newest(t).NewVHost(t), tb: t, kept: kept}
 			seen := &tally{}
-			running := w.run(consumertest.Real(t, w.uri(""), kept), outcomes(seen), consumer.WithDecoder(decodeUnlessOdd))
+			running := w.run(consumertest.Real(t, w.uri(""), kept), decoded(decodeUnlessOdd, outcomes(seen)))
 			w.Publish("", "orders", allMessages()...)
 			dead := w.deadLetters(len(test.dead))
 			topologytest.Equal(t, "Run", nil, running.end())

@@ -40,7 +40,7 @@ func (o *transitions) losses() (texts []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, to := range o.all {
-		if to.To == consumer.Reconnecting {
+		if to.To == consumer.StateReconnecting {
 			texts = append(texts, to.Err.Error())
 		}
 	}

@@ -263,7 +263,7 @@ type changing struct {
 }
 
 // URI is what was set last.
-func (c *changing) URI() (string, error) {
+func (c *changing) URI(context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.uri, nil

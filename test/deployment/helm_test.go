@@ -89,7 +89,7 @@ var _ = Describe("What the Helm chart installs", Extended, Ordered, func() {
 		} {
 			r.Kubectl("apply", "--server-side", "--filename", file)
 		}
-		for _, namespace := range []string{"monitoring", "team-a", "team-b"} {
+		for _, namespace := range []string{"grafana", "monitoring", "team-a", "team-b"} {
 			r.Kubectl("create", "namespace", namespace)
 		}
 		r.Kubectl("create", "serviceaccount", "--namespace=monitoring", "scraper")

@@ -15,6 +15,7 @@ import (
 var foreign = slices.Concat(
 	strings.Fields("FreeFlow MassTransit OpenAPI OpenTelemetry TypeScript flag macOS"),  // products, and a package of Go
 	strings.Fields("crd.yaml cqueue.yaml install.yaml kubectl-warren.yaml"),             // arguments of commands, and files of a release
+	strings.Fields("release-notes.md"),                                                  // of a release, too
 	strings.Fields("WithConsumerOptionsQOSPrefetch consumer.Close wagslane"),            // another library for consumers
 	strings.Fields("addConfirmListener addReturnListener getNextPublishSeqNo"),          // the RabbitMQ client for Java
 	strings.Fields("CorrelationData getReturned"),                                       // Spring AMQP
@@ -26,6 +27,7 @@ var foreign = slices.Concat(
 	strings.Fields("ruleSelector serviceMonitorSelector"),                               // fields of the Prometheus Operator
 	strings.Fields("deleteIfEmpty deleteIfUnused queue_types.go queue_webhook.go"),      // the messaging topology operator
 	strings.Fields("ForceNew ignoreDeclarationExceptions resource_queue.go"),            // Terraform and Spring AMQP
+	strings.Fields("Connection.NotifyBlocked"),                                          // amqp091-go
 )
 
 // resources lists the words with which dotted paths begin in resources, in CEL and in AMQP.

@@ -22,6 +22,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 	)
 
 	BeforeAll(func() {
+		loadImages()
 		c = prepared.in("team-a")
 		Expect(filepath.Join(c.previous, chart)).To(BeADirectory(), "the commit before has no chart; name another one in WARREN_UPGRADE_FROM")
 		c.Kube.Kubectl("create", "namespace", "team-a")
@@ -46,7 +47,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 	It("is upgraded with its CRDs and other values, and nothing changes at the broker", func() {
 		declared, news := c.VHost.Definitions(), c.settledNews()
 
-		c.helm("upgrade", chart, withImage(now), "--set=replicas=2", "--set=podDisruptionBudget.enabled=true")
+		c.helm("upgrade", chart, withImage(now), "--set=replicaCount=2", "--set=podDisruptionBudget.enabled=true")
 		c.rollOut()
 
 		Eventually(c.pods).Should(SatisfyAll(HaveLen(2),
@@ -113,6 +114,7 @@ func (c *cluster) helm(verb string, arguments ...string) {
 
 // withImage is the argument that makes the chart run an image.
 func withImage(image string) string {
-	repository, tag, _ := strings.Cut(image, ":")
-	return "--set=image.repository=" + repository + ",image.tag=" + tag
+	registry, name, _ := strings.Cut(image, "/")
+	repository, tag, _ := strings.Cut(name, ":")
+	return "--set=image.registry=" + registry + ",image.repository=" + repository + ",image.tag=" + tag
 }

@@ -28,6 +28,7 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 	)
 
 	BeforeAll(func() {
+		loadImages()
 		c = prepared.in("default")
 		c.Kube.Kubectl("create", "namespace", "monitoring")
 		c.Kube.Kubectl("label", "namespace", "monitoring", "metrics=enabled")

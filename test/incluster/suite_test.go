@@ -7,6 +7,7 @@ package incluster
 import (
 	"context"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,8 +19,10 @@ import (
 
 var (
 	broker brokers.Broker
-	// prepared is the cluster with the images of this commit and of the one before.
+	// prepared is the cluster. Specs that upgrade need loadImages as well.
 	prepared *cluster
+	// loadImages makes the cluster know the images of this commit and of the one before. Only the first call does anything.
+	loadImages = sync.OnceFunc(func() { prepared.buildImages() })
 )
 
 func TestInCluster(t *testing.T) {
@@ -33,7 +36,6 @@ func TestInCluster(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	prepared = newCluster()
-	prepared.buildImages()
 })
 
 // ctx ends with the test.

@@ -59,7 +59,7 @@ func Retry(tier Target) Action { return Action{retry, tier} }
 // keeps is the contract of a consumer that retries by a tier, and never gives up by itself.
 func (c *Consumer) keeps(tier Target) contract.Contract {
 	return contract.Contract{
-		APIVersion: contract.APIVersion, Queue: c.queue, VirtualHost: c.vhost.Name, Strategy: contract.Publish, MaxAttempts: math.MaxInt32,
+		APIVersion: contract.APIVersion, Queue: c.queue, VirtualHost: c.vhost.Name, Strategy: contract.StrategyPublish, MaxAttempts: math.MaxInt32,
 		Tiers: []contract.Tier{{Delay: 1, Route: contract.Route{Exchange: tier.Exchange, RoutingKey: tier.RoutingKey}}},
 	}
 }
@@ -182,7 +182,7 @@ func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns
 	case hold:
 		return nil
 	case retry:
-		failed := c.keeps(action.tier).Decide(facts, contract.Outcome{Result: contract.Failed, Time: time.Now()})
+		failed := c.keeps(action.tier).Decide(facts, contract.Outcome{Result: contract.ResultFailed, Time: time.Now()})
 		if c.copy(channel, delivery, failed, returns) {
 			return delivery.Ack(false)
 		}

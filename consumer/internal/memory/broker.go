@@ -6,6 +6,7 @@ package memory
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,13 @@ type Broker struct {
 	bindings    map[contract.Route]string // to a queue
 	connections map[*connection]bool
 	blocked     bool
+	unblocked   chan struct{} // closed when the broker blocks publishers no more
+	dials       int
 	refusing    map[string]bool // queues that take nothing
+	exchanges   map[string]bool // those that exist
+	forbidden   map[string]bool // exchanges to which the user may not write
+	silent      map[string]bool // queues of which no message is confirmed
+	published   []publication
 	expiring    map[*time.Timer]bool
 }
 
@@ -51,11 +58,36 @@ type message struct {
 	deaths      []amqp.Table
 }
 
+type publication struct {
+	Published
+
+	connection string // its name
+}
+
+// Published is a message that a client published and a queue got.
+type Published struct {
+	Exchange, RoutingKey string
+	amqp.Publishing
+}
+
+// Published are the messages that came over connections whose name ends so, in order.
+func (b *Broker) Published(connections string) (found []Published) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.published {
+		if strings.HasSuffix(p.connection, connections) {
+			found = append(found, p.Published)
+		}
+	}
+	return found
+}
+
 // New makes a broker with the topology of a contract.
 func New(c contract.Contract) *Broker {
 	b := &Broker{
 		queues: map[string]*queue{}, bindings: map[contract.Route]string{}, connections: map[*connection]bool{},
-		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{},
+		refusing: map[string]bool{}, expiring: map[*time.Timer]bool{}, exchanges: map[string]bool{"": true}, forbidden: map[string]bool{},
+		silent: map[string]bool{},
 	}
 	b.Declare(c)
 	return b
@@ -72,10 +104,10 @@ func (b *Broker) Declare(c contract.Contract) {
 		dead := contract.Route{RoutingKey: c.DeadLetterQueue}
 		main.rejected, main.others = &dead, &dead
 		if c.Park != nil {
-			b.bindings[*c.Park] = c.DeadLetterQueue
+			b.bind(*c.Park, c.DeadLetterQueue)
 		}
 	}
-	if c.Strategy == contract.Requeue {
+	if c.Strategy == contract.StrategyRequeue {
 		main.limit = c.MaxAttempts - 1
 	}
 	back := contract.Route{RoutingKey: c.Queue}
@@ -83,8 +115,8 @@ func (b *Broker) Declare(c contract.Contract) {
 		name := TierQueue(c, tier)
 		q := b.declare(name)
 		q.expires, q.others = time.Duration(tier.Delay), &back
-		b.bindings[tier.Route] = name
-		if c.Strategy == contract.Reject {
+		b.bind(tier.Route, name)
+		if c.Strategy == contract.StrategyReject {
 			main.rejected = &contract.Route{RoutingKey: name}
 		}
 	}
@@ -98,11 +130,39 @@ func TierQueue(c contract.Contract, tier contract.Tier) string {
 	return c.Queue + ".retry." + tier.Delay.String()
 }
 
-// Bind leads what is published to an exchange with a routing key to a queue.
+// Bind declares an exchange and a queue, and routes messages with a routing key from the exchange to the queue.
 func (b *Broker) Bind(exchange, routingKey, queue string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bindings[contract.Route{Exchange: exchange, RoutingKey: routingKey}] = queue
+	b.declare(queue)
+	b.bind(contract.Route{Exchange: exchange, RoutingKey: routingKey}, queue)
+}
+
+func (b *Broker) bind(route contract.Route, queue string) {
+	b.exchanges[route.Exchange] = true
+	b.bindings[route] = queue
+}
+
+// DeleteExchange deletes an exchange and its bindings.
+func (b *Broker) DeleteExchange(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.exchanges, name)
+	maps.DeleteFunc(b.bindings, func(route contract.Route, _ string) bool { return route.Exchange == name })
+}
+
+// Forbid takes the permission to write to an exchange from the user, or grants it again.
+func (b *Broker) Forbid(exchange string, forbid bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forbidden[exchange] = forbid
+}
+
+// Dials is how many connections were opened so far.
+func (b *Broker) Dials() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dials
 }
 
 func (b *Broker) declare(name string) *queue {
@@ -133,10 +193,23 @@ func (b *Broker) Refuse(name string, refuse bool) {
 	b.refusing[name] = refuse
 }
 
+// Silence keeps the confirms of messages for a queue, as a queue without a quorum does. The queue does not get the messages.
+func (b *Broker) Silence(name string, silent bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.silent[name] = silent
+}
+
 // Block blocks publishers, as an alarm does, or ends that.
 func (b *Broker) Block(blocked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	switch {
+	case blocked && !b.blocked:
+		b.unblocked = make(chan struct{})
+	case !blocked && b.blocked:
+		close(b.unblocked)
+	}
 	b.blocked = blocked
 	for c := range b.connections {
 		c.tellBlocked(blocked)

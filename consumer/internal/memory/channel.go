@@ -1,8 +1,10 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -63,7 +65,7 @@ func (ch *channel) Consume(name, tag string, _, _, _, _ bool, _ amqp.Table) (<-c
 	}
 	q := b.queues[name]
 	if q == nil {
-		reason := &amqp.Error{Code: amqp.NotFound, Reason: fmt.Sprintf("NOT_FOUND - no queue '%s'", name), Server: true}
+		reason := serverError(amqp.NotFound, "NOT_FOUND - no queue '%s'", name)
 		ch.end(reason)
 		return nil, reason
 	}
@@ -162,9 +164,7 @@ func (ch *channel) settle(tag uint64, multiple bool, then func(delivered)) error
 		}
 	}
 	if _, known := ch.unacked[tag]; tag != 0 && !known {
-		ch.end(&amqp.Error{
-			Code: amqp.PreconditionFailed, Reason: fmt.Sprintf("PRECONDITION_FAILED - unknown delivery tag %d", tag), Server: true,
-		})
+		ch.end(serverError(amqp.PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag %d", tag))
 		return nil // the broker says so later
 	}
 	slices.Sort(tags)
@@ -199,6 +199,16 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	if err := ch.check(); err != nil {
 		return nil, err
 	}
+	ch.connection.publishes = true
+	if b.blocked {
+		ch.connection.blocked(true)
+	}
+	if reason := b.refusal(exchange, content); reason != nil {
+		answer := &confirmation{done: make(chan struct{})}
+		ch.waiting = append(ch.waiting, answer)
+		ch.end(reason)
+		return answer, nil
+	}
 	answer := &confirmation{done: make(chan struct{})}
 	take := func() {
 		q := b.route(exchange, key)
@@ -211,9 +221,11 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 				receiver <- returned
 			}
 			answer.answer(true)
+		case b.silent[q.name]:
 		case b.refusing[q.name]:
 			answer.answer(false)
 		default:
+			b.published = append(b.published, publication{Published{exchange, key, content}, ch.connection.name})
 			b.enqueue(q, &message{content: content, exchange: exchange, routingKey: key})
 			answer.answer(true)
 		}
@@ -226,6 +238,25 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	}
 	ch.waiting = slices.DeleteFunc(ch.waiting, (*confirmation).isAnswered)
 	return answer, nil
+}
+
+// refusal is why the broker closes the channel on which a message is published; nil if it does not.
+func (b *Broker) refusal(exchange string, content amqp.Publishing) *amqp.Error {
+	switch {
+	case b.forbidden[exchange]:
+		name := cmp.Or(exchange, "amq.default")
+		return serverError(amqp.AccessRefused, "ACCESS_REFUSED - write access to exchange '%s' in vhost '/' refused for user 'guest'", name)
+	case !b.exchanges[exchange]:
+		return serverError(amqp.NotFound, "NOT_FOUND - no exchange '%s' in vhost '/'", exchange)
+	}
+	if _, err := strconv.ParseUint(cmp.Or(content.Expiration, "0"), 10, 32); err != nil {
+		return serverError(amqp.PreconditionFailed, "PRECONDITION_FAILED - invalid expiration '%s'", content.Expiration)
+	}
+	return nil
+}
+
+func serverError(code int, format string, arguments ...any) *amqp.Error {
+	return &amqp.Error{Code: code, Reason: fmt.Sprintf(format, arguments...), Server: true}
 }
 
 func (ch *channel) confirmAll() {

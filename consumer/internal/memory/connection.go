@@ -10,13 +10,14 @@ import (
 )
 
 // Dial connects to the broker.
-func (b *Broker) Dial(ctx context.Context, _ string) (transport.Connection, error) {
+func (b *Broker) Dial(ctx context.Context, name string, blocked func(bool)) (transport.Connection, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := &connection{broker: b}
+	b.dials++
+	c := &connection{broker: b, name: name, blocked: blocked, ended: make(chan struct{})}
 	b.connections[c] = true
 	return c, nil
 }
@@ -24,13 +25,17 @@ func (b *Broker) Dial(ctx context.Context, _ string) (transport.Connection, erro
 // connection is guarded by the lock of its broker, as all below are.
 type connection struct {
 	broker   *Broker
+	name     string
 	channels []*channel
-	closes   []chan *amqp.Error
-	blocks   []chan amqp.Blocking
-	closed   bool
+	blocked  func(bool)
+	// publishes: the broker blocks only connections that publish. It reads nothing from them then.
+	publishes bool
+	closed    bool
+	ended     chan struct{}
 }
 
 func (c *connection) Channel() (transport.Channel, error) {
+	c.awaitUnblocked()
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	if c.closed {
@@ -41,25 +46,17 @@ func (c *connection) Channel() (transport.Channel, error) {
 	return ch, nil
 }
 
-func (c *connection) NotifyClose(receiver chan *amqp.Error) chan *amqp.Error {
+// awaitUnblocked waits until the broker reads from the connection.
+func (c *connection) awaitUnblocked() {
 	c.broker.mu.Lock()
-	defer c.broker.mu.Unlock()
-	if c.closed {
-		close(receiver)
-	} else {
-		c.closes = append(c.closes, receiver)
+	unblocked, waits := c.broker.unblocked, c.broker.blocked && c.publishes
+	c.broker.mu.Unlock()
+	if waits {
+		select {
+		case <-unblocked:
+		case <-c.ended:
+		}
 	}
-	return receiver
-}
-
-func (c *connection) NotifyBlocked(receiver chan amqp.Blocking) chan amqp.Blocking {
-	c.broker.mu.Lock()
-	defer c.broker.mu.Unlock()
-	c.blocks = append(c.blocks, receiver)
-	if c.broker.blocked {
-		receiver <- amqp.Blocking{Active: true, Reason: "low on memory"}
-	}
-	return receiver
 }
 
 func (c *connection) IsClosed() bool {
@@ -84,8 +81,8 @@ func (c *connection) Close(time.Time) error {
 func (c *connection) Kill() { _ = c.Close(time.Time{}) }
 
 func (c *connection) tellBlocked(blocked bool) {
-	for _, receiver := range c.blocks {
-		receiver <- amqp.Blocking{Active: blocked}
+	if c.publishes || !blocked {
+		c.blocked(blocked)
 	}
 	if !blocked {
 		for _, ch := range c.channels {
@@ -100,13 +97,11 @@ func (c *connection) end(reason *amqp.Error) {
 		return
 	}
 	c.closed = true
+	close(c.ended)
 	delete(c.broker.connections, c)
+	c.blocked(false)
 	for _, ch := range c.channels {
 		ch.end(reason)
-	}
-	tellClosed(c.closes, reason)
-	for _, receiver := range c.blocks {
-		close(receiver)
 	}
 }
 

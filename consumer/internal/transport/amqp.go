@@ -17,7 +17,7 @@ import (
 // AMQP connects to a broker by amqp091-go.
 type AMQP struct {
 	// URI returns where to connect, and as whom. It is asked each time.
-	URI func() (string, error)
+	URI func(ctx context.Context) (string, error)
 	// TLS is for amqps; nil is what the URI says.
 	TLS *tls.Config
 	// DialTCP replaces the dialer of net.
@@ -40,8 +40,8 @@ func withHeartbeat(uri string) (string, error) {
 }
 
 // Dial connects. If ctx ends before the connection is open, it is killed.
-func (a *AMQP) Dial(ctx context.Context, name string) (Connection, error) {
-	uri, err := a.URI()
+func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Connection, error) {
+	uri, err := a.URI(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (a *AMQP) Dial(ctx context.Context, name string) (Connection, error) {
 		if err != nil {
 			return nil, err
 		}
-		guarded = guard(conn)
+		guarded = guard(conn, blocked)
 		context.AfterFunc(ctx, guarded.killUnlessOpen)
 		return guarded, nil
 	}
@@ -81,6 +81,13 @@ func (a *AMQP) Dial(ctx context.Context, name string) (Connection, error) {
 	if !guarded.open() {
 		return nil, context.Cause(ctx)
 	}
+	closed := connection.NotifyClose(make(chan *amqp.Error, 1))
+	go func() {
+		defer blocked(false)
+		for range closed { // is closed when the connection ends
+			continue
+		}
+	}()
 	return &amqpConnection{connection, guarded}, nil
 }
 
@@ -126,19 +133,25 @@ const silence = 20 * time.Second
 type guardedConn struct {
 	net.Conn
 
+	frames frames // of the goroutine that reads
+
 	mu     sync.Mutex
 	limit  time.Time // of amqp091-go's CloseDeadline; zero if there is none
 	opened bool
 	killed bool
 }
 
-func guard(conn net.Conn) *guardedConn { return &guardedConn{Conn: conn} }
+func guard(conn net.Conn, blocked func(bool)) *guardedConn {
+	return &guardedConn{Conn: conn, frames: frames{blocked: blocked}}
+}
 
 func (c *guardedConn) Read(buffer []byte) (int, error) {
 	if err := c.Conn.SetReadDeadline(c.deadline()); err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(buffer)
+	n, err := c.Conn.Read(buffer)
+	c.frames.read(buffer[:n])
+	return n, err
 }
 
 func (c *guardedConn) Write(buffer []byte) (int, error) {

@@ -11,18 +11,15 @@ import (
 
 // Transport opens connections.
 type Transport interface {
-	// Dial connects. The name is shown by the broker.
-	Dial(ctx context.Context, name string) (Connection, error)
+	// Dial connects. The broker shows the name. Dial's connection calls blocked when the broker blocks publishers, and when it unblocks
+	// them or the connection ends. The call comes from the goroutine that reads, so it must return at once.
+	Dial(ctx context.Context, name string, blocked func(bool)) (Connection, error)
 }
 
 // Connection is a connection that does not reconnect.
 type Connection interface {
 	// Channel opens a channel.
 	Channel() (Channel, error)
-	// NotifyClose sends how the connection was closed, unless Close did that, and closes the Go channel.
-	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
-	// NotifyBlocked sends when the broker blocks publishers, and when it ends that.
-	NotifyBlocked(receiver chan amqp.Blocking) chan amqp.Blocking
 	// IsClosed says whether the connection is closed.
 	IsClosed() bool
 	// MaxFrame is the size of a frame, in bytes.

@@ -93,7 +93,8 @@ export function parseContract(text: string): Contract {
 /** Says how far a message has come. */
 export function read(contract: Contract, delivery: Delivery): Progress {
   const headers = delivery.headers ?? {};
-  const retries = count(headers["x-retry-count"]);
+  const failedIn = text(headers["x-failure-queue"]) ?? "";
+  const retries = failedIn === "" || failedIn === contract.queue ? count(headers["x-retry-count"]) : 0; // else another queue counted
   const rejected = rejectedIn(headers, contract.queue);
   const rejects = rejected?.count ?? 0;
   // A client can send the header, and then it is in the first delivery.

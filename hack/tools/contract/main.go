@@ -70,12 +70,12 @@ func vectorsSchema() (*jsonschema.Schema, error) {
 	outcome := item.Properties.Value("outcome")
 	outcome.Required = []string{"result"} // the reflector does not know omitzero
 	outcome.Properties.Value("result").Enum = []any{
-		contract.Succeeded, contract.Failed, contract.Panicked, contract.TimedOut,
-		contract.Permanent, contract.Undecodable, contract.Crashed, contract.Deferred, contract.Discarded, contract.Returned,
+		contract.ResultSucceeded, contract.ResultFailed, contract.ResultPanicked, contract.ResultTimedOut,
+		contract.ResultPermanent, contract.ResultUndecodable, contract.ResultCrashed, contract.ResultDeferred, contract.ResultDiscarded, contract.ResultReturned,
 	}
 	action := item.Properties.Value("action")
 	for _, name := range []string{"verb", "otherwise"} {
-		action.Properties.Value(name).Enum = []any{contract.Ack, contract.RejectMessage, contract.RequeueMessage, contract.ReturnMessage, contract.PublishCopy}
+		action.Properties.Value(name).Enum = []any{contract.VerbAck, contract.VerbReject, contract.VerbRequeue, contract.VerbReturn, contract.VerbPublish}
 	}
 	vectors := &jsonschema.Schema{Version: item.Version, ID: item.ID, Title: item.Title, Type: "array", Items: item}
 	item.Version, item.ID, item.Title = "", "", ""

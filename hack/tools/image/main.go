@@ -3,7 +3,8 @@
 // (SBOM, CycloneDX). It needs no daemon. The same input gives the same bytes.
 //
 //	image build [flag…] PLATFORM=BINARY…    such as linux/amd64=bin/linux-amd64/manager
-//	image push LAYOUT NAME                   prints the name with its digest
+//	image push LAYOUT NAME                   also a layout of a chart; prints the name with its digest
+//	image serve ADDRESS                      a registry in memory, for tests; prints its address
 //	image wrap NAME BINARY FILE              an image of nothing but a binary, for tests
 package main
 
@@ -11,6 +12,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +24,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -38,10 +44,12 @@ func run(arguments []string) error {
 		return build(arguments[1:])
 	case len(arguments) == 3 && arguments[0] == "push":
 		return push(arguments[1], arguments[2])
+	case len(arguments) == 2 && arguments[0] == "serve":
+		return serve(arguments[1])
 	case len(arguments) == 4 && arguments[0] == "wrap":
 		return wrap(arguments[1], arguments[2], arguments[3])
 	}
-	return errors.New("usage: image build [flag…] PLATFORM=BINARY…, image push LAYOUT NAME, or image wrap NAME BINARY FILE")
+	return errors.New("usage: image build [flag…] PLATFORM=BINARY…, image push LAYOUT NAME, image serve ADDRESS, or image wrap NAME BINARY FILE")
 }
 
 // build writes into the folder that -output names: image/, image-ARCH.tar, sbom-ARCH.cdx.json and image.digest.
@@ -112,15 +120,51 @@ func push(folder, tag string) error {
 	if err != nil {
 		return fmt.Errorf("read OCI layout (make image writes it): %w", err)
 	}
-	digest, err := index.Digest()
+	pushed, err := content(index)
+	if err != nil {
+		return fmt.Errorf("read OCI layout: %w", err)
+	}
+	digest, err := pushed.Digest()
 	if err != nil {
 		return err
 	}
-	if err := remote.WriteIndex(reference, index, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+	if err := remote.Push(reference, pushed, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 		return fmt.Errorf("push %s: %w", reference, err)
 	}
 	fmt.Println(reference.Digest(digest.String()))
 	return nil
+}
+
+// taggable is what a tag can name: the index of an image for several platforms, or a chart.
+type taggable interface {
+	remote.Taggable
+	Digest() (v1.Hash, error)
+}
+
+// content returns the index of a layout. A chart has no platform, so its layout holds one manifest, and Helm takes only that.
+func content(index v1.ImageIndex) (taggable, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	if len(manifest.Manifests) == 1 && manifest.Manifests[0].Platform == nil {
+		return index.Image(manifest.Manifests[0].Digest)
+	}
+	return index, nil
+}
+
+// serve runs until it is ended. It prints the address once the registry can be reached.
+func serve(address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	fmt.Println(listener.Addr())
+	server := &http.Server{
+		Handler:           registry.New(registry.Logger(log.New(io.Discard, "", 0))),
+		ReadHeaderTimeout: time.Minute,
+	}
+	return server.Serve(listener)
 }
 
 func wrap(tag, binary, path string) error {

@@ -150,7 +150,7 @@ func TestContractCannotBeWritten(t *testing.T) {
 		},
 		"no permission": {
 			fails: forbidden, stalled: true,
-			want: `ConfigMap "orders-contract" of spec.contract: configmaps "orders-contract" is forbidden: no right: install config/contract, or set contracts.enabled in the chart`,
+			want: `ConfigMap "orders-contract" of spec.contract: configmaps "orders-contract" is forbidden: no right: install config/contract, or set consumerContracts.enabled in the chart`,
 		},
 		"an API server that does not answer": {
 			fails: tired, retried: tired, want: `ConfigMap "orders-contract" of spec.contract: the API server is tired`,

@@ -1,0 +1,124 @@
+package consumertest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/consumertest"
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+func TestHandleReturnsWhatTheConsumerDoes(t *testing.T) {
+	t.Parallel()
+	late, cancel := context.WithCancelCause(t.Context())
+	cancel(consumer.ErrTimeout)
+	for name, test := range map[string]struct {
+		ctx     context.Context
+		attempt int
+		returns error
+		want    contract.Action
+	}{
+		"nil":                 {t.Context(), 1, nil, contract.Action{Verb: contract.VerbAck}},
+		"an error":            {t.Context(), 1, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindFailed, Route: &contract.Route{RoutingKey: "orders.retry.30s"}}},
+		"the second error":    {t.Context(), 2, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindFailed, Route: &contract.Route{RoutingKey: "orders.retry.5m"}}},
+		"the last error":      {t.Context(), 4, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindExhausted, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
+		"Permanent":           {t.Context(), 1, consumer.Permanent(errors.New("no such customer")), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindPermanent, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
+		"Defer":               {t.Context(), 4, consumer.Defer(time.Hour), contract.Action{Verb: contract.VerbPublish, Route: &contract.Route{RoutingKey: "orders.retry.30m"}}},
+		"Discard":             {t.Context(), 1, consumer.Discard(errors.New("too old")), contract.Action{Verb: contract.VerbAck}},
+		"an error, too late":  {late, 1, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindTimeout, Route: &contract.Route{RoutingKey: "orders.retry.30s"}}},
+		"Permanent of no one": {t.Context(), 1, consumer.Permanent(nil), contract.Action{Verb: contract.VerbAck}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := consumertest.Message(contract.Default("orders"), order{Amount: 7}, consumertest.Attempt(test.attempt))
+			got := consumertest.Handle(test.ctx, func(_ context.Context, m *consumer.Message[order]) error {
+				if m.Attempt() != test.attempt || m.MaxAttempts() != 4 || m.Queue() != "orders" || string(m.Raw.Body) != `{"amount":7}` {
+					t.Errorf("attempt %d of %d of queue %q: %s", m.Attempt(), m.MaxAttempts(), m.Queue(), m.Raw.Body)
+				}
+				return test.returns
+			}, m)
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(contract.Action{}, "Headers")); diff != "" {
+				t.Errorf("action (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAVerdictCanBeInspected(t *testing.T) {
+	t.Parallel()
+	verdict := &consumer.Verdict{}
+	if err := ship(t.Context(), consumertest.Message(contract.Default("orders"), order{Amount: -1})); !errors.As(err, &verdict) || verdict.Result != contract.ResultPermanent {
+		t.Errorf("a negative amount: %v", err)
+	}
+}
+
+func TestAttemptFollowsTheStrategy(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []contract.Strategy{contract.StrategyPublish, contract.StrategyReject, contract.StrategyRequeue} {
+		c := contract.Default("orders")
+		c.Strategy = strategy
+		if got := consumertest.Message(c, "a", consumertest.Attempt(4)).Attempt(); got != 4 {
+			t.Errorf("%s: attempt %d", strategy, got)
+		}
+	}
+}
+
+func TestAHandlerThatPanicsFails(t *testing.T) {
+	t.Parallel()
+	m := consumertest.Message(contract.Default("orders"), []byte("a"), consumertest.Delivered(func(raw *amqp.Delivery) { raw.MessageId = "m-1" }))
+	action := consumertest.Handle(t.Context(), func(_ context.Context, m *consumer.Message[[]byte]) error { panic(m.ID()) }, m)
+	if action.Kind != contract.KindPanic || action.Headers[contract.HeaderFailureMessage] != "the handler panicked: m-1" {
+		t.Errorf("%+v", action)
+	}
+}
+
+// A handler that publishes is tested with an exchange of the application.
+func TestAHandlerThatPublishes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var conn *consumer.Conn
+		b := consumertest.New(t, contract.Default("orders"), func(ctx context.Context, m *consumer.Message[order]) error {
+			return conn.Publish(ctx, "shop", "order.shipped", consumer.Publishing{Body: m.Raw.Body})
+		})
+		conn = b.Conn()
+		b.Bind("shop", "order.shipped", "mails")
+		b.Publish(consumer.Publishing{Body: []byte(`{"amount": 7}`)})
+		b.Wait(time.Second)
+		if got := b.Published(); len(got) != 1 || got[0].Exchange != "shop" || got[0].RoutingKey != "order.shipped" {
+			t.Errorf("published: %v", got)
+		}
+		b.Refuse("mails", true)
+		b.Publish(consumer.Publishing{Body: []byte(`{"amount": 8}`)})
+		b.Wait(time.Second)
+		if waiting := b.Messages("orders.retry.30s"); len(waiting) != 1 {
+			t.Errorf("%d messages wait for another attempt", len(waiting))
+		}
+	})
+}
+
+// Outside of synctest.Test, the broker works in real time, as a test with a database or a web server needs it.
+func TestRealTime(t *testing.T) {
+	t.Parallel()
+	c := contract.Default("orders")
+	for i := range c.Tiers {
+		c.Tiers[i].Delay = contract.Duration(time.Millisecond)
+	}
+	b := consumertest.New(t, c, ship)
+	b.Publish(consumer.Publishing{Body: []byte(`{"amount": 7}`)})
+	b.Publish(consumer.Publishing{Body: []byte(`{"amount": -1}`)})
+	b.Wait(time.Minute)
+	if dead := b.DeadLetters(); len(dead) != 1 {
+		t.Errorf("%d dead letters", len(dead))
+	}
+	if err := b.Stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,189 @@
+package consumer_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Order is what a shop publishes.
+type Order struct {
+	Number int `json:"number"`
+}
+
+var errNoSuchCustomer = errors.New("no such customer")
+
+func ship(context.Context, Order) error { return nil }
+
+// A program that consumes until SIGTERM, and drains then. Run returns nil after a clean drain.
+func Example() {
+	run := func() error {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		binding, err := consumer.Binding("orders")
+		if err != nil {
+			return err
+		}
+		orders, err := consumer.New(binding.Conn, binding.Contract, func(ctx context.Context, m *consumer.Message[Order]) error {
+			return ship(ctx, m.Body)
+		})
+		if err != nil {
+			return err
+		}
+		return orders.Run(ctx)
+	}
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ExampleNew() {
+	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")))
+	orders, err := consumer.New(conn, contract.Default("orders"), func(ctx context.Context, m *consumer.Message[Order]) error {
+		return ship(ctx, m.Body)
+	}, consumer.WithConcurrency(4), consumer.WithTimeout(time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(orders.Health().Live)
+}
+
+// What the handler returns decides what happens with the message.
+func ExampleHandler() {
+	var handle consumer.Handler[Order] = func(ctx context.Context, m *consumer.Message[Order]) error {
+		err := ship(ctx, m.Body)
+		switch {
+		case errors.Is(err, errNoSuchCustomer):
+			return consumer.Permanent(err) // the dead-letter queue, at once
+		case errors.Is(err, sql.ErrConnDone):
+			return consumer.RetryAfter(5*time.Minute, err)
+		}
+		return err // nil acks; an error waits in the next delay tier
+	}
+	_ = handle
+}
+
+func ExampleRun() {
+	var orders, invoices *consumer.Consumer
+	if err := consumer.Run(context.Background(), orders, invoices); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Bodies in another encoding than JSON.
+func ExampleDecode() {
+	decode := func(d *consumer.Delivery) (order Order, err error) {
+		err = xml.Unmarshal(d.Raw.Body, &order)
+		return order, err
+	}
+	handle := consumer.Decode(decode, func(ctx context.Context, m *consumer.Message[Order]) error { return ship(ctx, m.Body) })
+	_, err := consumer.New(consumer.NewConn(nil), contract.Default("orders"), handle)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// Several types of messages in one queue.
+func ExampleMux() {
+	mux := consumer.NewMux(consumer.ByType)
+	consumer.AddHandler(mux, "order.placed", func(ctx context.Context, m *consumer.Message[Order]) error { return ship(ctx, m.Body) })
+	consumer.AddHandler(mux, "note", func(context.Context, *consumer.Message[string]) error { return nil })
+	_, err := consumer.New(consumer.NewConn(nil), contract.Default("orders"), mux.Handle)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// Middleware that makes some errors permanent.
+func ExampleWithMiddleware() {
+	permanent := func(next consumer.HandleFunc) consumer.HandleFunc {
+		return func(ctx context.Context, d *consumer.Delivery) error {
+			err := next(ctx, d)
+			if errors.Is(err, sql.ErrNoRows) {
+				return consumer.Permanent(err)
+			}
+			return err
+		}
+	}
+	_ = consumer.WithMiddleware(permanent)
+}
+
+// At most three messages at a time, for all consumers of the process.
+func ExampleWithLimiter() {
+	slots := make(chan struct{}, 3)
+	_ = consumer.WithLimiter(consumer.LimiterFunc(func(ctx context.Context) (release func(), err error) {
+		select {
+		case slots <- struct{}{}:
+			return func() { <-slots }, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}))
+}
+
+func ExampleWithObserver() {
+	_ = consumer.WithObserver(consumer.Observer{
+		State:   func(to consumer.Transition) { log.Println(to.Queue, to.From, to.To, to.Err) },
+		Settled: func(end consumer.Settlement) { log.Println(end.Delivery, end.Result, end.Took) },
+		Stuck:   func(handler consumer.StuckHandler) { log.Println(handler.Delivery, handler.Took) },
+	})
+}
+
+func ExampleHealthHandler() {
+	var orders *consumer.Consumer
+	server := &http.Server{Addr: ":8080", Handler: consumer.HealthHandler(orders), ReadHeaderTimeout: time.Second}
+	go func() { log.Print(server.ListenAndServe()) }()
+}
+
+// A handler that publishes waits for the broker's confirm before it returns nil.
+func ExampleConn_Publish() {
+	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")))
+	var handle consumer.Handler[Order] = func(ctx context.Context, m *consumer.Message[Order]) error {
+		return conn.Publish(ctx, "shop", "order.shipped", consumer.Publishing{
+			MessageId: m.ID() + " shipped", Headers: m.ForwardHeaders(), Body: m.Raw.Body,
+		})
+	}
+	_ = handle
+}
+
+// Tests and middleware see what an error means.
+func ExampleVerdict() {
+	err := fmt.Errorf("ship: %w", consumer.Permanent(errNoSuchCustomer))
+	verdict := &consumer.Verdict{}
+	if errors.As(err, &verdict) {
+		fmt.Println(verdict.Result)
+	}
+	// Output: permanent
+}
+
+// table remembers messages in a table of the application.
+type table struct{ db *sql.DB }
+
+func (t table) Done(ctx context.Context, key string) (done bool, err error) {
+	err = t.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM done WHERE key = $1)", key).Scan(&done)
+	return done, err
+}
+
+func (t table) Mark(ctx context.Context, key string) error {
+	_, err := t.db.ExecContext(ctx, "INSERT INTO done VALUES ($1) ON CONFLICT DO NOTHING", key)
+	return err
+}
+
+func ExampleDedupe() {
+	var db *sql.DB
+	_ = consumer.WithMiddleware(consumer.Dedupe(table{db}, consumer.ByMessageID))
+}
+
+func ExampleURI() {
+	conn := consumer.NewConn(consumer.URI("amqp://user:password@rabbit:5672/shop"), consumer.WithName("orders"))
+	defer conn.Close()
+}

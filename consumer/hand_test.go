@@ -1,0 +1,272 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// withConsumerTimeout is the default contract with a consumer timeout.
+func withConsumerTimeout(limit time.Duration) contract.Contract {
+	kept, timeout := contract.Default("orders"), contract.Duration(limit)
+	kept.ConsumerTimeout = &timeout
+	return kept
+}
+
+// A limiter may hold back all messages for hours. They wait in the queue then, and each goes back there once.
+func TestALimiterThatGrantsNothingIsNoReasonToKeepMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limits, returned, handled := &limiter{tokens: make(chan struct{}, 100)}, atomic.Int64{}, atomic.Int64{}
+		b := run(t, withConsumerTimeout(10*time.Minute), func(context.Context, *consumer.Message[string]) error {
+			handled.Add(1)
+			return nil
+		}, consumer.WithLimiter(limits), consumer.WithConcurrency(2), consumer.WithObserver(consumer.Observer{Settled: func(end consumer.Settlement) {
+			if end.Result == contract.ResultReturned {
+				returned.Add(1)
+			}
+		}}))
+		b.send(t, "a", "b", "c", "d", "e", "f")
+		pass(10 * time.Minute)
+		equal(t, "in the queue before the consumer timeout", 6, len(b.Messages("orders")))
+		pass(3 * time.Hour)
+		equal(t, "returned by workers", int64(2), returned.Load())
+		health := b.consumer.Health()
+		equal(t, "paused", true, health.Paused)
+		equal(t, "ready", true, health.Ready)
+		for range cap(limits.tokens) {
+			limits.tokens <- struct{}{}
+		}
+		pass(time.Second)
+		equal(t, "handled", int64(6), handled.Load())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestADrainEndsARest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, withConsumerTimeout(10*time.Minute), func(context.Context, *consumer.Message[string]) error { return nil },
+			consumer.WithLimiter(&limiter{}))
+		b.send(t, "a", "b")
+		pass(time.Hour)
+		equal(t, "in the queue", 2, len(b.Messages("orders")))
+		began := time.Now()
+		equal(t, "Run", nil, b.end())
+		equal(t, "the drain took", time.Duration(0), time.Since(began))
+		equal(t, "in the queue", 2, len(b.Messages("orders")))
+	})
+}
+
+// What waits in hand goes back to the queue before the consumer timeout: a copy that the broker does not take, and a message that no worker
+// has come to.
+func TestMessagesGoBackBeforeTheConsumerTimeout(t *testing.T) {
+	t.Parallel()
+	t.Run("a copy", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			attempts := make(chan int, 10)
+			b := run(t, withConsumerTimeout(20*time.Minute), func(_ context.Context, m *consumer.Message[string]) error {
+				attempts <- m.Attempt()
+				return io.EOF
+			})
+			b.Delete("orders.retry.30s")
+			b.send(t, "a")
+			pass(18 * time.Minute)
+			equal(t, "handled", 1, len(attempts))
+			pass(2 * time.Minute)
+			equal(t, "handled after the consumer timeout", 2, len(attempts))
+			equal(t, "attempts", []int{1, 1}, []int{<-attempts, <-attempts})
+			b.Declare(b.kept)
+			pass(15 * time.Second)
+			equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
+			equal(t, "Run", nil, b.end())
+		})
+	})
+	t.Run("a copy, while publishers are blocked", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			handled := 0
+			b := run(t, withConsumerTimeout(20*time.Minute), func(context.Context, *consumer.Message[string]) error {
+				handled++
+				return io.EOF
+			})
+			pass(time.Second)
+			b.Block(true)
+			b.send(t, "a")
+			pass(21 * time.Minute)
+			equal(t, "handled", 2, handled)
+			b.Block(false)
+			equal(t, "Run", nil, b.end())
+		})
+	})
+	t.Run("a message that waits for a worker", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			returned, handled := 0, 0
+			b := run(t, withConsumerTimeout(10*time.Minute), func(context.Context, *consumer.Message[string]) error {
+				handled++
+				time.Sleep(8 * time.Minute)
+				return nil
+			}, consumer.WithConcurrency(1), consumer.WithPrefetch(2), consumer.WithTimeout(8*time.Minute), consumer.WithObserver(consumer.Observer{
+				Settled: func(end consumer.Settlement) {
+					if end.Result == contract.ResultReturned {
+						returned++
+					}
+				},
+			}))
+			b.send(t, "a", "b")
+			pass(20 * time.Minute)
+			equal(t, "returned", 1, returned)
+			equal(t, "handled", 2, handled)
+			equal(t, "unsettled", 0, b.Unsettled(""))
+			equal(t, "Run", nil, b.end())
+		})
+	})
+}
+
+// record keeps log lines.
+type record struct{ lines atomic.Pointer[[]string] }
+
+func (r *record) Write(line []byte) (int, error) {
+	lines := []string{string(line)}
+	if before := r.lines.Load(); before != nil {
+		lines = append(*before, lines...)
+	}
+	r.lines.Store(&lines)
+	return len(line), nil
+}
+
+// count is how many lines contain a text.
+func (r *record) count(text string) (count int) {
+	if lines := r.lines.Load(); lines != nil {
+		for _, line := range *lines {
+			if strings.Contains(line, text) {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+func hang(release chan struct{}) { <-release }
+
+// A handler that ignores its context is seen. Once all slots are stuck, only a restart helps.
+func TestStuckHandlersAreSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release, log, told := make(chan struct{}), &record{}, []string{}
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			if strings.HasPrefix(m.Body, "hangs") {
+				hang(release)
+			}
+			return nil
+		}, consumer.WithConcurrency(2), consumer.WithTimeout(time.Second), consumer.WithLogger(slog.New(slog.NewTextHandler(log, nil))),
+			consumer.WithObserver(consumer.Observer{Stuck: func(s consumer.StuckHandler) {
+				told = append(told, s.Delivery.ID()+" "+s.Took.Truncate(time.Second).String())
+			}}))
+		b.send(t, "hangs 1", "good")
+		pass(time.Minute)
+		health := b.consumer.Health()
+		equal(t, "stuck", 1, health.Stuck)
+		equal(t, "active", 1, health.Active)
+		equal(t, "live", true, health.Live)
+		equal(t, "told", []string{"hangs 1 4s"}, told)
+		equal(t, "logged with the stack of the handler", 1, log.count("consumer_test.hang("))
+		b.Cut() // a new session has no more slots
+		b.send(t, "hangs 2")
+		pass(time.Minute)
+		health = b.consumer.Health()
+		equal(t, "stuck", 2, health.Stuck)
+		equal(t, "live without a slot", false, health.Live)
+		equal(t, "ready without a slot", false, health.Ready)
+		close(release)
+		pass(time.Second)
+		equal(t, "live again", true, b.consumer.Health().Live)
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+// Messages that are handled one after the other by the same worker have contexts of their own.
+func TestEachMessageHasAContextOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var contexts []context.Context
+		var ends []error
+		b := run(t, contract.Default("orders"), func(ctx context.Context, m *consumer.Message[string]) error {
+			contexts = append(contexts, ctx)
+			limit, has := ctx.Deadline()
+			equal(t, "has a deadline", true, has)
+			equal(t, "deadline", time.Minute, time.Until(limit))
+			if m.Body == "slow" {
+				<-ctx.Done()
+				ends = append(ends, ctx.Err(), context.Cause(ctx))
+			}
+			return nil
+		}, consumer.WithConcurrency(1), consumer.WithTimeout(time.Minute))
+		b.send(t, "a", "slow")
+		pass(2 * time.Minute)
+		equal(t, "the context of a message that was handled", context.Canceled, contexts[0].Err())
+		equal(t, "its cause", context.Canceled, context.Cause(contexts[0]))
+		equal(t, "the context of a slow message", []error{context.DeadlineExceeded, consumer.ErrTimeout}, ends)
+		child, cancel := context.WithTimeout(contexts[1], time.Hour)
+		defer cancel()
+		equal(t, "the cause of a child", consumer.ErrTimeout, context.Cause(child))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestTheDefaultTimeoutLeavesTimeForThePrefetch(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		options []consumer.Option
+		want    time.Duration
+	}{
+		"the defaults":                  {nil, 12 * time.Minute},
+		"a prefetch of the concurrency": {[]consumer.Option{consumer.WithPrefetch(10)}, 24 * time.Minute},
+		"a prefetch of 100":             {[]consumer.Option{consumer.WithPrefetch(100)}, 144 * time.Second},
+		"a timeout of its own":          {[]consumer.Option{consumer.WithTimeout(time.Second)}, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var timeout time.Duration
+				b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+					limit, _ := ctx.Deadline()
+					timeout = time.Until(limit)
+					return nil
+				}, test.options...)
+				b.send(t, "a")
+				synctest.Wait()
+				equal(t, "timeout", test.want, timeout)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// A drain that takes minutes is no reason to restart the process.
+func TestALongDrainIsLive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+			<-ctx.Done()
+			return errors.New("not done")
+		}, consumer.WithDrainTimeout(10*time.Minute), consumer.WithTimeout(10*time.Minute))
+		b.send(t, "a")
+		pass(time.Second)
+		b.stop()
+		pass(9 * time.Minute)
+		equal(t, "live", true, b.consumer.Health().Live)
+		equal(t, "Run", nil, <-b.ended)
+	})
+}

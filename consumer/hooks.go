@@ -1,0 +1,25 @@
+package consumer
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/consumer/internal/hooks"
+	"github.com/warren-mq/warren/consumer/internal/transport"
+)
+
+func init() {
+	hooks.WithTransport = func(t transport.Transport) any {
+		return ConnOption(func(s *connSettings) { s.transport = t })
+	}
+	hooks.NewDelivery = func(raw amqp.Delivery, c contract.Contract) any { return newDelivery(raw, &c) }
+	hooks.Decide = func(delivery any, o contract.Outcome) contract.Action {
+		d, _ := delivery.(*Delivery)
+		return d.kept.Decide(d.facts, o)
+	}
+	hooks.Outcome = func(ctx context.Context, failure error) contract.Outcome {
+		return (&settings{failureText: error.Error}).judge(ctx, failure)
+	}
+}

@@ -1,0 +1,31 @@
+package transport
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFramesFindBlockedAndUnblocked(t *testing.T) {
+	t.Parallel()
+	frame := func(kind, channel byte, payload ...byte) []byte {
+		return slices.Concat([]byte{kind, 0, channel, 0, 0, 0, byte(len(payload))}, payload, []byte{0xCE})
+	}
+	blocked := frame(1, 0, 0, 10, 0, 60, 3, 'l', 'o', 'w')
+	unblocked := frame(1, 0, 0, 10, 0, 61)
+	deliver := frame(1, 1, 0, 60, 0, 60)
+	body := frame(3, 1, blocked...) // looks like connection.blocked
+	heartbeat := frame(8, 0)
+	stream := slices.Concat(heartbeat, blocked, deliver, body, unblocked, heartbeat, blocked)
+	for size := 1; size <= len(stream); size++ {
+		var got []bool
+		f := &frames{blocked: func(is bool) { got = append(got, is) }}
+		for chunk := range slices.Chunk(stream, size) {
+			f.read(chunk)
+		}
+		if diff := cmp.Diff([]bool{true, false, true}, got); diff != "" {
+			t.Errorf("in pieces of %d bytes (-want +got):\n%s", size, diff)
+		}
+	}
+}

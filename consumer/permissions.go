@@ -1,0 +1,68 @@
+package consumer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// checkPermissions checks a contract once, or every 30 s while an exchange is missing or forbidden.
+func (c *Consumer) checkPermissions(ctx context.Context) {
+	var checked *contract.Contract
+	again := time.NewTimer(contractInterval)
+	defer again.Stop()
+	again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.checks:
+		case <-again.C:
+		}
+		current := c.contract.Load()
+		if current == checked {
+			continue
+		}
+		refusals := map[string]error{}
+		for exchange, route := range routesOf(*current) {
+			if refusal := c.conn.copies.check(ctx, route); refusal != nil {
+				refusals[exchange] = refusal
+			}
+		}
+		c.recordForbidden(current, refusals)
+		if len(refusals) > 0 {
+			again.Reset(contractInterval)
+		} else {
+			checked = current
+		}
+	}
+}
+
+// recordForbidden records the exchanges that the broker refuses messages for, and logs the new ones.
+func (c *Consumer) recordForbidden(current *contract.Contract, refusals map[string]error) {
+	known := c.status.setForbidden(refusals)
+	for _, exchange := range slices.Sorted(maps.Keys(refusals)) {
+		if known[exchange] == nil {
+			c.settings.Load().logger.Warn("The broker refuses copies of failed messages; grant the user write on the exchange",
+				"queue", current.Queue, "exchange", exchange, "error", refusals[exchange])
+		}
+	}
+}
+
+// routesOf returns a route for each exchange that the consumers of a contract publish to, unless something unusual happens: under Requeue
+// only messages that end the process are parked, and under Reject only deferred messages are published to the tier.
+func routesOf(c contract.Contract) map[string]contract.Route {
+	routes := map[string]contract.Route{}
+	if c.Strategy == contract.StrategyPublish {
+		for _, tier := range c.Tiers {
+			routes[tier.Exchange] = tier.Route
+		}
+	}
+	if c.Park != nil && (c.Strategy != contract.StrategyRequeue || !c.RejectDeadLetters) {
+		routes[c.Park.Exchange] = *c.Park
+	}
+	return routes
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# All that a release publishes, in dist/. The same commit, built by the same Go, gives the same bytes. See docs/releasing.md.
+#
+#   hack/release.sh build   write image, chart, install.yaml, plugin, SBOMs, notes, checksums and provenance into OUTPUT
+#   hack/release.sh push    push the image and the chart that `build` wrote, to REGISTRY; prints their names with digests
+#
+#   VERSION    the version, such as v1.2.3
+#   REGISTRY   where image and chart are published; ghcr.io/warren-mq unless given
+#   PLATFORMS  of the image and the plugin; all unless given, `host` is that of this machine alone
+#   OUTPUT     the folder to write into; dist unless given. What an earlier release has left there is deleted
+#   BUILDER    what runs the build, for the provenance; this script unless given
+set -euo pipefail
+# shellcheck source=hack/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=hack/describe.sh
+. "$HACK_DIR/describe.sh"
+
+CHECKOUT="$HACK_DIR/.."
+OUTPUT="${OUTPUT:-$HACK_DIR/../dist}"
+REGISTRY="${REGISTRY:-ghcr.io/warren-mq}"
+IMG="$REGISTRY/warren:${VERSION:-}"
+export OUTPUT VERSION IMG
+
+checked_version() {
+  [[ ${VERSION:-} =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$ ]] || die "set VERSION to a version such as v1.2.3, not '${VERSION:-}'"
+}
+
+build() {
+  checked_version
+  [[ -z $(in_checkout status --porcelain) ]] || die "the checkout has changes, so its commit would not say what is released; commit them"
+  describe
+  mkdir -p "$OUTPUT"
+  OUTPUT=$(cd "$OUTPUT" && pwd)
+  (cd "$OUTPUT" && rm -rf image chart bin image.digest chart.digest ./image-*.tar ./sbom-*.cdx.json ./warren-*.tgz install.yaml \
+    kubectl-warren* release-notes.md checksums.txt provenance.intoto.json)
+  tool notes # first: it fails soonest
+  "$HACK_DIR/image.sh" build
+  "$HACK_DIR/plugin.sh"
+  for binary in "$OUTPUT"/bin/*/kubectl-warren; do tool sbom "$binary"; done
+  tool chart
+  installer >"$OUTPUT/install.yaml"
+  (cd "$OUTPUT" && sha256sum install.yaml ./*.tgz ./image-*.tar ./sbom-*.cdx.json kubectl-warren* | sed 's# \./# #' >checksums.txt)
+  tool provenance ${BUILDER:+-builder "$BUILDER"}
+  say "wrote $VERSION into $OUTPUT"
+}
+
+# tool COMMAND [ARGUMENT…]: the program of hack/tools/release. Further flags come before its arguments.
+tool() {
+  local command=$1
+  shift
+  [[ -n ${TOOL:-} ]] || { TOOL="$OUTPUT/bin/release" && program release "$TOOL"; }
+  "$TOOL" "$command" -output "$OUTPUT" -version "$VERSION" -revision "$REVISION" -epoch "$EPOCH" -registry "$REGISTRY" \
+    -changelog "$CHECKOUT/CHANGELOG.md" -chart "$CHECKOUT/charts/warren" "$@"
+}
+
+# program NAME FILE builds a program of hack/tools.
+program() { CGO_ENABLED=0 GOWORK=off GOFLAGS='' go -C "$HACK_DIR/tools" build -trimpath -o "$2" "./$1"; }
+
+# installer prints config/default with the image by its digest.
+installer() {
+  make --silent -C "$CHECKOUT" overlay IMG="$REGISTRY/warren@$(cat "$OUTPUT/image.digest")" VERSION= >&2
+  "$HACK_DIR/tool.sh" kustomize build "$CHECKOUT/bin/overlay"
+}
+
+push() {
+  checked_version
+  OUTPUT=$(cd "$OUTPUT" && pwd)
+  program image "$OUTPUT/bin/image"
+  "$OUTPUT/bin/image" push "$OUTPUT/image" "$IMG"
+  "$OUTPUT/bin/image" push "$OUTPUT/chart" "$REGISTRY/charts/warren:${VERSION#v}"
+}
+
+case ${1:-} in
+  build) build ;;
+  push) push ;;
+  *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+esac

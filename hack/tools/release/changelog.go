@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// section returns what the changelog says of a version, without its heading.
+func section(changelog, version string) (string, error) {
+	heading := regexp.MustCompile(`(?m)^## \[` + regexp.QuoteMeta(version) + `\].*\n`).FindStringIndex(changelog)
+	if heading == nil {
+		return "", fmt.Errorf("the changelog has no section ## [%s]", version)
+	}
+	text := changelog[heading[1]:]
+	if next := regexp.MustCompile(`(?m)^(## |\[[^\]]+\]: )`).FindStringIndex(text); next != nil {
+		text = text[:next[0]]
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return "", fmt.Errorf("the section ## [%s] of the changelog is empty", version)
+	}
+	return text + "\n", nil
+}
+
+// change is one entry, as Artifact Hub shows it.
+type change struct {
+	Kind        string `json:"kind"`
+	Description string `json:"description"`
+}
+
+// changes lists the entries of a section. The heading of an entry, such as ### Added, is its kind.
+func changes(section string) []change {
+	var list []change
+	kind := ""
+	for line := range strings.Lines(section) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "### "):
+			kind = strings.ToLower(strings.TrimPrefix(line, "### "))
+		case strings.HasPrefix(line, "- "):
+			list = append(list, change{Kind: kind, Description: strings.TrimPrefix(line, "- ")})
+		case strings.HasPrefix(line, "  ") && len(list) > 0:
+			list[len(list)-1].Description += " " + strings.TrimSpace(line)
+		}
+	}
+	return list
+}

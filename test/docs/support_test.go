@@ -1,0 +1,65 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// SUPPORT.md says which versions are tested: those that the tests of each night and the workflow of releases run on.
+func TestTestedVersions(t *testing.T) {
+	t.Parallel()
+	minors := func(text string) []string { return regexp.MustCompile(`\b\d+\.\d+\b`).FindAllString(text, -1) }
+	documented := map[string][]string{}
+	for kind, heading := range map[string]string{"RabbitMQ": "### RabbitMQ", "Kubernetes": "### Kubernetes"} {
+		for _, row := range table(t, read(t, "SUPPORT.md"), heading) {
+			if strings.HasPrefix(row[1], "tested") {
+				documented[kind] = append(documented[kind], minors(row[0])...)
+			}
+		}
+	}
+	brokers := regexp.MustCompile(`(?m)^VERSIONS=\((.*)\)`).FindStringSubmatch(read(t, "hack/brokers.sh"))[1]
+	sameSet(t, "tested versions of RabbitMQ", documented["RabbitMQ"], minors(brokers))
+
+	matrix := regexp.MustCompile(`(?m)^ +version: \[(.*)\]`).FindStringSubmatch(read(t, ".github/workflows/release.yaml"))[1]
+	newest := regexp.MustCompile(`k8s\.io/kubernetes v(1\.\d+)`).FindStringSubmatch(read(t, "hack/kubernetes/go.mod"))[1]
+	var released []string
+	for version := range strings.FieldsFuncSeq(matrix, func(r rune) bool { return strings.ContainsRune(`", `, r) }) {
+		released = append(released, version[:strings.LastIndex(version, ".")])
+	}
+	sameSet(t, "tested versions of Kubernetes", documented["Kubernetes"], append(released, newest))
+}
+
+// An action is pinned to a commit, because its owner can move a tag. The tag stands behind it.
+func TestActionsArePinned(t *testing.T) {
+	t.Parallel()
+	workflows, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*"))
+	if err != nil || len(workflows) < 6 {
+		t.Fatalf("%v, %v", workflows, err)
+	}
+	pins := map[string][]string{}
+	for _, workflow := range workflows {
+		content, err := os.ReadFile(workflow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, use := range regexp.MustCompile(`(?m)uses: (.*)$`).FindAllStringSubmatch(string(content), -1) {
+			pin := regexp.MustCompile(`^([\w-]+/[\w-]+)(?:/[\w-]+)?@([0-9a-f]{40} # v\d+\.\d+\.\d+)$`).FindStringSubmatch(use[1])
+			if pin == nil {
+				t.Errorf("%s: %s is not pinned to a commit, with its tag in a comment", filepath.Base(workflow), use[1])
+				continue
+			}
+			if known := pins[pin[1]]; !slices.Contains(known, pin[2]) {
+				pins[pin[1]] = append(known, pin[2])
+			}
+		}
+	}
+	for action, versions := range pins {
+		if len(versions) > 1 {
+			t.Errorf("%s is used in several versions: %v", action, versions)
+		}
+	}
+}

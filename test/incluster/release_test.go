@@ -1,0 +1,200 @@
+package incluster
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
+)
+
+// version is the one that docs/installation.md installs.
+const version = "v0.1.0"
+
+// published is a release at a registry and a web server on this machine, in the place of ghcr.io and of the releases of GitHub.
+type published struct {
+	// folder is what `make release` wrote. registry and downloads are where it can be had.
+	folder, registry, downloads string
+}
+
+var _ = Describe("A release", Ordered, func() {
+	var (
+		c       *cluster
+		release *published
+		atHand  []string
+	)
+
+	BeforeAll(func() {
+		c = prepared.in("team-release")
+		c.Kube.Kubectl("create", "namespace", "team-release")
+		DeferCleanup(func() { c.Kube.Kubectl("delete", "namespace", "team-release", "--wait=false") })
+		c.Secret(c.Broker.Username, c.Broker.Password)
+		release = c.publish()
+		atHand = c.settled("team-release")
+	})
+
+	// works shows that the manager is the one of the release and declares queues.
+	works := func() {
+		GinkgoHelper()
+		c.Connect(v1alpha1.BrokerConnectionSpec{})
+		c.Queue("orders", `{}`)
+		c.Ready("orders")
+		Eventually(c.pods).Should(HaveEach(HaveField("Spec.Containers", HaveExactElements(
+			HaveField("Image", "ghcr.io/warren-mq/warren@"+release.file("image.digest"))))))
+		Expect(c.Kube.Kubectl("exec", "--namespace", system, deployment, "--", "/manager", "--version")).To(HavePrefix("warren " + version))
+	}
+	// gone removes what works and the release have made.
+	gone := func(remove func()) {
+		GinkgoHelper()
+		c.Kube.Kubectl("delete", "consumerqueues,brokerconnections", "--all", "--namespace=team-release")
+		remove()
+		Eventually(func() []string { return added(atHand, c.objects()) }).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
+	}
+
+	It("is installed as the README says", func() {
+		readme, err := os.ReadFile(filepath.Join(c.checkout, "README.md"))
+		Expect(err).NotTo(HaveOccurred())
+		for _, way := range []string{"helm install", "kubectl apply"} {
+			command, _, _ := strings.Cut(c.commands(way), "\n")
+			Expect(string(readme)).To(ContainSubstring(command))
+		}
+	})
+
+	It("is installed from its registry by Helm, as the page says, and passes helm test", func() {
+		commands := c.commands("helm install")
+		Expect(commands).To(ContainSubstring("helm test"))
+		c.run(release, commands)
+		works()
+		gone(func() {
+			c.helm("uninstall", "--wait")
+			c.Kube.Kubectl("delete", "crd", QueuesCRD, ConnectionsCRD, RedrivesCRD, PurgesCRD)
+			c.Kube.Kubectl("delete", "namespace", system)
+		})
+	})
+
+	It("is installed by one file, as the page says, and removed by it", func() {
+		c.run(release, c.commands("kubectl apply"))
+		works()
+		gone(func() { c.run(release, c.commands("kubectl delete -f")) })
+	})
+
+	It("has a plugin that the page installs, and that knows its version", func() {
+		platform := runtime.GOOS + "_" + runtime.GOARCH
+		commands := strings.ReplaceAll(c.commands("curl"), "linux_amd64", platform)
+		Expect(c.run(release, commands)).To(ContainSubstring(version))
+	})
+
+	It("has checksums, SBOMs and a provenance of all that is installed", func() {
+		check := exec.CommandContext(ctx(), "sha256sum", "--check", "--strict", "checksums.txt")
+		check.Dir = release.folder
+		output, err := check.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(output))
+		Expect(string(output)).To(SatisfyAll(
+			ContainSubstring("install.yaml: OK"), ContainSubstring("warren-"+version[1:]+".tgz: OK"), ContainSubstring("kubectl-warren.yaml: OK"),
+			MatchRegexp(`kubectl-warren_\S+: OK`), MatchRegexp(`sbom-%s\.cdx\.json: OK`, runtime.GOARCH), MatchRegexp(`sbom-kubectl-warren-\S+: OK`)))
+		Expect(release.file("provenance.intoto.json")).To(SatisfyAll(
+			ContainSubstring(strings.TrimPrefix(release.file("image.digest"), "sha256:")),
+			ContainSubstring(strings.TrimPrefix(release.file("chart.digest"), "sha256:")),
+			ContainSubstring(strings.TrimSpace(c.script("git", "rev-parse", "HEAD")))))
+	})
+})
+
+// publish builds the release in a clone, so that it is that of the commit, pushes it, and has the cluster pull from there.
+func (c *cluster) publish() *published {
+	GinkgoHelper()
+	clone := filepath.Join(GinkgoT().TempDir(), "warren")
+	c.script("git", "clone", "--quiet", ".", clone)
+	c.scriptIn(clone, "make", "release", "VERSION="+version, "PLATFORMS=host")
+	release := &published{folder: filepath.Join(clone, "dist")}
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	server := httptest.NewUnstartedServer(http.StripPrefix("/"+version, http.FileServer(http.Dir(release.folder))))
+	server.Listener = listener
+	server.Start()
+	DeferCleanup(server.Close)
+	release.downloads = server.URL
+
+	address := strings.TrimSpace(c.script("hack/cluster.sh", "address"))
+	release.registry = serveRegistry(clone, net.JoinHostPort(address, "0"))
+	image := filepath.Join(release.folder, "bin", "image")
+	c.script(image, "push", filepath.Join(release.folder, "image"), release.registry+"/warren-mq/warren:"+version)
+	c.script(image, "push", filepath.Join(release.folder, "chart"), release.registry+"/warren-mq/charts/warren:"+version[1:])
+	c.script("hack/cluster.sh", "mirror", "ghcr.io", "http://"+release.registry)
+	return release
+}
+
+// serveRegistry starts a registry in memory and returns its address.
+func serveRegistry(clone, address string) string {
+	GinkgoHelper()
+	program := filepath.Join(clone, "dist", "bin", "image")
+	build := exec.CommandContext(ctx(), "go", "-C", filepath.Join(clone, "hack", "tools"), "build", "-trimpath", "-o", program, "./image")
+	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+	output, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+	command := exec.Command(program, "serve", address)
+	printed, err := command.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	command.Stderr = GinkgoWriter
+	Expect(command.Start()).To(Succeed())
+	DeferCleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	line, err := bufio.NewReader(printed).ReadString('\n')
+	Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(line)
+}
+
+func (p *published) file(name string) string {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(p.folder, name))
+	Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(string(content))
+}
+
+// commands is the first block of docs/installation.md that has a command.
+func (c *cluster) commands(command string) string {
+	GinkgoHelper()
+	page, err := os.ReadFile(filepath.Join(c.checkout, "docs", "installation.md"))
+	Expect(err).NotTo(HaveOccurred())
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		if strings.Contains(block[1], command) {
+			return block[1]
+		}
+	}
+	Fail(fmt.Sprintf("docs/installation.md has no block with %s", command))
+	return ""
+}
+
+// run runs commands of the page, with the hosts replaced, and returns what they print. Helm needs to be told that the registry has no TLS.
+func (c *cluster) run(release *published, commands string) string {
+	GinkgoHelper()
+	home := GinkgoT().TempDir()
+	Expect(os.MkdirAll(filepath.Join(home, ".local", "bin"), 0o700)).To(Succeed())
+	script := strings.NewReplacer(
+		"oci://ghcr.io/warren-mq/charts/warren", "oci://"+release.registry+"/warren-mq/charts/warren --plain-http",
+		"https://github.com/warren-mq/warren/releases/download", release.downloads,
+	).Replace(commands)
+	helm := fmt.Sprintf("helm() { %s/hack/tool.sh helm \"$@\"; }\n", c.checkout)
+	cache := os.Getenv("WARREN_CACHE")
+	if cache == "" {
+		cache = filepath.Join(os.Getenv("HOME"), ".cache", "warren")
+	}
+	return c.scriptIn(home, "env", "HOME="+home, "WARREN_CACHE="+cache, "PATH="+filepath.Join(home, ".local", "bin")+":"+
+		os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"), "bash", "-c", "set -euo pipefail\n"+helm+script)
+}
