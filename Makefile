@@ -96,6 +96,14 @@ bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside 
 	hack/with-parts.sh apiserver brokers manager -- go test -count=1 -timeout=1h ./test/faults -run='^TestFaults$$' \
 		-ginkgo.label-filter=bench -ginkgo.v $(TESTFLAGS)
 
+.PHONY: bench-memory
+bench-memory: ## Measure the memory that browses, exports, counts, Redrives and Purges of large messages take of a manager; WARREN_MEMORY_PERCENT=100 of the messages.
+	WARREN_MEMORY_PERCENT=$${WARREN_MEMORY_PERCENT:-100} hack/with-parts.sh newest -- go test -count=1 -timeout=1h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=memory -v
+
+.PHONY: chaos-pairs
+chaos-pairs: ## Have two users of dead letters begin at random moments, in WARREN_PAIRS pairs (500), and compare what they report.
+	WARREN_PAIRS=$${WARREN_PAIRS:-500} hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/e2e -ginkgo.label-filter=pairs -v
+
 .PHONY: chaos-redrive
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v

@@ -74,8 +74,8 @@ const (
 	// ReasonResponseTooLarge: an answer of the management API exceeds its limit.
 	ReasonResponseTooLarge = "ResponseTooLarge"
 
-	// ReasonQueued: another Redrive or Purge, or a request of the dead-letter API, has the turn at the dead-letter queue, or the
-	// connection has no turn left for another Redrive or Purge.
+	// ReasonQueued: another Redrive or Purge, or a request of the dead-letter API, has the turn at the dead-letter queue, or the namespace
+	// has no slot left for another Redrive or Purge.
 	ReasonQueued = "Queued"
 	// ReasonMoving: messages are being moved.
 	ReasonMoving = "Moving"
@@ -83,6 +83,8 @@ const (
 	ReasonCounting = "Counting"
 	// ReasonTooManyToHold: more messages stay in the queue than one connection can hold while the others are moved.
 	ReasonTooManyToHold = "TooManyToHold"
+	// ReasonTooSlow: messages may be held for a limited time, and looking at all of them takes longer.
+	ReasonTooSlow = "TooSlow"
 	// ReasonIncomplete: the job has ended, and messages failed or were not seen.
 	ReasonIncomplete = "Incomplete"
 	// ReasonDeleting: messages are being deleted.
@@ -132,6 +134,8 @@ const (
 	ReasonSourceChanged = "SourceChanged"
 	// ReasonNoDeadLetterQueue: the ConsumerQueue has no dead-letter queue.
 	ReasonNoDeadLetterQueue = "NoDeadLetterQueue"
+	// ReasonSourceIsStream: the dead-letter queue is a stream, which keeps messages that were read.
+	ReasonSourceIsStream = "SourceIsStream"
 	// ReasonDeliveryLimited: the dead-letter queue may lose messages that are looked at and stay.
 	ReasonDeliveryLimited = "DeliveryLimited"
 	// ReasonInvalidSelector: spec.select cannot be understood.

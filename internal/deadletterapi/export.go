@@ -93,7 +93,7 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	q.depth, q.turnTime = math.MaxInt, exportTurnTime
+	q.depth, q.complete = math.MaxInt, true
 	out := newStream(r.Context(), w)
 	defer out.close()
 	written := chain{}

@@ -1,7 +1,6 @@
 package deadletterapi
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +23,7 @@ import (
 
 const (
 	// mostAnswer is how large an answer with messages may be, in bytes.
-	mostAnswer = 16 << 20
+	mostAnswer = 8 << 20
 	// reviewTime is how long the API server may take to say who asks and whether they may.
 	reviewTime = 10 * time.Second
 	// writeTime is how long a client may take for the next part of an answer, answerTime for all of a page.
@@ -145,24 +144,33 @@ func writeError(w http.ResponseWriter, err error) {
 
 // writeJSON writes an answer, part by part, as long as the client takes some in time.
 func writeJSON(w http.ResponseWriter, code int, body any) {
-	text, err := json.Marshal(body)
-	if err != nil { // the answers are made of texts, numbers and times
-		code, text = http.StatusInternalServerError, nil
-	}
 	w.Header().Set("Content-Type", "application/json")
 	setSecurityHeaders(w)
 	w.WriteHeader(code)
-	control, until := http.NewResponseController(w), time.Now().Add(answerTime)
-	for part := range slices.Chunk(append(text, '\n'), partSize) {
+	// The answers are made of texts, numbers and times, so an error says that the client has gone.
+	_ = json.NewEncoder(partWriter{w, time.Now().Add(answerTime)}).Encode(body)
+}
+
+// partWriter writes an answer part by part, each of which may take the client writeTime.
+type partWriter struct {
+	w     http.ResponseWriter
+	until time.Time
+}
+
+func (p partWriter) Write(text []byte) (written int, err error) {
+	control := http.NewResponseController(p.w)
+	for part := range slices.Chunk(text, partSize) {
 		deadline := time.Now().Add(writeTime)
-		if deadline.After(until) {
-			deadline = until
+		if deadline.After(p.until) {
+			deadline = p.until
 		}
 		_ = control.SetWriteDeadline(deadline)
-		if _, err := w.Write(part); err != nil {
-			return // the client has gone
+		n, err := p.w.Write(part)
+		if written += n; err != nil {
+			return written, err
 		}
 	}
+	return written, nil
 }
 
 func setSecurityHeaders(w http.ResponseWriter) {
@@ -183,7 +191,7 @@ func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
 }
 
 // target finds the queue that a request is about, and takes the turn at it.
-func (h *Handler) target(ctx context.Context, r request, within time.Duration) (target, func(), error) {
+func (h *Handler) target(ctx context.Context, r request, complete bool) (target, func(), error) {
 	found, obstacle, err := h.finder.Find(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name})
 	if err != nil {
 		return target{}, nil, err
@@ -198,23 +206,23 @@ func (h *Handler) target(ctx context.Context, r request, within time.Duration) (
 	if err := check(found, details); err != nil {
 		return target{}, nil, err
 	}
-	leave, err := h.takeTurn(ctx, found, within)
+	place, err := h.takeTurn(ctx, found, complete)
 	if err != nil {
 		return target{}, nil, err
 	}
 	end, err := h.looks.begin()
 	if err != nil {
-		leave()
+		place.Leave()
 		return target{}, nil, err
 	}
-	return target{found, details}, func() { end(); leave() }, nil
+	return target{found, details, place}, func() { end(); place.Leave() }, nil
 }
 
 // look shows messages that are the ConsumerQueue's own, and logs who has looked at how many.
 func (h *Handler) look(
 	ctx context.Context, r request, q query, visit func(position int, letter deadletter.Letter) bool,
 ) (target, lookedAt, error) {
-	at, end, err := h.target(ctx, r, cmp.Or(q.turnTime, turnTime))
+	at, end, err := h.target(ctx, r, q.complete)
 	if err != nil {
 		return at, lookedAt{}, err
 	}

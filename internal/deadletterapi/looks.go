@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// mostLooks is how many look at a time. Each may take 16 MiB of messages that it tells of, and as much that are on their way.
+	// mostLooks is how many look at a time. Each may take 8 MiB of messages that it tells of, and amqpconn.ConnectionBodies that are on their
+	// way.
 	mostLooks = 4
 	// lookTime is how long a look takes at most, but for an export.
 	lookTime = 30 * time.Second
@@ -57,20 +58,25 @@ func (l *looks) begin() (end func(), err error) {
 	}, nil
 }
 
-// takeTurn waits until nobody else in this process takes messages out of a queue: messages that one holds are hidden from the others.
-func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, within time.Duration) (leave func(), err error) {
+// takeTurn waits until no other user in this process takes messages out of a queue: messages that one holds are hidden from the others. A
+// look that need not be complete does not wait for a Redrive or a Purge that pauses for it.
+func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, complete bool) (*deadletterqueue.Place, error) {
+	join, within := h.users.Browse, turnTime
+	if complete {
+		join, within = h.users.Join, exportTurnTime
+	}
 	granted := make(chan struct{})
-	place := h.users.Join(deadletterqueue.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(),
-		func() { close(granted) })
+	place := join(deadletterqueue.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(), func() { close(granted) })
 	rival, waits := place.Waits()
 	if !waits {
-		return place.Leave, nil
+		return place, nil
 	}
 	limit := time.NewTimer(within)
 	defer limit.Stop()
+	var err error
 	select {
 	case <-granted:
-		return place.Leave, nil
+		return place, nil
 	case <-limit.C:
 		why := rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace)
 		err = apierrors.NewTooManyRequests(why+"; try again when that has ended", retrySoon)
@@ -81,10 +87,11 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, wit
 	return nil, err
 }
 
-// target is a queue that may be looked at.
+// target is a queue that may be looked at, in a place of the register.
 type target struct {
 	deadletterqueue.Queue
 	deadletterqueue.Details
+	place *deadletterqueue.Place
 }
 
 // check finds out whether a queue may be looked at.
@@ -143,7 +150,8 @@ func (t target) look(
 			return !enough
 		},
 	})
-	seen := v1alpha1.Seen{Unseen: int64(looked.Unseen)}
+	held, hosted := t.place.Host()
+	seen := v1alpha1.Seen{Unseen: int64(looked.Unseen), Held: int64(held)}
 	switch {
 	case errors.Is(err, transfer.ErrUnreadable):
 		seen.PartialReason = v1alpha1.PartialUnreadable
@@ -151,6 +159,8 @@ func (t target) look(
 		seen.PartialReason = v1alpha1.PartialTime
 	case err != nil:
 		return looked, seen, whyNoLook(err, t.Names.Queue)
+	case hosted:
+		seen.PartialReason = v1alpha1.PartialJobRunning
 	default:
 		seen.PartialReason = partialReason(looked, most, enough, t.DelaysReturned)
 	}

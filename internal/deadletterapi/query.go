@@ -31,8 +31,8 @@ type query struct {
 	paged bool
 	// distinct asks for one message of each ID, and for no more messages once all IDs are found.
 	distinct bool
-	// turnTime is how long the request waits for its turn at the queue, unless it is zero.
-	turnTime time.Duration
+	// complete asks for all messages, so the request waits until no job takes messages.
+	complete bool
 	groupBy  string
 	selector *deadletter.Selector
 }

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxAnswers is how many answers are gathered and written at a time. Each takes up to twice 16 MiB until the client has it.
+	// maxAnswers is how many answers are gathered and written at a time. Each takes up to twice 8 MiB until the client has it.
 	maxAnswers = 8
 	// maxAnswersEach is how many of them one namespace may have, and so how many browses.
 	maxAnswersEach = 2

@@ -77,12 +77,10 @@ func (s *stream) writePart(reads *pace, part []byte) {
 
 // add takes a message, and says whether there is room for more.
 func (s *stream) add(position int, letter deadletter.Letter) bool {
-	line, err := json.Marshal(exported(letter.Delivery, position))
-	if err != nil {
+	if err := json.NewEncoder(lineWriter{s}).Encode(exported(letter.Delivery, position)); err != nil {
 		s.err = fmt.Errorf("write the message at position %d: %w", position, err)
 		return false
 	}
-	s.lines = append(append(s.lines, line...), '\n')
 	s.count++
 	for len(s.lines) >= partSize {
 		if s.err = s.send(partSize, patience); s.err != nil {
@@ -96,6 +94,14 @@ func (s *stream) add(position int, letter deadletter.Letter) bool {
 		s.err = errUnread
 	}
 	return s.err == nil
+}
+
+// lineWriter adds lines to a stream without a copy of them, which json.Marshal would make.
+type lineWriter struct{ *stream }
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w.lines = append(w.lines, line...)
+	return len(line), nil
 }
 
 // send passes the first lines on, at the latest when the client has had so much time. Of what is not passed on, nothing is lost.

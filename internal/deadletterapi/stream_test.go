@@ -143,10 +143,10 @@ func TestExportToALazyClient(t *testing.T) {
 			<-lazy.begun
 			found, _, err := w.handler.finder.Find(t.Context(), client.ObjectKey{Namespace: "shop", Name: "orders"})
 			topologytest.Equal(t, "error of Find", nil, err)
-			leave, err := w.handler.takeTurn(t.Context(), found, time.Minute) // granted when the export has given messages back
+			place, err := w.handler.takeTurn(t.Context(), found, true) // granted when the export has given messages back
 			topologytest.Equal(t, "error of the turn", nil, err)
 			w.broker.SetLetters("orders.dlq", test.between...)
-			leave()
+			place.Leave()
 			close(lazy.reads)
 			exporting.Wait()
 			count, end := exportedLines(t, lazy.Body.Bytes(), letters[0].Body)

@@ -63,6 +63,7 @@ const (
 const (
 	TypeQuorum  = "quorum"
 	TypeClassic = "classic"
+	TypeStream  = "stream"
 )
 
 // LongestName is how long a name or routing key can be at most, in bytes: a short string of AMQP.

@@ -41,6 +41,25 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(mishaps * window)
 	})
 
+	It("with a limit whose manager is killed moves no more than the limit, and says how many", Extended, func() {
+		r := newRedrive(newWorld(shared))
+		r.limit = redriven / 2
+		r.takes = max(r.takes, time.Duration(r.limit)*time.Millisecond) // a claim is small then
+		r.suffer(func() {
+			r.manager.Kill()
+			r.manager = startManager(r.world)
+		})
+		Eventually(r.GetRedrive).WithArguments("again").WithTimeout(deadline.For(10 * time.Minute)).
+			Should(Condition("Ready", metav1.ConditionTrue, "Completed"))
+		distinct := 0
+		for _, times := range r.moved() {
+			distinct += min(times, 1)
+		}
+		Expect(distinct).To(BeNumerically("<=", r.limit))
+		r.expectRange(distinct)
+		r.EventuallyMessages("orders.dlq", Equal(redriven-distinct))
+	})
+
 	It("whose manager is restarted loses no message, and moves none twice", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.suffer(func() {
@@ -172,6 +191,8 @@ type redrive struct {
 	manager *Manager
 	takes   time.Duration // to move all messages if nothing goes wrong; zero if as fast as can be
 	even    bool          // only messages with even numbers are moved
+	limit   int           // of the Redrive; none if zero
+	rate    int           // messages a second; zero if unlimited
 	began   time.Time
 }
 
@@ -204,19 +225,26 @@ func (r *redrive) begin() {
 	GinkgoHelper()
 	rate := v1alpha1.Unlimited
 	if r.takes > 0 {
-		rate = strconv.Itoa(r.selected()/int(r.takes.Seconds()) + 1)
+		r.rate = r.selected()/int(r.takes.Seconds()) + 1
+		rate = strconv.Itoa(r.rate)
 	}
 	r.began = time.Now()
-	selection := ""
+	more := ""
 	if r.even {
-		selection = `, select: {where: "int(body) % 2 == 0"}`
+		more = `, select: {where: "int(body) % 2 == 0"}`
 	}
-	r.Redrive("again", fmt.Sprintf("{consumerQueueRef: {name: orders}, maxDestinationDepth: Unlimited, rate: %s%s}", rate, selection))
+	if r.limit > 0 {
+		more += fmt.Sprintf(", limit: %d", r.limit)
+	}
+	r.Redrive("again", fmt.Sprintf("{consumerQueueRef: {name: orders}, maxDestinationDepth: Unlimited, rate: %s%s}", rate, more))
 }
 
 // selected is how many messages are to be moved.
 func (r *redrive) selected() int {
-	if r.even {
+	switch {
+	case r.limit > 0:
+		return r.limit
+	case r.even:
 		return redriven / 2
 	}
 	return redriven
@@ -227,8 +255,9 @@ func (r *redrive) suffer(mishap func()) {
 	GinkgoHelper()
 	r.begin()
 	for i := range mishaps {
-		Eventually(r.VHost.Ready).WithArguments("orders").WithTimeout(deadline.For(2 * time.Minute)).WithPolling(50 * time.Millisecond).
-			Should(BeNumerically(">=", (i+1)*r.selected()/(mishaps+1)))
+		Eventually(func() bool {
+			return r.VHost.Ready("orders") >= (i+1)*r.selected()/(mishaps+1) || r.GetRedrive("again").Status.CompletionTime != nil
+		}).WithTimeout(deadline.For(2 * time.Minute)).WithPolling(50 * time.Millisecond).Should(BeTrue())
 		mishap()
 	}
 }
@@ -255,13 +284,31 @@ func (r *redrive) expectMoved(twiceAtMost int) {
 		"%d messages in %v, %d faults: %d lost, %d twice", r.selected(), took.Round(100*time.Millisecond), mishaps, lost, twice))
 	Expect(lost).To(BeZero())
 	Expect(twice).To(BeNumerically("<=", twiceAtMost))
+	r.expectRange(r.selected())
+}
+
+// The width of a range: five seconds of the rate, or a number of messages without a rate.
+const (
+	claimSeconds   = 5
+	unlimitedClaim = 20_000
+)
+
+// expectRange expects the status to tell how many distinct messages were moved, in a range that is at most one claim wide.
+func (r *redrive) expectRange(distinct int) {
+	GinkgoHelper()
 	status := r.GetRedrive("again").Status
-	Expect(*status.Moved).To(BeNumerically("<=", r.selected()), "moved at least")
+	least, most := int(*status.Moved), int(*status.Moved)
 	if status.AtMost != nil {
-		Expect(*status.AtMost).To(BeNumerically(">=", r.selected()), "moved at most")
-	} else {
-		Expect(*status.Moved).To(BeEquivalentTo(r.selected()), "moved")
+		most = int(*status.AtMost)
 	}
+	claim := unlimitedClaim
+	if r.rate > 0 {
+		claim = claimSeconds * r.rate
+	}
+	AddReportEntry("Redrive", ReportEntryVisibilityAlways, fmt.Sprintf(
+		"%d distinct messages moved, from %d to %d by the status, with claims of %d", distinct, least, most, claim))
+	Expect(distinct).To(And(BeNumerically(">=", least), BeNumerically("<=", most)), "distinct messages moved")
+	Expect(most-least).To(BeNumerically("<=", claim), "width of the range")
 }
 
 // moved is how often each message is in the main queue.
@@ -323,9 +370,15 @@ func watchMemory(manager *Manager) func() (before, peak int) {
 // memoryOf is what a manager has of the machine's memory, in bytes.
 func memoryOf(manager *Manager) int {
 	GinkgoHelper()
+	return sizeOfProcess(manager, "VmRSS:")
+}
+
+// sizeOfProcess is a size that Linux tells of a manager, in bytes.
+func sizeOfProcess(manager *Manager, field string) int {
+	GinkgoHelper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", manager.Command.Process.Pid))
 	Expect(err).NotTo(HaveOccurred())
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	_, rest, _ := strings.Cut(string(status), field)
 	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
 	Expect(err).NotTo(HaveOccurred())
 	return kilobytes << 10

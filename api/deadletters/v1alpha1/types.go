@@ -62,6 +62,8 @@ type Seen struct {
 	PartialReason PartialReason `json:"partialReason,omitempty"`
 	// unseen is how many messages were ready at the beginning and did not come, because others took them meanwhile.
 	Unseen int64 `json:"unseen,omitempty"`
+	// held is how many messages the Redrive or Purge held that ran meanwhile.
+	Held int64 `json:"held,omitempty"`
 	// skipped counts the messages that are left out, by reason. OtherOrigin and NoOrigin: messages of a shared queue that belong to other
 	// ConsumerQueues, or do not tell which queue they come from. NotEvaluated: where failed on the message. Undated: diedAfter or
 	// diedBefore is set, and the message does not tell when it died.
@@ -78,6 +80,8 @@ type PartialReason string
 const (
 	// PartialHeldByConsumers: others consume the queue, and hold messages.
 	PartialHeldByConsumers PartialReason = "HeldByConsumers"
+	// PartialJobRunning: a Redrive or a Purge holds messages. It paused during the look.
+	PartialJobRunning PartialReason = "JobRunning"
 	// PartialDepth: there are more messages than a look goes through.
 	PartialDepth PartialReason = "DepthReached"
 	// PartialTime: the look took too long.

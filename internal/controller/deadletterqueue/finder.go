@@ -156,6 +156,10 @@ func (f *Finder) Inspect(ctx context.Context, found Queue) (Details, *Obstacle) 
 	if !exists {
 		return Details{}, missing(name)
 	}
+	if queue.Type() == vhost.TypeStream {
+		return Details{}, stalled(v1alpha1.ReasonSourceIsStream, "queue %q is a stream, and reading a stream removes no message. "+
+			"Name a quorum queue in spec.deadLetter.queue.name of ConsumerQueue %q", name, found.ConsumerQueue.Name)
+	}
 	details := Details{
 		Source: deadletter.Source{Main: found.Names.Main, Shared: shares}, Type: cmp.Or(queue.Type(), vhost.TypeClassic),
 		Limited:              plan.MayLimitDeliveries(name, queue, observed.Policies, found.Version),

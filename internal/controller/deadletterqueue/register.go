@@ -44,8 +44,9 @@ func (u User) Uses(queue, namespace string) string {
 	return fmt.Sprintf("%s %q takes messages of queue %q", u.Kind, u.Name, queue)
 }
 
-// Register has everybody in this process who takes messages out of dead-letter queues, in the order in which they came. The first at a
-// queue has the turn, and the others wait: messages that one holds are hidden from the others. The zero Register is empty.
+// Register has the users of dead-letter queues in this process, in the order in which they came. The first user of a queue has the turn,
+// and the others wait: messages that one of them holds are hidden from the others. A browse may have a place beside a job; see Browse. The
+// zero Register is empty.
 type Register struct {
 	mu     sync.Mutex
 	places []*Place
@@ -58,61 +59,132 @@ type Place struct {
 	user     User
 	granted  func()
 	waits    bool
+	// browses says that the user may be let in beside a job of its namespace; beside is that job, once the user is.
+	browses bool
+	beside  *Place
+	// held returns how many messages a job holds that lets browses in; nil if the user lets nobody in.
+	held func() int
 }
 
 // Join gives a user the last place at a queue. If the user has to wait, granted is called when the turn has come.
 func (r *Register) Join(user User, turn Turn, granted func()) *Place {
+	return r.add(&Place{register: r, turn: turn, user: user, granted: granted})
+}
+
+// Browse is Join for a user that need not see all messages. It does not wait for a job that lets browses in.
+func (r *Register) Browse(user User, turn Turn, granted func()) *Place {
+	return r.add(&Place{register: r, turn: turn, user: user, granted: granted, browses: true})
+}
+
+func (r *Register) add(place *Place) *Place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	place := &Place{register: r, turn: turn, user: user, granted: granted}
-	place.waits = r.first(place) != nil
+	place.waits = true
 	r.places = append(r.places, place)
+	r.admit(place)
 	return place
 }
 
-// first is the place in front of another one that has the turn at its queue, or waits for it longest; nil if there is none.
-func (r *Register) first(behind *Place) *Place {
+// admit lets a place in that waits, if it need not wait any longer.
+func (r *Register) admit(place *Place) (admitted bool) {
+	if !place.waits {
+		return false
+	}
+	if place.browses {
+		place.beside = r.host(place)
+	}
+	place.waits = place.beside == nil && r.blocker(place) != nil
+	return !place.waits
+}
+
+// blocker is the place that another one waits for: the first in front, or a browse that was let in; nil if there is none.
+func (r *Register) blocker(waiting *Place) *Place {
+	isInFront := true
 	for _, place := range r.places {
-		switch {
-		case place == behind:
-			return nil
-		case place.turn.isAt(behind.turn):
+		isInFront = isInFront && place != waiting
+		if place != waiting && place.turn.isAt(waiting.turn) && (isInFront || !place.waits) {
 			return place
 		}
 	}
 	return nil
 }
 
+// host is the job that a browse may look beside of; nil if there is none. Browses slow a job down, so those of another namespace wait.
+// There is one browse at a time: two could give their messages back in another order.
+func (r *Register) host(browse *Place) *Place {
+	for _, place := range r.places {
+		if place.held != nil && place.turn.isAt(browse.turn) && place.user.Namespace == browse.user.Namespace && !r.isBrowsed(place) {
+			return place
+		}
+	}
+	return nil
+}
+
+func (r *Register) isBrowsed(job *Place) bool {
+	return slices.ContainsFunc(r.places, func(place *Place) bool { return place.beside == job })
+}
+
 // Turn is the turn that the user waits for, or has.
 func (p *Place) Turn() Turn { return p.turn }
 
-// Waits returns for whom the user waits; false if the user has the turn.
+// Waits returns for whom the user waits; false if the user need not wait.
 func (p *Place) Waits() (user User, waits bool) {
 	p.register.mu.Lock()
 	defer p.register.mu.Unlock()
-	if first := p.register.first(p); first != nil {
-		return first.user, true
+	if p.waits {
+		return p.register.blocker(p).user, true
 	}
 	return User{}, false
 }
 
-// Leave gives the place up, and tells those whose turn has come. It may be called again.
+// LetIn lets browses in beside a job that has the turn. The job has to pause while IsBrowsed; held returns how many messages it holds.
+func (p *Place) LetIn(held func() int) {
+	p.register.mu.Lock()
+	p.held = held
+	p.register.mu.Unlock()
+	p.register.admitWaiting()
+}
+
+// IsBrowsed reports whether a browse has a place beside the job.
+func (p *Place) IsBrowsed() bool {
+	p.register.mu.Lock()
+	defer p.register.mu.Unlock()
+	return p.register.isBrowsed(p)
+}
+
+// Host returns how many messages the job holds that a browse has its place beside; false if the browse has the turn for itself.
+func (p *Place) Host() (held int, hosted bool) {
+	p.register.mu.Lock()
+	host := p.beside
+	p.register.mu.Unlock()
+	if host == nil {
+		return 0, false
+	}
+	return host.held(), true
+}
+
+// Leave gives the place up, and tells those that need not wait any longer. It may be called again.
 func (p *Place) Leave() {
-	for _, next := range p.register.remove(p) {
-		next.granted()
+	p.register.mu.Lock()
+	p.register.places = slices.DeleteFunc(p.register.places, func(each *Place) bool { return each == p })
+	p.register.mu.Unlock()
+	p.register.admitWaiting()
+}
+
+// admitWaiting admits the places that need not wait any longer, and tells their users.
+func (r *Register) admitWaiting() {
+	for _, place := range r.admitted() {
+		place.granted()
 	}
 }
 
-// remove removes a place, and returns those that have the turn now and had to wait before.
-func (r *Register) remove(place *Place) (granted []*Place) {
+func (r *Register) admitted() (admitted []*Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.places = slices.DeleteFunc(r.places, func(each *Place) bool { return each == place })
-	for _, each := range r.places {
-		if each.waits && r.first(each) == nil {
-			each.waits = false
-			granted = append(granted, each)
+	for _, place := range r.places {
+		if r.admit(place) {
+			admitted = append(admitted, place)
 		}
 	}
-	return granted
+	return admitted
 }

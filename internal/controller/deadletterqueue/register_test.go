@@ -47,6 +47,45 @@ func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	topologytest.Equal(t, "places", 0, len(register.places))
 }
 
+// A browse need not see all messages, so it does not wait for a job that lets browses in. A job that comes next would not see what the
+// browse holds, so it waits for both.
+func TestABrowseBesideAJob(t *testing.T) {
+	t.Parallel()
+	register := &Register{}
+	var granted []string
+	grant := func(name string) func() { return func() { granted = append(granted, name) } }
+	job := register.Join(user("Redrive", "job"), turnAt("shop"), grant("job"))
+	early := register.Browse(user("", "early"), turnAt("shop"), grant("early"))
+	stranger := register.Browse(User{"", client.ObjectKey{Namespace: "other", Name: "stranger"}}, turnAt("shop"), grant("stranger"))
+	export := register.Join(user("", "export"), turnAt("shop"), grant("export"))
+	topologytest.Equal(t, "granted before the job lets browses in", []string(nil), granted)
+	job.LetIn(func() int { return 7 })
+	topologytest.Equal(t, "granted when it does", []string{"early"}, granted)
+	held, hosted := early.Host()
+	topologytest.Equal(t, "held by the job", 7, held)
+	topologytest.Equal(t, "beside a job", true, hosted)
+	late := register.Browse(user("", "late"), turnAt("shop"), grant("late"))
+	_, waits := late.Waits()
+	topologytest.Equal(t, "a second browse waits", true, waits)
+	stranger.Leave()
+	early.Leave()
+	topologytest.Equal(t, "granted after the first browse", []string{"early", "late"}, granted)
+	topologytest.Equal(t, "browsed by the second one", true, job.IsBrowsed())
+	job.Leave()
+	topologytest.Equal(t, "granted while a browse is left", []string{"early", "late"}, granted)
+	rival, _ := export.Waits()
+	topologytest.Equal(t, "the export waits for", user("", "late"), rival)
+	after := register.Browse(user("", "after"), turnAt("shop"), grant("after"))
+	late.Leave()
+	topologytest.Equal(t, "granted when no browse is left", []string{"early", "late", "export"}, granted)
+	_, hosted = export.Host()
+	topologytest.Equal(t, "the export is beside a job", false, hosted)
+	export.Leave()
+	topologytest.Equal(t, "granted at last", []string{"early", "late", "export", "after"}, granted)
+	_, hosted = after.Host()
+	topologytest.Equal(t, "the last browse is beside a job", false, hosted)
+}
+
 func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {
 	t.Parallel()
 	for want, user := range map[string]User{

@@ -114,6 +114,15 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			broker: func(b *brokerstest.Broker) { b.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders.dlq") }) },
 			want:   "Ready=Unknown SourceMissing Reconciling=True SourceMissing ",
 		},
+		"the dead-letter queue is a stream": {
+			broker: func(b *brokerstest.Broker) {
+				b.Change(func(s *snapshot.Snapshot) {
+					s.DropQueue("orders.dlq")
+					s.PutQueue("orders.dlq", vhost.Queue{Arguments: map[string]any{vhost.ArgQueueType: vhost.TypeStream}})
+				})
+			},
+			want: "Ready=False SourceIsStream Stalled=True SourceIsStream ",
+		},
 		"the broker refuses to count": {
 			broker: func(b *brokerstest.Broker) { b.Fail(vhost.QueueID("orders.dlq"), brokererr.ErrAccessRefused) },
 			want:   "Ready=False PermissionDenied Stalled=True PermissionDenied ",
@@ -414,6 +423,42 @@ func TestWhoHasToWaitForWhom(t *testing.T) {
 }
 
 // A manager that has just started has no connection yet, and its BrokerConnection is Ready all the same.
+// A Redrive was suspended, and another one took messages of the queue. What is there now may have died since.
+func TestARedriveThatWasOvertaken(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		began time.Duration // after the suspended one
+		spec  string
+		want  string
+	}{
+		"by a later one":   {time.Minute, all, "Ready=False Incomplete Stalled=True Incomplete "},
+		"by a dry run":     {time.Minute, `{consumerQueueRef: {name: orders}, dryRun: true}`, "Ready=Unknown Moving Reconciling=True Moving "},
+		"by nobody":        {-time.Minute, all, "Ready=Unknown Moving Reconciling=True Moving "},
+		"at another queue": {time.Minute, `{consumerQueueRef: {name: invoices}}`, "Ready=Unknown Moving Reconciling=True Moving "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.InSync(t, `{}`), all)
+			w.HoldTransfers()
+			w.Broker.SetMessages("orders.dlq", 9)
+			began := w.reconcile()
+			<-w.Mover.Begun
+			other := redriveOf("other", 0, func(r *v1alpha1.Redrive) {
+				if err := yaml.UnmarshalStrict([]byte(test.spec), &r.Spec); err != nil {
+					t.Fatal(err)
+				}
+				r.Status.StartTime = new(metav1.NewTime(began.Status.StartTime.Add(test.began)))
+				r.Status.CompletionTime, r.Status.Examined = r.Status.StartTime, new(int64(9))
+			})
+			if err := w.API.Create(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			w.HoldTransfers() // the next manager
+			topologytest.Equal(t, "conditions", test.want, ready(w.reconcile()))
+		})
+	}
+}
+
 func TestAConnectionThatIsBeingMadeIsNotWaitedForLong(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.InSync(t, `{}`), all)

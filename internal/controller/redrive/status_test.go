@@ -95,6 +95,7 @@ func TestOutcome(t *testing.T) {
 		"an unreadable message":            {transfer.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
 		"a destination that takes nothing": {transfer.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
 		"too many to hold":                 {transfer.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages that stay than one connection can hold"},
+		"too slow":                         {fmt.Errorf("%w: 9", transfer.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
 		"an unknown return":                {transfer.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
 		"no permission":                    {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},
 		"the broker is elsewhere":          {errors.New("another cluster"), false, "Unknown", "BrokerUnreachable", conditions.Reconciling, false, "another cluster"},

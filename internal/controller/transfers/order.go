@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,31 +29,57 @@ func (s *scope) takeTurn(ctx context.Context, m Move) (why string, queued bool, 
 	case granted:
 		return "", false, nil
 	case rival.Name == "":
-		return fmt.Sprintf("%d Redrives and Purges take messages through BrokerConnection %q",
-			turnsOfConnection, m.Turn.Connection.Name), true, nil
+		return "too many Redrives and Purges have begun; this one begins when another has ended", true, nil
 	}
 	return rival.Uses(m.Turn.Queue, s.before.GetNamespace()), true, nil
 }
 
 // whoComesFirst finds another object for the same ConsumerQueue that has its turn before this one.
 func (s *scope) whoComesFirst(ctx context.Context) (first Job, waits bool, err error) {
+	jobs, err := s.jobsOfConsumerQueue(ctx)
+	for _, other := range jobs {
+		if !wantsTurn(other) || !isBefore(other, s.before) {
+			continue
+		}
+		if s.Tasks.statuses[other.Kind].IsOlder(other.Object) { // it may have ended
+			return Job{}, false, statuswriter.ErrStaleCache
+		}
+		return other, true, nil
+	}
+	return Job{}, false, err
+}
+
+// jobsOfConsumerQueue lists the jobs of the same ConsumerQueue, this one included.
+func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error) {
 	for _, kind := range []Kind{Redrive, Purge} {
-		jobs, err := kind.list(ctx, s.Client, client.InNamespace(s.before.GetNamespace()),
+		found, err := kind.list(ctx, s.Client, client.InNamespace(s.before.GetNamespace()),
 			client.MatchingFields{deadletterqueue.IndexConsumerQueue: s.before.ConsumerQueue})
 		if err != nil {
-			return Job{}, false, err
+			return nil, err
 		}
-		for _, other := range jobs {
-			if other.ConsumerQueue != s.before.ConsumerQueue || !wantsTurn(other) || !isBefore(other, s.before) {
-				continue
-			}
-			if s.Tasks.statuses[kind].IsOlder(other.Object) { // it may have ended
-				return Job{}, false, statuswriter.ErrStaleCache
-			}
-			return other, true, nil
-		}
+		// The index has the ConsumerQueues that Redrives move messages to, too.
+		jobs = append(jobs, slices.DeleteFunc(found, func(job Job) bool { return job.ConsumerQueue != s.before.ConsumerQueue })...)
 	}
-	return Job{}, false, nil
+	return jobs, nil
+}
+
+// whyOvertaken is the Halt of a job that was suspended or stalled while another one took messages of the queue; nil if none did. The
+// messages that are left of its total may have died since, and nothing tells them apart.
+func (s *scope) whyOvertaken(ctx context.Context) (*Halt, error) {
+	if !s.before.hasBegun() {
+		return nil, nil
+	}
+	jobs, err := s.jobsOfConsumerQueue(ctx)
+	for _, other := range jobs {
+		began := other.Status.StartTime
+		if other.DryRun || began == nil || !began.After(s.status.StartTime.Time) || Number(other.Status.Examined) == 0 {
+			continue
+		}
+		return Failed(v1alpha1.ReasonIncomplete, fmt.Sprintf(
+			"%s; %s %q has taken messages of queue %q since, so this %s cannot tell which of the others it had counted. Create another one "+
+				"for them", s.work.Tally(), other.Kind, other.GetName(), s.status.Source, s.Kind)), nil
+	}
+	return nil, err
 }
 
 // wantsTurn says whether an object will take messages as soon as it can.

@@ -119,6 +119,11 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if wrong != nil {
 		return s.halt(ctx, *wrong)
 	}
+	if why, err := s.whyOvertaken(ctx); err != nil {
+		return 0, err
+	} else if why != nil {
+		return s.halt(ctx, *why)
+	}
 	s.setLocation(m)
 	if rival, queued, err := s.takeTurn(ctx, m); err != nil {
 		return 0, err

@@ -116,6 +116,11 @@ func WhyEnded(kind Kind, status *v1alpha1.TransferStatus, tally string, err erro
 			"%s; %s. Queue %q has more messages that stay than one connection can hold: move those in front without a selection, or raise "+
 				"channel_max of the broker, then create another %s", tally, conditions.ErrorSummary(err), status.Source, kind))
 	}
+	if errors.Is(err, transfer.ErrTooSlow) {
+		return Failed(v1alpha1.ReasonTooSlow, fmt.Sprintf(
+			"%s; %s. Select by reasons, headers or diedBefore instead of an expression on the body, then create another %s",
+			tally, conditions.ErrorSummary(err), kind))
+	}
 	return WhyBrokerRefuses(err)
 }
 

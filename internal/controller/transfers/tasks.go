@@ -15,8 +15,15 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// turnsOfConnection is how many transfers take messages through one BrokerConnection at a time.
-const turnsOfConnection = 4
+// How many jobs may take messages at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
+const (
+	// namespaceSlots is for the jobs of a namespace that move, delete or count. Those that wait for a queue or for the broker have no slot,
+	// so they hold up no other job.
+	namespaceSlots = 4
+	// namespaceJobs is for all jobs of a namespace that have begun, and processJobs for those of all namespaces.
+	namespaceJobs = 8
+	processJobs   = 32
+)
 
 // Tasks are the Redrives and Purges that have their turn. Each transfer goes on by itself, and has its object reconciled when its state
 // changes and when it has ended.
@@ -61,6 +68,11 @@ type Task struct {
 // HasBegun says whether there is a transfer, or was one.
 func (t Task) HasBegun() bool { return t.cancel != nil }
 
+// waits reports whether the transfer waits for a queue or for the broker.
+func (t Task) waits() bool {
+	return t.runs() && t.Progress.State != "" && t.Progress.State != transfer.Connecting && t.Progress.State != transfer.Moving
+}
+
 // runs says whether the transfer has not ended yet.
 func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 
@@ -85,8 +97,8 @@ func (t *Tasks) look(key Key, uid types.UID) Task {
 	return Task{}
 }
 
-// claim gives an object a turn. If the object has to wait, rival has the turn at the queue; it is the zero User if the connection has no
-// more turns. The object is woken when the turn has come, or a turn of the connection is given up.
+// claim gives an object a turn. If the object has to wait, rival has the turn at the queue; it is the zero User if there is no slot. The
+// object is woken when the turn has come, or a slot is free.
 func (t *Tasks) claim(key Key, uid types.UID, wanted deadletterqueue.Turn) (rival deadletterqueue.User, granted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,13 +110,7 @@ func (t *Tasks) claim(key Key, uid types.UID, wanted deadletterqueue.Turn) (riva
 		t.queued[key] = true
 		return key.user(), false
 	}
-	taken := 0
-	for _, has := range t.of {
-		if has.turn.Connection == wanted.Connection {
-			taken++
-		}
-	}
-	if taken >= turnsOfConnection {
+	if !t.hasSlot(key.Namespace) {
 		t.leave(key)
 		t.queued[key] = true
 		return deadletterqueue.User{}, false
@@ -115,6 +121,21 @@ func (t *Tasks) claim(key Key, uid types.UID, wanted deadletterqueue.Turn) (riva
 	delete(t.queued, key)
 	t.of[key] = &Task{uid: uid, turn: wanted}
 	return deadletterqueue.User{}, true
+}
+
+// hasSlot reports whether another job of a namespace may begin.
+func (t *Tasks) hasSlot(namespace string) bool {
+	begun, slots := 0, 0
+	for key, has := range t.of {
+		if key.Namespace != namespace {
+			continue
+		}
+		begun++
+		if !has.waits() {
+			slots++
+		}
+	}
+	return slots < namespaceSlots && begun < namespaceJobs && len(t.of) < processJobs
 }
 
 // placeAt is the place of an object at a queue.
@@ -153,15 +174,26 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 	begun.Move, begun.cancel, begun.done, begun.settings, begun.writtenAt = m, cancel, make(chan struct{}), settings, now
 	begun.Progress = transfer.Progress{Moved: config.Moved, Unsure: config.Unsure, Apart: config.MovedApart}
 	begun.config = config
+	place := t.places[key]
 	t.mu.Unlock()
+	if !config.DryRun { // a count must see all messages
+		place.LetIn(func() int { return t.progressOf(begun).Held })
+	}
 	config.Settings = func() transfer.Settings {
+		paused := place.IsBrowsed()
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		return begun.settings
+		settings := begun.settings
+		settings.Paused = paused
+		return settings
 	}
 	config.Report = func(progress transfer.Progress) {
-		if t.report(begun, progress) {
+		changed, freed := t.report(begun, progress)
+		if changed {
 			t.wakeUp(key)
+		}
+		if freed {
+			t.wakeQueued()
 		}
 	}
 	go func() {
@@ -176,17 +208,35 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 	}()
 }
 
+func (t *Tasks) progressOf(task *Task) transfer.Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return task.Progress
+}
+
 func (t *Tasks) wakeUp(key Key) { t.wake[key.Kind](key.ObjectKey) }
 
-// report records the progress of a transfer, and reports whether the status has to be written: the transfer does something else now, or
-// needs another claim.
-func (t *Tasks) report(of *Task, progress transfer.Progress) (changed bool) {
+// report records the progress of a transfer. The status has to be written if the transfer does something else now, or needs another claim.
+// A slot is free if the transfer has begun to wait.
+func (t *Tasks) report(of *Task, progress transfer.Progress) (changed, freed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of.config.Report(progress)
-	before := of.Progress
+	before, waited := of.Progress, of.waits()
 	of.Progress = progress
-	return before.State != progress.State || before.Moved+before.InFlight != progress.Moved+progress.InFlight && of.needsClaim()
+	changed = before.State != progress.State || before.Moved+before.InFlight != progress.Moved+progress.InFlight && of.needsClaim()
+	return changed, !waited && of.waits()
+}
+
+// wakeQueued wakes the objects that wait for a slot.
+func (t *Tasks) wakeQueued() {
+	t.mu.Lock()
+	woken := slices.Collect(maps.Keys(t.queued))
+	clear(t.queued)
+	t.mu.Unlock()
+	for _, waiting := range woken {
+		t.wakeUp(waiting)
+	}
 }
 
 // needsClaim reports whether the transfer of a task needs another claim.
@@ -246,14 +296,9 @@ func (t *Tasks) drop(key Key, uid types.UID) {
 		t.leave(key)
 	}
 	delete(t.queued, key)
-	var woken []Key
-	if had {
-		woken = slices.Collect(maps.Keys(t.queued))
-		clear(t.queued)
-	}
 	t.mu.Unlock()
-	for _, waiting := range woken {
-		t.wakeUp(waiting)
+	if had {
+		t.wakeQueued()
 	}
 }
 

@@ -69,21 +69,47 @@ func TestATurnInWhichNothingHasBegunIsGrantedAgain(t *testing.T) {
 	topologytest.Equal(t, "rival", key("orders").user(), rival)
 }
 
-func TestAConnectionHasFourTurns(t *testing.T) {
+// Jobs that wait for their destination may wait for days. They hold up no other job, and one namespace holds up no other.
+func TestSlotsOfANamespace(t *testing.T) {
 	t.Parallel()
 	told := controllertest.NewTold()
 	r := newTasks(t, told.Tell)
-	for _, name := range []string{"a", "b", "c", "d"} {
-		_, granted := r.claim(key(name), "1", turnAt("default", name))
-		topologytest.Equal(t, name+" has a turn", true, granted)
+	broker := brokerstest.NewMover(nil)
+	begun := map[string]transfer.Config{}
+	begin := func(name string) (granted bool) {
+		rival, granted := r.claim(key(name), "1", turnAt("default", name))
+		topologytest.Equal(t, "rival at the queue", deadletterqueue.User{}, rival)
+		if granted {
+			r.begin(key(name), Move{Broker: broker}, silent(0), transfer.Settings{}, time.Now())
+			begun[name] = <-broker.Begun
+		}
+		return granted
 	}
-	rival, granted := r.claim(key("e"), "1", turnAt("default", "e"))
-	topologytest.Equal(t, "the fifth has a turn", false, granted)
-	topologytest.Equal(t, "its rival", deadletterqueue.User{}, rival)
-	_, granted = r.claim(key("f"), "1", turnAt("other", "f"))
-	topologytest.Equal(t, "one of another connection has a turn", true, granted)
-	r.drop(key("b"), "1")
-	topologytest.Equal(t, "woken", key("e").ObjectKey, <-told)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		topologytest.Equal(t, name+" begins", true, begin(name))
+	}
+	topologytest.Equal(t, "the fifth begins", false, begin("e"))
+	stranger := Key{Redrive, client.ObjectKey{Namespace: "other", Name: "f"}}
+	_, granted := r.claim(stranger, "1", turnAt("default", "f"))
+	topologytest.Equal(t, "one of another namespace begins", true, granted)
+
+	for i, name := range []string{"a", "b", "c", "d"} {
+		begun[name].Report(transfer.Progress{State: transfer.DestinationFull})
+		topologytest.Equal(t, "woken for the state", key(name).ObjectKey, <-told)
+		if i == 0 {
+			topologytest.Equal(t, "woken for the slot", key("e").ObjectKey, <-told)
+		}
+	}
+	for _, name := range []string{"e", "g", "h", "i"} {
+		topologytest.Equal(t, name+" begins while others wait", true, begin(name))
+	}
+	for _, name := range []string{"e", "g", "h", "i"} {
+		begun[name].Report(transfer.Progress{State: transfer.Blocked})
+		topologytest.Equal(t, "woken for the state", key(name).ObjectKey, <-told)
+	}
+	topologytest.Equal(t, "the ninth begins though all wait", false, begin("j"))
+	r.drop(stranger, "1")
+	topologytest.Equal(t, "woken", key("j").ObjectKey, <-told)
 }
 
 func TestATransferTellsOfItsStatesAndOfItsEnd(t *testing.T) {
@@ -168,4 +194,30 @@ func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
 	look.Leave()
 	_, granted := r.claim(key("older"), "2", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "the older one has the turn", true, granted)
+}
+
+// A browse slows a job down that moves messages, and does not hide any from it. A count would not see what the browse holds.
+func TestAJobPausesForABrowse(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ dryRun, letsIn bool }{"moves": {false, true}, "counts": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTasks(t, controllertest.NewTold().Tell)
+			broker := brokerstest.NewMover(nil)
+			r.claim(key("job"), "1", turnAt("default", "orders.dlq"))
+			config := silent(0)
+			config.DryRun = test.dryRun
+			r.begin(key("job"), Move{Broker: broker}, config, transfer.Settings{}, time.Now())
+			begun := <-broker.Begun
+			topologytest.Equal(t, "paused at first", false, begun.Settings().Paused)
+			begun.Report(transfer.Progress{Held: 7})
+			browse := r.users.Browse(deadletterqueue.User{ObjectKey: key("orders").ObjectKey}, turnAt("default", "orders.dlq"), func() {})
+			held, hosted := browse.Host()
+			topologytest.Equal(t, "the browse is let in", test.letsIn, hosted)
+			topologytest.Equal(t, "held", map[bool]int{true: 7}[test.letsIn], held)
+			topologytest.Equal(t, "paused", test.letsIn, begun.Settings().Paused)
+			browse.Leave()
+			topologytest.Equal(t, "paused at the end", false, begun.Settings().Paused)
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package amqpconn
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -17,17 +18,30 @@ const (
 	// connection that keeps no body may always keep one, so none waits for another.
 	ConnectionBodies = 24 << 20
 	processBodies    = 48 << 20
+	// largeBody is a body of which a few make more garbage than the collector keeps up with on a busy machine. The connection that gets
+	// such a body waits for a collection after every garbageLimit bytes of them.
+	largeBody    = 1 << 20
+	garbageLimit = 24 << 20
 )
 
-// keptByProcess is how many bytes of bodies all connections keep.
-var keptByProcess atomic.Int64
+// keptByProcess is how many bytes of bodies all connections keep, and uncollected how many of large ones came since the last collection.
+var keptByProcess, uncollected atomic.Int64
 
-// bodies counts the bodies of a connection that its user has not released.
+// collect waits for a collection of garbage if it is due before room is made for a body.
+func collect(size int64) {
+	if size >= largeBody && uncollected.Add(size) > garbageLimit {
+		uncollected.Store(size)
+		runtime.GC()
+	}
+}
+
+// bodies are the bodies of a connection that its user has not released.
 type bodies struct {
 	largest int64
 
 	mu   sync.Mutex
-	kept int64
+	of   map[delivery][]byte
+	kept int64 // bytes of them
 	// closed says that the connection has ended.
 	closed bool
 	// full are the consumers that have dropped a body for lack of room. They drop all later ones, too: the order of messages stays.
@@ -43,52 +57,72 @@ type delivery struct {
 }
 
 func newBodies(largest int64) *bodies {
-	return &bodies{largest: largest, full: map[string]bool{}, dropped: map[delivery]int64{}}
+	return &bodies{largest: largest, of: map[delivery][]byte{}, full: map[string]bool{}, dropped: map[delivery]int64{}}
 }
 
-// keep reports whether a body is kept, and counts it.
-func (b *bodies) keep(message delivery, size int64) bool {
+// keep returns the room for a body, or that the body is dropped.
+func (b *bodies) keep(message delivery, size int64) (room []byte, dropped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if size <= b.largest && !b.full[message.consumer] && b.hasRoom(size) {
+		collect(size)
+		room = make([]byte, size)
+		b.of[message] = room
 		b.kept += size
 		keptByProcess.Add(size)
-		return true
+		return room, false
 	}
 	b.dropped[message] = size
 	b.full[message.consumer] = b.full[message.consumer] || size <= b.largest
-	return false
+	return nil, true
 }
 
 func (b *bodies) hasRoom(size int64) bool {
-	return b.kept == 0 || b.kept+size <= ConnectionBodies && keptByProcess.Load()+size <= processBodies
+	return !b.closed && (b.kept == 0 || b.kept+size <= ConnectionBodies && keptByProcess.Load()+size <= processBodies)
 }
 
-// release says that a body of this size is not needed any more.
-func (b *bodies) release(size int64) {
+// release forgets the body of a message.
+func (b *bodies) release(message delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.closed {
-		b.kept -= size
-		keptByProcess.Add(-size)
-	}
+	size := int64(len(b.of[message]))
+	delete(b.of, message)
+	b.kept -= size
+	keptByProcess.Add(-size)
 }
 
 // close releases all bodies.
 func (b *bodies) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.closed {
-		keptByProcess.Add(-b.kept)
-		b.closed, b.kept = true, 0
+	keptByProcess.Add(-b.kept)
+	b.kept, b.closed = 0, true
+	clear(b.of)
+}
+
+// Unsettled is how many messages the connection has received that are neither acknowledged nor given back.
+func (l *Conn) Unsettled() int {
+	state := l.Socket.incoming.state
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	count := 0
+	for _, channel := range state.channels {
+		count += channel.deliveries.count()
 	}
+	return count
+}
+
+// Body returns the body of a message, which the AMQP library has not seen.
+func (l *Conn) Body(message *amqp.Delivery) []byte {
+	b := l.Socket.incoming.state.bodies
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of[delivery{message.ConsumerTag, message.DeliveryTag}]
 }
 
 // Release says that the body of a message is not needed any more.
 func (l *Conn) Release(message *amqp.Delivery) {
-	if len(message.Body) > 0 {
-		l.Socket.incoming.state.bodies.release(int64(len(message.Body)))
-	}
+	l.Socket.incoming.state.bodies.release(delivery{message.ConsumerTag, message.DeliveryTag})
 }
 
 // Dropped reports whether the body of a message was dropped as it arrived, with its size. It was too large if no connection keeps such a

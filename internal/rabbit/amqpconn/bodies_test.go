@@ -13,24 +13,24 @@ func TestBodiesAreDroppedWhenMemoryIsUsed(t *testing.T) { //nolint:paralleltest 
 		connection int
 		consumer   string
 		size       int64
-		release    int64 // before the message arrives
+		release    bool // the first message, before this one arrives
 	}
 	for name, test := range map[string]struct {
 		steps []step
 		kept  []bool
 	}{
-		"small ones":                        {[]step{{0, "a", 100, 0}, {0, "a", 100, 0}}, []bool{true, true}},
-		"the largest one":                   {[]step{{0, "a", 16 * mib, 0}}, []bool{true}},
-		"a larger one, which others follow": {[]step{{0, "a", 16*mib + 1, 0}, {0, "a", 100, 0}}, []bool{false, true}},
+		"small ones":                        {[]step{{0, "a", 100, false}, {0, "a", 100, false}}, []bool{true, true}},
+		"the largest one":                   {[]step{{0, "a", 16 * mib, false}}, []bool{true}},
+		"a larger one, which others follow": {[]step{{0, "a", 16*mib + 1, false}, {0, "a", 100, false}}, []bool{false, true}},
 		"more than a connection keeps": {
-			[]step{{0, "a", 15 * mib, 0}, {0, "a", 15 * mib, 0}, {0, "a", 100, 0}}, []bool{true, false, false},
+			[]step{{0, "a", 15 * mib, false}, {0, "a", 15 * mib, false}, {0, "a", 100, false}}, []bool{true, false, false},
 		},
 		"another consumer, after the release": {
-			[]step{{0, "a", 15 * mib, 0}, {0, "a", 15 * mib, 0}, {0, "b", 15 * mib, 15 * mib}}, []bool{true, false, true},
+			[]step{{0, "a", 15 * mib, false}, {0, "a", 15 * mib, false}, {0, "b", 15 * mib, true}}, []bool{true, false, true},
 		},
-		"one after the other": {[]step{{0, "a", 15 * mib, 0}, {0, "a", 15 * mib, 15 * mib}}, []bool{true, true}},
+		"one after the other": {[]step{{0, "a", 15 * mib, false}, {0, "a", 15 * mib, true}}, []bool{true, true}},
 		"more than the process keeps": {
-			[]step{{0, "a", 16 * mib, 0}, {1, "a", 16 * mib, 0}, {2, "a", 8 * mib, 0}, {2, "a", 9 * mib, 0}, {3, "a", 16 * mib, 0}},
+			[]step{{0, "a", 16 * mib, false}, {1, "a", 16 * mib, false}, {2, "a", 8 * mib, false}, {2, "a", 9 * mib, false}, {3, "a", 16 * mib, false}},
 			[]bool{true, true, true, false, true},
 		},
 	} {
@@ -39,8 +39,11 @@ func TestBodiesAreDroppedWhenMemoryIsUsed(t *testing.T) { //nolint:paralleltest 
 			var kept []bool
 			for i, step := range test.steps {
 				connection := connections[step.connection]
-				connection.release(step.release)
-				kept = append(kept, connection.keep(delivery{step.consumer, uint64(i)}, step.size))
+				if step.release {
+					connection.release(delivery{"a", 0})
+				}
+				room, dropped := connection.keep(delivery{step.consumer, uint64(i)}, step.size)
+				kept = append(kept, !dropped && int64(len(room)) == step.size)
 			}
 			if difference := cmp.Diff(test.kept, kept); difference != "" {
 				t.Error(difference)

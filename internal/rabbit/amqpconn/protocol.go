@@ -63,7 +63,24 @@ type channelState struct {
 	consumer string
 	body     int64 // how much of the body is to arrive
 	discard  bool  // the body
+	// gathered has room for the body if the body is kept, and header is the frame that the AMQP library sees once the body is there.
+	gathered []byte
+	header   []byte
 }
+
+// fate is what becomes of a frame that has arrived.
+type fate int
+
+const (
+	// passOn has the AMQP library read the frame.
+	passOn fate = iota
+	// discard leaves out part of a body that nobody wants.
+	discard
+	// holdBack keeps a header until the body is there.
+	holdBack
+	// gather keeps part of a body. The AMQP library would copy it, and hold the latest body of each channel.
+	gather
+)
 
 func newProtocol(largestBody int64, blocked func(amqp.Blocking)) *protocol {
 	// The broker answers the protocol header with connection.start.
@@ -129,14 +146,14 @@ func (c *channelState) sent(sent method, args *arguments) {
 	}
 }
 
-// received checks a frame that arrives, by its head and up to longestReceived bytes of its payload. It says whether the frame is to be
-// discarded, and changes the payload where the body that follows is.
-func (p *protocol) received(frame head, payload []byte) (discard bool, err error) {
+// received checks a frame that arrives, by its head and up to longestReceived bytes of its payload. It changes the payload of a header if
+// the library does not see the body that follows.
+func (p *protocol) received(frame head, payload []byte) (fate, error) {
 	if isKnown := frame.kind >= frameMethod && frame.kind <= frameBody; !isKnown {
-		return false, nil // a heartbeat, or what the library refuses: a server of another protocol, perhaps
+		return passOn, nil // a heartbeat, or what the library refuses: a server of another protocol, perhaps
 	}
 	if frame.size > UsualFrameMax-headSize-endSize {
-		return false, fmt.Errorf("a frame of %d bytes is %w: %d were agreed", frame.size, ErrTooLarge, UsualFrameMax)
+		return passOn, fmt.Errorf("a frame of %d bytes is %w: %d were agreed", frame.size, ErrTooLarge, UsualFrameMax)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,23 +161,45 @@ func (p *protocol) received(frame head, payload []byte) (discard bool, err error
 	switch frame.kind {
 	case frameMethod:
 		args := &arguments{rest: payload}
-		err = p.receivedMethod(frame.channel, channel, args)
+		err := p.receivedMethod(frame.channel, channel, args)
 		if args.short {
-			return false, errors.New("a frame ends too early")
+			return passOn, errors.New("a frame ends too early")
 		}
-		return false, err
+		return passOn, err
 	case frameHeader:
 		if channel == nil || channel.content == (method{}) || len(payload) < 12 {
-			return false, fmt.Errorf("the header of a message was %w", errUnasked)
+			return passOn, fmt.Errorf("the header of a message was %w", errUnasked)
 		}
-		return false, p.receivedHeader(channel, frame.size, contentSize(payload))
+		return p.receivedHeader(channel, frame.size, contentSize(payload))
 	default:
 		if channel == nil || frame.size == 0 || int64(frame.size) > channel.body {
-			return false, fmt.Errorf("the body of a message was %w", errUnasked)
+			return passOn, fmt.Errorf("the body of a message was %w", errUnasked)
 		}
 		channel.body -= int64(frame.size)
-		return channel.discard, nil
+		if channel.discard {
+			return discard, nil
+		}
+		return gather, nil
 	}
+}
+
+// holdBack keeps the header of a message whose body is to arrive.
+func (p *protocol) holdBack(number uint16, header []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.channels[number].header = header
+}
+
+// gather returns the room for a part of a body whose head has arrived, and the header of the message if that is the last part.
+func (p *protocol) gather(frame head) (room, header []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	channel := p.channels[frame.channel]
+	room, channel.gathered = channel.gathered[:frame.size], channel.gathered[frame.size:]
+	if channel.body == 0 {
+		header, channel.header, channel.gathered = channel.header, nil, nil // an empty slice would hold the body
+	}
+	return room, header
 }
 
 func (p *protocol) receivedMethod(number uint16, channel *channelState, args *arguments) error {
@@ -243,39 +282,38 @@ func (c *channelState) delivered(received method, number uint64) error {
 	return nil
 }
 
-// receivedHeader takes note of how large a message is whose header arrives, and sets the size to zero if the body is to be discarded.
-func (p *protocol) receivedHeader(channel *channelState, header int, size []byte) error {
+// receivedHeader takes note of how large a message is whose header arrives. It sets the size to zero, since the library sees no body.
+func (p *protocol) receivedHeader(channel *channelState, header int, size []byte) (fate, error) {
 	body := binary.BigEndian.Uint64(size)
 	if body > largestMessage {
-		return fmt.Errorf("a message of %d bytes is %w: at most %d are taken", body, ErrTooLarge, largestMessage)
+		return passOn, fmt.Errorf("a message of %d bytes is %w: at most %d are taken", body, ErrTooLarge, largestMessage)
 	}
-	channel.discard = p.bodies == nil || channel.content == basicReturn ||
-		!p.bodies.keep(delivery{channel.consumer, channel.deliveries.last}, int64(body))
-	channel.body = int64(body)
+	clear(size)
+	channel.body, channel.discard = int64(body), true
 	isReturn := channel.content == basicReturn
 	channel.content = method{}
 	if isReturn {
-		return channel.receivedReturn(header, size)
+		return passOn, channel.receivedReturn(header)
 	}
 	cost := deliveryCost + headerFactor*int64(header)
 	most := int64(waitingLimit)
 	if p.bodies != nil {
 		most = readLimit
-	}
-	if channel.discard {
-		clear(size)
+		channel.gathered, channel.discard = p.bodies.keep(delivery{channel.consumer, channel.deliveries.last}, channel.body)
 	}
 	channel.deliveries.charge(cost)
-	if channel.deliveries.total > most {
-		return fmt.Errorf("the messages that are not acknowledged are %w: %d of them take more than %d bytes",
+	switch {
+	case channel.deliveries.total > most:
+		return passOn, fmt.Errorf("the messages that are not acknowledged are %w: %d of them take more than %d bytes",
 			ErrTooLarge, channel.deliveries.count(), most)
+	case channel.discard, channel.body == 0:
+		return passOn, nil
 	}
-	return nil
+	return holdBack, nil
 }
 
 // receivedReturn takes note of a message that the broker returns. All of them were published, and wait for their confirms.
-func (c *channelState) receivedReturn(header int, size []byte) error {
-	clear(size)
+func (c *channelState) receivedReturn(header int) error {
 	if c.returned += int64(header); c.returned > c.publishes.total+deliveryCost*int64(c.publishes.count()) {
 		return fmt.Errorf("a returned message was %w", errUnasked)
 	}

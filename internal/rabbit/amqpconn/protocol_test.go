@@ -2,6 +2,7 @@ package amqpconn
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -194,17 +195,20 @@ func TestShortFrames(t *testing.T) {
 	}
 }
 
-// Bodies that nobody wants are discarded, and the library sees messages without bodies. Frames are understood in whatever pieces they come.
+// The library sees messages without bodies: those that nobody wants are discarded, and the others are kept. Frames are understood in
+// whatever pieces they come.
 func TestFramesInPieces(t *testing.T) {
 	t.Parallel()
 	write := slices.Concat([]byte("AMQP\x00\x00\x09\x01"), methodFrame(1, channelOpen, ""), methodFrame(1, basicQos, uint32(0), uint16(5), byte(0)),
 		methodFrame(1, basicConsume, uint16(0), "q", "tag"), methodFrame(1, basicPublish, uint16(0), "", "q", byte(0)), header(1, 30000, 2), body(1, 30000))
-	delivery, reply := methodFrame(1, basicDeliver, "tag", uint64(1), byte(0), "", "key"), methodFrame(1, method{20, 11}, uint32(0))
-	read := slices.Concat(reply, delivery, header(1, 30003, 500), body(1, 30000), body(1, 3), reply)
-	want := slices.Concat(reply, delivery, header(1, 0, 500), reply)
-	for _, size := range []int{1, 2, 7, 13, 100, 1 << 20} {
+	delivered, reply := methodFrame(1, basicDeliver, "tag", uint64(1), byte(0), "", "key"), methodFrame(1, method{20, 11}, uint32(0))
+	text := bytes.Repeat([]byte("abc"), 10_001)
+	read := slices.Concat(reply, delivered, header(1, 30003, 500), frameOf(frameBody, 1, text[:30000]), frameOf(frameBody, 1, text[30000:]), reply)
+	want := slices.Concat(reply, delivered, header(1, 0, 500), reply)
+	for i, size := range []int{1, 2, 7, 13, 100, 1 << 20, 1, 7, 1 << 20} {
 		ours, theirs := net.Pipe()
-		s := newSocket(ours, ours, newProtocol(0, nil), nil)
+		keeps := i > 5
+		s := newSocket(ours, ours, newProtocol(map[bool]int64{true: LargestBody}[keeps], nil), nil)
 		go func() {
 			_, _ = io.CopyN(io.Discard, theirs, int64(len(write)))
 			for piece := range slices.Chunk(read, size) {
@@ -223,6 +227,12 @@ func TestFramesInPieces(t *testing.T) {
 		}
 		if difference := cmp.Diff(want, got); difference != "" {
 			t.Errorf("in pieces of %d: %s", size, difference)
+		}
+		if kept := s.incoming.state.bodies; keeps && !bytes.Equal(kept.of[delivery{"tag", 1}], text) {
+			t.Errorf("in pieces of %d: another body was kept", size)
+		}
+		if s.incoming.state.channels[1].gathered != nil {
+			t.Errorf("in pieces of %d: the channel holds the body", size)
 		}
 		_ = s.Close()
 	}

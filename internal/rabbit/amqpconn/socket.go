@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 
@@ -82,6 +83,8 @@ type incoming struct {
 	state *protocol
 	pace  *rate.Limiter // nil if the broker may send as fast as it can
 	rest  int           // of the current frame, to be returned
+	// ready is a header whose body is there, to be returned before anything else is read.
+	ready []byte
 
 	closed context.Context // the life of the socket, not of a call
 	close  context.CancelFunc
@@ -99,17 +102,22 @@ func newIncoming(from net.Conn, state *protocol, pace *rate.Limiter) incoming {
 }
 
 func (in *incoming) Read(bytes []byte) (int, error) {
-	for in.rest == 0 {
+	for in.rest == 0 && len(in.ready) == 0 {
 		if err := in.next(); err != nil {
 			return 0, err
 		}
+	}
+	if len(in.ready) > 0 {
+		n := copy(bytes, in.ready)
+		in.ready = in.ready[n:]
+		return n, nil
 	}
 	n, err := in.from.Read(bytes[:min(len(bytes), in.rest)])
 	in.rest -= n
 	return n, err
 }
 
-// next checks the next frame, and discards it if it is part of a body that nobody wants.
+// next checks the next frame. It takes frames that the library does not see.
 func (in *incoming) next() error {
 	start, err := in.from.Peek(headSize)
 	if err != nil {
@@ -122,7 +130,7 @@ func (in *incoming) next() error {
 			return err
 		}
 	}
-	discard, err := in.state.received(frame, start[headSize:])
+	fate, err := in.state.received(frame, start[headSize:])
 	if err != nil {
 		in.mu.Lock()
 		in.refusal = err
@@ -134,12 +142,33 @@ func (in *incoming) next() error {
 			return net.ErrClosed
 		}
 	}
-	if discard {
-		_, err := in.from.Discard(whole)
+	switch fate {
+	case discard:
+		_, err = in.from.Discard(whole)
+	case holdBack:
+		header := make([]byte, whole)
+		_, err = io.ReadFull(in.from, header)
+		in.state.holdBack(frame.channel, header)
+	case gather:
+		err = in.gather(frame)
+	default:
+		in.rest = whole
+	}
+	return err
+}
+
+// gather reads part of a body.
+func (in *incoming) gather(frame head) error {
+	if _, err := in.from.Discard(headSize); err != nil {
 		return err
 	}
-	in.rest = whole
-	return nil
+	room, header := in.state.gather(frame)
+	if _, err := io.ReadFull(in.from, room); err != nil {
+		return err
+	}
+	in.ready = header
+	_, err := in.from.Discard(endSize)
+	return err
 }
 
 // refused is why the connection was ended.

@@ -35,6 +35,9 @@ func BenchmarkMove(b *testing.B) {
 				vh.DeclareQueue(source, quorum(vh, nil))
 				vh.DeclareQueue(destination, quorum(vh, nil))
 				bodies := make([]string, size.messages)
+				if testing.Short() { // to see that it works
+					bodies = bodies[:size.messages/100]
+				}
 				for i := range bodies {
 					bodies[i] = strings.Repeat("x", size.bytes)
 				}

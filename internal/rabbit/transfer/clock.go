@@ -11,10 +11,9 @@ import (
 
 // tick does what the clock asks for: it acknowledges, has another try, looks at queues, and reports.
 func (p *pass) tick(now time.Time) error {
-	if err := p.intake.flush(now.Sub(p.idleSince) > 10*tick); err != nil {
+	if err := p.flush(now); err != nil {
 		return err
 	}
-	p.unflushed = 0
 	p.pace.set(p.Settings().Rate)
 	if !p.until.IsZero() && now.After(p.until) {
 		p.until = time.Time{}
@@ -22,8 +21,8 @@ func (p *pass) tick(now time.Time) error {
 	switch {
 	case p.Limited && len(p.waiting) > 0 && p.state != DestinationBusy && now.Sub(p.takenAt) > passLimit:
 		p.stop(ErrWaitedTooLong)
-	case !p.Limited && !p.blocked && now.Sub(p.began) > passLimit && (p.held > 0 || len(p.waiting) > 0):
-		p.stop(errPassOver)
+	case !p.Limited && !p.blocked && now.Sub(p.began) > p.holdLimit() && (p.held > 0 || len(p.waiting) > 0):
+		p.stop(p.whyOver(now))
 	}
 	if p.stopping && now.Sub(p.stoppedAt) > settleLimit {
 		if len(p.outlet.inFlight) > 0 {
@@ -41,6 +40,33 @@ func (p *pass) tick(now time.Time) error {
 		p.report(p.now())
 	}
 	return p.publish()
+}
+
+// flush acknowledges what was confirmed, unless the transfer pauses: each acknowledgement brings another message.
+func (p *pass) flush(now time.Time) error {
+	if p.isPaused() {
+		return nil
+	}
+	p.unflushed = 0
+	return p.intake.flush(now.Sub(p.idleSince) > 10*tick)
+}
+
+// holdLimit is how long the pass may hold messages.
+func (p *pass) holdLimit() time.Duration {
+	if p.DryRun && p.look == nil {
+		return dryRunLimit
+	}
+	return passLimit
+}
+
+// whyOver is why a pass ends that has held messages for long enough. The next one comes as far as this one if nothing was moved, and all
+// the time went into looking at messages.
+func (p *pass) whyOver(now time.Time) error {
+	hasWaited := len(p.waiting) > 0 || len(p.inFlight()) > 0 || now.Sub(p.takenAt) > idleLimit
+	if p.look != nil || p.moved > p.movedBefore || hasWaited {
+		return errPassOver
+	}
+	return fmt.Errorf("%w: %d were looked at in %v", ErrTooSlow, p.taken, p.holdLimit())
 }
 
 // lookAtQueues asks how many messages are removed, how deep the destination is, and whether the source is empty.
@@ -64,9 +90,9 @@ func (p *pass) lookAtQueues(now time.Time) error {
 }
 
 // lookAtSource finds out whether the queue has no more messages. What others hold may come back: a connection that was cut, this
-// transfer's own included, holds messages until the broker notices. A queue counts as empty when it says so twice and no message has come in
-// between. Messages that a busy broker has taken out of the queue may still be on their way when it says so the first time. They come before
-// the broker answers on their channel.
+// transfer's own included, holds messages until the broker notices. A queue counts as empty when it says so twice and no message has come
+// in between. Messages that a busy broker has taken out of the queue may still be on their way when it says so the first time. They come
+// before the broker answers on their channel.
 func (p *pass) lookAtSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {
@@ -231,7 +257,7 @@ func (p *pass) setState(state State, detail string) {
 func (p *pass) now() Progress {
 	progress := Progress{
 		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()),
-		Unsure: p.unsure, Pending: p.uncertain(),
+		Held: p.unsettled(), Unsure: p.unsure, Pending: p.uncertain(),
 		Failed: max(p.failing, len(p.failures), p.progress.Failed), Skipped: map[string]int{},
 	}
 	counted := p.skipped
@@ -243,6 +269,14 @@ func (p *pass) now() Progress {
 		progress.Moved, progress.Apart = max(p.matched, p.progress.Moved), max(p.matchedApart, p.progress.Apart)
 	}
 	return progress
+}
+
+// unsettled is how many messages the connection has received and not settled.
+func (p *pass) unsettled() int {
+	if p.connection == nil {
+		return 0
+	}
+	return p.connection.Unsettled()
 }
 
 func (p *pass) inFlight() map[uint64]*item {

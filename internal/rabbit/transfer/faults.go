@@ -49,7 +49,10 @@ func (p *pass) outletClosed() error {
 	if reason.Code == amqp.AccessRefused && p.Destination != "" { // otherwise each message has its own exchange
 		return p.Errs.OfOperation(reason)
 	}
-	if err := p.outlet.takeReturns(); err != nil {
+	if !isAboutMessage(reason.Code) {
+		return p.Errs.OfOperation(reason)
+	}
+	if err := p.takeConfirms(); err != nil {
 		return err
 	}
 	under := slices.Collect(maps.Values(p.outlet.inFlight))
@@ -68,6 +71,27 @@ func (p *pass) outletClosed() error {
 		p.requeue(under)
 	}
 	return p.publish()
+}
+
+// takeConfirms settles the copies that the broker confirmed before it closed the channel. The library has closed the confirms by then.
+// Without this, those copies would be published again.
+func (p *pass) takeConfirms() error {
+	for confirm := range p.outlet.confirms {
+		if err := p.answered(confirm); err != nil {
+			return err
+		}
+	}
+	return p.outlet.takeReturns()
+}
+
+// isAboutMessage reports whether RabbitMQ closes a channel or a connection with this code because of a message that was published on it.
+func isAboutMessage(code int) bool {
+	switch code {
+	case amqp.ContentTooLarge, amqp.AccessRefused, amqp.NotFound, amqp.PreconditionFailed,
+		amqp.FrameError, amqp.SyntaxError, amqp.NotImplemented, amqp.InternalError:
+		return true
+	}
+	return false
 }
 
 // refusal is what the broker has against a copy. Where each message names its own exchange, the broker's words quote the message.
@@ -107,7 +131,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	// With one message at a time, none is delivered while a copy is under way.
 	case unreadable && (len(under) == 0 || p.intake.capacity() > 1):
 		return fmt.Errorf("queue %q: %w: %s", p.Queue, errCrashed, reason.Reason)
-	case !unreadable && (!reason.Server || reason.Code == amqp.ConnectionForced):
+	case !unreadable && (!reason.Server || !isAboutMessage(reason.Code)):
 		return p.Errs.OfOperation(reason)
 	case len(under) == 1 && p.careful > 0:
 		p.fail(&under[0].message, FailureRefused, p.refusal(reason))
@@ -131,6 +155,9 @@ func (p *pass) ended(err error) error {
 	if !errors.Is(err, errCrashed) {
 		return err
 	}
+	if p.moved-p.movedBefore > p.prefetch() { // the message that ended a connection before is not among those that are left
+		p.forgetCrashes()
+	}
 	p.crashes++
 	first := p.atATime == 1 && p.moved == p.movedBefore
 	if p.holds() {
@@ -142,6 +169,9 @@ func (p *pass) ended(err error) error {
 	p.atATime = max(1, p.prefetch()/2)
 	return err
 }
+
+// forgetCrashes has a delivery that ends the connection later count as the first one.
+func (t *transfer) forgetCrashes() { t.crashes, t.atATime = 0, 0 }
 
 // whyClosed is why the connection has ended, where that is what an error comes from: whoever asks the broker something at that moment may
 // hear of the end first, and only that there was one.

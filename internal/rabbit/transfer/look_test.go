@@ -240,6 +240,44 @@ func TestALookBesideADryRunThatBeginsLater(t *testing.T) {
 	})
 }
 
+// A transfer that pauses takes no message behind those that a look holds, so all keep their order. What the look does not see, the transfer
+// holds.
+func TestALookBesideATransferThatPauses(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 6000
+		vh.Publish("", source, bodies(messages)...)
+		var paused atomic.Bool
+		moving := start(t, vh, func(c *Config) {
+			c.Judge, c.Selective = toDestination{skip: odd}, true
+			c.Settings = func() Settings { return Settings{Rate: 1000, MaxDepth: -1, Paused: paused.Load()} }
+		})
+		for range 3 {
+			before := moving.Progress().Moved
+			NewWithT(t).Eventually(func() int { return moving.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", before+100))
+			paused.Store(true)
+			seen, _, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+			topologytest.Equal(t, "error of a look", nil, err)
+			topologytest.Equal(t, "seen", bodies(messages)[messages-len(seen):], seen)
+			NewWithT(t).Expect(moving.Progress().Held).To(BeNumerically(">=", messages/2-len(seen)), "held, among them those that stay")
+			paused.Store(false)
+		}
+		progress, err := moving.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", messages/2, progress.Moved)
+		topologytest.Equal(t, "held at the end", 0, progress.Held)
+		var even, stay []string
+		for i, body := range bodies(messages) {
+			if i%2 == 0 {
+				even = append(even, body)
+			} else {
+				stay = append(stay, body)
+			}
+		}
+		topologytest.Equal(t, "destination", even, drained(t, vh, destination, messages/2))
+		topologytest.Equal(t, "source", stay, drained(t, vh, source, messages/2))
+	})
+}
+
 // A consumer that comes during a look is told, also where it takes nothing that the look wants.
 func TestALookTellsOfConsumersThatComeLater(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {

@@ -105,7 +105,7 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	if err = p.open(); err == nil {
 		err = p.run(ctx)
 	}
-	defer func() { t.report(p.now()) }()
+	defer func() { t.report(withoutHeld(p.now())) }()
 	if err != nil {
 		p.doubt()
 		return false, p.ended(err)
@@ -127,7 +127,13 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 // with is the progress with another state.
 func (t *transfer) with(state State, detail string) Progress {
 	progress := t.progress
-	progress.State, progress.Detail, progress.InFlight = state, detail, 0
+	progress.State, progress.Detail, progress.InFlight, progress.Held = state, detail, 0, 0
+	return progress
+}
+
+// withoutHeld is the progress when a pass has given back what it held.
+func withoutHeld(progress Progress) Progress {
+	progress.Held = 0
 	return progress
 }
 
@@ -240,12 +246,15 @@ func (p *pass) finished() bool {
 // mayTake says whether there is room for another message.
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
-	return p.mayPublish() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
+	return p.mayPublish() && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
 		!p.reachedLimit(moving) && !p.reachedClaim(moving) && p.until.IsZero()
 }
 
 // mayPublish says whether messages are still moved.
 func (p *pass) mayPublish() bool { return !p.stopping || p.Limited }
+
+// isPaused reports whether the transfer pauses. One that stops does not.
+func (p *pass) isPaused() bool { return !p.stopping && p.Settings().Paused }
 
 // take judges a message.
 func (p *pass) take(message amqp.Delivery, open bool) error {
@@ -269,6 +278,7 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	if size, tooLarge, dropped := p.connection.Dropped(&message); dropped {
 		return p.takeWithoutBody(&item{message: message, from: from}, size, tooLarge)
 	}
+	message.Body = p.connection.Body(&message)
 	p.sizes.add(len(message.Body))
 	if !p.holds() {
 		p.sizes.relax()

@@ -8,7 +8,7 @@ import (
 
 // publish sends or deletes what waits, as far as pace, window and destination allow.
 func (p *pass) publish() error {
-	for len(p.waiting) > 0 && !p.blocked && p.mayPublish() && p.until.IsZero() &&
+	for len(p.waiting) > 0 && !p.blocked && p.mayPublish() && !p.isPaused() && p.until.IsZero() &&
 		len(p.outlet.inFlight) < p.window() && p.hasRoom() && p.pace.next() {
 		next := p.waiting[0]
 		p.waiting = p.waiting[1:]
@@ -41,11 +41,19 @@ func (p *pass) publish() error {
 	return nil
 }
 
-// confirmed settles a message whose copy the broker has taken, and has another try with one that was refused.
+// confirmed takes a confirm, and publishes what there is room for now.
 func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	if !open {
 		return p.outletClosed()
 	}
+	if err := p.answered(confirm); err != nil {
+		return err
+	}
+	return p.publish()
+}
+
+// answered settles the message of a confirm, or has another try with its copy.
+func (p *pass) answered(confirm amqp.Confirmation) error {
 	moved, err := p.outlet.answered(confirm)
 	switch {
 	case err != nil:
@@ -64,11 +72,9 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 		p.careful = max(0, p.careful-1)
 		p.pause = 0
 		p.setState(Moving, "")
-		if err := p.settle(moved); err != nil {
-			return err
-		}
+		return p.settle(moved)
 	}
-	return p.publish()
+	return nil
 }
 
 // settle has a message acknowledged that was moved, or that is to be deleted: by the acknowledgement the queue loses it.
@@ -79,7 +85,7 @@ func (p *pass) settle(done *item) error {
 	}
 	done.from.confirm(done.message.DeliveryTag)
 	p.connection.Release(&done.message)
-	if p.unflushed++; p.unflushed < min(flushLimit, (p.intake.current().prefetch+1)/2) {
+	if p.unflushed++; p.isPaused() || p.unflushed < min(flushLimit, (p.intake.current().prefetch+1)/2) {
 		return nil
 	}
 	p.unflushed = 0

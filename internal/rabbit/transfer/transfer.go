@@ -84,6 +84,8 @@ type Settings struct {
 	// MaxMoved is how many messages may be moved or deleted for now, earlier runs included; any number if zero. The transfer waits until
 	// it is raised.
 	MaxMoved int
+	// Paused has the transfer take, publish and acknowledge nothing for now. So the broker delivers no more messages to it.
+	Paused bool
 }
 
 // State says what a transfer does.
@@ -123,6 +125,8 @@ type Progress struct {
 	Failures []Failure
 	// InFlight is how many copies wait for their confirm.
 	InFlight int
+	// Held is how many messages the transfer has that are not settled. The queue delivers them to nobody else.
+	Held int
 	// Unsure is how many of Moved may be in the queue again, or be counted twice: their acknowledgements may have been lost. Pending is how
 	// many more would be if the connection ended now.
 	Unsure, Pending int
@@ -163,6 +167,9 @@ var (
 	ErrTooManyFailures = errors.New("too many messages could not be moved")
 	// ErrUnreadable: the broker cannot deliver the message at the head of the queue over AMQP 0-9-1.
 	ErrUnreadable = errors.New("the broker cannot deliver a message of the queue")
+	// ErrTooSlow: a pass was over before the transfer had looked at all messages, and has moved none. The next one would begin at the head
+	// of the queue again.
+	ErrTooSlow = errors.New("messages may be held for a limited time, and looking at all of them takes longer")
 	// ErrTooManyHeld: more messages stay than one connection can hold until the end of a pass.
 	ErrTooManyHeld = errors.New("too many messages stay in the queue to hold all of them")
 	// ErrWaitedTooLong: the destination does not take the message that a limited transfer has, and RabbitMQ ends consumers that hold a
@@ -182,8 +189,10 @@ const (
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 	crashPause = 100 * time.Millisecond
-	// passLimit is how long messages are held. RabbitMQ closes the channel of a consumer that settles nothing for 30 minutes.
-	passLimit = 10 * time.Minute
+	// passLimit is how long messages are held. RabbitMQ closes the channel of a consumer that settles nothing for 30 minutes. A dry run
+	// cannot go on in another pass, so it may hold them for dryRunLimit.
+	passLimit   = 10 * time.Minute
+	dryRunLimit = 25 * time.Minute
 	// settleLimit is how long a transfer that is stopped waits for confirms.
 	settleLimit = 10 * time.Second
 )
@@ -230,6 +239,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 		case done, ctx.Err() != nil, isFinal(err):
 			return t.progress, err
 		case err == nil && !t.shortOfMemory: // what is held was held for long enough
+			t.forgetCrashes()
 			continue
 		case err == nil:
 			t.shortOfMemory, err, pause = false, errNoMemory, crashPause
@@ -248,7 +258,9 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 
 // isFinal says whether it is of no use to try again.
 func isFinal(err error) bool {
-	final := []error{ErrTooManyFailures, ErrTooManyHeld, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn, brokererr.ErrAccessRefused}
+	final := []error{
+		ErrTooManyFailures, ErrTooSlow, ErrTooManyHeld, ErrUnreadable, ErrWaitedTooLong, ErrUnknownReturn, brokererr.ErrAccessRefused,
+	}
 	return slices.ContainsFunc(final, func(reason error) bool { return errors.Is(err, reason) })
 }
 

@@ -13,6 +13,7 @@ import (
 // partialTexts say why there are messages that could not be seen.
 var partialTexts = map[v1alpha1.PartialReason]string{
 	v1alpha1.PartialHeldByConsumers: "others consume the queue; what they hold cannot be seen",
+	v1alpha1.PartialJobRunning:      "a Redrive or a Purge runs; what it holds cannot be seen",
 	v1alpha1.PartialDepth:           "there are more messages; what is further down was not looked at",
 	v1alpha1.PartialTime:            "the look took too long; the rest was not looked at",
 	v1alpha1.PartialDelayed:         "the queue hides messages for some time after they were given back",
@@ -37,6 +38,9 @@ func SeenLines(seen v1alpha1.Seen) []string {
 	if seen.Partial {
 		reason := printable.Text(string(seen.PartialReason))
 		lines = append(lines, fmt.Sprintf("Not all messages were seen: %s (%s).", PartialText(seen.PartialReason), reason))
+	}
+	if seen.Held > 0 {
+		lines = append(lines, fmt.Sprintf("Held by the Redrive or Purge: %d.", seen.Held))
 	}
 	if count := seen.Skipped[skippedNotEvaluated]; count > 0 {
 		line := fmt.Sprintf("Left out, as the expression failed on them: %d (%s)", count, skippedNotEvaluated)

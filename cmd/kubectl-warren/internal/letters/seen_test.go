@@ -15,6 +15,13 @@ func TestSeenLines(t *testing.T) {
 		want []string
 	}{
 		"all messages": {v1alpha1.Seen{}, nil},
+		"beside a Redrive": {
+			v1alpha1.Seen{Partial: true, PartialReason: "JobRunning", Held: 7},
+			[]string{
+				"Not all messages were seen: a Redrive or a Purge runs; what it holds cannot be seen (JobRunning).",
+				"Held by the Redrive or Purge: 7.",
+			},
+		},
 		"an expression that failed": {
 			v1alpha1.Seen{Skipped: map[string]int64{"NotEvaluated": 1204}, EvaluationError: "no such key: oder"},
 			[]string{"Left out, as the expression failed on them: 1204 (NotEvaluated). The first error: no such key: oder."},
