@@ -16,6 +16,7 @@ CONTAINER_TOOL ?= docker
 TESTFLAGS ?=
 FUZZTIME ?= 30s
 WARREN_SOAK ?= 2h
+STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/performance.md)
@@ -107,6 +108,10 @@ chaos-pairs: ## Have two users of dead letters begin at random moments, in WARRE
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
+.PHONY: conformance
+conformance: ## Let warren-conformance try examples/typescript under each of STRATEGIES, on a broker that it restarts.
+	hack/conformance.sh $(STRATEGIES)
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; what one finds becomes a file in its testdata, and a test.
 	@for package in $$(go list $(FUZZ_PACKAGES)); do \
@@ -148,9 +153,9 @@ lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
 ##@ Generate
 
 .PHONY: generate
-generate: ## Generate deep copies, and the JSON Schema of the contract.
+generate: ## Generate deep copies, and the JSON Schemas of the contract and its vectors.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	GOWORK=off GOFLAGS= go -C hack/tools run ./contract >consumer/contract/contract.schema.json
+	GOWORK=off GOFLAGS= go -C hack/tools run ./contract
 
 .PHONY: manifests
 manifests: ## Generate the CRDs, the manager's role, for the cluster and for single namespaces, and the settings of Argo CD.

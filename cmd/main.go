@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -32,9 +31,8 @@ import (
 )
 
 func main() {
-	commands := map[string]func([]string, io.Writer) error{contractCommand: printContract, checkCommand: checkInstallation}
-	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
-		if err := commands[os.Args[1]](os.Args[2:], os.Stdout); err != nil {
+	if len(os.Args) > 1 && os.Args[1] == checkCommand {
+		if err := checkInstallation(os.Args[2:], os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

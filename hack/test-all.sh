@@ -30,6 +30,7 @@ stage hammer hammer
 stage chaos-consumer make chaos-consumer
 stage chaos-redrive make chaos-redrive
 stage fuzz make fuzz
+stage conformance make conformance
 stage test-image make test-image
 stage e2e-cluster make e2e-cluster
 stage e2e-gitops make e2e-gitops

@@ -53,7 +53,7 @@ extended() {
   local counted others
   export WARREN_TEST_SHARERS=5 # of a queue, in the model of internal/ownership
   counted=(./internal/rabbit ./internal/rabbit/... ./test/e2e ./test/plugin ./internal/ownership)
-  others=(./test/deployment ./test/cluster ./test/consumer ./test/facts ./test/faults)
+  others=(./test/deployment ./test/cluster ./test/consumer ./test/facts ./test/faults ./cmd/warren-conformance)
   run_tier extended cover-extended.out -p=1
   hack/coverage.sh cover-rabbit.out cover.out cover-extended.out
 }

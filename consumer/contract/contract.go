@@ -52,8 +52,9 @@ type Contract struct {
 	RejectDeadLetters bool `json:"rejectDeadLetters"`
 	// SingleActiveConsumer says that only one consumer at a time gets messages.
 	SingleActiveConsumer bool `json:"singleActiveConsumer"`
-	// ConsumerTimeout is after how long the broker takes a message back that was not settled; without it the broker's own, 30m by default.
-	ConsumerTimeout *Duration `json:"consumerTimeout,omitempty"`
+	// ConsumerTimeout is the time after which the broker takes back a message that was not settled, in milliseconds. Without it the
+	// broker's own timeout holds, 30 minutes by default.
+	ConsumerTimeout *Duration `json:"consumerTimeoutMilliseconds,omitempty"`
 	// RedeliveryDelay is how long the broker waits until it delivers a requeued message again; without it, it does not wait.
 	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
 }
@@ -67,14 +68,17 @@ type Route struct {
 
 // Tier is a delay tier: what is published there comes back to the main queue after the delay.
 type Tier struct {
-	Delay Duration `json:"delay"`
+	// Delay is how long a message waits, in milliseconds.
+	Delay Duration `json:"delayMilliseconds" jsonschema:"minimum=1"`
 	Route
 }
 
 // RedeliveryDelay is min × the number of deliveries, at most max.
 type RedeliveryDelay struct {
-	Min Duration `json:"min"`
-	Max Duration `json:"max"`
+	// Min is the delay after the first delivery, in milliseconds.
+	Min Duration `json:"minMilliseconds"`
+	// Max is the longest delay, in milliseconds.
+	Max Duration `json:"maxMilliseconds"`
 }
 
 // Default is the contract of a ConsumerQueue of that name with spec: {}, in the virtual host "/".
@@ -143,8 +147,8 @@ func (c Contract) validateTiers(refuse func(format string, arguments ...any)) {
 		refuse("strategy Requeue has no tiers, not %d", len(c.Tiers))
 	}
 	for i, tier := range c.Tiers {
-		if tier.Delay <= 0 {
-			refuse("tiers[%d].delay is missing or not positive", i)
+		if tier.Delay < Duration(time.Millisecond) {
+			refuse("tiers[%d].delayMilliseconds is missing or less than 1", i)
 		}
 		if tier.Exchange == "" && tier.RoutingKey == "" {
 			refuse("tiers[%d].routingKey is missing: the default exchange needs the name of the tier's queue", i)

@@ -56,7 +56,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"no tiers":                    {func(c *contract.Contract) { c.Tiers = nil }, "tiers are missing"},
 		"Reject with three tiers":     {func(c *contract.Contract) { c.Strategy, c.RejectDeadLetters = contract.StrategyReject, false }, "one tier, not 3"},
 		"Requeue with tiers":          {func(c *contract.Contract) { c.Strategy = contract.StrategyRequeue }, "no tiers, not 3"},
-		"a tier without a delay":      {func(c *contract.Contract) { c.Tiers[1].Delay = 0 }, "tiers[1].delay"},
+		"a tier without a delay":      {func(c *contract.Contract) { c.Tiers[1].Delay = 0 }, "tiers[1].delayMilliseconds"},
 		"a tier without a route":      {func(c *contract.Contract) { c.Tiers[1].RoutingKey = "" }, "tiers[1].routingKey"},
 		"parking without a route":     {func(c *contract.Contract) { c.Park = &contract.Route{} }, "park.routingKey"},
 		"Reject that dead-letters":    {func(c *contract.Contract) { c.Strategy, c.Tiers = contract.StrategyReject, c.Tiers[:1] }, "rejectDeadLetters cannot be true"},
@@ -76,9 +76,11 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		})
 	}
 	for name, document := range map[string]string{
-		"no JSON":             `{`,
-		"a delay in words":    `{"tiers": [{"delay": "soon"}]}`,
-		"a delay of the past": `{"tiers": [{"delay": "-1s"}]}`,
+		"no JSON":            `{`,
+		"a delay in words":   `{"tiers": [{"delayMilliseconds": "30s"}]}`,
+		"a negative delay":   `{"tiers": [{"delayMilliseconds": -1}]}`,
+		"half a millisecond": `{"tiers": [{"delayMilliseconds": 0.5}]}`,
+		"a delay of 50 days": `{"tiers": [{"delayMilliseconds": 4320000000}]}`,
 	} {
 		if _, err := contract.Parse([]byte(document)); err == nil || !strings.HasPrefix(err.Error(), "read contract: ") {
 			t.Errorf("%s: %v", name, err)
@@ -112,7 +114,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-func TestDuration(t *testing.T) {
+func TestDurationString(t *testing.T) {
 	t.Parallel()
 	for duration, want := range map[time.Duration]string{
 		30 * time.Second: "30s", 90 * time.Minute: "1h30m", time.Hour: "1h", 200 * time.Millisecond: "200ms", 0: "0s", 61 * time.Second: "1m1s", 3601 * time.Second: "1h0m1s",

@@ -40,7 +40,7 @@ const (
 type Outcome struct {
 	Result Result `json:"result"`
 	// Delay is for how long a failed message has to wait at least, or how long it is deferred.
-	Delay Duration `json:"delay,omitzero"`
+	Delay Duration `json:"delayMilliseconds,omitempty"`
 	// Text, Time and Client tell of a failure, CopyID of a copy.
 	Text   string    `json:"text,omitempty"`
 	Time   time.Time `json:"time,omitzero"`
@@ -74,7 +74,7 @@ type Action struct {
 	// GivenUp says that there will be no further attempt.
 	GivenUp bool `json:"givenUp,omitempty"`
 	// Wait is for how long the message is kept in hand before.
-	Wait Duration `json:"wait,omitzero"`
+	Wait Duration `json:"waitMilliseconds,omitempty"`
 	// Route and Headers are those of the copy.
 	Route   *Route         `json:"route,omitempty"`
 	Headers map[string]any `json:"headers,omitempty"`

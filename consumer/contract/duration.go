@@ -2,14 +2,18 @@ package contract
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// Duration is a time.Duration that is written as in a ConsumerQueue, such as 30s or 1h30m.
+// longestDuration is RabbitMQ's limit for a TTL, in milliseconds.
+const longestDuration = 1<<32 - 1
+
+// Duration is a time.Duration. JSON has it as whole milliseconds, a number that every language reads without a parser.
 type Duration time.Duration
 
-// String is the duration without units that are zero.
+// String is the duration without units that are zero, as in a ConsumerQueue: 30s or 1h30m.
 func (d Duration) String() string {
 	text := time.Duration(d).String()
 	if strings.HasSuffix(text, "m0s") {
@@ -21,15 +25,17 @@ func (d Duration) String() string {
 	return text
 }
 
-// MarshalText writes the duration.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+// MarshalJSON writes the milliseconds.
+func (d Duration) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, time.Duration(d).Milliseconds(), 10), nil
+}
 
-// UnmarshalText reads a duration that is not negative.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	if err == nil && parsed < 0 {
-		err = fmt.Errorf("duration %q is negative", text)
+// UnmarshalJSON reads milliseconds from 0 to RabbitMQ's limit, 4294967295.
+func (d *Duration) UnmarshalJSON(text []byte) error {
+	milliseconds, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil || milliseconds > longestDuration {
+		return fmt.Errorf("duration %s must be a whole number of milliseconds from 0 to %d", text, longestDuration)
 	}
-	*d = Duration(parsed)
-	return err
+	*d = Duration(time.Duration(milliseconds) * time.Millisecond)
+	return nil
 }

@@ -72,7 +72,7 @@ func run(p *program.Program) error {
 		"    kubectl describe consumerqueue orders\n\n"+
 		"A consumer in Go; -chaos cuts its connections, Ctrl-C drains it:\n\n"+
 		"    kubectl apply -f examples/orders/consumerqueue.yaml\n"+
-		"    bin/manager contract -f examples/orders/consumerqueue.yaml --rabbitmq 4.3 --virtual-host %s > bin/shipping.json\n"+
+		"    bin/kubectl-warren contract -f examples/orders/consumerqueue.yaml --broker-version 4.3 --vhost %s > bin/shipping.json\n"+
 		"    AMQP_URL=%s WARREN_CONTRACT=bin/shipping.json go run ./examples/orders -chaos\n\n"+
 		"RabbitMQ's own page, vhost %q: %s\n\n"+
 		"Ctrl-C ends the operator and the API server; make clean-env ends the broker.",

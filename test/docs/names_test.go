@@ -13,10 +13,13 @@ import (
 
 // foreign lists names that look like ours and are not. A path is listed by its last part.
 var foreign = slices.Concat(
-	strings.Fields("FreeFlow MassTransit OpenAPI OpenTelemetry flag macOS"),             // products, and a package of Go
+	strings.Fields("FreeFlow MassTransit OpenAPI OpenTelemetry TypeScript flag macOS"),  // products, and a package of Go
 	strings.Fields("crd.yaml cqueue.yaml install.yaml kubectl-warren.yaml"),             // arguments of commands, and files of a release
 	strings.Fields("release-notes.md"),                                                  // of a release, too
 	strings.Fields("WithConsumerOptionsQOSPrefetch consumer.Close wagslane"),            // another library for consumers
+	strings.Fields("addConfirmListener addReturnListener getNextPublishSeqNo"),          // the RabbitMQ client for Java
+	strings.Fields("CorrelationData getReturned"),                                       // Spring AMQP
+	strings.Fields("BlockingChannel DeliveryError NackError"),                           // pika and aio-pika
 	strings.Fields("Channel.dispatch Channel.recvContent closeResources notifyTimeout"), // amqp091-go
 	strings.Fields("helm.sh htmx.org"),                                                  // domains
 	strings.Fields("PriorityClass aggregationRule involvedObject renewTime subPath"),    // kinds and fields of Kubernetes

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"sync"
-	"testing"
 )
 
 // Method is a method of AMQP 0-9-1, by the numbers of its class and its own.
@@ -18,6 +17,7 @@ var (
 	QueueDeclare   = Method{50, 10}
 	QueueDeclareOK = Method{50, 11}
 	QueueDelete    = Method{50, 40}
+	BasicPublish   = Method{60, 40}
 	BasicDeliver   = Method{60, 60}
 	BasicAck       = Method{60, 80} // of a consumer, and the broker's confirm
 )
@@ -67,7 +67,7 @@ type FrameProxy struct {
 }
 
 // NewFrameProxy starts a proxy that ends with the test. It calls decide from the goroutines of several connections.
-func NewFrameProxy(tb testing.TB, target string, decide func(Frame) Verdict) *FrameProxy {
+func NewFrameProxy(tb TB, target string, decide func(Frame) Verdict) *FrameProxy {
 	tb.Helper()
 	uri, err := url.Parse(target)
 	if err != nil {

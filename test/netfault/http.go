@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -47,7 +46,7 @@ type HTTPOptions struct {
 }
 
 // NewHTTPProxy starts a proxy that ends with the test.
-func NewHTTPProxy(tb testing.TB, target string, options HTTPOptions) *HTTPProxy {
+func NewHTTPProxy(tb TB, target string, options HTTPOptions) *HTTPProxy {
 	tb.Helper()
 	uri, err := url.Parse(target)
 	if err != nil {

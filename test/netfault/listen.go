@@ -1,17 +1,21 @@
 package netfault
 
-import (
-	"net"
-	"testing"
-)
+import "net"
+
+// TB is as much of testing.TB as this package needs. Programs use the package with program.Program.
+type TB interface {
+	Helper()
+	Fatal(text ...any)
+	Cleanup(function func())
+}
 
 // Listen accepts TCP connections until the test ends, and returns its address.
-func Listen(tb testing.TB, accept func(net.Conn)) string {
+func Listen(tb TB, accept func(net.Conn)) string {
 	tb.Helper()
 	return listenAt(tb, "127.0.0.1:0", accept)
 }
 
-func listenAt(tb testing.TB, address string, accept func(net.Conn)) string {
+func listenAt(tb TB, address string, accept func(net.Conn)) string {
 	tb.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -31,7 +35,7 @@ func listenAt(tb testing.TB, address string, accept func(net.Conn)) string {
 }
 
 // Mute accepts connections and never answers. It returns its address.
-func Mute(tb testing.TB) string {
+func Mute(tb TB) string {
 	tb.Helper()
 	return Listen(tb, func(connection net.Conn) { tb.Cleanup(func() { _ = connection.Close() }) })
 }

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/url"
 	"sync"
-	"testing"
 )
 
 // Proxy passes TCP connections on to a server, and can be told to fail. It counts bytes over all connections, and keeps
@@ -14,26 +13,28 @@ type Proxy struct {
 	// URI is the target's, with the proxy's Address in place of the target's.
 	URI, Address string
 
-	tb       testing.TB
+	tb       TB
 	mu       sync.Mutex
 	target   string
 	refusing bool
 	holding  chan struct{} // nil, or closed by Release
 	held     int           // bytes that came while holding, and connections
 	left     int           // bytes towards the server until the cut; none is planned below zero
+	accepted int           // connections
 	open     map[net.Conn]bool
+	stalled  map[net.Conn]bool // the ends of connections on which nothing passes
 }
 
 // NewProxy starts a proxy that ends with the test.
-func NewProxy(tb testing.TB, target string) *Proxy {
+func NewProxy(tb TB, target string) *Proxy {
 	tb.Helper()
 	return NewProxyAt(tb, "127.0.0.1:0", target)
 }
 
 // NewProxyAt is NewProxy at an address of this machine that others reach, too.
-func NewProxyAt(tb testing.TB, address, target string) *Proxy {
+func NewProxyAt(tb TB, address, target string) *Proxy {
 	tb.Helper()
-	p := &Proxy{tb: tb, left: -1, open: map[net.Conn]bool{}}
+	p := &Proxy{tb: tb, left: -1, open: map[net.Conn]bool{}, stalled: map[net.Conn]bool{}}
 	uri := p.parse(target)
 	p.target = uri.Host
 	p.Address = listenAt(tb, address, func(connection net.Conn) { go p.serve(connection) })
@@ -58,6 +59,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.count(1) // the connection itself, of which nothing is read yet
 	p.await()  // before the server is dialled: a broker ends connections that are silent for long
 	p.mu.Lock()
+	p.accepted++
 	target := p.target
 	p.mu.Unlock()
 	server, err := net.Dial("tcp", target)
@@ -79,9 +81,28 @@ func (p *Proxy) serve(client net.Conn) {
 
 // answers passes on what comes from the server.
 func (p *Proxy) answers(client, server net.Conn) {
-	defer p.end(client, server)
-	_, _ = io.Copy(client, server)
+	defer func() {
+		if p.isStalled(client) { // the client does not learn that the server has closed the connection
+			p.end(server)
+			return
+		}
+		p.end(client, server)
+	}()
+	_, _ = io.Copy(valve{p, client}, server)
 	p.await() // a silent server does not end connections either
+}
+
+// valve writes to the client until its connection stalls.
+type valve struct {
+	proxy  *Proxy
+	client net.Conn
+}
+
+func (v valve) Write(content []byte) (int, error) {
+	if v.proxy.isStalled(v.client) {
+		return len(content), nil
+	}
+	return v.client.Write(content)
 }
 
 // requests passes on what goes to the server. It goes on reading while the proxy holds, so as to know what there is.
@@ -101,6 +122,9 @@ func (p *Proxy) requests(server, client net.Conn) {
 		}
 	}()
 	for chunk := range chunks {
+		if p.isStalled(client) {
+			continue
+		}
 		content, goesOn := p.admit(chunk)
 		if _, err := server.Write(content); err != nil || !goesOn {
 			break
@@ -155,6 +179,30 @@ func (p *Proxy) end(connections ...net.Conn) {
 func (p *Proxy) close(connection net.Conn) {
 	_ = connection.Close()
 	delete(p.open, connection)
+	delete(p.stalled, connection)
+}
+
+func (p *Proxy) isStalled(connection net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stalled[connection]
+}
+
+// Stall drops everything from now on that either side sends on the connections that are open, as a router does that has
+// forgotten them. New connections work.
+func (p *Proxy) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for connection := range p.open {
+		p.stalled[connection] = true
+	}
+}
+
+// Accepted counts the connections of clients, those included that were refused.
+func (p *Proxy) Accepted() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepted
 }
 
 // Cut closes every connection that is open.

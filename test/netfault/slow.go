@@ -2,7 +2,6 @@ package netfault
 
 import (
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -18,7 +17,7 @@ type SlowAMQP struct {
 }
 
 // NewSlowAMQP starts a proxy without a pause that ends with the test.
-func NewSlowAMQP(tb testing.TB, target string) *SlowAMQP {
+func NewSlowAMQP(tb TB, target string) *SlowAMQP {
 	tb.Helper()
 	s := &SlowAMQP{changed: make(chan struct{})}
 	s.URI = NewFrameProxy(tb, target, func(f Frame) Verdict {

@@ -7,11 +7,22 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/conformance"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("kubectl warren", func() {
+	It("prints the contract of a ConsumerQueue, with the vhost of its BrokerConnection", func() {
+		w := newWorld()
+		w.queue("orders", `{}`)
+		want := contract.Default("orders")
+		want.VirtualHost = w.VHost.Name
+		printed := w.warren("contract", "orders")
+		Expect(printed).To(SatisfyAll(HaveField("Code", 0), HaveField("ErrOut", BeEmpty())))
+		Expect(contract.Parse([]byte(printed.Out))).To(Equal(want))
+	})
+
 	It("exports what Warren declares, so that another vhost can import it", func() {
 		w := newWorld()
 		w.queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}], deadLetter: {queue: {name: dead}, exchange: {name: dead}}}`)

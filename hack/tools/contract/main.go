@@ -1,6 +1,6 @@
-// Contract prints the JSON Schema of a contract, with the comments of the types as descriptions:
+// Contract writes the JSON Schemas of a contract and of the files of vectors, with the comments of the types as descriptions:
 //
-//	go -C hack/tools run ./contract >consumer/contract/contract.schema.json
+//	go -C hack/tools run ./contract
 package main
 
 import (
@@ -14,6 +14,18 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
+// vector is a case of the files in consumer/contract/vectors.
+type vector struct {
+	Name     string            `json:"name"     jsonschema_description:"What the case shows."`
+	Contract contract.Contract `json:"contract"`
+	Delivery contract.Facts    `json:"delivery" jsonschema_description:"What is known of the message before it is handled."`
+	Outcome  contract.Outcome  `json:"outcome"  jsonschema_description:"How handling the message ended."`
+	Progress contract.Progress `json:"progress" jsonschema_description:"How far the message has come."`
+	Action   contract.Action   `json:"action"   jsonschema_description:"What the consumer has to do."`
+}
+
+const base = "https://contract.warren.dev/v1/"
+
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "contract:", err)
@@ -22,29 +34,92 @@ func main() {
 }
 
 func run() error {
+	if err := os.Chdir("../../consumer"); err != nil {
+		return err
+	}
+	document, err := reflectSchema(contract.Contract{}, "contract.schema.json", "Contract")
+	if err != nil {
+		return err
+	}
+	if err := constrain(document); err != nil {
+		return err
+	}
+	vectors, err := vectorsSchema()
+	if err != nil {
+		return err
+	}
+	for name, schema := range map[string]*jsonschema.Schema{"contract.schema.json": document, "vectors.schema.json": vectors} {
+		text, err := json.MarshalIndent(schema, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile("contract/"+name, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vectorsSchema describes a file of vectors, which is a list of them.
+func vectorsSchema() (*jsonschema.Schema, error) {
+	item, err := reflectSchema(vector{}, "vectors.schema.json", "Vectors")
+	if err != nil {
+		return nil, err
+	}
+	item.Properties.Set("contract", &jsonschema.Schema{Ref: "contract.schema.json"})
+	outcome := item.Properties.Value("outcome")
+	outcome.Required = []string{"result"} // the reflector does not know omitzero
+	outcome.Properties.Value("result").Enum = []any{
+		contract.ResultSucceeded, contract.ResultFailed, contract.ResultPanicked, contract.ResultTimedOut,
+		contract.ResultPermanent, contract.ResultUndecodable, contract.ResultCrashed, contract.ResultDeferred, contract.ResultDiscarded, contract.ResultReturned,
+	}
+	action := item.Properties.Value("action")
+	for _, name := range []string{"verb", "otherwise"} {
+		action.Properties.Value(name).Enum = []any{contract.VerbAck, contract.VerbReject, contract.VerbRequeue, contract.VerbReturn, contract.VerbPublish}
+	}
+	vectors := &jsonschema.Schema{Version: item.Version, ID: item.ID, Title: item.Title, Type: "array", Items: item}
+	item.Version, item.ID, item.Title = "", "", ""
+	return vectors, nil
+}
+
+func reflectSchema(value any, name, title string) (*jsonschema.Schema, error) {
 	reflector := &jsonschema.Reflector{
 		Anonymous: true, DoNotReference: true,
 		AllowAdditionalProperties: true, // of later versions
 		Mapper: func(t reflect.Type) *jsonschema.Schema {
 			if t == reflect.TypeFor[contract.Duration]() {
-				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`}
+				return &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "4294967295"}
 			}
 			return nil
 		},
 	}
-	if err := os.Chdir("../../consumer"); err != nil {
-		return err
-	}
 	if err := reflector.AddGoComments("github.com/warren-mq/warren/consumer", "./contract"); err != nil {
-		return fmt.Errorf("read comments: %w", err)
+		return nil, fmt.Errorf("read comments: %w", err)
 	}
-	schema := reflector.Reflect(&contract.Contract{})
-	schema.ID = "https://contract.warren.dev/v1/contract.schema.json"
-	schema.Title = "Contract"
-	text, err := json.MarshalIndent(schema, "", "  ")
-	if err != nil {
-		return err
+	schema := reflector.Reflect(value)
+	schema.ID, schema.Title = base+jsonschema.ID(name), title
+	return schema, nil
+}
+
+// constrain adds what the types do not say, so that the schema refuses what Validate refuses.
+func constrain(schema *jsonschema.Schema) error {
+	route := `{"anyOf": [{"properties": {"exchange": {"minLength": 1}}}, {"properties": {"routingKey": {"minLength": 1}}}]}`
+	rules := `{
+		"properties": {
+			"apiVersion": {"const": "` + contract.APIVersion + `"}, "queue": {"minLength": 1}, "virtualHost": {"minLength": 1},
+			"tiers": {"items": ` + route + `}, "park": ` + route + `
+		},
+		"allOf": [
+			{"if": {"properties": {"strategy": {"const": "Publish"}}}, "then": {"required": ["tiers"], "properties": {"tiers": {"minItems": 1}}}},
+			{"if": {"properties": {"strategy": {"const": "Reject"}}}, "then": {"required": ["tiers"],
+				"properties": {"tiers": {"minItems": 1, "maxItems": 1}, "rejectDeadLetters": {"const": false}}}},
+			{"if": {"properties": {"strategy": {"const": "Requeue"}}}, "then": {"properties": {"tiers": {"maxItems": 0}}}}
+		]
+	}`
+	constraint := &jsonschema.Schema{}
+	if err := json.Unmarshal([]byte(rules), constraint); err != nil {
+		return fmt.Errorf("rules: %w", err)
 	}
-	_, err = fmt.Printf("%s\n", text)
-	return err
+	schema.AllOf = append(schema.AllOf, constraint)
+	return nil
 }

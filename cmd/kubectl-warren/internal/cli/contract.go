@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+type contractCommand struct {
+	*cluster
+	genericiooptions.IOStreams
+
+	files                 *files
+	version, vhost, check string
+}
+
+func newContract(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	k := &contractCommand{cluster: c, IOStreams: streams}
+	cmd := &cobra.Command{
+		Use:   "contract (NAME | [NAME] -f FILE --broker-version VERSION)",
+		Short: "Print the contract of a ConsumerQueue, which its consumers read",
+		Long: "Print the contract of a ConsumerQueue as JSON: where a failed message waits, and when it is given up. The consumer library " +
+			"and consumers in other languages read this file.\n\n" +
+			"With --check, nothing is printed while the file holds the contract. Otherwise the exit code is 2, and stderr has the contract.",
+		Example: "  kubectl warren contract orders >contract.json\n" +
+			"  kubectl warren contract -f orders.yaml --broker-version 4.3 --check contract.json",
+		Args:              usage(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: c.completeConsumerQueue,
+		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
+	}
+	k.files = addFiles(cmd, "the ConsumerQueue, instead of that of the cluster")
+	cmd.Flags().StringVar(&k.version, "broker-version", "", "with -f: the RabbitMQ of the queue, such as 4.3; no cluster is asked")
+	cmd.Flags().StringVar(&k.vhost, "vhost", "", "the vhost to write into the contract (default that of the BrokerConnection, or / with -f)")
+	cmd.Flags().StringVar(&k.check, "check", "", "a file that must hold the contract")
+	return cmd
+}
+
+func (k *contractCommand) run(ctx context.Context, args []string) error {
+	if k.files.given() != (k.version != "") {
+		return usageError("-f and --broker-version belong together: without a cluster nobody tells the version of the broker")
+	}
+	if !k.files.given() && len(args) == 0 {
+		return usageError("want either the NAME of a ConsumerQueue or -f FILE; see kubectl warren contract --help")
+	}
+	cq, name, version, err := k.find(ctx, args)
+	if err != nil {
+		return err
+	}
+	if k.vhost != "" {
+		name = k.vhost
+	}
+	made, err := topology.ContractOf(cq, name, version)
+	if err != nil {
+		return refused(cq, err)
+	}
+	document, err := json.MarshalIndent(made, "", "  ")
+	if err != nil {
+		return err
+	}
+	if k.check != "" {
+		return k.compare(document)
+	}
+	printf(k.Out, "%s\n", document)
+	return nil
+}
+
+// find returns the ConsumerQueue of the cluster or of the files, with its vhost and the version of its broker.
+func (k *contractCommand) find(ctx context.Context, args []string) (*v1alpha1.ConsumerQueue, string, vhost.Version, error) {
+	if k.files.given() {
+		version, err := vhost.ParseVersion(k.version)
+		if err != nil {
+			return nil, "", version, usageError("--broker-version: %w", err)
+		}
+		cq, err := k.fromFiles(args)
+		return cq, "/", version, err
+	}
+	kube, err := k.open()
+	if err != nil {
+		return nil, "", vhost.Version{}, err
+	}
+	cq, err := kube.consumerQueue(ctx, args[0])
+	if err != nil {
+		return nil, "", vhost.Version{}, err
+	}
+	bc, err := kube.connection(ctx, cq)
+	if err != nil {
+		return nil, "", vhost.Version{}, err
+	}
+	version, err := kube.brokerVersion(ctx, cq)
+	return cq, bc.Spec.VHost, version, err
+}
+
+// fromFiles returns the only ConsumerQueue of the files, or the one that the argument names.
+func (k *contractCommand) fromFiles(args []string) (*v1alpha1.ConsumerQueue, error) {
+	queues, _, err := k.files.consumerQueues(k.In)
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 0 && len(queues) > 1 {
+		return nil, usageError("the files of -f have %d ConsumerQueues: name one", len(queues))
+	}
+	at := slices.IndexFunc(queues, func(cq *v1alpha1.ConsumerQueue) bool { return len(args) == 0 || cq.Name == args[0] })
+	if at < 0 {
+		return nil, fmt.Errorf("the files of -f have no ConsumerQueue %q", args[0])
+	}
+	return queues[at], nil
+}
+
+// compare compares the file of --check with a contract. A field that Parse ignores is a difference, because a program may read it.
+func (k *contractCommand) compare(want []byte) error {
+	found, err := os.ReadFile(k.check)
+	if err != nil {
+		return err
+	}
+	if _, err := contract.Parse(found); err != nil {
+		return fmt.Errorf("file %q: %w", k.check, err)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, bytes.TrimSpace(found), "", "  "); err != nil {
+		return fmt.Errorf("file %q: %w", k.check, err)
+	}
+	if !bytes.Equal(indented.Bytes(), want) {
+		return &exit{exitDiffers, fmt.Errorf("file %q is not the contract; write it again. It should be:\n%s", k.check, want)}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/testenv/program"
+)
+
+// programVariable has this test binary be the program that is tested.
+const programVariable = "WARREN_CONFORMANCE_PROGRAM"
+
+func TestMain(m *testing.M) {
+	var err error
+	switch name := os.Getenv(programVariable); name {
+	case "":
+		os.Exit(m.Run())
+	case "library":
+		err = libraryProgram()
+	default:
+		err = (&rawProgram{fault: fault(name)}).run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// The pitfalls that -short tries: one of counting, copying, connecting and ending.
+const quick = "wrong-attempts,acks-unconfirmed,no-reconnect,drain-repeats"
+
+func TestTheLibraryPasses(t *testing.T) {
+	t.Parallel()
+	for strategy := range specs {
+		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
+			names := ""
+			if testing.Short() {
+				names = quick
+			}
+			if testing.Short() && strategy != contract.StrategyPublish {
+				t.Skip("one strategy shows that library and runner fit together")
+			}
+			passes(t, "library", strategy, names, nil)
+		})
+	}
+}
+
+func TestTheLibrarySurvivesARestart(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a broker of its own")
+	}
+	passes(t, "library", contract.StrategyPublish, "broker-restart", brokers.NewPrivate(t))
+}
+
+// A program without the library passes as well: the runner demands nothing that only the library does.
+func TestAProgramWithoutFaultsPasses(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a minute")
+	}
+	passes(t, string(noFault), contract.StrategyPublish, "", nil)
+}
+
+func passes(t *testing.T, name string, strategy contract.Strategy, pitfalls string, private *brokers.Private) {
+	t.Helper()
+	results, report := conformance(t, name, strategy, pitfalls, 30*time.Second, private)
+	for _, r := range results {
+		if r.failed() || r.err != nil {
+			t.Errorf("%s: %d lost, %d repeated, %q, %v", r.pitfall.name, r.lost, r.repeated, r.seen, r.err)
+		}
+	}
+	t.Log(report)
+}
+
+// Each pitfall is found in a program that makes this mistake and no other.
+func TestFaultsAreFound(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[fault]struct {
+		pitfall string
+		lost    int // at least
+		quick   bool
+	}{
+		acksBefore:        {pitfall: "acks-first", lost: 1, quick: true},
+		acksMultiple:      {pitfall: "acks-others", lost: 1},
+		keepsContract:     {pitfall: "old-contract"},
+		forgetsAttempts:   {pitfall: "wrong-attempts"},
+		requeuesFailures:  {pitfall: "no-delay"},
+		retriesAll:        {pitfall: "retries-permanent"},
+		trustsCounts:      {pitfall: "forged-counts"},
+		oneAtATime:        {pitfall: "blocks-on-hang"},
+		noPrefetch:        {pitfall: "unbounded-prefetch"},
+		dropsProperties:   {pitfall: "changes-copies"},
+		copiesAll:         {pitfall: "copies-too-much"},
+		notMandatory:      {pitfall: "loses-returned", lost: 1, quick: true},
+		ignoresNegative:   {pitfall: "loses-refused", lost: 1},
+		noConfirms:        {pitfall: "acks-unconfirmed", lost: 1},
+		endsWhenForbidden: {pitfall: "forbidden-loops"},
+		staysDisconnected: {pitfall: "no-reconnect", quick: true},
+		twoConsumers:      {pitfall: "second-consumer"},
+		connectsAtOnce:    {pitfall: "hot-reconnect"},
+		latestChannel:     {pitfall: "stale-acks", lost: 1},
+		noHeartbeats:      {pitfall: "misses-stall"},
+		ignoresCancel:     {pitfall: "misses-cancel"},
+		ignoresSignal:     {pitfall: "ignores-sigterm"},
+		closesAtOnce:      {pitfall: "drain-repeats"},
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && !want.quick {
+				t.Skip("three faults show how the runner finds them")
+			}
+			results, report := conformance(t, string(fault), contract.StrategyPublish, want.pitfall, 5*time.Second, nil)
+			if !results[0].failed() || results[0].lost < want.lost {
+				t.Errorf("%s must fail, and at least %d messages must be lost:\n%s", want.pitfall, want.lost, report)
+			}
+		})
+	}
+}
+
+// conformance tries pitfalls with one of the programs of these tests, on the shared broker unless the trials may stop one.
+func conformance(
+	t *testing.T, name string, strategy contract.Strategy, names string, limit time.Duration, private *brokers.Private,
+) (results []result, report string) {
+	t.Helper()
+	tried, err := pick(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := &settings{
+		strategy: strategy, pitfalls: tried, limit: limit, logs: t.ArtifactDir(),
+		command: []string{"env", programVariable + "=" + name, os.Args[0]},
+	}
+	var out bytes.Buffer
+	err = program.Run(t.Context(), func(p *program.Program) (err error) {
+		broker := brokers.Newest(p)
+		if private != nil {
+			broker = private.Broker
+		}
+		results, err = tryAll(p, given, broker, private, &out)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results, out.String()
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		arguments string
+		want      string
+	}{
+		"no program":         {"", "name the program to test"},
+		"another strategy":   {"-strategy Hope -- true", `-strategy "Hope"`},
+		"an unknown pitfall": {"-only acks-first,typo -- true", `there is no pitfall "typo"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := readFlags(strings.Fields(test.arguments)); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("want %q, got %v", test.want, err)
+			}
+		})
+	}
+}

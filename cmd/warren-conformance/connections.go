@@ -1,0 +1,117 @@
+package main
+
+import "time"
+
+func noReconnect(t *trial) {
+	const cuts = 3
+	t.sendAll(120, "slow:20")
+	t.start()
+	for cut := 1; cut <= cuts; cut++ {
+		if !t.until(t.limit, func() bool { return t.journal.successes() >= 25*cut }) {
+			return
+		}
+		t.proxy.Cut()
+	}
+	t.settle()
+	t.expectRepeated(cuts * prefetch)
+}
+
+// expectRepeated adds a mistake if more messages than that were handled again.
+func (t *trial) expectRepeated(most int) {
+	repeated := 0
+	for _, m := range t.sent {
+		repeated += max(0, t.journal.handled(m.id)-1)
+	}
+	if repeated > most {
+		t.fails("%d messages were handled again, and at most %d were in hand", repeated, most)
+	}
+}
+
+func secondConsumer(t *trial) {
+	t.start()
+	t.handleOne()
+	before := t.consumers()
+	for range 2 {
+		t.proxy.Cut()
+		t.handleOne()
+	}
+	count := 0
+	if !t.until(10*time.Second, func() bool { count = t.consumers(); return count <= before }) {
+		t.fails("the program has %d consumers, and had %d before its connections were cut", count, before)
+	}
+}
+
+// handleOne sends a message and waits until the program has handled it.
+func (t *trial) handleOne() {
+	t.send("ok")
+	t.settle()
+}
+
+// consumers counts the consumers of the main queue.
+func (t *trial) consumers() int {
+	connection, err := t.vhost.Connect("warren-conformance")
+	t.check(err)
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	t.check(err)
+	queue, err := channel.QueueDeclarePassive(t.contract.Queue, true, false, false, false, nil)
+	t.check(err)
+	return queue.Consumers
+}
+
+func hotReconnect(t *trial) {
+	t.start()
+	t.handleOne()
+	t.proxy.Refuse()
+	before := t.proxy.Accepted()
+	const length = 5 * time.Second
+	t.pause(length)
+	// Two connections, with a quarter of a second between tries.
+	if tries, most := t.proxy.Accepted()-before, 40; tries > most {
+		t.fails("the program tried to connect %d times within %s", tries, length)
+	}
+	t.proxy.Accept()
+	t.handleOne()
+}
+
+// staleAcks cuts the connection while handlers are at work. They return when the program has a new channel, on which a tag of theirs is a
+// message that waits behind others. Whether that one is settled by mistake shows when the program is killed before it handles it.
+func staleAcks(t *trial) {
+	t.start()
+	t.sendAll(concurrency, "ok") // so that tags differ on the new channel
+	t.settle()
+	t.sendAll(prefetch, "slow:4000")
+	t.until(t.limit, func() bool { return t.journal.begun() >= 2*concurrency })
+	t.proxy.Cut()
+	t.until(t.limit, func() bool { return t.journal.successes() >= 2*concurrency })
+	t.pause(100 * time.Millisecond) // for the acknowledgements
+	t.again()
+}
+
+func missesStall(t *trial) {
+	t.start()
+	t.handleOne()
+	t.proxy.Stall()
+	t.sendAll(3, "ok")
+	const patience = 60 * time.Second // heartbeats are missed after three times 5 s at the latest
+	t.until(patience, func() bool { return len(t.missing()) == 0 })
+}
+
+func missesCancel(t *trial) {
+	t.start()
+	t.handleOne()
+	t.vhost.DeleteQueue(t.contract.Queue)
+	t.pause(time.Second)
+	t.declare()
+	t.handleOne()
+}
+
+func brokerRestart(t *trial) {
+	t.sendAll(60, "slow:20")
+	t.start()
+	t.until(t.limit, func() bool { return t.journal.successes() >= 10 })
+	t.private.Stop()
+	t.private.Start()
+	t.settle()
+	t.expectRepeated(2 * prefetch)
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+func changesCopies(t *trial) {
+	properties := amqp.Publishing{
+		ContentType: "application/x-job", CorrelationId: "correlation", Type: "job", AppId: "shop",
+		Headers: amqp.Table{"trace": "7", "flag": true, "price": 2.5},
+	}
+	permanent := t.sendMessage("permanent", true, properties)
+	exhausted := t.sendMessage(never, true, properties)
+	t.start()
+	t.settle()
+	t.expectCopy(permanent, "permanent "+permanent, contract.KindPermanent, 1)
+	t.expectCopy(exhausted, never+" "+exhausted, contract.KindExhausted, t.contract.MaxAttempts)
+}
+
+// expectCopy compares a dead letter with the message that was sent.
+func (t *trial) expectCopy(id, body string, kind contract.FailureKind, attempts int) {
+	letter, dead := t.deadLetters[id]
+	if !dead {
+		return // judge says so
+	}
+	want := map[string]any{
+		"body": body, "content-type": "application/x-job", "correlation-id": "correlation", "type": "job", "app-id": "shop",
+		"message-id": "message-" + id, "delivery-mode": 2, "header trace": "7", "header flag": true, "header price": 2.5,
+	}
+	got := map[string]any{
+		"body": string(letter.Body), "content-type": letter.ContentType, "correlation-id": letter.CorrelationId, "type": letter.Type,
+		"app-id": letter.AppId, "message-id": letter.MessageId, "delivery-mode": int(letter.DeliveryMode),
+	}
+	for name, value := range map[string]any{
+		contract.HeaderRetryCount: attempts, contract.HeaderOriginalExchange: "shop", contract.HeaderOriginalRoutingKey: "placed",
+		contract.HeaderFailureKind: kind, contract.HeaderFailureQueue: t.contract.Queue,
+	} {
+		want["header "+name] = value
+	}
+	for name, value := range letter.Headers {
+		got["header "+name] = value
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if fmt.Sprint(got[name]) != fmt.Sprint(want[name]) { // numbers have the type that the client chose
+			t.fails("dead letter %s: %s is %v instead of %v", id, name, got[name], want[name])
+		}
+	}
+}
+
+func copiesTooMuch(t *trial) {
+	const audit = "audit"
+	t.vhost.DeclareQueue(audit, map[string]any{"x-queue-type": "quorum"})
+	t.vhost.Bind("shop", audit, audit, nil)
+	for _, route := range t.routes() {
+		if route.Exchange != "" {
+			t.vhost.Bind(route.Exchange, audit, audit, nil)
+		}
+	}
+	t.sendMessage("permanent", true, amqp.Publishing{Headers: amqp.Table{"CC": []any{audit}}})
+	expiring := t.sendMessage("permanent", true, amqp.Publishing{Expiration: "600000"})
+	t.sendMessage("permanent", true, amqp.Publishing{UserId: t.vhost.Broker.Username})
+	t.start()
+	t.settle()
+	if copied := len(t.take(audit)); copied != 1 {
+		t.fails("the queue that a CC header names has %d messages instead of 1", copied)
+	}
+	if left := t.deadLetters[expiring].Expiration; left != "" {
+		t.fails("dead letter %s still expires, after %s ms", expiring, left)
+	}
+}
+
+// copied returns a queue that takes the copy of a failed message, and a function that sends such a message.
+func (t *trial) copied() (queue string, send func() string) {
+	if t.contract.Strategy == contract.StrategyPublish {
+		return t.tierQueue(t.contract.Tiers[0]), func() string { return t.send("fail:1") }
+	}
+	return t.contract.DeadLetterQueue, func() string { return t.sendFatal("permanent") }
+}
+
+// hot is how often a program may handle a message, or connect, within a few seconds. More is a hot loop.
+const hot = 12
+
+func losesReturned(t *trial) {
+	queue, send := t.copied()
+	t.vhost.DeleteQueue(queue)
+	id := send()
+	t.start()
+	t.until(t.limit, func() bool { return len(t.journal.started(id)) > 0 })
+	t.pause(3 * time.Second)
+	t.expectNoLoop(id, "while no queue took its copy")
+	t.declare()
+	t.settle()
+}
+
+// expectNoLoop adds a mistake if a message was handled again and again.
+func (t *trial) expectNoLoop(id, when string) {
+	if starts := len(t.journal.started(id)); starts > hot {
+		t.fails("message %s was handled %d times %s", id, starts, when)
+	}
+}
+
+func losesRefused(t *trial) {
+	// A queue is full only while a message is in it.
+	t.vhost.Publish("", t.contract.DeadLetterQueue, "filler", "filler")
+	full := brokers.Policy{
+		Pattern: "^" + t.contract.DeadLetterQueue + "$", ApplyTo: "queues",
+		Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
+	}
+	t.vhost.SetPolicy("full", full)
+	t.pause(time.Second) // the queue learns of the policy by itself
+	id := t.sendFatal("permanent")
+	t.start()
+	t.until(t.limit, func() bool { return len(t.journal.started(id)) > 0 })
+	t.pause(3 * time.Second)
+	t.expectNoLoop(id, "while the dead-letter queue was full")
+	// The policy stays: one that is deleted while it refuses can leave publishers refused for good.
+	full.Definition["max-length"] = 1_000_000
+	t.vhost.SetPolicy("full", full)
+	t.settle()
+}
+
+func acksUnconfirmed(t *trial) {
+	_, send := t.copied()
+	send()
+	published := atomic.Bool{}
+	t.address = netfault.NewFrameProxy(t, t.vhost.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+		if f.Method != netfault.BasicPublish {
+			return netfault.Pass
+		}
+		published.Store(true)
+		return netfault.Hold // nothing of what follows on the channel reaches the broker
+	}).Address
+	t.start()
+	if !t.until(t.limit, published.Load) {
+		t.fails("the program published no copy of a message that failed")
+	}
+	t.pause(2 * time.Second)
+	t.again()
+}
+
+// oldContract replaces the delay tiers. The program has a minute to see that: it reads the contract every 30 s.
+func oldContract(t *trial) {
+	t.start()
+	t.handleOne()
+	later := contract.Tier{Delay: contract.Duration(time.Second), Route: contract.Route{Exchange: "jobs.later", RoutingKey: "later"}}
+	t.vhost.DeclareExchange(later.Exchange, "direct", nil)
+	t.vhost.DeclareQueue("jobs.later", map[string]any{
+		"x-queue-type": "quorum", "x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": t.contract.Queue,
+	})
+	t.vhost.Bind(later.Exchange, "jobs.later", later.RoutingKey, nil)
+	gone := t.contract.Tiers[0].Exchange
+	t.contract.Tiers = []contract.Tier{later}
+	t.allow()
+	t.writeContract()
+	t.vhost.DeleteExchange(gone)
+	t.send("fail:1")
+	t.until(time.Minute+t.limit, func() bool { return len(t.missing()) == 0 })
+}
+
+func forbiddenLoops(t *trial) {
+	_, send := t.copied()
+	id := send()
+	t.forbid()
+	t.start()
+	t.until(t.limit, func() bool { return len(t.journal.started(id)) > 0 })
+	before := t.proxy.Accepted()
+	const length = 6 * time.Second
+	t.pause(length)
+	if connections := t.proxy.Accepted() - before; connections > hot {
+		t.fails("the program connected %d times within %s while the broker forbade its copy", connections, length)
+	}
+	t.expectNoLoop(id, "while the broker forbade its copy")
+	t.allow()
+	t.settle()
+}

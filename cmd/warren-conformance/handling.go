@@ -1,0 +1,160 @@
+package main
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// never is more attempts than any contract of the trials has.
+const never = "fail:99"
+
+func acksFirst(t *trial) {
+	t.send("crash")
+	t.sendAll(10, "slow:200")
+	t.start()
+	if !t.until(t.limit, t.subject.HasEnded) {
+		t.fails("the program did not end itself when it handled a message that says crash")
+		return
+	}
+	t.kill()
+	t.start()
+	t.settle()
+}
+
+func wrongAttempts(t *trial) {
+	retried := make([]string, 5)
+	for i := range retried {
+		retried[i] = t.sendMessage("fail:2", t.contract.MaxAttempts < 3, amqp.Publishing{})
+	}
+	given := []string{t.sendFatal(never), t.sendFatal(never), t.sendFatal(never)}
+	t.start()
+	t.settle()
+	for _, id := range retried {
+		t.expectStarts(id, min(3, t.contract.MaxAttempts))
+	}
+	for _, id := range given {
+		t.expectStarts(id, t.contract.MaxAttempts)
+	}
+}
+
+// expectStarts adds a mistake unless a message was handled so often.
+func (t *trial) expectStarts(id string, want int) {
+	if got := len(t.journal.started(id)); got != want {
+		t.fails("message %s was handled %d times instead of %d", id, got, want)
+	}
+}
+
+func noDelay(t *trial) {
+	ids := make([]string, 5)
+	for i := range ids {
+		ids[i] = t.send("fail:2")
+	}
+	t.start()
+	t.settle()
+	for _, id := range ids {
+		starts := t.journal.started(id)
+		for i := 1; i < len(starts); i++ {
+			if waited, want := starts[i].Sub(starts[i-1]), t.delay(i); waited < want {
+				t.fails("message %s was handled again after %s, and had to wait for more than %s", id, waited.Round(time.Millisecond), want)
+			}
+		}
+	}
+}
+
+// delay returns half of the time that a message has to wait after an attempt: the journal is read a little late.
+func (t *trial) delay(attempt int) time.Duration {
+	if t.contract.Strategy == contract.StrategyRequeue {
+		return time.Duration(attempt) * 100 * time.Millisecond / 2
+	}
+	return time.Duration(t.contract.Tiers[min(attempt, len(t.contract.Tiers))-1].Delay) / 2
+}
+
+func retriesPermanent(t *trial) {
+	ids := []string{t.sendFatal("permanent"), t.sendFatal("permanent"), t.sendFatal("nonsense"), t.sendFatal("nonsense")}
+	t.send("ok")
+	t.start()
+	t.settle()
+	for _, id := range ids {
+		if starts := len(t.journal.started(id)); starts > 1 {
+			t.fails("message %s was handled %d times", id, starts)
+		}
+	}
+}
+
+func forgedCounts(t *trial) {
+	verb, attempts := "fail:2", 3
+	if t.contract.MaxAttempts < attempts {
+		verb, attempts = "ok", 1
+	}
+	forged := []amqp.Table{
+		{"x-retry-count": int64(-5)},
+		{"x-retry-count": "7"},
+		{"x-retry-count": 2.5},
+		{"x-retry-count": int64(math.MaxInt64)},
+		{"x-delivery-count": int64(50)},
+		{"x-death": []any{amqp.Table{"queue": "other", "reason": "rejected", "count": int64(40)}}},
+	}
+	ids := make([]string, 0, len(forged))
+	for _, headers := range forged {
+		ids = append(ids, t.sendMessage(verb, false, amqp.Publishing{Headers: headers}))
+	}
+	t.start()
+	t.settle()
+	for i, id := range ids {
+		if got := len(t.journal.started(id)); got != attempts {
+			t.fails("message %s, the %d. with a forged count, was handled %d times instead of %d", id, i+1, got, attempts)
+		}
+	}
+}
+
+func acksOthers(t *trial) {
+	t.send("slow:3000")
+	t.sendAll(10, "ok")
+	t.start()
+	t.until(t.limit, func() bool { return t.journal.successes() >= 10 })
+	t.pause(200 * time.Millisecond) // for the acknowledgements
+	t.again()
+}
+
+func blocksOnHang(t *trial) {
+	t.send("hang")
+	t.sendAll(20, "ok")
+	t.start()
+	if !t.until(t.limit, func() bool { return t.journal.successes() >= 20 }) {
+		t.fails("%d of 20 messages were handled while one handler of %d hung", t.journal.successes(), concurrency)
+	}
+	t.again()
+}
+
+// again kills the program and starts it anew: what it had in hand comes again.
+func (t *trial) again() {
+	t.stop()
+	t.address = t.proxy.Address
+	t.start()
+	t.settle()
+}
+
+func unboundedPrefetch(t *trial) {
+	t.sendAll(prefetch, "hang")
+	t.sendAll(50, "ok")
+	delivered := atomic.Int64{}
+	t.address = netfault.NewFrameProxy(t, t.vhost.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+		if f.FromBroker && f.Method == netfault.BasicDeliver {
+			delivered.Add(1)
+		}
+		return netfault.Pass
+	}).Address
+	t.start()
+	t.until(t.limit, func() bool { return t.journal.begun() >= concurrency })
+	t.pause(2 * time.Second)
+	if got := delivered.Load(); got > prefetch {
+		t.fails("the program took %d messages while it settled none, and its prefetch is %d", got, prefetch)
+	}
+	t.again()
+}

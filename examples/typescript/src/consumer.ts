@@ -1,0 +1,299 @@
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import type { Channel, ConsumeMessage, Options as AmqpOptions } from "amqplib";
+import { closeConnection, openConnection, sleep, within } from "./connection.js";
+import { crashLimit, decide, read, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
+import { Publisher } from "./publisher.js";
+
+/** One delivery. There is no ack: how the handler ends decides. */
+export interface Message<T> {
+  body: T;
+  attempt: number;
+  maxAttempts: number;
+  raw: ConsumeMessage;
+}
+
+/**
+ * Handles a message. A promise that is rejected is a failure; see Permanent and the others. The signal is aborted when the broker has
+ * taken the message back, when the time for it is over, and at the end of a drain.
+ */
+export type Handler<T> = (message: Message<T>, signal: AbortSignal) => Promise<void>;
+
+/** No attempt can help: the message goes to the dead-letter queue. */
+export class Permanent extends Error {}
+
+/** The message failed and is done with. */
+export class Discard extends Error {}
+
+/** The message failed, and waits for at least this time if a tier is that long. */
+export class RetryAfter extends Error {
+  constructor(readonly delayMilliseconds: number, message: string) {
+    super(message);
+  }
+}
+
+/** Not yet, which is no failure. */
+export class Defer extends Error {
+  constructor(readonly delayMilliseconds: number) {
+    super("deferred");
+  }
+}
+
+export interface Options<T> {
+  url: string;
+  /** Loads the contract, at each connect and every 30 s. */
+  contract: () => Promise<Contract>;
+  decode: (content: Buffer) => T;
+  handle: Handler<T>;
+  concurrency: number;
+  prefetch: number;
+  /** How long handlers may take after the signal of run. Keep it 10 s below terminationGracePeriodSeconds. */
+  drainMilliseconds: number;
+  log: (event: string, details: Record<string, unknown>) => void;
+}
+
+/** What settles a delivery. */
+type Settlement = Exclude<Verb, "publish">;
+
+/** The life of one channel. What it delivered can be settled on it alone. */
+class Session {
+  readonly id = randomUUID();
+  readonly waiting: ConsumeMessage[] = [];
+  readonly working = new Set<Promise<void>>();
+  private readonly controller = new AbortController();
+  draining = false;
+
+  constructor(readonly channel: Channel, public contract: Contract) {}
+
+  /** Is aborted when results of this session are void. */
+  get over(): AbortSignal {
+    return this.controller.signal;
+  }
+
+  end(reason: string): void {
+    this.controller.abort(new Error(reason));
+  }
+
+  settle(message: ConsumeMessage, verb: Settlement): void {
+    if (this.over.aborted) {
+      return; // the message comes again
+    }
+    switch (verb) {
+      case "ack":
+        return this.channel.ack(message);
+      case "reject":
+        return this.channel.reject(message, false);
+      case "requeue": // basic.reject, which RabbitMQ 4.3 counts
+        return this.channel.reject(message, true);
+      case "return": // basic.nack, which it does not
+        return this.channel.nack(message, false, true);
+    }
+  }
+}
+
+export class Consumer<T> {
+  private readonly publisher: Publisher;
+  private session: Session | undefined;
+  private busy = 0; // handlers of all sessions: one that hangs keeps its slot
+
+  constructor(private readonly options: Options<T>) {
+    this.publisher = new Publisher(options.url);
+  }
+
+  /** Whether messages come. Use it for a readiness probe. */
+  get ready(): boolean {
+    return this.session !== undefined && !this.session.over.aborted;
+  }
+
+  /** Consumes until the signal is aborted, then finishes what has begun. */
+  async run(stop: AbortSignal): Promise<void> {
+    const watch = setInterval(() => void this.reloadContract(), 30_000);
+    const shortest = 250, longest = 10_000;
+    for (let pause = shortest; !stop.aborted; pause = Math.min(2 * pause, longest)) {
+      const began = Date.now();
+      try {
+        await this.consume(stop);
+      } catch (failure) {
+        this.options.log("disconnected", { reason: String(failure) });
+      }
+      if (Date.now() - began > longest) {
+        pause = shortest;
+      }
+      await sleep(pause * (0.8 + 0.4 * Math.random()), stop);
+    }
+    clearInterval(watch);
+    await this.publisher.close();
+  }
+
+  private async reloadContract(): Promise<void> {
+    const session = this.session;
+    try {
+      const contract = await this.options.contract();
+      if (session && contract.queue !== session.contract.queue) {
+        session.end("the contract names another queue");
+      } else if (session) {
+        session.contract = contract;
+      }
+    } catch (failure) {
+      this.options.log("contract not read", { reason: String(failure) }); // the one at hand still holds
+    }
+  }
+
+  /** Consumes on one connection, until it is lost or stop is aborted. */
+  private async consume(stop: AbortSignal): Promise<void> {
+    const contract = await this.options.contract();
+    const connection = await openConnection(this.options.url, contract.queue);
+    let session: Session | undefined;
+    try {
+      const channel = await within(10_000, connection.createChannel(), "open a channel");
+      session = this.session = new Session(channel, contract);
+      const current = session;
+      let reason = "the connection was lost";
+      channel.on("error", (failure: Error) => { reason = failure.message; });
+      channel.on("close", () => current.end(reason));
+      await within(10_000, channel.prefetch(this.options.prefetch), "set the prefetch");
+      const receive = (message: ConsumeMessage | null): void => {
+        if (!message) {
+          return current.end("the broker cancelled the consumer"); // the queue was deleted, or a message took too long
+        }
+        current.waiting.push(message);
+        this.dispatch();
+      };
+      const { consumerTag } = await within(10_000, channel.consume(contract.queue, receive), "consume");
+      this.options.log("consuming", { queue: contract.queue });
+      await aborted(AbortSignal.any([stop, current.over]));
+      current.over.throwIfAborted();
+      await this.drain(current, consumerTag);
+    } finally {
+      session?.end("the session is over");
+      await closeConnection(connection);
+    }
+  }
+
+  /** Starts as many handlers as there are slots. */
+  private dispatch(): void {
+    const session = this.session;
+    while (session && !session.draining && !session.over.aborted && this.busy < this.options.concurrency) {
+      const message = session.waiting.shift();
+      if (!message) {
+        return;
+      }
+      this.busy++;
+      const work = this.process(session, message)
+        .catch((failure: unknown) => session.end(String(failure)))
+        .finally(() => {
+          this.busy--;
+          session.working.delete(work);
+          this.dispatch();
+        });
+      session.working.add(work);
+    }
+  }
+
+  /**
+   * Finishes what has begun, and gives back the rest. The order matters: RabbitMQ forgets acknowledgements that come shortly before a
+   * channel is closed, and a cancel after them makes it apply them. What is given back before the cancel would come again at once.
+   */
+  private async drain(session: Session, consumerTag: string): Promise<void> {
+    session.draining = true;
+    const deadline = AbortSignal.any([session.over, AbortSignal.timeout(this.options.drainMilliseconds)]);
+    await Promise.race([Promise.allSettled(session.working), aborted(deadline)]);
+    session.over.throwIfAborted();
+    session.end("the time to drain is over");
+    if (session.contract.singleActiveConsumer) {
+      return; // a cancel would let the next consumer overtake what comes back when the channel closes
+    }
+    await within(5_000, session.channel.cancel(consumerTag), "cancel");
+    session.channel.nackAll(true);
+    await within(5_000, session.channel.close(), "close the channel");
+  }
+
+  private async process(session: Session, message: ConsumeMessage): Promise<void> {
+    const delivery: Delivery = {
+      exchange: message.fields.exchange, routingKey: message.fields.routingKey, redelivered: message.fields.redelivered,
+      headers: message.properties.headers ?? {},
+    };
+    const outcome = await this.handle(session, message, delivery);
+    if (session.over.aborted) {
+      return;
+    }
+    outcome.copyId = `${session.id}-${message.fields.deliveryTag}`;
+    const action = decide(session.contract, delivery, outcome);
+    if (action.kind) {
+      this.options.log("failed", { kind: action.kind, action: action.verb, text: outcome.text, messageId: message.properties.messageId });
+    }
+    await sleep(action.waitMilliseconds ?? 0, session.over);
+    const verb = action.verb === "publish" ? await this.copy(session, message, delivery, outcome) : action.verb;
+    session.settle(message, verb);
+  }
+
+  private async handle(session: Session, message: ConsumeMessage, delivery: Delivery): Promise<Outcome> {
+    const { attempt, crashes = 0 } = read(session.contract, delivery);
+    const failure = { time: new Date().toISOString().replace(/\.\d+/, ""), client: `consumer@${hostname()}` };
+    if (crashes >= crashLimit) {
+      return { result: "crashed", ...failure, text: `${crashes} deliveries ended without a result` };
+    }
+    let body: T;
+    try {
+      body = this.options.decode(message.content);
+    } catch (cause) {
+      return { result: "undecodable", ...failure, text: String(cause) };
+    }
+    const time = 0.8 * (session.contract.consumerTimeoutMilliseconds ?? 30 * 60_000);
+    const signal = AbortSignal.any([session.over, AbortSignal.timeout(time)]);
+    try {
+      await this.options.handle({ body, attempt, maxAttempts: session.contract.maxAttempts, raw: message }, signal);
+      return { result: "succeeded" };
+    } catch (cause) {
+      return { ...outcomeOf(cause, signal), ...failure, text: cause instanceof Error ? cause.message : String(cause) };
+    }
+  }
+
+  /** Publishes a copy until the broker has taken it, and returns what settles the original then. */
+  private async copy(session: Session, message: ConsumeMessage, delivery: Delivery, outcome: Outcome): Promise<Settlement> {
+    const { userId, expiration, clusterId, headers, deliveryMode, ...kept } = message.properties;
+    const began = Date.now();
+    for (let pause = 250; !session.over.aborted; pause = Math.min(2 * pause, 10_000)) {
+      const action = decide(session.contract, delivery, outcome); // the contract may have another tier by now
+      if (action.verb !== "publish") {
+        return action.verb;
+      }
+      try {
+        await this.publisher.publish(action.route!, message.content, outcome.copyId!, { ...kept, headers: action.headers } as AmqpOptions.Publish);
+        return "ack";
+      } catch (failure) {
+        this.options.log("copy not taken", { ...action.route, reason: String(failure) });
+      }
+      if (action.otherwise && Date.now() - began > 30_000) {
+        return action.otherwise;
+      }
+      await sleep(pause, session.over);
+    }
+    return "return"; // which has no effect: the session is over
+  }
+}
+
+function outcomeOf(cause: unknown, signal: AbortSignal): Outcome {
+  if (cause instanceof Permanent) {
+    return { result: "permanent" };
+  }
+  if (cause instanceof Discard) {
+    return { result: "discarded" };
+  }
+  if (cause instanceof Defer) {
+    return { result: "deferred", delayMilliseconds: cause.delayMilliseconds };
+  }
+  if (cause instanceof RetryAfter) {
+    return { result: "failed", delayMilliseconds: cause.delayMilliseconds };
+  }
+  return { result: signal.aborted ? "timedOut" : "failed" };
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) {
+      resolve();
+    }
+    signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
