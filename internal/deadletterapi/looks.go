@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// mostLooks is how many look at a time. Each may take 8 MiB of messages that it tells of, and amqpconn.ConnectionBodies that are on their
-	// way.
+	// mostLooks is how many look at a time. Each may take 8 MiB of messages that it tells of, and amqpconn.ConnectionBodies that are on
+	// their way.
 	mostLooks = 4
 	// lookTime is how long a look takes at most, but for an export.
 	lookTime = 30 * time.Second
