@@ -76,8 +76,8 @@ func (s *scope) whyOvertaken(ctx context.Context) (*Halt, error) {
 			continue
 		}
 		return Failed(v1alpha1.ReasonIncomplete, fmt.Sprintf(
-			"%s; %s %q has taken messages of queue %q since, so this %s cannot tell which of the others it had counted. Create another one "+
-				"for them", s.work.Tally(), other.Kind, other.GetName(), s.status.Source, s.Kind)), nil
+			"%s; %s %q has taken messages of queue %q since, so this %s cannot tell which of the others it had counted. Create another "+
+				"one for them", s.work.Tally(), other.Kind, other.GetName(), s.status.Source, s.Kind)), nil
 	}
 	return nil, err
 }
