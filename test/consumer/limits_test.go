@@ -191,7 +191,7 @@ func TestALimiterThatGrantsNothingCostsNoAttempt(t *testing.T) {
 		close(open)
 		g.Eventually(seen.different).WithTimeout(deadline.For(20 * time.Second)).Should(Equal(messages))
 		g.Expect(running.Health().Reconnects).To(BeZero())
-		g.Expect(w.Ready("orders.dlq")).To(BeZero())
+		g.Consistently(w.Ready).WithArguments("orders.dlq").WithTimeout(500 * time.Millisecond).Should(BeZero())
 	})
 }
 

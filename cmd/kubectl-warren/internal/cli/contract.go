@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -64,7 +65,7 @@ func (k *contractCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return refused(cq, err)
 	}
-	document, err := json.MarshalIndent(made, "", "  ")
+	document, err := documentOf(made)
 	if err != nil {
 		return err
 	}
@@ -73,6 +74,12 @@ func (k *contractCommand) run(ctx context.Context, args []string) error {
 	}
 	printf(k.Out, "%s\n", document)
 	return nil
+}
+
+// documentOf returns a contract as JSON that a terminal takes for text.
+func documentOf(made contract.Contract) ([]byte, error) {
+	document, err := json.MarshalIndent(made, "", "  ")
+	return printable.JSON(document), err
 }
 
 // find returns the ConsumerQueue of the cluster or of the files, with its vhost and the version of its broker.

@@ -21,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -120,6 +121,11 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 		"import": func(out *bytes.Buffer) error {
 			printFindings(out, 1, vhost.RabbitMQ43, []definitions.Finding{{Kind: definitions.Differs, ConsumerQueue: value, Message: value}})
 			return printQueues(out, []*messaging.ConsumerQueue{cq})
+		},
+		"contract": func(out *bytes.Buffer) error {
+			document, err := documentOf(contract.Default(value))
+			out.Write(document)
+			return err
 		},
 		"version": func(out *bytes.Buffer) error {
 			printVersions(out, versions{Managers: []managerVersion{{Namespace: value, Name: value, Image: value, Version: value}}})
