@@ -76,7 +76,8 @@ func readFlags(arguments []string) (*settings, error) {
 		fmt.Fprintln(flags.Output(), "warren-conformance [flags] -- COMMAND [ARGUMENT...]")
 		flags.PrintDefaults()
 	}
-	strategy := flags.String("strategy", string(contract.StrategyPublish), "the retry `strategy` of the topology: Publish, Reject, Requeue or None")
+	strategy := flags.String("strategy", string(contract.StrategyPublish),
+		"the retry `strategy` of the topology: Publish, Reject, Requeue or None")
 	only := flags.String("only", "", "the `pitfalls` to try, separated by commas; all without it")
 	flags.BoolVar(&given.list, "list", false, "list the pitfalls and exit")
 	flags.StringVar(&given.logs, "logs", "", "the `folder` for what the programs print; a new one without it")

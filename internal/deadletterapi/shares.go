@@ -10,7 +10,7 @@ import (
 const (
 	// maxAnswers is how many answers are gathered and written at a time. Each takes up to twice 8 MiB until the client has it.
 	maxAnswers = 8
-	// maxLooks is how many browses run at a time. Each may take 8 MiB of messages that it shows, and amqpconn.ConnectionBodies on their way.
+	// maxLooks is how many browses run at a time. Each may take 8 MiB of messages that it shows, and amqpconn.ConnectionBodies under way.
 	maxLooks = 4
 	// maxEach is how many answers, and how many browses, one namespace may have.
 	maxEach = 2

@@ -37,8 +37,8 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	if spec.splitsByReason && !version.AtLeast(vhost.RabbitMQ40) {
 		return Topology{}, &Refusal{
 			Reason: v1alpha1.ReasonUnsupportedByBroker,
-			Message: fmt.Sprintf("deadLetter.exchange.type headers routes by the reason of a dead letter, which RabbitMQ writes from %s on "+
-				"and this broker (%s) does not: use type fanout, or upgrade the broker", vhost.RabbitMQ40, version),
+			Message: fmt.Sprintf("deadLetter.exchange.type headers routes by the reason of a dead letter, which RabbitMQ writes from %s "+
+				"on and this broker (%s) does not: use type fanout, or upgrade the broker", vhost.RabbitMQ40, version),
 		}
 	}
 	if err := checkSafe(spec); err != nil {

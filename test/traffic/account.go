@@ -94,7 +94,7 @@ func Drain(tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...s
 	return found
 }
 
-// heldLimit is how long RabbitMQ may hold a dead letter before it arrives: after a restart, it tries to route some again after 180 s, twice.
+// heldLimit is how long RabbitMQ may hold a dead letter before it arrives. After a restart, it routes some only after 180 or 360 s.
 const heldLimit = 400 * time.Second
 
 // drain consumes queues until nothing is left to find and the queues have no ready message, or it was quiet for long. A broker with much

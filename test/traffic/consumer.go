@@ -59,8 +59,9 @@ func Retry(tier Target) Action { return Action{retry, tier} }
 // keeps is the contract of a consumer that retries by a tier, and never gives up by itself.
 func (c *Consumer) keeps(tier Target) contract.Contract {
 	return contract.Contract{
-		APIVersion: contract.APIVersion, Queue: c.queue, VirtualHost: c.vhost.Name, Strategy: contract.StrategyPublish, MaxAttempts: math.MaxInt32,
-		Tiers: []contract.Tier{{Delay: 1, Route: contract.Route{Exchange: tier.Exchange, RoutingKey: tier.RoutingKey}}},
+		APIVersion: contract.APIVersion, Queue: c.queue, VirtualHost: c.vhost.Name, Strategy: contract.StrategyPublish,
+		MaxAttempts: math.MaxInt32,
+		Tiers:       []contract.Tier{{Delay: 1, Route: contract.Route{Exchange: tier.Exchange, RoutingKey: tier.RoutingKey}}},
 	}
 }
 

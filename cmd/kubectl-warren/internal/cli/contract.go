@@ -31,9 +31,10 @@ func newContract(c *cluster, streams genericiooptions.IOStreams) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "contract (NAME | [NAME] -f FILE --broker-version VERSION)",
 		Short: "Print the contract of a ConsumerQueue, which its consumers read",
-		Long: "Print the contract of a ConsumerQueue as JSON: where a failed message waits, and when it is given up. The consumer library " +
-			"and consumers in other languages read this file.\n\n" +
-			"With --check, nothing is printed while the file holds the contract. Otherwise the exit code is 2, and stderr has the contract.",
+		Long: "Print the contract of a ConsumerQueue as JSON: where a failed message waits, and when it is given up. The consumer " +
+			"library and consumers in other languages read this file.\n\n" +
+			"With --check, nothing is printed while the file holds the contract. Otherwise the exit code is 2, and stderr has the " +
+			"contract.",
 		Example: "  kubectl warren contract orders >contract.json\n" +
 			"  kubectl warren contract -f orders.yaml --broker-version 4.3 --check contract.json",
 		Args:              usage(cobra.MaximumNArgs(1)),
@@ -42,7 +43,8 @@ func newContract(c *cluster, streams genericiooptions.IOStreams) *cobra.Command 
 	}
 	k.files = addFiles(cmd, "the ConsumerQueue, instead of that of the cluster")
 	cmd.Flags().StringVar(&k.version, "broker-version", "", "with -f: the RabbitMQ of the queue, such as 4.3; no cluster is asked")
-	cmd.Flags().StringVar(&k.vhost, "vhost", "", "the vhost to write into the contract (default that of the BrokerConnection, or / with -f)")
+	cmd.Flags().StringVar(&k.vhost, "vhost", "",
+		"the vhost to write into the contract (default that of the BrokerConnection, or / with -f)")
 	cmd.Flags().StringVar(&k.check, "check", "", "a file that must hold the contract")
 	return cmd
 }

@@ -41,7 +41,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)
 	root.AddCommand(
 		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newDLQ(c, streams),
-		newContract(c, streams), newExport(c, streams), newImport(c, streams), newUI(c, streams), newVersion(c, streams), newCompletion(streams),
+		newContract(c, streams), newExport(c, streams), newImport(c, streams), newUI(c, streams), newVersion(c, streams),
+		newCompletion(streams),
 	)
 	return root
 }
