@@ -170,7 +170,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		watching.Stdout = listed
 		Expect(watching.Start()).To(Succeed())
 		go func() { interrupted <- watching.Wait() }()
-		Eventually(listed.String).Should(MatchRegexp(`^NAME .* UNDER WAY\norders .* [1-9]\d?\n`))
+		Eventually(listed.String).Should(MatchRegexp(`^NAME .* UNDER WAY\norders .* [1-9]\d*\n`))
 		Expect(w.warren("dlq", "rate", "first", "2")).To(Equal(ended{Out: "Redrive first has rate 2.\n"}))
 		Expect(w.redrives()).To(ConsistOf(HaveField("Spec.Rate.IntVal", BeEquivalentTo(2))))
 		Expect(w.warren("dlq", "suspend", "redrive/first")).To(Equal(ended{Out: "Redrive first is suspended.\n"}))
