@@ -189,10 +189,8 @@ func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now
 	if look.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
-	if !look.head {
-		head = nil
-	}
 	rows := newTable(look.coloured, head...)
+	rows.goesOn = !look.head
 	for _, queue := range queues {
 		counted := "-"
 		if queue.AsOf != nil {

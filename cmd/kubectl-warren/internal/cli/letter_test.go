@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
@@ -131,5 +132,21 @@ func TestDeepBody(t *testing.T) {
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
 	if difference := cmp.Diff([]string{deep}, letters.BodyLines(v1alpha1.DeadLetter{Body: deep, BodyEncoding: v1alpha1.UTF8})); difference != "" {
 		t.Errorf("-want +got:\n%s", difference)
+	}
+}
+
+// Rows of --watch stand below the head that was printed first.
+func TestRowsThatFollowStandBelowTheHead(t *testing.T) {
+	t.Parallel()
+	queues := []v1alpha1.DeadLetterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "orders"}, Queue: "orders.dlq", Messages: new(int64(7))}}
+	out := &bytes.Buffer{}
+	for _, head := range []bool{true, false} {
+		if err := printDeadLetterQueues(out, queues, now, tableLook{head: head}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(out.String(), "\n")
+	if diff := cmp.Diff(lines[1], lines[2]); diff != "" {
+		t.Errorf("row that follows (-want +got):\n%s", diff)
 	}
 }

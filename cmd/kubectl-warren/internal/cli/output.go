@@ -173,6 +173,8 @@ type table struct {
 	head     []string
 	rows     [][]cell
 	coloured bool
+	// goesOn says that the head was printed before. It still counts for the width of the columns, so that rows stand below it.
+	goesOn bool
 }
 
 func newTable(coloured bool, head ...string) *table { return &table{head: head, coloured: coloured} }
@@ -198,6 +200,9 @@ func (t *table) print(out io.Writer) error {
 	}
 	rows = append(rows, t.rows...)
 	widths := widthsOf(rows)
+	if t.goesOn {
+		rows = t.rows
+	}
 	var lines strings.Builder
 	for _, row := range rows {
 		lines.WriteString(t.line(row, widths))

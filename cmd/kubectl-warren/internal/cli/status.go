@@ -231,10 +231,8 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 	if look.wide {
 		head = append(head, "ADVISORIES", "MESSAGE")
 	}
-	if !look.head {
-		head = nil
-	}
 	rows := newTable(look.coloured, head...)
+	rows.goesOn = !look.head
 	for _, each := range summaries(queues) {
 		row := []cell{
 			text(each.Name), text(each.Queue),
