@@ -75,7 +75,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 
 	fires := func(alert string) {
 		GinkgoHelper()
-		Eventually(prometheus.firing).Should(ContainElement(alert))
+		Eventually(prometheus.fired).Should(ContainElement(alert))
 	}
 	ends := func(alert string) {
 		GinkgoHelper()

@@ -105,11 +105,24 @@ func (p *prometheus) firing() (list []string) {
 	found, err := p.Alerts(ctx())
 	Expect(err).NotTo(HaveOccurred())
 	for _, alert := range found.Alerts {
-		text := string(alert.Labels["alertname"])
-		if alert.Labels["namespace"] != "" {
-			text += fmt.Sprintf(" %s/%s", alert.Labels["namespace"], alert.Labels["name"])
-		}
-		list = append(list, text)
+		list = append(list, textOf(alert.Labels))
 	}
 	return list
+}
+
+// fired lists the alerts that fire, or have fired in this test: some end by themselves, as a deletion does that waits for a minute.
+func (p *prometheus) fired() (list []string) {
+	GinkgoHelper()
+	for _, alert := range p.query(`max_over_time(ALERTS{alertstate="firing"}[1h])`) {
+		list = append(list, textOf(model.LabelSet(alert.Metric)))
+	}
+	return list
+}
+
+func textOf(alert model.LabelSet) string {
+	text := string(alert["alertname"])
+	if alert["namespace"] != "" {
+		text += fmt.Sprintf(" %s/%s", alert["namespace"], alert["name"])
+	}
+	return text
 }
