@@ -51,7 +51,7 @@ func refusedLater(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.
 // limitBelowAttempts says whether the main queue's delivery limit ends attempts early, which RabbitMQ 4.3 makes possible under Reject: a
 // message brings the count of its deliveries along when it comes back from the tier.
 func limitBelowAttempts(spec resolved) (limit int64, isLow bool) {
-	if spec.strategy != v1alpha1.RetryStrategyReject || !spec.splitsByReason || !spec.version.AtLeast(vhost.RabbitMQ43) {
+	if spec.rejectMode != v1alpha1.RejectByReason || !spec.version.AtLeast(vhost.RabbitMQ43) {
 		return 0, false
 	}
 	limit = BrokerDeliveryLimit

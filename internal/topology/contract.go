@@ -72,7 +72,7 @@ func parkingRoute(spec resolved) *contract.Route {
 	switch {
 	case spec.dlx == nil:
 		return nil
-	case spec.splitsByReason:
+	case spec.rejectMode == v1alpha1.RejectByReason:
 		return &contract.Route{RoutingKey: spec.dlq}
 	}
 	return &contract.Route{Exchange: spec.dlx.Name, RoutingKey: spec.dlqKey}

@@ -34,7 +34,7 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 			Message: fmt.Sprintf("Warren needs RabbitMQ %s or newer and this broker is %s: upgrade the broker", vhost.RabbitMQ310, version),
 		}
 	}
-	if spec.splitsByReason && !version.AtLeast(vhost.RabbitMQ40) {
+	if spec.rejectMode == v1alpha1.RejectByReason && !version.AtLeast(vhost.RabbitMQ40) {
 		return Topology{}, &Refusal{
 			Reason: v1alpha1.ReasonUnsupportedByBroker,
 			Message: fmt.Sprintf("deadLetter.exchange.type headers routes by the reason of a dead letter, which RabbitMQ writes from %s "+
@@ -58,7 +58,7 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	if err := addQueues(&desired, spec); err != nil {
 		return Topology{}, err
 	}
-	desired.Return, desired.RejectMode = returnRoute(spec), rejectMode(spec)
+	desired.Return, desired.RejectMode = returnRoute(spec), spec.rejectMode
 	for _, queue := range desired.Queues {
 		if row, found := unsupported(queue.Arguments, version); found {
 			return Topology{}, &Refusal{
@@ -91,7 +91,7 @@ func DesiredOnOlderVersions(cq *v1alpha1.ConsumerQueue, version vhost.Version) [
 // Source: the cycle rule in docs/concepts.md; a message that comes back to a queue in which it died for another reason
 // than a reject is dropped or stuck.
 func checkSafe(spec resolved) error {
-	if !spec.deadLettersToTier {
+	if spec.rejectMode != v1alpha1.RejectStraight {
 		return nil
 	}
 	version := spec.version
@@ -156,7 +156,7 @@ func addDeadLetter(desired *Topology, spec resolved) {
 		return
 	}
 	desired.Exchanges = append(desired.Exchanges, *spec.dlx)
-	if !spec.splitsByReason {
+	if spec.rejectMode != v1alpha1.RejectByReason {
 		desired.bind(Binding{Source: spec.dlx.Name, Destination: spec.dlq, RoutingKey: spec.dlqKey, Role: v1alpha1.RoleDeadLetter})
 		return
 	}
@@ -224,7 +224,7 @@ func mainQueue(spec resolved) (Queue, error) {
 		arguments[vhost.ArgDeliveryLimit] = int64(spec.maxAttempts - 1)
 	case limit != nil:
 		setDeliveryLimit(arguments, *limit, spec.version)
-	case spec.dlx == nil || spec.deadLettersToTier:
+	case spec.dlx == nil || spec.rejectMode == v1alpha1.RejectStraight:
 		setDeliveryLimit(arguments, intstr.FromString(v1alpha1.DeliveryLimitUnlimited), spec.version)
 	}
 	if spec.redelivery != nil {

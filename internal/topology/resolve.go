@@ -28,20 +28,15 @@ type resolved struct {
 	redelivery *redelivery
 
 	// dlx is nil where dead-lettering is disabled.
-	dlx *Exchange
-	// dlxType is the type that the spec gives the dead-letter exchange; empty if it gives none.
-	dlxType     v1alpha1.ExchangeType
+	dlx         *Exchange
 	dlq         string
 	dlqKey      string
 	dlqSettings v1alpha1.QueueSettings
 
 	atLeastOnce bool
 
-	// splitsByReason: strategy Reject, and the dead-letter exchange is a headers exchange that routes rejected messages to the delay
-	// tier and other dead letters to the dead-letter queue.
-	splitsByReason bool
-	// deadLettersToTier: strategy Reject, and every dead letter of the main queue goes to its delay tier, whatever it died of.
-	deadLettersToTier bool
+	// rejectMode is how rejected messages reach the delay tier; empty unless the strategy is Reject.
+	rejectMode v1alpha1.RejectMode
 }
 
 type tier struct {
@@ -63,26 +58,31 @@ func resolve(cq *v1alpha1.ConsumerQueue, version vhost.Version) (resolved, error
 	if cq.Spec.Queue != nil {
 		spec.queue = *cq.Spec.Queue
 	}
-	resolveDeadLetter(&spec, cq.Spec.DeadLetter)
 	if err := resolveRetry(&spec, cq.Spec.Retry); err != nil {
 		return spec, err
 	}
-	resolveReject(&spec)
+	resolveDeadLetter(&spec, cq.Spec.DeadLetter)
+	spec.rejectMode = rejectModeOf(spec)
 	return spec, nil
 }
 
-// resolveReject decides how rejected messages reach the delay tier. The header by which a headers exchange could tell them from other dead
-// letters exists since RabbitMQ 4.0.
-func resolveReject(spec *resolved) {
-	if spec.strategy != v1alpha1.RetryStrategyReject {
-		return
+func rejectModeOf(spec resolved) v1alpha1.RejectMode {
+	switch {
+	case spec.strategy != v1alpha1.RetryStrategyReject:
+		return ""
+	case spec.dlx != nil && spec.dlx.Type == v1alpha1.ExchangeHeaders && spec.retryExchange == nil:
+		return v1alpha1.RejectByReason
 	}
-	byReason := spec.dlxType == v1alpha1.ExchangeHeaders || spec.dlxType == "" && spec.version.AtLeast(vhost.RabbitMQ40)
-	spec.splitsByReason = byReason && spec.dlx != nil && spec.retryExchange == nil
-	spec.deadLettersToTier = !spec.splitsByReason
-	if spec.splitsByReason {
-		spec.dlx.Type = v1alpha1.ExchangeHeaders
+	return v1alpha1.RejectStraight
+}
+
+// defaultDeadLetterType is headers where a headers exchange can tell rejected messages from other dead letters. The header that it needs
+// exists since RabbitMQ 4.0.
+func defaultDeadLetterType(spec *resolved) v1alpha1.ExchangeType {
+	if spec.strategy == v1alpha1.RetryStrategyReject && spec.retryExchange == nil && spec.version.AtLeast(vhost.RabbitMQ40) {
+		return v1alpha1.ExchangeHeaders
 	}
+	return v1alpha1.ExchangeFanout
 }
 
 func resolveDeadLetter(spec *resolved, given *v1alpha1.DeadLetterSpec) {
@@ -92,9 +92,8 @@ func resolveDeadLetter(spec *resolved, given *v1alpha1.DeadLetterSpec) {
 	if given.Policy == v1alpha1.DeadLetterPolicyDisabled {
 		return
 	}
-	spec.dlx = &Exchange{Name: spec.main + ".dlx", Type: v1alpha1.ExchangeFanout, Role: v1alpha1.RoleDeadLetter, Declare: true}
+	spec.dlx = &Exchange{Name: spec.main + ".dlx", Type: defaultDeadLetterType(spec), Role: v1alpha1.RoleDeadLetter, Declare: true}
 	if given.Exchange != nil {
-		spec.dlxType = given.Exchange.Type
 		if given.Exchange.Name != "" {
 			spec.dlx.Name = string(given.Exchange.Name)
 		}
@@ -201,26 +200,16 @@ func resolveRedelivery(spec *resolved, given *v1alpha1.RedeliveryDelay) error {
 	return nil
 }
 
-func rejectMode(spec resolved) v1alpha1.RejectMode {
-	switch {
-	case spec.splitsByReason:
-		return v1alpha1.RejectByReason
-	case spec.deadLettersToTier:
-		return v1alpha1.RejectStraight
-	}
-	return ""
-}
-
 // mainDeadLettersTo is where the main queue's dead letters go; a nil key keeps each message's own.
 func (r resolved) mainDeadLettersTo() (exchange string, key *string, ok bool) {
 	switch {
-	case r.deadLettersToTier && r.retryExchange != nil:
+	case r.rejectMode == v1alpha1.RejectStraight && r.retryExchange != nil:
 		return r.retryExchange.Name, &r.tiers[0].key, true
-	case r.deadLettersToTier:
+	case r.rejectMode == v1alpha1.RejectStraight:
 		return "", &r.tiers[0].queue, true
 	case r.dlx == nil:
 		return "", nil, false
-	case r.splitsByReason || r.dlx.Type == v1alpha1.ExchangeFanout:
+	case r.rejectMode == v1alpha1.RejectByReason || r.dlx.Type == v1alpha1.ExchangeFanout:
 		return r.dlx.Name, nil, true
 	}
 	return r.dlx.Name, &r.dlqKey, true
@@ -236,7 +225,7 @@ func returnRoute(spec resolved) *ReturnRoute {
 		route.Keys = []string{*spec.returnKey}
 		return route
 	}
-	if spec.splitsByReason {
+	if spec.rejectMode == v1alpha1.RejectByReason {
 		return route // a message has kept the key that it was first published with, whatever that was
 	}
 	for _, tier := range spec.tiers {
