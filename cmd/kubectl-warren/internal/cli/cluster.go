@@ -115,9 +115,37 @@ func (s session) brokerVersion(ctx context.Context, cq *v1alpha1.ConsumerQueue) 
 	if err != nil {
 		return vhost.Version{}, fmt.Errorf("the broker version is in the status of BrokerConnection %q: %w", cq.ConnectionName(), err)
 	}
+	return versionAt(bc)
+}
+
+// located reads a ConsumerQueue, with its vhost and the version of its broker.
+func (s session) located(ctx context.Context, name string) (*v1alpha1.ConsumerQueue, string, vhost.Version, error) {
+	cq, err := s.consumerQueue(ctx, name)
+	if err != nil {
+		return nil, "", vhost.Version{}, err
+	}
+	bc, err := s.connection(ctx, cq)
+	if err != nil {
+		return nil, "", vhost.Version{}, err
+	}
+	version, err := versionAt(bc)
+	return cq, bc.Spec.VHost, version, err
+}
+
+// versionAt is the version of the broker that a BrokerConnection leads to.
+func versionAt(bc *v1alpha1.BrokerConnection) (vhost.Version, error) {
 	if bc.Status.BrokerVersion == "" {
 		return vhost.Version{}, fmt.Errorf("the status of BrokerConnection %q has no version of the broker yet: wait until it is Ready, "+
 			"or add --broker-version with -f to plan without a cluster", bc.Name)
 	}
 	return vhost.ParseVersion(bc.Status.BrokerVersion)
+}
+
+// parseBrokerVersion parses the value of --broker-version.
+func parseBrokerVersion(text string) (vhost.Version, error) {
+	version, err := vhost.ParseVersion(text)
+	if err != nil {
+		return version, usageError("--broker-version: %w", err)
+	}
+	return version, nil
 }

@@ -50,8 +50,8 @@ func newContract(c *cluster, streams genericiooptions.IOStreams) *cobra.Command 
 }
 
 func (k *contractCommand) run(ctx context.Context, args []string) error {
-	if k.files.given() != (k.version != "") {
-		return usageError("-f and --broker-version belong together: without a cluster nobody tells the version of the broker")
+	if err := k.files.checkBrokerVersion(k.version); err != nil {
+		return err
 	}
 	if !k.files.given() && len(args) == 0 {
 		return usageError("want either the NAME of a ConsumerQueue or -f FILE; see kubectl warren contract --help")
@@ -87,9 +87,9 @@ func documentOf(made contract.Contract) ([]byte, error) {
 // find returns the ConsumerQueue of the cluster or of the files, with its vhost and the version of its broker.
 func (k *contractCommand) find(ctx context.Context, args []string) (*v1alpha1.ConsumerQueue, string, vhost.Version, error) {
 	if k.files.given() {
-		version, err := vhost.ParseVersion(k.version)
+		version, err := parseBrokerVersion(k.version)
 		if err != nil {
-			return nil, "", version, usageError("--broker-version: %w", err)
+			return nil, "", version, err
 		}
 		cq, err := k.fromFiles(args)
 		return cq, "/", version, err
@@ -98,19 +98,10 @@ func (k *contractCommand) find(ctx context.Context, args []string) (*v1alpha1.Co
 	if err != nil {
 		return nil, "", vhost.Version{}, err
 	}
-	cq, err := kube.consumerQueue(ctx, args[0])
-	if err != nil {
-		return nil, "", vhost.Version{}, err
-	}
-	bc, err := kube.connection(ctx, cq)
-	if err != nil {
-		return nil, "", vhost.Version{}, err
-	}
-	version, err := kube.brokerVersion(ctx, cq)
-	return cq, bc.Spec.VHost, version, err
+	return kube.located(ctx, args[0])
 }
 
-// fromFiles returns the only ConsumerQueue of the files, or the one that the argument names.
+// fromFiles returns the ConsumerQueue that the argument names. Without an argument, the files must have one ConsumerQueue only.
 func (k *contractCommand) fromFiles(args []string) (*v1alpha1.ConsumerQueue, error) {
 	queues, _, err := k.files.consumerQueues(k.In)
 	if err != nil {

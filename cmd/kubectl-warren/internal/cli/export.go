@@ -48,11 +48,11 @@ type located struct {
 }
 
 func (e *exportCommand) run(ctx context.Context, args []string) error {
-	switch {
-	case e.files.given() == (len(args) > 0):
+	if e.files.given() == (len(args) > 0) {
 		return usageError("want either the NAMEs of ConsumerQueues or -f FILE; see kubectl warren export --help")
-	case e.files.given() == (e.version == ""):
-		return usageError("-f and --broker-version belong together: without a cluster nobody tells the version of the broker")
+	}
+	if err := e.files.checkBrokerVersion(e.version); err != nil {
+		return err
 	}
 	topologies, err := e.topologies(ctx, args)
 	if err != nil {
@@ -100,19 +100,11 @@ func (e *exportCommand) topologies(ctx context.Context, args []string) ([]locate
 	}
 	topologies := make([]located, 0, len(args))
 	for _, name := range args {
-		cq, err := kube.consumerQueue(ctx, name)
+		cq, name, version, err := kube.located(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		bc, err := kube.connection(ctx, cq)
-		if err != nil {
-			return nil, err
-		}
-		version, err := kube.brokerVersion(ctx, cq)
-		if err != nil {
-			return nil, err
-		}
-		made, err := e.locate(cq, version, bc.Spec.VHost)
+		made, err := e.locate(cq, version, name)
 		if err != nil {
 			return nil, err
 		}
@@ -122,9 +114,9 @@ func (e *exportCommand) topologies(ctx context.Context, args []string) ([]locate
 }
 
 func (e *exportCommand) offline() ([]located, error) {
-	version, err := vhost.ParseVersion(e.version)
+	version, err := parseBrokerVersion(e.version)
 	if err != nil {
-		return nil, usageError("--broker-version: %w", err)
+		return nil, err
 	}
 	queues, _, err := e.files.consumerQueues(e.In)
 	if err != nil {

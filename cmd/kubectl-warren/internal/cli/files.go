@@ -25,6 +25,14 @@ func addFiles(cmd *cobra.Command, purpose string) *files {
 
 func (f *files) given() bool { return len(f.Filenames) > 0 }
 
+// checkBrokerVersion refuses -f without --broker-version, for a command that asks no cluster with -f, and the flag without -f.
+func (f *files) checkBrokerVersion(version string) error {
+	if f.given() != (version != "") {
+		return usageError("-f and --broker-version belong together: without a cluster, Warren does not know the version of the broker")
+	}
+	return nil
+}
+
 // consumerQueues reads the ConsumerQueues of the files, in their order, and the kinds and names of what else is there. A field that a
 // ConsumerQueue does not have is an error.
 func (f *files) consumerQueues(in io.Reader) (queues []*v1alpha1.ConsumerQueue, others []string, err error) {

@@ -91,8 +91,8 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 		return options, usageError("the file does not tell which RabbitMQ wrote it: give --broker-version, such as 4.3")
 	}
 	var err error
-	if options.Version, err = vhost.ParseVersion(text); err != nil {
-		return options, usageError("--broker-version: %w", err)
+	if options.Version, err = parseBrokerVersion(text); err != nil {
+		return options, err
 	}
 	vhosts := file.VHosts()
 	switch {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 type planCommand struct {
@@ -99,9 +98,9 @@ func (p *planCommand) previews(ctx context.Context, args []string) ([]preview.Pr
 }
 
 func (p *planCommand) offline(queues []*v1alpha1.ConsumerQueue) ([]preview.Preview, error) {
-	version, err := vhost.ParseVersion(p.version)
+	version, err := parseBrokerVersion(p.version)
 	if err != nil {
-		return nil, usageError("--broker-version: %w", err)
+		return nil, err
 	}
 	var previews []preview.Preview
 	for _, cq := range queues {
