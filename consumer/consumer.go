@@ -311,7 +311,7 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 	}
 }
 
-// ask sends unless somebody has asked already.
+// ask sends unless a request is pending.
 func ask(requests chan<- struct{}) {
 	select {
 	case requests <- struct{}{}:

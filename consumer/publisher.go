@@ -30,7 +30,7 @@ type publisher struct {
 	notBefore  time.Time
 	failure    error // why the last attempt to connect failed
 
-	latest atomic.Pointer[publishingConnection] // for those that do not hold connecting
+	latest atomic.Pointer[publishingConnection] // for readers that do not hold connecting
 
 	mu     sync.Mutex
 	cancel context.CancelFunc // ends the attempt to open a line

@@ -133,8 +133,8 @@ func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struc
 	}
 }
 
-// unsubscribe makes the broker send nothing more, and returns the deliveries that no worker has taken. Acks go first: quorum queues forget
-// those that the end of the channel follows closely.
+// unsubscribe makes the broker send nothing more, and returns the deliveries that no worker has taken. Acks go first: quorum queues
+// forget acks that arrive shortly before the channel ends.
 func (s *session) unsubscribe() ([]arrival, error) {
 	s.subscribing.Lock()
 	defer s.subscribing.Unlock()

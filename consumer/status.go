@@ -230,7 +230,7 @@ func (c *Consumer) reconnected(queue string, observers []Observer) {
 	}
 }
 
-// told is who is told of changes. The queue is empty until the contract is known.
+// told returns the logger and the observers that learn of changes. The queue is empty until the contract is known.
 func (c *Consumer) told() (queue string, logger *slog.Logger, observers []Observer) {
 	if given := c.settings.Load(); given != nil {
 		return c.contract.Load().Queue, given.logger, given.observers

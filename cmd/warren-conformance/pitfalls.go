@@ -64,7 +64,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "copies-too-much", try: copiesTooMuch, strategies: copying,
-		mistake: "copies CC, BCC, expiration or user-id, which route the copy elsewhere, expire it or have it refused",
+		mistake: "copies CC, BCC, expiration or user-id: the copy goes elsewhere, expires, or is refused",
 	},
 	{
 		name: "loses-returned", try: losesReturned, strategies: copying,
@@ -104,7 +104,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "misses-stall", try: missesStall,
-		mistake: "waits for ever on a connection on which nothing comes any more",
+		mistake: "waits for ever on a connection that delivers nothing any more",
 	},
 	{
 		name: "misses-cancel", try: missesCancel,
@@ -124,7 +124,7 @@ var pitfalls = []pitfall{
 	},
 }
 
-// appliesTo says whether a program can make the mistake under a strategy.
+// appliesTo reports whether a program can make the mistake under a strategy.
 func (p pitfall) appliesTo(strategy contract.Strategy) bool {
 	return len(p.strategies) == 0 || slices.Contains(p.strategies, strategy)
 }

@@ -20,7 +20,7 @@ const (
 	longest = 3 * time.Minute
 )
 
-// result is what came of one pitfall.
+// result is the outcome of one pitfall.
 type result struct {
 	pitfall pitfall
 	// skipped says why the pitfall was not tried.
@@ -34,7 +34,7 @@ type result struct {
 
 func (r result) failed() bool { return len(r.seen) > 0 }
 
-// tryAll tries the pitfalls of the settings, those that stop the broker after all others, and prints a report.
+// tryAll tries the pitfalls of the settings, and prints a report. Pitfalls that stop the broker come last.
 func tryAll(p *program.Program, given *settings, broker brokers.Broker, private *brokers.Private, out io.Writer) ([]result, error) {
 	temporary := given.logs == ""
 	if temporary {

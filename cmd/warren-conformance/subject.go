@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/testenv/process"
 )
 
-// What a program is told by its environment.
+// The environment variables of a program.
 const (
 	concurrency = 4 // handlers at a time
 	prefetch    = 8

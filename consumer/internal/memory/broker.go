@@ -25,7 +25,7 @@ type Broker struct {
 	unblocked   chan struct{} // closed when the broker blocks publishers no more
 	dials       int
 	refusing    map[string]bool // queues that take nothing
-	exchanges   map[string]bool // those that exist
+	exchanges   map[string]bool // that exist, by name
 	forbidden   map[string]bool // exchanges to which the user may not write
 	silent      map[string]bool // queues of which no message is confirmed
 	published   []publication

@@ -227,7 +227,7 @@ func TestJobsNamed(t *testing.T) {
 	}
 }
 
-// A job that nobody works on is silent: the operator has not read it, or its counts do not change.
+// A job is silent if the operator has not read it, or if its counts do not change.
 func TestSilentJobs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

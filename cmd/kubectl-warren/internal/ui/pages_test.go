@@ -267,8 +267,8 @@ func moving(moved int64) *v1alpha1.Redrive {
 	return r
 }
 
-// While a job takes messages, nobody can look at the queue: its page says how many messages are under way, and refreshes itself until the
-// job has ended.
+// While a job takes the messages of a queue, the page of the queue lists none. It says how many messages are under way, and refreshes itself
+// until the job has ended.
 func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(1264), moving(15))
@@ -368,7 +368,7 @@ func TestGroupsLeadToTheirMessages(t *testing.T) {
 	}
 }
 
-// What a selection has no answer for is told above the list.
+// The page says above the list which messages the selection could not judge.
 func TestNoticesOfTheList(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(2))

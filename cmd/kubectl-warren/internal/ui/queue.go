@@ -42,7 +42,7 @@ type queuePage struct {
 	Trouble                string
 	Advisories             []v1alpha1.Advisory
 	Transfers              []transfer
-	// Running takes the messages of the queue, so that nobody can look at them; nil if no job does.
+	// Running is the job that takes the messages of the queue. While it does, the page lists none. It is nil without such a job.
 	Running *transfer
 	// Refused is why nobody can look; MessagesRefused is why only counts are shown.
 	Refused, MessagesRefused []string
