@@ -11,9 +11,7 @@ func (p *pass) makeSure(now time.Time) error {
 	if p.sure == p.moved || now.Sub(p.askedAt) < sureInterval {
 		return nil
 	}
-	watchdog := time.AfterFunc(answerLimit, p.connection.CloseSocket)
-	defer watchdog.Stop()
-	if err := p.intake.ask(); err != nil {
+	if err := p.withinLimit(p.intake.ask); err != nil {
 		return err
 	}
 	p.sure, p.asked, p.askedAt = p.asked, p.movedBefore+p.intake.acknowledged(), now

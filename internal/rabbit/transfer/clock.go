@@ -118,9 +118,14 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 
 // awaitDeliveries returns when all messages have come that the broker had taken out of the queue. Channels before the current one are full.
 func (p *pass) awaitDeliveries() error {
+	return p.withinLimit(func() error { return p.intake.askOn(p.intake.current()) })
+}
+
+// withinLimit asks the broker, and cuts the connection if the answer takes longer than answerLimit.
+func (p *pass) withinLimit(ask func() error) error {
 	watchdog := time.AfterFunc(answerLimit, p.connection.CloseSocket)
 	defer watchdog.Stop()
-	return p.intake.askOn(p.intake.current())
+	return ask()
 }
 
 func (p *pass) watchesDepth() bool {
@@ -224,9 +229,10 @@ func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err erro
 			return counted, false, err
 		}
 	}
-	watchdog := time.AfterFunc(answerLimit, p.connection.CloseSocket)
-	defer watchdog.Stop()
-	counted, err = p.questions.QueueDeclarePassive(queue, true, false, false, false, nil)
+	err = p.withinLimit(func() (err error) {
+		counted, err = p.questions.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
 	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
 		p.questions = nil // the broker has closed the channel
 		return counted, false, nil
