@@ -109,7 +109,7 @@ const (
 	ReasonCancelled = "Cancelled"
 	// ReasonAlreadyFinished: a Redrive or Purge with this name and spec has finished before, so this one did nothing.
 	ReasonAlreadyFinished = "AlreadyFinished"
-	// ReasonMoreThanExpected: more messages match than spec.limit; none was deleted.
+	// ReasonMoreThanExpected: more messages match than spec.expectedAtMost; none was deleted.
 	ReasonMoreThanExpected = "MoreThanExpected"
 	// ReasonInterrupted: the manager or its connection died while messages were deleted, so nobody knows how many are.
 	ReasonInterrupted = "Interrupted"
@@ -138,7 +138,7 @@ const (
 	ReasonSourceIsStream = "SourceIsStream"
 	// ReasonDeliveryLimited: the dead-letter queue may lose messages that are looked at and stay.
 	ReasonDeliveryLimited = "DeliveryLimited"
-	// ReasonInvalidSelector: spec.select cannot be understood.
+	// ReasonInvalidSelector: spec.selector cannot be understood.
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonInvalidDestination: there is no such place to move messages to.
 	ReasonInvalidDestination = "InvalidDestination"

@@ -15,14 +15,15 @@ type PurgeSpec struct {
 	// +required
 	ConsumerQueueRef ConsumerQueueReference `json:"consumerQueueRef,omitzero"`
 
-	// select says which messages are deleted: those for which all that is given holds, and all of them if nothing is given.
+	// selector chooses the messages that are deleted: those that match each of its fields. An empty selector chooses all messages.
 	// +optional
-	Select *DeadLetterSelection `json:"select,omitempty"`
+	Selector *DeadLetterSelector `json:"selector,omitempty"`
 
-	// limit is a promise: if more messages match, none is deleted. They are counted first.
+	// expectedAtMost is the largest number of messages that you expect. The Purge counts the messages first: if more match, it deletes
+	// none.
 	// +kubebuilder:validation:Minimum=1
 	// +required
-	Limit int32 `json:"limit,omitempty"`
+	ExpectedAtMost int32 `json:"expectedAtMost,omitempty"`
 
 	// rate is how many messages are deleted each second, or Unlimited. It can be changed while the Purge runs.
 	// +kubebuilder:default=Unlimited
@@ -86,7 +87,7 @@ type PurgeStatus struct {
 // +kubebuilder:resource:categories=warren
 // +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.status.source`
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`
-// +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.limit`
+// +kubebuilder:printcolumn:name="Expected",type=integer,JSONPath=`.spec.expectedAtMost`
 // +kubebuilder:printcolumn:name="Deleted",type=integer,JSONPath=`.status.deleted`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

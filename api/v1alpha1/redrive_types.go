@@ -19,15 +19,14 @@ type RedriveSpec struct {
 	// +optional
 	Destination *RedriveDestination `json:"destination,omitempty"`
 
-	// select says which messages are moved: those for which all that is given holds, and all of them if nothing is given.
+	// selector chooses the messages that are moved: those that match each of its fields. An empty selector chooses all messages.
 	// +optional
-	Select *DeadLetterSelection `json:"select,omitempty"`
+	Selector *DeadLetterSelector `json:"selector,omitempty"`
 
-	// limit is how many messages are moved at most. Whatever the limit, no more messages are looked at than were ready when the Redrive
-	// began.
+	// maxMessages is how many messages are moved at most. A Redrive also reads no more messages than were ready when it began.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
-	Limit *int32 `json:"limit,omitempty"`
+	MaxMessages *int32 `json:"maxMessages,omitempty"`
 
 	// rate is how many messages are moved each second, or Unlimited. It can be changed while the Redrive runs.
 	// +kubebuilder:default=100
@@ -160,7 +159,7 @@ type RedriveStatus struct {
 
 // RedriveFailure is a message that could not be moved. Nothing of its headers or body is told.
 type RedriveFailure struct {
-	// id is a fingerprint, as in spec.select.ids.
+	// id is a fingerprint, as in spec.selector.ids.
 	// +kubebuilder:validation:MaxLength=16
 	// +required
 	ID string `json:"id,omitempty"`

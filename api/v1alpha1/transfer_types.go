@@ -14,8 +14,8 @@ type ConsumerQueueReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// DeadLetterSelection says which dead letters are meant: those for which all that is given holds.
-type DeadLetterSelection struct {
+// DeadLetterSelector chooses dead letters: those that match each field that is given.
+type DeadLetterSelector struct {
 	// ids are fingerprints: a hash of content, headers and origin. Messages that are alike in all of these share one.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -48,12 +48,12 @@ type DeadLetterSelection struct {
 	// +optional
 	DiedBefore *metav1.Time `json:"diedBefore,omitempty"`
 
-	// where is a CEL expression of headers, properties, reason, origin, age, size, redrives and body, such as
+	// expression is a CEL expression over headers, properties, reason, origin, age, size, redrives and body, such as
 	// body.order.country == "DE" && size < 65536. The body is parsed as JSON.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
-	Where string `json:"where,omitempty"`
+	Expression string `json:"expression,omitempty"`
 
 	// unknownOrigin selects, of a dead-letter queue that several ConsumerQueues share, also the messages that do not tell which queue they
 	// come from. They may be those of the others. status.unknownOrigin counts them.

@@ -30,8 +30,8 @@ type oneShot struct {
 }
 
 var (
-	fixedSelect = change{`{reasons: [Rejected]}`, `{reasons: [Rejected], where: size > 1}`}
-	anyRate     = change{`5`, `Unlimited`}
+	fixedSelector = change{`{reasons: [Rejected]}`, `{reasons: [Rejected], expression: size > 1}`}
+	anyRate       = change{`5`, `Unlimited`}
 )
 
 var oneShots = map[string]oneShot{
@@ -39,7 +39,7 @@ var oneShots = map[string]oneShot{
 		required: map[string]string{"consumerQueueRef": `{name: orders}`},
 		fixed: map[string]change{
 			"consumerQueueRef": {`{name: orders}`, `{name: other}`}, "destination": {`{type: Retry}`, `{type: Retry, delay: 5m}`},
-			"select": fixedSelect, "limit": {`5`, `6`}, "maxDestinationDepth": {`5`, `Unlimited`}, "maxRedrives": {`5`, `Unlimited`},
+			"selector": fixedSelector, "maxMessages": {`5`, `6`}, "maxDestinationDepth": {`5`, `Unlimited`}, "maxRedrives": {`5`, `Unlimited`},
 			"maxFailures": {`5`, `6`}, "removeHeaders": {`[a]`, `[a, b]`}, "requestedBy": {`alice`, `bob`}, "reason": {`one`, `two`},
 			"dryRun": {`true`, `false`},
 		},
@@ -49,9 +49,9 @@ var oneShots = map[string]oneShot{
 		refusal: sameRedrive, rules: redriveRules,
 	},
 	"Purge": {
-		required: map[string]string{"consumerQueueRef": `{name: orders}`, "limit": `5`},
+		required: map[string]string{"consumerQueueRef": `{name: orders}`, "expectedAtMost": `5`},
 		fixed: map[string]change{
-			"consumerQueueRef": {`{name: orders}`, `{name: other}`}, "select": fixedSelect, "limit": {`5`, `6`},
+			"consumerQueueRef": {`{name: orders}`, `{name: other}`}, "selector": fixedSelector, "expectedAtMost": {`5`, `6`},
 			"requestedBy": {`alice`, `bob`}, "reason": {`one`, `two`}, "dryRun": {`true`, `false`},
 		},
 		changeable: map[string]change{

@@ -8,8 +8,8 @@ import (
 
 const samePurge = "only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Purge"
 
-// upTo5 is the spec of a Purge with more than its source and limit.
-func upTo5(more string) string { return of("limit: 5, " + more) }
+// upTo5 is the spec of a Purge with more than its source and expectedAtMost.
+func upTo5(more string) string { return of("expectedAtMost: 5, " + more) }
 
 // eachUpTo5 is upTo5 for several.
 func eachUpTo5(more ...string) []string {
@@ -21,25 +21,25 @@ func eachUpTo5(more ...string) []string {
 }
 
 var purgeRules = map[string]rule{
-	"consumerQueueRef and limit are all that is required": {
+	"consumerQueueRef and expectedAtMost are all that is required": {
 		accepted: []string{upTo5("")},
 		refused: map[string]string{
-			`{limit: 5}`:                         "spec.consumerQueueRef: Required value",
-			`{consumerQueueRef: {}, limit: 5}`:   "spec.consumerQueueRef.name: Required value",
-			`{consumerQueueRef: {name: orders}}`: "spec.limit: Required value",
-			of(`limit: 0`):                       "spec.limit: Invalid value: 0: … should be greater than or equal to 1",
-			upTo5(`destination: {type: Main}`):   `unknown field "spec.destination"`,
-			upTo5(`maxRedrives: 1`):              `unknown field "spec.maxRedrives"`,
+			`{expectedAtMost: 5}`:                       "spec.consumerQueueRef: Required value",
+			`{consumerQueueRef: {}, expectedAtMost: 5}`: "spec.consumerQueueRef.name: Required value",
+			`{consumerQueueRef: {name: orders}}`:        "spec.expectedAtMost: Required value",
+			of(`expectedAtMost: 0`):                     "spec.expectedAtMost: Invalid value: 0: … should be greater than or equal to 1",
+			upTo5(`destination: {type: Main}`):          `unknown field "spec.destination"`,
+			upTo5(`maxRedrives: 1`):                     `unknown field "spec.maxRedrives"`,
 		},
 	},
-	"select: as in a Redrive": {
-		accepted: eachUpTo5(`select: {}`, `select: {reasons: [Parked], where: "size > 1", ids: [k3v5qz7m2w4x6y2a]}`),
+	"selector: as in a Redrive": {
+		accepted: eachUpTo5(`selector: {}`, `selector: {reasons: [Parked], expression: "size > 1", ids: [k3v5qz7m2w4x6y2a]}`),
 		refused: map[string]string{
-			upTo5(`select: {reasons: [Bored]}`):                           `spec.select.reasons[0]: Unsupported value: "Bored"`,
-			upTo5(`select: {headers: [{name: x, operator: In}]}`):         needsValues,
-			upTo5(`select: {where: ""}`):                                  "spec.select.where: Invalid value: … should be at least 1 chars long",
-			upTo5(`select: {diedBefore: yesterday}`):                      "spec.select.diedBefore: Invalid value",
-			upTo5(`select: {headers: [{name: x, operator: DoesNotExi}]}`): `spec.select.headers[0].operator: Unsupported value: "DoesNotExi"`,
+			upTo5(`selector: {reasons: [Bored]}`):                           `spec.selector.reasons[0]: Unsupported value: "Bored"`,
+			upTo5(`selector: {headers: [{name: x, operator: In}]}`):         needsValues,
+			upTo5(`selector: {expression: ""}`):                             "spec.selector.expression: Invalid value: … should be at least 1 chars long",
+			upTo5(`selector: {diedBefore: yesterday}`):                      "spec.selector.diedBefore: Invalid value",
+			upTo5(`selector: {headers: [{name: x, operator: DoesNotExi}]}`): `spec.selector.headers[0].operator: Unsupported value: "DoesNotExi"`,
 		},
 	},
 	"rate: a number or Unlimited": {

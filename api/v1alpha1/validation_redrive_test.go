@@ -49,31 +49,31 @@ var redriveRules = map[string]rule{
 		},
 	},
 	"destination.delay: a duration": durations(of(`destination: {type: Retry, delay: %s}`), "spec.destination.delay"),
-	"select: reasons, ids, times": {
-		accepted: ofEach(`select: {}`, `select: {reasons: [Rejected, Expired, MaxLength, DeliveryLimit, Parked]}`,
-			`select: {ids: [k3v5qz7m2w4x6y2a]}`, `select: {diedAfter: "2026-11-01T00:00:00Z", diedBefore: "2026-11-02T00:00:00Z"}`),
+	"selector: reasons, ids, times": {
+		accepted: ofEach(`selector: {}`, `selector: {reasons: [Rejected, Expired, MaxLength, DeliveryLimit, Parked]}`,
+			`selector: {ids: [k3v5qz7m2w4x6y2a]}`, `selector: {diedAfter: "2026-11-01T00:00:00Z", diedBefore: "2026-11-02T00:00:00Z"}`),
 		refused: map[string]string{
-			of(`select: {reasons: [Bored]}`):            `spec.select.reasons[0]: Unsupported value: "Bored"`,
-			of(`select: {reasons: [Expired, Expired]}`): "spec.select.reasons[1]: Duplicate value",
-			of(`select: {ids: [m1]}`):                   "spec.select.ids[0]: Invalid value: … should match '^[a-z2-7]{16}$'",
-			of(`select: {diedAfter: yesterday}`):        "spec.select.diedAfter: Invalid value",
+			of(`selector: {reasons: [Bored]}`):            `spec.selector.reasons[0]: Unsupported value: "Bored"`,
+			of(`selector: {reasons: [Expired, Expired]}`): "spec.selector.reasons[1]: Duplicate value",
+			of(`selector: {ids: [m1]}`):                   "spec.selector.ids[0]: Invalid value: … should match '^[a-z2-7]{16}$'",
+			of(`selector: {diedAfter: yesterday}`):        "spec.selector.diedAfter: Invalid value",
 		},
 	},
-	"select.headers: operators with the values that they need": {
-		accepted: ofEach(`select: {headers: [{name: tenant, operator: In, values: [acme]}, {name: x, operator: NotIn, values: [a, b]}]}`,
-			`select: {headers: [{name: x, operator: Exists}, {name: other, operator: DoesNotExist}]}`),
+	"selector.headers: operators with the values that they need": {
+		accepted: ofEach(`selector: {headers: [{name: tenant, operator: In, values: [acme]}, {name: x, operator: NotIn, values: [a, b]}]}`,
+			`selector: {headers: [{name: x, operator: Exists}, {name: other, operator: DoesNotExist}]}`),
 		refused: map[string]string{
-			of(`select: {headers: [{name: x, operator: In}]}`):                  needsValues,
-			of(`select: {headers: [{name: x, operator: Exists, values: [a]}]}`): needsValues,
-			of(`select: {headers: [{name: x, operator: Like, values: [a]}]}`):   `spec.select.headers[0].operator: Unsupported value: "Like"`,
-			of(`select: {headers: [{operator: Exists}]}`):                       "spec.select.headers[0].name: Required value",
+			of(`selector: {headers: [{name: x, operator: In}]}`):                  needsValues,
+			of(`selector: {headers: [{name: x, operator: Exists, values: [a]}]}`): needsValues,
+			of(`selector: {headers: [{name: x, operator: Like, values: [a]}]}`):   `spec.selector.headers[0].operator: Unsupported value: "Like"`,
+			of(`selector: {headers: [{operator: Exists}]}`):                       "spec.selector.headers[0].name: Required value",
 		},
 	},
-	"select.where: at most 2048 characters": {
-		accepted: ofEach(`select: {where: 'body.order.country == "DE" && size < 65536'}`, `select: {where: `+strings.Repeat("a", 2048)+`}`),
+	"selector.expression: at most 2048 characters": {
+		accepted: ofEach(`selector: {expression: 'body.order.country == "DE" && size < 65536'}`, `selector: {expression: `+strings.Repeat("a", 2048)+`}`),
 		refused: map[string]string{
-			of(`select: {where: ""}`):                                "spec.select.where: Invalid value: … should be at least 1 chars long",
-			of(`select: {where: ` + strings.Repeat("a", 2049) + `}`): "spec.select.where: Too long: may not be more than 2048",
+			of(`selector: {expression: ""}`):                                "spec.selector.expression: Invalid value: … should be at least 1 chars long",
+			of(`selector: {expression: ` + strings.Repeat("a", 2049) + `}`): "spec.selector.expression: Too long: may not be more than 2048",
 		},
 	},
 	"rate: a number or Unlimited": {
@@ -90,18 +90,18 @@ var redriveRules = map[string]rule{
 			of(`maxRedrives: none`):      "spec.maxRedrives: Invalid value: … must be at least 1, or Unlimited",
 		},
 	},
-	"limit, maxFailures: at least one": {
-		accepted: ofEach(`limit: 1, maxFailures: 1`, `maxFailures: 1000`),
+	"maxMessages, maxFailures: at least one": {
+		accepted: ofEach(`maxMessages: 1, maxFailures: 1`, `maxFailures: 1000`),
 		refused: map[string]string{
-			of(`limit: 0`):          "spec.limit: Invalid value: 0: … should be greater than or equal to 1",
+			of(`maxMessages: 0`):    "spec.maxMessages: Invalid value: 0: … should be greater than or equal to 1",
 			of(`maxFailures: 0`):    "spec.maxFailures: Invalid value: 0: … should be greater than or equal to 1",
 			of(`maxFailures: 1001`): "spec.maxFailures: Invalid value: 1001: … should be less than or equal to 1000",
 		},
 	},
 	"what may be changed may be changed at once": {
-		from:     of(`limit: 5`),
-		accepted: ofEach(`limit: 5, rate: 1, suspend: true, cancel: true, ttlSecondsAfterFinished: 60`),
-		refused:  map[string]string{of(`limit: 6, rate: 1, suspend: true`): sameRedrive},
+		from:     of(`maxMessages: 5`),
+		accepted: ofEach(`maxMessages: 5, rate: 1, suspend: true, cancel: true, ttlSecondsAfterFinished: 60`),
+		refused:  map[string]string{of(`maxMessages: 6, rate: 1, suspend: true`): sameRedrive},
 	},
 	"cancel cannot be taken back": {
 		from:     of(`cancel: true`),

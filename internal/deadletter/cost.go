@@ -137,16 +137,16 @@ func (charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	cost := uint64(1)
 	switch function {
 	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		cost += min(extentOf(args[0], whereCost), extentOf(args[1], whereCost))
+		cost += min(extentOf(args[0], maxExpressionCost), extentOf(args[1], maxExpressionCost))
 	case operators.In:
 		if list, ok := args[1].(traits.Lister); ok {
-			cost += extentOf(list, whereCost)
+			cost += extentOf(list, maxExpressionCost)
 		}
 	case operators.Add, "charAt", "substring", "trim", "lowerAscii", "upperAscii", "reverse", overloads.TypeConvertString,
 		overloads.TypeConvertBytes:
 		for _, arg := range args {
 			if _, ok := arg.(traits.Lister); !ok {
-				cost += extentOf(arg, whereCost)
+				cost += extentOf(arg, maxExpressionCost)
 			}
 		}
 	default:

@@ -38,7 +38,7 @@ func TestSkips(t *testing.T) {
 		"moved by this Redrive before":    {headers: redriven("0d7f", 1), want: CameBack},
 		"moved by another Redrive before": {headers: redriven("other", 2)},
 		"moved too often":                 {headers: redriven("other", 3), want: MaxRedrives},
-		"not selected":                    {selection: Selection{Where: "false"}, headers: redriven("other", 3), want: NotSelected},
+		"not selected":                    {selection: Selection{Expression: "false"}, headers: redriven("other", 3), want: NotSelected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

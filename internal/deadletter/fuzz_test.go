@@ -36,7 +36,7 @@ func checkMessage(t *rapid.T) {
 	selector, err := Compile(selection)
 	if err != nil {
 		valid := !slices.ContainsFunc(selection.IDs, func(id string) bool { return !isFingerprint.MatchString(id) })
-		if valid && selection.Where == "" {
+		if valid && selection.Expression == "" {
 			t.Errorf("%+v does not compile: %v", selection, err)
 		}
 		return
@@ -257,13 +257,13 @@ func anySelection(t *rapid.T, message *amqp.Delivery) Selection {
 		}}
 	})
 	optional("by time", func() { selection.DiedAfter, selection.DiedBefore = anyTime(t), anyTime(t) })
-	optional("where", func() {
-		selection.Where = rapid.OneOf(rapid.SampledFrom(expressions), rapid.String()).Draw(t, "where")
+	optional("expression", func() {
+		selection.Expression = rapid.OneOf(rapid.SampledFrom(expressions), rapid.String()).Draw(t, "expression")
 	})
 	return selection
 }
 
-// expressions are seeds for FuzzWhere, harmless ones and others.
+// expressions are seeds for FuzzExpression, harmless ones and others.
 var expressions = []string{
 	`body.a == 1`, `headers.CC[0] == "a"`, `body == null || size(headers) > 2`, `body == body && headers == headers`, `reason in ["Rejected", "Expired"]`,
 	`headers["x-death"].exists(d, d.queue == "orders" && d.count > 1)`, `origin.queue.matches("^ord+")`, `age > duration("1h") && redrives == 0`,
@@ -274,8 +274,8 @@ var expressions = []string{
 	`[headers.a]` + strings.Repeat(`.map(x, x + x)`, 23) + `.exists(x, x == "")`, `[[1]]` + strings.Repeat(`.map(x, [x, x])`, 26) + `.exists(x, x == x)`,
 }
 
-// FuzzWhere shows that an expression costs no more than it may, in the units of CEL as well as in memory and time.
-func FuzzWhere(f *testing.F) {
+// FuzzExpression shows that an expression costs no more than it may, in the units of CEL as well as in memory and time.
+func FuzzExpression(f *testing.F) {
 	for _, expression := range expressions {
 		f.Add(expression, `{"a": "aaaaaaaaaaaaaaaaaaaa", "CC": ["a", 1], "x-death": [{"queue": "orders", "reason": "rejected", "count": 2}]}`, `{"a": 1}`)
 		f.Add(expression, `{"a": [[1, [2]], {"b": {}}], "x-death": {"queue": []}}`, `[1e400]`)
@@ -285,7 +285,7 @@ func FuzzWhere(f *testing.F) {
 		if len(headers)+len(body) > 64<<10 || json.Unmarshal([]byte(headers), &parsed) != nil {
 			return
 		}
-		compiled, err := compileWhere(expression)
+		compiled, err := compileExpression(expression)
 		if err != nil {
 			return
 		}
@@ -295,7 +295,7 @@ func FuzzWhere(f *testing.F) {
 }
 
 // Large messages are no way round the limits, either.
-func TestWhereWithLargeMessages(t *testing.T) {
+func TestExpressionWithLargeMessages(t *testing.T) {
 	for name, test := range map[string]struct{ expression, body string }{
 		"texts that are added": {
 			`size(` + strings.Repeat("body.t + ", 100) + `"") > 0`, `{"t": "` + strings.Repeat("a", 1<<20) + `"}`,
@@ -306,7 +306,7 @@ func TestWhereWithLargeMessages(t *testing.T) {
 		"many values": {`body == 1`, `[{"": 0}` + strings.Repeat(`, {"": 0}`, 1<<20) + `]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			compiled, err := compileWhere(test.expression)
+			compiled, err := compileExpression(test.expression)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -319,7 +319,7 @@ func TestWhereWithLargeMessages(t *testing.T) {
 }
 
 // checkCost evaluates an expression and returns its error.
-func checkCost(t *testing.T, compiled *where, letter Letter) error {
+func checkCost(t *testing.T, compiled *compiledExpression, letter Letter) error {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -327,8 +327,8 @@ func checkCost(t *testing.T, compiled *where, letter Letter) error {
 	_, details, err := compiled.program.Eval(&variables{letter: letter, now: at})
 	elapsed := time.Since(start)
 	runtime.ReadMemStats(&after)
-	if cost := details.ActualCost(); err == nil && (cost == nil || *cost > whereCost) {
-		t.Errorf("costs more than %d, and does not fail", whereCost)
+	if cost := details.ActualCost(); err == nil && (cost == nil || *cost > maxExpressionCost) {
+		t.Errorf("costs more than %d, and does not fail", maxExpressionCost)
 	}
 	if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; allocated > 64 {
 		t.Errorf("takes %d MiB of memory", allocated)

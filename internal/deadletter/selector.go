@@ -19,8 +19,8 @@ type Selection struct {
 	Headers []HeaderRequirement
 	// DiedAfter and DiedBefore bound when the messages died first in the queue that they came from; zero is no bound.
 	DiedAfter, DiedBefore time.Time
-	// Where is a CEL expression; see whereEnvironment.
-	Where string
+	// Expression is a CEL expression; see expressionEnvironment.
+	Expression string
 	// UnknownOrigin has messages of a shared dead-letter queue selected, too, that do not tell which queue they come from.
 	UnknownOrigin bool
 }
@@ -46,8 +46,8 @@ type HeaderRequirement struct {
 // Selector is a Selection that is ready for use. Its methods may be called at the same time.
 type Selector struct {
 	Selection
-	ids   map[string]bool
-	where *where // nil if there is no expression
+	ids        map[string]bool
+	expression *compiledExpression // nil if there is no expression
 }
 
 // Compile checks a Selection. Its errors begin with the field.
@@ -62,12 +62,12 @@ func Compile(selection Selection) (*Selector, error) {
 		}
 		s.ids[id] = true
 	}
-	if selection.Where != "" {
-		compiled, err := compileWhere(selection.Where)
+	if selection.Expression != "" {
+		compiled, err := compileExpression(selection.Expression)
 		if err != nil {
-			return nil, fmt.Errorf("where: %w", err)
+			return nil, fmt.Errorf("expression: %w", err)
 		}
-		s.where = compiled
+		s.expression = compiled
 	}
 	return s, nil
 }
@@ -76,16 +76,16 @@ var isFingerprint = regexp.MustCompile(fmt.Sprintf("^[a-z2-7]{%d}$", Fingerprint
 
 // All says whether the Selection leaves out no message.
 func (s *Selector) All() bool {
-	return s.ids == nil && len(s.Reasons) == 0 && len(s.Headers) == 0 && s.where == nil && s.DiedAfter.IsZero() && s.DiedBefore.IsZero()
+	return s.ids == nil && len(s.Reasons) == 0 && len(s.Headers) == 0 && s.expression == nil && s.DiedAfter.IsZero() && s.DiedBefore.IsZero()
 }
 
 // EvaluationError says why the expression failed on a message for the first time, without values of the message; empty if it has not
 // failed.
 func (s *Selector) EvaluationError() string {
-	if s.where == nil {
+	if s.expression == nil {
 		return ""
 	}
-	if text := s.where.failure.Load(); text != nil {
+	if text := s.expression.failure.Load(); text != nil {
 		return *text
 	}
 	return ""
@@ -113,8 +113,8 @@ func (s *Selector) skips(letter Letter, now time.Time) SkipReason {
 	if s.ids != nil && !s.ids[Fingerprint(letter.Delivery)] {
 		return NotSelected
 	}
-	if s.where != nil {
-		return s.where.skips(letter, now)
+	if s.expression != nil {
+		return s.expression.skips(letter, now)
 	}
 	return ""
 }

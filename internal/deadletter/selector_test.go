@@ -29,57 +29,57 @@ func TestSelect(t *testing.T) {
 	header := func(name string, operator Operator, values ...string) Selection {
 		return Selection{Headers: []HeaderRequirement{{name, operator, values}}}
 	}
-	where := func(expression string) Selection { return Selection{Where: expression} }
+	expression := func(source string) Selection { return Selection{Expression: source} }
 	for name, test := range map[string]struct {
 		selection Selection
 		want      SkipReason
 	}{
-		"everything":                              {Selection{}, ""},
-		"its reason":                              {Selection{Reasons: []Reason{Expired, Rejected}}, ""},
-		"another reason":                          {Selection{Reasons: []Reason{Parked}}, NotSelected},
-		"its id":                                  {Selection{IDs: []string{Fingerprint(letter())}}, ""},
-		"another id":                              {Selection{IDs: []string{"aaaaaaaaaaaaaaaa"}}, NotSelected},
-		"died after":                              {Selection{DiedAfter: died.Add(-time.Second)}, ""},
-		"died at the very time":                   {Selection{DiedAfter: died}, NotSelected},
-		"died before":                             {Selection{DiedBefore: died.Add(time.Second)}, ""},
-		"died not before":                         {Selection{DiedBefore: died}, NotSelected},
-		"a header in a list":                      {header("tenant", In, "other", "acme"), ""},
-		"a header in another list":                {header("tenant", In, "other"), NotSelected},
-		"a header not in a list":                  {header("tenant", NotIn, "other"), ""},
-		"a missing header is in no list":          {header("missing", In, ""), NotSelected},
-		"a missing header is not in a list":       {header("missing", NotIn, "acme"), ""},
-		"a number as text":                        {header("attempt", In, "3"), ""},
-		"a header exists":                         {header("nested", Exists), ""},
-		"a header does not exist":                 {header("missing", DoesNotExist), ""},
-		"a header should not exist":               {header("nested", DoesNotExist), NotSelected},
-		"all has to hold":                         {Selection{Reasons: []Reason{Rejected}, Where: "false"}, NotSelected},
-		"where: a header":                         {where(`headers.tenant == "acme"`), ""},
-		"where: a number":                         {where(`headers.attempt > 2`), ""},
-		"where: nested":                           {where(`headers.nested.deep[1] == "two" && headers.nested.deep[0] == 1`), ""},
-		"where: a decimal":                        {where(`headers.price == 12.5`), ""},
-		"where: a list of the broker":             {where(`headers["x-death"].exists(d, d.queue == "orders")`), ""},
-		"where: a property":                       {where(`properties.messageId.startsWith("m") && properties.priority == 4`), ""},
-		"where: a property that is not there":     {where(`has(properties.correlationId)`), NotSelected},
-		"where: the reason":                       {where(`reason == "Rejected"`), ""},
-		"where: the origin":                       {where(`origin.exchange == "shop" && origin.routingKey.matches("^order\\.")`), ""},
-		"where: the age":                          {where(`age > duration("21h") && age < duration("23h")`), ""},
-		"where: the size":                         {where(`size < 1000`), ""},
-		"where: redrives":                         {where(`redrives == 1`), ""},
-		"where: the body":                         {where(`body.order.country == "DE" && size < 65536`), ""},
-		"where: a large number in the body":       {where(`body.order.id == 9007199254740993`), ""},
-		"where: a fraction in the body":           {where(`body.order.total > 12`), ""},
-		"where: a list in the body":               {where(`body.items.all(i, i < 3)`), ""},
-		"where: a list of fields":                 {where(`[headers.tenant, body.order.country].exists(x, x == "DE")`), ""},
-		"where: a list of lists":                  {where(`[["Rejected", "x"], ["y"]].exists(r, reason in r)`), ""},
-		"where: a map of values":                  {where(`{"a": redrives + 1, "b": int(body.order.id)}.a == 2`), ""},
-		"where: fields of a list":                 {where(`headers["x-death"].map(d, d.queue) == ["orders"]`), ""},
-		"where: some of a list":                   {where(`body.items.filter(i, i > 1).map(i, i > 1 ? i : 0).size() == 1`), ""},
-		"where: a text made of two":               {where(`headers.tenant + headers.tenant == "acmeacme"`), ""},
-		"where: false":                            {where(`headers.tenant == "other"`), NotSelected},
-		"where: a header that is not there":       {where(`headers.missing == "x"`), NotEvaluated},
-		"where: a header of another type":         {where(`headers.tenant > 3`), NotEvaluated},
-		"where: no truth value":                   {where(`headers.tenant`), NotEvaluated},
-		"where: more than an expression may cost": {where(costly), NotEvaluated},
+		"everything":                                   {Selection{}, ""},
+		"its reason":                                   {Selection{Reasons: []Reason{Expired, Rejected}}, ""},
+		"another reason":                               {Selection{Reasons: []Reason{Parked}}, NotSelected},
+		"its id":                                       {Selection{IDs: []string{Fingerprint(letter())}}, ""},
+		"another id":                                   {Selection{IDs: []string{"aaaaaaaaaaaaaaaa"}}, NotSelected},
+		"died after":                                   {Selection{DiedAfter: died.Add(-time.Second)}, ""},
+		"died at the very time":                        {Selection{DiedAfter: died}, NotSelected},
+		"died before":                                  {Selection{DiedBefore: died.Add(time.Second)}, ""},
+		"died not before":                              {Selection{DiedBefore: died}, NotSelected},
+		"a header in a list":                           {header("tenant", In, "other", "acme"), ""},
+		"a header in another list":                     {header("tenant", In, "other"), NotSelected},
+		"a header not in a list":                       {header("tenant", NotIn, "other"), ""},
+		"a missing header is in no list":               {header("missing", In, ""), NotSelected},
+		"a missing header is not in a list":            {header("missing", NotIn, "acme"), ""},
+		"a number as text":                             {header("attempt", In, "3"), ""},
+		"a header exists":                              {header("nested", Exists), ""},
+		"a header does not exist":                      {header("missing", DoesNotExist), ""},
+		"a header should not exist":                    {header("nested", DoesNotExist), NotSelected},
+		"all has to hold":                              {Selection{Reasons: []Reason{Rejected}, Expression: "false"}, NotSelected},
+		"expression: a header":                         {expression(`headers.tenant == "acme"`), ""},
+		"expression: a number":                         {expression(`headers.attempt > 2`), ""},
+		"expression: nested":                           {expression(`headers.nested.deep[1] == "two" && headers.nested.deep[0] == 1`), ""},
+		"expression: a decimal":                        {expression(`headers.price == 12.5`), ""},
+		"expression: a list of the broker":             {expression(`headers["x-death"].exists(d, d.queue == "orders")`), ""},
+		"expression: a property":                       {expression(`properties.messageId.startsWith("m") && properties.priority == 4`), ""},
+		"expression: a property that is not there":     {expression(`has(properties.correlationId)`), NotSelected},
+		"expression: the reason":                       {expression(`reason == "Rejected"`), ""},
+		"expression: the origin":                       {expression(`origin.exchange == "shop" && origin.routingKey.matches("^order\\.")`), ""},
+		"expression: the age":                          {expression(`age > duration("21h") && age < duration("23h")`), ""},
+		"expression: the size":                         {expression(`size < 1000`), ""},
+		"expression: redrives":                         {expression(`redrives == 1`), ""},
+		"expression: the body":                         {expression(`body.order.country == "DE" && size < 65536`), ""},
+		"expression: a large number in the body":       {expression(`body.order.id == 9007199254740993`), ""},
+		"expression: a fraction in the body":           {expression(`body.order.total > 12`), ""},
+		"expression: a list in the body":               {expression(`body.items.all(i, i < 3)`), ""},
+		"expression: a list of fields":                 {expression(`[headers.tenant, body.order.country].exists(x, x == "DE")`), ""},
+		"expression: a list of lists":                  {expression(`[["Rejected", "x"], ["y"]].exists(r, reason in r)`), ""},
+		"expression: a map of values":                  {expression(`{"a": redrives + 1, "b": int(body.order.id)}.a == 2`), ""},
+		"expression: fields of a list":                 {expression(`headers["x-death"].map(d, d.queue) == ["orders"]`), ""},
+		"expression: some of a list":                   {expression(`body.items.filter(i, i > 1).map(i, i > 1 ? i : 0).size() == 1`), ""},
+		"expression: a text made of two":               {expression(`headers.tenant + headers.tenant == "acmeacme"`), ""},
+		"expression: false":                            {expression(`headers.tenant == "other"`), NotSelected},
+		"expression: a header that is not there":       {expression(`headers.missing == "x"`), NotEvaluated},
+		"expression: a header of another type":         {expression(`headers.tenant > 3`), NotEvaluated},
+		"expression: no truth value":                   {expression(`headers.tenant`), NotEvaluated},
+		"expression: more than an expression may cost": {expression(costly), NotEvaluated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,13 +100,13 @@ func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
 		want      SkipReason
 	}{
 		"undated":                   {Selection{DiedAfter: died}, amqp.Delivery{}, Undated},
-		"undated, asked for age":    {Selection{Where: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
-		"a body that is no JSON":    {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
-		"a body that goes on":       {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
-		"a body of too many values": {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", bodyValues) + `0]}`)}, NotEvaluated},
-		"a body of a long text":     {Selection{Where: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, bodyValues) + `"}`)}, ""},
-		"a body nobody asked for":   {Selection{Where: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
-		"no header asked with has":  {Selection{Where: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
+		"undated, asked for age":    {Selection{Expression: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
+		"a body that is no JSON":    {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
+		"a body that goes on":       {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
+		"a body of too many values": {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", bodyValues) + `0]}`)}, NotEvaluated},
+		"a body of a long text":     {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, bodyValues) + `"}`)}, ""},
+		"a body nobody asked for":   {Selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
+		"no header asked with has":  {Selection{Expression: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,31 +126,31 @@ func TestCompileRefuses(t *testing.T) {
 		want      string
 	}{
 		"an id":                                {Selection{IDs: []string{"m1"}}, `ids: "m1" is no id of a dead letter`},
-		"an expression that does not parse":    {Selection{Where: `headers.`}, "where: ERROR: <input>:1:9: Syntax error"},
-		"an expression of unknown words":       {Selection{Where: `payload.size > 3`}, "where: ERROR: <input>:1:1: undeclared reference to 'payload'"},
-		"an expression that is no truth value": {Selection{Where: `size`}, "where: is of type int and must be true or false"},
+		"an expression that does not parse":    {Selection{Expression: `headers.`}, "expression: ERROR: <input>:1:9: Syntax error"},
+		"an expression of unknown words":       {Selection{Expression: `payload.size > 3`}, "expression: ERROR: <input>:1:1: undeclared reference to 'payload'"},
+		"an expression that is no truth value": {Selection{Expression: `size`}, "expression: is of type int and must be true or false"},
 		"an expression that makes texts longer": {
-			Selection{Where: `string(body).replace("", "aaaaaaaaaaaaaaaa") == ""`}, "where: calls replace, which is not allowed",
+			Selection{Expression: `string(body).replace("", "aaaaaaaaaaaaaaaa") == ""`}, "expression: calls replace, which is not allowed",
 		},
 		"an expression that does so within another": {
-			Selection{Where: `[1, 2].exists(i, headers.h.split("").size() == i)`}, "where: calls split, which is not allowed",
+			Selection{Expression: `[1, 2].exists(i, headers.h.split("").size() == i)`}, "expression: calls split, which is not allowed",
 		},
 		"an expression that looks at each place of a text": {
-			Selection{Where: `headers.a.indexOf(headers.b) > 0`}, "where: calls indexOf, which is not allowed",
+			Selection{Expression: `headers.a.indexOf(headers.b) > 0`}, "expression: calls indexOf, which is not allowed",
 		},
 		"an expression whose pattern comes from the message": {
-			Selection{Where: `matches(headers.a, headers.b)`}, "where: calls matches with a pattern that is not a plain text",
+			Selection{Expression: `matches(headers.a, headers.b)`}, "expression: calls matches with a pattern that is not a plain text",
 		},
 		"an expression that makes a message of Protocol Buffers": {
-			Selection{Where: `google.protobuf.ListValue{}.size() == 0`}, "where: makes a google.protobuf.ListValue, which is not allowed",
+			Selection{Expression: `google.protobuf.ListValue{}.size() == 0`}, "expression: makes a google.protobuf.ListValue, which is not allowed",
 		},
-		"an expression that doubles lists":        {Selection{Where: `[[1]].map(x, [x, x]).exists(x, x == x)`}, "where: puts a list, a map, or"},
-		"an expression that adds lists":           {Selection{Where: `[[1]].map(x, x + x).exists(x, size(x) > 2)`}, "where: puts a list, a map, or"},
-		"an expression that doubles maps":         {Selection{Where: `[1].exists(x, [{"a": {"b": x}}].exists(y, y == y))`}, "where: puts a list, a map, or"},
-		"an expression that doubles a text":       {Selection{Where: `[headers.a].map(x, x + x).exists(x, x == "")`}, "where: puts a list, a map, or"},
-		"an expression that doubles either way":   {Selection{Where: `[true ? headers.a : [headers.a]].exists(x, x == x)`}, "where: puts a list, a map, or"},
-		"an expression that doubles a kept value": {Selection{Where: `[dyn([1])].exists(x, x == x)`}, "where: puts a list, a map, or"},
-		"an expression that is too long":          {Selection{Where: strings.Repeat("(", 2049)}, "where: is 2049 bytes long, at most 2048 are allowed"},
+		"an expression that doubles lists":        {Selection{Expression: `[[1]].map(x, [x, x]).exists(x, x == x)`}, "expression: puts a list, a map, or"},
+		"an expression that adds lists":           {Selection{Expression: `[[1]].map(x, x + x).exists(x, size(x) > 2)`}, "expression: puts a list, a map, or"},
+		"an expression that doubles maps":         {Selection{Expression: `[1].exists(x, [{"a": {"b": x}}].exists(y, y == y))`}, "expression: puts a list, a map, or"},
+		"an expression that doubles a text":       {Selection{Expression: `[headers.a].map(x, x + x).exists(x, x == "")`}, "expression: puts a list, a map, or"},
+		"an expression that doubles either way":   {Selection{Expression: `[true ? headers.a : [headers.a]].exists(x, x == x)`}, "expression: puts a list, a map, or"},
+		"an expression that doubles a kept value": {Selection{Expression: `[dyn([1])].exists(x, x == x)`}, "expression: puts a list, a map, or"},
+		"an expression that is too long":          {Selection{Expression: strings.Repeat("(", 2049)}, "expression: is 2049 bytes long, at most 2048 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,15 +172,15 @@ func TestTimeZones(t *testing.T) {
 		`[1, 2, 3].all(x, ` + at12 + `)`:                     "",
 		`body.all(x, ` + at12 + `)`:                          NotEvaluated, // too costly
 	} {
-		selector, err := Compile(Selection{Where: where})
+		selector, err := Compile(Selection{Expression: where})
 		if err != nil {
 			t.Fatal(err)
 		}
 		equal(t, where, want, selector.skips(Letter{Delivery: &amqp.Delivery{Body: []byte("[" + strings.Repeat("1,", 999) + "1]")}}, time.Now()))
 	}
 	for _, function := range []string{"getHours", "getFullYear", "getDate", "getMilliseconds"} {
-		_, err := Compile(Selection{Where: `properties.timestamp.` + function + `(body.zone) == 1`})
-		if err == nil || !strings.Contains(err.Error(), "where: calls "+function+" with a time zone that is not a plain text") {
+		_, err := Compile(Selection{Expression: `properties.timestamp.` + function + `(body.zone) == 1`})
+		if err == nil || !strings.Contains(err.Error(), "expression: calls "+function+" with a time zone that is not a plain text") {
 			t.Errorf("%s: error %v", function, err)
 		}
 	}
@@ -204,7 +204,7 @@ func TestEvaluationError(t *testing.T) {
 		`body.password == "` + secret + `"`: "",
 		costly:                              "operation cancelled: actual cost limit exceeded",
 	} {
-		selector, err := Compile(Selection{Where: expression})
+		selector, err := Compile(Selection{Expression: expression})
 		if err != nil {
 			t.Fatalf("%s: %v", expression, err)
 		}

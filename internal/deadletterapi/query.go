@@ -47,7 +47,7 @@ func (q query) most(shared bool) int {
 
 // The parameters of a summary, of messages, and of an export. Any request may have those that the API server adds.
 var (
-	selectionParameters = []string{"id", "reason", "header", "diedAfter", "diedBefore", "where", "unknownOrigin"}
+	selectionParameters = []string{"id", "reason", "header", "diedAfter", "diedBefore", "expression", "unknownOrigin"}
 	messageParameters   = append([]string{"position", "limit", "bodyLimit", "distinct"}, selectionParameters...)
 	summaryParameters   = []string{"depth", "groupBy"}
 	anyParameters       = []string{"timeout", "pretty"}
@@ -98,7 +98,7 @@ var reasons = []deadletter.Reason{
 }
 
 func (q *query) selects(values url.Values) (err error) {
-	selection := deadletter.Selection{IDs: values["id"], Where: values.Get("where")}
+	selection := deadletter.Selection{IDs: values["id"], Expression: values.Get("expression")}
 	for _, word := range values["reason"] {
 		if !slices.Contains(reasons, deadletter.Reason(word)) {
 			return fmt.Errorf("reason: %q must be one of %v", word, reasons)

@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		"limt=5":          "limt: unknown parameter; known are [position limit bodyLimit distinct id reason header diedAfter diedBefore where unknownOrigin]",
+		"limt=5":          "limt: unknown parameter; known are [position limit bodyLimit distinct id reason header diedAfter diedBefore expression unknownOrigin]",
 		"limit=0":         `limit: "0" must be a number from 1 to 1000`,
 		"limit=1001":      `limit: "1001" must be a number from 1 to 1000`,
 		"position=-1":     `position: "-1" must be a number from 0 to 100000`,
@@ -53,7 +53,7 @@ func TestParseRefuses(t *testing.T) {
 		"header=!":        `header: "!" must be NAME, !NAME, NAME=VALUE or NAME!=VALUE`,
 		"diedAfter=2h":    `diedAfter: "2h" must be a time such as 2026-01-31T08:00:00Z`,
 		"diedBefore=x":    `diedBefore: "x" must be a time such as 2026-01-31T08:00:00Z`,
-		"where=1":         "where: is of type int and must be true or false",
+		"expression=1":    "expression: is of type int and must be true or false",
 	} {
 		t.Run(given, func(t *testing.T) {
 			t.Parallel()
@@ -69,17 +69,17 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The parameters select what the fields of spec.select of a Redrive select.
+// The parameters select what the fields of spec.selector of a Redrive select.
 func TestParseSelects(t *testing.T) {
 	t.Parallel()
 	values := url.Values{
-		"id": {"aaaaaaaaaaaaaaaa"}, "reason": {"Parked"}, "header": {"kind=a", "kind=b", "!tenant"}, "where": {"size > 5"},
+		"id": {"aaaaaaaaaaaaaaaa"}, "reason": {"Parked"}, "header": {"kind=a", "kind=b", "!tenant"}, "expression": {"size > 5"},
 		"diedAfter": {"2026-01-31T10:00:00Z"}, "diedBefore": {"2026-01-31T11:30:00Z"}, "unknownOrigin": {"true"},
 	}
 	q, err := parse(values, messageParameters)
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "selection", deadletter.Selection{
-		IDs: []string{"aaaaaaaaaaaaaaaa"}, Reasons: []deadletter.Reason{"Parked"}, Where: "size > 5", UnknownOrigin: true,
+		IDs: []string{"aaaaaaaaaaaaaaaa"}, Reasons: []deadletter.Reason{"Parked"}, Expression: "size > 5", UnknownOrigin: true,
 		Headers: []deadletter.HeaderRequirement{
 			{Name: "kind", Operator: deadletter.In, Values: []string{"a", "b"}}, {Name: "tenant", Operator: deadletter.DoesNotExist},
 		},
@@ -92,19 +92,19 @@ func TestParseSelects(t *testing.T) {
 func TestMost(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		where  string
-		paged  bool
-		shared bool
-		want   int
+		expression string
+		paged      bool
+		shared     bool
+		want       int
 	}{
 		"a page":                   {paged: true, want: 50},
-		"a page of what is chosen": {paged: true, where: "size > 1", want: 1000},
+		"a page of what is chosen": {paged: true, expression: "size > 1", want: 1000},
 		"a page of a shared queue": {paged: true, shared: true, want: 1000},
 		"a summary":                {want: 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q, err := parse(url.Values{"position": {"30"}, "limit": {"20"}, "where": {test.where}}, messageParameters)
+			q, err := parse(url.Values{"position": {"30"}, "limit": {"20"}, "expression": {test.expression}}, messageParameters)
 			topologytest.Equal(t, "error", nil, err)
 			q.paged, q.depth = test.paged, 1000
 			topologytest.Equal(t, "most", test.want, q.most(test.shared))

@@ -170,7 +170,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 			{"the-viewer", missing, []string{"export", "orders"}},
 			{"the-editor", missing, []string{"export", "orders"}},
 			{"the-viewer", "view is enough to look, edit to move dead letters", []string{"redrive", "orders", "--yes"}},
-			{"the-viewer", "only the role admin in the namespace lets you delete dead letters", []string{"purge", "orders", "--limit=1", "--yes"}},
+			{"the-viewer", "only the role admin in the namespace lets you delete dead letters", []string{"purge", "orders", "--expected-at-most=1", "--yes"}},
 		} {
 			Eventually(func() string {
 				output, err := warren(refused.user, refused.arguments...)

@@ -97,7 +97,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 			return &v1alpha1.Purge{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "orders-"},
 				Spec: v1alpha1.PurgeSpec{
-					ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "orders"}, Limit: 1, RequestedBy: by,
+					ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "orders"}, ExpectedAtMost: 1, RequestedBy: by,
 				},
 			}
 		}
@@ -119,7 +119,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		from := v1alpha1.ConsumerQueueReference{Name: "orders"}
 		for user, restored := range map[string]client.Object{
 			"the-edit":  &v1alpha1.Redrive{ObjectMeta: meta, Spec: v1alpha1.RedriveSpec{ConsumerQueueRef: from, RequestedBy: "alice"}},
-			"the-admin": &v1alpha1.Purge{ObjectMeta: meta, Spec: v1alpha1.PurgeSpec{ConsumerQueueRef: from, Limit: 1, RequestedBy: "alice"}},
+			"the-admin": &v1alpha1.Purge{ObjectMeta: meta, Spec: v1alpha1.PurgeSpec{ConsumerQueueRef: from, ExpectedAtMost: 1, RequestedBy: "alice"}},
 		} {
 			Expect(as(user).Create(ctx(), restored)).To(Succeed())
 			restored.SetAnnotations(nil)

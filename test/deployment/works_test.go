@@ -312,7 +312,7 @@ func (s *shift) redriveGone() error {
 
 func (s *shift) createPurge() {
 	s.VHost.Publish("", "orders.dlq", "a message")
-	s.Purge("gone", `{consumerQueueRef: {name: orders}, limit: 1, ttlSecondsAfterFinished: 0}`)
+	s.Purge("gone", `{consumerQueueRef: {name: orders}, expectedAtMost: 1, ttlSecondsAfterFinished: 0}`)
 }
 
 func (s *shift) purgeGone() error {

@@ -108,7 +108,7 @@ var _ = Describe("The dead-letter API", func() {
 		w.VHost.Send("", "orders.dlq", numbered(10)...)
 		someone := w.looker(editor)
 		found := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages?where=body.n+%3E%3D+4+%26%26+body.n+%3C+6", &found)
+		someone.Get("/orders/messages?expression=body.n+%3E%3D+4+%26%26+body.n+%3C+6", &found)
 		Expect(found.Items).To(HaveLen(2))
 		Expect(letters(found)[0].Position).To(BeEquivalentTo(7))
 		byID := v1alpha1.DeadLetterList{}
@@ -120,8 +120,8 @@ var _ = Describe("The dead-letter API", func() {
 		origin := letters(rejected)[0].Origin
 		Expect(origin.Queue).To(Equal("orders"))
 		Expect(origin.DiedAt).NotTo(BeNil())
-		someone.Answers("/orders/messages?where=body.n", http.StatusOK)
-		Expect(string(someone.Answers("/orders/messages?where=nothing", http.StatusBadRequest))).To(ContainSubstring("where: "))
+		someone.Answers("/orders/messages?expression=body.n", http.StatusOK)
+		Expect(string(someone.Answers("/orders/messages?expression=nothing", http.StatusBadRequest))).To(ContainSubstring("expression: "))
 	})
 
 	It("summarizes messages without their content", func() {
@@ -207,8 +207,8 @@ var _ = Describe("The dead-letter API", func() {
 			someone := w.looker(admin)
 			eventuallyRefused(someone)
 			w.Redrive("look", `{consumerQueueRef: {name: orders}, dryRun: true}`)
-			w.Redrive("some", `{consumerQueueRef: {name: orders}, select: {reasons: [Rejected]}}`)
-			w.Purge("none", `{consumerQueueRef: {name: orders}, limit: 1}`)
+			w.Redrive("some", `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}}`)
+			w.Purge("none", `{consumerQueueRef: {name: orders}, expectedAtMost: 1}`)
 			refused := []gomegatypes.GomegaMatcher{
 				Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"), Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"),
 				Message(ContainSubstring(`queue "orders.dlq" has a delivery limit`)),
@@ -261,7 +261,7 @@ var _ = Describe("The dead-letter API", func() {
 		someone.Get("/orders/messages?limit=1000", &again)
 		Expect(ids(again)).To(Equal(known), "no order has changed")
 
-		w.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 30, select: {where: "headers.n % 2 == 0"}}`)
+		w.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 30, selector: {expression: "headers.n % 2 == 0"}}`)
 		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		looks(40, func(seen []string) { Expect(known).To(ContainElements(seen)) })
 		Expect(*w.completed("again").Moved).To(BeEquivalentTo(messages / 2))
@@ -427,7 +427,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(letters(found)[0].Body).To(Equal(secret))
 		Expect(letters(found)[0].Headers).To(Equal(map[string]any{"h": secret, "api-key": "[redacted]"}))
 		someone.Get("/orders", &v1alpha1.DeadLetterQueue{})
-		someone.Answers("/orders/messages?where="+secret, http.StatusBadRequest)
+		someone.Answers("/orders/messages?expression="+secret, http.StatusBadRequest)
 		Eventually(logged).WithArguments("Somebody looked at dead letters").Should(ContainElement(SatisfyAll(
 			ContainSubstring(w.Namespace+"/orders"), ContainSubstring("system:serviceaccount:"+w.Namespace))))
 		Consistently(logged).WithArguments(secret).WithTimeout(time.Second).Should(BeEmpty())

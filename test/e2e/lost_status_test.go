@@ -42,7 +42,7 @@ func (w *world) finishBoth() (*v1alpha1.Redrive, *v1alpha1.Purge) {
 	w.Redrive("again", `{consumerQueueRef: {name: orders}}`)
 	w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionTrue, "Completed"))
 	w.VHost.Send("", "orders.dlq", numbered(1)...)
-	w.Purge("old", `{consumerQueueRef: {name: orders}, limit: 5}`)
+	w.Purge("old", `{consumerQueueRef: {name: orders}, expectedAtMost: 5}`)
 	w.EventuallyPurge("old", Condition("Ready", metav1.ConditionTrue, "Completed"))
 	isRecorded := SatisfyAll(HaveField("Labels", HaveKeyWithValue("velero.io/exclude-from-backup", "true")),
 		HaveField("Annotations", HaveKey("messaging.warren.dev/completed-at")))

@@ -149,7 +149,7 @@ func (l *lane) count(totals []int) bool {
 
 func (l *lane) move(totals []int) bool {
 	GinkgoHelper()
-	ended := l.redriven(fmt.Sprintf(`rate: Unlimited, select: {where: "headers.n < %d"}`, share))
+	ended := l.redriven(fmt.Sprintf(`rate: Unlimited, selector: {expression: "headers.n < %d"}`, share))
 	Expect(*ended.Status.Moved).To(BeElementOf(int64(0), int64(share)), "moved") // another Redrive may have been first
 	Expect(totals).To(ContainElement(BeEquivalentTo(*ended.Status.Total)), "total of a Redrive")
 	return isComplete(ended.Status.Conditions)
@@ -168,7 +168,7 @@ func (l *lane) redriven(spec string) *v1alpha1.Redrive {
 func (l *lane) purge(totals []int) bool {
 	GinkgoHelper()
 	name := l.jobName()
-	l.Purge(name, fmt.Sprintf(`{consumerQueueRef: {name: %s}, limit: %d, select: {where: "headers.n >= %d"}}`,
+	l.Purge(name, fmt.Sprintf(`{consumerQueueRef: {name: %s}, expectedAtMost: %d, selector: {expression: "headers.n >= %d"}}`,
 		l.queue, share, pairLetters-share))
 	Eventually(l.GetPurge).WithArguments(name).WithTimeout(deadline.For(2 * time.Minute)).
 		Should(HaveField("Status.CompletionTime", Not(BeNil())))

@@ -115,7 +115,7 @@ var _ = Describe("A Redrive", func() {
 			w.looker(editor).Get("/orders/messages?limit=100", &found)
 			Expect(found.PartialReason).To(Equal(deadletters.PartialUnreadable))
 			Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(22))
-			w.Purge("none", `{consumerQueueRef: {name: orders}, limit: 100}`)
+			w.Purge("none", `{consumerQueueRef: {name: orders}, expectedAtMost: 100}`)
 			purge := w.EventuallyPurge("none", Condition("Ready", metav1.ConditionFalse, "UnreadableMessage"),
 				Condition("Stalled", metav1.ConditionTrue, "UnreadableMessage"))
 			Expect(*purge.Status.Deleted).To(BeZero())

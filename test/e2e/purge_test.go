@@ -39,7 +39,7 @@ func (w *world) left(count int) []string {
 	return bodies(w.take("orders.dlq"))
 }
 
-const someParked = `consumerQueueRef: {name: orders}, select: {reasons: [Parked], where: "headers.n >= 40 && body.n < 45"}`
+const someParked = `consumerQueueRef: {name: orders}, selector: {reasons: [Parked], expression: "headers.n >= 40 && body.n < 45"}`
 
 var _ = Describe("A Purge", func() {
 	It("deletes those that are selected, and leaves the others in their order", func() {
@@ -47,14 +47,14 @@ var _ = Describe("A Purge", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
-		w.Purge("look", `{`+someParked+`, limit: 5, dryRun: true}`)
+		w.Purge("look", `{`+someParked+`, expectedAtMost: 5, dryRun: true}`)
 		looked := w.EventuallyPurge("look", Condition("Ready", metav1.ConditionTrue, "DryRun"),
 			Message(Equal("5 of 50 messages would be deleted, 45 skipped (NotSelected)")))
 		Expect(*looked.Status.Matched).To(BeEquivalentTo(5))
 		Expect(*looked.Status.Deleted).To(BeZero())
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(50))
 
-		w.Purge("go", `{`+someParked+`, limit: 5, reason: they were mended by hand}`)
+		w.Purge("go", `{`+someParked+`, expectedAtMost: 5, reason: they were mended by hand}`)
 		found := w.purged("go")
 		Expect(found.Source).To(BeEquivalentTo("orders.dlq"))
 		Expect(found.VHost).To(Equal(w.VHost.Name))
@@ -77,10 +77,10 @@ var _ = Describe("A Purge", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
-		w.Purge("few", `{`+someParked+`, limit: 4}`)
+		w.Purge("few", `{`+someParked+`, expectedAtMost: 4}`)
 		few := w.EventuallyPurge("few", Condition("Ready", metav1.ConditionFalse, "MoreThanExpected"),
 			Condition("Stalled", metav1.ConditionTrue, "MoreThanExpected"),
-			Message(ContainSubstring("5 messages match, and spec.limit is 4: none was deleted")))
+			Message(ContainSubstring("5 messages match, and spec.expectedAtMost is 4: no message was deleted")))
 		Expect(kstatusOf(few)).To(Equal(status.FailedStatus))
 		Expect(few.Status.CompletionTime).NotTo(BeNil())
 		Expect(*few.Status.Matched).To(BeEquivalentTo(5))
@@ -94,7 +94,7 @@ var _ = Describe("A Purge", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(40)...)
-		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 40, rate: 2}`)
+		w.Purge("all", `{consumerQueueRef: {name: orders}, expectedAtMost: 40, rate: 2}`)
 		w.EventuallyPurge("all", Condition("Ready", metav1.ConditionUnknown, "Deleting"), Condition("Reconciling", metav1.ConditionTrue, "Deleting"),
 			HaveField("Status.AtMost", Not(BeNil())))
 		w.VHost.Send("", "orders.dlq", numbered(45)[40:]...)
@@ -108,8 +108,8 @@ var _ = Describe("A Purge", func() {
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(10)...)
-		w.Purge("look", `{consumerQueueRef: {name: orders}, limit: 10, dryRun: true}`)
-		w.Purge("all", `{consumerQueueRef: {name: orders}, limit: 10}`)
+		w.Purge("look", `{consumerQueueRef: {name: orders}, expectedAtMost: 10, dryRun: true}`)
+		w.Purge("all", `{consumerQueueRef: {name: orders}, expectedAtMost: 10}`)
 		for _, name := range []string{"look", "all"} {
 			stalled := w.EventuallyPurge(name, Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"),
 				Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"))
@@ -137,13 +137,13 @@ var _ = Describe("A Purge", func() {
 			consumer.Stop()
 		}
 		w.VHost.Send("", "shop.dlq", numbered(1)...)
-		w.Purge("mine", `{consumerQueueRef: {name: orders}, limit: 3}`)
+		w.Purge("mine", `{consumerQueueRef: {name: orders}, expectedAtMost: 3}`)
 		found := w.purged("mine")
 		Expect(*found.Deleted).To(BeEquivalentTo(3))
 		Expect(found.Skipped).To(Equal(map[string]int64{"OtherOrigin": 3, "NoOrigin": 1}))
 		Eventually(func() int { return w.VHost.Ready("shop.dlq") }).Should(Equal(4))
 
-		w.Purge("parked", `{consumerQueueRef: {name: orders}, limit: 3, select: {unknownOrigin: true, reasons: [Parked]}}`)
+		w.Purge("parked", `{consumerQueueRef: {name: orders}, expectedAtMost: 3, selector: {unknownOrigin: true, reasons: [Parked]}}`)
 		parked := w.purged("parked")
 		Expect(*parked.Deleted).To(BeEquivalentTo(1))
 		Expect(*parked.UnknownOrigin).To(BeEquivalentTo(1))

@@ -121,7 +121,7 @@ var _ = Describe("A Redrive", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
-		const selected = `{consumerQueueRef: {name: orders}, select: {reasons: [Parked], where: "headers.n >= 40 && body.n < 45"}, dryRun: %t}`
+		const selected = `{consumerQueueRef: {name: orders}, selector: {reasons: [Parked], expression: "headers.n >= 40 && body.n < 45"}, dryRun: %t}`
 		w.Redrive("look", fmt.Sprintf(selected, true))
 		looked := w.EventuallyRedrive("look", Condition("Ready", metav1.ConditionTrue, "DryRun"))
 		Expect(*looked.Status.Moved).To(BeEquivalentTo(5))
@@ -150,7 +150,7 @@ var _ = Describe("A Redrive", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(20)...)
-		w.Redrive("some", `{consumerQueueRef: {name: orders}, limit: 7}`)
+		w.Redrive("some", `{consumerQueueRef: {name: orders}, maxMessages: 7}`)
 		Expect(*w.completed("some").Moved).To(BeEquivalentTo(7))
 		Expect(bodies(w.take("orders"))).To(HaveLen(7))
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(13))
@@ -219,7 +219,7 @@ var _ = Describe("A Redrive", func() {
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(10)...)
 		w.Redrive("look", `{consumerQueueRef: {name: orders}, dryRun: true}`)
-		w.Redrive("some", `{consumerQueueRef: {name: orders}, select: {reasons: [Parked]}}`)
+		w.Redrive("some", `{consumerQueueRef: {name: orders}, selector: {reasons: [Parked]}}`)
 		for _, name := range []string{"look", "some"} {
 			stalled := w.EventuallyRedrive(name, Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"),
 				Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"))

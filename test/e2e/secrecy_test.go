@@ -176,7 +176,7 @@ func (w *witness) testify() {
 			ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "canary"}, Reason: canary,
 		}},
 		&v1alpha1.Purge{ObjectMeta: named, Spec: v1alpha1.PurgeSpec{
-			ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "canary"}, Limit: 1, Reason: canary,
+			ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "canary"}, ExpectedAtMost: 1, Reason: canary,
 		}},
 		&corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"canary": canary}},
 		&eventsv1.Event{
@@ -242,8 +242,8 @@ var _ = Describe("What dead letters hold", func() {
 		someone := w.looker(admin)
 		for _, name := range []string{"orders", "stuck"} {
 			for _, path := range []string{
-				"", "?groupBy=h", "?groupBy=api-key", "/messages", "/messages?where=int(headers.h)>3", "/messages?where=body." + header + ">3",
-				"/messages?where=" + body + "(", "/messages?id=" + property, "/messages?reason=" + header, "/export", "/export?where=body.x==1",
+				"", "?groupBy=h", "?groupBy=api-key", "/messages", "/messages?expression=int(headers.h)>3", "/messages?expression=body." + header + ">3",
+				"/messages?expression=" + body + "(", "/messages?id=" + property, "/messages?reason=" + header, "/export", "/export?expression=body.x==1",
 			} {
 				Eventually(func() int {
 					code, _ := someone.Ask("/" + name + path)
@@ -251,7 +251,7 @@ var _ = Describe("What dead letters hold", func() {
 				}).Should(BeElementOf(http.StatusOK, http.StatusBadRequest))
 			}
 		}
-		w.Redrive("asks", `{consumerQueueRef: {name: orders}, select: {where: "int(headers.h) > 3 || body.x == 1"}, dryRun: true}`)
+		w.Redrive("asks", `{consumerQueueRef: {name: orders}, selector: {expression: "int(headers.h) > 3 || body.x == 1"}, dryRun: true}`)
 		w.EventuallyRedrive("asks", Condition("Ready", metav1.ConditionTrue, "DryRun"))
 		w.Redrive("home", `{consumerQueueRef: {name: orders}, destination: {type: Original}}`)
 		home := w.incomplete("home")
@@ -263,11 +263,11 @@ var _ = Describe("What dead letters hold", func() {
 		w.EventuallyRedrive("stuck", Condition("Ready", metav1.ConditionFalse, "UnreadableMessage"))
 
 		w.VHost.Send("", "orders.dlq", message(func(*amqp.Publishing) {}))
-		w.Purge("few", `{consumerQueueRef: {name: orders}, limit: 1}`)
+		w.Purge("few", `{consumerQueueRef: {name: orders}, expectedAtMost: 1}`)
 		w.EventuallyPurge("few", Condition("Ready", metav1.ConditionFalse, "MoreThanExpected"))
-		w.Purge("stuck", `{consumerQueueRef: {name: stuck}, limit: 10}`)
+		w.Purge("stuck", `{consumerQueueRef: {name: stuck}, expectedAtMost: 10}`)
 		w.EventuallyPurge("stuck", Condition("Ready", metav1.ConditionFalse, "UnreadableMessage"))
-		w.Purge("go", `{consumerQueueRef: {name: orders}, select: {where: "headers.h != ''"}, limit: 2}`)
+		w.Purge("go", `{consumerQueueRef: {name: orders}, selector: {expression: "headers.h != ''"}, expectedAtMost: 2}`)
 		w.purged("go")
 		for _, hidden := range []string{body, header, property} {
 			Expect(logged(hidden)).To(BeEmpty())

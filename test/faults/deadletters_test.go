@@ -168,7 +168,7 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 		Expect(response.Body.Close()).To(Succeed())
 	},
 		Entry("a page of large messages", "/orders/messages?limit=1000&bodyLimit=1000000"),
-		Entry("an export that is small", "/orders/export?where=headers.n+%3C+100"),
+		Entry("an export that is small", "/orders/export?expression=headers.n+%3C+100"),
 	)
 
 	It("whose manager is killed loses no message", func() {

@@ -47,8 +47,8 @@ func (l load) messages() (count int) {
 
 // Selections of the messages with even and with odd numbers. Both have the body of each message parsed.
 const (
-	selectsEven = `select: {where: "headers.n % 2 == 0 && body.text != ''"}`
-	selectsOdd  = `select: {where: "headers.n % 2 == 1 && body.text != ''"}`
+	selectsEven = `selector: {expression: "headers.n % 2 == 0 && body.text != ''"}`
+	selectsOdd  = `selector: {expression: "headers.n % 2 == 1 && body.text != ''"}`
 )
 
 // weighing is a manager at a broker of its own, whose memory is measured.
@@ -154,7 +154,7 @@ func (w *weighing) redrive(name string) {
 
 func (w *weighing) purge(name string) {
 	GinkgoHelper()
-	w.Purge("purge-"+name, fmt.Sprintf(`{consumerQueueRef: {name: %s}, limit: 10000, %s}`, name, selectsOdd))
+	w.Purge("purge-"+name, fmt.Sprintf(`{consumerQueueRef: {name: %s}, expectedAtMost: 10000, %s}`, name, selectsOdd))
 	w.ends("Purge", "purge-"+name, "Completed")
 }
 

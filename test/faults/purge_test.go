@@ -63,7 +63,7 @@ func (r *redrive) purge(name string, limit, rate int) {
 		perSecond = v1alpha1.Unlimited
 	}
 	r.Purge(name, fmt.Sprintf(
-		`{consumerQueueRef: {name: orders}, select: {where: "int(body) %% 2 == 0"}, limit: %d, rate: %s}`, limit, perSecond))
+		`{consumerQueueRef: {name: orders}, selector: {expression: "int(body) %% 2 == 0"}, expectedAtMost: %d, rate: %s}`, limit, perSecond))
 }
 
 // expectInterrupted waits until a Purge has ended in the middle, and returns how many messages with even numbers are left of so many.

@@ -231,10 +231,10 @@ func (r *redrive) begin() {
 	r.began = time.Now()
 	more := ""
 	if r.even {
-		more = `, select: {where: "int(body) % 2 == 0"}`
+		more = `, selector: {expression: "int(body) % 2 == 0"}`
 	}
 	if r.limit > 0 {
-		more += fmt.Sprintf(", limit: %d", r.limit)
+		more += fmt.Sprintf(", maxMessages: %d", r.limit)
 	}
 	r.Redrive("again", fmt.Sprintf("{consumerQueueRef: {name: orders}, maxDestinationDepth: Unlimited, rate: %s%s}", rate, more))
 }

@@ -130,13 +130,13 @@ spec: {consumerQueueRef: {name: orders}, suspend: true, `+spec+`}
 		Expect(create(`requestedBy: mallory`, "--dry-run=server")).To(
 			MatchError(ContainSubstring("who creates the Redrive: correct or remove spec.requestedBy")))
 		Expect(create(`rate: 0`, "--dry-run=server")).To(MatchError(ContainSubstring("must be between 1 and 100000 messages a second, or Unlimited")))
-		Expect(create(`limit: 5`)).To(Succeed())
+		Expect(create(`maxMessages: 5`)).To(Succeed())
 		DeferCleanup(func() { c.Kube.Kubectl("delete", "redrive", "rules", "--namespace=default") })
 		change := func(patch string) error {
 			_, err := c.Kube.TryKubectl("patch", "redrive", "rules", "--namespace=default", "--type=merge", "-p", patch)
 			return err
 		}
-		Expect(change(`{"spec":{"limit":6}}`)).To(
+		Expect(change(`{"spec":{"maxMessages":6}}`)).To(
 			MatchError(ContainSubstring("only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Redrive")))
 		Expect(change(`{"spec":{"rate":6}}`)).To(Succeed())
 	})

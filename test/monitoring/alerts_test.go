@@ -320,7 +320,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	It("counts what a Purge deletes", func() {
 		well.VHost.Publish("", "orders.dlq", "sixth", "seventh")
 		Eventually(func() int { return well.VHost.Ready("orders.dlq") }).Should(Equal(2))
-		well.Purge("away", `{consumerQueueRef: {name: orders}, limit: 2}`)
+		well.Purge("away", `{consumerQueueRef: {name: orders}, expectedAtMost: 2}`)
 		Eventually(func() model.Vector {
 			return prometheus.query(`warren_purge_messages_total{consumerqueue="orders", result="deleted"} == 2`)
 		}).Should(HaveLen(1))

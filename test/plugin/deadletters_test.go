@@ -55,7 +55,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 			HaveField("Kind", "DeadLetterList"), HaveField("Items", HaveLen(1)), HaveField("NextPosition", HaveValue(BeEquivalentTo(2)))))),
 			"dlq", "peek", "orders", "--position=1", "--limit=1", "-o", "json", editor)
 		ids := strings.Fields(w.eventuallyWarren(HaveField("Out", WithTransform(strings.Fields, HaveLen(2))),
-			"dlq", "peek", "orders", "--where=headers.n > 0", "-o", "name", editor).Out)
+			"dlq", "peek", "orders", "--expression=headers.n > 0", "-o", "name", editor).Out)
 		w.eventuallyWarren(HaveField("Out", SatisfyAll(
 			HavePrefix("Queue orders.dlq: 3 messages, 1 printed.\n\nPosition:     2\nID:           "+ids[1]+"\nReason:       Parked\n"),
 			ContainSubstring("\nHeaders:      n: 2\n"),
@@ -65,7 +65,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		w.eventuallyWarren(Equal(ended{Out: ids[0] + "\n" + ids[1] + "\n"}), "dlq", "peek", "orders", "--header=n=1", "--header=n=2", "-o", "name", editor)
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring(
 			"3 messages, 0 printed.\nLeft out, as the expression failed on them: 3 (NotEvaluated). The first error: no such key: oder.\n"))),
-			"dlq", "peek", "orders", "--where=body.oder == 1", editor)
+			"dlq", "peek", "orders", "--expression=body.oder == 1", editor)
 
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot get resource "deadletterqueues/export"`)),
@@ -125,7 +125,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		Eventually(viewer).WithArguments("redrive", "orders", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
 			HaveField("ErrOut", ContainSubstring("ask for a role in the namespace; view is enough to look, edit to move dead letters"))))
-		Eventually(viewer).WithArguments("purge", "orders", "--limit=2", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+		Eventually(viewer).WithArguments("purge", "orders", "--expected-at-most=2", "--yes").Should(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 			HaveField("ErrOut", ContainSubstring(`cannot create resource "purges"`)),
 			HaveField("ErrOut", ContainSubstring("only the role admin in the namespace lets you delete dead letters"))))
 
@@ -166,10 +166,10 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		w.letEdit()
 		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
 		for because, args := range map[string][]string{
-			`queue "orders.dlq" has a delivery limit`:       {"orders"},
-			`"none" not found`:                              {"none"},
-			`limit: "5000" must be a number from 1 to 1000`: {"orders", "--limit=5000"},
-			`where: `: {"orders", "--where=nothing"},
+			`queue "orders.dlq" has a delivery limit`:            {"orders"},
+			`"none" not found`:                                   {"none"},
+			`limit: "5000" must be a number from 1 to 1000`:      {"orders", "--limit=5000"},
+			`expression: `:                                       {"orders", "--expression=nothing"},
 			`Nobody answers at Service "warren-dead-letters" in`: {"orders", "--warren-namespace=default", "--as=admin", "--as-group=system:masters"},
 			`warren-dead-letters-proxy-role`:                     {"orders", "--warren-namespace=default"},
 			`serviceaccounts "nobody" not found`:                 {"orders", "--service-account=nobody"},

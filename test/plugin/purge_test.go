@@ -44,7 +44,7 @@ func (w *world) remain(count int) []string {
 // purge begins to delete the messages of orders.dlq, so slowly that the test can do something meanwhile, and returns the Purge's name.
 func (w *world) purge() (*running, string) {
 	GinkgoHelper()
-	r := w.start("dlq", "purge", "orders", "--yes", "--limit=200", "--rate=2")
+	r := w.start("dlq", "purge", "orders", "--yes", "--expected-at-most=200", "--rate=2")
 	Eventually(w.purges).Should(ContainElement(HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0)))))
 	return r, w.purges()[0].Name
 }
@@ -54,8 +54,8 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 8)
-		selected := []string{"dlq", "purge", "orders", "--where=headers.n >= 3 && body.n < 6", "--died-reason=parked", "--reason=mended by hand"}
-		limited := slices.Concat(selected, []string{"--limit=5"})
+		selected := []string{"dlq", "purge", "orders", "--expression=headers.n >= 3 && body.n < 6", "--died-reason=parked", "--reason=mended by hand"}
+		limited := slices.Concat(selected, []string{"--expected-at-most=5"})
 
 		counted := w.warren(append(selected, "--dry-run")...)
 		Expect(counted).To(Equal(ended{Out: "Queue orders.dlq: 3 of 8 messages would be deleted, 5 skipped (NotSelected).\n", ErrOut: counted.ErrOut}))
@@ -75,7 +75,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.purges()).To(ConsistOf(HaveField("Spec", SatisfyAll(
 			HaveField("RequestedBy", "admin"), HaveField("Reason", "mended by hand"), HaveField("Limit", BeEquivalentTo(3)),
 			HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))), HaveField("Rate.StrVal", "Unlimited"),
-			HaveField("Select.Where", "headers.n >= 3 && body.n < 6"), HaveField("Select.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
+			HaveField("Selector.Expression", "headers.n >= 3 && body.n < 6"), HaveField("Selector.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
 
 		w.EventuallyMessages("orders.dlq", Equal(5))
 		Expect(w.warren(append(limited, "--yes")...)).To(SatisfyAll(HaveField("Code", 0),
@@ -85,30 +85,30 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(5)).To(Equal([]string{"0", "1", "2", "6", "7"}))
 	})
 
-	It("refuses where more match than --limit, and asks for the limit", func() {
+	It("refuses where more match than --expected-at-most, and asks for the limit", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 8)
 		for _, flag := range []string{"--yes", "--dry-run"} {
 			w.EventuallyMessages("orders.dlq", Equal(8))
-			Expect(w.warren("dlq", "purge", "orders", "--limit=7", flag)).To(SatisfyAll(HaveField("Code", 1),
+			Expect(w.warren("dlq", "purge", "orders", "--expected-at-most=7", flag)).To(SatisfyAll(HaveField("Code", 1),
 				HaveField("Out", ContainSubstring("8 of 8 messages would be deleted")),
-				HaveField("ErrOut", ContainSubstring("8 messages match, and --limit is 7: none is deleted"))))
+				HaveField("ErrOut", ContainSubstring("8 messages match, and --expected-at-most is 7: none is deleted"))))
 		}
 		Expect(w.warren("dlq", "purge", "orders", "--yes")).To(SatisfyAll(HaveField("Code", 1),
-			HaveField("ErrOut", ContainSubstring("--dry-run instead of --limit tells how many match"))))
+			HaveField("ErrOut", ContainSubstring("--dry-run instead of --expected-at-most tells how many match"))))
 		Expect(w.purges()).To(BeEmpty())
 		Expect(w.remain(8)).To(HaveLen(8))
 	})
 
-	It("prints the Purge, whose limit is that of --limit where nobody was asked", Extended, func() {
+	It("prints the Purge, whose limit is that of --expected-at-most where nobody was asked", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 4)
-		printed := w.warren("dlq", "purge", "orders", "--yes", "--limit=9", "--id=aaaaaaaaaaaaaaaa", "-o", "jsonpath={.spec.dryRun} {.status.matched}")
+		printed := w.warren("dlq", "purge", "orders", "--yes", "--expected-at-most=9", "--id=aaaaaaaaaaaaaaaa", "-o", "jsonpath={.spec.dryRun} {.status.matched}")
 		Expect(printed).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", Equal("true 0"))), "the dry run, as nothing matches")
 		w.EventuallyMessages("orders.dlq", Equal(4))
-		printed = w.warren("dlq", "purge", "orders", "--yes", "--limit=9", "--rate=1000", "-o", "json")
+		printed = w.warren("dlq", "purge", "orders", "--yes", "--expected-at-most=9", "--rate=1000", "-o", "json")
 		Expect(printed).To(HaveField("Code", 0))
 		purge := v1alpha1.Purge{}
 		Expect(json.Unmarshal([]byte(printed.Out), &purge)).To(Succeed())
@@ -159,7 +159,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w.letEdit()
 		w.park("orders.dlq", 2)
 		for _, flag := range []string{"--dry-run", "--yes"} {
-			Expect(w.warren("dlq", "purge", "orders", "--limit=2", flag, editor)).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
+			Expect(w.warren("dlq", "purge", "orders", "--expected-at-most=2", flag, editor)).To(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
 				HaveField("ErrOut", ContainSubstring(`User "editor" cannot create resource "purges"`)),
 				HaveField("ErrOut", ContainSubstring("only the role admin in the namespace lets you delete dead letters"))))
 		}
@@ -173,10 +173,10 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w.park("orders.dlq", 4)
 		for because, args := range map[string][]string{
 			`DeliveryLimited: queue "orders.dlq" has a delivery limit`: {"orders"},
-			"spec.select.ids[0]": {"orders", "--id=short"},
-			`"none" not found`:   {"none"},
+			"spec.selector.ids[0]": {"orders", "--id=short"},
+			`"none" not found`:     {"none"},
 		} {
-			Expect(w.warren(append([]string{"dlq", "purge", "--limit=9", "--yes"}, args...)...)).To(SatisfyAll(
+			Expect(w.warren(append([]string{"dlq", "purge", "--expected-at-most=9", "--yes"}, args...)...)).To(SatisfyAll(
 				HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(because))))
 		}
 		Expect(w.purges()).To(BeEmpty())
@@ -189,7 +189,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w.park("orders.dlq", 100)
 		w.Redrive("first", `{consumerQueueRef: {name: orders}, rate: 1}`)
 		w.EventuallyRedrive("first", Condition("Ready", metav1.ConditionUnknown, "Moving"))
-		waiting, out, errOut := w.command("dlq", "purge", "orders", "--yes", "--limit=100", "--detach", "-o", "name"), &lines{}, &lines{}
+		waiting, out, errOut := w.command("dlq", "purge", "orders", "--yes", "--expected-at-most=100", "--detach", "-o", "name"), &lines{}, &lines{}
 		waiting.Stdout, waiting.Stderr = out, errOut
 		Expect(waiting.Start()).To(Succeed())
 		Eventually(errOut.String).Should(SatisfyAll(ContainSubstring(`Queued: Redrive "first"`), MatchRegexp(

@@ -77,7 +77,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 20)
-		arguments := []string{"dlq", "redrive", "orders", "--where=headers.n < 5", "--died-reason=parked", "--reason=the API is back"}
+		arguments := []string{"dlq", "redrive", "orders", "--expression=headers.n < 5", "--died-reason=parked", "--reason=the API is back"}
 
 		counted := w.warren(append(arguments, "--dry-run")...)
 		Expect(counted).To(Equal(ended{Out: "Queue orders.dlq: 5 of 20 messages would be moved, 15 skipped (NotSelected).\n", ErrOut: counted.ErrOut}))
@@ -107,10 +107,10 @@ var _ = Describe("kubectl warren dlq", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(15))
 		Expect(w.redrives()).To(ConsistOf(HaveField("Spec", SatisfyAll(
 			HaveField("RequestedBy", "admin"), HaveField("Reason", "the API is back"), HaveField("Limit", HaveValue(BeEquivalentTo(5))), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))),
-			HaveField("Select.Where", "headers.n < 5"), HaveField("Select.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
+			HaveField("Selector.Expression", "headers.n < 5"), HaveField("Selector.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
 
 		w.EventuallyMessages("orders.dlq", Equal(15))
-		none := w.warren("dlq", "redrive", "orders", "--where=headers.n == 77", "--yes")
+		none := w.warren("dlq", "redrive", "orders", "--expression=headers.n == 77", "--yes")
 		Expect(none).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("0 of 15 messages would be moved"))))
 	})
 
@@ -128,7 +128,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		w := newWorld()
 		w.queue("orders", `{retry: {delayTiers: [{delay: 1h}]}}`)
 		w.park("orders.dlq", 7)
-		printed := w.warren("dlq", "redrive", "orders", "--yes", "--limit=3", "--to=retry", "--rate=unlimited", "-o", "json")
+		printed := w.warren("dlq", "redrive", "orders", "--yes", "--max-messages=3", "--to=retry", "--rate=unlimited", "-o", "json")
 		Expect(printed).To(HaveField("Code", 0))
 		redrive := v1alpha1.Redrive{}
 		Expect(json.Unmarshal([]byte(printed.Out), &redrive)).To(Succeed())
@@ -201,10 +201,10 @@ var _ = Describe("kubectl warren dlq", func() {
 	It("says what the operator says of a selection that cannot be understood", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
-		Expect(w.warren("dlq", "redrive", "orders", "--where=headers.n <")).To(SatisfyAll(
-			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("InvalidSelector: spec.select.where"))))
+		Expect(w.warren("dlq", "redrive", "orders", "--expression=headers.n <")).To(SatisfyAll(
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("InvalidSelector: spec.selector.expression"))))
 		Expect(w.warren("dlq", "redrive", "orders", "--id=short")).To(SatisfyAll(
-			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("spec.select.ids[0]"))))
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("spec.selector.ids[0]"))))
 		Expect(w.warren("dlq", "redrive", "none", "--yes")).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`"none" not found`))))
 		Expect(w.redrives()).To(BeEmpty())

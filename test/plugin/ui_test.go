@@ -166,7 +166,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
 		b.follow(`//a[text()="Delete…"]`, "Delete dead letters of orders")
-		b.run(chromedp.SendKeys("#where", `body.order.country == "XX"`))
+		b.run(chromedp.SendKeys("#expression", `body.order.country == "XX"`))
 		w.EventuallyMessages("orders.dlq", Equal(4))
 		b.follow(`//button[text()="Count"]`, "Delete 1 message?")
 		b.screenshot("ui-purge")

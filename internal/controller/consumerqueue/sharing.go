@@ -25,7 +25,7 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: queue.Name,
 			Message: fmt.Sprintf("queue %q is the dead-letter queue of other ConsumerQueues too: a Redrive leaves a parked message "+
-				"that does not tell by the header %s whose it is, unless spec.select.unknownOrigin is true, and then takes those "+
+				"that does not tell by the header %s whose it is, unless spec.selector.unknownOrigin is true, and then takes those "+
 				"of all; have consumers set the header, or give each ConsumerQueue a dead-letter queue of its own",
 				queue.Name, consumercontract.HeaderFailureQueue),
 		})

@@ -19,7 +19,7 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 	shared := []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: "grave",
 		Message: `queue "grave" is the dead-letter queue of other ConsumerQueues too: a Redrive leaves a parked message that does not tell by the ` +
-			"header x-failure-queue whose it is, unless spec.select.unknownOrigin is true, and then takes those of all; have consumers set the " +
+			"header x-failure-queue whose it is, unless spec.selector.unknownOrigin is true, and then takes those of all; have consumers set the " +
 			"header, or give each ConsumerQueue a dead-letter queue of its own",
 	}}
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }

@@ -25,7 +25,7 @@ func (j judge) ID(message *amqp.Delivery) string { return deadletter.Fingerprint
 // judgeOf makes the judge of a Purge. The age of messages is that at the time when the Purge was created, so that none comes to match
 // between the count and the deletion.
 func judgeOf(purge *v1alpha1.Purge, m transfers.Move) (judge, *transfers.Halt) {
-	selector, wrong := transfers.Compile(purge.Spec.Select)
+	selector, wrong := transfers.Compile(purge.Spec.Selector)
 	if wrong != nil {
 		return judge{}, wrong
 	}

@@ -29,12 +29,12 @@ func TestJudge(t *testing.T) {
 		want    string
 	}{
 		"nothing is selected":          {`{}`, false, deadFor(t, "orders", time.Hour), ""},
-		"older, when it was created":   {`{select: {where: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour), ""},
-		"younger, when it was created": {`{select: {where: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour-time.Second), "NotSelected"},
+		"older, when it was created":   {`{selector: {expression: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour), ""},
+		"younger, when it was created": {`{selector: {expression: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour-time.Second), "NotSelected"},
 		"of another ConsumerQueue":     {`{}`, true, deadFor(t, "invoices", time.Hour), "OtherOrigin"},
 		"parked, in a shared queue":    {`{}`, true, &amqp.Delivery{}, "NoOrigin"},
-		"parked, selected by reason":   {`{select: {reasons: [Parked]}}`, true, &amqp.Delivery{}, "NoOrigin"},
-		"parked, selected by origin":   {`{select: {unknownOrigin: true}}`, true, &amqp.Delivery{}, ""},
+		"parked, selected by reason":   {`{selector: {reasons: [Parked]}}`, true, &amqp.Delivery{}, "NoOrigin"},
+		"parked, selected by origin":   {`{selector: {unknownOrigin: true}}`, true, &amqp.Delivery{}, ""},
 		"redriven often": {
 			`{}`, false, &amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(99), deadletter.HeaderRedriveID: "uid"}}, "",
 		},

@@ -77,7 +77,7 @@ func (w *world) ended(progress transfer.Progress, err error) {
 	}
 }
 
-const atMost5 = `{consumerQueueRef: {name: orders}, limit: 5}`
+const atMost5 = `{consumerQueueRef: {name: orders}, expectedAtMost: 5}`
 
 func TestAPurgeCountsAndDeletesThen(t *testing.T) {
 	t.Parallel()
@@ -152,17 +152,17 @@ func TestWhatACountLeadsTo(t *testing.T) {
 	}{
 		"more than expected": {
 			atMost5, "Ready=False MoreThanExpected Stalled=True MoreThanExpected ",
-			"6 messages match, and spec.limit is 5: none was deleted. Create another Purge with a narrower selection or a higher limit, " +
+			"6 messages match, and spec.expectedAtMost is 5: none was deleted. Create another Purge with a narrower selection or a higher limit, " +
 				"3 skipped (NotSelected)", 6,
 		},
 		"nothing matches": {atMost5, "Ready=True Completed ", "0 of 0 messages that match deleted, 9 skipped (NotSelected)", 0},
 		"a dry run": {
-			`{consumerQueueRef: {name: orders}, limit: 5, dryRun: true}`, "Ready=True DryRun ",
+			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun ",
 			"5 of 9 messages would be deleted, 4 skipped (NotSelected)", 5,
 		},
 		"a dry run with more than expected": {
-			`{consumerQueueRef: {name: orders}, limit: 5, dryRun: true}`, "Ready=True DryRun ",
-			"none of 9 messages would be deleted: 6 messages match, and spec.limit is 5, 3 skipped (NotSelected)", 6,
+			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun ",
+			"none of 9 messages would be deleted: 6 messages match, and spec.expectedAtMost is 5, 3 skipped (NotSelected)", 6,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -363,10 +363,10 @@ func TestWhyAPurgeDeletesNothing(t *testing.T) {
 		want   string
 	}{
 		"there is no such ConsumerQueue": {
-			spec: `{consumerQueueRef: {name: gone}, limit: 1}`, want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
+			spec: `{consumerQueueRef: {name: gone}, expectedAtMost: 1}`, want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
 		},
 		"the selection does not compile": {
-			spec: `{consumerQueueRef: {name: orders}, limit: 1, select: {where: "size >"}}`,
+			spec: `{consumerQueueRef: {name: orders}, expectedAtMost: 1, selector: {expression: "size >"}}`,
 			want: "Ready=False InvalidSelector Stalled=True InvalidSelector ",
 		},
 		"the broker refuses to count": {
@@ -374,7 +374,7 @@ func TestWhyAPurgeDeletesNothing(t *testing.T) {
 			want:   "Ready=False PermissionDenied Stalled=True PermissionDenied ",
 		},
 		"cancelled before the count": {
-			spec: `{consumerQueueRef: {name: orders}, limit: 1, cancel: true}`, want: "Ready=True Cancelled ",
+			spec: `{consumerQueueRef: {name: orders}, expectedAtMost: 1, cancel: true}`, want: "Ready=True Cancelled ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -398,9 +398,9 @@ func TestWhyAPurgeDeletesNothing(t *testing.T) {
 func TestAQueueWithADeliveryLimit(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]string{
-		"all":       `{consumerQueueRef: {name: orders}, limit: 9}`,
-		"some":      `{consumerQueueRef: {name: orders}, limit: 9, select: {reasons: [Parked]}}`,
-		"a dry run": `{consumerQueueRef: {name: orders}, limit: 9, dryRun: true}`,
+		"all":       `{consumerQueueRef: {name: orders}, expectedAtMost: 9}`,
+		"some":      `{consumerQueueRef: {name: orders}, expectedAtMost: 9, selector: {reasons: [Parked]}}`,
+		"a dry run": `{consumerQueueRef: {name: orders}, expectedAtMost: 9, dryRun: true}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,18 +22,18 @@ func isDeleting(status *v1alpha1.PurgeStatus) bool { return status.AtMost != nil
 // afterCount is what becomes of a Purge that knows how many messages match; nil if they are to be deleted.
 func afterCount(purge *v1alpha1.Purge) *transfers.Halt {
 	status := &purge.Status
-	matched, limit := *status.Matched, int64(purge.Spec.Limit)
+	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)
 	switch {
 	case isSet(purge.Spec.DryRun) && matched > limit:
 		return transfers.Finished(v1alpha1.ReasonDryRun, &status.TransferStatus, sentence(status, fmt.Sprintf(
-			"none of %s would be deleted: %s match, and spec.limit is %d",
+			"none of %s would be deleted: %s match, and spec.expectedAtMost is %d",
 			transfers.Messages(transfers.Number(status.Total)), transfers.Messages(matched), limit)))
 	case isSet(purge.Spec.DryRun):
 		return transfers.Finished(v1alpha1.ReasonDryRun, &status.TransferStatus, sentence(status, fmt.Sprintf(
 			"%d of %s would be deleted", matched, transfers.Messages(transfers.Number(status.Total)))))
 	case matched > limit:
 		return transfers.Failed(v1alpha1.ReasonMoreThanExpected, sentence(status, fmt.Sprintf(
-			"%s match, and spec.limit is %d: none was deleted. Create another Purge with a narrower selection or a higher limit",
+			"%s match, and spec.expectedAtMost is %d: no message was deleted. Create another Purge with a narrower selector or a higher expectedAtMost",
 			transfers.Messages(matched), limit)))
 	case matched == 0:
 		return transfers.Finished(v1alpha1.ReasonCompleted, &status.TransferStatus, tally(status))

@@ -85,7 +85,7 @@ func (w *work) Config(m transfers.Move) (transfer.Config, *transfers.Halt) {
 	if w.isCounted() {
 		config.DryRun, config.Delete, config.Report = false, true, counted.countDeleted
 		config.Moved, config.Limit = int(transfers.Number(w.status.Deleted)), int(*w.status.Matched)
-		config.Selective = w.purge.Spec.Select != nil || m.Source.Shared
+		config.Selective = w.purge.Spec.Selector != nil || m.Source.Shared
 	}
 	return config, nil
 }

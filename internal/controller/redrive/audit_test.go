@@ -21,9 +21,9 @@ func TestARedriveLogsWhatItDoes(t *testing.T) {
 	for name, test := range map[string]struct{ spec, requestedBy, selection string }{
 		"from Git": {all, "unknown", "all"},
 		"of a user": {
-			`{consumerQueueRef: {name: orders}, requestedBy: alice, limit: 5, select: {ids: [aaaabbbbccccdddd], reasons: [Rejected],
-			headers: [{name: token, operator: In, values: [s3cret, other]}], diedAfter: "2026-01-01T00:00:00Z", where: size < 65536}}`,
-			"alice", `ids: 1, reasons: [Rejected], headers: [token In (2 values)], diedAfter: 2026-01-01T00:00:00Z, where: size < 65536`,
+			`{consumerQueueRef: {name: orders}, requestedBy: alice, maxMessages: 5, selector: {ids: [aaaabbbbccccdddd], reasons: [Rejected],
+			headers: [{name: token, operator: In, values: [s3cret, other]}], diedAfter: "2026-01-01T00:00:00Z", expression: size < 65536}}`,
+			"alice", `ids: 1, reasons: [Rejected], headers: [token In (2 values)], diedAfter: 2026-01-01T00:00:00Z, expression: size < 65536`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,10 +66,10 @@ func (w *work) whyMessagesStay(shared bool) string {
 	switch {
 	case w.job.DryRun:
 		return "spec.dryRun is set"
-	case spec.Select != nil:
-		return "spec.select is set"
-	case spec.Limit != nil:
-		return "spec.limit is set"
+	case spec.Selector != nil:
+		return "spec.selector is set"
+	case spec.MaxMessages != nil:
+		return "spec.maxMessages is set"
 	case shared:
 		return "other ConsumerQueues share the queue"
 	}

@@ -84,7 +84,7 @@ func TestARedriveThatFinishedIsRecordedByTheNextManager(t *testing.T) {
 
 func TestWhichRedrivesRunAgain(t *testing.T) {
 	t.Parallel()
-	const rejected = `{consumerQueueRef: {name: orders}, select: {reasons: [Rejected]}, rate: 50}`
+	const rejected = `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}, rate: 50}`
 	for name, test := range map[string]struct {
 		first    string
 		name     string // again if empty
@@ -98,7 +98,7 @@ func TestWhichRedrivesRunAgain(t *testing.T) {
 		"one restored under another name":       {first: rejected, second: rejected, name: "copy", restored: true, want: "Ready=True AlreadyFinished "},
 		"the same name and spec":                {first: rejected, second: rejected, want: "Ready=True AlreadyFinished "},
 		"the same name and spec, suspended":     {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, suspend: true}`, want: "Ready=True AlreadyFinished "},
-		"other fields that may change":          {first: rejected, second: `{consumerQueueRef: {name: orders}, select: {reasons: [Rejected]}, rate: 60, ttlSecondsAfterFinished: 5}`, want: "Ready=True AlreadyFinished "},
+		"other fields that may change":          {first: rejected, second: `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}, rate: 60, ttlSecondsAfterFinished: 5}`, want: "Ready=True AlreadyFinished "},
 		"the same name and spec, other creator": {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, requestedBy: bob}`, want: "Ready=True AlreadyFinished "},
 		"another name":                          {first: rejected, second: rejected, name: "copy", want: "Ready=Unknown Moving Reconciling=True Moving "},
 		"another selection":                     {first: rejected, second: all, want: "Ready=Unknown Moving Reconciling=True Moving "},

@@ -43,7 +43,7 @@ func (j judge) ID(message *amqp.Delivery) string { return deadletter.Fingerprint
 
 // judgeOf makes the judge of a Redrive.
 func judgeOf(redrive *v1alpha1.Redrive, m transfers.Move) (judge, *transfers.Halt) {
-	selector, wrong := transfers.Compile(redrive.Spec.Select)
+	selector, wrong := transfers.Compile(redrive.Spec.Selector)
 	if wrong != nil {
 		return judge{}, wrong
 	}

@@ -54,7 +54,7 @@ func TestJudge(t *testing.T) {
 	limited := judgeFor(func(m *transfers.Move) { m.Limited = true })
 	topologytest.Equal(t, "leaves nothing in a queue with a delivery limit", "", limited.Skips(&redriven))
 
-	redrive.Spec.Select = &v1alpha1.DeadLetterSelection{Where: "size >"}
+	redrive.Spec.Selector = &v1alpha1.DeadLetterSelector{Expression: "size >"}
 	if _, wrong := judgeOf(redrive, from); wrong == nil {
 		t.Error("a selection that does not compile is accepted")
 	}

@@ -308,7 +308,7 @@ func TestAnotherManagerGoesOn(t *testing.T) {
 // The status has the claim before the transfer may use it.
 func TestARedriveMovesNoMoreThanItsStatusClaims(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100, limit: 200}`)
+	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100, maxMessages: 200}`)
 	w.HoldTransfers()
 	w.Broker.SetMessages("orders.dlq", 9000)
 	w.reconcile()
@@ -344,7 +344,7 @@ func TestARedriveWaitsForItsStatusToBeWritten(t *testing.T) {
 // A manager that is killed leaves a range, and the next one never exceeds the limit.
 func TestTheLimitHoldsAfterCrashes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 1000, limit: 3000}`)
+	w := newWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 1000, maxMessages: 3000}`)
 	w.Broker.SetMessages("orders.dlq", 20_000)
 	for _, claimed := range []int{1250, 2187, 2890, 3000} {
 		w.HoldTransfers() // the next manager

@@ -57,7 +57,7 @@ func outcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, err erro
 		matched := transfers.Messages(*status.Moved)
 		status.Moved = new(int64(*limit))
 		return transfers.Done(v1alpha1.ReasonDryRun, fmt.Sprintf(
-			"%s: %s match, and spec.limit is %d", tally(status, "would be moved"), matched, *limit))
+			"%s: %s match, and spec.maxMessages is %d", tally(status, "would be moved"), matched, *limit))
 	case dryRun:
 		return transfers.Finished(v1alpha1.ReasonDryRun, &status.TransferStatus, tally(status, "would be moved"))
 	case transfers.Number(status.Failed) > 0:

@@ -184,7 +184,7 @@ func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 	t.Parallel()
 	const matched = 9
 	for limit, want := range map[int32]string{
-		5:  "5 of 9 messages would be moved: 9 messages match, and spec.limit is 5",
+		5:  "5 of 9 messages would be moved: 9 messages match, and spec.maxMessages is 5",
 		9:  "9 of 9 messages would be moved",
 		10: "9 of 9 messages would be moved",
 	} {

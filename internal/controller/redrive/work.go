@@ -42,7 +42,7 @@ func (w *work) Heed(task transfers.Task) *transfers.Halt {
 	if !task.Ended || task.Stopped {
 		return nil
 	}
-	why := outcome(w.status, w.job.DryRun, w.redrive.Spec.Limit, task.Err)
+	why := outcome(w.status, w.job.DryRun, w.redrive.Spec.MaxMessages, task.Err)
 	if task.Move.Limited { // each try gives a message back
 		why.Retry = 0
 	}
@@ -58,7 +58,7 @@ func (w *work) Config(m transfers.Move) (transfer.Config, *transfers.Halt) {
 	spec := w.redrive.Spec
 	config := transfer.Config{
 		Destination: m.Destination, Behind: m.Behind, Judge: judge, Copier: judge,
-		DryRun: w.job.DryRun, Selective: spec.Select != nil || m.Source.Shared,
+		DryRun: w.job.DryRun, Selective: spec.Selector != nil || m.Source.Shared,
 		Limited: m.Limited, MaxFailures: 10,
 		Apart: transfers.Apart(judge.rules), MovedApart: int(transfers.Number(w.status.UnknownOrigin)),
 	}
@@ -67,8 +67,8 @@ func (w *work) Config(m transfers.Move) (transfer.Config, *transfers.Halt) {
 	} else {
 		config.Moved, config.Unsure = transfers.DoneBefore(&w.status.TransferStatus, w.status.Moved)
 	}
-	if spec.Limit != nil {
-		config.Limit = int(*spec.Limit)
+	if spec.MaxMessages != nil {
+		config.Limit = int(*spec.MaxMessages)
 	}
 	if spec.MaxFailures != nil {
 		config.MaxFailures = int(*spec.MaxFailures)

@@ -30,7 +30,7 @@ func (s *scope) logEnd() {
 }
 
 // selectionText describes a selection. It leaves out values of headers, which are copies of what messages hold.
-func selectionText(given *v1alpha1.DeadLetterSelection) string {
+func selectionText(given *v1alpha1.DeadLetterSelector) string {
 	if given == nil {
 		return "all"
 	}
@@ -54,8 +54,8 @@ func selectionText(given *v1alpha1.DeadLetterSelection) string {
 	if given.DiedBefore != nil {
 		parts = append(parts, "diedBefore: "+given.DiedBefore.UTC().Format(time.RFC3339))
 	}
-	if given.Where != "" {
-		parts = append(parts, "where: "+given.Where)
+	if given.Expression != "" {
+		parts = append(parts, "where: "+given.Expression)
 	}
 	return cmp.Or(strings.Join(parts, ", "), "all")
 }

@@ -39,7 +39,7 @@ type Job struct {
 	DryRun, Suspend, Cancel bool
 	// RequestedBy and Reason are empty where the spec does not say.
 	RequestedBy, Reason string
-	Select              *v1alpha1.DeadLetterSelection
+	Select              *v1alpha1.DeadLetterSelector
 	// TTL is for how many seconds the object is kept after it has ended; nil for ever.
 	TTL *int32
 	// Status is a part of the object.
@@ -76,7 +76,7 @@ func ofRedrive(r *v1alpha1.Redrive) Job {
 	return Job{
 		Object: r, Kind: Redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, DryRun: isSet(r.Spec.DryRun),
 		Suspend: isSet(r.Spec.Suspend), Cancel: isSet(r.Spec.Cancel), TTL: r.Spec.TTLSecondsAfterFinished, Status: &r.Status.TransferStatus,
-		RequestedBy: r.Spec.RequestedBy, Reason: r.Spec.Reason, Select: r.Spec.Select,
+		RequestedBy: r.Spec.RequestedBy, Reason: r.Spec.Reason, Select: r.Spec.Selector,
 	}
 }
 
@@ -84,7 +84,7 @@ func ofPurge(p *v1alpha1.Purge) Job {
 	return Job{
 		Object: p, Kind: Purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name, DryRun: isSet(p.Spec.DryRun),
 		Suspend: isSet(p.Spec.Suspend), Cancel: isSet(p.Spec.Cancel), TTL: p.Spec.TTLSecondsAfterFinished, Status: &p.Status.TransferStatus,
-		RequestedBy: p.Spec.RequestedBy, Reason: p.Spec.Reason, Select: p.Spec.Select,
+		RequestedBy: p.Spec.RequestedBy, Reason: p.Spec.Reason, Select: p.Spec.Selector,
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 )
 
 // Compile makes the selector of a spec. Its Halt says what is wrong with the selection.
-func Compile(given *v1alpha1.DeadLetterSelection) (*deadletter.Selector, *Halt) {
+func Compile(given *v1alpha1.DeadLetterSelector) (*deadletter.Selector, *Halt) {
 	selector, err := deadletter.Compile(selectionOf(given))
 	if err != nil {
-		return nil, Stalled(v1alpha1.ReasonInvalidSelector, "spec.select."+err.Error())
+		return nil, Stalled(v1alpha1.ReasonInvalidSelector, "spec.selector."+err.Error())
 	}
 	return selector, nil
 }
@@ -26,11 +26,11 @@ func Apart(rules deadletter.Rules) func(*amqp.Delivery) bool {
 }
 
 // selectionOf is the selection of a spec in the words of package deadletter.
-func selectionOf(given *v1alpha1.DeadLetterSelection) deadletter.Selection {
+func selectionOf(given *v1alpha1.DeadLetterSelector) deadletter.Selection {
 	if given == nil {
 		return deadletter.Selection{}
 	}
-	selection := deadletter.Selection{IDs: given.IDs, Where: given.Where, UnknownOrigin: isSet(given.UnknownOrigin)}
+	selection := deadletter.Selection{IDs: given.IDs, Expression: given.Expression, UnknownOrigin: isSet(given.UnknownOrigin)}
 	for _, reason := range given.Reasons {
 		selection.Reasons = append(selection.Reasons, deadletter.Reason(reason))
 	}

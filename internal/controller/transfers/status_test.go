@@ -41,11 +41,11 @@ func TestSelectionOf(t *testing.T) {
 	earlier := metav1.NewTime(noon)
 	topologytest.Equal(t, "nothing", deadletter.Selection{}, selectionOf(nil))
 	topologytest.Equal(t, "everything", deadletter.Selection{
-		IDs: []string{"aaaabbbbccccdddd"}, Reasons: []deadletter.Reason{deadletter.Rejected}, Where: "size > 1",
+		IDs: []string{"aaaabbbbccccdddd"}, Reasons: []deadletter.Reason{deadletter.Rejected}, Expression: "size > 1",
 		Headers:   []deadletter.HeaderRequirement{{Name: "tenant", Operator: deadletter.In, Values: []string{"acme"}}},
 		DiedAfter: noon, DiedBefore: later.Time,
-	}, selectionOf(&v1alpha1.DeadLetterSelection{
-		IDs: []string{"aaaabbbbccccdddd"}, Reasons: []v1alpha1.DeadLetterReason{"Rejected"}, Where: "size > 1",
+	}, selectionOf(&v1alpha1.DeadLetterSelector{
+		IDs: []string{"aaaabbbbccccdddd"}, Reasons: []v1alpha1.DeadLetterReason{"Rejected"}, Expression: "size > 1",
 		Headers:   []v1alpha1.HeaderRequirement{{Name: "tenant", Operator: "In", Values: []string{"acme"}}},
 		DiedAfter: &earlier, DiedBefore: &later,
 	}))

@@ -44,7 +44,7 @@ func UnderWayByRedrive(job *messaging.Redrive) int64 {
 	if !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend) {
 		return 0
 	}
-	if limit := job.Spec.Limit; limit != nil && int64(*limit) < *status.Total {
+	if limit := job.Spec.MaxMessages; limit != nil && int64(*limit) < *status.Total {
 		return max(int64(*limit)-number(status.Moved), 0)
 	}
 	return max(*status.Total-number(status.Examined), 0)

@@ -60,8 +60,8 @@ func TestUnderWayByRedrive(t *testing.T) {
 		want   int64
 	}{
 		"it passes messages over": {func(*messaging.Redrive) {}, 1000},
-		"a limit above the total": {func(r *messaging.Redrive) { r.Spec.Limit = new(int32(5000)) }, 1000},
-		"a limit below the total": {func(r *messaging.Redrive) { r.Spec.Limit = new(int32(60)) }, 45},
+		"a limit above the total": {func(r *messaging.Redrive) { r.Spec.MaxMessages = new(int32(5000)) }, 1000},
+		"a limit below the total": {func(r *messaging.Redrive) { r.Spec.MaxMessages = new(int32(60)) }, 45},
 		"it has not counted yet":  {func(r *messaging.Redrive) { r.Status.Total = nil }, 0},
 		"it has no condition":     {func(r *messaging.Redrive) { r.Status.Conditions = nil }, 0},
 		"it waits for its turn":   {func(r *messaging.Redrive) { r.Status.Conditions[0].Reason = messaging.ReasonQueued }, 0},

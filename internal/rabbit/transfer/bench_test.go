@@ -88,7 +88,7 @@ type redriver struct {
 // redriveAll is a redriver of all messages that an expression holds for.
 func redriveAll(b *testing.B, where string) redriver {
 	b.Helper()
-	selector, err := deadletter.Compile(deadletter.Selection{Where: where})
+	selector, err := deadletter.Compile(deadletter.Selection{Expression: where})
 	if err != nil {
 		b.Fatal(err)
 	}

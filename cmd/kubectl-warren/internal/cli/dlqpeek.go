@@ -34,7 +34,7 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  # The first 20\n" +
 			"  kubectl warren dlq peek orders\n\n" +
 			"  # Rejected orders from Germany\n" +
-			"  kubectl warren dlq peek orders --died-reason Rejected --where 'body.order.country == \"DE\"'\n\n" +
+			"  kubectl warren dlq peek orders --died-reason Rejected --expression 'body.order.country == \"DE\"'\n\n" +
 			"  # The whole body of a message\n" +
 			"  kubectl warren dlq peek orders --id k3v5qz7m2w4x6y2a --body-limit 1048576",
 		Args:              usage(cobra.ExactArgs(1)),

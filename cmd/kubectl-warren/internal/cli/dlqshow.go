@@ -197,7 +197,7 @@ func nextOf(queue v1alpha1.DeadLetterQueue, namespace string) string {
 func groupFlags(groupBy string, group v1alpha1.Group) (flags string, isPlain bool) {
 	flags = "--died-reason " + group.Reason
 	if group.Queue != "" {
-		flags += fmt.Sprintf(` --where 'origin.queue == "%s"'`, group.Queue)
+		flags += fmt.Sprintf(` --expression 'origin.queue == "%s"'`, group.Queue)
 	}
 	isPlain = plainWord.MatchString(group.Reason) && (group.Queue == "" || plainWord.MatchString(group.Queue))
 	switch {

@@ -106,7 +106,7 @@ func TestGroupFlags(t *testing.T) {
 		want    string
 	}{
 		"a reason":             {"", v1alpha1.Group{Reason: "Parked"}, "--died-reason Parked"},
-		"a queue":              {"", v1alpha1.Group{Reason: "Rejected", Queue: "orders"}, `--died-reason Rejected --where 'origin.queue == "orders"'`},
+		"a queue":              {"", v1alpha1.Group{Reason: "Rejected", Queue: "orders"}, `--died-reason Rejected --expression 'origin.queue == "orders"'`},
 		"a value":              {"kind", v1alpha1.Group{Reason: "Parked", Value: new("a.b/c-1")}, "--died-reason Parked --header kind=a.b/c-1"},
 		"no header":            {"kind", v1alpha1.Group{Reason: "Parked"}, "--died-reason Parked --header '!kind'"},
 		"a command as value":   {"kind", v1alpha1.Group{Reason: "Parked", Value: new("$(reboot)")}, ""},

@@ -22,7 +22,7 @@ import (
 type letterFlags struct {
 	ids, diedReasons, headers []string
 	diedAfter, diedBefore     string
-	where                     string
+	expression                string
 	unknownOrigin             bool
 }
 
@@ -35,15 +35,15 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.diedAfter, "died-after", "",
 		"only messages that died later: a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago")
 	flags.StringVar(&f.diedBefore, "died-before", "", "only messages that died earlier")
-	flags.StringVar(&f.where, "where", "", `only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
+	flags.StringVar(&f.expression, "expression", "", `only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
 	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,
 		"of a queue that several ConsumerQueues share, also the messages that do not tell whose they are: they may be those of others")
 	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(letters.Reasons, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // selection is nil where all dead letters are meant.
-func (f *letterFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelection, error) {
-	selection := v1alpha1.DeadLetterSelection{IDs: f.ids, Where: f.where}
+func (f *letterFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, error) {
+	selection := v1alpha1.DeadLetterSelector{IDs: f.ids, Expression: f.expression}
 	if f.unknownOrigin {
 		selection.UnknownOrigin = new(true)
 	}
@@ -91,8 +91,8 @@ func (f *letterFlags) query(now time.Time) (url.Values, error) {
 			query.Set(parameter, at.UTC().Format(time.RFC3339))
 		}
 	}
-	if f.where != "" {
-		query.Set("where", f.where)
+	if f.expression != "" {
+		query.Set("expression", f.expression)
 	}
 	if f.unknownOrigin {
 		query.Set("unknownOrigin", "true")

@@ -101,7 +101,7 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 		},
 		"dlq redrive": count,
 		"dlq purge": func(out *bytes.Buffer) error {
-			printf(out, "%s\n", purgeQuestion(messaging.QueueName(value), messaging.PurgeSpec{Limit: 1}))
+			printf(out, "%s\n", purgeQuestion(messaging.QueueName(value), messaging.PurgeSpec{ExpectedAtMost: 1}))
 			return count(out)
 		},
 		"dlq jobs": func(out *bytes.Buffer) error { return printJobs(out, []job{redrive}, now, all) },

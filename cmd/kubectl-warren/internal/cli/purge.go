@@ -22,19 +22,19 @@ type purgeCommand struct {
 func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	p := &purgeCommand{jobCommand: jobCommand{cluster: c, IOStreams: streams}}
 	cmd := &cobra.Command{
-		Use:   "purge NAME --limit N",
+		Use:   "purge NAME --expected-at-most N",
 		Short: "Delete dead letters of a ConsumerQueue; nobody can get them back",
 		Long: "Delete dead letters of a ConsumerQueue: those that the flags select, or all of them. Nobody can get them back. The " +
-			"messages are counted first, by a dry run, which leaves them in their order. If more than --limit match, none is deleted. " +
+			"messages are counted first, by a dry run, which leaves them in their order. If more than --expected-at-most match, none is deleted. " +
 			"Otherwise you are asked to type their number, a Purge is created, and its progress is printed. The Purge deletes no more " +
-			"messages than you have typed, or with --yes than --limit. Ctrl-C ends only the printing. The Purge itself is deleted a day " +
+			"messages than you have typed, or with --yes than --expected-at-most. Ctrl-C ends only the printing. The Purge itself is deleted a day " +
 			"after it has ended.\n\n" +
 			"It takes the role admin in the namespace.\n\n" +
 			exitCodes,
 		Example: "  # Count what died more than 30 days ago\n" +
 			"  kubectl warren dlq purge orders --died-before 30d --dry-run\n\n" +
 			"  # Delete them: no more than you expect\n" +
-			"  kubectl warren dlq purge orders --died-before 30d --limit 412 --reason 'older than 30 days'",
+			"  kubectl warren dlq purge orders --died-before 30d --expected-at-most 412 --reason 'older than 30 days'",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args[0]) },
@@ -48,30 +48,30 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 type purgeFlags struct {
 	letterFlags
 
-	limit        int32
-	rate, reason string
+	expectedAtMost int32
+	rate, reason   string
 }
 
 func (f *purgeFlags) add(cmd *cobra.Command) {
 	f.letterFlags.add(cmd)
 	flags := cmd.Flags()
-	flags.Int32Var(&f.limit, "limit", 0, "the number of messages that you expect: if more match, none is deleted; --dry-run needs no limit")
+	flags.Int32Var(&f.expectedAtMost, "expected-at-most", 0, "the number of messages that you expect: if more match, none is deleted; not needed with --dry-run")
 	flags.StringVar(&f.rate, "rate", "", "delete so many messages a second, or unlimited (default unlimited)")
 	flags.StringVar(&f.reason, "reason", "", "why you delete the messages; the Purge has the reason in its spec")
 }
 
-// spec is the spec of a Purge of a ConsumerQueue. The limit is zero where none is given.
+// spec returns the spec of a Purge of a ConsumerQueue. ExpectedAtMost is zero if the flag is not given.
 func (f *purgeFlags) spec(consumerQueue string, now time.Time) (v1alpha1.PurgeSpec, error) {
 	spec := v1alpha1.PurgeSpec{
-		ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: consumerQueue}, Limit: f.limit, Reason: f.reason,
+		ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: consumerQueue}, ExpectedAtMost: f.expectedAtMost, Reason: f.reason,
 	}
 	selection, err := f.selection(now)
 	if err != nil {
 		return spec, err
 	}
-	spec.Select = selection
-	if f.limit < 0 {
-		return spec, usageError("--limit is %d: want at least 1", f.limit)
+	spec.Selector = selection
+	if f.expectedAtMost < 0 {
+		return spec, usageError("--expected-at-most is %d: want at least 1", f.expectedAtMost)
 	}
 	spec.Rate, err = givenNumber("--rate", f.rate)
 	return spec, err
@@ -85,9 +85,9 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	if err := p.validate(); err != nil {
 		return err
 	}
-	if spec.Limit == 0 && p.dryRun != dryRunServer {
-		return usageError("want --limit N, the number of messages that you expect; " +
-			"the same command with --dry-run instead of --limit tells how many match")
+	if spec.ExpectedAtMost == 0 && p.dryRun != dryRunServer {
+		return usageError("want --expected-at-most N, the number of messages that you expect; " +
+			"the same command with --dry-run instead of --expected-at-most tells how many match")
 	}
 	newJob := func(namespace string) job {
 		return purgeJob{&v1alpha1.Purge{ObjectMeta: generated(namespace, name), Spec: spec}}
@@ -111,14 +111,14 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	}
 	status := counted.(purgeJob).purge.Status
 	matched := number(status.Matched)
-	if err := withinLimit(matched, spec.Limit); err != nil {
+	if err := asExpected(matched, spec.ExpectedAtMost); err != nil {
 		return errors.Join(err, p.print(counted))
 	}
 	if matched == 0 || p.dryRun == dryRunServer {
 		return p.endCount(counted)
 	}
 	if !p.yes {
-		spec.Limit = int32(matched) // the user agrees to no more messages than match now
+		spec.ExpectedAtMost = int32(matched) // the user agrees to no more messages than match now
 		if err := p.confirm(ctx, status.Source, spec); err != nil {
 			return err
 		}
@@ -127,18 +127,18 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	return p.carryOut(ctx, kube, newJob(kube.namespace))
 }
 
-// withinLimit is an error where more messages match than the user expects. A limit of zero is none.
-func withinLimit(matched int64, limit int32) error {
-	if limit == 0 || matched <= int64(limit) {
+// asExpected returns an error if more messages match than the user expects. Zero expects any number.
+func asExpected(matched int64, expected int32) error {
+	if expected == 0 || matched <= int64(expected) {
 		return nil
 	}
-	return fmt.Errorf("%s match, and --limit is %d: none is deleted. Select fewer messages, or give a higher --limit",
-		messages(matched), limit)
+	return fmt.Errorf("%s match, and --expected-at-most is %d: none is deleted. Select fewer messages, or give a higher --expected-at-most",
+		messages(matched), expected)
 }
 
 // confirm asks for the number of messages, which nobody types by habit. Another answer is an error.
 func (p *purgeCommand) confirm(ctx context.Context, queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) error {
-	want := strconv.Itoa(int(spec.Limit))
+	want := strconv.Itoa(int(spec.ExpectedAtMost))
 	if p.ask(ctx, purgeQuestion(queue, spec)) == want {
 		return nil
 	}
@@ -151,5 +151,5 @@ func purgeQuestion(queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) string {
 		rate = ", " + spec.Rate.String() + " a second"
 	}
 	return fmt.Sprintf("Delete %s from %s%s? There is no way back. Type the number of messages to delete:",
-		messages(int64(spec.Limit)), queue, rate)
+		messages(int64(spec.ExpectedAtMost)), queue, rate)
 }

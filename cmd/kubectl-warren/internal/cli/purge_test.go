@@ -32,13 +32,13 @@ func TestPurgeFlags(t *testing.T) {
 	}{
 		"nothing": {want: "{}"},
 		"some of them": {
-			args: []string{"--limit=12", "--died-reason=parked", "--header=!x-tenant", "--where=size > 5"},
-			want: "{limit: 12, select: {reasons: [Parked], headers: [{name: x-tenant, operator: DoesNotExist}], where: size > 5}}",
+			args: []string{"--expected-at-most=12", "--died-reason=parked", "--header=!x-tenant", "--expression=size > 5"},
+			want: "{expectedAtMost: 12, selector: {reasons: [Parked], headers: [{name: x-tenant, operator: DoesNotExist}], expression: size > 5}}",
 		},
-		"slowly":              {args: []string{"--limit=12", "--rate=20"}, want: "{limit: 12, rate: 20}"},
-		"as fast as can be":   {args: []string{"--limit=12", "--rate=unlimited"}, want: "{limit: 12, rate: Unlimited}"},
+		"slowly":              {args: []string{"--expected-at-most=12", "--rate=20"}, want: "{expectedAtMost: 12, rate: 20}"},
+		"as fast as can be":   {args: []string{"--expected-at-most=12", "--rate=unlimited"}, want: "{expectedAtMost: 12, rate: Unlimited}"},
 		"why":                 {args: []string{"--reason=too old"}, want: "reason: too old"},
-		"a limit below one":   {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
+		"a limit below one":   {args: []string{"--expected-at-most=-1"}, refused: "--expected-at-most is -1: want at least 1"},
 		"another rate":        {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number from 1, or unlimited`},
 		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
 	} {
@@ -138,7 +138,7 @@ func TestEndsOfAPurge(t *testing.T) {
 		"completed":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
 		"incomplete": {`{` + ended + `conditions: [{type: Ready, status: "False", reason: Incomplete, message: "2 of 2 messages that match deleted, 1 not seen"}]}`, exitIncomplete},
 		"cancelled":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
-		"failed":     {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.limit is 2: none was deleted"}]}`, exitFailed},
+		"failed":     {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.expectedAtMost is 2: none was deleted"}]}`, exitFailed},
 		"stalled":    {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,10 +161,10 @@ func TestMoreThanTheLimit(t *testing.T) {
 	}{
 		{12, 12, ""},
 		{1 << 40, 0, ""},
-		{13, 12, "13 messages match, and --limit is 12: none is deleted. Select fewer messages, or give a higher --limit"},
+		{13, 12, "13 messages match, and --expected-at-most is 12: none is deleted. Select fewer messages, or give a higher --expected-at-most"},
 	} {
 		got := ""
-		if err := withinLimit(test.matched, test.limit); err != nil {
+		if err := asExpected(test.matched, test.limit); err != nil {
 			got = err.Error()
 		}
 		if got != test.want {
@@ -181,7 +181,7 @@ func TestNumberTyped(t *testing.T) {
 	} {
 		errOut := &bytes.Buffer{}
 		p := &purgeCommand{jobCommand: jobCommand{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(answer), ErrOut: errOut}}}
-		err := p.confirm(t.Context(), "orders.dlq", v1alpha1.PurgeSpec{Limit: 12})
+		err := p.confirm(t.Context(), "orders.dlq", v1alpha1.PurgeSpec{ExpectedAtMost: 12})
 		if deletes != (err == nil) {
 			t.Errorf("%q: %v", answer, err)
 		}
@@ -197,8 +197,8 @@ func TestNumberTyped(t *testing.T) {
 func TestPurgeQuestion(t *testing.T) {
 	t.Parallel()
 	for want, spec := range map[string]v1alpha1.PurgeSpec{
-		"Delete 1 message from q? There is no way back. Type the number of messages to delete:":               {Limit: 1, Rate: new(intstr.FromString("Unlimited"))},
-		"Delete 2 messages from q, 20 a second? There is no way back. Type the number of messages to delete:": {Limit: 2, Rate: new(intstr.FromInt32(20))},
+		"Delete 1 message from q? There is no way back. Type the number of messages to delete:":               {ExpectedAtMost: 1, Rate: new(intstr.FromString("Unlimited"))},
+		"Delete 2 messages from q, 20 a second? There is no way back. Type the number of messages to delete:": {ExpectedAtMost: 2, Rate: new(intstr.FromInt32(20))},
 	} {
 		if got := purgeQuestion("q", spec); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -36,7 +36,7 @@ func newRedrive(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			"  # Move the dead letters of a tenant, 20 a second\n" +
 			"  kubectl warren dlq redrive orders --header x-tenant=acme --rate 20 --reason 'the payment API is back'\n\n" +
 			"  # Park messages that cannot be fixed\n" +
-			"  kubectl warren dlq redrive orders --where 'size > 100000' --to consumerqueue/quarantine",
+			"  kubectl warren dlq redrive orders --expression 'size > 100000' --to consumerqueue/quarantine",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
@@ -99,13 +99,13 @@ func (r *redriveCommand) question(counted job, spec *v1alpha1.RedriveSpec) (stri
 	}
 	status := counted.(redriveJob).redrive.Status
 	count := min(number(status.Moved), math.MaxInt32)
-	if spec.Limit != nil {
-		count = min(count, int64(*spec.Limit))
+	if spec.MaxMessages != nil {
+		count = min(count, int64(*spec.MaxMessages))
 	}
 	if count == 0 || r.dryRun == dryRunServer {
 		return "", nil
 	}
-	spec.Limit = new(int32(count))
+	spec.MaxMessages = new(int32(count))
 	to := cmp.Or(string(status.Destination), jobs.DestinationText(spec.Destination))
 	return fmt.Sprintf("Move %s from %s to %s, %s?", messages(count), status.Source, to, jobs.RateText(spec.Rate)), nil
 }
@@ -113,9 +113,9 @@ func (r *redriveCommand) question(counted job, spec *v1alpha1.RedriveSpec) (stri
 // offerAll says what works with a dead-letter queue whose messages cannot be counted: to move all of them.
 func (r *redriveCommand) offerAll(counted job, spec v1alpha1.RedriveSpec) (question string, err error) {
 	name := spec.ConsumerQueueRef.Name
-	if r.dryRun == dryRunServer || spec.Select != nil || spec.Limit != nil {
+	if r.dryRun == dryRunServer || spec.Selector != nil || spec.MaxMessages != nil {
 		return "", fmt.Errorf("%s. To move all of them, uncounted: kubectl warren dlq redrive %s --namespace %s, without --dry-run, "+
-			"--limit and flags that select messages", messageOf(counted), name, counted.object().GetNamespace())
+			"--max-messages and flags that select messages", messageOf(counted), name, counted.object().GetNamespace())
 	}
 	printf(r.say, "The messages cannot be counted: %s.\n", messageOf(counted))
 	return fmt.Sprintf("Move all dead letters of ConsumerQueue %s to %s, %s, uncounted, one at a time?",

@@ -25,37 +25,37 @@ func TestRedriveFlags(t *testing.T) {
 		want, refused string
 	}{
 		"all of them":    {want: "{}"},
-		"fingerprints":   {args: []string{"--id=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}, want: "select: {ids: [aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb]}"},
-		"reasons":        {args: []string{"--died-reason=rejected", "--died-reason=MAXLENGTH"}, want: "select: {reasons: [Rejected, MaxLength]}"},
+		"fingerprints":   {args: []string{"--id=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}, want: "selector: {ids: [aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb]}"},
+		"reasons":        {args: []string{"--died-reason=rejected", "--died-reason=MAXLENGTH"}, want: "selector: {reasons: [Rejected, MaxLength]}"},
 		"another reason": {args: []string{"--died-reason=boredom"}, refused: `--died-reason is "boredom": want one of Rejected, Expired, MaxLength, DeliveryLimit, Parked`},
-		"unknown origin": {args: []string{"--unknown-origin"}, want: "select: {unknownOrigin: true}"},
-		"a header":       {args: []string{"--header=x-tenant"}, want: "select: {headers: [{name: x-tenant, operator: Exists}]}"},
-		"no header":      {args: []string{"--header=!x-tenant"}, want: "select: {headers: [{name: x-tenant, operator: DoesNotExist}]}"},
+		"unknown origin": {args: []string{"--unknown-origin"}, want: "selector: {unknownOrigin: true}"},
+		"a header":       {args: []string{"--header=x-tenant"}, want: "selector: {headers: [{name: x-tenant, operator: Exists}]}"},
+		"no header":      {args: []string{"--header=!x-tenant"}, want: "selector: {headers: [{name: x-tenant, operator: DoesNotExist}]}"},
 		"a header's values": {
 			args: []string{"--header=x-tenant=acme", "--header=x-kind!=a=b", "--header=x-tenant=globex"},
-			want: "select: {headers: [{name: x-tenant, operator: In, values: [acme, globex]}, {name: x-kind, operator: NotIn, values: [a=b]}]}",
+			want: "selector: {headers: [{name: x-tenant, operator: In, values: [acme, globex]}, {name: x-kind, operator: NotIn, values: [a=b]}]}",
 		},
 		"a value with a comma": {
 			args: []string{"--header=x-failure-message=timeout, retry"},
-			want: "select: {headers: [{name: x-failure-message, operator: In, values: ['timeout, retry']}]}",
+			want: "selector: {headers: [{name: x-failure-message, operator: In, values: ['timeout, retry']}]}",
 		},
 		"days": {
 			args: []string{"--died-after=30d", "--died-before=1d12h"},
-			want: `select: {diedAfter: "2026-01-01T12:00:00Z", diedBefore: "2026-01-30T00:00:00Z"}`,
+			want: `selector: {diedAfter: "2026-01-01T12:00:00Z", diedBefore: "2026-01-30T00:00:00Z"}`,
 		},
 		"a header without a name": {args: []string{"--header==acme"}, refused: `--header is "=acme": want NAME, !NAME, NAME=VALUE or NAME!=VALUE`},
-		"an expression":           {args: []string{"--where=size > 5, age"}, want: `select: {where: "size > 5, age"}`},
+		"an expression":           {args: []string{"--expression=size > 5, age"}, want: `selector: {expression: "size > 5, age"}`},
 		"times": {
 			args: []string{"--died-after=2h", "--died-before=2026-01-31T11:30:00Z"},
-			want: `select: {diedAfter: "2026-01-31T10:00:00Z", diedBefore: "2026-01-31T11:30:00Z"}`,
+			want: `selector: {diedAfter: "2026-01-31T10:00:00Z", diedBefore: "2026-01-31T11:30:00Z"}`,
 		},
 		"another time":           {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
 		"days without a number":  {args: []string{"--died-after=d"}, refused: `--died-after is "d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
 		"days that are negative": {args: []string{"--died-after=-3d"}, refused: `--died-after is "-3d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
-		"how many":               {args: []string{"--limit=5", "--rate=20"}, want: "{limit: 5, rate: 20}"},
+		"how many":               {args: []string{"--max-messages=5", "--rate=20"}, want: "{maxMessages: 5, rate: 20}"},
 		"as fast as can be":      {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
-		"a limit below one":      {args: []string{"--limit=-1"}, refused: "--limit is -1: want at least 1"},
-		"a limit of nothing":     {args: []string{"--limit=0"}, refused: "--limit is 0: want at least 1"},
+		"a limit below one":      {args: []string{"--max-messages=-1"}, refused: "--max-messages is -1: want at least 1"},
+		"a limit of nothing":     {args: []string{"--max-messages=0"}, refused: "--max-messages is 0: want at least 1"},
 		"limits": {
 			args: []string{"--max-redrives=unlimited", "--max-destination-depth=50", "--max-failures=1", "--remove-header=x-a", "--remove-header=x,b"},
 			want: "{maxRedrives: Unlimited, maxDestinationDepth: 50, maxFailures: 1, removeHeaders: [x-a, 'x,b']}",
@@ -115,7 +115,7 @@ func TestQueryFlags(t *testing.T) {
 	flags.add(cmd)
 	if err := cmd.ParseFlags([]string{
 		"--id=aaaaaaaaaaaaaaaa", "--died-reason=rejected", "--header=x-tenant=acme, inc", "--header=!x-kind", "--died-after=2h",
-		"--died-before=2026-01-31T12:30:00+01:00", "--where=size > 5", "--unknown-origin",
+		"--died-before=2026-01-31T12:30:00+01:00", "--expression=size > 5", "--unknown-origin",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestQueryFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := url.Values{
-		"id": {"aaaaaaaaaaaaaaaa"}, "reason": {"Rejected"}, "header": {"x-tenant=acme, inc", "!x-kind"}, "where": {"size > 5"},
+		"id": {"aaaaaaaaaaaaaaaa"}, "reason": {"Rejected"}, "header": {"x-tenant=acme, inc", "!x-kind"}, "expression": {"size > 5"},
 		"diedAfter": {"2026-01-31T10:00:00Z"}, "diedBefore": {"2026-01-31T11:30:00Z"}, "unknownOrigin": {"true"},
 	}
 	if difference := cmp.Diff(want, got); difference != "" {

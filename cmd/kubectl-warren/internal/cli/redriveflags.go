@@ -16,7 +16,7 @@ type redriveFlags struct {
 	letterFlags
 
 	flags                            *pflag.FlagSet
-	limit, maxFailures               int32
+	maxMessages, maxFailures         int32
 	rate, to, delay, reason          string
 	maxRedrives, maxDestinationDepth string
 	removeHeaders                    []string
@@ -26,7 +26,7 @@ func (f *redriveFlags) add(cmd *cobra.Command) {
 	f.letterFlags.add(cmd)
 	f.flags = cmd.Flags()
 	flags := f.flags
-	flags.Int32Var(&f.limit, "limit", 0, "move so many messages at most")
+	flags.Int32Var(&f.maxMessages, "max-messages", 0, "move so many messages at most")
 	flags.StringVar(&f.rate, "rate", "", "move so many messages a second, or unlimited (default 100)")
 	flags.StringVar(&f.maxRedrives, "max-redrives", "",
 		"move no message more often than this, counting earlier Redrives, or unlimited (default 3)")
@@ -48,15 +48,15 @@ func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.Redri
 	if err != nil {
 		return spec, err
 	}
-	spec.Select = selection
+	spec.Selector = selection
 	if spec.Destination, err = f.destination(); err != nil {
 		return spec, err
 	}
-	if f.flags.Changed("limit") {
-		if f.limit < 1 {
-			return spec, usageError("--limit is %d: want at least 1", f.limit)
+	if f.flags.Changed("max-messages") {
+		if f.maxMessages < 1 {
+			return spec, usageError("--max-messages is %d: want at least 1", f.maxMessages)
 		}
-		spec.Limit = &f.limit
+		spec.MaxMessages = &f.maxMessages
 	}
 	if f.flags.Changed("max-failures") {
 		if f.maxFailures < 1 {

@@ -261,7 +261,7 @@ func TestProgressOfAJobWithALimit(t *testing.T) {
 // moving is a Redrive of orders that moves 60 of 1264 messages.
 func moving(moved int64) *v1alpha1.Redrive {
 	r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
-	r.Spec.ConsumerQueueRef.Name, r.Spec.Limit = "orders", new(int32(60))
+	r.Spec.ConsumerQueueRef.Name, r.Spec.MaxMessages = "orders", new(int32(60))
 	r.Status.Total, r.Status.Examined, r.Status.Moved = new(int64(1264)), new(2*moved), new(moved)
 	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: "Moving"}}
 	return r
@@ -350,8 +350,8 @@ func TestGroupsLeadToTheirMessages(t *testing.T) {
 		s.do(http.MethodGet, page+"/export"+html.UnescapeString(link[1]), nil)
 	}
 	place := url.Values{"position": {"0"}, "limit": {"20"}, "bodyLimit": {"200"}}
-	parked := url.Values{"reason": {"Parked"}, "header": {"x-failure-kind=a=b"}, "where": {`origin.queue == "orders"`}}
-	rejected := url.Values{"reason": {"Rejected"}, "header": {"!x-failure-kind"}, "where": {`origin.queue == ""`}}
+	parked := url.Values{"reason": {"Parked"}, "header": {"x-failure-kind=a=b"}, "expression": {`origin.queue == "orders"`}}
+	rejected := url.Values{"reason": {"Rejected"}, "header": {"!x-failure-kind"}, "expression": {`origin.queue == ""`}}
 	with := func(a url.Values) url.Values {
 		both := maps.Clone(a)
 		maps.Copy(both, place)
@@ -375,7 +375,7 @@ func TestNoticesOfTheList(t *testing.T) {
 	s.messages = func(url.Values) deadletters.DeadLetterList {
 		return deadletters.DeadLetterList{Seen: deadletters.Seen{Skipped: map[string]int64{"NotEvaluated": 2}}}
 	}
-	s.expect(path("namespaces", "shop", "queues", "orders")+"?where=body.oder==1", "2", "(NotEvaluated)")
+	s.expect(path("namespaces", "shop", "queues", "orders")+"?expression=body.oder==1", "2", "(NotEvaluated)")
 }
 
 // A job that goes on is suspended, resumed, cancelled, and given another rate.

@@ -76,7 +76,7 @@ type group struct {
 // OtherFields are what a filter by an expression keeps of the selection.
 func (p queuePage) OtherFields() url.Values {
 	other := p.Selection
-	other.Where = ""
+	other.Expression = ""
 	return other.values()
 }
 
@@ -184,7 +184,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 
 // selectionOf selects the messages of a group.
 func (p *queuePage) selectionOf(of deadletters.Group) selection {
-	selected := selection{Reasons: []string{of.Reason}, Where: ofQueue(of.Queue)}
+	selected := selection{Reasons: []string{of.Reason}, Expression: ofQueue(of.Queue)}
 	switch {
 	case p.GroupBy == "":
 	case of.Value == nil:

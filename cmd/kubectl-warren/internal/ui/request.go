@@ -237,11 +237,11 @@ func (q request) object(requester string) (client.Object, error) {
 	from := v1alpha1.ConsumerQueueReference{Name: q.Name}
 	if q.Kind == purge {
 		spec := v1alpha1.PurgeSpec{
-			ConsumerQueueRef: from, Select: q.spec(), Limit: math.MaxInt32, RequestedBy: requester, Reason: q.Why,
+			ConsumerQueueRef: from, Selector: q.spec(), ExpectedAtMost: math.MaxInt32, RequestedBy: requester, Reason: q.Why,
 			TTLSecondsAfterFinished: new(jobs.KeepSeconds),
 		}
 		if limit != nil {
-			spec.Limit = *limit
+			spec.ExpectedAtMost = *limit
 		}
 		return &v1alpha1.Purge{ObjectMeta: meta, Spec: spec}, nil
 	}
@@ -250,7 +250,7 @@ func (q request) object(requester string) (client.Object, error) {
 		return nil, err
 	}
 	return &v1alpha1.Redrive{ObjectMeta: meta, Spec: v1alpha1.RedriveSpec{
-		ConsumerQueueRef: from, Destination: q.destination(), Select: q.spec(), Limit: limit, Rate: rate,
+		ConsumerQueueRef: from, Destination: q.destination(), Selector: q.spec(), MaxMessages: limit, Rate: rate,
 		RequestedBy: requester, Reason: q.Why, TTLSecondsAfterFinished: new(jobs.KeepSeconds),
 	}}, nil
 }

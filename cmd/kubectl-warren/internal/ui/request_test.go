@@ -39,23 +39,23 @@ func TestRedrivesOfForms(t *testing.T) {
 	}{
 		"all, as fast as usual": {"to=Main&rate=100&limit=&why=", v1alpha1.RedriveSpec{Rate: new(intstr.FromInt32(100))}},
 		"a group": {
-			"reason=Rejected&header=kind&operator=In&value=a%2Cb&where=size+%3C+9&to=retry/5m&rate=unlimited&limit=5&why=INC-1",
+			"reason=Rejected&header=kind&operator=In&value=a%2Cb&expression=size+%3C+9&to=retry/5m&rate=unlimited&limit=5&why=INC-1",
 			v1alpha1.RedriveSpec{
-				Select: &v1alpha1.DeadLetterSelection{
-					Reasons: []v1alpha1.DeadLetterReason{"Rejected"}, Where: "size < 9",
+				Selector: &v1alpha1.DeadLetterSelector{
+					Reasons: []v1alpha1.DeadLetterReason{"Rejected"}, Expression: "size < 9",
 					Headers: []v1alpha1.HeaderRequirement{{Name: "kind", Operator: "In", Values: []string{"a,b"}}},
 				},
 				Destination: &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveToRetry, Delay: "5m"},
-				Rate:        new(intstr.FromString("Unlimited")), Limit: new(int32(5)), Reason: "INC-1",
+				Rate:        new(intstr.FromString("Unlimited")), MaxMessages: new(int32(5)), Reason: "INC-1",
 			},
 		},
 		"those without a header": {
-			"header=kind&operator=DoesNotExist&value=left+over", v1alpha1.RedriveSpec{Select: &v1alpha1.DeadLetterSelection{
+			"header=kind&operator=DoesNotExist&value=left+over", v1alpha1.RedriveSpec{Selector: &v1alpha1.DeadLetterSelector{
 				Headers: []v1alpha1.HeaderRequirement{{Name: "kind", Operator: "DoesNotExist"}},
 			}},
 		},
 		"an operator without a header": {"header=&operator=In&value=x", v1alpha1.RedriveSpec{}},
-		"chosen messages":              {"id=a&id=b", v1alpha1.RedriveSpec{Select: &v1alpha1.DeadLetterSelection{IDs: []string{"a", "b"}}}},
+		"chosen messages":              {"id=a&id=b", v1alpha1.RedriveSpec{Selector: &v1alpha1.DeadLetterSelector{IDs: []string{"a", "b"}}}},
 		"to another ConsumerQueue": {"to=queue/quarantine", v1alpha1.RedriveSpec{Destination: &v1alpha1.RedriveDestination{
 			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: "quarantine"},
 		}}},
@@ -122,7 +122,7 @@ func TestSelectionsOfLinks(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]selection{
 		"all":              {},
-		"a group":          {Reasons: []string{"Rejected"}, Header: "x-kind", Operator: "In", Value: `a&b="c"`, Where: ofQueue("orders \"new\" 1/2")},
+		"a group":          {Reasons: []string{"Rejected"}, Header: "x-kind", Operator: "In", Value: `a&b="c"`, Expression: ofQueue("orders \"new\" 1/2")},
 		"without a header": {Reasons: []string{"Parked"}, Header: "x-kind", Operator: "DoesNotExist"},
 		"chosen":           {IDs: []string{"a", "b"}},
 	} {
@@ -139,7 +139,7 @@ func TestSelectionsOfLinks(t *testing.T) {
 	}
 }
 
-func TestWhereText(t *testing.T) {
+func TestExpressionText(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
 		ofQueue(`orders "new"`):                `died in queue orders "new"`,
@@ -147,7 +147,7 @@ func TestWhereText(t *testing.T) {
 		`origin.queue == "orders" && size > 5`: `origin.queue == "orders" && size > 5`,
 		`body.order.country == "DE"`:           `body.order.country == "DE"`,
 	} {
-		if got := whereText(expression); got != want {
+		if got := expressionText(expression); got != want {
 			t.Errorf("%s: %q, want %q", expression, got, want)
 		}
 	}

@@ -13,17 +13,17 @@ type selection struct {
 	IDs, Reasons []string
 	// Header, Operator and Value are a requirement of one header; none if Header is empty.
 	Header, Operator, Value string
-	Where                   string
+	Expression              string
 }
 
 // The parameters of a selection.
 const (
-	parameterID       = "id"
-	parameterReason   = "reason"
-	parameterHeader   = "header"
-	parameterOperator = "operator"
-	parameterValue    = "value"
-	parameterWhere    = "where"
+	parameterID         = "id"
+	parameterReason     = "reason"
+	parameterHeader     = "header"
+	parameterOperator   = "operator"
+	parameterValue      = "value"
+	parameterExpression = "expression"
 	// parameterChosen is in the form whose boxes choose messages, so that no box means no message.
 	parameterChosen = "chosen"
 )
@@ -32,7 +32,7 @@ func selectionOf(values url.Values) selection {
 	s := selection{
 		IDs: values[parameterID], Reasons: values[parameterReason],
 		Header: values.Get(parameterHeader), Operator: values.Get(parameterOperator), Value: values.Get(parameterValue),
-		Where: strings.TrimSpace(values.Get(parameterWhere)),
+		Expression: strings.TrimSpace(values.Get(parameterExpression)),
 	}
 	if s.Header == "" {
 		s.Operator = ""
@@ -45,18 +45,18 @@ func selectionOf(values url.Values) selection {
 
 // IsAll says whether all messages are meant.
 func (s selection) IsAll() bool {
-	return len(s.IDs)+len(s.Reasons) == 0 && s.Header == "" && s.Where == ""
+	return len(s.IDs)+len(s.Reasons) == 0 && s.Header == "" && s.Expression == ""
 }
 
 // comparesValue says whether the operator wants a value.
 func (s selection) comparesValue() bool { return s.Operator == "In" || s.Operator == "NotIn" }
 
 // spec is the selection of a Redrive or a Purge; nil for all messages.
-func (s selection) spec() *v1alpha1.DeadLetterSelection {
+func (s selection) spec() *v1alpha1.DeadLetterSelector {
 	if s.IsAll() {
 		return nil
 	}
-	spec := &v1alpha1.DeadLetterSelection{IDs: s.IDs, Where: s.Where}
+	spec := &v1alpha1.DeadLetterSelector{IDs: s.IDs, Expression: s.Expression}
 	for _, reason := range s.Reasons {
 		spec.Reasons = append(spec.Reasons, v1alpha1.DeadLetterReason(reason))
 	}
@@ -79,7 +79,7 @@ func (s selection) values() url.Values {
 		}
 	}
 	for name, given := range map[string]string{
-		parameterHeader: s.Header, parameterOperator: s.Operator, parameterValue: s.Value, parameterWhere: s.Where,
+		parameterHeader: s.Header, parameterOperator: s.Operator, parameterValue: s.Value, parameterExpression: s.Expression,
 	} {
 		if given != "" {
 			values.Set(name, given)
@@ -90,7 +90,7 @@ func (s selection) values() url.Values {
 
 // query are the parameters with which the dead-letter API selects the same messages.
 func (s selection) query() url.Values {
-	query := selection{IDs: s.IDs, Reasons: s.Reasons, Where: s.Where}.values()
+	query := selection{IDs: s.IDs, Reasons: s.Reasons, Expression: s.Expression}.values()
 	switch {
 	case s.Header == "":
 	case s.Operator == "Exists":
@@ -124,14 +124,14 @@ func (s selection) Words() []string {
 	case "DoesNotExist":
 		words = append(words, "without header "+s.Header)
 	}
-	if s.Where != "" {
-		words = append(words, whereText(s.Where))
+	if s.Expression != "" {
+		words = append(words, expressionText(s.Expression))
 	}
 	return words
 }
 
-// whereText describes an expression. The expression of a group says in which queue the messages died.
-func whereText(expression string) string {
+// expressionText describes an expression. The expression of a group says in which queue the messages died.
+func expressionText(expression string) string {
 	quoted, ofGroup := strings.CutPrefix(expression, diedIn)
 	name := ""
 	switch err := json.Unmarshal([]byte(quoted), &name); {

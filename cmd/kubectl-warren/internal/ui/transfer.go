@@ -113,8 +113,8 @@ func redriveOf(r *v1alpha1.Redrive) transfer {
 	t.Rate, t.Suspended = rateOf(r.Spec.Rate), isSet(r.Spec.Suspend)
 	t.Done, t.Failed, t.Failures = number(r.Status.Moved), number(r.Status.Failed), r.Status.Failures
 	t.UnderWay = listing.UnderWayByRedrive(r)
-	if r.Spec.Limit != nil {
-		t.Limit = int64(*r.Spec.Limit)
+	if r.Spec.MaxMessages != nil {
+		t.Limit = int64(*r.Spec.MaxMessages)
 	}
 	t.take(r, r.Status.TransferStatus)
 	return t
@@ -124,7 +124,7 @@ func purgeOf(p *v1alpha1.Purge) transfer {
 	t := transfer{Kind: purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name}
 	t.DryRun, t.RequestedBy, t.Why = isSet(p.Spec.DryRun), p.Spec.RequestedBy, p.Spec.Reason
 	t.Rate, t.Suspended = rateOf(p.Spec.Rate), isSet(p.Spec.Suspend)
-	t.Done, t.Limit, t.UnderWay = number(p.Status.Deleted), int64(p.Spec.Limit), listing.UnderWayByPurge(p)
+	t.Done, t.Limit, t.UnderWay = number(p.Status.Deleted), int64(p.Spec.ExpectedAtMost), listing.UnderWayByPurge(p)
 	if t.DryRun {
 		t.Done = number(p.Status.Matched)
 	}

@@ -19,17 +19,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// WhereLimit is how long an expression may be, in bytes.
-const WhereLimit = 2048
+// MaxExpressionBytes is how long an expression may be, in bytes.
+const MaxExpressionBytes = 2048
 
-// whereCost is how much one message may cost, in the units of CEL: about a millisecond.
-const whereCost = 10_000
+// maxExpressionCost is how much one message may cost, in the units of CEL: about a millisecond.
+const maxExpressionCost = 10_000
 
 // bodyValues is how many values the JSON of a body may have: they take about 350 bytes each, and a body of 16 MiB can have five million.
 const bodyValues = 100_000
 
-// whereEnvironment has what an expression can ask of a message.
-var whereEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+// expressionEnvironment has what an expression can ask of a message.
+var expressionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	texts := cel.MapType(cel.StringType, cel.DynType)
 	return cel.NewEnv(
 		cel.Variable("headers", texts),
@@ -44,20 +44,20 @@ var whereEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// where is a compiled expression.
-type where struct {
+// compiledExpression is ready for use by several goroutines.
+type compiledExpression struct {
 	program    cel.Program
 	expression string
 	// failure says why the expression failed on a message for the first time; nil if it has not failed.
 	failure atomic.Pointer[string]
 }
 
-// compileWhere checks an expression.
-func compileWhere(expression string) (*where, error) {
-	if len(expression) > WhereLimit {
-		return nil, fmt.Errorf("is %d bytes long, at most %d are allowed", len(expression), WhereLimit)
+// compileExpression checks an expression.
+func compileExpression(expression string) (*compiledExpression, error) {
+	if len(expression) > MaxExpressionBytes {
+		return nil, fmt.Errorf("is %d bytes long, at most %d are allowed", len(expression), MaxExpressionBytes)
 	}
-	environment, err := whereEnvironment()
+	environment, err := expressionEnvironment()
 	if err != nil {
 		return nil, fmt.Errorf("make the environment of CEL: %w", err)
 	}
@@ -71,26 +71,26 @@ func compileWhere(expression string) (*where, error) {
 	if err := tooCostly(checked); err != nil {
 		return nil, err
 	}
-	program, err := environment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostTracking(charges{}), cel.CostLimit(whereCost))
+	program, err := environment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostTracking(charges{}), cel.CostLimit(maxExpressionCost))
 	if err != nil {
 		return nil, err
 	}
-	return &where{program: program, expression: expression}, nil
+	return &compiledExpression{program: program, expression: expression}, nil
 }
 
 // skips says why the expression does not mean a message; empty if the expression does.
-func (w *where) skips(letter Letter, now time.Time) SkipReason {
-	result, _, err := w.program.Eval(&variables{letter: letter, now: now})
+func (e *compiledExpression) skips(letter Letter, now time.Time) SkipReason {
+	result, _, err := e.program.Eval(&variables{letter: letter, now: now})
 	switch {
 	case err != nil:
-		w.failure.CompareAndSwap(nil, new(w.failureText(err)))
+		e.failure.CompareAndSwap(nil, new(e.failureText(err)))
 		return NotEvaluated
 	case result == types.True:
 		return ""
 	case result == types.False:
 		return NotSelected
 	}
-	w.failure.CompareAndSwap(nil, new(fmt.Sprintf("the result is of type %s and must be true or false", result.Type().TypeName())))
+	e.failure.CompareAndSwap(nil, new(fmt.Sprintf("the result is of type %s and must be true or false", result.Type().TypeName())))
 	return NotEvaluated
 }
 
@@ -98,10 +98,10 @@ func (w *where) skips(letter Letter, now time.Time) SkipReason {
 var plainFailures = []string{"no such overload", "operation cancelled", "division by zero", "modulus by zero", "the body ", "the message "}
 
 // failureText describes an error of CEL without values of a message. Conversions such as int(body.n) put the value into their error.
-func (w *where) failureText(err error) string {
+func (e *compiledExpression) failureText(err error) string {
 	text := err.Error()
 	if key, found := strings.CutPrefix(text, "no such key: "); found {
-		if strings.Contains(w.expression, key) {
+		if strings.Contains(e.expression, key) {
 			return text
 		}
 		return "no such key"
