@@ -59,7 +59,7 @@ type BrokerConnectionSpec struct {
 	// suspend stops everything that uses this connection: nothing is read from or written to the broker.
 	// +kubebuilder:default=false
 	// +optional
-	Suspend *bool `json:"suspend,omitempty"`
+	Suspend bool `json:"suspend,omitempty"`
 }
 
 // SecretReference names a Secret in the same namespace.
@@ -101,7 +101,7 @@ type TLSSpec struct {
 
 	// insecureSkipVerify turns the check of the broker's certificate off. For development only.
 	// +optional
-	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
+	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
 }
 
 // BrokerConnectionStatus is what was last seen of the broker.

@@ -68,7 +68,7 @@ type ConsumerQueueSpec struct {
 	// suspend stops all reads and writes at the broker for this resource.
 	// +kubebuilder:default=false
 	// +optional
-	Suspend *bool `json:"suspend,omitempty"`
+	Suspend bool `json:"suspend,omitempty"`
 }
 
 // ConnectionReference names a BrokerConnection in the same namespace.

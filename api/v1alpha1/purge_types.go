@@ -47,17 +47,17 @@ type PurgeSpec struct {
 	// dryRun counts the messages that match, and deletes none.
 	// +kubebuilder:default=false
 	// +optional
-	DryRun *bool `json:"dryRun,omitempty"`
+	DryRun bool `json:"dryRun,omitempty"`
 
 	// suspend stops the Purge until suspend is taken back.
 	// +kubebuilder:default=false
 	// +optional
-	Suspend *bool `json:"suspend,omitempty"`
+	Suspend bool `json:"suspend,omitempty"`
 
 	// cancel ends the Purge. Messages that were deleted are gone.
 	// +kubebuilder:default=false
 	// +optional
-	Cancel *bool `json:"cancel,omitempty"`
+	Cancel bool `json:"cancel,omitempty"`
 
 	// ttlSecondsAfterFinished is for how long the Purge is kept after it has ended; for ever if not given.
 	// +kubebuilder:validation:Minimum=0

@@ -121,7 +121,7 @@ type QueueSpec struct {
 
 	// singleActiveConsumer lets only one consumer at a time get messages (x-single-active-consumer).
 	// +optional
-	SingleActiveConsumer *bool `json:"singleActiveConsumer,omitempty"`
+	SingleActiveConsumer bool `json:"singleActiveConsumer,omitempty"`
 }
 
 // Overflow says what happens when a queue is full.

@@ -82,17 +82,17 @@ type RedriveSpec struct {
 	// dryRun counts the messages that would be moved, and moves none.
 	// +kubebuilder:default=false
 	// +optional
-	DryRun *bool `json:"dryRun,omitempty"`
+	DryRun bool `json:"dryRun,omitempty"`
 
 	// suspend stops the Redrive until suspend is taken back.
 	// +kubebuilder:default=false
 	// +optional
-	Suspend *bool `json:"suspend,omitempty"`
+	Suspend bool `json:"suspend,omitempty"`
 
 	// cancel ends the Redrive. Messages that were moved stay moved.
 	// +kubebuilder:default=false
 	// +optional
-	Cancel *bool `json:"cancel,omitempty"`
+	Cancel bool `json:"cancel,omitempty"`
 
 	// ttlSecondsAfterFinished is for how long the Redrive is kept after it has ended; for ever if not given.
 	// +kubebuilder:validation:Minimum=0

@@ -59,7 +59,7 @@ type DeadLetterSelector struct {
 	// come from. They may be those of the others. status.unknownOrigin counts them.
 	// +kubebuilder:default=false
 	// +optional
-	UnknownOrigin *bool `json:"unknownOrigin,omitempty"`
+	UnknownOrigin bool `json:"unknownOrigin,omitempty"`
 }
 
 // DeadLetterReason says why a message came to the dead-letter queue.

@@ -175,7 +175,7 @@ func TestRefusals(t *testing.T) {
 			want: refusal{409, metav1.StatusReasonConflict, `the operator does not work in namespace "elsewhere"`, ""},
 		},
 		"suspended": {
-			cq:   func(cq *messaging.ConsumerQueue) { cq.Spec.Suspend = new(true) },
+			cq:   func(cq *messaging.ConsumerQueue) { cq.Spec.Suspend = true },
 			want: refusal{409, metav1.StatusReasonConflict, `ConsumerQueue "orders" is suspended`, ""},
 		},
 		"not compared yet": {

@@ -21,10 +21,7 @@ func ContractOf(cq *v1alpha1.ConsumerQueue, virtualHost string, version vhost.Ve
 	c := contract.Contract{
 		APIVersion: contract.APIVersion, Queue: spec.main, VirtualHost: virtualHost, Strategy: strategyOf(spec),
 		MaxAttempts: max(1, int(spec.maxAttempts)), Tiers: contractTiers(spec), Park: parkingRoute(spec), DeadLetterQueue: spec.dlq,
-		RejectDeadLetters: rejectDeadLetters(spec),
-	}
-	if spec.queue.SingleActiveConsumer != nil {
-		c.SingleActiveConsumer = *spec.queue.SingleActiveConsumer
+		RejectDeadLetters: rejectDeadLetters(spec), SingleActiveConsumer: spec.queue.SingleActiveConsumer,
 	}
 	if spec.queue.ConsumerTimeout != "" {
 		timeout, err := milliseconds(spec.queue.ConsumerTimeout)

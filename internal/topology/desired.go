@@ -212,7 +212,7 @@ func mainQueue(spec resolved) (Queue, error) {
 	if err != nil {
 		return Queue{}, err
 	}
-	if spec.queue.SingleActiveConsumer != nil && *spec.queue.SingleActiveConsumer {
+	if spec.queue.SingleActiveConsumer {
 		arguments[vhost.ArgSingleActiveConsumer] = true
 	}
 	if exchange, key, ok := spec.mainDeadLettersTo(); ok {

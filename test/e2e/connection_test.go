@@ -119,8 +119,7 @@ var _ = Describe("A BrokerConnection", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		suspend := true
-		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: true})
 		w.EventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
 		w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"), Condition("Ready", metav1.ConditionTrue, "InSync"))
 		Eventually(func() int { return w.Broker.CountConnections(GinkgoTB(), "warren "+w.VHost.Name) }).Should(BeZero())

@@ -156,7 +156,7 @@ func (w *world) forgeIntents(name string, cluster vhost.Cluster, queues map[stri
 	text, err := json.Marshal(map[string]any{"uid": cq.UID, "cluster": cluster, "vhost": w.VHost.Name, "objects": objects})
 	Expect(err).NotTo(HaveOccurred())
 	metav1.SetMetaDataAnnotation(&cq.ObjectMeta, v1alpha1.IntentsAnnotation, string(text))
-	cq.Spec.Suspend = new(true)
+	cq.Spec.Suspend = true
 	Expect(w.Kube.Patch(ctx(), cq, patch)).To(Succeed())
 	w.Eventually(name, Condition("Suspended", metav1.ConditionTrue, "Suspended"),
 		HaveField("Status.Topology", HaveLen(len(queues))))

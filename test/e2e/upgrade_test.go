@@ -50,7 +50,7 @@ var _ = Describe("A broker that is upgraded", Extended, Ordered, ContinueOnFailu
 		before = after.Definitions()
 		w.Broker = upgraded
 		w.Secret(upgraded.Username, upgraded.Password)
-		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: new(bool)})
+		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.BrokerVersion", upgraded.Version))
 	})
 

@@ -69,7 +69,7 @@ var situations = map[string]map[string]func(s *scene){
 		},
 		"connection_suspended": func(s *scene) {
 			s.ready()
-			s.Connect(v1alpha1.BrokerConnectionSpec{Suspend: new(true)})
+			s.Connect(v1alpha1.BrokerConnectionSpec{Suspend: true})
 			s.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
 		},
 		"deleting": func(s *scene) {
@@ -93,7 +93,7 @@ var situations = map[string]map[string]func(s *scene){
 		},
 		"suspended": func(s *scene) {
 			s.connected()
-			s.Connect(v1alpha1.BrokerConnectionSpec{Suspend: new(true)})
+			s.Connect(v1alpha1.BrokerConnectionSpec{Suspend: true})
 			s.EventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
 		},
 	},

@@ -59,7 +59,7 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 	It("takes back a field that is not in Git, too", func() {
 		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{}`)})
 		kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"suspend":true}}`)
-		Eventually(func() bool { return *w.Get("orders").Spec.Suspend }).Should(BeFalse())
+		Eventually(func() bool { return w.Get("orders").Spec.Suspend }).Should(BeFalse())
 		d.Compare()
 		w.Ready("orders")
 	})

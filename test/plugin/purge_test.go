@@ -144,7 +144,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w.queue("orders", `{deletionPolicy: Retain}`)
 		w.park("orders.dlq", 200)
 		cancelled, name := w.purge()
-		w.EditPurge(name, func(spec *v1alpha1.PurgeSpec) { spec.Cancel = new(true) })
+		w.EditPurge(name, func(spec *v1alpha1.PurgeSpec) { spec.Cancel = true })
 		Expect(cancelled.wait()).To(SatisfyAll(HaveField("Code", 4), HaveField("Out", ContainSubstring("Cancelled: "))))
 		kube.Kubectl("delete", "purge", "--namespace="+w.Namespace, name)
 

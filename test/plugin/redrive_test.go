@@ -88,7 +88,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(printed).To(HaveField("Code", 0))
 		dryRun := v1alpha1.Redrive{}
 		Expect(json.Unmarshal([]byte(printed.Out), &dryRun)).To(Succeed())
-		Expect(dryRun).To(SatisfyAll(HaveField("Kind", "Redrive"), HaveField("Spec.DryRun", HaveValue(BeTrue())),
+		Expect(dryRun).To(SatisfyAll(HaveField("Kind", "Redrive"), HaveField("Spec.DryRun", BeTrue()),
 			HaveField("Status.Moved", HaveValue(BeEquivalentTo(5))), HaveField("Status.Total", HaveValue(BeEquivalentTo(20)))))
 
 		w.EventuallyMessages("orders.dlq", Equal(20))

@@ -122,7 +122,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 
 		b.follow(`//a[text()="Redrive slow"]`, "Suspended")
 		b.follow(`//button[text()="Cancel"]`, "Cancelled")
-		Expect(w.EventuallyRedrive("slow", HaveField("Spec.Cancel", HaveValue(BeTrue())))).NotTo(BeNil())
+		Expect(w.EventuallyRedrive("slow", HaveField("Spec.Cancel", BeTrue()))).NotTo(BeNil())
 	})
 
 	It("keeps a link that is pressed while the list refreshes", func() {

@@ -34,7 +34,7 @@ func ConsumerQueue() *rapid.Generator[*v1alpha1.ConsumerQueue] {
 			if yes(t, "has queue.name") {
 				cq.Spec.Queue.Name = v1alpha1.QueueName(name(t, "q"))
 			}
-			cq.Spec.Queue.SingleActiveConsumer = maybe(t, "singleActiveConsumer", rapid.Bool())
+			cq.Spec.Queue.SingleActiveConsumer = yes(t, "singleActiveConsumer")
 			reconcile(&cq.Spec)
 		}
 		return cq

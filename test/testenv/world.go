@@ -80,8 +80,7 @@ func (w *World) Disconnect() {
 func (w *World) suspend(ctx context.Context, bc *v1alpha1.BrokerConnection) {
 	GinkgoHelper()
 	patch := client.MergeFrom(bc.DeepCopy())
-	suspend := true
-	bc.Spec.Suspend = &suspend
+	bc.Spec.Suspend = true
 	Expect(client.IgnoreNotFound(w.Kube.Patch(ctx, bc, patch))).To(Succeed())
 	Eventually(func() bool {
 		now := &v1alpha1.BrokerConnection{}

@@ -199,7 +199,7 @@ func (r *Reconciler) reconcileNormal(
 	key := client.ObjectKeyFromObject(bc)
 	writer := conditions.For(&status.Conditions, bc.Generation)
 	status.ObservedGeneration = bc.Generation
-	if bc.IsSuspended() {
+	if bc.Spec.Suspend {
 		r.closeSuspended(bc)
 		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written")
 		return ctrl.Result{}, nil

@@ -57,7 +57,6 @@ func TestCountHandler(t *testing.T) {
 
 func TestLookAtBrokerConnection(t *testing.T) {
 	t.Parallel()
-	suspend := true
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: "True", Reason: "Old", Message: "old", ObservedGeneration: 2}
 	broker := v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}
 	for name, test := range map[string]struct {
@@ -67,7 +66,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 		again  bool
 	}{
 		"suspended": {
-			spec: v1alpha1.BrokerConnectionSpec{Suspend: &suspend},
+			spec: v1alpha1.BrokerConnectionSpec{Suspend: true},
 			want: []string{`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is set: the broker is neither read nor written", 3`},
 		},
 		"its Secret is missing": {
@@ -289,9 +288,8 @@ func TestRefusedStatusWrites(t *testing.T) {
 // The status of a BrokerConnection loses what does not hold any more, and keeps the time since which a condition holds.
 func TestStatusIsReplaced(t *testing.T) {
 	t.Parallel()
-	suspend := true
 	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: true})
 	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		bc.Status.Conditions = append(bc.Status.Conditions, metav1.Condition{
 			Type: condition, Status: "True", Reason: "Old", Message: "old", LastTransitionTime: since,

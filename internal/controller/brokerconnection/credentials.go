@@ -232,7 +232,7 @@ func addTLS(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnecti
 		return nil
 	}
 	config.ServerName = bc.Spec.TLS.ServerName
-	config.InsecureSkipVerify = bc.Spec.TLS.InsecureSkipVerify != nil && *bc.Spec.TLS.InsecureSkipVerify
+	config.InsecureSkipVerify = bc.Spec.TLS.InsecureSkipVerify
 	type part struct {
 		key  string
 		into *[]byte

@@ -403,7 +403,6 @@ func TestConfigOf(t *testing.T) {
 // A certificate and its key are of one version of their Secret, which a second look might not be.
 func TestAddTLS(t *testing.T) {
 	t.Parallel()
-	yesPlease := true
 	objects := []client.Object{&corev1.Secret{}, &corev1.Secret{}}
 	for i, name := range []string{"ca", "me"} {
 		objects[i].SetNamespace("shop")
@@ -421,7 +420,7 @@ func TestAddTLS(t *testing.T) {
 	config := rabbit.Config{}
 	err := addTLS(t.Context(), reader, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{
 		CASecretRef: &v1alpha1.SecretReference{Name: "ca"}, ClientSecretRef: &v1alpha1.SecretReference{Name: "me"},
-		ServerName: "mq.example.com", InsecureSkipVerify: &yesPlease,
+		ServerName: "mq.example.com", InsecureSkipVerify: true,
 	}}), &config)
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "configuration", rabbit.Config{

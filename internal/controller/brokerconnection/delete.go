@@ -60,7 +60,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if bc.IsSuspended() {
+	if bc.Spec.Suspend {
 		return r.finalize(ctx, bc)
 	}
 	lastDeletion := time.Time{}

@@ -53,9 +53,8 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 	const may = `policies named warren-fence-* may stand in vhost "/": they may refuse whatever is published to their queues, ` +
 		`and nobody else takes them down, unless a BrokerConnection to this vhost is made again. ` +
 		`List them: rabbitmqctl list_policies -p '/'; take each down: rabbitmqctl clear_policy -p '/' NAME`
-	suspend := true
 	for name, test := range map[string]struct {
-		suspend  *bool
+		suspend  bool
 		never    bool // connected
 		queue    func(t *testing.T) *v1alpha1.ConsumerQueue
 		seen     time.Duration // ago
@@ -74,7 +73,7 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		"when nobody needs it, soon after others did":     {seen: time.Hour, free: time.Second, stays: true},
 		"when it cannot be looked at":                     {seen: time.Minute, free: 30 * time.Second, event: may},
 		"when nobody needs it and it never was connected": {never: true},
-		"when it is suspended":                            {queue: terminatingQueue, suspend: &suspend, event: may},
+		"when it is suspended":                            {queue: terminatingQueue, suspend: true, event: may},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

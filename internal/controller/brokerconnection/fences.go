@@ -40,7 +40,7 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 		return remainder{}, nil
 	}
 	unknown := remainder{note: brokers.FencesMayStand(bc.Spec.VHost)}
-	if bc.IsSuspended() {
+	if bc.Spec.Suspend {
 		if r.closeSuspended(bc); r.suspendedClean.Has(bc) {
 			return remainder{}, nil
 		}

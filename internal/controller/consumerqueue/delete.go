@@ -75,7 +75,7 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 			why += "; " + brokers.FencesMayStand(d.status.VHost)
 		}
 		return d.retainAll(ctx, corev1.EventTypeWarning, why, owned)
-	case bc.IsSuspended():
+	case bc.Spec.Suspend:
 		return d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
 	return d.teardownThrough(ctx, bc, owned)
@@ -159,7 +159,7 @@ func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why strin
 	switch {
 	case d.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
 		return corev1.EventTypeNormal, "deletionPolicy is Retain"
-	case d.cq.IsSuspended():
+	case d.cq.Spec.Suspend:
 		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
 	case d.isDeclaredByOthers(owned):
 		return corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology"

@@ -67,8 +67,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 	spec := func(more string) string {
 		return `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}` + more + `}`
 	}
-	suspend := true
-	suspended := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend})
+	suspended := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: true})
 	notReady := func(reason string) *v1alpha1.BrokerConnection {
 		bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 		bc.Status.Conditions = []metav1.Condition{{

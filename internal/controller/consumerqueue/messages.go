@@ -181,7 +181,7 @@ func (r *Reconciler) queuesWithOutdatedCounts(ctx context.Context, bc *v1alpha1.
 	var requests []reconcile.Request
 	for i := range list.Items {
 		cq := &list.Items[i]
-		if cq.IsSuspended() || !cq.DeletionTimestamp.IsZero() {
+		if cq.Spec.Suspend || !cq.DeletionTimestamp.IsZero() {
 			continue
 		}
 		counted, known := countedMessages(&cq.Status, broker)

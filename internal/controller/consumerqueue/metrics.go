@@ -120,7 +120,7 @@ func (r *Reconciler) emitMissingConnections(emit metrics.Emit, queues []v1alpha1
 	missing := map[client.ObjectKey]int{}
 	for i := range queues {
 		key := brokers.ConnectionKey(&queues[i])
-		if !exists[key] && !queues[i].IsSuspended() {
+		if !exists[key] && !queues[i].Spec.Suspend {
 			missing[key]++
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 	s.status.QueueName, s.status.ConnectionName = s.cq.QueueName(), s.cq.ConnectionName()
 	writer := conditions.For(&s.status.Conditions, s.cq.Generation)
-	if s.cq.IsSuspended() {
+	if s.cq.Spec.Suspend {
 		s.cancelPruning()
 		s.setObservedGeneration()
 		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written for this resource")
@@ -39,7 +39,7 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 	if !ownership.Recorded(*s.status).Cluster.Known() { // otherwise it is part of what the topology is known of; see switchLocation
 		s.status.VHost = bc.Spec.VHost
 	}
-	if bc.IsSuspended() {
+	if bc.Spec.Suspend {
 		s.cancelPruning()
 		s.setObservedGeneration()
 		writer.SetSuspended(fmt.Sprintf("BrokerConnection %q is suspended", bc.Name))

@@ -197,7 +197,6 @@ func TestSettled(t *testing.T) {
 // A look that does not get as far as the broker.
 func TestLookWithoutABroker(t *testing.T) {
 	t.Parallel()
-	suspend := true
 	connection := func(status metav1.ConditionStatus, reason string, generation int64) *v1alpha1.BrokerConnection {
 		bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 		bc.Status.Conditions = []metav1.Condition{{
@@ -206,7 +205,7 @@ func TestLookWithoutABroker(t *testing.T) {
 		return bc
 	}
 	suspended := connection("True", "Connected", 3)
-	suspended.Spec.Suspend = &suspend
+	suspended.Spec.Suspend = true
 	const kept = `RecreationRequired=False Old "old", 3`
 	unchanged := []string{`Ready=True Old "old", 2`, `Drifted=False Old "old", 2`, `RecreationRequired=False Old "old", 2`}
 	notReady := func(reason, message string) []string {

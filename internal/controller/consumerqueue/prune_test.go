@@ -119,15 +119,14 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 // What was begun is ended when the resource is to do nothing at the broker for now.
 func TestNothingIsTriedWhile(t *testing.T) {
 	t.Parallel()
-	suspend := true
 	for name, stop := range map[string]func(l *scope) error{
 		"it is suspended": func(l *scope) error {
-			l.cq.Spec.Suspend = &suspend
+			l.cq.Spec.Suspend = true
 			_, err := l.reconcileNormal(t.Context())
 			return err
 		},
 		"its BrokerConnection is suspended": func(l *scope) error {
-			l.client = controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: &suspend}))
+			l.client = controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: true}))
 			_, err := l.reconcileNormal(t.Context())
 			return err
 		},

@@ -79,7 +79,7 @@ func (f *Finder) Find(ctx context.Context, key client.ObjectKey) (Queue, *Obstac
 	switch {
 	case bc == nil:
 		return found, waiting(v1alpha1.ReasonConnectionNotReady, "BrokerConnection %q not found", cq.ConnectionName()), nil
-	case bc.IsSuspended():
+	case bc.Spec.Suspend:
 		return found, suspended("BrokerConnection %q is suspended", bc.Name), nil
 	}
 	broker, version, usable := f.pool.Usable(bc)
@@ -114,7 +114,7 @@ func (f *Finder) ConsumerQueue(ctx context.Context, key client.ObjectKey) (*v1al
 		return nil, stalled(v1alpha1.ReasonConsumerQueueNotFound, "ConsumerQueue %q not found", key.Name), nil
 	case !cq.DeletionTimestamp.IsZero():
 		return nil, stalled(v1alpha1.ReasonConsumerQueueNotFound, "ConsumerQueue %q is being deleted", key.Name), nil
-	case cq.IsSuspended():
+	case cq.Spec.Suspend:
 		return nil, suspended("ConsumerQueue %q is suspended", key.Name), nil
 	case ready.Reason == v1alpha1.ReasonConflict:
 		return nil, stalled(v1alpha1.ReasonConflict, "ConsumerQueue %q: %s", key.Name, ready.Message), nil

@@ -349,7 +349,7 @@ func TestAPurgeThatRests(t *testing.T) {
 func (w *world) suspend(suspend bool) {
 	w.T.Helper()
 	purge := w.get()
-	purge.Spec.Suspend = new(suspend)
+	purge.Spec.Suspend = suspend
 	if err := w.API.Update(w.T.Context(), purge); err != nil {
 		w.T.Fatal(err)
 	}

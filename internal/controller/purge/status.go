@@ -14,8 +14,6 @@ func recordCount(status *v1alpha1.PurgeStatus, progress transfer.Progress) {
 	transfers.Record(&status.TransferStatus, progress)
 }
 
-func isSet(field *bool) bool { return field != nil && *field }
-
 // isDeleting says whether more messages may be deleted than the status says.
 func isDeleting(status *v1alpha1.PurgeStatus) bool { return status.AtMost != nil }
 
@@ -24,11 +22,11 @@ func afterCount(purge *v1alpha1.Purge) *transfers.Halt {
 	status := &purge.Status
 	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)
 	switch {
-	case isSet(purge.Spec.DryRun) && matched > limit:
+	case purge.Spec.DryRun && matched > limit:
 		return transfers.Finished(v1alpha1.ReasonDryRun, &status.TransferStatus, sentence(status, fmt.Sprintf(
 			"none of %s would be deleted: %s match, and spec.expectedAtMost is %d",
 			transfers.Messages(transfers.Number(status.Total)), transfers.Messages(matched), limit)))
-	case isSet(purge.Spec.DryRun):
+	case purge.Spec.DryRun:
 		return transfers.Finished(v1alpha1.ReasonDryRun, &status.TransferStatus, sentence(status, fmt.Sprintf(
 			"%d of %s would be deleted", matched, transfers.Messages(transfers.Number(status.Total)))))
 	case matched > limit:

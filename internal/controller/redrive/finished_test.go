@@ -181,7 +181,7 @@ func TestTheRecordKeepsTheLast32(t *testing.T) {
 	topologytest.Equal(t, "finished jobs", 32, len(jobs))
 	topologytest.Equal(t, "newest", own, jobs[31])
 	w.createAgain(redriveOf("again", 1, func(r *v1alpha1.Redrive) {
-		r.Spec.ConsumerQueueRef.Name, r.Spec.Cancel, r.Spec.Reason = "orders", new(true), "another"
+		r.Spec.ConsumerQueueRef.Name, r.Spec.Cancel, r.Spec.Reason = "orders", true, "another"
 	}))
 	topologytest.Equal(t, "conditions of another", "Ready=True Cancelled ", ready(w.reconcile()))
 	jobs = w.consumerQueue().Status.FinishedJobs

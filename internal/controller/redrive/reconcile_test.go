@@ -99,7 +99,7 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			want: "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
 		},
 		"the ConsumerQueue is suspended": {
-			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Spec.Suspend = new(true) },
+			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Spec.Suspend = true },
 			want: "Ready=Unknown Suspended Suspended=True Suspended ",
 		},
 		"the ConsumerQueue was compared with another cluster": {

@@ -66,7 +66,7 @@ func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
 	} {
 		topologytest.Equal(t, "reason of "+string(state), reason, valueOf(state, "why", "").Reason)
 	}
-	dry := Start(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = new(true) }), nil)
+	dry := Start(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), nil)
 	topologytest.Equal(t, "message of a dry run", `looks at the messages of queue "orders.dlq"`,
 		dry.Doing(transfer.Progress{}, transfers.Move{Turn: deadletterqueue.Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
 }

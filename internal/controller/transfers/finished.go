@@ -155,11 +155,11 @@ func specHash(object client.Object) string {
 	switch object := object.(type) {
 	case *v1alpha1.Purge:
 		purge := object.Spec
-		purge.Rate, purge.Suspend, purge.Cancel, purge.TTLSecondsAfterFinished, purge.RequestedBy = nil, nil, nil, nil, ""
+		purge.Rate, purge.Suspend, purge.Cancel, purge.TTLSecondsAfterFinished, purge.RequestedBy = nil, false, false, nil, ""
 		spec = purge
 	case *v1alpha1.Redrive:
 		redrive := object.Spec
-		redrive.Rate, redrive.Suspend, redrive.Cancel, redrive.TTLSecondsAfterFinished, redrive.RequestedBy = nil, nil, nil, nil, ""
+		redrive.Rate, redrive.Suspend, redrive.Cancel, redrive.TTLSecondsAfterFinished, redrive.RequestedBy = nil, false, false, nil, ""
 		spec = redrive
 	}
 	text, err := json.Marshal(spec)

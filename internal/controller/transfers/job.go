@@ -74,16 +74,16 @@ type Start func(object client.Object, finder *deadletterqueue.Finder) Work
 
 func ofRedrive(r *v1alpha1.Redrive) Job {
 	return Job{
-		Object: r, Kind: Redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, DryRun: isSet(r.Spec.DryRun),
-		Suspend: isSet(r.Spec.Suspend), Cancel: isSet(r.Spec.Cancel), TTL: r.Spec.TTLSecondsAfterFinished, Status: &r.Status.TransferStatus,
+		Object: r, Kind: Redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, DryRun: r.Spec.DryRun,
+		Suspend: r.Spec.Suspend, Cancel: r.Spec.Cancel, TTL: r.Spec.TTLSecondsAfterFinished, Status: &r.Status.TransferStatus,
 		RequestedBy: r.Spec.RequestedBy, Reason: r.Spec.Reason, Select: r.Spec.Selector,
 	}
 }
 
 func ofPurge(p *v1alpha1.Purge) Job {
 	return Job{
-		Object: p, Kind: Purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name, DryRun: isSet(p.Spec.DryRun),
-		Suspend: isSet(p.Spec.Suspend), Cancel: isSet(p.Spec.Cancel), TTL: p.Spec.TTLSecondsAfterFinished, Status: &p.Status.TransferStatus,
+		Object: p, Kind: Purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name, DryRun: p.Spec.DryRun,
+		Suspend: p.Spec.Suspend, Cancel: p.Spec.Cancel, TTL: p.Spec.TTLSecondsAfterFinished, Status: &p.Status.TransferStatus,
 		RequestedBy: p.Spec.RequestedBy, Reason: p.Spec.Reason, Select: p.Spec.Selector,
 	}
 }
@@ -133,4 +133,3 @@ func (j Job) key() Key { return Key{j.Kind, client.ObjectKeyFromObject(j.Object)
 // hasBegun says whether messages may have been taken already.
 func (j Job) hasBegun() bool { return j.Status.Total != nil }
 
-func isSet(field *bool) bool { return field != nil && *field }

@@ -56,7 +56,7 @@ func TestWhichRedriveWantsItsTurn(t *testing.T) {
 		"one that waits":          {condition(v1alpha1.ConditionReconciling), true},
 		"one that has ended":      {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
 		"one that is deleted":     {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
-		"one that is suspended":   {func(r *v1alpha1.Redrive) { r.Spec.Suspend = new(true) }, false},
+		"one that is suspended":   {func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }, false},
 		"one that rests":          {condition(v1alpha1.ConditionSuspended), false},
 		"one that lacks anything": {condition(v1alpha1.ConditionStalled), false},
 	} {

@@ -30,7 +30,7 @@ func selectionOf(given *v1alpha1.DeadLetterSelector) deadletter.Selection {
 	if given == nil {
 		return deadletter.Selection{}
 	}
-	selection := deadletter.Selection{IDs: given.IDs, Expression: given.Expression, UnknownOrigin: isSet(given.UnknownOrigin)}
+	selection := deadletter.Selection{IDs: given.IDs, Expression: given.Expression, UnknownOrigin: given.UnknownOrigin}
 	for _, reason := range given.Reasons {
 		selection.Reasons = append(selection.Reasons, deadletter.Reason(reason))
 	}

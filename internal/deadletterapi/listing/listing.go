@@ -64,14 +64,12 @@ func UnderWayByPurge(job *messaging.Purge) int64 {
 
 // takesMessages reports whether a job has counted its queue and takes messages out of it. Other users of the queue cannot see these
 // messages.
-func takesMessages(status messaging.TransferStatus, dryRun, suspend *bool) bool {
+func takesMessages(status messaging.TransferStatus, dryRun, suspend bool) bool {
 	ready := meta.FindStatusCondition(status.Conditions, messaging.ConditionReady)
-	return status.Total != nil && status.CompletionTime == nil && !isSet(dryRun) && !isSet(suspend) &&
+	return status.Total != nil && status.CompletionTime == nil && !dryRun && !suspend &&
 		!meta.IsStatusConditionTrue(status.Conditions, messaging.ConditionStalled) &&
 		ready != nil && ready.Reason != messaging.ReasonQueued
 }
-
-func isSet(field *bool) bool { return field != nil && *field }
 
 func number(field *int64) int64 {
 	if field == nil {

@@ -65,8 +65,8 @@ func TestUnderWayByRedrive(t *testing.T) {
 		"it has not counted yet":  {func(r *messaging.Redrive) { r.Status.Total = nil }, 0},
 		"it has no condition":     {func(r *messaging.Redrive) { r.Status.Conditions = nil }, 0},
 		"it waits for its turn":   {func(r *messaging.Redrive) { r.Status.Conditions[0].Reason = messaging.ReasonQueued }, 0},
-		"it is suspended":         {func(r *messaging.Redrive) { r.Spec.Suspend = new(true) }, 0},
-		"it only counts":          {func(r *messaging.Redrive) { r.Spec.DryRun = new(true) }, 0},
+		"it is suspended":         {func(r *messaging.Redrive) { r.Spec.Suspend = true }, 0},
+		"it only counts":          {func(r *messaging.Redrive) { r.Spec.DryRun = true }, 0},
 		"it has ended":            {func(r *messaging.Redrive) { r.Status.CompletionTime = new(metav1.Now()) }, 0},
 		"a user has to fix it": {func(r *messaging.Redrive) {
 			r.Status.Conditions[0].Type = messaging.ConditionStalled

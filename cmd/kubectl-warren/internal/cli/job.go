@@ -123,4 +123,3 @@ func number(field *int64) int64 {
 	return *field
 }
 
-func isSet(field *bool) bool { return field != nil && *field }

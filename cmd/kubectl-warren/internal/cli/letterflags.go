@@ -45,7 +45,7 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 func (f *letterFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, error) {
 	selection := v1alpha1.DeadLetterSelector{IDs: f.ids, Expression: f.expression}
 	if f.unknownOrigin {
-		selection.UnknownOrigin = new(true)
+		selection.UnknownOrigin = true
 	}
 	for _, given := range f.diedReasons {
 		at := slices.IndexFunc(letters.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })

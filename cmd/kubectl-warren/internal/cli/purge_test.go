@@ -122,7 +122,7 @@ func TestStagesOfAPurge(t *testing.T) {
 func TestProgressOfACount(t *testing.T) {
 	t.Parallel()
 	counted := purgeIn(t, `{total: 20, examined: 20, matched: 14, deleted: 0, skipped: {NotSelected: 6}}`)
-	counted.purge.Spec.DryRun = new(true)
+	counted.purge.Spec.DryRun = true
 	if got, want := progressText(counted), "20 of 20 looked at, 6 skipped"; got != want {
 		t.Errorf("progress %q, want %q", got, want)
 	}

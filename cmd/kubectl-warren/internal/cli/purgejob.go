@@ -24,7 +24,7 @@ func (p purgeJob) remarks() []string                { return nil }
 func (p purgeJob) counts() string {
 	status := p.purge.Status
 	line := fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
-	if status.Matched != nil && !isSet(p.purge.Spec.DryRun) {
+	if status.Matched != nil && !p.purge.Spec.DryRun {
 		line = fmt.Sprintf("%s of %d deleted", doneText(p, status.Deleted), *status.Matched)
 	}
 	skipped := int64(0)

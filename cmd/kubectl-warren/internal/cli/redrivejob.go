@@ -22,7 +22,7 @@ func (r redriveJob) status() *v1alpha1.TransferStatus { return &r.redrive.Status
 func (r redriveJob) counts() string {
 	status := r.redrive.Status
 	line := fmt.Sprintf("%s of %d moved", doneText(r, status.Moved), number(status.Total))
-	if isSet(r.redrive.Spec.DryRun) {
+	if r.redrive.Spec.DryRun {
 		line = fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
 	}
 	if left := number(status.Examined) - number(status.Moved) - number(status.Failed); left > 0 {

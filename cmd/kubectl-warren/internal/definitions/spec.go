@@ -20,9 +20,7 @@ func (r *roles) specOf(main string) v1alpha1.ConsumerQueueSpec {
 		Queue:              &v1alpha1.QueueSpec{Name: v1alpha1.QueueName(main), QueueSettings: settingsOf(queue.Arguments)},
 		DeadLetterStrategy: r.deadLetterStrategy(main),
 	}
-	if single, set := queue.Arguments[vhost.ArgSingleActiveConsumer].(bool); set {
-		spec.Queue.SingleActiveConsumer = &single
-	}
+	spec.Queue.SingleActiveConsumer, _ = queue.Arguments[vhost.ArgSingleActiveConsumer].(bool)
 	letter, sends := r.letters(main)
 	rejects := sends && slices.ContainsFunc(r.leads(letter), func(name string) bool { return r.tierOf[name] == main })
 	splits := rejects && r.Exchanges[letter.Exchange].Type == vhost.TypeHeaders

@@ -21,8 +21,8 @@ func MakeDryRun(object client.Object) {
 	object.SetGenerateName(object.GetGenerateName() + "count-")
 	switch object := object.(type) {
 	case *v1alpha1.Redrive:
-		object.Spec.DryRun, object.Spec.MaxMessages, object.Spec.TTLSecondsAfterFinished = new(true), nil, new(keepDryRun)
+		object.Spec.DryRun, object.Spec.MaxMessages, object.Spec.TTLSecondsAfterFinished = true, nil, new(keepDryRun)
 	case *v1alpha1.Purge:
-		object.Spec.DryRun, object.Spec.ExpectedAtMost, object.Spec.TTLSecondsAfterFinished = new(true), math.MaxInt32, new(keepDryRun)
+		object.Spec.DryRun, object.Spec.ExpectedAtMost, object.Spec.TTLSecondsAfterFinished = true, math.MaxInt32, new(keepDryRun)
 	}
 }

@@ -17,14 +17,14 @@ func TestMakeDryRun(t *testing.T) {
 	redrive := &v1alpha1.Redrive{ObjectMeta: named, Spec: v1alpha1.RedriveSpec{MaxMessages: new(int32(3)), Reason: "r"}}
 	MakeDryRun(redrive)
 	if difference := cmp.Diff(&v1alpha1.Redrive{ObjectMeta: counting, Spec: v1alpha1.RedriveSpec{
-		DryRun: new(true), Reason: "r", TTLSecondsAfterFinished: new(int32(600)),
+		DryRun: true, Reason: "r", TTLSecondsAfterFinished: new(int32(600)),
 	}}, redrive); difference != "" {
 		t.Errorf("Redrive (-want +got):\n%s", difference)
 	}
 	purge := &v1alpha1.Purge{ObjectMeta: named, Spec: v1alpha1.PurgeSpec{ExpectedAtMost: 3, Reason: "r"}}
 	MakeDryRun(purge)
 	if difference := cmp.Diff(&v1alpha1.Purge{ObjectMeta: counting, Spec: v1alpha1.PurgeSpec{
-		DryRun: new(true), ExpectedAtMost: math.MaxInt32, Reason: "r", TTLSecondsAfterFinished: new(int32(600)),
+		DryRun: true, ExpectedAtMost: math.MaxInt32, Reason: "r", TTLSecondsAfterFinished: new(int32(600)),
 	}}, purge); difference != "" {
 		t.Errorf("Purge (-want +got):\n%s", difference)
 	}

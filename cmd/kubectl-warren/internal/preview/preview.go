@@ -185,7 +185,7 @@ func (p *Preview) noteStatus(inCluster *v1alpha1.ConsumerQueue) {
 		p.note("the status is of generation %d and the ConsumerQueue of generation %d: Warren has not compared the newest spec yet",
 			status.ObservedGeneration, inCluster.Generation)
 	}
-	if inCluster.IsSuspended() {
+	if inCluster.Spec.Suspend {
 		p.note("the ConsumerQueue is suspended: the status may be old, and Warren does nothing until spec.suspend is false")
 	}
 	if status.TopologyOmitted > 0 {

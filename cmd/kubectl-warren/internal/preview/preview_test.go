@@ -272,7 +272,7 @@ func TestNotes(t *testing.T) {
 	}{
 		"not compared yet":        {func(cq *v1alpha1.ConsumerQueue) { cq.Status = v1alpha1.ConsumerQueueStatus{} }, "lists no objects yet"},
 		"the spec has moved on":   {func(cq *v1alpha1.ConsumerQueue) { cq.Generation = 2 }, "of generation 1 and the ConsumerQueue of generation 2"},
-		"suspended":               {func(cq *v1alpha1.ConsumerQueue) { cq.Spec.Suspend = new(true) }, "is suspended"},
+		"suspended":               {func(cq *v1alpha1.ConsumerQueue) { cq.Spec.Suspend = true }, "is suspended"},
 		"objects are left out":    {func(cq *v1alpha1.ConsumerQueue) { cq.Status.TopologyOmitted = 3 }, "leaves out objects (3)"},
 		"changes are left out":    {func(cq *v1alpha1.ConsumerQueue) { cq.Status.ChangesOmitted = 3 }, "leaves out changes (3)"},
 		"the former spec was bad": {func(cq *v1alpha1.ConsumerQueue) { cq.Spec.Queue.MessageTTL = "soon" }, "has no topology on this broker"},

@@ -386,9 +386,9 @@ func TestChangesOfAJob(t *testing.T) {
 		code int
 		want v1alpha1.RedriveSpec
 	}{
-		"suspend":     {url.Values{"do": {"suspend"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Suspend: new(true)}},
-		"resume":      {url.Values{"do": {"resume"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Suspend: new(false)}},
-		"cancel":      {url.Values{"do": {"cancel"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Cancel: new(true)}},
+		"suspend":     {url.Values{"do": {"suspend"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Suspend: true}},
+		"resume":      {url.Values{"do": {"resume"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Suspend: false}},
+		"cancel":      {url.Values{"do": {"cancel"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Cancel: true}},
 		"a rate":      {url.Values{"do": {"rate"}, "rate": {"5"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Rate: new(intstr.FromInt32(5))}},
 		"no limit":    {url.Values{"do": {"rate"}, "rate": {"unlimited"}}, http.StatusSeeOther, v1alpha1.RedriveSpec{Rate: new(intstr.FromString("Unlimited"))}},
 		"no rate":     {url.Values{"do": {"rate"}, "rate": {""}}, http.StatusBadRequest, v1alpha1.RedriveSpec{}},
@@ -422,7 +422,7 @@ func TestJobs(t *testing.T) {
 	redrive.Spec.ConsumerQueueRef.Name, redrive.Spec.RequestedBy = "orders", "alice"
 	redrive.Status.Total, redrive.Status.Moved = new(int64(10)), new(int64(4))
 	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "old"}}
-	count := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "counts"}, Spec: v1alpha1.PurgeSpec{DryRun: new(true)}}
+	count := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "counts"}, Spec: v1alpha1.PurgeSpec{DryRun: true}}
 	s := newSite(t, orders(3), redrive, purge, count)
 	s.expect(namespacePath("shop"), "Jobs")
 	s.expect(path("namespaces", "shop", "jobs"), "Redrive some orders 4 moved 10 alice", "Purge old")

@@ -109,8 +109,8 @@ func (t transfer) Deed() string {
 
 func redriveOf(r *v1alpha1.Redrive) transfer {
 	t := transfer{Kind: redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, Dest: string(r.Status.Destination)}
-	t.DryRun, t.RequestedBy, t.Why = isSet(r.Spec.DryRun), r.Spec.RequestedBy, r.Spec.Reason
-	t.Rate, t.Suspended = rateOf(r.Spec.Rate), isSet(r.Spec.Suspend)
+	t.DryRun, t.RequestedBy, t.Why = r.Spec.DryRun, r.Spec.RequestedBy, r.Spec.Reason
+	t.Rate, t.Suspended = rateOf(r.Spec.Rate), r.Spec.Suspend
 	t.Done, t.Failed, t.Failures = number(r.Status.Moved), number(r.Status.Failed), r.Status.Failures
 	t.UnderWay = listing.UnderWayByRedrive(r)
 	if r.Spec.MaxMessages != nil {
@@ -122,8 +122,8 @@ func redriveOf(r *v1alpha1.Redrive) transfer {
 
 func purgeOf(p *v1alpha1.Purge) transfer {
 	t := transfer{Kind: purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name}
-	t.DryRun, t.RequestedBy, t.Why = isSet(p.Spec.DryRun), p.Spec.RequestedBy, p.Spec.Reason
-	t.Rate, t.Suspended = rateOf(p.Spec.Rate), isSet(p.Spec.Suspend)
+	t.DryRun, t.RequestedBy, t.Why = p.Spec.DryRun, p.Spec.RequestedBy, p.Spec.Reason
+	t.Rate, t.Suspended = rateOf(p.Spec.Rate), p.Spec.Suspend
 	t.Done, t.Limit, t.UnderWay = number(p.Status.Deleted), int64(p.Spec.ExpectedAtMost), listing.UnderWayByPurge(p)
 	if t.DryRun {
 		t.Done = number(p.Status.Matched)
@@ -287,8 +287,6 @@ func (s *Server) jobs(w http.ResponseWriter, r *http.Request) error {
 	page.Jobs = slices.DeleteFunc(all, func(each transfer) bool { return each.DryRun })
 	return render(w, "jobs", page)
 }
-
-func isSet(field *bool) bool { return field != nil && *field }
 
 func number(field *int64) int64 {
 	if field == nil {
